@@ -1,0 +1,19 @@
+//! Pure computation for Standfast: what a page is, where pages lie, and how bytes are proved unchanged.
+//!
+//! Nothing here reads a file, a clock, the environment or another process; given the same arguments every function
+//! gives the same result. That is checked by `cargo xtask tidy` and makes the crate the place for oracles and proofs.
+//!
+//! ```
+//! use standfast_core::{Address, Checksum, PageRange, PAGE_BYTES};
+//!
+//! let range = PageRange::new(Address::new(0x7000), 3);
+//! assert_eq!(range.bytes(), 3 * PAGE_BYTES as u64);
+//! assert_ne!(Checksum::of(b"before"), Checksum::of(b"after"));
+//! ```
+#![forbid(unsafe_code)]
+
+mod checksum;
+mod page;
+
+pub use checksum::{Checksum, Root};
+pub use page::{Address, PAGE_BYTES, PageRange, is_zero, merge_ranges};

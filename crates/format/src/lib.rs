@@ -1,0 +1,9 @@
+//! The image format: bytes to records and back, and the traits between engine and store.
+//!
+//! Pure: no file is opened here. `docs/format.md` in the repository describes the bytes.
+#![forbid(unsafe_code)]
+
+pub mod records;
+mod traits;
+
+pub use traits::{Beneath, BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};

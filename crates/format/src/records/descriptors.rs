@@ -1,0 +1,157 @@
+//! Records of descriptors and of the open file descriptions behind them.
+
+use super::Bytes;
+use minicbor::{Decode, Encode};
+
+/// One descriptor of a process.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Its number.
+    #[n(0)]
+    pub number: i32,
+    /// Whether exec closes it.
+    #[n(1)]
+    pub close_on_exec: bool,
+    /// Position in [`super::JobState::open_files`]. Descriptors that share an open file description share it again.
+    #[n(2)]
+    pub open_file: u32,
+}
+
+/// One open file description.
+#[derive(Encode, Decode, Clone, Debug, PartialEq)]
+pub struct OpenFile {
+    /// Status flags and access mode, as in `open(2)`, without O_CLOEXEC and the creation flags.
+    #[n(0)]
+    pub flags: u32,
+    /// What it is.
+    #[n(1)]
+    pub kind: OpenFileKind,
+}
+
+/// The kinds of open file that can be brought back.
+#[derive(Encode, Decode, Clone, Debug, PartialEq)]
+pub enum OpenFileKind {
+    /// A regular file, found again by path.
+    #[n(0)]
+    Regular {
+        /// The file, with its length at the checkpoint: one that the program may write is cut back to it.
+        #[n(0)]
+        file: FileReference,
+        /// Offset in bytes.
+        #[n(1)]
+        offset: u64,
+    },
+    /// A device node, opened again by path: `/dev/null` and its like.
+    #[n(1)]
+    Device {
+        /// Path.
+        #[n(0)]
+        path: Bytes,
+        /// Device number, as `st_rdev` has it.
+        #[n(1)]
+        number: u64,
+    },
+    /// One end of a pipe within the job.
+    #[n(2)]
+    Pipe {
+        /// Position in [`super::JobState::pipes`].
+        #[n(0)]
+        pipe: u32,
+    },
+    /// An eventfd.
+    #[n(3)]
+    EventCounter {
+        /// Its count.
+        #[n(0)]
+        count: u64,
+        /// Whether a read takes one instead of all.
+        #[n(1)]
+        semaphore: bool,
+    },
+    /// An epoll instance.
+    #[n(4)]
+    Epoll {
+        /// What it watches.
+        #[n(0)]
+        interests: Vec<EpollInterest>,
+    },
+    /// A standard stream of the run that is not a file: a terminal or a pipe to somewhere else. The restart's own takes
+    /// its place.
+    #[n(5)]
+    Stream {
+        /// Which one.
+        #[n(0)]
+        stream: StandardStream,
+        /// What it was, for messages: `/dev/pts/3`, `pipe:[4711]`.
+        #[n(1)]
+        was: Bytes,
+    },
+}
+
+/// The three streams that every program is born with.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cbor(index_only)]
+pub enum StandardStream {
+    /// Descriptor 0.
+    #[n(0)]
+    Input,
+    /// Descriptor 1.
+    #[n(1)]
+    Output,
+    /// Descriptor 2.
+    #[n(2)]
+    Error,
+}
+
+/// One entry of an epoll instance.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpollInterest {
+    /// The watched descriptor.
+    #[n(0)]
+    pub descriptor: i32,
+    /// EPOLL events, with their EPOLLET, EPOLLONESHOT and other input flags.
+    #[n(1)]
+    pub events: u32,
+    /// The program's own word.
+    #[n(2)]
+    pub data: u64,
+}
+
+/// A pipe within the job.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
+pub struct PipeContents {
+    /// How many bytes it can hold.
+    #[n(0)]
+    pub capacity: u32,
+    /// What has been written and not yet read.
+    #[n(1)]
+    pub contents: Bytes,
+}
+
+/// A file as it was at the checkpoint, so that a restart can tell whether it finds the same one.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Default)]
+pub struct FileReference {
+    /// Absolute path.
+    #[n(0)]
+    pub path: Bytes,
+    /// Length in bytes.
+    #[n(1)]
+    pub length: u64,
+    /// Which file it was.
+    #[n(2)]
+    pub identity: FileIdentity,
+}
+
+/// Which file: enough to notice that another one took its place.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FileIdentity {
+    /// Device that holds it.
+    #[n(0)]
+    pub device: u64,
+    /// Inode number.
+    #[n(1)]
+    pub inode: u64,
+    /// Last modification in nanoseconds since 1970.
+    #[n(2)]
+    pub modified_nanoseconds: i64,
+}

@@ -1,0 +1,180 @@
+//! What an image says about a job, apart from the contents of its memory.
+//!
+//! These are the *records*: plain data, explicit in width, encoded as CBOR arrays with numbered places (`docs/format.md`).
+//! A number once used is never used for anything else; a new field gets a new number and is optional, so that older
+//! images stay readable. Nothing here knows where a value came from (the engine's business) or how it is kept.
+
+mod descriptors;
+mod memory;
+mod signals;
+mod threads;
+
+pub use descriptors::{
+    Descriptor, EpollInterest, FileIdentity, FileReference, OpenFile, OpenFileKind, PipeContents, StandardStream,
+};
+pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
+pub use signals::{Disposition, PendingSignal};
+pub use threads::{AlternateStack, RestartableSequence, RobustList, ThreadState};
+
+use minicbor::{Decode, Encode};
+use standfast_core::Checksum;
+
+/// Everything about a job but the contents of its memory: a tree of processes and what they share.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Default)]
+pub struct JobState {
+    /// The machine on which the checkpoint was taken.
+    #[n(0)]
+    pub machine: Machine,
+    /// When it was taken, on the clocks of that machine.
+    #[n(1)]
+    pub clocks: Clocks,
+    /// The processes; the first is the job's main process. Never empty in an image.
+    #[n(2)]
+    pub processes: Vec<ProcessState>,
+    /// Open file descriptions, to which descriptors refer by position: what several descriptors share stands here once.
+    #[n(3)]
+    pub open_files: Vec<OpenFile>,
+    /// Pipes whose two ends both lie within the job; open files refer to them by position.
+    #[n(4)]
+    pub pipes: Vec<PipeContents>,
+}
+
+/// What a restart must find again in order to continue this job.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Default)]
+pub struct Machine {
+    /// Architecture, as Rust names it: `x86_64`.
+    #[n(0)]
+    pub architecture: String,
+    /// Kernel release (`uname -r`), for messages.
+    #[n(1)]
+    pub kernel_release: String,
+    /// Host name, for messages.
+    #[n(2)]
+    pub host: String,
+    /// Identity of the boot, `/proc/sys/kernel/random/boot_id`.
+    #[n(3)]
+    pub boot_id: String,
+    /// Checksum of the kernel's vdso code: threads may be stopped inside it and hold its addresses.
+    #[n(4)]
+    #[cbor(with = "checksum")]
+    pub vdso: Checksum,
+    /// XSAVE features that are enabled (XCR0): the new machine must offer all of them.
+    #[n(5)]
+    pub xsave_features: u64,
+}
+
+/// The clocks at the moment of the checkpoint, in nanoseconds.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Default)]
+pub struct Clocks {
+    /// CLOCK_REALTIME: since 1970.
+    #[n(0)]
+    pub realtime_nanoseconds: u64,
+    /// CLOCK_MONOTONIC, as the job saw it.
+    #[n(1)]
+    pub monotonic_nanoseconds: u64,
+    /// CLOCK_BOOTTIME, as the job saw it.
+    #[n(2)]
+    pub boottime_nanoseconds: u64,
+}
+
+/// One process of the job.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Default)]
+pub struct ProcessState {
+    /// Its process id as it saw it itself (in its innermost namespace).
+    #[n(0)]
+    pub pid: i32,
+    /// The file that it executes.
+    #[n(1)]
+    pub executable: FileReference,
+    /// Its arguments, for people; the program itself finds them in its memory.
+    #[n(2)]
+    pub arguments: Vec<Bytes>,
+    /// Working directory.
+    #[n(3)]
+    pub working_directory: Bytes,
+    /// File mode creation mask.
+    #[n(4)]
+    pub umask: u32,
+    /// Execution domain (`personality(2)`).
+    #[n(5)]
+    pub personality: u32,
+    /// Resource limits, in the kernel's order.
+    #[n(6)]
+    pub limits: Vec<Limit>,
+    /// Where the kernel believes code, data, heap, stack, arguments and environment to be.
+    #[n(7)]
+    pub layout: MemoryLayout,
+    /// Mappings, ascending by address.
+    #[n(8)]
+    pub mappings: Vec<Mapping>,
+    /// The kernel's own mappings: vdso, vvar and their like.
+    #[n(9)]
+    pub special_mappings: Vec<SpecialMapping>,
+    /// Signal dispositions that differ from the default.
+    #[n(10)]
+    pub dispositions: Vec<Disposition>,
+    /// Signals pending for the process as a whole.
+    #[n(11)]
+    pub pending: Vec<PendingSignal>,
+    /// Descriptors, ascending by number.
+    #[n(12)]
+    pub descriptors: Vec<Descriptor>,
+    /// Threads; the first is the main thread.
+    #[n(13)]
+    pub threads: Vec<ThreadState>,
+}
+
+/// Bytes that are not promised to be text: paths, arguments, names.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[cbor(transparent)]
+pub struct Bytes(
+    #[n(0)]
+    #[cbor(with = "minicbor::bytes")]
+    pub Vec<u8>,
+);
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl std::fmt::Display for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
+/// CBOR form of a [`Checksum`]: a byte string of 16.
+mod checksum {
+    use minicbor::decode::Error as DecodeError;
+    use minicbor::encode::{Error as EncodeError, Write};
+    use minicbor::{Decoder, Encoder};
+    use standfast_core::Checksum;
+
+    pub(super) fn encode<C, W: Write>(
+        value: &Checksum,
+        encoder: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        encoder.bytes(&value.to_bytes())?.ok()
+    }
+
+    pub(super) fn decode<C>(decoder: &mut Decoder<'_>, _: &mut C) -> Result<Checksum, DecodeError> {
+        let bytes = decoder.bytes()?;
+        let bytes = bytes.try_into().map_err(|_| DecodeError::message("a checksum has 16 bytes"))?;
+        Ok(Checksum::from_bytes(bytes))
+    }
+}

@@ -1,0 +1,86 @@
+//! Where engine and store meet: pages and records go into an [`ImageSink`] and come out of an [`ImageSource`].
+//!
+//! The engine knows processes and no files, the store knows files and no processes. A test can put a vector behind either
+//! trait, so that a fault of one side shows without the other.
+
+use crate::records::JobState;
+use standfast_core::PageRange;
+
+/// A problem on the other side of the trait, carried through without being looked at.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Pages of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// Position of the process in [`JobState::processes`].
+    pub process: u32,
+    /// Which pages.
+    pub range: PageRange,
+    /// What they hold.
+    pub contents: Contents,
+}
+
+/// What the pages of a run hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Contents {
+    /// Bytes that stand in the image.
+    Stored,
+    /// Zeros that differ from what lies beneath: pages of a private file mapping that the program has cleared. Zero
+    /// pages of anonymous memory stand in no run at all.
+    Zero,
+}
+
+/// What pages lie upon: decides whether a page of zeros may simply be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Beneath {
+    /// Fresh memory reads as zero: a zero page is not stored.
+    Zeros,
+    /// A file shows through where no page is stored: a zero page is recorded as such.
+    File,
+}
+
+/// Some pages on their way into an image: `ranges` tells, in order, where each page of `bytes` belongs.
+#[derive(Debug, Default)]
+pub struct PageBatch {
+    /// Where the pages belong. The sum of their lengths is the length of `bytes`.
+    pub ranges: Vec<(u32, PageRange, Beneath)>,
+    /// Their contents, one after the other. Capacity is fixed by the sink that lent the batch; do not grow it.
+    pub bytes: Vec<u8>,
+}
+
+/// Takes an image: batches of pages, then the records. Whoever owns the sink then commits or aborts it.
+pub trait ImageSink {
+    /// Lends an empty batch whose buffer is reused and already populated; waits while all are in flight.
+    ///
+    /// # Errors
+    /// When an earlier batch could not be written: no further one is worth reading.
+    fn lend(&mut self) -> Result<PageBatch, BoxError>;
+
+    /// Takes a filled batch. Batches may come in any order of addresses, but no page twice.
+    ///
+    /// # Errors
+    /// As for [`ImageSink::lend`].
+    fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError>;
+
+    /// Takes the records and returns once all bytes have been handed to the medium (not yet made durable).
+    ///
+    /// # Errors
+    /// When anything could not be written.
+    fn finish(&mut self, state: &JobState) -> Result<(), BoxError>;
+}
+
+/// Gives an image back. Header, index and records have been verified when one exists; pages are verified as they come.
+pub trait ImageSource {
+    /// The records.
+    fn state(&self) -> &JobState;
+
+    /// All runs of the image, ascending by process and address.
+    fn runs(&self) -> &[Run];
+
+    /// Verifies and delivers every stored page exactly once. `place` is called from several threads at the same time,
+    /// each time with runs (all [`Contents::Stored`]) and their bytes one after the other.
+    ///
+    /// # Errors
+    /// The first failure of `place`, or a block that does not verify. Some pages may have been placed by then.
+    fn deliver(&self, place: &(dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync)) -> Result<(), BoxError>;
+}
