@@ -1,14 +1,14 @@
-pub fn add(left: u64, right: u64) -> u64 {
-    left + right
-}
+//! The process engine: freezes a job, takes a census, reads its memory; rebuilds it and lets it go.
+//!
+//! A job is a tree of processes, here a tree of one. The engine knows nothing of files that hold images: pages and
+//! records leave through [`standfast_format::ImageSink`] and come back through [`standfast_format::ImageSource`].
+#![forbid(unsafe_code)]
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+mod error;
+mod job;
 
-    #[test]
-    fn it_works() {
-        let result = add(2, 2);
-        assert_eq!(result, 4);
-    }
-}
+pub use error::{EngineError, Obstacle};
+pub use job::{
+    Captured, Freezer, Frozen, IdPolicy, Job, Launch, ProcessIdentity, RestartOptions, StreamIdentities, examine,
+    restart,
+};

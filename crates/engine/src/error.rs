@@ -1,0 +1,69 @@
+//! What can go wrong with a job, sorted by what a caller can do about it.
+
+use standfast_format::BoxError;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a checkpoint or a restart did not happen. In no case was a running program harmed.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The program ended meanwhile.
+    #[error("the program ended")]
+    Ended,
+    /// The program holds things that could not be brought back. Nothing was written.
+    #[error("{}", Obstacle::list(.0))]
+    Refused(Vec<Obstacle>),
+    /// The program did not stop in time; it runs on.
+    #[error("thread {tid} of the program did not stop within {} s; it may hang in the kernel", .limit.as_secs())]
+    Unstoppable {
+        /// The thread.
+        tid: i32,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// The program may not be looked at.
+    #[error("process {pid} may not be looked at: {reason}")]
+    Forbidden {
+        /// The process.
+        pid: i32,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The other side of [`standfast_format::ImageSink`] or [`standfast_format::ImageSource`] failed.
+    #[error(transparent)]
+    Image(BoxError),
+    /// The kernel refused something that should have worked.
+    #[error("{action}: {source}")]
+    Kernel {
+        /// What was being done.
+        action: String,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+}
+
+/// One thing that stands in the way of a checkpoint or a restart, by name, with what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The thing: `descriptor 5 (TCP socket)`.
+    pub what: String,
+    /// Why it cannot be carried over.
+    pub why: String,
+    /// What the user can do.
+    pub remedy: String,
+    /// Whether it may well be gone in a moment (a child process): worth trying again soon.
+    pub passing: bool,
+}
+
+impl Obstacle {
+    fn list(obstacles: &[Self]) -> String {
+        obstacles.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, " ({})", self.remedy) }
+    }
+}
