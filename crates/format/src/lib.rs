@@ -3,6 +3,8 @@
 //! Pure: no file is opened here. `docs/format.md` in the repository describes the bytes.
 #![forbid(unsafe_code)]
 
+pub mod image;
+pub mod manifest;
 pub mod records;
 mod traits;
 

@@ -82,5 +82,6 @@ pub trait ImageSource {
     ///
     /// # Errors
     /// The first failure of `place`, or a block that does not verify. Some pages may have been placed by then.
+    #[expect(clippy::type_complexity, reason = "an alias would hide the one signature that callers must match")]
     fn deliver(&self, place: &(dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync)) -> Result<(), BoxError>;
 }

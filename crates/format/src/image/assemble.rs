@@ -1,0 +1,106 @@
+//! The writing side: once all blocks are in the data area, everything that stands around them.
+
+use super::header::{Fields, HEADER_BYTES, Header, ImageIdentity, Section};
+use super::index::{encode_block, encode_run, senseless_run, sorted_runs};
+use super::{BLOCK_PAGES_MAX, ImageError, Part};
+use crate::records::JobState;
+use crate::{Contents, Run};
+use standfast_core::{Checksum, PAGE_BYTES, Root};
+
+/// A block that has been written to the data area.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewBlock {
+    /// Where in the file.
+    pub offset: u64,
+    /// Checksum of its bytes.
+    pub checksum: Checksum,
+    /// The runs whose pages it holds, in their order. All [`Contents::Stored`], together at most [`BLOCK_PAGES_MAX`].
+    pub runs: Vec<Run>,
+}
+
+/// What stands around the data area, as bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assembled {
+    /// The first page.
+    pub header: Header,
+    /// Tables and state, which follow the data area; [`Header::tail`] says where.
+    pub tail: Vec<u8>,
+    /// What the manifest must call the image.
+    pub root: Root,
+}
+
+impl Assembled {
+    /// The bytes of the header page, which go to offset 0 last of all.
+    pub fn header_page(&self) -> &[u8] {
+        self.header.page()
+    }
+}
+
+/// Puts an image together from its blocks, its runs of zeros and its state.
+///
+/// # Errors
+/// When the same page comes twice, or a part grows beyond what a reader takes.
+///
+/// # Panics
+/// When the blocks leave a gap in the data area or are longer than allowed: that is the caller's error.
+pub fn assemble(
+    identity: ImageIdentity,
+    mut blocks: Vec<NewBlock>,
+    zeros: &[Run],
+    state: &JobState,
+) -> Result<Assembled, ImageError> {
+    blocks.sort_unstable_by_key(|block| block.offset);
+    check_runs(&blocks, zeros, state)?;
+    let mut table = Vec::with_capacity(blocks.len() * super::index::BLOCK_ENTRY_BYTES);
+    let mut runs = Vec::new();
+    let mut data_end = HEADER_BYTES as u64;
+    for block in &blocks {
+        assert_eq!(block.offset, data_end, "blocks lie one after the other");
+        let pages: u64 = block.runs.iter().map(|run| run.range.pages()).sum();
+        assert!((1..=u64::from(BLOCK_PAGES_MAX)).contains(&pages), "a block holds 1 to {BLOCK_PAGES_MAX} pages");
+        let (bytes, own) = (pages as u32 * PAGE_BYTES as u32, block.runs.len() as u32);
+        table.extend_from_slice(&encode_block(block.offset, bytes, own, block.checksum));
+        runs.extend(block.runs.iter().flat_map(encode_run));
+        data_end += u64::from(bytes);
+    }
+    runs.extend(zeros.iter().flat_map(|run| pieces(*run)).flat_map(|run| encode_run(&run)));
+    let records = minicbor::to_vec(state).expect("a vector takes all bytes");
+    seal(identity, data_end, [&table, &runs, &records])
+}
+
+fn seal(identity: ImageIdentity, data_end: u64, parts: [&[u8]; 3]) -> Result<Assembled, ImageError> {
+    let [table, runs, records] = parts;
+    let data_bytes = data_end - HEADER_BYTES as u64;
+    let blocks = Section::of(data_end, table);
+    let run_table = Section::of(data_end + blocks.bytes, runs);
+    let state = Section::of(run_table.offset + run_table.bytes, records);
+    let stored_pages = data_bytes / PAGE_BYTES as u64;
+    let fields = Fields { identity, stored_pages, data_bytes, blocks, runs: run_table, state };
+    fields.check()?;
+    let header = fields.encode();
+    let root = Root::of(&[header.page(), table, runs, records]);
+    Ok(Assembled { tail: parts.concat(), header, root })
+}
+
+/// That every page comes once and belongs to a process: what a reader would refuse is not written.
+fn check_runs(blocks: &[NewBlock], zeros: &[Run], state: &JobState) -> Result<(), ImageError> {
+    if state.processes.is_empty() {
+        return Err(ImageError::Senseless(Part::State, "it holds no process".into()));
+    }
+    let all: Vec<Run> = blocks.iter().flat_map(|block| &block.runs).chain(zeros).copied().collect();
+    if all.iter().any(|run| run.process as usize >= state.processes.len()) {
+        return Err(senseless_run("it names a process that the state does not hold"));
+    }
+    assert!(zeros.iter().all(|run| run.contents == Contents::Zero), "runs of zeros hold zeros");
+    sorted_runs(&all).map(drop)
+}
+
+/// A run in pieces whose number of pages fits 32 bits.
+fn pieces(run: Run) -> impl Iterator<Item = Run> {
+    let mut rest = run.range;
+    std::iter::from_fn(move || {
+        let (piece, behind) = rest.split_at(u64::from(u32::MAX));
+        rest = behind;
+        (piece.pages() > 0).then_some(Run { range: piece, ..run })
+    })
+}

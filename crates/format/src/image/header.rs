@@ -1,0 +1,304 @@
+//! The first page of an image: what it is, and where everything else lies with which checksum.
+
+use super::index::{BLOCK_ENTRY_BYTES, RUN_ENTRY_BYTES};
+use super::{ImageError, Part};
+use crate::manifest::{GenerationNumber, JobId};
+use standfast_core::{Checksum, PAGE_BYTES};
+
+/// Bytes in the header: one page, so that the data area behind it is page aligned.
+pub const HEADER_BYTES: usize = PAGE_BYTES;
+
+/// The version of the layout that this library writes, and the newest that it reads.
+pub const IMAGE_VERSION: u32 = 1;
+
+/// Longest table that is read: 2^30 pages, 4 TiB, none of which has a neighbour.
+pub const TABLE_BYTES_MAX: u64 = 16 << 30;
+
+/// Longest state that is read. A thread takes 3 KiB, with the widest vector registers 11 KiB: 45,000 threads of those.
+pub const STATE_BYTES_MAX: u64 = 512 << 20;
+
+const MAGIC: [u8; 8] = *b"SFIMAGE\n";
+
+/// The only kind so far: every page stands in the image itself. Differences to a parent will be another.
+const KIND_FULL: u32 = 1;
+
+/// Where the checksum of the header page stands: at its end, so that it covers one piece.
+const CHECKSUM_OFFSET: usize = HEADER_BYTES - 16;
+
+/// Of which job an image is, and which generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageIdentity {
+    /// The job.
+    pub job: JobId,
+    /// The generation.
+    pub generation: GenerationNumber,
+    /// The generation that differences refer to; none for a full image, the only kind so far.
+    pub parent: Option<GenerationNumber>,
+}
+
+/// A stretch of the file that has one checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) checksum: Checksum,
+}
+
+impl Section {
+    pub(super) fn of(offset: u64, content: &[u8]) -> Self {
+        Self { offset, bytes: content.len() as u64, checksum: Checksum::of(content) }
+    }
+
+    fn end(self) -> Option<u64> {
+        self.offset.checked_add(self.bytes)
+    }
+}
+
+/// The fields of a header, not yet or no longer bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fields {
+    pub(super) identity: ImageIdentity,
+    pub(super) stored_pages: u64,
+    pub(super) data_bytes: u64,
+    pub(super) blocks: Section,
+    pub(super) runs: Section,
+    pub(super) state: Section,
+}
+
+/// A page that may or may not be a header.
+#[derive(Debug, Clone, Copy)]
+pub struct UnverifiedHeader<'a>(&'a [u8; HEADER_BYTES]);
+
+/// A header that is as it was written and makes sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    page: Box<[u8; HEADER_BYTES]>,
+    fields: Fields,
+}
+
+/// The parts behind the data area, each with the right checksum.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TailParts<'a> {
+    pub(super) blocks: &'a [u8],
+    pub(super) runs: &'a [u8],
+    pub(super) state: &'a [u8],
+}
+
+impl<'a> UnverifiedHeader<'a> {
+    /// Takes the first page of `file`, which may be more or all of the file.
+    ///
+    /// # Errors
+    /// When there is no whole page.
+    pub fn new(file: &'a [u8]) -> Result<Self, ImageError> {
+        let page =
+            file.first_chunk().ok_or(ImageError::Length { expected: HEADER_BYTES as u64, found: file.len() as u64 })?;
+        Ok(Self(page))
+    }
+
+    /// Verifies the page, and that the file is `file_bytes` long.
+    ///
+    /// # Errors
+    /// When it is no header of an image of that length.
+    pub fn verify(self, file_bytes: u64) -> Result<Header, ImageError> {
+        let mut fields = Reader(self.0);
+        if fields.array() != MAGIC {
+            return Err(ImageError::Foreign);
+        }
+        let version = fields.u32();
+        if version > IMAGE_VERSION {
+            return Err(ImageError::Version(version));
+        }
+        if Checksum::of(&self.0[..CHECKSUM_OFFSET]).to_bytes() != self.0[CHECKSUM_OFFSET..] {
+            return Err(ImageError::Damaged(Part::Header));
+        }
+        let named = Named::read(&mut fields, version)?;
+        if fields.0[..fields.0.len() - 16].iter().any(|byte| *byte != 0) {
+            return Err(senseless("it holds more than its version knows"));
+        }
+        named.fields.check()?;
+        let expected = named.file_bytes;
+        if named.fields.file_bytes() != expected {
+            return Err(senseless("its parts do not add up to the length that it names"));
+        }
+        if expected != file_bytes {
+            return Err(ImageError::Length { expected, found: file_bytes });
+        }
+        Ok(Header { page: Box::new(*self.0), fields: named.fields })
+    }
+}
+
+impl Header {
+    /// Of which job and generation the image is.
+    pub fn identity(&self) -> ImageIdentity {
+        self.fields.identity
+    }
+
+    /// How many pages stand in the data area.
+    pub fn stored_pages(&self) -> u64 {
+        self.fields.stored_pages
+    }
+
+    /// Length of the whole file.
+    pub fn file_bytes(&self) -> u64 {
+        self.fields.file_bytes()
+    }
+
+    /// Where the tables and the state are: offset in the file, and length in bytes.
+    pub fn tail(&self) -> (u64, u64) {
+        let start = self.fields.blocks.offset;
+        (start, self.file_bytes() - start)
+    }
+
+    pub(super) fn page(&self) -> &[u8] {
+        &*self.page
+    }
+
+    /// Cuts the tail into its parts and verifies each.
+    pub(super) fn split_tail<'a>(&self, tail: &'a [u8]) -> Result<TailParts<'a>, ImageError> {
+        let (start, expected) = self.tail();
+        if tail.len() as u64 != expected {
+            return Err(ImageError::Length { expected: self.file_bytes(), found: start + tail.len() as u64 });
+        }
+        let part = |section: Section, name| {
+            let from = (section.offset - start) as usize;
+            let content = &tail[from..from + section.bytes as usize];
+            if Checksum::of(content) == section.checksum { Ok(content) } else { Err(ImageError::Damaged(name)) }
+        };
+        Ok(TailParts {
+            blocks: part(self.fields.blocks, Part::BlockTable)?,
+            runs: part(self.fields.runs, Part::RunTable)?,
+            state: part(self.fields.state, Part::State)?,
+        })
+    }
+}
+
+impl Fields {
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.state.end().expect("checked: the parts lie one after the other within 64 bits")
+    }
+
+    /// That the parts lie one after the other without a gap and within their limits.
+    pub(super) fn check(&self) -> Result<(), ImageError> {
+        if self.identity.parent.is_some() {
+            return Err(senseless("a full image has no parent"));
+        }
+        let data_end = (HEADER_BYTES as u64).checked_add(self.data_bytes);
+        let adjoining = data_end == Some(self.blocks.offset)
+            && self.blocks.end() == Some(self.runs.offset)
+            && self.runs.end() == Some(self.state.offset)
+            && self.state.end().is_some();
+        if !adjoining {
+            return Err(senseless("its parts do not lie one after the other"));
+        }
+        let limited = [
+            (Part::BlockTable, self.blocks.bytes, TABLE_BYTES_MAX),
+            (Part::RunTable, self.runs.bytes, TABLE_BYTES_MAX),
+            (Part::State, self.state.bytes, STATE_BYTES_MAX),
+        ];
+        for (part, bytes, limit) in limited {
+            if bytes > limit {
+                return Err(ImageError::TooLong { part, bytes, limit });
+            }
+        }
+        let whole_entries = self.blocks.bytes.is_multiple_of(BLOCK_ENTRY_BYTES as u64)
+            && self.runs.bytes.is_multiple_of(RUN_ENTRY_BYTES as u64);
+        if whole_entries { Ok(()) } else { Err(senseless("a table ends in the middle of an entry")) }
+    }
+
+    /// The header page that says this.
+    pub(super) fn encode(&self) -> Header {
+        let mut page = Box::new([0; HEADER_BYTES]);
+        let mut writer = Writer { page: &mut page, at: 0 };
+        writer.put(&MAGIC);
+        writer.put(&IMAGE_VERSION.to_le_bytes());
+        writer.put(&(PAGE_BYTES as u32).to_le_bytes());
+        writer.put(&KIND_FULL.to_le_bytes());
+        writer.put(&[0; 4]);
+        writer.put_u64(self.identity.generation.get());
+        writer.put_u64(self.identity.parent.map_or(0, GenerationNumber::get));
+        writer.put(&self.identity.job.to_bytes());
+        writer.put_u64(self.stored_pages);
+        writer.put_u64(self.file_bytes());
+        writer.put_u64(HEADER_BYTES as u64);
+        writer.put_u64(self.data_bytes);
+        for section in [self.blocks, self.runs, self.state] {
+            writer.put_u64(section.offset);
+            writer.put_u64(section.bytes);
+            writer.put(&section.checksum.to_bytes());
+        }
+        let checksum = Checksum::of(&page[..CHECKSUM_OFFSET]);
+        page[CHECKSUM_OFFSET..].copy_from_slice(&checksum.to_bytes());
+        Header { page, fields: *self }
+    }
+}
+
+/// The fields, and the file length that the header states beside them.
+struct Named {
+    fields: Fields,
+    file_bytes: u64,
+}
+
+impl Named {
+    fn read(from: &mut Reader<'_>, version: u32) -> Result<Self, ImageError> {
+        let (page_bytes, kind, reserved) = (from.u32(), from.u32(), from.u32());
+        if version == 0 || page_bytes != PAGE_BYTES as u32 || kind != KIND_FULL || reserved != 0 {
+            return Err(senseless("its version, page size or kind is unknown"));
+        }
+        let generation = GenerationNumber::new(from.u64()).ok_or_else(|| senseless("its generation is 0"))?;
+        let identity = ImageIdentity {
+            generation,
+            parent: GenerationNumber::new(from.u64()),
+            job: JobId::from_bytes(from.array()),
+        };
+        let (stored_pages, file_bytes) = (from.u64(), from.u64());
+        let (data_offset, data_bytes) = (from.u64(), from.u64());
+        if data_offset != HEADER_BYTES as u64 {
+            return Err(senseless("its data area does not start behind the header"));
+        }
+        let (blocks, runs, state) = (from.section(), from.section(), from.section());
+        Ok(Self { fields: Fields { identity, stored_pages, data_bytes, blocks, runs, state }, file_bytes })
+    }
+}
+
+/// What of the header page has not been read yet. Fields end far before the page does.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let (field, rest) = self.0.split_first_chunk().expect("all fields fit the page");
+        self.0 = rest;
+        *field
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+
+    fn section(&mut self) -> Section {
+        Section { offset: self.u64(), bytes: self.u64(), checksum: Checksum::from_bytes(self.array()) }
+    }
+}
+
+struct Writer<'a> {
+    page: &'a mut [u8; HEADER_BYTES],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, field: &[u8]) {
+        self.page[self.at..self.at + field.len()].copy_from_slice(field);
+        self.at += field.len();
+    }
+
+    fn put_u64(&mut self, field: u64) {
+        self.put(&field.to_le_bytes());
+    }
+}
+
+fn senseless(why: &str) -> ImageError {
+    ImageError::Senseless(Part::Header, why.into())
+}

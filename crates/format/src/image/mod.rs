@@ -1,0 +1,70 @@
+//! The image of one generation: its bytes, and what they say once they have been verified. Pure, like the whole crate.
+//!
+//! ```text
+//! 0        4096                        d            b            r          file length
+//! +--------+---------------------------+------------+------------+----------+
+//! | header | data area: stored pages,  | block      | run        | state    |
+//! | page   | in blocks of up to 64     | table      | table      | (CBOR)   |
+//! +--------+---------------------------+------------+------------+----------+
+//!     |                 ^                   | | | one checksum per block
+//!     |                 +-------------------+-+-+
+//!     +--- lengths, offsets and checksums of all that follows; last of all a checksum of the header page itself
+//! ```
+//!
+//! Pages are written as they come, so the data area is in no order of addresses; the tables, which follow it, bring the
+//! order back. The header is written last: a file that broke off half way has none. The parts lie without a gap, so
+//! every byte is covered by exactly one checksum. `docs/format.md` has the fields one by one.
+//!
+//! Reading goes from [`UnverifiedHeader`] by way of [`Header`] to [`Image`]; only the last tells about pages and state.
+
+mod assemble;
+mod error;
+mod header;
+mod index;
+
+pub use assemble::{Assembled, NewBlock, assemble};
+pub use error::{ImageError, Part};
+pub use header::{
+    HEADER_BYTES, Header, IMAGE_VERSION, ImageIdentity, STATE_BYTES_MAX, TABLE_BYTES_MAX, UnverifiedHeader,
+};
+pub use index::{BLOCK_PAGES_MAX, Block, Index};
+
+use crate::records::JobState;
+use standfast_core::Root;
+
+/// An image whose header, tables and state have been verified. Its pages are verified block by block, as they are read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Image {
+    /// The header.
+    pub header: Header,
+    /// Where every page is.
+    pub index: Index,
+    /// Everything but the pages.
+    pub state: JobState,
+    /// What the manifest must call it.
+    pub root: Root,
+}
+
+impl Image {
+    /// Verifies what follows the data area: `tail` is the part of the file that [`Header::tail`] names.
+    ///
+    /// # Errors
+    /// When a byte differs from what was written, or when the tables or the state make no sense.
+    pub fn verify(header: Header, tail: &[u8]) -> Result<Self, ImageError> {
+        let parts = header.split_tail(tail)?;
+        let index = Index::decode(&header, parts.blocks, parts.runs)?;
+        let state = decode_state(parts.state)?;
+        index.check_processes(state.processes.len())?;
+        let root = Root::of(&[header.page(), parts.blocks, parts.runs, parts.state]);
+        Ok(Self { header, index, state, root })
+    }
+}
+
+fn decode_state(bytes: &[u8]) -> Result<JobState, ImageError> {
+    let mut decoder = minicbor::Decoder::new(bytes);
+    let state: JobState = decoder.decode().map_err(|error| ImageError::Senseless(Part::State, error.to_string()))?;
+    if decoder.position() != bytes.len() {
+        return Err(ImageError::Senseless(Part::State, "more follows after its end".into()));
+    }
+    Ok(state)
+}

@@ -1,0 +1,75 @@
+//! Names that outlive a process: which job, which of its generations. Not the names of files, which are the store's.
+
+use minicbor::{Decode, Encode};
+use std::fmt;
+use std::num::NonZeroU64;
+
+/// Which job: 16 random bytes, drawn when it first starts and the same in all its restarts.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cbor(transparent)]
+pub struct JobId(#[cbor(n(0), with = "minicbor::bytes")] [u8; 16]);
+
+impl JobId {
+    /// The identity made of these bytes, which should be random.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Which generation of a job: counted from 1, never used twice within the job.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cbor(transparent)]
+pub struct GenerationNumber(#[n(0)] NonZeroU64);
+
+impl GenerationNumber {
+    /// The first generation of a job.
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
+
+    /// The generation with this number; `None` for 0, which names no generation.
+    pub const fn new(number: u64) -> Option<Self> {
+        match NonZeroU64::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The generation after this one. Stays at the last number, which no job reaches.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for GenerationNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for GenerationNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}

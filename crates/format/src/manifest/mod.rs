@@ -1,0 +1,199 @@
+//! The manifest: the truth about a job. Which program, which options, which generations there are and how it ended.
+//!
+//! An image that no manifest names does not exist. The manifest is small and is rewritten whole at every commit; its
+//! bytes are sealed ([`seal`] and [`unseal`]). Where it is kept and how it is replaced is the store's business.
+//!
+//! ```text
+//! 0        8         12        16                     16+n      32+n
+//! +--------+---------+---------+----------------------+---------+
+//! | magic  | version | n       | n bytes of CBOR      | XXH3    |
+//! +--------+---------+---------+----------------------+---------+
+//! ```
+
+mod identity;
+mod seal;
+
+pub use identity::{GenerationNumber, JobId};
+pub use seal::{MANIFEST_BYTES_MAX, MANIFEST_VERSION, ManifestError, seal, unseal};
+
+use crate::records::Bytes;
+use minicbor::{Decode, Encode};
+use standfast_core::Root;
+
+/// What is known about a job.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// Which job.
+    #[n(0)]
+    pub job: JobId,
+    /// What was run, for people and for the name of the directory.
+    #[n(1)]
+    pub description: JobDescription,
+    /// How the run was asked to protect it; a restart goes on in the same way.
+    #[n(2)]
+    pub options: RunOptions,
+    /// The generations that exist, ascending.
+    #[n(3)]
+    pub generations: Vec<Generation>,
+    /// The number of the next generation.
+    #[n(4)]
+    pub next: GenerationNumber,
+    /// How the job stands.
+    #[n(5)]
+    pub outcome: Outcome,
+}
+
+impl Manifest {
+    /// The manifest of a job that has just begun.
+    pub fn new(job: JobId, description: JobDescription, options: RunOptions) -> Self {
+        Self {
+            job,
+            description,
+            options,
+            generations: Vec::new(),
+            next: GenerationNumber::FIRST,
+            outcome: Outcome::Running,
+        }
+    }
+
+    /// The generation with this number, if there is one.
+    pub fn generation(&self, number: GenerationNumber) -> Option<&Generation> {
+        self.generations.iter().find(|generation| generation.number == number)
+    }
+}
+
+/// What was run, for people to read.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
+pub struct JobDescription {
+    /// The program as it was named on the command line.
+    #[n(0)]
+    pub program: Bytes,
+    /// Its arguments, without the program's own name.
+    #[n(1)]
+    pub arguments: Vec<Bytes>,
+    /// Where it was started.
+    #[n(2)]
+    pub working_directory: Bytes,
+    /// When, in nanoseconds since 1970.
+    #[n(3)]
+    pub started_nanoseconds: u64,
+}
+
+/// How a run was asked to protect its program. What is absent was not asked for: the default of the reader applies.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RunOptions {
+    /// Time between checkpoints.
+    #[n(0)]
+    pub interval: Option<Interval>,
+    /// How many generations to keep.
+    #[n(1)]
+    pub keep: Option<u32>,
+    /// How a restart gives the job its process and thread ids.
+    #[n(2)]
+    pub ids: Option<Ids>,
+}
+
+/// Time between checkpoints.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// No checkpoints of their own accord, only on request.
+    #[n(0)]
+    Off,
+    /// Each so long after the last.
+    #[n(1)]
+    Every {
+        /// Length in milliseconds.
+        #[n(0)]
+        milliseconds: u64,
+    },
+}
+
+/// How a restarted job gets its process and thread ids.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Ids {
+    /// The old ids where that is allowed, new ones otherwise.
+    #[n(0)]
+    Auto,
+    /// New ids.
+    #[n(1)]
+    New,
+}
+
+/// One generation: a complete image that can be restarted.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub struct Generation {
+    /// Its number.
+    #[n(0)]
+    pub number: GenerationNumber,
+    /// The generation that its differences refer to; none for a full image.
+    #[n(1)]
+    pub parent: Option<GenerationNumber>,
+    /// Its identity: no other image of whatever content passes for it.
+    #[n(2)]
+    #[cbor(with = "root")]
+    pub root: Root,
+    /// Length of its file.
+    #[n(3)]
+    pub file_bytes: u64,
+    /// Pages that stand in it.
+    #[n(4)]
+    pub stored_pages: u64,
+    /// When it was taken, in nanoseconds since 1970.
+    #[n(5)]
+    pub taken_nanoseconds: u64,
+    /// How long the program stood still for it.
+    #[n(6)]
+    pub pause_nanoseconds: u64,
+    /// Whether the job was afterwards restarted from an earlier generation, so that this one belongs to a life that was
+    /// given up: a restart takes it only when it is asked for by number.
+    #[n(7)]
+    pub superseded: bool,
+}
+
+/// How a job stands.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It runs, or it broke off without anybody being there to note how: it can be continued.
+    #[n(0)]
+    Running,
+    /// The program ended by itself with this exit status.
+    #[n(1)]
+    Exited {
+        /// 0 to 255.
+        #[n(0)]
+        status: i32,
+    },
+    /// The program was killed by a signal: it can be continued.
+    #[n(2)]
+    Killed {
+        /// Signal number.
+        #[n(0)]
+        signal: i32,
+    },
+    /// It was stopped on request behind a checkpoint: it can be continued.
+    #[n(3)]
+    Stopped,
+}
+
+/// CBOR form of a [`Root`]: a byte string of 32.
+mod root {
+    use minicbor::decode::Error as DecodeError;
+    use minicbor::encode::{Error as EncodeError, Write};
+    use minicbor::{Decoder, Encoder};
+    use standfast_core::Root;
+
+    pub(super) fn encode<C, W: Write>(
+        value: &Root,
+        encoder: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        encoder.bytes(&value.to_bytes())?.ok()
+    }
+
+    pub(super) fn decode<C>(decoder: &mut Decoder<'_>, _: &mut C) -> Result<Root, DecodeError> {
+        let bytes = decoder.bytes()?;
+        let bytes = bytes.try_into().map_err(|_| DecodeError::message("a root has 32 bytes"))?;
+        Ok(Root::from_bytes(bytes))
+    }
+}
