@@ -1,14 +1,35 @@
-pub fn add(left: u64, right: u64) -> u64 {
-    left + right
-}
+//! Keeps the checkpoints of a job in a directory of its own: writes them so that a crash at any moment leaves the last
+//! good one, finds the newest that verifies, and sees to it that a job has only one life at a time.
+//!
+//! The store knows files and no processes: pages and records come through [`standfast_format::ImageSink`] and leave
+//! through [`standfast_format::ImageSource`].
+//!
+//! ```text
+//! DIR/                         0700
+//!   manifest                   which generations there are: the truth
+//!   generation-00000001.image  one file per generation
+//!   lease                      who looks after the job; `lock` serves taking it over
+//! ```
+//!
+//! A checkpoint goes through three hands, so that the program may run on before the disk has everything:
+//!
+//! ```text
+//! JobDirectory::prepare -> Prepared --finish (all bytes handed to the kernel)--seal (durable)-> Sealed --commit-> Generation
+//! ```
+#![forbid(unsafe_code)]
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+mod choose;
+mod error;
+mod image_file;
+mod job;
+mod lease;
+mod medium;
+mod prepare;
 
-    #[test]
-    fn it_works() {
-        let result = add(2, 2);
-        assert_eq!(result, 4);
-    }
-}
+pub use choose::{Choice, Skipped, Wish};
+pub use error::StoreError;
+pub use image_file::{ImageFile, Verified};
+pub use job::JobDirectory;
+pub use lease::{Claim, Here, Holder, Lease, ProcessIdentity, Processes, Purpose, Standing, SystemProcesses};
+pub use medium::{Directory, LockGuard, Medium, MediumFile, Status};
+pub use prepare::{Prepared, Sealed};

@@ -1,0 +1,118 @@
+//! What can go wrong with a store, sorted by what a caller can do about it.
+
+use crate::choose::{Skipped, list_skipped};
+use crate::lease::Holder;
+use standfast_format::image::ImageError;
+use standfast_format::manifest::{GenerationNumber, ManifestError};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why the store could not do what it was asked. Generations that were good before are good after each of these.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The directory does not exist.
+    #[error("there is no directory {path}: start a job in it with `standfast run -d {path}`", path = .0.display())]
+    NoDirectory(PathBuf),
+    /// The directory holds no job.
+    #[error("{path} holds no job: start one with `standfast run -d {path}`", path = .0.display())]
+    NoJob(PathBuf),
+    /// The job has no checkpoint yet.
+    #[error("the job in {} has no checkpoint yet: it can only be started afresh", .0.display())]
+    NoCheckpoint(PathBuf),
+    /// There are checkpoints, and not one of them is good.
+    #[error("no checkpoint in {} is good: {}", .directory.display(), list_skipped(.skipped))]
+    NoneGood {
+        /// Where.
+        directory: PathBuf,
+        /// All that were tried, newest first.
+        skipped: Vec<Skipped>,
+    },
+    /// A generation was asked for by number and there is none of that number.
+    #[error("there is no generation {number} in {path}: `standfast list {path}` shows those there are", path = .directory.display())]
+    NoSuchGeneration {
+        /// Where.
+        directory: PathBuf,
+        /// Which.
+        number: GenerationNumber,
+    },
+    /// Somebody else owns it or may write it, so that its content cannot be trusted.
+    #[error("{} is not safe to use: {fault} ({remedy})", .path.display())]
+    Untrusted {
+        /// Directory or file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: String,
+        /// What the user can do.
+        remedy: String,
+    },
+    /// An image is not what was written.
+    #[error("{}: {source}", .path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ImageError,
+    },
+    /// An image is whole and is not the one that the manifest means.
+    #[error("{} is not the image that the manifest names: it was replaced or belongs to another job", .0.display())]
+    WrongImage(PathBuf),
+    /// The manifest is not what was written.
+    #[error("{}: {source}", .path.display())]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ManifestError,
+    },
+    /// There is no room for a new checkpoint.
+    #[error("no space left for {}: free some, or choose another directory with -d; the checkpoint before it is kept", .0.display())]
+    NoSpace(PathBuf),
+    /// The disk or the file system refused.
+    #[error("cannot {action} {}: {source} ({remedy})", .path.display())]
+    Medium {
+        /// What was being done: `write`.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+        /// What the user can do.
+        remedy: &'static str,
+    },
+    /// A live supervisor looks after the job.
+    #[error("the job is looked after by process {} on {} already", .0.supervisor.pid, .0.host)]
+    Supervised(Holder),
+    /// The supervisor is gone, the program is not: a second life would write the same files.
+    #[error(
+        "the program still runs as process {pid}, although its supervisor is gone: `standfast checkpoint` saves it once more, `kill {pid}` ends it"
+    )]
+    ProgramStillRuns {
+        /// The program.
+        pid: i32,
+    },
+    /// The lease belongs to a machine or container that cannot be seen from here.
+    #[error(
+        "the job was last looked after on {} and nothing has been heard of it for {} s; if you are sure that it no longer runs there, use --force",
+        .holder.host, .silent.as_secs()
+    )]
+    HeldElsewhere {
+        /// Who holds it.
+        holder: Holder,
+        /// How long the last heartbeat is ago.
+        silent: Duration,
+    },
+    /// The lease cannot be read, so nobody knows who holds it.
+    #[error("the lease {} cannot be understood; if you are sure that the job runs nowhere, use --force", .0.display())]
+    LeaseUnreadable(PathBuf),
+    /// Somebody has taken the job over by force: this process must no longer write.
+    #[error("the lease on {} was taken over by somebody else: no further checkpoint is written from here", .0.display())]
+    LeaseLost(PathBuf),
+    /// Another checkpoint of the same job is being written by this process.
+    #[error("a checkpoint of this job is being written already: wait for it to end")]
+    Busy,
+    /// The sink failed before and has told why then.
+    #[error("writing this checkpoint was given up after an earlier error")]
+    GivenUp,
+}

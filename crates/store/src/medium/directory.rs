@@ -1,0 +1,168 @@
+//! A directory of the file system.
+
+use super::{LockGuard, Medium, MediumFile, Status};
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// A directory of the file system, held open: should its path come to mean something else, this still means the old one.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    descriptor: OwnedFd,
+}
+
+impl Directory {
+    /// Creates the directory, closed to everybody but the owner, unless it exists; then opens it.
+    ///
+    /// # Errors
+    /// As the file system says.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        match fs::mkdir(path, Mode::RWXU) {
+            Ok(()) => sync_parent(path)?,
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Self::open(path)
+    }
+
+    /// Opens a directory that exists.
+    ///
+    /// # Errors
+    /// As the file system says.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let descriptor = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { path: path.to_owned(), descriptor })
+    }
+
+    fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let descriptor = fs::openat(&self.descriptor, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(File::from(descriptor))
+    }
+}
+
+impl Medium for Directory {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
+        let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        Ok(Arc::new(DirectoryFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
+        Ok(Arc::new(DirectoryFile(self.open_file(name, OFlags::RDONLY)?)))
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        Ok(status_of(&fs::fstat(&self.descriptor)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(fs::renameat(&self.descriptor, from, &self.descriptor, to)?)
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(fs::linkat(&self.descriptor, from, &self.descriptor, to, AtFlags::empty())?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(fs::unlinkat(&self.descriptor, name, AtFlags::empty())?)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(&self.descriptor)? {
+            // A name that is no text is none of ours.
+            if let Ok(name) = entry?.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(fs::fsync(&self.descriptor)?)
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Box<dyn LockGuard>> {
+        let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE)?;
+        loop {
+            match fs::flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Box::new(DirectoryLock { _file: file })),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The lock goes with the open file.
+#[derive(Debug)]
+struct DirectoryLock {
+    _file: File,
+}
+
+impl LockGuard for DirectoryLock {}
+
+#[derive(Debug)]
+struct DirectoryFile(File);
+
+impl MediumFile for DirectoryFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(bytes, offset)
+    }
+
+    fn start_writing(&self, _offset: u64, _bytes: u64) {}
+
+    fn touch(&self) -> io::Result<()> {
+        let now = Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        };
+        Ok(fs::futimens(&self.0, &now)?)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        Ok(status_of(&fs::fstat(&self.0)?))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+/// Makes the name of a new directory durable.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(parent)?.sync_all()
+}
+
+fn status_of(stat: &Stat) -> Status {
+    let since_1970 = Duration::new(stat.st_mtime.unsigned_abs(), stat.st_mtime_nsec as u32);
+    Status {
+        is_regular: fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::RegularFile,
+        owner: stat.st_uid,
+        mode: stat.st_mode & 0o7777,
+        bytes: stat.st_size.unsigned_abs(),
+        links: stat.st_nlink,
+        modified: SystemTime::UNIX_EPOCH + since_1970,
+    }
+}
