@@ -1,0 +1,39 @@
+# The commands of this repository. Each target is a script or a cargo command that can also be called directly.
+
+PREFIX ?= /usr/local
+CARGO ?= cargo
+SOAK ?=
+BENCH ?=
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test soak bench build install clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+demo: ## kill a numerical program, continue it, compare the result bit for bit
+	@scripts/demo
+
+test: ## everything that must hold (below 15 minutes)
+	@scripts/test
+
+soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
+	@scripts/install-needs test
+	$(CARGO) build --release -p standfast-cli
+	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
+
+bench: ## the promises about speed, as ratios within one run
+	@scripts/install-needs demo
+	$(CARGO) build --release -p standfast-cli
+	$(CARGO) run --release -p standfast-bench -- $(BENCH)
+
+build: ## build the command: target/release/standfast
+	@scripts/install-needs demo
+	$(CARGO) build --release -p standfast-cli
+
+install: build ## install the command below PREFIX (/usr/local)
+	install -D -m 755 $(TARGET)/release/standfast $(DESTDIR)$(PREFIX)/bin/standfast
+
+clean: ## remove what was built
+	$(CARGO) clean
