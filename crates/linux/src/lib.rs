@@ -1,1 +1,35 @@
 //! The fence: every Linux system call that Standfast makes on behalf of a job, and nothing else.
+//!
+//! Three rings. [`sys`] holds one function per system call, with owned descriptors and [`std::io::Error`]. The types
+//! around it ([`Task`], [`Injector`], [`ProcessMemory`], [`NamespaceInit`]) each hold one invariant and undo themselves.
+//! Everything outside this crate is free of `unsafe`.
+//!
+//! Parsers of `/proc` in [`proc`] take bytes and return values; one thin function beside each opens the file.
+
+mod arch;
+mod error;
+mod features;
+mod foothold;
+mod inject;
+mod memory;
+mod namespace;
+mod pages;
+mod pin;
+pub mod proc;
+mod siginfo;
+mod spawn;
+pub mod sys;
+mod task;
+
+pub use arch::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob};
+pub use error::TaskError;
+pub use features::{Feature, Features};
+pub use foothold::{Foothold, FootholdError};
+pub use inject::{Injector, OwnState, Puppet};
+pub use memory::ProcessMemory;
+pub use namespace::{NamespaceInit, NamespaceKind};
+pub use pages::{PageScan, Populated};
+pub use pin::PinnedToCpu;
+pub use siginfo::SignalInformation;
+pub use spawn::{Held, HeldProgram, InheritedSignals, launch};
+pub use task::{Stop, Task, WaitStatus};

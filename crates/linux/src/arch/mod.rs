@@ -1,0 +1,10 @@
+//! What differs between processors: registers, system calls, signal frames. One file each, chosen here and only here.
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob};
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("Standfast runs on x86-64 for now: registers and signal frames of this processor are not written yet");

@@ -1,0 +1,352 @@
+//! x86-64: the general registers, how a system call is made of them, and the signal frame that heals.
+
+use std::ops::RangeInclusive;
+
+/// The bytes of the `syscall` instruction.
+pub const SYSCALL_INSTRUCTION: [u8; 2] = [0x0f, 0x05];
+
+/// General registers in the order of `struct user_regs_struct`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Registers(pub [u64; 27]);
+
+const RBX: usize = 5;
+const RBP: usize = 4;
+const R15: usize = 0;
+const R14: usize = 1;
+const R13: usize = 2;
+const R12: usize = 3;
+const R11: usize = 6;
+const R10: usize = 7;
+const R9: usize = 8;
+const R8: usize = 9;
+const RAX: usize = 10;
+const RCX: usize = 11;
+const RDX: usize = 12;
+const RSI: usize = 13;
+const RDI: usize = 14;
+const ORIG_RAX: usize = 15;
+const RIP: usize = 16;
+const CS: usize = 17;
+const EFLAGS: usize = 18;
+const RSP: usize = 19;
+const SS: usize = 20;
+const FS_BASE: usize = 21;
+
+/// No system call in progress.
+const NO_SYSCALL: u64 = u64::MAX;
+/// The ABI's red zone: a leaf function may use that much below its stack pointer.
+const RED_ZONE_BYTES: u64 = 128;
+/// `-ERESTARTNOHAND`: with a handler to run the call gives EINTR, without one it is made again.
+const RESTART_UNLESS_HANDLED: i64 = -514;
+/// `-ERESTART_RESTARTBLOCK`: as above, but made again through `restart_syscall` with the time that remains.
+const RESTART_BLOCK: i64 = -516;
+/// The codes with which the kernel marks a call that it will make again: -512, -513, -514, -516.
+const RESTART_CODES: RangeInclusive<i64> = -516..=-512;
+const CODE_515_IS_NO_RESTART: i64 = -515;
+
+/// Calls that return EINTR for the stop itself, though no signal is to be handled (measured, Linux 6.18; ENGINE P5):
+/// signal(7) names them as never restarted. With no handler to run, a program must not see that.
+const INTERRUPTED_BY_STOP: [i64; 10] = [
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_recvfrom,
+    libc::SYS_accept,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_io_getevents,
+    libc::SYS_io_uring_enter,
+];
+
+/// What becomes of a call in progress when nobody is left to watch over it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Abort {
+    /// No call, or one that is complete.
+    None,
+    /// The kernel would make this call again.
+    Restart {
+        /// Its number.
+        number: i64,
+    },
+}
+
+impl Registers {
+    /// Where execution is.
+    pub fn instruction(&self) -> u64 {
+        self.0[RIP]
+    }
+
+    /// Moves execution.
+    pub fn set_instruction(&mut self, address: u64) {
+        self.0[RIP] = address;
+    }
+
+    /// The stack pointer.
+    pub fn stack(&self) -> u64 {
+        self.0[RSP]
+    }
+
+    /// Moves the stack pointer.
+    pub fn set_stack(&mut self, address: u64) {
+        self.0[RSP] = address;
+    }
+
+    /// The highest address that the stack does not use: below the stack pointer and its red zone.
+    pub fn stack_dead_below(&self) -> u64 {
+        self.0[RSP].saturating_sub(RED_ZONE_BYTES)
+    }
+
+    /// The base of the thread's own variables.
+    pub fn thread_pointer(&self) -> u64 {
+        self.0[FS_BASE]
+    }
+
+    /// Whether the task runs 64-bit code; 32-bit programs are not carried over.
+    pub fn is_64_bit(&self) -> bool {
+        self.0[CS] == 0x33
+    }
+
+    /// The result of the system call just made.
+    pub fn result(&self) -> i64 {
+        self.0[RAX] as i64
+    }
+
+    /// Registers that, at a `syscall` instruction at `instruction`, make the call `number` and keep everything else.
+    #[must_use]
+    pub fn calling(&self, instruction: u64, number: i64, arguments: [u64; 6]) -> Self {
+        let mut registers = *self;
+        registers.0[RIP] = instruction;
+        registers.0[RAX] = number as u64;
+        registers.0[ORIG_RAX] = NO_SYSCALL;
+        for (place, argument) in [RDI, RSI, RDX, R10, R8, R9].into_iter().zip(arguments) {
+            registers.0[place] = argument;
+        }
+        registers
+    }
+
+    /// What the kernel would do with the interrupted call.
+    pub fn pending_restart(&self) -> Abort {
+        let (number, code) = (self.0[ORIG_RAX] as i64, self.0[RAX] as i64);
+        if number < 0 || !RESTART_CODES.contains(&code) || code == CODE_515_IS_NO_RESTART {
+            return Abort::None;
+        }
+        Abort::Restart { number }
+    }
+
+    /// Turns an EINTR that only our stop has caused into the mark that lets the kernel decide, race-free, at the moment
+    /// of the thaw: EINTR if a handler runs, the call again otherwise. Returns whether anything changed.
+    pub fn forgive_interruption(&mut self) -> bool {
+        let spurious =
+            self.0[RAX] as i64 == -i64::from(libc::EINTR) && INTERRUPTED_BY_STOP.contains(&(self.0[ORIG_RAX] as i64));
+        if spurious {
+            self.0[RAX] = RESTART_UNLESS_HANDLED as u64;
+        }
+        spurious
+    }
+
+    /// The same registers fit for a process in which the kernel knows nothing of an interrupted call: a restart through
+    /// the kernel's restart block becomes a plain one of `number`, the call that was first made. Whether a handler runs
+    /// first is still the kernel's to decide when the thread is let go.
+    #[must_use]
+    pub fn without_restart_block(&self, number: i64) -> Self {
+        let mut registers = *self;
+        if self.pending_restart() != Abort::None && self.result() == RESTART_BLOCK {
+            registers.0[RAX] = RESTART_UNLESS_HANDLED as u64;
+            registers.0[ORIG_RAX] = number as u64;
+        }
+        registers
+    }
+
+    /// The same registers with the restart carried out by hand: at the `syscall` instruction, about to make the call
+    /// again. For the signal frame that heals, since the kernel restarts nothing on a return from a handler.
+    #[must_use]
+    fn restarted(&self, number: i64) -> Self {
+        let mut registers = *self;
+        registers.0[RIP] -= SYSCALL_INSTRUCTION.len() as u64;
+        registers.0[RAX] = number as u64;
+        registers.0[ORIG_RAX] = NO_SYSCALL;
+        registers
+    }
+
+    /// Takes the call out of the registers: what follows is resumed where it stands, nothing is made again.
+    pub fn forget_call(&mut self) {
+        self.0[ORIG_RAX] = NO_SYSCALL;
+    }
+
+    /// The number of the call in progress, for a task that waits in `restart_syscall`: the real one is found in the code
+    /// before the `syscall` instruction, where compilers put `mov $number, %eax`. `before` are the bytes up to it.
+    pub fn call_in_code(before: &[u8]) -> Option<i64> {
+        const MOVE_TO_EAX: u8 = 0xb8;
+        before.windows(5).rev().find_map(|code| match *code {
+            [MOVE_TO_EAX, low, high, 0, 0] => Some(i64::from(low) | i64::from(high) << 8),
+            _ => None,
+        })
+    }
+}
+
+/// Code that makes one system call and then returns from a signal handler: `syscall; mov $15, %eax; syscall; ud2`.
+/// A task that is let go anywhere in it restores the state in its [`HealingFrame`].
+pub fn healing_blob() -> [u64; 2] {
+    let code: [u8; 16] =
+        [0x0f, 0x05, 0xb8, libc::SYS_rt_sigreturn as u8, 0, 0, 0, 0x0f, 0x05, 0x0f, 0x0b, 0, 0, 0, 0, 0];
+    let (low, high) = code.split_at(8);
+    [low, high].map(|half| u64::from_le_bytes(half.try_into().expect("half of sixteen bytes")))
+}
+
+/// The bytes of a signal frame that brings a task back to its own registers, vector state and mask, and where they go.
+///
+/// ```text
+///  high   | red zone of the task            |
+///         | XSAVE area, both magic numbers  | 64-byte aligned
+///         | ucontext                        | <- stack pointer while injecting: rt_sigreturn reads from here
+///  low    | (outputs of injected calls)     |
+/// ```
+#[derive(Debug, Clone)]
+pub struct HealingFrame {
+    /// Where the frame starts; the stack pointer during injection.
+    pub start: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// `struct ucontext` of the x86-64 kernel, up to and with the 8-byte signal mask.
+const UCONTEXT_BYTES: usize = 304;
+const UCONTEXT_WORDS: usize = UCONTEXT_BYTES / 8;
+/// `UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`.
+const UCONTEXT_FLAGS: u64 = 7;
+/// An impossible mode for sigaltstack(2): the kernel then leaves the task's alternate stack as it is.
+const STACK_MODE_REFUSED: u64 = 0x40;
+/// Byte offset of the software-reserved part of the legacy XSAVE area.
+const SOFTWARE_BYTES: usize = 464;
+const MAGIC_1: u32 = 0x4650_5853;
+const MAGIC_2: u32 = 0x4650_5845;
+/// Length of magic number 2 behind the XSAVE area.
+const MAGIC_2_BYTES: usize = 4;
+
+impl HealingFrame {
+    /// How many bytes below `top` a frame takes at most.
+    pub fn bytes_max(extended_registers: usize) -> u64 {
+        (extended_registers + MAGIC_2_BYTES + 64 + UCONTEXT_BYTES + 16) as u64
+    }
+
+    /// A frame below `top` for a task with these registers, XSAVE area and mask. `first_call` is the number behind a
+    /// `restart_syscall`, if the task waits in one.
+    pub fn below(top: u64, registers: &Registers, extended: &[u8], mask: u64, first_call: Option<i64>) -> Self {
+        let area = top.saturating_sub((extended.len() + MAGIC_2_BYTES) as u64) & !63;
+        let start = (area - UCONTEXT_BYTES as u64) & !15;
+        let own = match registers.pending_restart() {
+            Abort::Restart { number } => registers.restarted(first_call.unwrap_or(number)),
+            Abort::None => *registers,
+        };
+        let mut bytes = vec![0u8; (area - start) as usize + extended.len() + MAGIC_2_BYTES];
+        for (word, place) in ucontext(&own, area, mask).into_iter().zip(bytes.chunks_exact_mut(8)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        write_extended(&mut bytes[(area - start) as usize..], extended);
+        Self { start, bytes }
+    }
+}
+
+/// `uc_flags, uc_link, uc_stack (3), gregs (23), fpstate, reserved (8), sigmask`.
+fn ucontext(own: &Registers, area: u64, mask: u64) -> [u64; UCONTEXT_WORDS] {
+    let r = &own.0;
+    let segments = r[CS] | r[SS] << 48;
+    let general = [
+        r[R8], r[R9], r[R10], r[R11], r[R12], r[R13], r[R14], r[R15], r[RDI], r[RSI], r[RBP], r[RBX], r[RDX], r[RAX],
+        r[RCX], r[RSP], r[RIP], r[EFLAGS], segments,
+    ];
+    let mut words = [0u64; UCONTEXT_WORDS];
+    words[0] = UCONTEXT_FLAGS;
+    words[3] = STACK_MODE_REFUSED;
+    words[5..5 + general.len()].copy_from_slice(&general);
+    words[28] = area;
+    words[37] = mask;
+    words
+}
+
+/// The XSAVE area with what the kernel wants to see in a signal frame: the features and sizes, framed by two magics.
+fn write_extended(place: &mut [u8], extended: &[u8]) {
+    let (area, tail) = place.split_at_mut(extended.len());
+    area.copy_from_slice(extended);
+    tail.copy_from_slice(&MAGIC_2.to_le_bytes());
+    let features = xsave_features(extended);
+    let software = &mut area[SOFTWARE_BYTES..SOFTWARE_BYTES + 20];
+    software[0..4].copy_from_slice(&MAGIC_1.to_le_bytes());
+    software[4..8].copy_from_slice(&((extended.len() + MAGIC_2_BYTES) as u32).to_le_bytes());
+    software[8..16].copy_from_slice(&features.to_le_bytes());
+    software[16..20].copy_from_slice(&(extended.len() as u32).to_le_bytes());
+}
+
+/// The enabled XSAVE features (XCR0), which the kernel puts into the software-reserved bytes of what ptrace gives.
+pub(crate) fn xsave_features(extended: &[u8]) -> u64 {
+    match extended.get(SOFTWARE_BYTES..SOFTWARE_BYTES + 8) {
+        Some(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+        None => 0,
+    }
+}
+
+impl Registers {
+    /// The XSAVE features that an area given by ptrace was saved with.
+    pub fn xsave_features(extended: &[u8]) -> u64 {
+        xsave_features(extended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interrupted(number: i64, code: i64) -> Registers {
+        let mut words = [7u64; 27];
+        words[ORIG_RAX] = number as u64;
+        words[RAX] = code as u64;
+        words[RIP] = 0x1002;
+        words[RSP] = 0x7fff_0000;
+        Registers(words)
+    }
+
+    #[test]
+    fn every_restart_code_is_recognised_and_no_other() {
+        for code in -520..0 {
+            let restarts = matches!(code, -512 | -513 | -514 | -516);
+            assert_eq!(interrupted(35, code).pending_restart() != Abort::None, restarts, "code {code}");
+        }
+        assert_eq!(interrupted(-1, -512).pending_restart(), Abort::None);
+    }
+
+    #[test]
+    fn an_interruption_by_the_stop_is_forgiven_only_where_the_kernel_leaks_it() {
+        assert!(interrupted(libc::SYS_epoll_wait, -4).forgive_interruption());
+        assert!(!interrupted(libc::SYS_read, -4).forgive_interruption());
+        assert!(!interrupted(libc::SYS_epoll_wait, 0).forgive_interruption());
+    }
+
+    #[test]
+    fn a_restart_block_becomes_a_plain_restart_of_the_first_call() {
+        let moved = interrupted(libc::SYS_restart_syscall, -516).without_restart_block(libc::SYS_nanosleep);
+        assert_eq!(moved.pending_restart(), Abort::Restart { number: libc::SYS_nanosleep });
+        assert_eq!(moved.result(), -514);
+        let same = interrupted(libc::SYS_read, -512);
+        assert_eq!(same.without_restart_block(libc::SYS_nanosleep), same);
+    }
+
+    #[test]
+    fn a_healing_frame_redoes_the_interrupted_call() {
+        let frame = HealingFrame::below(0x8000_0000, &interrupted(35, -516), &[0u8; 2432], 0, Some(230));
+        let word = |index: usize| u64::from_le_bytes(frame.bytes[index * 8..][..8].try_into().unwrap());
+        let (rax, rip) = (word(5 + 13), word(5 + 16));
+        assert_eq!((rax, rip), (230, 0x1000));
+        assert_eq!(frame.start % 16, 0);
+        assert_eq!(word(28) % 64, 0);
+        assert!(frame.start + frame.bytes.len() as u64 <= 0x8000_0000);
+        assert!(0x8000_0000 - frame.start <= HealingFrame::bytes_max(2432));
+    }
+
+    #[test]
+    fn the_first_call_is_found_in_the_code() {
+        let code = [0x90, 0xb8, 0xe6, 0, 0, 0, 0x90];
+        assert_eq!(Registers::call_in_code(&code), Some(230));
+        assert_eq!(Registers::call_in_code(&[0x90; 20]), None);
+    }
+}

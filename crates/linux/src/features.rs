@@ -1,0 +1,78 @@
+//! What this kernel and this system offer, probed once into one value that `doctor` prints.
+
+use crate::pages::PageScan;
+use crate::spawn::{HeldProgram, InheritedSignals};
+use crate::sys::process;
+use crate::{NamespaceInit, NamespaceKind};
+
+/// One thing that the kernel or the system may or may not offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feature {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is there.
+    pub present: bool,
+    /// What that means for the user.
+    pub meaning: &'static str,
+}
+
+/// All of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Features(pub Vec<Feature>);
+
+impl Features {
+    /// Probes this system. Starts (and ends) a process in namespaces of its own to see whether that is allowed, so call it
+    /// while this process has a single thread.
+    pub fn probe() -> Self {
+        let own = std::process::id() as i32;
+        let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+        let scope: u32 = scope.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let scan = PageScan::open(own).is_ok_and(|scan| scan.is_by_ioctl());
+        let kind = if process::effective_user() == 0 { NamespaceKind::Pid } else { NamespaceKind::User };
+        Self(vec![
+            Feature {
+                name: "ptrace of own children",
+                present: scope < 3,
+                meaning: "without it no program can be checkpointed (set kernel.yama.ptrace_scope to 2 or less)",
+            },
+            Feature {
+                name: "ptrace of a program whose supervisor died",
+                present: scope == 0 || process::effective_user() == 0,
+                meaning: "without it a program cannot be taken up again when its supervisor was killed",
+            },
+            Feature {
+                name: "namespaces for restarted jobs",
+                present: namespaces_work(kind),
+                meaning: "without them a restarted program gets new process ids; programs that remember theirs (Go) are \
+                          refused",
+            },
+            Feature {
+                name: "comparison of open files (kcmp)",
+                present: process::same_open_file(own, 0, 0).is_ok(),
+                meaning: "without it descriptors that share an offset cannot be told from those that do not",
+            },
+            Feature {
+                name: "page table scan (PAGEMAP_SCAN, Linux 6.7)",
+                present: scan,
+                meaning: "without it page tables are read word by word, slowly for large reservations",
+            },
+            Feature {
+                name: "list of children (CONFIG_PROC_CHILDREN)",
+                present: crate::proc::read(own, &format!("task/{own}/children")).is_ok(),
+                meaning: "without it every process of the system is asked for its parent",
+            },
+        ])
+    }
+}
+
+fn namespaces_work(kind: NamespaceKind) -> bool {
+    let program = HeldProgram { path: c"/", personality: 0 };
+    match NamespaceInit::start(kind, 300, program, InheritedSignals::capture()) {
+        Ok((init, held)) => {
+            drop(held);
+            init.destroy();
+            true
+        }
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,347 @@
+//! Ring 2: namespaces of its own for a restarted job, so that it can have its old process and thread ids.
+//!
+//! A small process, the *init*, is the first in a new pid namespace (and, without privilege, user namespace). It creates
+//! the job's main process under its old id, chooses the ids of the threads that follow, and later reaps. Until the
+//! restart commits it lives and dies with us; afterwards it outlives us, since the kernel ends a namespace with its init.
+//!
+//! ```text
+//!  we                              init (pid 1 inside)              main process (old pid inside)
+//!  | -- clone3(NEW...) ----------> | maps ids, mounts /proc
+//!  |                               | -- clone3(set_tid) ----------> | waits at the gate
+//!  | <------------------- Ready -- |                                |
+//!  | -- seize, open the gate, exec, rebuild --------------------->  |
+//!  | -- NextId(n) ---------------> | ns_last_pid = n - 1            |
+//!  | -- Commit ------------------> | from now on ignores our death  | runs
+//!  | <------------ Ended(status) - | <------------------ ends       |
+//! ```
+//!
+//! # Safety
+//! The init is forked while this process has a single thread and makes plain system calls on its own copies.
+
+use crate::WaitStatus;
+use crate::proc;
+use crate::spawn::{Held, HeldProgram, InheritedSignals, gate, wait_and_execute};
+use crate::sys::{check, process};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// Which namespaces the job gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamespaceKind {
+    /// User, pid and mount namespace: works without privilege where the system allows it.
+    User,
+    /// Pid and mount namespace: for root, who thus stays root.
+    Pid,
+}
+
+/// Our end of the line to the init.
+#[derive(Debug)]
+pub struct NamespaceInit {
+    channel: OwnedFd,
+    pid: i32,
+}
+
+/// One message: what, and a number.
+type Message = [u8; 5];
+const READY: u8 = b'R';
+const FAILED: u8 = b'F';
+const NEXT_ID: u8 = b'N';
+const COMMIT: u8 = b'C';
+const ENDED: u8 = b'E';
+
+fn message(kind: u8, number: i32) -> Message {
+    let [a, b, c, d] = number.to_le_bytes();
+    [kind, a, b, c, d]
+}
+
+impl NamespaceInit {
+    /// Makes the namespaces and, in them, a process with the id `pid` that waits to execute `program`.
+    ///
+    /// # Errors
+    /// When the system does not allow it. Nothing is left behind.
+    pub fn start(
+        kind: NamespaceKind,
+        pid: i32,
+        program: HeldProgram<'_>,
+        signals: InheritedSignals,
+    ) -> io::Result<(Self, Held)> {
+        let (ours, theirs) = channel()?;
+        let (waiting, gate) = gate()?;
+        let flags =
+            libc::CLONE_NEWPID | libc::CLONE_NEWNS | if kind == NamespaceKind::User { libc::CLONE_NEWUSER } else { 0 };
+        let identity = Identity::own();
+        let init = match clone_process(flags as u64, None)? {
+            0 => {
+                let mut init =
+                    Init { channel: theirs.as_raw_fd(), waiting: waiting.as_raw_fd(), gate: gate.as_raw_fd() };
+                init.run(kind, &identity, pid, program, signals)
+            }
+            init => init,
+        };
+        drop((theirs, waiting));
+        let this = Self { channel: ours, pid: init };
+        this.expect_ready()?;
+        let children = proc::children(init)?;
+        let [main] = children[..] else {
+            return Err(io::Error::other("the namespace's init shows no main process"));
+        };
+        Ok((this, Held::behind(main, gate)))
+    }
+
+    /// The next task made in the namespace will have the id `id`.
+    ///
+    /// # Errors
+    /// When the init is gone or the kernel refuses.
+    pub fn choose_next_id(&self, id: i32) -> io::Result<()> {
+        send(self.channel.as_raw_fd(), message(NEXT_ID, id))?;
+        self.expect_ready()
+    }
+
+    /// From now on the namespace outlives us.
+    ///
+    /// # Errors
+    /// When the init is gone, and the job with it.
+    pub fn commit(&self) -> io::Result<()> {
+        send(self.channel.as_raw_fd(), message(COMMIT, 0))?;
+        self.expect_ready()
+    }
+
+    /// Becomes readable when the main process has ended.
+    pub fn channel(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+
+    /// How the main process ended; waits for it.
+    ///
+    /// # Errors
+    /// When the init was killed, and the job with it.
+    pub fn wait_for_end(&self) -> io::Result<WaitStatus> {
+        let answer = receive(self.channel.as_raw_fd());
+        // The init exits behind its message (or was killed): reap it, it is our child.
+        process::wait(self.pid, 0)?;
+        match answer? {
+            [ENDED, status @ ..] => Ok(WaitStatus(i32::from_le_bytes(status))),
+            _ => Err(io::Error::other("the namespace's init spoke out of turn")),
+        }
+    }
+
+    fn expect_ready(&self) -> io::Result<()> {
+        match receive(self.channel.as_raw_fd())? {
+            [READY, ..] => Ok(()),
+            [FAILED, error @ ..] => {
+                process::wait(self.pid, 0)?;
+                Err(io::Error::from_raw_os_error(i32::from_le_bytes(error)))
+            }
+            _ => Err(io::Error::other("the namespace's init spoke out of turn")),
+        }
+    }
+
+    /// Ends the namespace and everything in it, and waits until it is gone.
+    pub fn destroy(self) {
+        // Errors mean that it is gone already, which is what is wanted.
+        let _ = process::kill(self.pid, libc::SIGKILL);
+        let _ = process::wait(self.pid, 0);
+    }
+}
+
+/// Who we are outside, to be the same inside.
+struct Identity {
+    user: u32,
+    group: u32,
+}
+
+impl Identity {
+    fn own() -> Self {
+        // SAFETY: these cannot fail and touch no memory.
+        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        Self { user, group }
+    }
+}
+
+/// The init's side.
+struct Init {
+    channel: RawFd,
+    waiting: RawFd,
+    gate: RawFd,
+}
+
+impl Init {
+    fn run(
+        &mut self,
+        kind: NamespaceKind,
+        identity: &Identity,
+        pid: i32,
+        program: HeldProgram<'_>,
+        signals: InheritedSignals,
+    ) -> ! {
+        let main = match self.set_up(kind, identity, pid, program, signals) {
+            Ok(main) => main,
+            Err(error) => self.fail(&error),
+        };
+        if send(self.channel, message(READY, 0)).is_err() {
+            exit(1);
+        }
+        self.serve();
+        reap_until_end(main, self.channel)
+    }
+
+    fn set_up(
+        &self,
+        kind: NamespaceKind,
+        identity: &Identity,
+        pid: i32,
+        program: HeldProgram<'_>,
+        signals: InheritedSignals,
+    ) -> io::Result<i32> {
+        // SAFETY: a name with its terminating zero.
+        unsafe { libc::prctl(libc::PR_SET_NAME, c"standfast-init".as_ptr(), 0, 0, 0) };
+        if kind == NamespaceKind::User {
+            fs::write("/proc/self/setgroups", "deny")?;
+            fs::write("/proc/self/uid_map", format!("{0} {0} 1", identity.user))?;
+            fs::write("/proc/self/gid_map", format!("{0} {0} 1", identity.group))?;
+        }
+        mount_proc();
+        let main = match clone_process(0, Some(pid))? {
+            0 => wait_and_execute(self.waiting, self.gate, program, signals),
+            main => main,
+        };
+        close_all_but(self.channel);
+        Ok(main)
+    }
+
+    /// Tells why and ends, and with it the namespace.
+    fn fail(&self, error: &io::Error) -> ! {
+        let _ = send(self.channel, message(FAILED, error.raw_os_error().unwrap_or(libc::EINVAL)));
+        exit(1)
+    }
+
+    /// Answers until the commit. Whoever holds the other end being gone before that means that the restart failed.
+    fn serve(&self) {
+        loop {
+            match receive(self.channel) {
+                Ok([NEXT_ID, id @ ..]) => {
+                    let id = i32::from_le_bytes(id);
+                    let answer = fs::write("/proc/sys/kernel/ns_last_pid", (id - 1).to_string());
+                    if let Err(error) = answer {
+                        self.fail(&error);
+                    }
+                    if send(self.channel, message(READY, 0)).is_err() {
+                        exit(1);
+                    }
+                }
+                Ok([COMMIT, ..]) => {
+                    // Whether or not anybody hears it, the commit stands.
+                    let _ = send(self.channel, message(READY, 0));
+                    return;
+                }
+                Ok(_) | Err(_) => exit(1),
+            }
+        }
+    }
+}
+
+fn exit(status: i32) -> ! {
+    // SAFETY: ends this process and nothing else; no destructor of the copied parent may run.
+    unsafe { libc::_exit(status) }
+}
+
+/// The first process of a namespace inherits all orphans; the namespace ends with it, so it stays as long as the main
+/// process does.
+fn reap_until_end(main: i32, channel: RawFd) -> ! {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is live.
+        let ended = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+        if ended == main {
+            // If nobody listens any more the status is lost, as that of any orphan.
+            let _ = send(channel, message(ENDED, status));
+            exit(0);
+        }
+        if ended == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
+            exit(1);
+        }
+    }
+}
+
+/// `/proc` of the new namespace, where that is allowed: containers that mask parts of theirs forbid it, and the job then
+/// sees the outer one.
+fn mount_proc() {
+    let flags = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: strings end with zero; nothing else is passed.
+    unsafe {
+        if libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null()) == 0 {
+            libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), 0, std::ptr::null());
+        }
+    }
+}
+
+fn close_all_but(kept: RawFd) {
+    let kept = kept as u32;
+    let close = |first: u32, last: u32| {
+        if first <= last {
+            // SAFETY: this process is a fork that uses none of these descriptors any more.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+    };
+    close(3, kept - 1);
+    close(kept + 1, u32::MAX);
+}
+
+/// clone3(2) without new stack: a fork with `flags`, in the child's innermost namespace under the id `id` if given.
+fn clone_process(flags: u64, id: Option<i32>) -> io::Result<i32> {
+    /// `struct clone_args`, as of Linux 5.5.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Arguments {
+        flags: u64,
+        pidfd: u64,
+        child_tid: u64,
+        parent_tid: u64,
+        exit_signal: u64,
+        stack: u64,
+        stack_size: u64,
+        tls: u64,
+        set_tid: u64,
+        set_tid_size: u64,
+    }
+    let wanted = id.unwrap_or_default();
+    let mut arguments = Arguments { flags, exit_signal: libc::SIGCHLD as u64, ..Arguments::default() };
+    if id.is_some() {
+        arguments.set_tid = &raw const wanted as u64;
+        arguments.set_tid_size = 1;
+    }
+    // SAFETY: `arguments` and `wanted` are live; without CLONE_VM the child has a copy of everything.
+    check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<Arguments>()) }).map(|pid| pid as i32)
+}
+
+/// A pair of connected ends that keep message boundaries.
+fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: `ends` is live and takes two descriptors, which nobody else owns.
+    unsafe {
+        check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()).into())?;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+fn send(channel: RawFd, message: Message) -> io::Result<()> {
+    // SAFETY: `message` is live and as long as given.
+    let sent = unsafe { libc::send(channel, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL) };
+    check(sent as i64).map(drop)
+}
+
+fn receive(channel: RawFd) -> io::Result<Message> {
+    let mut message = Message::default();
+    loop {
+        // SAFETY: `message` is live and as long as given.
+        let got = unsafe { libc::recv(channel, message.as_mut_ptr().cast(), message.len(), 0) };
+        match check(got as i64) {
+            Ok(5) => return Ok(message),
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

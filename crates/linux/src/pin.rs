@@ -1,0 +1,40 @@
+//! Ring 2: this thread on the processor of a task that it is about to talk to.
+//!
+//! An injected system call costs two stops. With tracer and task on one processor each is a plain switch: 12 to 16 us a
+//! call; from the other processor it is an interrupt each way, 80 to 116 us.
+//!
+//! # Safety
+//! The masks passed to the kernel are live local values of the size given.
+
+/// Holds this thread on one processor until dropped.
+#[derive(Debug)]
+pub struct PinnedToCpu {
+    before: libc::cpu_set_t,
+}
+
+impl PinnedToCpu {
+    /// Moves this thread to `cpu`; does nothing where that is not allowed, since it is only a matter of speed.
+    pub fn new(cpu: usize) -> Option<Self> {
+        if cpu >= libc::CPU_SETSIZE as usize {
+            return None;
+        }
+        // SAFETY: a cpu_set_t is a bit mask for which all zeros is a value.
+        let (mut before, mut only) = unsafe { (std::mem::zeroed::<libc::cpu_set_t>(), std::mem::zeroed()) };
+        // SAFETY: `before` is live and as large as given.
+        if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut before) } != 0 {
+            return None;
+        }
+        // SAFETY: `cpu` is within the mask.
+        unsafe { libc::CPU_SET(cpu, &mut only) };
+        // SAFETY: `only` is live and as large as given.
+        let moved = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const only) } == 0;
+        moved.then_some(Self { before })
+    }
+}
+
+impl Drop for PinnedToCpu {
+    fn drop(&mut self) {
+        // SAFETY: `before` is live and as large as given. A failure costs speed only.
+        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const self.before) };
+    }
+}

@@ -1,0 +1,92 @@
+//! `/proc` of a process: pure parsers of bytes, and beside each a thin function that reads the file.
+
+mod fdinfo;
+mod maps;
+mod stat;
+mod status;
+
+pub use fdinfo::{DescriptorInformation, EpollTarget};
+pub use maps::{Map, MapProtection};
+pub use stat::Stat;
+pub use status::Status;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+
+/// All of a file of `/proc/PID`.
+///
+/// # Errors
+/// When the process is gone or may not be looked at.
+pub fn read(pid: i32, name: &str) -> io::Result<Vec<u8>> {
+    std::fs::read(format!("/proc/{pid}/{name}"))
+}
+
+/// Where a link of `/proc/PID` leads.
+///
+/// # Errors
+/// When the process is gone or may not be looked at.
+pub fn link(pid: i32, name: &str) -> io::Result<Vec<u8>> {
+    std::fs::read_link(format!("/proc/{pid}/{name}")).map(|path| OsString::from(path).into_vec())
+}
+
+/// The numbers that name the entries of a directory of `/proc/PID`: `task`, `fd`. Ascending.
+///
+/// # Errors
+/// When the process is gone or may not be looked at.
+pub fn numbers(pid: i32, directory: &str) -> io::Result<Vec<i32>> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/{directory}"))? {
+        numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The children of a process, by any of its threads. (`/proc/PID/task/TID/children`, which container kernels sometimes
+/// lack: then every process is asked for its parent.)
+///
+/// # Errors
+/// When the process is gone.
+pub fn children(pid: i32) -> io::Result<Vec<i32>> {
+    let mut children = Vec::new();
+    for tid in numbers(pid, "task")? {
+        match read(pid, &format!("task/{tid}/children")) {
+            Ok(text) => children.extend(words(&text).filter_map(parse::<i32>)),
+            Err(_) => return children_by_parent(pid),
+        }
+    }
+    children.sort_unstable();
+    Ok(children)
+}
+
+fn children_by_parent(parent: i32) -> io::Result<Vec<i32>> {
+    let mut children = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        if Stat::of(pid).is_ok_and(|stat| stat.parent == parent) {
+            children.push(pid);
+        }
+    }
+    Ok(children)
+}
+
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
+}
+
+fn parse<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+fn parse_hex(word: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()
+}
+
+fn parse_octal(word: &[u8]) -> Option<u32> {
+    u32::from_str_radix(std::str::from_utf8(word).ok()?, 8).ok()
+}
+
+fn malformed(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("/proc shows a {name} of unknown form"))
+}

@@ -1,0 +1,85 @@
+//! `/proc/PID/stat`: parent, start time, and where the kernel believes the parts of memory to be.
+
+use super::{malformed, parse, words};
+use std::io;
+
+/// What `/proc/PID/stat` tells.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stat {
+    /// State letter: `R`, `S`, `D`, `T`, `t`, `Z`.
+    pub state: u8,
+    /// Parent process.
+    pub parent: i32,
+    /// Clock ticks from boot to its start: with the pid it names a process for good.
+    pub start_time: u64,
+    /// Processor that it last ran on.
+    pub cpu: usize,
+    /// `start_code, end_code, start_stack, start_data, end_data, start_brk, arg_start, arg_end, env_start, env_end`;
+    /// zeros where the process may not be looked at.
+    pub layout: [u64; 10],
+}
+
+impl Stat {
+    /// Of a process.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn of(pid: i32) -> io::Result<Self> {
+        Self::parse(&super::read(pid, "stat")?)
+    }
+
+    /// Of one of its threads.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn of_task(pid: i32, tid: i32) -> io::Result<Self> {
+        Self::parse(&super::read(pid, &format!("task/{tid}/stat"))?)
+    }
+
+    /// Parses the file. The name in parentheses may hold anything, parentheses too: the last one ends it.
+    ///
+    /// # Errors
+    /// When it is of unknown form.
+    pub fn parse(text: &[u8]) -> io::Result<Self> {
+        let parsed = || {
+            let behind_name = text.iter().rposition(|byte| *byte == b')')? + 1;
+            let fields: Vec<&[u8]> = words(&text[behind_name..]).collect();
+            // Field numbers of proc(5); the first behind the name is number 3.
+            let field = |number: usize| fields.get(number - 3).copied();
+            let number = |place: usize| parse::<u64>(field(place)?);
+            let mut layout = [0; 10];
+            for (value, place) in layout.iter_mut().zip([26, 27, 28, 45, 46, 47, 48, 49, 50, 51]) {
+                *value = number(place)?;
+            }
+            Some(Self {
+                state: *field(3)?.first()?,
+                parent: parse(field(4)?)?,
+                start_time: number(22)?,
+                cpu: number(39)? as usize,
+                layout,
+            })
+        };
+        parsed().ok_or_else(|| malformed("stat"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_stat_is_understood() {
+        let stat = Stat::of(std::process::id() as i32).unwrap();
+        assert_eq!(stat.parent, std::os::unix::process::parent_id() as i32);
+        assert!(stat.start_time > 0 && stat.layout.iter().all(|address| *address != 0));
+    }
+
+    #[test]
+    fn a_name_may_hold_parentheses_and_blanks() {
+        let mut text = b"7 (a) R 9 (b) S 42".to_vec();
+        (5..=52).for_each(|number| text.extend(format!(" {number}").bytes()));
+        let stat = Stat::parse(&text).unwrap();
+        assert_eq!((stat.state, stat.parent, stat.start_time, stat.cpu), (b'S', 42, 22, 39));
+        assert!(Stat::parse(b"7 (a) S 1").is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! Ring 2: new processes: a program launched as if we were not there, and one held before its exec for a restart.
+//!
+//! # Safety
+//! Between fork and exec only async-signal-safe calls are made, on values prepared before.
+
+use crate::sys::check;
+use std::ffi::{CStr, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Highest signal number.
+const SIGNALS: i32 = 64;
+
+/// The signal state that this process was started with, to be passed on to the program: what is ignored (nohup) and what
+/// is blocked. Capture it before installing handlers.
+#[derive(Debug, Clone, Copy)]
+pub struct InheritedSignals {
+    ignored: u64,
+    blocked: libc::sigset_t,
+}
+
+impl InheritedSignals {
+    /// Of this process, now.
+    pub fn capture() -> Self {
+        let ignored = (1..=SIGNALS).filter(|signal| is_ignored(*signal)).fold(0, |all, signal| all | 1 << (signal - 1));
+        // SAFETY: a sigset_t is a bit mask for which all zeros is a value.
+        let mut blocked = unsafe { std::mem::zeroed() };
+        // SAFETY: `blocked` is live; no new mask is given.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut blocked) };
+        // The Rust runtime has ignored SIGPIPE by now; programs are hardly ever started that way.
+        Self { ignored: ignored & !(1 << (libc::SIGPIPE - 1)), blocked }
+    }
+
+    /// Takes this state on, in a child about to exec.
+    fn take_on(&self) {
+        for signal in 1..=SIGNALS {
+            let ignored = self.ignored & 1 << (signal - 1) != 0;
+            // SAFETY: no handler is installed; SIGKILL and SIGSTOP refuse, which is right.
+            unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
+        }
+        // SAFETY: `blocked` is live.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.blocked, std::ptr::null_mut()) };
+    }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: a sigaction is plain data for which all zeros is a value; it is live, and no new one is given.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Starts a program as a child of this process; returns its pid. Reaping it is the caller's business.
+///
+/// # Errors
+/// When it cannot be executed.
+pub fn launch(program: &OsStr, arguments: &[OsString], signals: InheritedSignals) -> io::Result<i32> {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // SAFETY: `take_on` makes only async-signal-safe calls.
+    unsafe {
+        command.pre_exec(move || {
+            signals.take_on();
+            Ok(())
+        });
+    }
+    Ok(command.spawn()?.id() as i32)
+}
+
+/// A child that waits before its exec until it is let go, so that it can be seized first.
+#[derive(Debug)]
+pub struct Held {
+    /// Its pid as this process sees it.
+    pub pid: i32,
+    gate: OwnedFd,
+}
+
+/// What a held child will become.
+#[derive(Debug, Clone, Copy)]
+pub struct HeldProgram<'a> {
+    /// Path of the executable.
+    pub path: &'a CStr,
+    /// Execution domain.
+    pub personality: u32,
+}
+
+impl Held {
+    /// Forks a child of this process that will execute `program`.
+    ///
+    /// # Errors
+    /// When no process can be made.
+    pub fn start(program: HeldProgram<'_>, signals: InheritedSignals) -> io::Result<Self> {
+        let (waiting, gate) = gate()?;
+        // SAFETY: the child makes only async-signal-safe calls until it execs or exits.
+        match check(unsafe { libc::fork() }.into())? {
+            0 => wait_and_execute(waiting.as_raw_fd(), gate.as_raw_fd(), program, signals),
+            pid => Ok(Self::behind(pid as i32, gate)),
+        }
+    }
+
+    /// A child that somebody else has forked, waiting behind `gate`.
+    pub(crate) fn behind(pid: i32, gate: OwnedFd) -> Self {
+        Self { pid, gate }
+    }
+
+    /// Lets it exec.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn let_go(self) -> io::Result<()> {
+        use std::io::Write;
+        std::fs::File::from(self.gate).write_all(b"!")
+    }
+}
+
+/// A pipe, both ends closed on exec: reading end for the child, writing end for us.
+pub(crate) fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = io::pipe()?;
+    Ok((reader.into(), writer.into()))
+}
+
+/// The child's part. If the gate closes without a word, whoever held it is dead, and so is this child.
+pub(crate) fn wait_and_execute(waiting: RawFd, gate: RawFd, program: HeldProgram<'_>, signals: InheritedSignals) -> ! {
+    let arguments = [program.path.as_ptr(), std::ptr::null()];
+    let environment = [std::ptr::null()];
+    let mut word = 0u8;
+    // SAFETY: only async-signal-safe calls, on live values; the arrays end with null as execve wants.
+    unsafe {
+        libc::close(gate);
+        if libc::read(waiting, (&raw mut word).cast(), 1) == 1 {
+            signals.take_on();
+            libc::personality(program.personality.into());
+            libc::execve(program.path.as_ptr(), arguments.as_ptr(), environment.as_ptr());
+        }
+        libc::_exit(127)
+    }
+}

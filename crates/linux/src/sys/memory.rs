@@ -1,0 +1,124 @@
+//! Memory of another process: process_vm_readv(2), process_vm_writev(2), the PAGEMAP_SCAN ioctl.
+//!
+//! # Safety
+//! Local vectors point to live slices; remote addresses are checked by the kernel in the other process.
+
+use super::check;
+use standfast_core::{Address, PageRange};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The kernel's limit on vectors in one call (`UIO_MAXIOV`).
+pub const VECTORS_MAX: usize = 1024;
+
+/// One stretch of memory in the other process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remote {
+    /// Where it starts.
+    pub start: Address,
+    /// How long it is, in bytes.
+    pub bytes: usize,
+}
+
+fn vectors(remotes: &[Remote]) -> Vec<libc::iovec> {
+    let vector =
+        |remote: &Remote| libc::iovec { iov_base: remote.start.get() as usize as *mut _, iov_len: remote.bytes };
+    remotes.iter().map(vector).collect()
+}
+
+/// process_vm_readv(2): fills `into` from the stretches, one after the other. Returns how many bytes were read.
+pub fn read(pid: i32, remotes: &[Remote], into: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let there = vectors(remotes);
+    // SAFETY: `local` describes `into`, which lives through the call; the kernel checks the remote side.
+    let got = unsafe { libc::process_vm_readv(pid, &local, 1, there.as_ptr(), there.len() as u64, 0) };
+    Ok(check(got as i64)? as usize)
+}
+
+/// process_vm_writev(2): the other way round.
+pub fn write(pid: i32, remotes: &[Remote], from: &[u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+    let there = vectors(remotes);
+    // SAFETY: `local` describes `from`, which is only read.
+    let put = unsafe { libc::process_vm_writev(pid, &local, 1, there.as_ptr(), there.len() as u64, 0) };
+    Ok(check(put as i64)? as usize)
+}
+
+/// `struct page_region` of `linux/fs.h`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct PageRegion {
+    /// First address.
+    pub start: u64,
+    /// First address behind.
+    pub end: u64,
+    /// Categories that all its pages have, of those asked for.
+    pub categories: u64,
+}
+
+/// `struct pm_scan_arg` of `linux/fs.h`.
+#[repr(C)]
+struct ScanArguments {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    regions_max: u64,
+    pages_max: u64,
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+    returned: u64,
+}
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`
+const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+
+/// Page categories of PAGEMAP_SCAN.
+pub mod category {
+    /// The page is a file's (also shared memory), not anonymous.
+    pub const FILE: u64 = 1 << 2;
+    /// It is in memory.
+    pub const PRESENT: u64 = 1 << 3;
+    /// It is in swap.
+    pub const SWAPPED: u64 = 1 << 4;
+    /// It is the kernel's page of zeros.
+    pub const ZERO: u64 = 1 << 5;
+}
+
+/// Which pages a scan selects.
+#[derive(Debug, Clone, Copy)]
+pub struct Selection {
+    /// None of these categories.
+    pub none_of: u64,
+    /// At least one of these.
+    pub any_of: u64,
+}
+
+/// The PAGEMAP_SCAN ioctl (Linux 6.7). Fills `regions`; returns how many, and where the walk ended.
+pub fn scan_pages(
+    pagemap: BorrowedFd<'_>,
+    range: PageRange,
+    selection: Selection,
+    regions: &mut [PageRegion],
+) -> io::Result<(usize, Address)> {
+    let mut arguments = ScanArguments {
+        size: size_of::<ScanArguments>() as u64,
+        flags: 0,
+        start: range.start().get(),
+        end: range.end().get(),
+        walk_end: 0,
+        regions: regions.as_mut_ptr() as u64,
+        regions_max: regions.len() as u64,
+        pages_max: 0,
+        inverted: selection.none_of,
+        all_of: selection.none_of,
+        any_of: selection.any_of,
+        returned: category::PRESENT,
+    };
+    // SAFETY: `arguments` and `regions` live through the call and are as large as they say.
+    let found = check(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arguments) }.into())?;
+    Ok((found as usize, Address::new(arguments.walk_end)))
+}

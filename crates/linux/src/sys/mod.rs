@@ -1,0 +1,12 @@
+//! Ring 1: one function per system call. No policy here.
+
+pub mod memory;
+pub mod process;
+pub mod ptrace;
+
+use std::io;
+
+/// Turns the C convention into a [`Result`].
+pub(crate) fn check(result: libc::c_long) -> io::Result<i64> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

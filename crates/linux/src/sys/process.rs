@@ -1,0 +1,141 @@
+//! Processes as a whole: waiting, descriptors of processes, comparing, limits.
+//!
+//! # Safety
+//! Each block passes plain numbers or addresses of live local values to the call that it names.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// waitpid(2) with `__WALL`: the raw status, or `None` with WNOHANG where nothing is to be told.
+pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a live i32.
+        let got = unsafe { libc::waitpid(tid, &raw mut status, flags | libc::__WALL) };
+        match check(got.into()) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return Ok(Some(status)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// pidfd_open(2).
+pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// pidfd_getfd(2): a descriptor of ours for an open file of another process.
+pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })?;
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// kill(2).
+pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
+}
+
+/// kcmp(2) with `KCMP_FILE`: whether two descriptors of a process share an open file description.
+pub fn same_open_file(pid: i32, one: i32, other: i32) -> io::Result<bool> {
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) }).map(|order| order == 0)
+}
+
+/// prlimit(2): soft and hard limit of a resource, in the kernel's numbering.
+pub fn limit(pid: i32, resource: u32) -> io::Result<(u64, u64)> {
+    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `old` is live; no new limit is given.
+    check(unsafe { libc::prlimit(pid, resource, std::ptr::null(), &raw mut old) }.into())?;
+    Ok((old.rlim_cur, old.rlim_max))
+}
+
+/// prlimit(2): sets soft and hard limit of a resource.
+pub fn set_limit(pid: i32, resource: u32, (soft, hard): (u64, u64)) -> io::Result<()> {
+    let new = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: `new` is live; the old limit is not asked for.
+    check(unsafe { libc::prlimit(pid, resource, &raw const new, std::ptr::null_mut()) }.into()).map(drop)
+}
+
+/// get_robust_list(2) of any task: head and length.
+pub fn robust_list(tid: i32) -> io::Result<(u64, u64)> {
+    let (mut head, mut length) = (0u64, 0u64);
+    // SAFETY: two live words.
+    check(unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut length) })?;
+    Ok((head, length))
+}
+
+/// `PR_SET_CHILD_SUBREAPER`: descendants that lose their parent come to us instead of init.
+pub fn become_subreaper() -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }.into()).map(drop)
+}
+
+/// tee(2) from one pipe to another without waiting: how many bytes were copied.
+pub fn tee(from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
+    // SAFETY: plain numbers.
+    let got = unsafe { libc::tee(from.as_raw_fd(), to.as_raw_fd(), bytes, libc::SPLICE_F_NONBLOCK) };
+    match check(got as i64) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        other => other.map(|bytes| bytes as usize),
+    }
+}
+
+/// `F_GETPIPE_SZ`.
+pub fn pipe_capacity(pipe: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ) }.into()).map(|bytes| bytes as u32)
+}
+
+/// `F_SETPIPE_SZ`.
+pub fn set_pipe_capacity(pipe: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, bytes as i32) }.into()).map(drop)
+}
+
+/// A clock of this process, in nanoseconds.
+pub fn clock_nanoseconds(clock: i32) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is live; the clocks that callers name exist on every Linux.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    assert_eq!(answer, 0, "clock {clock} exists");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The effective user id of this process.
+pub fn effective_user() -> u32 {
+    // SAFETY: cannot fail and touches no memory.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether the other end of a pipe is closed everywhere (poll(2) tells HUP or ERR).
+pub fn pipe_is_widowed(end: BorrowedFd<'_>) -> bool {
+    let mut poll = libc::pollfd { fd: end.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one live pollfd.
+    let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    found == 1 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+}
+
+/// Family and type of a socket: `SO_DOMAIN`, `SO_TYPE`.
+pub fn socket_kind(socket: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
+    let option = |name| {
+        let (mut value, mut length) = (0i32, size_of::<i32>() as libc::socklen_t);
+        let (value_address, length_address) = ((&raw mut value).cast(), &raw mut length);
+        // SAFETY: both live, and the length is that of the value.
+        check(
+            unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, value_address, length_address) }
+                .into(),
+        )?;
+        Ok::<_, io::Error>(value)
+    };
+    Ok((option(libc::SO_DOMAIN)?, option(libc::SO_TYPE)?))
+}

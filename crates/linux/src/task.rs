@@ -1,0 +1,255 @@
+//! Ring 2: a task under ptrace, from seize to detach.
+//!
+//! A tracer is a *thread*. If it ends, for whatever reason, the kernel lets go of all its tasks: that, and not code of
+//! ours, is the last safety net of every checkpoint.
+
+use crate::sys::{process, ptrace};
+use crate::{Registers, TaskError};
+use std::time::{Duration, Instant};
+
+/// A wait status as the kernel encodes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitStatus(pub i32);
+
+impl WaitStatus {
+    /// Whether the task ended, by exit or signal.
+    pub fn has_ended(self) -> bool {
+        !libc::WIFSTOPPED(self.0)
+    }
+
+    fn event(self) -> i32 {
+        self.0 >> 16
+    }
+
+    fn signal(self) -> i32 {
+        libc::WSTOPSIG(self.0)
+    }
+}
+
+/// Why a task stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// We asked it to, or it is a new one, or job control stopped it.
+    Asked,
+    /// Entry to or exit from a system call.
+    Syscall,
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// A ptrace event, by its `PTRACE_EVENT_` number.
+    Event(i32),
+}
+
+/// How often the wait for a stop looks again without sleeping: a stop takes 11 to 140 us, a sleep at least 50.
+const LOOKS_BEFORE_SLEEP: u32 = 200;
+const SLEEP: Duration = Duration::from_micros(100);
+
+/// A task that this thread traces.
+#[derive(Debug)]
+pub struct Task {
+    tid: i32,
+}
+
+impl Task {
+    /// Seizes a task with the given `PTRACE_O_` options. It goes on running.
+    ///
+    /// # Errors
+    /// When it is gone, or may not be traced.
+    pub fn seize(tid: i32, options: i32) -> Result<Self, TaskError> {
+        ptrace::seize(tid, options).map_err(|error| TaskError::of(tid, "seizing", error))?;
+        Ok(Self { tid })
+    }
+
+    /// A task that a seized one has just created and that the kernel has attached to us by itself.
+    pub fn attached_by_clone(tid: i32) -> Self {
+        Self { tid }
+    }
+
+    /// Its id as this process sees it.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// Asks it to stop; [`Task::wait_until_stopped`] tells when it has.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn interrupt(&self) -> Result<(), TaskError> {
+        ptrace::interrupt(self.tid).map_err(|error| self.error("interrupting", error))
+    }
+
+    /// Waits for the stop that [`Task::interrupt`] asked for. Signals that come first are passed on.
+    ///
+    /// # Errors
+    /// When it ends, or does not stop before the deadline.
+    pub fn wait_until_stopped(&self, deadline: Instant) -> Result<(), TaskError> {
+        let mut looks = 0;
+        loop {
+            let Some(status) = self.look(libc::WNOHANG)? else {
+                looks += 1;
+                if Instant::now() >= deadline {
+                    return Err(TaskError::TimedOut { tid: self.tid });
+                }
+                if looks > LOOKS_BEFORE_SLEEP {
+                    std::thread::sleep(SLEEP)
+                } else {
+                    std::thread::yield_now()
+                }
+                continue;
+            };
+            match self.stop_of(status)? {
+                Stop::Asked => return Ok(()),
+                Stop::Signal(signal) => self.resume(signal)?,
+                Stop::Syscall | Stop::Event(_) => self.resume(0)?,
+            }
+        }
+    }
+
+    /// Waits, however long it takes, for the next stop of whichever kind.
+    ///
+    /// # Errors
+    /// When it ends.
+    pub fn wait(&self) -> Result<Stop, TaskError> {
+        match self.look(0)? {
+            Some(status) => self.stop_of(status),
+            None => Err(TaskError::TimedOut { tid: self.tid }),
+        }
+    }
+
+    fn look(&self, flags: i32) -> Result<Option<WaitStatus>, TaskError> {
+        match process::wait(self.tid, flags) {
+            Ok(status) => Ok(status.map(WaitStatus)),
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                Err(TaskError::Ended { tid: self.tid, status: None })
+            }
+            Err(error) => Err(self.error("waiting for a stop", error)),
+        }
+    }
+
+    fn stop_of(&self, status: WaitStatus) -> Result<Stop, TaskError> {
+        if status.has_ended() {
+            return Err(TaskError::Ended { tid: self.tid, status: Some(status) });
+        }
+        Ok(match (status.event(), status.signal()) {
+            (libc::PTRACE_EVENT_STOP, _) => Stop::Asked,
+            (0, signal) if signal == libc::SIGTRAP | 0x80 => Stop::Syscall,
+            (0, signal) => Stop::Signal(signal),
+            (event, _) => Stop::Event(event),
+        })
+    }
+
+    /// Lets it run on, with a signal if not 0.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn resume(&self, signal: i32) -> Result<(), TaskError> {
+        ptrace::resume(self.tid, signal).map_err(|error| self.error("resuming", error))
+    }
+
+    /// Lets it run to the next entry to or exit from a system call, with a signal if not 0.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn resume_to_syscall(&self, signal: i32) -> Result<(), TaskError> {
+        ptrace::resume_to_syscall(self.tid, signal).map_err(|error| self.error("resuming", error))
+    }
+
+    /// Lets go of it.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn detach(&self) -> Result<(), TaskError> {
+        ptrace::detach(self.tid).map_err(|error| self.error("letting go", error))
+    }
+
+    /// Changes the `PTRACE_O_` options.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn set_options(&self, options: i32) -> Result<(), TaskError> {
+        ptrace::set_options(self.tid, options).map_err(|error| self.error("setting options", error))
+    }
+
+    /// The id of the task that this one has just created.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn event_message(&self) -> Result<u64, TaskError> {
+        ptrace::event_message(self.tid).map_err(|error| self.error("asking for the event", error))
+    }
+
+    /// General registers.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn registers(&self) -> Result<Registers, TaskError> {
+        ptrace::registers(self.tid).map(Registers).map_err(|error| self.error("reading registers", error))
+    }
+
+    /// Sets the general registers.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn set_registers(&self, registers: &Registers) -> Result<(), TaskError> {
+        ptrace::set_registers(self.tid, &registers.0).map_err(|error| self.error("setting registers", error))
+    }
+
+    /// Floating point and vector registers.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn extended_registers(&self) -> Result<Vec<u8>, TaskError> {
+        ptrace::extended_registers(self.tid).map_err(|error| self.error("reading vector registers", error))
+    }
+
+    /// Sets floating point and vector registers.
+    ///
+    /// # Errors
+    /// When it is gone, or this processor lacks a feature.
+    pub fn set_extended_registers(&self, bytes: &[u8]) -> Result<(), TaskError> {
+        ptrace::set_extended_registers(self.tid, bytes).map_err(|error| self.error("setting vector registers", error))
+    }
+
+    /// Blocked signals.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn signal_mask(&self) -> Result<u64, TaskError> {
+        ptrace::signal_mask(self.tid).map_err(|error| self.error("reading the signal mask", error))
+    }
+
+    /// Sets the blocked signals.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn set_signal_mask(&self, mask: u64) -> Result<(), TaskError> {
+        ptrace::set_signal_mask(self.tid, mask).map_err(|error| self.error("setting the signal mask", error))
+    }
+
+    /// Pending signals, in order, as the kernel's `siginfo_t`.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn pending_signals(&self, queue: ptrace::Queue) -> Result<Vec<[u8; 128]>, TaskError> {
+        ptrace::pending_signals(self.tid, queue).map_err(|error| self.error("reading pending signals", error))
+    }
+
+    /// Restartable sequences.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn rseq_configuration(&self) -> Result<ptrace::RseqConfiguration, TaskError> {
+        ptrace::rseq_configuration(self.tid).map_err(|error| self.error("asking for restartable sequences", error))
+    }
+
+    /// Writes one word, also into code.
+    ///
+    /// # Errors
+    /// When it is gone or nothing is mapped there.
+    pub fn poke(&self, address: u64, word: u64) -> Result<(), TaskError> {
+        ptrace::poke(self.tid, address, word).map_err(|error| self.error("writing a word", error))
+    }
+
+    fn error(&self, action: &'static str, source: std::io::Error) -> TaskError {
+        TaskError::of(self.tid, action, source)
+    }
+}
