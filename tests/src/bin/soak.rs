@@ -1,0 +1,188 @@
+//! The soak: the scenarios of the tests for hours, with random seeds, each printed before it starts. Stops at the first
+//! failure and keeps the evidence; a later start goes on counting where this one stopped.
+//!
+//! ```text
+//! soak [--hours H] [--state FILE] [--seed S]     --seed: only the round of this seed
+//! ```
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
+
+use anyhow::{Context as _, Result, bail};
+use fastrand::Rng;
+use standfast_tests::damage::one_flipped_bit_is_noticed;
+use standfast_tests::disaster::{DISASTERS, KilledJob, Subject};
+use standfast_tests::result::RunResult;
+use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
+use standfast_tests::victims::{COMPUTING, SMALL, Victim};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+/// The calls of a checkpoint or restart of the smallest victim: a bit more than there are, so that the last are struck.
+const CALLS_MAX: u64 = 1500;
+
+struct Settings {
+    hours: f64,
+    state: PathBuf,
+    seed: Option<u64>,
+}
+
+/// How far the soak has come, over all its starts.
+#[derive(Default)]
+struct Progress {
+    rounds: u64,
+    seconds: f64,
+}
+
+fn main() -> ExitCode {
+    match settings().and_then(|settings| soak(&settings)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("soak: {problem:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn settings() -> Result<Settings> {
+    let mut settings = Settings { hours: 2.0, state: PathBuf::from("soak/state.json"), seed: None };
+    let mut arguments = env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let value = arguments.next().with_context(|| format!("{argument} needs a value"))?;
+        match argument.as_str() {
+            "--hours" => settings.hours = value.parse().context("--hours takes a number")?,
+            "--state" => settings.state = PathBuf::from(value),
+            "--seed" => settings.seed = Some(value.parse().context("--seed takes a whole number")?),
+            _ => bail!("unknown option {argument}; usage: soak [--hours H] [--state FILE] [--seed S]"),
+        }
+    }
+    Ok(settings)
+}
+
+fn soak(settings: &Settings) -> Result<()> {
+    let mut soak = Soak { natives: HashMap::new(), subject: None, killed: None };
+    if let Some(seed) = settings.seed {
+        return soak.round(seed);
+    }
+    let mut progress = Progress::load(&settings.state)?;
+    println!("soak: {} rounds in {:.1} h so far", progress.rounds, progress.seconds / 3600.0);
+    let start = Instant::now();
+    while start.elapsed().as_secs_f64() < settings.hours * 3600.0 {
+        let round = Instant::now();
+        let seed = fastrand::u64(..);
+        soak.round(seed).with_context(|| format!("repeat this round with --seed {seed}"))?;
+        progress.rounds += 1;
+        progress.seconds += round.elapsed().as_secs_f64();
+        progress.store(&settings.state)?;
+    }
+    println!("soak: {} rounds in {:.1} h, all well", progress.rounds, progress.seconds / 3600.0);
+    Ok(())
+}
+
+/// What is worth keeping from round to round.
+struct Soak {
+    natives: HashMap<Victim, RunResult>,
+    subject: Option<Subject>,
+    killed: Option<KilledJob>,
+}
+
+impl Soak {
+    /// One scenario; which one, and all in it that is random, follows from the seed.
+    fn round(&mut self, seed: u64) -> Result<()> {
+        let mut random = Rng::with_seed(seed);
+        match random.u32(..100) {
+            0..50 => self.kills(seed, &mut random),
+            50..58 => self.many_restarts(seed, &mut random),
+            58..80 => self.struck_checkpoint(seed, &mut random),
+            80..92 => self.struck_restart(seed, &mut random),
+            _ => self.flipped_bit(seed, &mut random),
+        }
+    }
+
+    fn kills(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
+        let interval = Duration::from_millis(random.u64(10..400));
+        let victim = COMPUTING[random.usize(..COMPUTING.len())];
+        println!("seed {seed}: kills of {}, a checkpoint every {} ms", victim.name, interval.as_millis());
+        let Some(program) = victim.program()? else { return Ok(()) };
+        let native = self.native(victim)?;
+        let tally = survives_kills(&program, &native, Torment { interval, kills_max: 30, seed })?;
+        println!("    {} kills", tally.kills);
+        Ok(())
+    }
+
+    fn many_restarts(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
+        let victim = COMPUTING[random.usize(..COMPUTING.len())];
+        println!("seed {seed}: one image of {}, many restarts", victim.name);
+        let Some(program) = victim.program()? else { return Ok(()) };
+        let native = self.native(victim)?;
+        one_image_serves_many_restarts(&program, &native, seed)
+    }
+
+    fn struck_checkpoint(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
+        let (disaster, at) = (DISASTERS[random.usize(..DISASTERS.len())], random.u64(1..CALLS_MAX));
+        println!("seed {seed}: {disaster:?} at call {at} of a checkpoint");
+        let sighting = self.subject()?.strike_checkpoint(disaster, at)?;
+        println!("    {}", sighting.struck.unwrap_or("past the last call"));
+        Ok(())
+    }
+
+    fn struck_restart(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
+        let at = random.u64(1..CALLS_MAX);
+        println!("seed {seed}: SIGKILL at call {at} of a restart");
+        let sighting = self.killed()?.strike_restart(at)?;
+        println!("    {}", sighting.struck.unwrap_or("past the last call"));
+        Ok(())
+    }
+
+    fn flipped_bit(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
+        println!("seed {seed}: a flipped bit");
+        one_flipped_bit_is_noticed(self.killed()?, random)
+    }
+
+    fn native(&mut self, victim: Victim) -> Result<RunResult> {
+        if let Some(known) = self.natives.get(&victim) {
+            return Ok(known.clone());
+        }
+        let native = RunResult::native(&victim.with(&[])?)?;
+        self.natives.insert(victim, native.clone());
+        Ok(native)
+    }
+
+    fn subject(&mut self) -> Result<&Subject> {
+        if self.subject.is_none() {
+            println!("    (first an undisturbed run of {})", SMALL.name);
+            self.subject = Some(Subject::small()?);
+        }
+        self.subject.as_ref().context("it was put there just now")
+    }
+
+    fn killed(&mut self) -> Result<&KilledJob> {
+        if self.killed.is_none() {
+            let killed = KilledJob::new(self.subject()?)?;
+            self.killed = Some(killed);
+        }
+        self.killed.as_ref().context("it was put there just now")
+    }
+}
+
+impl Progress {
+    fn load(path: &Path) -> Result<Self> {
+        let Ok(text) = fs::read_to_string(path) else { return Ok(Self::default()) };
+        let state: serde_json::Value =
+            serde_json::from_str(&text).with_context(|| format!("{} is damaged; remove it", path.display()))?;
+        let rounds = state["rounds"].as_u64().unwrap_or(0);
+        Ok(Self { rounds, seconds: state["seconds"].as_f64().unwrap_or(0.0) })
+    }
+
+    /// Replaced as a whole, so that an interrupted soak leaves the old state or the new one.
+    fn store(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let fresh = path.with_extension("fresh");
+        let state = serde_json::json!({ "rounds": self.rounds, "seconds": self.seconds });
+        fs::write(&fresh, format!("{state}\n"))?;
+        fs::rename(&fresh, path).with_context(|| format!("writing {}", path.display()))
+    }
+}

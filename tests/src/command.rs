@@ -1,0 +1,201 @@
+//! The `standfast` command line, and what its answers say.
+
+use crate::arena::Arena;
+use crate::result::OUTPUT;
+use crate::running::{Ended, Output, PATIENCE, Running, until};
+use crate::victims::{Program, target_folder};
+use anyhow::{Context as _, Result, bail};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::{env, fs};
+
+/// How often a scenario's run should take checkpoints by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpoints {
+    /// This often, in milliseconds.
+    EveryMilliseconds(u64),
+    /// Only when asked for.
+    OnRequest,
+}
+
+/// The command, at work on the job of one arena.
+#[derive(Debug, Clone, Copy)]
+pub struct Standfast<'a> {
+    arena: &'a Arena,
+    binary: &'static Path,
+}
+
+impl<'a> Standfast<'a> {
+    /// Finds the command: `STANDFAST_BIN`, or what cargo builds.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub fn new(arena: &'a Arena) -> Result<Self> {
+        static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+        match BINARY.get_or_init(|| locate().map_err(|problem| format!("{problem:#}"))) {
+            Ok(binary) => Ok(Self { arena, binary }),
+            Err(problem) => bail!("{problem}"),
+        }
+    }
+
+    /// The command with these arguments, in the arena's working folder.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.arena.command(self.binary);
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// `run -d IMAGES -i INTERVAL -- PROGRAM`.
+    pub fn run_command(&self, checkpoints: Checkpoints, program: &Program) -> Command {
+        let interval = match checkpoints {
+            Checkpoints::EveryMilliseconds(milliseconds) => format!("{milliseconds}ms"),
+            Checkpoints::OnRequest => "off".to_owned(),
+        };
+        let mut command = self.command(&["run", "-d"]);
+        command.arg(self.arena.images()).args(["-i", &interval, "--"]).arg(&program.path).args(&program.arguments);
+        command
+    }
+
+    /// `restart DIRECTORY`.
+    pub fn restart_command(&self, directory: &Path) -> Command {
+        let mut command = self.command(&["restart"]);
+        command.arg(directory);
+        command
+    }
+
+    /// Starts a program; its output goes to the working folder.
+    ///
+    /// # Errors
+    /// When the command cannot be started.
+    pub fn run(&self, checkpoints: Checkpoints, program: &Program) -> Result<Running> {
+        let output = Output::File(self.arena.work().join(OUTPUT));
+        Running::start(self.arena, "run", output, &mut self.run_command(checkpoints, program))
+    }
+
+    /// Restarts the job in `directory`. The program's output goes where it went: its own file.
+    ///
+    /// # Errors
+    /// When the command cannot be started.
+    pub fn restart(&self, directory: &Path, name: &str) -> Result<Running> {
+        Running::start(self.arena, name, Output::Log, &mut self.restart_command(directory))
+    }
+
+    /// A subcommand about a directory, to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not end.
+    pub fn ask(&self, subcommand: &str, directory: &Path, more: &[&str]) -> Result<Ended> {
+        let mut command = self.command(&[subcommand]);
+        Running::complete(self.arena, subcommand, command.arg(directory).args(more))
+    }
+
+    /// `checkpoint`, which must succeed.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.ask("checkpoint", &self.arena.images(), &[])?.well("checkpoint").map(drop)
+    }
+
+    /// `verify`, which must find every generation good.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn verify(&self, directory: &Path) -> Result<()> {
+        self.ask("verify", directory, &[])?.well("verify").map(drop)
+    }
+
+    /// `status --json`.
+    ///
+    /// # Errors
+    /// When it fails or is not JSON.
+    pub fn status(&self, directory: &Path) -> Result<Value> {
+        let said = self.ask("status", directory, &["--json"])?.well("status")?;
+        serde_json::from_str(&said.output).with_context(|| format!("status --json said {:?}", said.output))
+    }
+
+    /// The newest generation, if there is one and the directory exists.
+    ///
+    /// # Errors
+    /// When the status cannot be had.
+    pub fn newest_generation(&self, directory: &Path) -> Result<Option<u64>> {
+        if !directory.join("manifest").exists() {
+            return Ok(None);
+        }
+        let status = self.status(directory)?;
+        let generations = status["generations"].as_array().context("status has no generations")?;
+        Ok(generations.iter().filter_map(|generation| generation["generation"].as_u64()).max())
+    }
+
+    /// The program's main process as the command knows it, while it lives.
+    ///
+    /// # Errors
+    /// When the status cannot be had.
+    pub fn program_pid(&self) -> Result<Option<Pid>> {
+        let status = self.status(&self.arena.images())?;
+        let pid = status["program_pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        Ok(pid.map(Pid::from_raw))
+    }
+
+    /// Waits until the program is known to run.
+    ///
+    /// # Errors
+    /// When that takes longer than [`PATIENCE`].
+    pub fn await_program(&self) -> Result<Pid> {
+        until(PATIENCE, "the program to run", || {
+            if self.arena.images().join("manifest").exists() { self.program_pid() } else { Ok(None) }
+        })
+    }
+
+    /// Waits until the victim stands at its gate.
+    ///
+    /// # Errors
+    /// When that takes longer than [`PATIENCE`].
+    pub fn await_gate(&self) -> Result<()> {
+        let waiting = self.arena.work().join("waiting");
+        until(PATIENCE, "the victim to reach its gate", || Ok(waiting.exists().then_some(())))
+    }
+
+    /// Waits for a generation newer than `last`.
+    ///
+    /// # Errors
+    /// When that takes longer than [`PATIENCE`], or the command ends with anything but success meanwhile. `None` when
+    /// it ended well.
+    pub fn await_generation(&self, last: Option<u64>, running: &mut Running) -> Result<Option<u64>> {
+        until(PATIENCE, "a new generation", || {
+            let ended = running.has_ended()?;
+            let newest = self.newest_generation(&self.arena.images())?;
+            Ok(if newest > last { Some(newest) } else { ended.then_some(None) })
+        })
+    }
+}
+
+/// Copies a folder as `cp -a` does, which is what a user would type.
+///
+/// # Errors
+/// When `cp` fails.
+pub fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    let done = Command::new("cp").arg("-a").arg(from).arg(to).output().context("starting cp")?;
+    if !done.status.success() {
+        bail!("cp -a {}: {}", from.display(), String::from_utf8_lossy(&done.stderr));
+    }
+    Ok(())
+}
+
+fn locate() -> Result<PathBuf> {
+    if let Some(named) = env::var_os("STANDFAST_BIN") {
+        return fs::canonicalize(&named).with_context(|| format!("STANDFAST_BIN is {}", named.display()));
+    }
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--release", "-p", "standfast-cli"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let done = build.output().context("building the command; set STANDFAST_BIN to use one that exists")?;
+    if !done.status.success() {
+        bail!("building the command failed: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    let binary = target_folder().join("release/standfast");
+    fs::canonicalize(&binary).with_context(|| format!("looking for {}", binary.display()))
+}

@@ -1,0 +1,76 @@
+//! Images with a flipped bit: the command must notice, and must never run a wrong program.
+
+use crate::command::Standfast;
+use crate::disaster::KilledJob;
+use crate::result::RunResult;
+use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a bit was flipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flip {
+    /// The file.
+    pub file: PathBuf,
+    /// The byte.
+    pub at: usize,
+    /// The bit.
+    pub bit: u8,
+}
+
+/// The files of a job's directory that hold what a restart needs.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn precious_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let is_image = path.extension().is_some_and(|extension| extension == "image");
+        if is_image || path.file_name().is_some_and(|name| name == "manifest") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    ensure!(files.len() >= 2, "expected a manifest and images in {}", directory.display());
+    Ok(files)
+}
+
+/// Flips a random bit of a random precious file.
+///
+/// # Errors
+/// When the file cannot be changed.
+pub fn flip_random_bit(directory: &Path, random: &mut Rng) -> Result<Flip> {
+    let files = precious_files(directory)?;
+    let file = files[random.usize(..files.len())].clone();
+    let mut bytes = fs::read(&file)?;
+    let (at, bit) = (random.usize(..bytes.len()), random.u8(..8));
+    bytes[at] ^= 1 << bit;
+    fs::write(&file, bytes)?;
+    Ok(Flip { file, at, bit })
+}
+
+/// Flips one bit; `verify` must say so, and `restart` must refuse or fall back to a good generation, saying why.
+///
+/// # Errors
+/// When damage went unnoticed.
+pub fn one_flipped_bit_is_noticed(job: &KilledJob, random: &mut Rng) -> Result<()> {
+    let images = job.refresh()?;
+    let flip = flip_random_bit(&images, random)?;
+    noticed(job, &images).with_context(|| format!("{flip:?}; {}", job.arena().evidence()))
+}
+
+fn noticed(job: &KilledJob, images: &Path) -> Result<()> {
+    let standfast = Standfast::new(job.arena())?;
+    let verified = standfast.ask("verify", images, &[])?;
+    ensure!(verified.exited(1), "verify ended with {}: {}{}", verified.status, verified.output, verified.errors);
+    let said = format!("{}{}", verified.output, verified.errors);
+    ensure!(!said.trim().is_empty() && !said.contains("panicked"), "verify said {said:?}");
+    let restarted = job.restart(images, "damaged")?;
+    if restarted.exited(0) {
+        // An older generation took its place, or the damage lies in one that was not needed.
+        return RunResult::read(&job.arena().work())?.must_equal(job.native());
+    }
+    restarted.refusal("a restart from damaged files").map(drop)
+}

@@ -1,0 +1,266 @@
+//! A checkpoint or a restart that is struck at its n-th call with an effect, for one n. Who wants all n calls it until
+//! it says that there was no such call any more.
+
+use crate::arena::Arena;
+use crate::command::{Checkpoints, Standfast, copy_folder};
+use crate::result::{OUTPUT, RunResult, open_gate};
+use crate::running::{Ended, Output, PATIENCE, Running, until};
+use crate::survival::explain;
+use crate::tracer::{Blow, Sighting, Strike, Tracer};
+use crate::victims::{Program, SMALL};
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What strikes a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disaster {
+    /// SIGKILL of the supervisor.
+    SupervisorKilled,
+    /// SIGKILL of the program.
+    ProgramKilled,
+    /// One call fails with EIO.
+    DiskError,
+    /// From some call on the disk is full.
+    DiskFull,
+}
+
+/// All of them.
+pub const DISASTERS: [Disaster; 4] =
+    [Disaster::SupervisorKilled, Disaster::ProgramKilled, Disaster::DiskError, Disaster::DiskFull];
+
+/// The program that is struck, and what it should give.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    program: Program,
+    native: RunResult,
+}
+
+impl Subject {
+    /// The smallest victim.
+    ///
+    /// # Errors
+    /// When it does not compile or run.
+    pub fn small() -> Result<Self> {
+        let program = SMALL.with(&[])?;
+        let native = RunResult::native(&program)?;
+        Ok(Self { program, native })
+    }
+
+    /// Strikes the second checkpoint of a run at its `at`-th call. Returns what was seen; `struck` is `None` when the
+    /// checkpoint has fewer calls, in which case it has simply succeeded.
+    ///
+    /// # Errors
+    /// When a promise is broken.
+    pub fn strike_checkpoint(&self, disaster: Disaster, at: u64) -> Result<Sighting> {
+        let mut arena = Arena::new()?;
+        let outcome = CheckpointScenario::begin(&arena, self).and_then(|scenario| scenario.strike(disaster, at));
+        explain(&mut arena, outcome, at).with_context(|| format!("{disaster:?} at call {at} of a checkpoint"))
+    }
+}
+
+/// A run with one good generation, waiting at its gate.
+struct CheckpointScenario<'a> {
+    arena: &'a Arena,
+    subject: &'a Subject,
+    standfast: Standfast<'a>,
+    tracer: Tracer,
+    program: Pid,
+}
+
+impl<'a> CheckpointScenario<'a> {
+    fn begin(arena: &'a Arena, subject: &'a Subject) -> Result<Self> {
+        let standfast = Standfast::new(arena)?;
+        let command = standfast.run_command(Checkpoints::OnRequest, &subject.program);
+        let output = Output::File(arena.work().join(OUTPUT));
+        let tracer = Tracer::start(arena, "run", output, &command, None)?;
+        standfast.await_gate()?;
+        let program = standfast.await_program()?;
+        standfast.checkpoint().context("the first checkpoint, undisturbed")?;
+        Ok(Self { arena, subject, standfast, tracer, program })
+    }
+
+    fn strike(self, disaster: Disaster, at: u64) -> Result<Sighting> {
+        let blow = match disaster {
+            Disaster::SupervisorKilled => Blow::KillSupervisor,
+            Disaster::ProgramKilled => Blow::KillProgram(self.program),
+            Disaster::DiskError => Blow::Fail(Errno::EIO),
+            Disaster::DiskFull => Blow::FailFromHereOn(Errno::ENOSPC),
+        };
+        self.tracer.arm(Strike { at, blow });
+        let asked = self.standfast.ask("checkpoint", &self.arena.images(), &[])?;
+        let sighting = self.tracer.disarm();
+        match (disaster, sighting.struck) {
+            (_, None) => {
+                let asked = asked.well("a checkpoint that was not struck");
+                asked.and_then(|_| self.runs_on_with_supervisor())
+            }
+            (Disaster::SupervisorKilled, _) => self.runs_on_alone(),
+            (Disaster::ProgramKilled, _) => self.was_killed(),
+            (Disaster::DiskError | Disaster::DiskFull, _) => self.runs_on_though_disk_failed(&asked),
+        }
+        .with_context(|| format!("struck: {sighting:?}"))?;
+        Ok(sighting)
+    }
+
+    /// The supervisor is dead: the program ends by itself, well; the directory continues it all the same.
+    fn runs_on_alone(self) -> Result<()> {
+        let ended = self.tracer.wait()?;
+        ensure!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "the supervisor ended with {ended:?}");
+        ensure!(is_running(self.program), "the program did not outlive its supervisor");
+        open_gate(self.arena)?;
+        self.arena.wait_until_empty(PATIENCE).context("the orphaned program should end by itself")?;
+        RunResult::read(&self.arena.work())?
+            .must_equal(&self.subject.native)
+            .context("the orphaned program's result")?;
+        continues(self.standfast, self.arena, self.subject)
+    }
+
+    fn was_killed(self) -> Result<()> {
+        let ended = self.tracer.wait()?;
+        ensure!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "the supervisor ended with {ended:?}");
+        self.arena.wait_until_empty(PATIENCE)?;
+        open_gate(self.arena)?;
+        continues(self.standfast, self.arena, self.subject)
+    }
+
+    /// A failed call either did not matter, or the user was told and the checkpoint does not exist. The next one works.
+    fn runs_on_though_disk_failed(self, asked: &Ended) -> Result<()> {
+        if !asked.exited(0) {
+            let told = format!("{}{}", asked.errors, self.tracer.errors_so_far());
+            ensure!(!told.trim().is_empty(), "a checkpoint failed and nobody was told");
+            ensure!(!told.contains("panicked") && !told.contains("os error"), "told badly: {told}");
+        }
+        self.standfast.verify(&self.arena.images()).context("after the failed call")?;
+        self.standfast.checkpoint().context("a checkpoint after the disk works again")?;
+        self.runs_on_with_supervisor()
+    }
+
+    fn runs_on_with_supervisor(self) -> Result<()> {
+        ensure!(is_running(self.program), "the program did not survive the checkpoint");
+        self.standfast.verify(&self.arena.images())?;
+        open_gate(self.arena)?;
+        let ended = self.tracer.wait()?;
+        ensure!(matches!(ended, WaitStatus::Exited(_, 0)), "the supervisor ended with {ended:?}");
+        RunResult::read(&self.arena.work())?.must_equal(&self.subject.native)
+    }
+}
+
+fn is_running(process: Pid) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("Z").trim_start().starts_with('Z'))
+}
+
+/// The directory is good, and a restart from it gives the undisturbed result.
+fn continues(standfast: Standfast<'_>, arena: &Arena, subject: &Subject) -> Result<()> {
+    standfast.verify(&arena.images())?;
+    standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("restart")?;
+    RunResult::read(&arena.work())?.must_equal(&subject.native).context("the restarted program's result")
+}
+
+/// A job that was killed behind a good generation, to be restarted again and again.
+#[derive(Debug)]
+pub struct KilledJob {
+    arena: Arena,
+    subject: Subject,
+    pristine: PathBuf,
+}
+
+impl KilledJob {
+    /// Runs the smallest victim to its gate, takes two checkpoints and kills it.
+    ///
+    /// # Errors
+    /// When that does not work.
+    pub fn new(subject: &Subject) -> Result<Self> {
+        let mut arena = Arena::new()?;
+        let outcome = Self::run_and_kill(&arena, subject);
+        explain(&mut arena, outcome, 0)?;
+        let pristine = arena.folder().join("pristine");
+        fs::rename(arena.images(), &pristine)?;
+        open_gate(&arena)?;
+        Ok(Self { arena, subject: subject.clone(), pristine })
+    }
+
+    fn run_and_kill(arena: &Arena, subject: &Subject) -> Result<()> {
+        let standfast = Standfast::new(arena)?;
+        let running = standfast.run(Checkpoints::OnRequest, &subject.program)?;
+        standfast.await_gate()?;
+        let program = standfast.await_program()?;
+        standfast.checkpoint()?;
+        standfast.checkpoint()?;
+        nix::sys::signal::kill(program, Signal::SIGKILL)?;
+        let ended = running.wait(PATIENCE)?;
+        ensure!(ended.killed_by(Signal::SIGKILL), "the supervisor ended with {}", ended.status);
+        Ok(())
+    }
+
+    /// The arena in which it ran.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// What it should give.
+    pub fn native(&self) -> &RunResult {
+        &self.subject.native
+    }
+
+    /// Puts a fresh copy of its directory in place.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn refresh(&self) -> Result<PathBuf> {
+        let images = self.arena.images();
+        if images.exists() {
+            fs::remove_dir_all(&images)?;
+        }
+        copy_folder(&self.pristine, &images)?;
+        Ok(images)
+    }
+
+    /// Kills a restart at its `at`-th call. Afterwards the program is either gone or runs to its end by itself, and a
+    /// further restart gives the undisturbed result.
+    ///
+    /// # Errors
+    /// When a promise is broken.
+    pub fn strike_restart(&self, at: u64) -> Result<Sighting> {
+        let outcome = self.struck_restart(at);
+        outcome.with_context(|| format!("SIGKILL of a restart at its call {at}; {}", self.arena.evidence()))
+    }
+
+    fn struck_restart(&self, at: u64) -> Result<Sighting> {
+        let images = self.refresh()?;
+        let standfast = Standfast::new(&self.arena)?;
+        let strike = Strike { at, blow: Blow::KillSupervisor };
+        let command = standfast.restart_command(&images);
+        let tracer = Tracer::start(&self.arena, "struck-restart", Output::Log, &command, Some(strike))?;
+        let sighting = until(PATIENCE, "the restart to be struck or to end", || {
+            let sighting = tracer.sighting();
+            Ok((sighting.struck.is_some() || tracer.has_ended()).then_some(sighting))
+        })?;
+        let ended = tracer.wait()?;
+        match (sighting.struck, ended) {
+            (None, WaitStatus::Exited(_, 0)) => {
+                RunResult::read(&self.arena.work())?.must_equal(self.native())?;
+                return Ok(sighting);
+            }
+            (Some(_), WaitStatus::Signaled(_, Signal::SIGKILL, _)) => {}
+            (_, other) => bail!("the restart ended with {other:?} ({sighting:?})"),
+        }
+        self.arena.wait_until_empty(PATIENCE).with_context(|| format!("after {sighting:?}"))?;
+        continues(standfast, &self.arena, &self.subject).with_context(|| format!("after {sighting:?}"))?;
+        Ok(sighting)
+    }
+
+    /// Restarts from `directory` under supervision.
+    ///
+    /// # Errors
+    /// When the command cannot be started.
+    pub fn restart(&self, directory: &Path, name: &str) -> Result<Ended> {
+        let running: Running = Standfast::new(&self.arena)?.restart(directory, name)?;
+        running.wait(PATIENCE)
+    }
+}

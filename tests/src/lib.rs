@@ -1,0 +1,39 @@
+//! Black-box tests of the `standfast` command: it is started, disturbed and judged from outside, as a user would.
+//!
+//! ```text
+//! victims   programs that check themselves, compiled on first use
+//! arena     a scratch folder for one scenario; whatever still runs of it is ended when it goes
+//! running   a command with its output in files and a limit on its time
+//! command   the standfast command line and what its answers say
+//! result    what a program left behind, compared byte by byte with an undisturbed run
+//! survival  kill the program at random moments, restart it, again and again
+//! tracer    stops a supervisor at chosen system calls: the n-th is where it dies, or fails
+//! disaster  a checkpoint or a restart that is struck at its n-th call
+//! damage    images with flipped bits
+//! ```
+//!
+//! This is not a place for tests that could be done one room deeper: bytes, chains and injected calls have theirs.
+#![forbid(unsafe_code)]
+
+pub mod arena;
+pub mod command;
+pub mod damage;
+pub mod disaster;
+pub mod result;
+pub mod running;
+pub mod survival;
+pub mod tracer;
+pub mod victims;
+
+use std::io::Write as _;
+
+/// The seed of a random scenario: `STANDFAST_SEED` where it is set, a fresh one otherwise. Failures name it.
+pub fn seed() -> u64 {
+    std::env::var("STANDFAST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..))
+}
+
+/// Says that a test could not be done here. Written straight to stderr, past the capture of the test runner, so that a
+/// skipped promise is seen.
+pub fn skip(promise: &str, reason: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {promise}: {reason}");
+}

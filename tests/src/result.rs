@@ -1,0 +1,79 @@
+//! What a program leaves behind: its standard output and its files, byte by byte.
+
+use crate::arena::Arena;
+use crate::running::{Output, PATIENCE, Running};
+use crate::victims::Program;
+use anyhow::{Context as _, Result, bail};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+/// The file in the working folder that takes a victim's standard output.
+pub const OUTPUT: &str = "output";
+
+/// Files that tests use to talk with victims: not part of a result.
+const SIGNPOSTS: [&str; 2] = ["gate", "waiting"];
+
+/// The files of a working folder, by name, standard output among them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunResult(BTreeMap<String, Vec<u8>>);
+
+impl RunResult {
+    /// The result of an undisturbed run, without Standfast.
+    ///
+    /// # Errors
+    /// When the program does not end well.
+    pub fn native(program: &Program) -> Result<Self> {
+        let arena = Arena::new()?;
+        open_gate(&arena)?;
+        let mut command = arena.command(&program.path);
+        command.args(&program.arguments).stdin(Stdio::null());
+        let output = Output::File(arena.work().join(OUTPUT));
+        Running::start(&arena, "native", output, &mut command)?.wait(PATIENCE)?.well("the undisturbed run")?;
+        Self::read(&arena.work())
+    }
+
+    /// The result that lies in a working folder.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !SIGNPOSTS.contains(&name.as_str()) {
+                files.insert(name, fs::read(entry.path())?);
+            }
+        }
+        Ok(Self(files))
+    }
+
+    /// Compares with what an undisturbed run leaves.
+    ///
+    /// # Errors
+    /// When they differ, saying where.
+    pub fn must_equal(&self, native: &Self) -> Result<()> {
+        for (name, wanted) in &native.0 {
+            let Some(found) = self.0.get(name) else { bail!("result file {name} is missing") };
+            if found != wanted {
+                let at = found.iter().zip(wanted).take_while(|(a, b)| a == b).count();
+                let lengths = (found.len(), wanted.len());
+                bail!("result file {name} differs from byte {at} on; {} bytes instead of {}", lengths.0, lengths.1);
+            }
+        }
+        match self.0.keys().find(|name| !native.0.contains_key(*name)) {
+            Some(name) => bail!("there is a result file {name} that an undisturbed run does not leave"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Lets a victim through that waits at its gate.
+///
+/// # Errors
+/// When the file cannot be made.
+pub fn open_gate(arena: &Arena) -> Result<()> {
+    fs::write(arena.work().join("gate"), "").context("opening the gate")
+}

@@ -1,0 +1,183 @@
+//! A command that runs: its output goes to files, so that an orphan that holds a pipe open cannot hang a test, and
+//! every wait has a limit.
+
+use crate::arena::Arena;
+use anyhow::{Context as _, Result, anyhow, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long anything may take that should be done in a moment. Generous: the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a condition is looked at again.
+const GLANCE: Duration = Duration::from_millis(2);
+
+/// Looks at `condition` again and again until it gives something.
+///
+/// # Errors
+/// When `limit` has passed, naming what was waited for; or the condition's own error.
+pub fn until<T>(limit: Duration, what: &str, mut condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = condition()? {
+            return Ok(found);
+        }
+        if start.elapsed() > limit {
+            bail!("waited {} s in vain for {what}", limit.as_secs());
+        }
+        sleep(GLANCE);
+    }
+}
+
+/// Where the standard output of a command goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// To `logs/NAME.out`.
+    Log,
+    /// To this file, created or emptied.
+    File(PathBuf),
+}
+
+/// Sends what a command says to files, and returns them: standard output, standard error.
+pub(crate) fn redirect(arena: &Arena, name: &str, output: Output, command: &mut Command) -> Result<(PathBuf, PathBuf)> {
+    let output = match output {
+        Output::Log => arena.logs().join(format!("{name}.out")),
+        Output::File(path) => path,
+    };
+    let errors = arena.logs().join(format!("{name}.err"));
+    let create = |path: &PathBuf| File::create(path).with_context(|| format!("creating {}", path.display()));
+    command.stdout(create(&output)?).stderr(create(&errors)?);
+    Ok((output, errors))
+}
+
+/// A started command. Ended with SIGKILL if it goes out of scope before it ended.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    name: String,
+    output: PathBuf,
+    errors: PathBuf,
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// How.
+    pub status: ExitStatus,
+    /// What it wrote to its standard output.
+    pub output: String,
+    /// What it wrote to its standard error.
+    pub errors: String,
+}
+
+impl Running {
+    /// Starts a command; `name` names its logs. Standard input is empty unless the command has one.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(arena: &Arena, name: &str, output: Output, command: &mut Command) -> Result<Self> {
+        let (output, errors) = redirect(arena, name, output, command)?;
+        let child = command.spawn().with_context(|| format!("starting {name}: {command:?}"))?;
+        Ok(Self { child, name: name.to_owned(), output, errors })
+    }
+
+    /// Starts a command with no input and waits for it.
+    ///
+    /// # Errors
+    /// When it cannot be started or takes longer than [`PATIENCE`].
+    pub fn complete(arena: &Arena, name: &str, command: &mut Command) -> Result<Ended> {
+        Self::start(arena, name, Output::Log, command.stdin(Stdio::null()))?.wait(PATIENCE)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).expect("a pid fits in 31 bits"))
+    }
+
+    /// Its standard input, if the command was given a pipe.
+    pub fn input(&mut self) -> Option<std::process::ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// What it has written to its standard error so far.
+    pub fn errors_so_far(&self) -> String {
+        fs::read(&self.errors).map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it has ended and been waited for.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill(self.pid(), signal).with_context(|| format!("sending {signal} to {}", self.name))
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it takes longer than `limit`; it is then ended.
+    pub fn wait(mut self, limit: Duration) -> Result<Ended> {
+        let waited = until(limit, &format!("{} to end", self.name), || Ok(self.child.try_wait()?));
+        let status = waited.map_err(|problem| anyhow!("{problem}; it had said: {}", self.errors_so_far()))?;
+        let read = |path: &PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+        Ok(Ended { status, output: read(&self.output), errors: read(&self.errors) })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Ended {
+    /// Whether it ended with this exit status.
+    pub fn exited(&self, code: i32) -> bool {
+        self.status.code() == Some(code)
+    }
+
+    /// Whether this signal ended it.
+    pub fn killed_by(&self, signal: Signal) -> bool {
+        self.status.signal() == Some(signal as i32)
+    }
+
+    /// Itself, if it ended well.
+    ///
+    /// # Errors
+    /// When it did not, with what it said.
+    pub fn well(self, what: &str) -> Result<Self> {
+        if self.exited(0) { Ok(self) } else { bail!("{what} ended with {}: {}", self.status, self.errors) }
+    }
+
+    /// What it said, if it refused: it ended on its own accord, not with 0, not with a panic, and gave a reason.
+    ///
+    /// # Errors
+    /// When it did not refuse, or not decently.
+    pub fn refusal(self, what: &str) -> Result<String> {
+        let decent = self.status.code().is_some_and(|code| code == 1 || code == 2);
+        if !decent || self.errors.trim().is_empty() || self.errors.contains("panicked") {
+            bail!("{what} should have been refused with a reason, but ended with {}: {}", self.status, self.errors);
+        }
+        if self.errors.contains("os error") || self.errors.contains("errno") {
+            bail!("{what} was refused with a bare error number: {}", self.errors);
+        }
+        Ok(self.errors)
+    }
+}

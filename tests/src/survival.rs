@@ -1,0 +1,137 @@
+//! The main promise: a program that is killed at random moments and restarted each time gives the result of an
+//! undisturbed run.
+
+use crate::arena::{Arena, KEEP_EVIDENCE};
+use crate::command::{Checkpoints, Standfast, copy_folder};
+use crate::result::RunResult;
+use crate::running::{PATIENCE, Running, until};
+use crate::victims::Program;
+use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
+use nix::sys::signal::{Signal, kill};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How a program is to be tormented.
+#[derive(Debug, Clone, Copy)]
+pub struct Torment {
+    /// Time between checkpoints.
+    pub interval: Duration,
+    /// How often it is killed at most; it may end before that.
+    pub kills_max: u32,
+    /// Where the random moments come from.
+    pub seed: u64,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// How often the program was killed and restarted.
+    pub kills: u32,
+}
+
+/// Kills `program` at random moments and restarts it until it has ended; its result must be that of `native`.
+///
+/// # Errors
+/// When any of that does not hold, with all that was said.
+pub fn survives_kills(program: &Program, native: &RunResult, torment: Torment) -> Result<Tally> {
+    let mut arena = Arena::new()?;
+    let outcome = tormented(&arena, program, native, torment);
+    explain(&mut arena, outcome, torment.seed)
+}
+
+fn tormented(arena: &Arena, program: &Program, native: &RunResult, torment: Torment) -> Result<Tally> {
+    let standfast = Standfast::new(arena)?;
+    let mut random = Rng::with_seed(torment.seed);
+    let interval = u64::try_from(torment.interval.as_millis()).context("an interval of milliseconds")?;
+    let mut running = standfast.run(Checkpoints::EveryMilliseconds(interval), program)?;
+    let mut last = None;
+    let mut tally = Tally::default();
+    while tally.kills < torment.kills_max {
+        last = standfast.await_generation(last, &mut running)?.or(last);
+        sleep(torment.interval.mul_f64(random.f64() * 1.5));
+        if running.has_ended()? || !kill_program(standfast)? {
+            break;
+        }
+        let ended = running.wait(PATIENCE)?;
+        if ended.exited(0) {
+            // It had finished on the last metre, before the blow fell.
+            return judge(arena, native, tally);
+        }
+        ensure!(ended.killed_by(Signal::SIGKILL), "the supervisor ended with {}: {}", ended.status, ended.errors);
+        tally.kills += 1;
+        running = standfast.restart(&arena.images(), &format!("restart-{}", tally.kills))?;
+    }
+    running.wait(PATIENCE)?.well("the job")?;
+    judge(arena, native, tally)
+}
+
+/// Whether there was a program to kill.
+fn kill_program(standfast: Standfast<'_>) -> Result<bool> {
+    let Some(pid) = standfast.program_pid()? else { return Ok(false) };
+    Ok(kill(pid, Signal::SIGKILL).is_ok())
+}
+
+fn judge(arena: &Arena, native: &RunResult, tally: Tally) -> Result<Tally> {
+    RunResult::read(&arena.work())?.must_equal(native)?;
+    arena.wait_until_empty(PATIENCE)?;
+    Ok(tally)
+}
+
+/// Restarts one image many times: killed on the way each time but the last, then from copies of its directory.
+///
+/// # Errors
+/// When any result differs from `native`.
+pub fn one_image_serves_many_restarts(program: &Program, native: &RunResult, seed: u64) -> Result<()> {
+    let mut arena = Arena::new()?;
+    let outcome = restarted_often(&arena, program, native, seed);
+    explain(&mut arena, outcome, seed)
+}
+
+fn restarted_often(arena: &Arena, program: &Program, native: &RunResult, seed: u64) -> Result<()> {
+    let standfast = Standfast::new(arena)?;
+    let mut random = Rng::with_seed(seed);
+    let mut running = standfast.run(Checkpoints::OnRequest, program)?;
+    standfast.await_program()?;
+    sleep(Duration::from_millis(random.u64(100..400)));
+    standfast.checkpoint()?;
+    for turn in 0..4 {
+        sleep(Duration::from_millis(random.u64(0..200)));
+        ensure!(kill_program(standfast)?, "the program had ended too early to be killed");
+        must_be_killed(running)?;
+        running = standfast.restart(&arena.images(), &format!("restart-{turn}"))?;
+        await_restart(standfast, &mut running)?;
+    }
+    ensure!(kill_program(standfast)?, "the program had ended too early to be killed");
+    must_be_killed(running)?;
+    for turn in 0..2 {
+        let copy = arena.folder().join(format!("copy-{turn}"));
+        copy_folder(&arena.images(), &copy)?;
+        standfast.restart(&copy, &format!("copy-{turn}"))?.wait(PATIENCE)?.well("a restart from a copy")?;
+        RunResult::read(&arena.work())?.must_equal(native).context("restarted from a copy")?;
+    }
+    standfast.restart(&arena.images(), "last")?.wait(PATIENCE)?.well("the last restart")?;
+    RunResult::read(&arena.work())?.must_equal(native)
+}
+
+fn await_restart(standfast: Standfast<'_>, running: &mut Running) -> Result<()> {
+    until(PATIENCE, "the restarted program to run", || {
+        ensure!(!running.has_ended()?, "the restart ended too early: {}", running.errors_so_far());
+        standfast.program_pid()
+    })
+    .map(drop)
+}
+
+fn must_be_killed(running: Running) -> Result<()> {
+    let ended = running.wait(PATIENCE)?;
+    ensure!(ended.killed_by(Signal::SIGKILL), "the supervisor ended with {}: {}", ended.status, ended.errors);
+    Ok(())
+}
+
+/// Adds to a failure what a person needs in order to look into it, and keeps the scratch folder where that is wanted.
+pub(crate) fn explain<T>(arena: &mut Arena, outcome: Result<T>, seed: u64) -> Result<T> {
+    if outcome.is_err() && std::env::var_os(KEEP_EVIDENCE).is_some() {
+        arena.keep();
+    }
+    outcome.with_context(|| format!("STANDFAST_SEED={seed} {}", arena.evidence()))
+}

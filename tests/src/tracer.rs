@@ -1,0 +1,262 @@
+//! Stands behind a supervisor and strikes at one of its system calls: the n-th that has an effect on the world.
+//!
+//! The supervisor runs under ptrace, its own threads with it; the processes that it starts are left alone, since it
+//! traces them itself. Each call is seen before it happens. A blow replaces it: the supervisor is killed, the program
+//! is killed, or the call fails without having been made.
+//!
+//! All ptrace requests come from one thread, as the kernel demands; it waits only for what it traces (`__WNOTHREAD`),
+//! so that scenarios may run side by side in one test process.
+
+mod effects;
+
+use crate::arena::Arena;
+use crate::running::{Output, PATIENCE, redirect, until};
+use anyhow::{Context as _, Result, anyhow, bail};
+use effects::Effect;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+/// What happens at the chosen call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blow {
+    /// The supervisor is killed instead of making it.
+    KillSupervisor,
+    /// The program is killed, then the call is made.
+    KillProgram(Pid),
+    /// The call fails with this error, once.
+    Fail(Errno),
+    /// The call and all further ones of its sort fail with this error: a disk that is full stays full.
+    FailFromHereOn(Errno),
+}
+
+/// A blow and where it falls: at the `at`-th call that counts, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strike {
+    /// The number of the call.
+    pub at: u64,
+    /// What happens there.
+    pub blow: Blow,
+}
+
+/// What the tracer has seen since it was armed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sighting {
+    /// Calls that counted.
+    pub calls: u64,
+    /// The call that was struck, by name.
+    pub struck: Option<&'static str>,
+}
+
+#[derive(Debug, Default)]
+struct Aim {
+    strike: Option<Strike>,
+    sighting: Sighting,
+}
+
+/// A supervisor under watch.
+#[derive(Debug)]
+pub struct Tracer {
+    aim: Arc<Mutex<Aim>>,
+    supervisor: Pid,
+    errors: PathBuf,
+    thread: Option<JoinHandle<Result<WaitStatus>>>,
+}
+
+impl Tracer {
+    /// Starts `command` under watch from its first instruction, armed with `strike` if there is one; `name` names its
+    /// logs. Calls on files of the arena's job directory are those that can be made to fail.
+    ///
+    /// # Errors
+    /// When it cannot be started or traced.
+    pub fn start(arena: &Arena, name: &str, output: Output, command: &Command, strike: Option<Strike>) -> Result<Self> {
+        let aim = Arc::new(Mutex::new(Aim { strike, sighting: Sighting::default() }));
+        let (announce, announced) = mpsc::channel();
+        let (watched, images) = (Arc::clone(&aim), arena.images());
+        let mut stopping = stopping(command);
+        let errors = redirect(arena, name, output, &mut stopping)?.1;
+        let thread = std::thread::spawn(move || {
+            let child = stopping.stdin(Stdio::null()).spawn().context("starting a shell")?;
+            let supervisor = Pid::from_raw(i32::try_from(child.id()).expect("a pid fits in 31 bits"));
+            announce.send(supervisor).map_err(|_| anyhow!("nobody waits for the supervisor"))?;
+            Watch { supervisor, images, aim: watched, failing: HashMap::new() }.follow()
+        });
+        match announced.recv() {
+            Ok(supervisor) => Ok(Self { aim, supervisor, errors, thread: Some(thread) }),
+            Err(_) => match thread.join() {
+                Ok(Err(problem)) => Err(problem),
+                _ => bail!("the tracer's thread ended without a reason"),
+            },
+        }
+    }
+
+    /// What the supervisor has written to its standard error so far.
+    pub fn errors_so_far(&self) -> String {
+        fs::read(&self.errors).map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
+    }
+
+    /// The supervisor.
+    pub fn supervisor(&self) -> Pid {
+        self.supervisor
+    }
+
+    /// Starts counting, for this strike.
+    pub fn arm(&self, strike: Strike) {
+        *lock(&self.aim) = Aim { strike: Some(strike), sighting: Sighting::default() };
+    }
+
+    /// Stops counting and failing, and tells what was seen.
+    pub fn disarm(&self) -> Sighting {
+        let mut aim = lock(&self.aim);
+        aim.strike = None;
+        aim.sighting.clone()
+    }
+
+    /// What has been seen so far.
+    pub fn sighting(&self) -> Sighting {
+        lock(&self.aim).sighting.clone()
+    }
+
+    /// Whether the supervisor has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the supervisor's end.
+    ///
+    /// # Errors
+    /// When it takes longer than [`PATIENCE`], or tracing failed.
+    pub fn wait(mut self) -> Result<WaitStatus> {
+        let thread = self.thread.take().context("waited for once")?;
+        until(PATIENCE, "the traced supervisor to end", || Ok(thread.is_finished().then_some(())))?;
+        thread.join().map_err(|_| anyhow!("the tracer's thread panicked"))?
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = kill(self.supervisor, Signal::SIGKILL);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(aim: &Mutex<Aim>) -> MutexGuard<'_, Aim> {
+    aim.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The command, made to stop itself before it executes the program proper, so that no call of that is missed.
+fn stopping(command: &Command) -> Command {
+    let mut stopping = Command::new("sh");
+    stopping.args(["-c", "kill -STOP $$; exec \"$@\"", "sh"]).arg(command.get_program()).args(command.get_args());
+    stopping.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        stopping.current_dir(folder);
+    }
+    stopping
+}
+
+/// The thread that traces.
+struct Watch {
+    supervisor: Pid,
+    images: PathBuf,
+    aim: Arc<Mutex<Aim>>,
+    /// The error that the call of a thread, now under way, is to end with.
+    failing: HashMap<Pid, Errno>,
+}
+
+impl Watch {
+    fn follow(mut self) -> Result<WaitStatus> {
+        waitpid(self.supervisor, Some(WaitPidFlag::WUNTRACED)).context("waiting for the shell to stop")?;
+        let options = Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
+        ptrace::seize(self.supervisor, options).context("seizing the supervisor")?;
+        kill(self.supervisor, Signal::SIGCONT).context("letting the shell go on")?;
+        loop {
+            let status = waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD))?;
+            match status {
+                WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _) if pid == self.supervisor => {
+                    return Ok(status);
+                }
+                // A task that was killed while it stood still is simply gone: ESRCH is no error here.
+                _ => match self.on_stop(status) {
+                    Ok(()) | Err(Errno::ESRCH) => {}
+                    Err(problem) => return Err(problem).context("tracing the supervisor"),
+                },
+            }
+        }
+    }
+
+    fn on_stop(&mut self, status: WaitStatus) -> nix::Result<()> {
+        match status {
+            WaitStatus::PtraceSyscall(thread) => {
+                self.on_call(thread)?;
+                ptrace::syscall(thread, None)
+            }
+            WaitStatus::PtraceEvent(task, _, _) if !self.is_own_thread(task) => ptrace::detach(task, None),
+            WaitStatus::PtraceEvent(thread, _, _) => ptrace::syscall(thread, None),
+            WaitStatus::Stopped(thread, signal) => ptrace::syscall(thread, signal),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_own_thread(&self, task: Pid) -> bool {
+        Path::new(&format!("/proc/{}/task/{task}", self.supervisor)).exists()
+    }
+
+    fn on_call(&mut self, thread: Pid) -> nix::Result<()> {
+        match ptrace::syscall_info(thread)?.op {
+            libc::PTRACE_SYSCALL_INFO_ENTRY => self.on_entry(thread),
+            libc::PTRACE_SYSCALL_INFO_EXIT => self.on_exit(thread),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_entry(&mut self, thread: Pid) -> nix::Result<()> {
+        let aim = Arc::clone(&self.aim);
+        let mut aim = lock(&aim);
+        let Some(strike) = aim.strike else { return Ok(()) };
+        let mut registers = ptrace::getregs(thread)?;
+        let Some(effect) = Effect::of(&registers) else { return Ok(()) };
+        let may_fail = effect.changes_files_in(self.supervisor, &registers, &self.images);
+        let counts = match strike.blow {
+            Blow::KillSupervisor | Blow::KillProgram(_) => true,
+            Blow::Fail(_) => may_fail,
+            Blow::FailFromHereOn(_) => may_fail && effect.takes_space(),
+        };
+        if !counts {
+            return Ok(());
+        }
+        aim.sighting.calls += 1;
+        let repeats = matches!(strike.blow, Blow::FailFromHereOn(_)) && aim.sighting.calls > strike.at;
+        if aim.sighting.calls != strike.at && !repeats {
+            return Ok(());
+        }
+        aim.sighting.struck.get_or_insert(effect.name);
+        match strike.blow {
+            Blow::KillSupervisor => kill(self.supervisor, Signal::SIGKILL),
+            Blow::KillProgram(program) => kill(program, Signal::SIGKILL),
+            Blow::Fail(errno) | Blow::FailFromHereOn(errno) => {
+                self.failing.insert(thread, errno);
+                registers.orig_rax = u64::MAX;
+                ptrace::setregs(thread, registers)
+            }
+        }
+    }
+
+    fn on_exit(&mut self, thread: Pid) -> nix::Result<()> {
+        let Some(errno) = self.failing.remove(&thread) else { return Ok(()) };
+        let mut registers = ptrace::getregs(thread)?;
+        registers.rax = (-(errno as i64)).cast_unsigned();
+        ptrace::setregs(thread, registers)
+    }
+}

@@ -1,0 +1,202 @@
+//! The programs that are put at risk. Their sources are part of this library; each is compiled on first use into a cache
+//! (`STANDFAST_VICTIMS`, or `target/victims`, or a folder of the user's own where that may not be written).
+
+use anyhow::{Context as _, Result, bail};
+use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::{env, fs};
+
+const CHECK_HEADER: &str = include_str!("../victims/check.h");
+
+/// One victim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Victim {
+    /// Its name, also that of its executable.
+    pub name: &'static str,
+    source: &'static str,
+    language: Language,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Language {
+    C { statically: bool },
+    Go,
+    Python { module: &'static str },
+}
+
+/// A program to run, with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The executable, absolute.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+const fn c(name: &'static str, source: &'static str) -> Victim {
+    Victim { name, source, language: Language::C { statically: false } }
+}
+
+/// Threads that compute in step.
+pub const THREADS: Victim = c("threads", include_str!("../victims/threads.c"));
+/// The same, linked statically.
+pub const THREADS_STATIC: Victim = Victim {
+    name: "threads-static",
+    source: include_str!("../victims/threads.c"),
+    language: Language::C { statically: true },
+};
+/// Signals of all sorts.
+pub const SIGNALS: Victim = c("signals", include_str!("../victims/signals.c"));
+/// System calls that wait.
+pub const WAITS: Victim = c("waits", include_str!("../victims/waits.c"));
+/// Pipes, eventfds, epoll, descriptors.
+pub const CHANNELS: Victim = c("channels", include_str!("../victims/channels.c"));
+/// Memory of all ordinary kinds.
+pub const MEMORY: Victim = c("memory", include_str!("../victims/memory.c"));
+/// The smallest interesting program, with a gate in the middle.
+pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
+/// Holds one thing that cannot be carried over.
+pub const HOLDER: Victim = c("holder", include_str!("../victims/holder.c"));
+/// What passes through a supervisor.
+pub const PLAIN: Victim = c("plain", include_str!("../victims/plain.c"));
+/// Goroutines.
+pub const ROUTINES: Victim =
+    Victim { name: "routines", source: include_str!("../victims/routines.go"), language: Language::Go };
+/// CPython.
+pub const OBJECTS: Victim = Victim {
+    name: "objects",
+    source: include_str!("../victims/objects.py"),
+    language: Language::Python { module: "threading" },
+};
+/// CPython with numpy.
+pub const ARRAYS: Victim = Victim {
+    name: "arrays",
+    source: include_str!("../victims/arrays.py"),
+    language: Language::Python { module: "numpy" },
+};
+
+/// Those that compute for a second or two to a result of their own.
+pub const COMPUTING: [Victim; 9] =
+    [THREADS, THREADS_STATIC, SIGNALS, WAITS, CHANNELS, MEMORY, ROUTINES, OBJECTS, ARRAYS];
+
+impl Victim {
+    /// Compiles it if need be. `None` where the machine lacks what it takes: an interpreter with the module.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn program(&self) -> Result<Option<Program>> {
+        // Tests of one binary run in parallel threads: one compilation at a time is also kinder to a small machine.
+        static COMPILING: Mutex<()> = Mutex::new(());
+        let _turn = COMPILING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut hasher = DefaultHasher::new();
+        (self, CHECK_HEADER).hash(&mut hasher);
+        let folder = cache()?.join(format!("{}-{:016x}", self.name, hasher.finish()));
+        match self.language {
+            Language::C { statically } => self.compiled(&folder, |path| self.c(path, statically)).map(Some),
+            Language::Go => self.compiled(&folder, |path| self.go(path)).map(Some),
+            Language::Python { module } => self.python(&folder, module),
+        }
+    }
+
+    /// As [`Victim::program`], for victims that only need a C or Go compiler, with arguments.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn with(&self, arguments: &[&str]) -> Result<Program> {
+        let mut program = self.program()?.with_context(|| format!("victim {} cannot run here", self.name))?;
+        program.arguments.extend(arguments.iter().map(OsString::from));
+        Ok(program)
+    }
+
+    /// Builds in a folder beside and moves it into place: another process may want the same victim at the same time.
+    fn compiled(&self, folder: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<Program> {
+        let path = folder.join(self.name);
+        if !path.exists() {
+            let parent = folder.parent().context("the cache has a parent")?;
+            let fresh = tempfile::Builder::new().prefix(".building-").tempdir_in(parent)?;
+            build(&fresh.path().join(self.name))?;
+            fs::set_permissions(fresh.path(), fs::Permissions::from_mode(0o755))?;
+            if let Err(problem) = fs::rename(fresh.path(), folder)
+                && !path.exists()
+            {
+                return Err(problem).with_context(|| format!("moving victim {} into {}", self.name, folder.display()));
+            }
+        }
+        Ok(Program { path: fs::canonicalize(path)?, arguments: Vec::new() })
+    }
+
+    fn c(&self, path: &Path, statically: bool) -> Result<()> {
+        let source = path.with_extension("c");
+        fs::write(&source, self.source)?;
+        fs::write(path.with_file_name("check.h"), CHECK_HEADER)?;
+        let mut command = Command::new("cc");
+        command.args(["-O2", "-march=native", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(path);
+        if statically {
+            command.arg("-static");
+        }
+        compile(command.arg(source))
+    }
+
+    fn go(&self, path: &Path) -> Result<()> {
+        let source = path.with_extension("go");
+        fs::write(&source, self.source)?;
+        let cache = path.with_file_name(".go-cache");
+        let mut command = Command::new("go");
+        command.args(["build", "-o"]).arg(path).arg(source);
+        compile(command.env("GOCACHE", &cache).env("GO111MODULE", "off").env("GOPATH", &cache))?;
+        fs::remove_dir_all(cache).context("removing Go's build cache")
+    }
+
+    fn python(&self, folder: &Path, module: &str) -> Result<Option<Program>> {
+        let Some(interpreter) = python_with(module) else { return Ok(None) };
+        fs::create_dir_all(folder)?;
+        let script = folder.join(self.name).with_extension("py");
+        if !script.exists() {
+            fs::write(&script, self.source)?;
+        }
+        Ok(Some(Program { path: interpreter, arguments: vec![script.into()] }))
+    }
+}
+
+/// An interpreter that can import `module` and that this user can execute: wrappers are seen through.
+fn python_with(module: &str) -> Option<PathBuf> {
+    let named = env::var_os("STANDFAST_PYTHON").map(PathBuf::from);
+    let candidates = named.into_iter().chain(["python3", "/usr/bin/python3"].map(PathBuf::from));
+    candidates.into_iter().find_map(|candidate| {
+        let question = format!("import {module}, sys; print(sys.executable)");
+        let answer = Command::new(candidate).args(["-c", &question]).output().ok().filter(|a| a.status.success())?;
+        let executable = PathBuf::from(String::from_utf8(answer.stdout).ok()?.trim());
+        executable.is_absolute().then_some(executable)
+    })
+}
+
+fn compile(command: &mut Command) -> Result<()> {
+    let done = command.output().with_context(|| format!("starting the compiler: {command:?}"))?;
+    if !done.status.success() {
+        bail!("{command:?} failed: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    Ok(())
+}
+
+fn cache() -> Result<PathBuf> {
+    let beside = || target_folder().join("victims");
+    let wanted = env::var_os("STANDFAST_VICTIMS").map_or_else(beside, PathBuf::from);
+    let own = env::temp_dir().join(format!("standfast-victims-{}", nix::unistd::geteuid()));
+    for folder in [&wanted, &own] {
+        let usable = fs::create_dir_all(folder).is_ok() && tempfile::tempfile_in(folder).is_ok();
+        if usable {
+            return Ok(folder.clone());
+        }
+    }
+    bail!("neither {} nor {} can be written: set STANDFAST_VICTIMS", wanted.display(), own.display())
+}
+
+/// Cargo's folder for what it builds, as this package sees it.
+pub(crate) fn target_folder() -> PathBuf {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target");
+    env::var_os("CARGO_TARGET_DIR").map_or_else(beside, PathBuf::from)
+}

@@ -1,0 +1,151 @@
+//! Directories that cannot be trusted, written or filled any further.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use nix::unistd::{Uid, chown, geteuid};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::damage::precious_files;
+use standfast_tests::disaster::{KilledJob, Subject};
+use standfast_tests::result::{OUTPUT, RunResult, open_gate};
+use standfast_tests::running::{PATIENCE, Running};
+use standfast_tests::skip;
+use standfast_tests::victims::SMALL;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn allow(path: &Path, mode: u32) -> Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode)).with_context(|| format!("chmod {}", path.display()))
+}
+
+/// A restart of `directory` must be refused, with the name of what is wrong.
+fn refused_by_name(job: &KilledJob, directory: &Path, culprit: &Path) -> Result<()> {
+    let said = job.restart(directory, "refused")?.refusal("a restart from files that others may write")?;
+    let name = culprit.file_name().context("the culprit has a name")?.to_string_lossy();
+    ensure!(said.contains(&*name), "the refusal does not name {name}: {said}");
+    Ok(())
+}
+
+#[test]
+fn a_directory_that_others_may_write_is_refused_by_name() -> Result<()> {
+    let job = KilledJob::new(&Subject::small()?)?;
+    let images = job.refresh()?;
+    allow(&images, 0o777)?;
+    refused_by_name(&job, &images, &images)
+}
+
+#[test]
+fn an_image_or_manifest_that_others_may_write_is_refused_by_name() -> Result<()> {
+    let job = KilledJob::new(&Subject::small()?)?;
+    for name in ["manifest", "newest image"] {
+        let files = precious_files(&job.refresh()?)?;
+        let is_manifest = |file: &&std::path::PathBuf| file.ends_with("manifest");
+        let culprit =
+            if name == "manifest" { files.iter().find(is_manifest) } else { files.iter().rfind(|f| !is_manifest(f)) };
+        let culprit = culprit.context("the directory holds both")?;
+        allow(culprit, 0o666)?;
+        refused_by_name(&job, &job.arena().images(), culprit)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn files_of_another_user_are_refused_by_name() -> Result<()> {
+    if !geteuid().is_root() {
+        skip("files of another user are refused by name", "only root can give files away");
+        return Ok(());
+    }
+    let job = KilledJob::new(&Subject::small()?)?;
+    let files = precious_files(&job.refresh()?)?;
+    let newest = files.iter().rfind(|file| !file.ends_with("manifest")).context("there is an image")?;
+    chown(newest, Some(Uid::from_raw(12345)), None)?;
+    refused_by_name(&job, &job.arena().images(), newest)
+}
+
+/// Runs a script in a mount namespace of its own, with a small memory file system at the job's directory. `None` where
+/// this user may not do that.
+fn in_small_file_system(arena: &Arena, script: &str) -> Result<Option<standfast_tests::running::Ended>> {
+    let flags: &[&str] = if geteuid().is_root() { &["-m"] } else { &["-U", "-r", "-m"] };
+    if !Command::new("unshare").args(flags).arg("true").output().is_ok_and(|done| done.status.success()) {
+        return Ok(None);
+    }
+    let standfast = Standfast::new(arena)?;
+    fs::create_dir(arena.images())?;
+    let run = standfast.run_command(Checkpoints::OnRequest, &SMALL.with(&[])?);
+    let mut command = arena.command("unshare");
+    command.args(flags).args(["sh", "-c", script, run.get_program().to_str().context("a path in UTF-8")?]);
+    command.args(run.get_args()).env("DIR", arena.images()).env("WORK", arena.work()).env("OUTPUT", OUTPUT);
+    Running::complete(arena, "script", command.stdin(Stdio::null())).map(Some)
+}
+
+/// Mounts, runs to the gate, takes one good checkpoint, spoils the place with `$1`, and goes on.
+fn script(spoil: &str) -> String {
+    format!(
+        r#"
+set -e
+mount -t tmpfs -o size=16m,mode=0700 tmpfs "$DIR"
+"$0" "$@" > "$WORK/$OUTPUT" &
+run=$!
+tries=0
+until [ -e "$WORK/waiting" ]; do tries=$((tries + 1)); [ $tries -lt 3000 ]; sleep 0.01; done
+"$0" checkpoint "$DIR"
+{spoil}
+if "$0" checkpoint "$DIR" 2> "$WORK/../logs/failed.err"; then echo 'the second checkpoint succeeded'; exit 3; fi
+"$0" verify "$DIR"
+: > "$WORK/gate"
+wait $run
+"#
+    )
+}
+
+fn place_goes_bad(spoil: &str, promise: &str, wanted_words: &[&str]) -> Result<()> {
+    let native = RunResult::native(&SMALL.with(&[])?)?;
+    let arena = Arena::new()?;
+    let Some(ended) = in_small_file_system(&arena, &script(spoil))? else {
+        skip(promise, "this user may not make a mount namespace");
+        return Ok(());
+    };
+    ended.well("the script").with_context(|| arena.evidence())?;
+    let said = fs::read_to_string(arena.logs().join("failed.err"))?;
+    ensure!(wanted_words.iter().any(|word| said.to_lowercase().contains(word)), "the failed checkpoint said: {said}");
+    ensure!(!said.contains("os error") && !said.contains("panicked"), "told badly: {said}");
+    RunResult::read(&arena.work())?.must_equal(&native)
+}
+
+#[test]
+fn a_full_file_system_fails_the_checkpoint_and_nothing_else() -> Result<()> {
+    let fill = r#"dd if=/dev/zero of="$DIR/filler" bs=64k 2> /dev/null || true"#;
+    place_goes_bad(fill, "a full file system fails the checkpoint and nothing else", &["space", "full"])
+}
+
+#[test]
+fn a_read_only_file_system_fails_the_checkpoint_and_nothing_else() -> Result<()> {
+    // As when a disk has errors: the file system turns read-only under open files' feet, hence the lazy way round.
+    let spoil = r#"mount -o remount,ro "$DIR" 2> /dev/null || mount -o bind,remount,ro "$DIR""#;
+    place_goes_bad(spoil, "a read-only file system fails the checkpoint and nothing else", &["read-only", "write"])
+}
+
+#[test]
+fn a_directory_without_write_permission_fails_the_checkpoint_and_nothing_else() -> Result<()> {
+    if geteuid().is_root() {
+        skip("a directory without write permission fails the checkpoint", "root may write everywhere");
+        return Ok(());
+    }
+    let program = SMALL.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    standfast.checkpoint()?;
+    allow(&arena.images(), 0o500)?;
+    let said = standfast.ask("checkpoint", &arena.images(), &[])?.refusal("a checkpoint into it");
+    allow(&arena.images(), 0o700)?;
+    ensure!(said?.contains("images"), "the refusal does not name the directory");
+    standfast.verify(&arena.images())?;
+    standfast.checkpoint()?;
+    open_gate(&arena)?;
+    running.wait(PATIENCE)?.well("the job")?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
+}

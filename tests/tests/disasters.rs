@@ -1,0 +1,76 @@
+//! A checkpoint or a restart that is struck at any of its calls: a slice of all moments; the soak takes the rest.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Result, ensure};
+use fastrand::Rng;
+use standfast_tests::damage::one_flipped_bit_is_noticed;
+use standfast_tests::disaster::{Disaster, KilledJob, Subject};
+use standfast_tests::seed;
+use std::time::{Duration, Instant};
+
+/// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
+const SWEEP_TIME: Duration = Duration::from_secs(60);
+
+/// No checkpoint of so small a program takes so many calls: a sweep that does not end would be a fault of its own.
+const CALLS_MAX: u64 = 20_000;
+
+/// Strikes at growing `n` until there is no n-th call. Begins with a probe past the end, so that the stride is known;
+/// a random offset lets repeated test runs meet all calls in time.
+fn sweep(mut strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
+    let begin = Instant::now();
+    let (calls, struck) = strike(CALLS_MAX)?;
+    ensure!(!struck && calls > 0, "saw {calls} calls");
+    let one = begin.elapsed();
+    let affordable = u64::try_from(SWEEP_TIME.as_millis() / one.as_millis().max(1))?.max(10);
+    let stride = calls.div_ceil(affordable);
+    let first = 1 + Rng::with_seed(seed()).u64(..stride);
+    let mut struck_often = 0;
+    for at in (first..=calls).step_by(usize::try_from(stride)?) {
+        struck_often += u64::from(strike(at)?.1);
+    }
+    ensure!(struck_often > 0, "no call was struck among {calls}");
+    Ok(())
+}
+
+fn sweep_checkpoint(disaster: Disaster) -> Result<()> {
+    let subject = Subject::small()?;
+    sweep(|at| subject.strike_checkpoint(disaster, at).map(|seen| (seen.calls, seen.struck.is_some())))
+}
+
+#[test]
+fn a_program_outlives_its_supervisor_killed_at_any_call_of_a_checkpoint() -> Result<()> {
+    sweep_checkpoint(Disaster::SupervisorKilled)
+}
+
+#[test]
+fn a_program_killed_at_any_call_of_a_checkpoint_continues_from_a_good_one() -> Result<()> {
+    sweep_checkpoint(Disaster::ProgramKilled)
+}
+
+#[test]
+fn a_disk_error_at_any_call_of_a_checkpoint_harms_neither_program_nor_generations() -> Result<()> {
+    sweep_checkpoint(Disaster::DiskError)
+}
+
+#[test]
+fn a_full_disk_from_any_call_of_a_checkpoint_on_harms_neither_program_nor_generations() -> Result<()> {
+    sweep_checkpoint(Disaster::DiskFull)
+}
+
+#[test]
+fn a_restart_killed_at_any_call_leaves_a_job_that_can_be_restarted() -> Result<()> {
+    let job = KilledJob::new(&Subject::small()?)?;
+    sweep(|at| job.strike_restart(at).map(|seen| (seen.calls, seen.struck.is_some())))
+}
+
+#[test]
+fn a_flipped_bit_is_noticed_and_never_runs_a_wrong_program() -> Result<()> {
+    let job = KilledJob::new(&Subject::small()?)?;
+    let seed = seed();
+    let mut random = Rng::with_seed(seed);
+    for turn in 0..30 {
+        one_flipped_bit_is_noticed(&job, &mut random)
+            .map_err(|problem| problem.context(format!("STANDFAST_SEED={seed}, flip {turn}")))?;
+    }
+    Ok(())
+}

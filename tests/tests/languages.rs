@@ -1,0 +1,80 @@
+//! Programs in all languages, killed at random moments many times over and restarted each time.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Result, ensure};
+use standfast_tests::result::RunResult;
+use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
+use standfast_tests::victims::{
+    ARRAYS, CHANNELS, MEMORY, OBJECTS, ROUTINES, SIGNALS, THREADS, THREADS_STATIC, Victim, WAITS,
+};
+use standfast_tests::{seed, skip};
+use std::time::Duration;
+
+fn survives(victim: Victim) -> Result<()> {
+    let Some(program) = victim.program()? else {
+        skip(victim.name, "no Python with the module it needs");
+        return Ok(());
+    };
+    let native = RunResult::native(&program)?;
+    let torment = Torment { interval: Duration::from_millis(200), kills_max: 8, seed: seed() };
+    let tally = survives_kills(&program, &native, torment)?;
+    ensure!(tally.kills >= 1, "{} ended before it could be killed even once", victim.name);
+    Ok(())
+}
+
+#[test]
+fn threaded_c_survives_kills() -> Result<()> {
+    survives(THREADS)
+}
+
+#[test]
+fn static_c_survives_kills() -> Result<()> {
+    survives(THREADS_STATIC)
+}
+
+#[test]
+fn go_survives_kills() -> Result<()> {
+    survives(ROUTINES)
+}
+
+#[test]
+fn python_survives_kills() -> Result<()> {
+    survives(OBJECTS)
+}
+
+#[test]
+fn numpy_survives_kills() -> Result<()> {
+    survives(ARRAYS)
+}
+
+#[test]
+fn signals_arrive_once_and_in_order_across_kills() -> Result<()> {
+    survives(SIGNALS)
+}
+
+#[test]
+fn waiting_calls_end_as_ever_across_kills() -> Result<()> {
+    survives(WAITS)
+}
+
+#[test]
+fn pipes_and_descriptors_keep_their_contents_across_kills() -> Result<()> {
+    survives(CHANNELS)
+}
+
+#[test]
+fn memory_of_all_kinds_survives_kills() -> Result<()> {
+    survives(MEMORY)
+}
+
+#[test]
+fn one_image_can_be_restarted_many_times_and_from_a_copy() -> Result<()> {
+    let program = THREADS.with(&[])?;
+    one_image_serves_many_restarts(&program, &RunResult::native(&program)?, seed())
+}
+
+#[test]
+fn one_image_of_go_can_be_restarted_many_times_and_from_a_copy() -> Result<()> {
+    let program = ROUTINES.with(&[])?;
+    one_image_serves_many_restarts(&program, &RunResult::native(&program)?, seed())
+}

@@ -1,0 +1,192 @@
+//! A supervised program looks from outside as if Standfast were not there: status, signals, streams, terminal.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::{OUTPUT, RunResult, open_gate};
+use standfast_tests::running::{Ended, Output, PATIENCE, Running, until};
+use standfast_tests::victims::{PLAIN, Program, SMALL};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+
+fn run_plain(arguments: &[&str]) -> Result<Ended> {
+    let arena = Arena::new()?;
+    Standfast::new(&arena)?.run(Checkpoints::OnRequest, &PLAIN.with(arguments)?)?.wait(PATIENCE)
+}
+
+fn output_holds(arena: &Arena, text: &str) -> Result<()> {
+    until(PATIENCE, &format!("the program to say {text:?}"), || {
+        let said = fs::read_to_string(arena.work().join(OUTPUT)).unwrap_or_default();
+        Ok(said.contains(text).then_some(()))
+    })
+}
+
+#[test]
+fn the_exit_status_is_the_programs() -> Result<()> {
+    for status in [0, 1, 3, 75, 255] {
+        let ended = run_plain(&["exit", &status.to_string()])?;
+        ensure!(ended.exited(status), "instead of {status}: {}; {}", ended.status, ended.errors);
+    }
+    Ok(())
+}
+
+#[test]
+fn death_by_a_signal_looks_like_death_by_that_signal() -> Result<()> {
+    for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGSEGV, Signal::SIGABRT, Signal::SIGHUP] {
+        let ended = run_plain(&["die", &(signal as i32).to_string()])?;
+        ensure!(ended.killed_by(signal), "instead of {signal}: {}; {}", ended.status, ended.errors);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_that_cannot_be_started_gives_the_shells_status() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let text = arena.work().join("text");
+    fs::write(&text, "no program")?;
+    for (path, status) in [(Path::new("/nonexistent/program"), 127), (text.as_path(), 126)] {
+        let program = Program { path: path.to_owned(), arguments: Vec::new() };
+        let ended = standfast.run(Checkpoints::OnRequest, &program)?.wait(PATIENCE)?;
+        ensure!(ended.exited(status), "instead of {status}: {}; {}", ended.status, ended.errors);
+        ensure!(ended.errors.contains(path.to_str().context("a path in UTF-8")?), "not named: {}", ended.errors);
+    }
+    Ok(())
+}
+
+#[test]
+fn standard_input_and_output_are_the_programs() -> Result<()> {
+    let arena = Arena::new()?;
+    let cat = Program { path: "/bin/cat".into(), arguments: Vec::new() };
+    let mut command = Standfast::new(&arena)?.run_command(Checkpoints::EveryMilliseconds(20), &cat);
+    let mut running = Running::start(&arena, "cat", Output::Log, command.stdin(Stdio::piped()))?;
+    let mut input = running.input().context("the command has a pipe for input")?;
+    let sent: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
+    let expected = sent.clone();
+    let writer = thread::spawn(move || input.write_all(sent.as_bytes()));
+    let ended = running.wait(PATIENCE)?.well("cat")?;
+    writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+    ensure!(ended.output == expected, "cat gave {} bytes instead of {}", ended.output.len(), expected.len());
+    Ok(())
+}
+
+#[test]
+fn signals_to_the_supervisor_reach_the_program() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &PLAIN.with(&["signals"])?)?;
+    output_holds(&arena, "ready\n")?;
+    let forwarded = [(Signal::SIGHUP, "HUP"), (Signal::SIGINT, "INT"), (Signal::SIGUSR1, "USR1")];
+    for (signal, name) in forwarded.into_iter().chain([(Signal::SIGQUIT, "QUIT"), (Signal::SIGUSR2, "USR2")]) {
+        running.signal(signal)?;
+        output_holds(&arena, &format!("signal {name}\n")).with_context(|| arena.evidence())?;
+    }
+    running.wait(PATIENCE)?.well("the job").map(drop)
+}
+
+/// `setsid --ctty` gives the command a terminal of its own, as a login does.
+#[test]
+fn the_terminal_and_its_keys_are_the_programs() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let run = standfast.run_command(Checkpoints::EveryMilliseconds(50), &PLAIN.with(&["terminal"])?);
+    let pty = openpty(None, None).context("opening a pseudo terminal")?;
+    let terminal = File::from(pty.slave);
+    let mut command = arena.command("setsid");
+    command.args(["--ctty", "--wait"]).arg(run.get_program()).args(run.get_args());
+    command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
+    let mut child = command.spawn()?;
+    drop(command);
+    fcntl(&pty.master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).context("reading without waiting")?;
+    let mut keyboard = File::from(pty.master);
+    let mut screen = Screen { terminal: keyboard.try_clone()?, shown: String::new() };
+    screen.await_text("ready")?;
+    for (key, name) in [(b"\x03", "signal INT"), (b"\x1c", "signal QUIT")] {
+        keyboard.write_all(key)?;
+        screen.await_text(name)?;
+    }
+    let program = standfast.await_program()?;
+    kill(program, Signal::SIGUSR2)?;
+    let status = until(PATIENCE, "the session to end", || Ok(child.try_wait()?))?;
+    ensure!(status.success(), "it ended with {status}; the terminal shows: {}", screen.shown);
+    Ok(())
+}
+
+struct Screen {
+    terminal: File,
+    shown: String,
+}
+
+impl Screen {
+    fn await_text(&mut self, text: &str) -> Result<()> {
+        until(PATIENCE, &format!("the terminal to show {text:?}"), || {
+            let mut piece = [0; 1024];
+            match self.terminal.read(&mut piece) {
+                Ok(0) => bail!("the terminal was closed"),
+                Ok(got) => self.shown.push_str(&String::from_utf8_lossy(&piece[..got])),
+                Err(problem) if problem.kind() == ErrorKind::WouldBlock => {}
+                Err(problem) => return Err(problem).context("reading the terminal"),
+            }
+            Ok(self.shown.contains(text).then_some(()))
+        })
+        .with_context(|| format!("it shows: {}", self.shown))
+    }
+}
+
+#[test]
+fn sigterm_stops_behind_a_checkpoint_and_resume_continues() -> Result<()> {
+    let program = SMALL.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    standfast.await_program()?;
+    running.signal(Signal::SIGTERM)?;
+    let ended = running.wait(PATIENCE)?;
+    ensure!(ended.exited(75), "SIGTERM gave {}; {}", ended.status, ended.errors);
+    arena.wait_until_empty(PATIENCE)?;
+    open_gate(&arena)?;
+    let mut command = standfast.command(&["run", "--resume", "-d"]);
+    command.arg(arena.images()).arg("--").arg(&program.path);
+    Running::start(&arena, "resume", Output::Log, &mut command)?.wait(PATIENCE)?.well("run --resume")?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?).with_context(|| arena.evidence())
+}
+
+#[test]
+fn resume_starts_fresh_where_there_is_nothing_to_continue() -> Result<()> {
+    let program = SMALL.with(&[])?;
+    let arena = Arena::new()?;
+    open_gate(&arena)?;
+    let mut command = Standfast::new(&arena)?.command(&["run", "--resume", "-d"]);
+    command.arg(arena.images()).arg("--").arg(&program.path);
+    let output = Output::File(arena.work().join(OUTPUT));
+    Running::start(&arena, "resume", output, &mut command)?.wait(PATIENCE)?.well("run --resume")?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
+}
+
+#[test]
+fn a_second_life_of_a_live_job_is_refused_with_the_holder_named() -> Result<()> {
+    let program = SMALL.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    standfast.checkpoint()?;
+    let holder = running.pid().to_string();
+    let second_restart = standfast.restart(&arena.images(), "second")?.wait(PATIENCE)?.refusal("a second restart")?;
+    let mut command = standfast.run_command(Checkpoints::OnRequest, &program);
+    let second_run = Running::start(&arena, "second", Output::Log, &mut command)?.wait(PATIENCE)?;
+    for said in [second_restart, second_run.refusal("a second run")?] {
+        ensure!(said.contains(&holder), "the holder {holder} is not named: {said}");
+    }
+    open_gate(&arena)?;
+    running.wait(PATIENCE)?.well("the job")?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
+}
