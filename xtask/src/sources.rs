@@ -47,7 +47,11 @@ fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
     let names_a_machine = |line: &str| {
         HOMES.iter().any(|home| {
             let mut places = line.match_indices(home);
-            places.any(|(at, _)| line[at + home.len()..].starts_with(code::is_word_letter))
+            places.any(|(at, _)| {
+                let inside_a_path =
+                    line[..at].ends_with(|letter| code::is_word_letter(letter) || "}.~".contains(letter));
+                !inside_a_path && line[at + home.len()..].starts_with(code::is_word_letter)
+            })
         })
     };
     let lines = text.lines().enumerate().filter(|(_, line)| names_a_machine(line));
@@ -200,6 +204,7 @@ mod tests {
         let text = format!("see {}somebody/data\n", HOMES[0]);
         assert_eq!(whats("docs/x.md", &text).len(), 1);
         assert!(whats("docs/x.md", &format!("`{}` may be closed\n", HOMES[1])).is_empty());
+        assert!(whats("scripts/x", &format!("TMPDIR=$stage{}tmp\n", HOMES[1])).is_empty());
     }
 
     #[test]
