@@ -1,3 +1,3 @@
-fn main() {
-    println!("Hello, world!");
-}
+//! The `standfast` command.
+
+fn main() {}

@@ -1,14 +1,54 @@
-pub fn add(left: u64, right: u64) -> u64 {
-    left + right
-}
+//! The facade of Standfast: runs, protects and restarts jobs, and answers questions about their checkpoints.
+//!
+//! It wires the rooms together: the engine freezes, reads and rebuilds processes, the store keeps what comes out of
+//! them. What a supervisor has to say goes to a listener; nothing here prints or exits.
+//!
+//! ```no_run
+//! use standfast::{OptionChoices, RunRequest, Unfinished};
+//!
+//! let request = RunRequest {
+//!     directory: "heat.standfast".into(),
+//!     program: "./heat".into(),
+//!     arguments: vec!["512".into()],
+//!     options: OptionChoices { interval: Some("30s".parse()?), ..OptionChoices::default() },
+//!     unfinished: Unfinished::Resume,
+//!     force: false,
+//! };
+//! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
+//! println!("the program {ending}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+mod checkpoint;
+mod control;
+mod decision;
+pub mod doctor;
+mod ending;
+mod error;
+mod identity;
+mod inspect;
+mod notice;
+mod options;
+pub mod report;
+mod request;
+mod restart;
+mod run;
+mod schedule;
+mod signals;
+mod spelling;
+mod status;
+mod supervisor;
 
-    #[test]
-    fn it_works() {
-        let result = add(2, 2);
-        assert_eq!(result, 4);
-    }
-}
+pub use decision::Unfinished;
+pub use ending::{Ending, STOPPED_EXIT_STATUS};
+pub use error::{Error, UnansweredReason};
+pub use inspect::{inspect, verify};
+pub use notice::{Listener, Notice, Weight};
+pub use options::{INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, OptionChoices, OptionError};
+pub use request::{Afterwards, checkpoint};
+pub use restart::{RestartRequest, find_directories, restart};
+pub use run::{RunRequest, default_directory, run};
+pub use spelling::{ForShell, InWords};
+pub use standfast_format::manifest::GenerationNumber;
+pub use status::{list, status};

@@ -1,0 +1,228 @@
+//! One checkpoint, from preparation to retention, on a thread of its own: a tracer is a thread, and should this one
+//! die, the kernel lets go of the job and it runs on.
+//!
+//! ```text
+//! protect:  prepare  freeze  capture  thaw           seal  commit  retain
+//! stop:     prepare  freeze  capture  seal  commit   kill          retain
+//!                    |<-- program stands still -->|
+//! ```
+
+use crate::options::Keep;
+use crate::report::CheckpointReport;
+use standfast_engine::{Captured, EngineError, Freezer, Frozen};
+use standfast_format::BoxError;
+use standfast_store::{JobDirectory, Lease, Prepared, StoreError};
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long the threads of a program may take to stop. One that hangs in the kernel longer (a dead network file system)
+/// would hold up all the others.
+const FREEZE_MAX: Duration = Duration::from_secs(10);
+
+/// What becomes of the program behind the checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It runs on as soon as its memory has been read.
+    Protect,
+    /// It ends where it stood, once the checkpoint is durable.
+    Stop,
+}
+
+/// Where checkpoints of a job go.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    /// The job's directory.
+    pub(crate) directory: Arc<JobDirectory>,
+    /// The right to write there.
+    pub(crate) lease: Arc<Lease>,
+    /// How many generations stay.
+    pub(crate) keep: Keep,
+}
+
+/// A checkpoint that is durable.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// Its figures.
+    pub(crate) report: CheckpointReport,
+    /// Why older generations could not be removed, where that failed: no harm to the checkpoint.
+    pub(crate) retention: Result<(), StoreError>,
+}
+
+/// Why there is no checkpoint. The program runs on, or had ended.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The engine's side.
+    Engine(EngineError),
+    /// The store's side.
+    Store(StoreError),
+    /// No thread could be had for it.
+    Thread(io::Error),
+    /// The thread panicked: a fault of Standfast itself.
+    Broken,
+}
+
+impl Failure {
+    /// Whether the reason may be gone in a moment.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Engine(EngineError::Refused(obstacles)) if obstacles.iter().all(|it| it.passing))
+    }
+
+    /// Whether there is no program left to take a checkpoint of.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Engine(EngineError::Ended))
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Engine(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+            Self::Thread(error) => write!(
+                f,
+                "no thread could be started for it ({}): lower the load or raise `ulimit -u`",
+                crate::InWords(error)
+            ),
+            Self::Broken => f.write_str("an internal error of standfast, told above; please report it"),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<EngineError> for Failure {
+    /// What the store said to the engine is told as the store's own.
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Image(boxed) => match boxed.downcast::<StoreError>() {
+                Ok(error) => Self::Store(*error),
+                Err(boxed) => Self::Engine(EngineError::Image(boxed as BoxError)),
+            },
+            other => Self::Engine(other),
+        }
+    }
+}
+
+/// A checkpoint being taken.
+pub(crate) struct Checkpointing {
+    thread: JoinHandle<Attempt>,
+    ended: PipeReader,
+    /// What becomes of the program.
+    pub(crate) purpose: Purpose,
+}
+
+/// The end of an attempt. A generation that was given up travels with it, so that the thread need not wait for the disk
+/// before it ends: as long as it lives, the program may stand still.
+struct Attempt {
+    outcome: Result<Taken, Failure>,
+    _given_up: Option<Prepared>,
+}
+
+impl Checkpointing {
+    /// Starts the thread.
+    pub(crate) fn begin(destination: Destination, freezer: Freezer, purpose: Purpose) -> Result<Self, Failure> {
+        let (ended, ends) = io::pipe().map_err(Failure::Thread)?;
+        let work = move || {
+            // Closed when the thread is through, however that comes about: this is what the event loop polls.
+            let _ends = ends;
+            take(&destination, &freezer, purpose)
+        };
+        let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(work).map_err(Failure::Thread)?;
+        Ok(Self { thread, ended, purpose })
+    }
+
+    /// Waits for the end.
+    pub(crate) fn join(self) -> Result<Taken, Failure> {
+        match self.thread.join() {
+            Ok(attempt) => attempt.outcome,
+            Err(_) => Err(Failure::Broken),
+        }
+    }
+}
+
+impl AsFd for Checkpointing {
+    /// Polls as hung up once the thread is through.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
+    }
+}
+
+fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose) -> Attempt {
+    let started = Instant::now();
+    let failed = |failure, given_up| Attempt { outcome: Err(failure), _given_up: given_up };
+    let mut prepared = match destination.directory.prepare(&destination.lease) {
+        Ok(prepared) => prepared,
+        Err(error) => return failed(error.into(), None),
+    };
+    let freezing = Instant::now();
+    let mut frozen = match freezer.freeze(FREEZE_MAX) {
+        Ok(frozen) => frozen,
+        Err(error) => return failed(error.into(), Some(prepared)),
+    };
+    let captured = match frozen.capture(&mut prepared) {
+        Ok(captured) => captured,
+        Err(error) => {
+            // The program runs on, unless it ended while it stood still; the reason is the same.
+            drop(frozen.thaw());
+            return failed(error.into(), Some(prepared));
+        }
+    };
+    let outcome = complete(destination, prepared, captured, frozen, Moments { started, freezing }, purpose);
+    Attempt { outcome, _given_up: None }
+}
+
+struct Moments {
+    started: Instant,
+    freezing: Instant,
+}
+
+fn complete(
+    destination: &Destination,
+    prepared: Prepared,
+    captured: Captured,
+    frozen: Frozen,
+    moments: Moments,
+    purpose: Purpose,
+) -> Result<Taken, Failure> {
+    let (generation, pause) = match purpose {
+        Purpose::Protect => {
+            // That the program ended while it stood still does not harm the image: it may be needed the more.
+            drop(frozen.thaw());
+            let pause = moments.freezing.elapsed();
+            (prepared.seal()?.commit(pause)?, pause)
+        }
+        Purpose::Stop => {
+            let pause = moments.freezing.elapsed();
+            let generation = prepared.seal()?.commit(pause)?;
+            match frozen.kill() {
+                // Had it ended already, it is as dead as it was to be.
+                Ok(()) | Err(EngineError::Ended) => (generation, pause),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    };
+    let durable = moments.started.elapsed();
+    let report = CheckpointReport {
+        generation: generation.number.get(),
+        tasks: captured.tasks as u64,
+        pages_read: captured.pages,
+        pages_stored: generation.stored_pages,
+        file_bytes: generation.file_bytes,
+        taken_nanoseconds: generation.taken_nanoseconds,
+        pause_nanoseconds: nanoseconds(pause),
+        durable_nanoseconds: nanoseconds(durable),
+    };
+    let retention = destination.directory.retain(&destination.lease, destination.keep.get()).map(drop);
+    Ok(Taken { report, retention })
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

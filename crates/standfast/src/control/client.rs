@@ -1,0 +1,55 @@
+//! The asking side of the control socket.
+
+use super::protocol::{LINE_BYTES_MAX, ProtocolError, Reply, Request, decode, encode};
+use super::{SocketPlace, is_trusted};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest wait for an answer to a question that needs no checkpoint.
+const ANSWER_SECONDS_MAX: u64 = 10;
+
+/// Why a supervisor did not answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControlError {
+    /// There is none.
+    #[error("no supervisor listens")]
+    Nobody,
+    /// Somebody else's process listens there.
+    #[error("the control socket belongs to another user")]
+    Untrusted,
+    /// It went away or stayed silent.
+    #[error("the supervisor did not answer: {0}")]
+    Silent(#[source] io::Error),
+    /// It answered something else.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+}
+
+/// Asks the supervisor of the job in `directory`. A checkpoint is waited for until it is durable, however long.
+pub(crate) fn ask(directory: &Path, request: Request) -> Result<Reply, ControlError> {
+    let place = SocketPlace::open(directory).map_err(|_| ControlError::Nobody)?;
+    let mut stream = UnixStream::connect(place.address()).map_err(|_| ControlError::Nobody)?;
+    if !is_trusted(&stream).map_err(ControlError::Silent)? {
+        return Err(ControlError::Untrusted);
+    }
+    let patience = match request {
+        Request::Checkpoint { .. } => None,
+        Request::Status => Some(Duration::from_secs(ANSWER_SECONDS_MAX)),
+    };
+    let line = exchange(&mut stream, request, patience).map_err(ControlError::Silent)?;
+    Ok(decode(&line)?)
+}
+
+fn exchange(stream: &mut UnixStream, request: Request, patience: Option<Duration>) -> io::Result<Vec<u8>> {
+    stream.set_read_timeout(patience)?;
+    stream.write_all(&encode(request))?;
+    let mut line = Vec::new();
+    let limit = LINE_BYTES_MAX as u64 + 1;
+    stream.take(limit).read_to_end(&mut line)?;
+    if line.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before it answered"));
+    }
+    Ok(line)
+}

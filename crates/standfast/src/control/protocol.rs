@@ -1,0 +1,149 @@
+//! What goes over the control socket: one JSON line to the supervisor, one back. Pure; the socket is elsewhere.
+//!
+//! ```text
+//! client      {"version":1,"request":"checkpoint","stop":false}\n
+//! supervisor  {"version":1,"reply":"taken","generation":7,...}\n
+//! ```
+
+use crate::report::{CheckpointReport, LiveReport};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The version of this protocol. Client and supervisor may be different builds while a job runs for weeks.
+pub(crate) const VERSION: u32 = 1;
+
+/// Longest line either way. A reply with a long list of obstacles takes some thousand bytes.
+pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// What a client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// A checkpoint that begins after this request.
+    Checkpoint {
+        /// Whether to stop the program where the checkpoint was taken.
+        stop: bool,
+    },
+    /// How things stand.
+    Status,
+}
+
+/// What the supervisor answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub(crate) enum Reply {
+    /// The checkpoint is durable.
+    Taken(CheckpointReport),
+    /// How things stand.
+    Status(LiveReport),
+    /// It could not be done.
+    Failed {
+        /// Cause and remedy, for people.
+        message: String,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<T> {
+    version: u32,
+    #[serde(flatten)]
+    body: T,
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// Why a line makes no sense.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProtocolError {
+    /// The other side is of another build.
+    #[error(
+        "the other side speaks version {theirs} of the control protocol, this is version {VERSION}: use the same standfast on both sides"
+    )]
+    Version {
+        /// Its version.
+        theirs: u32,
+    },
+    /// Not a message of the protocol.
+    #[error("the other side does not speak the control protocol: {0}")]
+    Senseless(String),
+    /// Longer than any message.
+    #[error("the message is longer than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+/// The line for a message, with its newline.
+pub(crate) fn encode<T: Serialize>(body: T) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&Line { version: VERSION, body }).expect("messages are plain data");
+    line.push(b'\n');
+    line
+}
+
+/// The message in a line, with or without its newline.
+pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolError> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(ProtocolError::TooLong);
+    }
+    let senseless = |error: serde_json::Error| ProtocolError::Senseless(error.to_string());
+    // The version first: the body of another one may well not decode.
+    let Versioned { version } = serde_json::from_slice(line).map_err(senseless)?;
+    if version != VERSION {
+        return Err(ProtocolError::Version { theirs: version });
+    }
+    serde_json::from_slice(line).map(|line: Line<T>| line.body).map_err(senseless)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> CheckpointReport {
+        CheckpointReport {
+            generation: 7,
+            tasks: 3,
+            pages_read: 400,
+            pages_stored: 300,
+            file_bytes: u64::MAX,
+            taken_nanoseconds: 1_700_000_000_000_000_001,
+            pause_nanoseconds: 5,
+            durable_nanoseconds: 6,
+        }
+    }
+
+    #[test]
+    fn every_message_survives_the_wire() {
+        for request in [Request::Checkpoint { stop: true }, Request::Checkpoint { stop: false }, Request::Status] {
+            assert_eq!(decode(&encode(request)), Ok(request));
+        }
+        let status = LiveReport {
+            supervisor_pid: 1,
+            program_pid: 2,
+            is_checkpointing: true,
+            next_due_seconds: Some(1.5),
+            last_checkpoint: Some(report()),
+            last_failure: Some("two\nlines".into()),
+        };
+        let failed = Reply::Failed { message: "no \"space\"".into() };
+        for reply in [Reply::Taken(report()), Reply::Status(status), failed] {
+            let line = encode(&reply);
+            assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
+            assert_eq!(decode(&line), Ok(reply));
+        }
+    }
+
+    #[test]
+    fn another_version_is_named_even_where_its_body_is_unknown() {
+        let line = br#"{"version":2,"request":"sing"}"#;
+        assert_eq!(decode::<Request>(line), Err(ProtocolError::Version { theirs: 2 }));
+    }
+
+    #[test]
+    fn noise_is_refused() {
+        for noise in [&b""[..], b"\n", b"checkpoint", b"{}", b"\xff\xfe", br#"{"version":1,"request":"sing"}"#] {
+            assert!(matches!(decode::<Request>(noise), Err(ProtocolError::Senseless(_))), "{noise:?}");
+        }
+        assert_eq!(decode::<Request>(&vec![b' '; LINE_BYTES_MAX + 1]), Err(ProtocolError::TooLong));
+    }
+}

@@ -1,0 +1,243 @@
+//! The answering side of the control socket: part of the supervisor's event loop, so nothing here ever waits.
+
+use super::protocol::{LINE_BYTES_MAX, Reply, Request, decode, encode};
+use super::{SOCKET_NAME, SocketPlace, is_trusted};
+use rustix::event::{PollFd, PollFlags};
+use std::fs::Permissions;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Clients served at the same time. They are people and scripts; more than some would be a loop gone wild.
+const CLIENTS_MAX: usize = 16;
+
+/// How long a client may take to state its request.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Longest message in a refusal, so that the reply stays below the limit of a line however it is escaped.
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
+
+/// Names a client for as long as it waits for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClientId(u64);
+
+/// The listening socket and whoever is connected.
+pub(crate) struct ControlSocket {
+    place: SocketPlace,
+    listener: UnixListener,
+    clients: Vec<Client>,
+    next: u64,
+}
+
+struct Client {
+    id: ClientId,
+    stream: UnixStream,
+    received: Vec<u8>,
+    connected: Instant,
+    has_asked: bool,
+}
+
+impl ControlSocket {
+    /// Listens in `directory`. Whoever calls this holds the job's lease, so a socket that lies there is a dead one's.
+    pub(crate) fn bind(directory: &Path) -> io::Result<Self> {
+        let place = SocketPlace::open(directory)?;
+        remove(&place)?;
+        let listener = UnixListener::bind(place.address())?;
+        std::fs::set_permissions(place.address(), Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { place, listener, clients: Vec::new(), next: 0 })
+    }
+
+    /// What to poll: the listener and all clients that have not stated their request.
+    pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let asking = self.clients.iter().filter(|client| !client.has_asked);
+        let clients = asking.map(|client| PollFd::new(&client.stream, PollFlags::IN));
+        let accepts = self.clients.len() < CLIENTS_MAX;
+        let listener = accepts.then(|| PollFd::new(&self.listener, PollFlags::IN));
+        listener.into_iter().chain(clients)
+    }
+
+    /// When a client runs out of time to state its request.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.clients.iter().filter(|client| !client.has_asked).map(|client| client.connected + SILENCE_MAX).min()
+    }
+
+    /// Lets new clients in, reads what they say and returns the requests that are complete. Who talks nonsense is
+    /// told so, who says nothing is dropped.
+    pub(crate) fn take_requests(&mut self, now: Instant) -> Vec<(ClientId, Request)> {
+        self.accept(now);
+        let mut requests = Vec::new();
+        let mut refusals = Vec::new();
+        self.clients.retain_mut(|client| {
+            if client.has_asked {
+                return true;
+            }
+            match client.read_line() {
+                Progress::Line => {
+                    client.has_asked = true;
+                    match decode(&client.received) {
+                        Ok(request) => requests.push((client.id, request)),
+                        Err(error) => refusals.push((client.id, error.to_string())),
+                    }
+                    true
+                }
+                Progress::More => now < client.connected + SILENCE_MAX,
+                Progress::Gone => false,
+            }
+        });
+        for (client, message) in refusals {
+            self.answer(client, &Reply::Failed { message });
+        }
+        requests
+    }
+
+    /// Answers a client and lets it go. One that has gone by itself is no loss.
+    pub(crate) fn answer(&mut self, id: ClientId, reply: &Reply) {
+        let Some(position) = self.clients.iter().position(|client| client.id == id) else { return };
+        let mut client = self.clients.swap_remove(position);
+        let line = match reply {
+            Reply::Failed { message } => encode(Reply::Failed { message: shortened(message) }),
+            whole => encode(whole),
+        };
+        // The line fits into an empty socket buffer, so this does not wait; a client that is gone needs no answer.
+        drop(client.stream.write_all(&line));
+    }
+
+    fn accept(&mut self, now: Instant) {
+        while self.clients.len() < CLIENTS_MAX {
+            let Ok((stream, _)) = self.listener.accept() else { return };
+            let is_welcome = is_trusted(&stream).unwrap_or(false) && stream.set_nonblocking(true).is_ok();
+            if is_welcome {
+                let id = ClientId(self.next);
+                self.next += 1;
+                self.clients.push(Client { id, stream, received: Vec::new(), connected: now, has_asked: false });
+            }
+        }
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // The next supervisor removes it if this fails.
+        drop(remove(&self.place));
+    }
+}
+
+fn remove(place: &SocketPlace) -> io::Result<()> {
+    match rustix::fs::unlinkat(&place.directory, SOCKET_NAME, rustix::fs::AtFlags::empty()) {
+        Err(rustix::io::Errno::NOENT) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn shortened(message: &str) -> String {
+    let end = message.floor_char_boundary(MESSAGE_BYTES_MAX);
+    message[..end].to_owned()
+}
+
+enum Progress {
+    Line,
+    More,
+    Gone,
+}
+
+impl Client {
+    fn read_line(&mut self) -> Progress {
+        let mut piece = [0; 4096];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Progress::Gone,
+                Ok(length) => {
+                    self.received.extend_from_slice(&piece[..length]);
+                    if self.received.ends_with(b"\n") {
+                        return Progress::Line;
+                    }
+                    if self.received.len() > LINE_BYTES_MAX {
+                        return Progress::Gone;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Progress::More,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Progress::Gone,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client::{ControlError, ask};
+    use super::*;
+
+    /// Serves until `count` requests have been answered by `answer`.
+    fn serve(socket: &mut ControlSocket, count: usize, answer: &Reply) -> Vec<Request> {
+        let mut seen = Vec::new();
+        while seen.len() < count {
+            let mut fds: Vec<_> = socket.poll_fds().collect();
+            rustix::event::poll(&mut fds, None).unwrap();
+            drop(fds);
+            for (client, request) in socket.take_requests(Instant::now()) {
+                socket.answer(client, answer);
+                seen.push(request);
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn a_question_gets_its_answer_even_in_a_directory_with_a_long_name() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("long".repeat(50));
+        std::fs::create_dir(&directory).unwrap();
+        let mut socket = ControlSocket::bind(&directory).unwrap();
+        let answer = Reply::Failed { message: "no space left: remove something".into() };
+        let asked = std::thread::scope(|scope| {
+            let client = scope.spawn(|| ask(&directory, Request::Checkpoint { stop: true }));
+            let seen = serve(&mut socket, 1, &answer);
+            assert_eq!(client.join().unwrap().unwrap(), answer);
+            seen
+        });
+        assert_eq!(asked, [Request::Checkpoint { stop: true }]);
+    }
+
+    #[test]
+    fn the_socket_of_a_dead_supervisor_is_replaced_and_ones_own_removed() {
+        let scratch = tempfile::tempdir().unwrap();
+        drop(UnixListener::bind(scratch.path().join(SOCKET_NAME)).unwrap());
+        assert!(matches!(ask(scratch.path(), Request::Status), Err(ControlError::Nobody)));
+        let socket = ControlSocket::bind(scratch.path()).unwrap();
+        let mode = std::fs::metadata(scratch.path().join(SOCKET_NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(socket);
+        assert!(!scratch.path().join(SOCKET_NAME).exists());
+    }
+
+    #[test]
+    fn a_client_that_says_nothing_is_dropped_in_time_and_one_that_talks_nonsense_is_told() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut socket = ControlSocket::bind(scratch.path()).unwrap();
+        let mut silent = UnixStream::connect(scratch.path().join(SOCKET_NAME)).unwrap();
+        let mut noisy = UnixStream::connect(scratch.path().join(SOCKET_NAME)).unwrap();
+        noisy.write_all(b"hello\n").unwrap();
+        let now = Instant::now();
+        assert_eq!(socket.take_requests(now), []);
+        let mut told = String::new();
+        noisy.read_to_string(&mut told).unwrap();
+        assert!(told.contains("does not speak the control protocol"), "{told}");
+        assert_eq!(socket.deadline(), Some(now + SILENCE_MAX));
+        socket.take_requests(now + SILENCE_MAX);
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0, "hung up");
+    }
+
+    #[test]
+    fn crowds_wait_outside() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut socket = ControlSocket::bind(scratch.path()).unwrap();
+        let connect = || UnixStream::connect(scratch.path().join(SOCKET_NAME)).unwrap();
+        let _crowd: Vec<_> = std::iter::repeat_with(connect).take(CLIENTS_MAX + 2).collect();
+        socket.take_requests(Instant::now());
+        assert_eq!(socket.clients.len(), CLIENTS_MAX);
+    }
+}

@@ -1,0 +1,120 @@
+//! What can go wrong with a request, sorted by what a user can do about it. The words are for that user: cause first,
+//! then the remedy.
+
+use crate::control::ControlError;
+use crate::spelling::{ForShell, InWords};
+use standfast_engine::EngineError;
+use standfast_store::StoreError;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a request was not carried out. A program that ran before runs on after each of these.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The directory holds a job that could be continued.
+    #[error(
+        "{dir} holds an unfinished job. To continue it: standfast restart {dir}  (or add --resume to this command). To give it up and start afresh: add --fresh. To keep both: choose another directory with -d",
+        dir = ForShell(.0)
+    )]
+    Unfinished(PathBuf),
+    /// `--resume` was given, and the unfinished job is that of another command line.
+    #[error(
+        "{dir} holds an unfinished job of another command line ({found}). To continue that one: standfast restart {dir}. To give it up: add --fresh. To keep both: choose another directory with -d",
+        dir = ForShell(.directory)
+    )]
+    OtherJob {
+        /// Where.
+        directory: PathBuf,
+        /// What runs there.
+        found: String,
+    },
+    /// Somebody looks after the job at this moment.
+    #[error(
+        "the job in {dir} is looked after by process {pid} on {host}. Wait for it to end, or stop it behind a checkpoint: standfast checkpoint --stop {dir}",
+        dir = ForShell(.directory)
+    )]
+    Supervised {
+        /// Where.
+        directory: PathBuf,
+        /// The supervisor.
+        pid: i32,
+        /// Its machine.
+        host: String,
+    },
+    /// The supervisor died and the program did not.
+    #[error(
+        "the program of {dir} still runs as process {pid}, although its supervisor is gone. To save it once more: standfast checkpoint {dir} (with --stop it ends there and can be restarted). To end it as it is: kill {pid}",
+        dir = ForShell(.directory)
+    )]
+    StillRuns {
+        /// Where.
+        directory: PathBuf,
+        /// The program.
+        pid: i32,
+    },
+    /// There is neither a supervisor to ask nor a program to look at.
+    #[error("nothing runs in {dir}. To continue its job: standfast restart {dir}", dir = ForShell(.0))]
+    NothingRuns(PathBuf),
+    /// The program could not be started.
+    #[error("cannot start {}: {}", .program.display(), InWords(.source))]
+    NotStarted {
+        /// As it was named.
+        program: OsString,
+        /// Why.
+        source: io::Error,
+    },
+    /// The job ended, and the kernel did not tell how.
+    #[error("the program ended, and how it ended could not be learnt: look at its results before you trust them")]
+    EndUnknown,
+    /// The supervisor could not carry a request out; its own words.
+    #[error("{0}")]
+    Declined(String),
+    /// The supervisor did not answer.
+    #[error("the supervisor of {dir} could not be asked: {source}. See: standfast status {dir}", dir = ForShell(.directory))]
+    Unanswered {
+        /// Where.
+        directory: PathBuf,
+        /// Why.
+        source: UnansweredReason,
+    },
+    /// The directory or what is in it.
+    #[error(transparent)]
+    Store(StoreError),
+    /// The job.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The system refused the supervisor something that should have worked.
+    #[error("cannot {action}: {}", InWords(.source))]
+    System {
+        /// What was being done.
+        action: &'static str,
+        /// The answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// An error of the store about the job in `directory`, with the remedies that only the facade knows.
+    pub(crate) fn of_store(directory: &std::path::Path, error: StoreError) -> Self {
+        let directory = directory.to_owned();
+        match error {
+            StoreError::Supervised(holder) => {
+                Self::Supervised { directory, pid: holder.supervisor.pid, host: holder.host }
+            }
+            StoreError::ProgramStillRuns { pid } => Self::StillRuns { directory, pid },
+            other => Self::Store(other),
+        }
+    }
+
+    /// For `map_err`: the system's refusal of `action`.
+    pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { action, source }
+    }
+}
+
+/// Why a supervisor did not answer, in words.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct UnansweredReason(#[from] ControlError);

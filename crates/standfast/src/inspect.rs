@@ -1,0 +1,165 @@
+//! `inspect` and `verify`: what an image holds, and whether every byte of it is as it was written. Nothing is written.
+
+use crate::Error;
+use crate::report::{
+    DescriptorReport, GenerationReport, InspectionReport, MachineReport, MemoryReport, ProcessReport, ThreadReport,
+    VerificationReport,
+};
+use standfast_format::manifest::GenerationNumber;
+use standfast_format::records::{Backing, Bytes, JobState, OpenFileKind, PendingSignal, ProcessState, StandardStream};
+use standfast_format::{Contents, ImageSource, Run};
+use standfast_store::{ImageFile, JobDirectory, Wish};
+use std::path::Path;
+
+/// What the image of a generation holds; the newest good one if none is named.
+///
+/// # Errors
+/// When there is no such image, or its header, tables or records are not as they were written.
+pub fn inspect(directory: &Path, at: Option<GenerationNumber>) -> Result<InspectionReport, Error> {
+    let of_store = |error| Error::of_store(directory, error);
+    let opened = JobDirectory::open(directory).map_err(of_store)?;
+    let manifest = opened.manifest().map_err(of_store)?;
+    let choice = opened.choose(at.map_or(Wish::Newest, Wish::Exactly)).map_err(of_store)?;
+    let generation = manifest.generation(choice.number).expect("what was chosen stands in the manifest");
+    Ok(describe(&choice.image, GenerationReport::of(generation)))
+}
+
+/// Reads and verifies every block of a generation; of all generations if none is named.
+///
+/// # Errors
+/// When there is nothing to verify. Damage is no error but the result.
+pub fn verify(directory: &Path, at: Option<GenerationNumber>) -> Result<Vec<VerificationReport>, Error> {
+    let of_store = |error| Error::of_store(directory, error);
+    let opened = JobDirectory::open(directory).map_err(of_store)?;
+    let manifest = opened.manifest().map_err(of_store)?;
+    if let Some(number) = at.filter(|number| manifest.generation(*number).is_none()) {
+        let directory = directory.to_owned();
+        return Err(Error::Store(standfast_store::StoreError::NoSuchGeneration { directory, number }));
+    }
+    let is_meant = |number| at.is_none_or(|at| at == number);
+    let generations = manifest.generations.iter().filter(|generation| is_meant(generation.number));
+    let verified = generations.map(|generation| VerificationReport {
+        generation: generation.number.get(),
+        file_bytes: generation.file_bytes,
+        damage: opened.image(generation.number).and_then(|image| image.verify()).err().map(|error| error.to_string()),
+    });
+    Ok(verified.collect())
+}
+
+fn describe(image: &ImageFile, generation: GenerationReport) -> InspectionReport {
+    let state = image.state();
+    let machine = MachineReport {
+        architecture: state.machine.architecture.clone(),
+        kernel_release: state.machine.kernel_release.clone(),
+        host: state.machine.host.clone(),
+    };
+    let numbered = state.processes.iter().zip(0..);
+    let processes = numbered.map(|(process, number)| describe_process(state, process, number, image.runs()));
+    InspectionReport {
+        generation,
+        machine,
+        processes: processes.collect(),
+        pipes_bytes_waiting: state.pipes.iter().map(|pipe| pipe.contents.0.len() as u64).collect(),
+    }
+}
+
+fn describe_process(state: &JobState, process: &ProcessState, number: u32, runs: &[Run]) -> ProcessReport {
+    let threads = process.threads.iter().map(|thread| ThreadReport {
+        tid: thread.tid,
+        name: thread.name.to_string(),
+        pending_signals: signals(&thread.pending),
+    });
+    let descriptors = process.descriptors.iter().map(|descriptor| DescriptorReport {
+        number: descriptor.number,
+        what: state
+            .open_files
+            .get(descriptor.open_file as usize)
+            .map_or_else(String::new, |it| describe_file(&it.kind)),
+        close_on_exec: descriptor.close_on_exec,
+    });
+    ProcessReport {
+        pid: process.pid,
+        executable: process.executable.path.to_string(),
+        arguments: process.arguments.iter().map(Bytes::to_string).collect(),
+        working_directory: process.working_directory.to_string(),
+        threads: threads.collect(),
+        memory: sum_up_memory(process, number, runs),
+        descriptors: descriptors.collect(),
+        pending_signals: signals(&process.pending),
+    }
+}
+
+fn signals(pending: &[PendingSignal]) -> Vec<u8> {
+    pending.iter().map(|pending| pending.signal).collect()
+}
+
+fn sum_up_memory(process: &ProcessState, number: u32, runs: &[Run]) -> MemoryReport {
+    let anonymous = process.mappings.iter().filter(|mapping| mapping.backing == Backing::Anonymous).count() as u64;
+    let mappings = process.mappings.len() as u64;
+    let bytes_that_hold = |contents| {
+        let own = runs.iter().filter(|run| run.process == number && run.contents == contents);
+        own.map(|run| run.range.bytes()).sum()
+    };
+    MemoryReport {
+        mappings,
+        mapped_bytes: process.mappings.iter().map(|mapping| mapping.end.saturating_sub(mapping.start)).sum(),
+        anonymous_mappings: anonymous,
+        file_mappings: mappings - anonymous,
+        stored_bytes: bytes_that_hold(Contents::Stored),
+        zero_bytes: bytes_that_hold(Contents::Zero),
+    }
+}
+
+fn describe_file(kind: &OpenFileKind) -> String {
+    match kind {
+        OpenFileKind::Regular { file, offset } => format!("file {} at {offset} of {} bytes", file.path, file.length),
+        OpenFileKind::Device { path, .. } => format!("device {path}"),
+        OpenFileKind::Pipe { pipe } => format!("pipe {pipe} within the job"),
+        OpenFileKind::EventCounter { count, semaphore: false } => format!("eventfd with count {count}"),
+        OpenFileKind::EventCounter { count, semaphore: true } => format!("eventfd (semaphore) with count {count}"),
+        OpenFileKind::Epoll { interests } => format!("epoll that watches {} descriptors", interests.len()),
+        OpenFileKind::Stream { stream, was } => {
+            let name = match stream {
+                StandardStream::Input => "input",
+                StandardStream::Output => "output",
+                StandardStream::Error => "error",
+            };
+            format!("standard {name} ({was})")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_core::{Address, PageRange};
+    use standfast_format::records::{FileReference, Mapping, Protection};
+
+    #[test]
+    fn memory_is_summed_up_by_process_and_kind() {
+        let mapping =
+            |start, end, backing| Mapping { start, end, protection: Protection::default(), backing, grows_down: false };
+        let file = Backing::PrivateFile { file: FileReference::default(), offset: 0 };
+        let mappings = vec![mapping(0x1000, 0x9000, Backing::Anonymous), mapping(0x10000, 0x12000, file)];
+        let process = ProcessState { mappings, ..ProcessState::default() };
+        let run = |process, start, pages, contents| Run {
+            process,
+            range: PageRange::new(Address::new(start), pages),
+            contents,
+        };
+        let runs = [
+            run(0, 0x1000, 2, Contents::Stored),
+            run(0, 0x10000, 1, Contents::Zero),
+            run(1, 0x1000, 7, Contents::Stored),
+        ];
+        let expected = MemoryReport {
+            mappings: 2,
+            mapped_bytes: 0xa000,
+            anonymous_mappings: 1,
+            file_mappings: 1,
+            stored_bytes: 0x2000,
+            zero_bytes: 0x1000,
+        };
+        assert_eq!(sum_up_memory(&process, 0, &runs), expected);
+    }
+}

@@ -1,0 +1,156 @@
+//! What a supervisor has to say while a job runs. It is said to a listener: the facade itself never prints.
+
+use crate::report::CheckpointReport;
+use crate::spelling::ForShell;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Hears what a supervisor has to say.
+pub type Listener<'a> = dyn FnMut(&Notice) + 'a;
+
+/// One thing said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The program runs, as this process.
+    Running {
+        /// The process.
+        pid: i32,
+    },
+    /// The job goes on from a checkpoint.
+    Continued {
+        /// Which.
+        generation: u64,
+        /// When that was taken, in nanoseconds since 1970.
+        taken_nanoseconds: u64,
+    },
+    /// A generation could not be used.
+    Skipped {
+        /// Which.
+        generation: u64,
+        /// Why.
+        reason: String,
+    },
+    /// There was a job to continue and no checkpoint of it to continue from.
+    StartedAfresh {
+        /// Why.
+        reason: String,
+    },
+    /// A checkpoint is durable.
+    Taken(CheckpointReport),
+    /// No checkpoint was taken; the program runs on.
+    NotTaken {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// After failures a checkpoint is durable again.
+    ProtectedAgain {
+        /// Its generation.
+        generation: u64,
+    },
+    /// SIGTERM asked for a checkpoint and an end; the program runs on.
+    NotStopped {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Something beside the checkpoints went wrong.
+    Trouble {
+        /// What, why, and what to do.
+        reason: String,
+    },
+    /// The job was stopped behind a checkpoint.
+    Stopped {
+        /// Its directory.
+        directory: PathBuf,
+        /// The checkpoint.
+        generation: u64,
+    },
+    /// The program ended without success, and there is a checkpoint to go back to.
+    Unfinished {
+        /// Its directory.
+        directory: PathBuf,
+        /// How it ended: `killed by SIGKILL`.
+        end: String,
+    },
+}
+
+/// Who wants to hear a notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// Who asked for details.
+    Detail,
+    /// Everybody who did not ask for silence.
+    Note,
+    /// Everybody.
+    Warning,
+}
+
+impl Notice {
+    /// Who wants to hear it.
+    pub fn weight(&self) -> Weight {
+        match self {
+            Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) => Weight::Detail,
+            Self::ProtectedAgain { .. } | Self::Stopped { .. } | Self::Unfinished { .. } => Weight::Note,
+            Self::Skipped { .. }
+            | Self::StartedAfresh { .. }
+            | Self::NotTaken { .. }
+            | Self::NotStopped { .. }
+            | Self::Trouble { .. } => Weight::Warning,
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running { pid } => write!(f, "the program runs as process {pid}"),
+            Self::Continued { generation, .. } => write!(f, "continued from checkpoint {generation}"),
+            Self::Skipped { generation, reason } => write!(f, "checkpoint {generation} cannot be used: {reason}"),
+            Self::StartedAfresh { reason } => write!(f, "started from the beginning: {reason}"),
+            Self::Taken(report) => write_taken(f, report),
+            Self::NotTaken { reason } => write!(f, "no checkpoint was taken, the program runs on: {reason}"),
+            Self::ProtectedAgain { generation } => write!(f, "checkpoints work again: {generation} is safe"),
+            Self::NotStopped { reason } => {
+                write!(
+                    f,
+                    "not stopped, since no checkpoint could be taken: {reason}. Another SIGTERM goes to the program"
+                )
+            }
+            Self::Trouble { reason } => f.write_str(reason),
+            Self::Stopped { directory, generation } => {
+                write!(
+                    f,
+                    "stopped behind checkpoint {generation}; continue with: standfast restart {}",
+                    ForShell(directory)
+                )
+            }
+            Self::Unfinished { directory, end } => {
+                write!(f, "program {end}; continue it with: standfast restart {}", ForShell(directory))
+            }
+        }
+    }
+}
+
+fn write_taken(f: &mut fmt::Formatter<'_>, report: &CheckpointReport) -> fmt::Result {
+    let milliseconds = |nanoseconds| Duration::from_nanos(nanoseconds).as_secs_f64() * 1e3;
+    write!(
+        f,
+        "checkpoint {}: {} pages, {} bytes, paused {:.1} ms, safe after {:.1} ms",
+        report.generation,
+        report.pages_stored,
+        report.file_bytes,
+        milliseconds(report.pause_nanoseconds),
+        milliseconds(report.durable_nanoseconds)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_an_unfinished_program_comes_with_the_command_that_continues_it() {
+        let notice = Notice::Unfinished { directory: "my job".into(), end: "killed by SIGKILL".into() };
+        assert_eq!(notice.to_string(), "program killed by SIGKILL; continue it with: standfast restart 'my job'");
+    }
+}

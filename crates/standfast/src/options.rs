@@ -1,0 +1,282 @@
+//! The options of a run, each defined here once. They are kept in the job's manifest, so that a restarted job goes on
+//! being protected as its run was; how they are spelt on a command line is the command's business.
+
+use serde::Serialize;
+use standfast_format::manifest;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Shortest interval between checkpoints. Below this a program would be stopped for most of its life: a tiny one
+/// stands still for some milliseconds at each.
+pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// Longest interval. Whoever means "never" says `off`; beyond a year arithmetic on clocks is all that could break.
+pub const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// How a job is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct JobOptions {
+    /// When checkpoints are taken.
+    pub interval: Interval,
+    /// How many generations are kept.
+    pub keep: Keep,
+    /// Process and thread ids of a restarted job.
+    pub ids: Ids,
+}
+
+/// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OptionChoices {
+    /// When checkpoints are taken.
+    pub interval: Option<Interval>,
+    /// How many generations are kept.
+    pub keep: Option<Keep>,
+    /// Process and thread ids of a restarted job.
+    pub ids: Option<Ids>,
+}
+
+impl JobOptions {
+    /// The options as a manifest keeps them.
+    pub(crate) fn to_record(self) -> manifest::RunOptions {
+        let interval = match self.interval {
+            Interval::Off => manifest::Interval::Off,
+            Interval::Every(interval) => {
+                let milliseconds = u64::try_from(interval.as_millis()).expect("an interval is at most a year");
+                manifest::Interval::Every { milliseconds }
+            }
+        };
+        let ids = match self.ids {
+            Ids::Auto => manifest::Ids::Auto,
+            Ids::New => manifest::Ids::New,
+        };
+        manifest::RunOptions { interval: Some(interval), keep: Some(self.keep.get().get()), ids: Some(ids) }
+    }
+
+    /// The options that a manifest keeps. What it does not name, or what no command line would have let pass, is as
+    /// where nothing was said.
+    pub(crate) fn from_record(record: manifest::RunOptions) -> Self {
+        let interval = record.interval.and_then(|interval| match interval {
+            manifest::Interval::Off => Some(Interval::Off),
+            manifest::Interval::Every { milliseconds } => {
+                let interval = Duration::from_millis(milliseconds);
+                (INTERVAL_MIN..=INTERVAL_MAX).contains(&interval).then_some(Interval::Every(interval))
+            }
+        });
+        let ids = record.ids.map(|ids| match ids {
+            manifest::Ids::Auto => Ids::Auto,
+            manifest::Ids::New => Ids::New,
+        });
+        let keep = record.keep.and_then(Keep::new);
+        OptionChoices { interval, keep, ids }.or(Self::default())
+    }
+}
+
+impl OptionChoices {
+    /// These choices where they were made, `otherwise` where not.
+    pub fn or(self, otherwise: JobOptions) -> JobOptions {
+        JobOptions {
+            interval: self.interval.unwrap_or(otherwise.interval),
+            keep: self.keep.unwrap_or(otherwise.keep),
+            ids: self.ids.unwrap_or(otherwise.ids),
+        }
+    }
+}
+
+/// When checkpoints are taken by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interval {
+    /// Only when asked for, and on SIGTERM.
+    Off,
+    /// This long after the last one.
+    Every(Duration),
+}
+
+impl Default for Interval {
+    /// Ten minutes, the default of the 1995 paper's library.
+    fn default() -> Self {
+        Self::Every(Duration::from_secs(600))
+    }
+}
+
+impl FromStr for Interval {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        let wrong = || OptionError::Interval { text: text.to_owned() };
+        let interval = humantime::parse_duration(text).map_err(|_| wrong())?;
+        if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
+            return Err(wrong());
+        }
+        Ok(Self::Every(interval))
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Every(interval) => humantime::format_duration(*interval).fmt(f),
+        }
+    }
+}
+
+impl Serialize for Interval {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Off => serializer.serialize_none(),
+            Self::Every(interval) => serializer.serialize_f64(interval.as_secs_f64()),
+        }
+    }
+}
+
+/// How many generations are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Keep(NonZeroU32);
+
+impl Keep {
+    /// `None` for zero: the newest good generation is never removed.
+    pub fn new(generations: u32) -> Option<Self> {
+        NonZeroU32::new(generations).map(Self)
+    }
+
+    /// The number.
+    pub fn get(self) -> NonZeroU32 {
+        self.0
+    }
+}
+
+impl Default for Keep {
+    /// Two, so that one that turns out damaged leaves another to fall back to.
+    fn default() -> Self {
+        Self(NonZeroU32::new(2).expect("two is not zero"))
+    }
+}
+
+impl FromStr for Keep {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        text.parse().map(Self).map_err(|_| OptionError::Keep { text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Process and thread ids of a restarted job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ids {
+    /// The old ones, in namespaces of the job's own where that is allowed.
+    #[default]
+    Auto,
+    /// New ones, no namespaces.
+    New,
+}
+
+impl FromStr for Ids {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "new" => Ok(Self::New),
+            _ => Err(OptionError::Ids { text: text.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::New => "new",
+        })
+    }
+}
+
+/// A value that is none of the option's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// Not an interval.
+    #[error("'{text}' is no interval: write a time of 10ms to a year with its unit (90s, 10m, 1h 30m), or 'off'")]
+    Interval {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a number of generations.
+    #[error("'{text}' is no number of generations to keep: write 1 or more")]
+    Keep {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a policy for ids.
+    #[error("'{text}' is no way to give ids: write 'auto' or 'new'")]
+    Ids {
+        /// What stood there.
+        text: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_read_as_people_write_them() {
+        let seconds = |seconds| Interval::Every(Duration::from_secs(seconds));
+        assert_eq!("10m".parse(), Ok(seconds(600)));
+        assert_eq!("1h 30m".parse(), Ok(seconds(5400)));
+        assert_eq!("200ms".parse(), Ok(Interval::Every(Duration::from_millis(200))));
+        assert_eq!("off".parse(), Ok(Interval::Off));
+    }
+
+    #[test]
+    fn intervals_without_unit_or_sense_are_refused_with_the_remedy() {
+        for text in ["600", "0s", "1ms", "-1s", "auto", "", "1000 years"] {
+            let refused = text.parse::<Interval>().expect_err(text);
+            assert!(refused.to_string().contains("with its unit"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_interval_survives_being_shown_and_read() {
+        for interval in [Interval::Off, Interval::default(), Interval::Every(Duration::from_millis(1500))] {
+            assert_eq!(interval.to_string().parse(), Ok(interval));
+        }
+    }
+
+    #[test]
+    fn options_survive_the_manifest() {
+        for interval in
+            [Interval::Off, Interval::default(), Interval::Every(INTERVAL_MIN), Interval::Every(INTERVAL_MAX)]
+        {
+            let options = JobOptions { interval, keep: Keep::new(7).unwrap(), ids: Ids::New };
+            assert_eq!(JobOptions::from_record(options.to_record()), options);
+        }
+        assert_eq!(JobOptions::from_record(manifest::RunOptions::default()), JobOptions::default());
+    }
+
+    #[test]
+    fn no_generation_kept_is_refused() {
+        assert!("0".parse::<Keep>().is_err());
+        assert!("-1".parse::<Keep>().is_err());
+        assert_eq!("3".parse(), Ok(Keep::new(3).unwrap()));
+    }
+
+    #[test]
+    fn only_what_was_said_replaces_the_options_of_the_job() {
+        let job = JobOptions { interval: Interval::Off, keep: Keep::new(5).unwrap(), ids: Ids::New };
+        assert_eq!(OptionChoices::default().or(job), job);
+        let said = OptionChoices { keep: Keep::new(1), ..OptionChoices::default() };
+        assert_eq!(said.or(job), JobOptions { keep: Keep::new(1).unwrap(), ..job });
+    }
+}

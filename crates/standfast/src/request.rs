@@ -1,0 +1,97 @@
+//! `checkpoint`: one checkpoint now, by the supervisor, or right here where the supervisor has died.
+
+use crate::Error;
+use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose};
+use crate::control::{ControlError, Reply, Request, ask};
+use crate::identity::in_engine;
+use crate::options::JobOptions;
+use crate::report::CheckpointReport;
+use standfast_engine::{Job, StreamIdentities};
+use standfast_format::manifest::Outcome;
+use standfast_store::{Claim, JobDirectory, Standing, StoreError};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What becomes of the program behind the checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Afterwards {
+    /// It runs on.
+    #[default]
+    Continue,
+    /// It ends where it stood.
+    Stop,
+}
+
+/// Takes a checkpoint of the job in `directory` and returns when it is durable.
+///
+/// # Errors
+/// When none was taken; the program runs on.
+pub fn checkpoint(directory: &Path, afterwards: Afterwards) -> Result<CheckpointReport, Error> {
+    let request = Request::Checkpoint { stop: afterwards == Afterwards::Stop };
+    match ask(directory, request) {
+        Ok(Reply::Taken(report)) => Ok(report),
+        Ok(Reply::Failed { message }) => Err(Error::Declined(format!("no checkpoint was taken: {message}"))),
+        Ok(Reply::Status(_)) => Err(Error::Declined(
+            "the supervisor answered another question: use the same standfast on both sides".into(),
+        )),
+        Err(ControlError::Nobody) => without_supervisor(directory, afterwards),
+        Err(source) => Err(Error::Unanswered { directory: directory.to_owned(), source: source.into() }),
+    }
+}
+
+/// Takes the checkpoint in this process, of a program whose supervisor is gone.
+fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointReport, Error> {
+    let of_store = |error| Error::of_store(path, error);
+    let directory = JobDirectory::open(path).map_err(of_store)?;
+    let manifest = directory.manifest().map_err(of_store)?;
+    match directory.standing().map_err(of_store)? {
+        Standing::Free | Standing::Abandoned(_) => return Err(Error::NothingRuns(path.to_owned())),
+        Standing::Supervised(_) => {
+            let source = ControlError::Nobody.into();
+            return Err(Error::Unanswered { directory: path.to_owned(), source });
+        }
+        // What may stand in the way of taking the lease is told by the attempt.
+        Standing::Orphaned(..) | Standing::Elsewhere(..) | Standing::Unreadable => {}
+    }
+    let claim = Claim { purpose: standfast_store::Purpose::Adopt, force: false };
+    let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
+    let Some(program) = lease.program() else { return Err(Error::NothingRuns(path.to_owned())) };
+    let job = Job::adopt(in_engine(program), streams_of(program.pid))?;
+    let purpose = match afterwards {
+        Afterwards::Continue => Purpose::Protect,
+        Afterwards::Stop => Purpose::Stop,
+    };
+    let keep = JobOptions::from_record(manifest.options).keep;
+    let destination = Destination { directory: Arc::new(directory), lease, keep };
+    let taken = Checkpointing::begin(destination.clone(), job.freezer(), purpose)
+        .and_then(Checkpointing::join)
+        .map_err(of_failure)?;
+    if purpose == Purpose::Stop {
+        note_stop(destination).map_err(of_store)?;
+    }
+    Ok(taken.report)
+}
+
+fn note_stop(destination: Destination) -> Result<(), StoreError> {
+    destination.directory.set_outcome(&destination.lease, Outcome::Stopped)?;
+    Arc::into_inner(destination.lease).map_or(Ok(()), standfast_store::Lease::release)
+}
+
+fn of_failure(failure: Failure) -> Error {
+    match failure {
+        Failure::Engine(error) => Error::Engine(error),
+        Failure::Store(error) => Error::Store(error),
+        Failure::Thread(_) | Failure::Broken => Error::Declined(failure.to_string()),
+    }
+}
+
+/// The streams of a program whose supervisor took the knowledge of them with it: those it has now. Where it has
+/// exchanged them since, the old ones are refused by name, as any descriptor of unknown origin.
+fn streams_of(pid: i32) -> StreamIdentities {
+    let identity = |stream: i32| {
+        let metadata = std::fs::metadata(format!("/proc/{pid}/fd/{stream}")).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    StreamIdentities([identity(0), identity(1), identity(2)])
+}

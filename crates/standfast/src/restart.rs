@@ -1,0 +1,204 @@
+//! `restart`: a job goes on from one of its checkpoints.
+
+use crate::checkpoint::Destination;
+use crate::identity::in_lease;
+use crate::notice::{Listener, Notice};
+use crate::options::{Ids, JobOptions, OptionChoices};
+use crate::run::{DIRECTORY_SUFFIX, bind_control};
+use crate::signals::SignalInbox;
+use crate::supervisor::{Post, supervise};
+use crate::{Ending, Error};
+use standfast_engine::{self as engine, EngineError, IdPolicy, Job, RestartOptions};
+use standfast_format::BoxError;
+use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
+use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What to restart.
+#[derive(Debug, Clone)]
+pub struct RestartRequest {
+    /// The job's directory.
+    pub directory: PathBuf,
+    /// The generation; the newest good one if none is named.
+    pub at: Option<GenerationNumber>,
+    /// Whether to take the directory from a holder that cannot be seen from here.
+    pub force: bool,
+}
+
+/// The directories right below `place` that are named as `run` names them, in alphabetical order.
+///
+/// # Errors
+/// When `place` cannot be read.
+pub fn find_directories(place: &Path) -> Result<Vec<PathBuf>, Error> {
+    let found = || -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(place)? {
+            let entry = entry?;
+            let is_named_so = entry.file_name().to_string_lossy().ends_with(DIRECTORY_SUFFIX);
+            if is_named_so && entry.path().is_dir() {
+                found.push(PathBuf::from(entry.file_name()));
+            }
+        }
+        found.sort();
+        Ok(found)
+    };
+    found().map_err(Error::system("look for job directories here"))
+}
+
+/// Continues a job and looks after it to its end.
+///
+/// Call it from a process of its own that has a single thread: the supervisor takes over most signals, and becomes the
+/// program's parent.
+///
+/// # Errors
+/// When the program does not run again. One that does is looked after until it ends.
+pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+    let of_store = |error| Error::of_store(&request.directory, error);
+    let directory = Arc::new(JobDirectory::open(&request.directory).map_err(of_store)?);
+    // Before the lease, which would leave a trace where there is no job.
+    directory.manifest().map_err(of_store)?;
+    let claim = Claim { purpose: Purpose::Live, force: request.force };
+    let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
+    let wish = request.at.map_or(Wish::Newest, Wish::Exactly);
+    let path = request.directory.clone();
+    continue_job(Continuation { path, directory, lease, options: OptionChoices::default() }, wish, listener)
+}
+
+/// A job to be continued.
+pub(crate) struct Continuation {
+    /// Its directory as the user named it.
+    pub(crate) path: PathBuf,
+    /// Its directory.
+    pub(crate) directory: Arc<JobDirectory>,
+    /// The right to give it a life.
+    pub(crate) lease: Arc<Lease>,
+    /// Options that are to be other than those of its run.
+    pub(crate) options: OptionChoices,
+}
+
+/// Continues a job from the generation that is wished for, falling back to older ones where that leaves a choice.
+pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+    let of_store = |error| Error::of_store(&job.path, error);
+    let manifest = job.directory.manifest().map_err(of_store)?;
+    let options = job.options.or(JobOptions::from_record(manifest.options));
+    loop {
+        let choice = job.directory.choose(wish).map_err(of_store)?;
+        for skipped in &choice.skipped {
+            listener(&skipped_notice(skipped.number, &skipped.reason));
+        }
+        match revive(&job, &manifest, options, &choice) {
+            Ok((revived, signals)) => {
+                let generation = choice.number.get();
+                let taken = manifest.generation(choice.number).map_or(0, |it| it.taken_nanoseconds);
+                drop(choice);
+                listener(&Notice::Continued { generation, taken_nanoseconds: taken });
+                let control = bind_control(&job.path, listener);
+                let destination = Destination { directory: job.directory, lease: job.lease, keep: options.keep };
+                return supervise(
+                    Post { directory: job.path, destination, options, signals, control },
+                    revived,
+                    listener,
+                );
+            }
+            Err(Unrevived::Damaged(reason)) if !matches!(wish, Wish::Exactly(_)) => {
+                listener(&skipped_notice(choice.number, &reason));
+                wish = Wish::Before(choice.number);
+            }
+            Err(Unrevived::Damaged(reason)) => return Err(of_store(*reason)),
+            Err(Unrevived::Other(error)) => return Err(*error),
+        }
+    }
+}
+
+fn skipped_notice(number: GenerationNumber, reason: &StoreError) -> Notice {
+    Notice::Skipped { generation: number.get(), reason: reason.to_string() }
+}
+
+/// Why a generation did not come to life.
+enum Unrevived {
+    /// Its image is not what was written: another generation may do.
+    Damaged(Box<StoreError>),
+    /// Something else, which stands in the way of every generation.
+    Other(Box<Error>),
+}
+
+/// Rebuilds the job from one generation and lets it run. What must be noted is noted when everything is rebuilt and
+/// before the first instruction: from then on files have been cut back, and no later generation fits them any more.
+fn revive(
+    job: &Continuation,
+    manifest: &Manifest,
+    options: JobOptions,
+    choice: &Choice,
+) -> Result<(Job, SignalInbox), Unrevived> {
+    let mut signals = None;
+    let mut refusal = None;
+    let mut before_thaw = |process: engine::ProcessIdentity| -> Result<(), BoxError> {
+        let noted = job
+            .lease
+            .set_program(in_lease(process))
+            .and_then(|()| note_continuation(job, manifest, options, choice.number))
+            .map_err(|error| Error::of_store(&job.path, error))
+            .and_then(|()| SignalInbox::open().map_err(Error::system("take over the signals")));
+        match noted {
+            Ok(inbox) => {
+                signals = Some(inbox);
+                Ok(())
+            }
+            Err(error) => {
+                refusal = Some(error);
+                Err("the restart was called off".into())
+            }
+        }
+    };
+    let ids = match options.ids {
+        Ids::Auto => IdPolicy::Auto,
+        Ids::New => IdPolicy::New,
+    };
+    let revived = engine::restart(&choice.image, RestartOptions { ids, before_thaw: &mut before_thaw });
+    match (revived, refusal) {
+        (Ok(revived), _) => Ok((revived, signals.expect("the engine asks before it thaws"))),
+        (Err(_), Some(refusal)) => Err(Unrevived::Other(Box::new(refusal))),
+        (Err(EngineError::Image(error)), None) => Err(match error.downcast::<StoreError>() {
+            Ok(error) => Unrevived::Damaged(error),
+            Err(error) => Unrevived::Other(Box::new(EngineError::Image(error).into())),
+        }),
+        (Err(error), None) => Err(Unrevived::Other(Box::new(error.into()))),
+    }
+}
+
+/// Writes down that the job goes on from `number`; only what is not so already.
+fn note_continuation(
+    job: &Continuation,
+    manifest: &Manifest,
+    options: JobOptions,
+    number: GenerationNumber,
+) -> Result<(), StoreError> {
+    if manifest.generations.iter().any(|later| later.number > number && !later.superseded) {
+        job.directory.mark_superseded_after(&job.lease, number)?;
+    }
+    if manifest.options != options.to_record() {
+        job.directory.set_options(&job.lease, options.to_record())?;
+    }
+    if manifest.outcome != Outcome::Running {
+        job.directory.set_outcome(&job.lease, Outcome::Running)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn job_directories_are_found_by_their_name_and_files_are_not_taken_for_one() {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join("heat.standfast")).unwrap();
+        std::fs::create_dir(scratch.path().join("cold.standfast")).unwrap();
+        std::fs::create_dir(scratch.path().join("other")).unwrap();
+        std::fs::write(scratch.path().join("file.standfast"), "").unwrap();
+        let found = find_directories(scratch.path()).unwrap();
+        assert_eq!(found, [Path::new("cold.standfast"), Path::new("heat.standfast")]);
+    }
+}

@@ -1,0 +1,162 @@
+//! `run`: a program is started under a supervisor, or its unfinished job is continued.
+
+use crate::checkpoint::Destination;
+use crate::control::ControlSocket;
+use crate::decision::{RunPlan, Unfinished, plan_run};
+use crate::notice::{Listener, Notice};
+use crate::options::{JobOptions, OptionChoices};
+use crate::restart::{Continuation, continue_job};
+use crate::signals::SignalInbox;
+use crate::supervisor::{Post, supervise};
+use crate::{Ending, Error};
+use standfast_engine::{EngineError, Job, Launch};
+use standfast_format::manifest::{JobDescription, Manifest};
+use standfast_store::{Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What to run, and how to protect it.
+#[derive(Debug, Clone)]
+pub struct RunRequest {
+    /// Where checkpoints go.
+    pub directory: PathBuf,
+    /// The program: a path, or a name to look for in `PATH`.
+    pub program: OsString,
+    /// Its arguments, without the program's own name.
+    pub arguments: Vec<OsString>,
+    /// How to protect it.
+    pub options: OptionChoices,
+    /// What to do about an unfinished job in the directory.
+    pub unfinished: Unfinished,
+    /// Whether to take the directory from a holder that cannot be seen from here.
+    pub force: bool,
+}
+
+/// The directory in which a program's checkpoints lie unless another one is named: `PROGRAM.standfast`, right here.
+pub fn default_directory(program: &OsStr) -> PathBuf {
+    let name = Path::new(program).file_name().unwrap_or(program);
+    let mut directory = name.to_owned();
+    directory.push(DIRECTORY_SUFFIX);
+    PathBuf::from(directory)
+}
+
+/// How the names of job directories end, where nobody named them otherwise.
+pub(crate) const DIRECTORY_SUFFIX: &str = ".standfast";
+
+/// Runs a program to its end.
+///
+/// Call it from a process of its own: the supervisor takes over most signals, and must be its program's parent.
+///
+/// # Errors
+/// When the program was not started. One that was started is looked after until it ends.
+pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+    let path = &request.directory;
+    let of_store = |error| Error::of_store(path, error);
+    let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);
+    let claim = Claim { purpose: Purpose::Live, force: request.force };
+    let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
+    let description = describe(request)?;
+    let found = find_manifest(&directory, request.unfinished).map_err(of_store)?;
+    match plan_run(found.as_ref(), &description, request.unfinished) {
+        RunPlan::Start => start(request, directory, lease, description, listener),
+        RunPlan::Continue => {
+            let continuation = Continuation {
+                path: path.clone(),
+                directory: directory.clone(),
+                lease: lease.clone(),
+                options: request.options,
+            };
+            match continue_job(continuation, Wish::Newest, listener) {
+                Err(Error::Store(error @ (StoreError::NoCheckpoint(_) | StoreError::NoneGood { .. }))) => {
+                    listener(&Notice::StartedAfresh { reason: error.to_string() });
+                    start(request, directory, lease, description, listener)
+                }
+                other => other,
+            }
+        }
+        RunPlan::RefuseUnfinished => Err(Error::Unfinished(path.clone())),
+        RunPlan::RefuseOther => {
+            let found = found.map(|manifest| command_line(&manifest.description)).unwrap_or_default();
+            Err(Error::OtherJob { directory: path.clone(), found })
+        }
+    }
+}
+
+/// The manifest, if there is a job. One that cannot be read is no hindrance to giving the job up.
+fn find_manifest(directory: &JobDirectory, unfinished: Unfinished) -> Result<Option<Manifest>, StoreError> {
+    match directory.manifest() {
+        Ok(manifest) => Ok(Some(manifest)),
+        Err(StoreError::NoJob(_)) => Ok(None),
+        Err(StoreError::Manifest { .. }) if unfinished == Unfinished::Discard => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn start(
+    request: &RunRequest,
+    directory: Arc<JobDirectory>,
+    lease: Arc<Lease>,
+    description: JobDescription,
+    listener: &mut Listener<'_>,
+) -> Result<Ending, Error> {
+    let options = request.options.or(JobOptions::default());
+    let of_store = |error| Error::of_store(&request.directory, error);
+    directory.begin(&lease, description, options.to_record()).map_err(of_store)?;
+    let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
+    let control = bind_control(&request.directory, listener);
+    let launch = Launch { program: request.program.clone(), arguments: request.arguments.clone() };
+    let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
+    let destination = Destination { directory, lease, keep: options.keep };
+    let post = Post { directory: request.directory.clone(), destination, options, signals, control };
+    supervise(post, job, listener)
+}
+
+/// The control socket; where a file system has no sockets, a program is protected without.
+pub(crate) fn bind_control(directory: &Path, listener: &mut Listener<'_>) -> Option<ControlSocket> {
+    ControlSocket::bind(directory)
+        .map_err(|error| {
+            let reason = format!(
+                "`standfast checkpoint` and `standfast status` cannot reach this supervisor, since no socket can be made in its directory: {}",
+                crate::InWords(&error)
+            );
+            listener(&Notice::Trouble { reason });
+        })
+        .ok()
+}
+
+fn not_started(program: &OsStr, error: EngineError) -> Error {
+    match error {
+        EngineError::Kernel { source, .. } => Error::NotStarted { program: program.to_owned(), source },
+        other => Error::Engine(other),
+    }
+}
+
+fn describe(request: &RunRequest) -> Result<JobDescription, Error> {
+    let here = std::env::current_dir().map_err(Error::system("find the working directory"))?;
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(JobDescription {
+        program: request.program.as_bytes().into(),
+        arguments: request.arguments.iter().map(|argument| argument.as_bytes().into()).collect(),
+        working_directory: here.as_os_str().as_bytes().into(),
+        started_nanoseconds: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
+    })
+}
+
+fn command_line(description: &JobDescription) -> String {
+    let words = std::iter::once(&description.program).chain(&description.arguments);
+    words.map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_lie_beside_the_user_under_the_name_of_the_program() {
+        assert_eq!(default_directory(OsStr::new("./build/heat")), Path::new("heat.standfast"));
+        assert_eq!(default_directory(OsStr::new("heat")), Path::new("heat.standfast"));
+    }
+}

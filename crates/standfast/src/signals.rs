@@ -1,0 +1,144 @@
+//! What the supervisor does about the signals it gets: a pure policy, and the inbox that collects them.
+//!
+//! The program shares process group and terminal with the supervisor. What the kernel sends to the group (Ctrl-C, a
+//! hangup, a resized window) reaches the program by itself; what a process sends to the supervisor alone would not, and
+//! is passed on. SIGTSTP, SIGTTIN and SIGTTOU are left alone on purpose: the shell must see its job stop, and the
+//! kernel's own rules for orphaned groups must hold.
+
+use rustix::fd::{AsFd, BorrowedFd};
+use signal_hook::consts::signal::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
+};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
+use std::os::unix::net::UnixStream;
+
+/// Signals with a name that are passed on to the program. SIGPIPE is not among them: it is the answer to a write of
+/// one's own. Nor is SIGCHLD.
+const PASSED_ON: [i32; 11] =
+    [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGCONT, SIGWINCH, SIGURG, SIGIO];
+
+/// The signals without a name that programs may give a meaning (`SIGRTMIN` and on, above the C library's own two).
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+
+/// Who sent a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// The kernel, as for a key on the terminal: the program has got it too.
+    Kernel,
+    /// Some process: only the supervisor has got it.
+    Process,
+    /// The program itself, which takes the supervisor for its parent shell.
+    Program,
+}
+
+/// What to do about a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reaction {
+    /// Nothing: the program has it already.
+    Leave,
+    /// Send it on to the program.
+    PassOn,
+    /// Take a checkpoint, stop the program, end with status 75.
+    CheckpointAndStop,
+}
+
+/// The policy. `terminated_before` says whether a SIGTERM came earlier: only the first asks for a checkpoint.
+pub(crate) fn react(signal: i32, sender: Sender, terminated_before: bool) -> Reaction {
+    match (signal, sender) {
+        (SIGTERM, _) if !terminated_before => Reaction::CheckpointAndStop,
+        (SIGTERM, _) => Reaction::PassOn,
+        // Sent back, it would hit a program that only reports to its parent.
+        (_, Sender::Kernel | Sender::Program) => Reaction::Leave,
+        (_, Sender::Process) => Reaction::PassOn,
+    }
+}
+
+/// Collects the signals of this process. From its making on none of them ends the process any more.
+#[derive(Debug)]
+pub(crate) struct SignalInbox {
+    delivery: SignalDelivery<UnixStream, WithOrigin>,
+}
+
+impl SignalInbox {
+    /// Takes over all signals of the policy but those that are ignored: a program run under `nohup` is to inherit
+    /// that, and nobody wants to hear of them here either.
+    pub(crate) fn open() -> std::io::Result<Self> {
+        let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status")?);
+        let is_heeded = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
+        let signals = PASSED_ON.into_iter().chain([SIGTERM]).chain(REAL_TIME).filter(is_heeded);
+        let (read, write) = UnixStream::pair()?;
+        Ok(Self { delivery: SignalDelivery::with_pipe(read, write, WithOrigin::default(), signals)? })
+    }
+
+    /// The signals that came since the last call, with their senders. `program` is the job's main process.
+    pub(crate) fn take(&mut self, program: i32) -> Vec<(i32, Sender)> {
+        let sender = |origin: &Origin| match &origin.process {
+            _ if origin.cause == Cause::Kernel => Sender::Kernel,
+            Some(process) if process.pid == program => Sender::Program,
+            _ => Sender::Process,
+        };
+        self.delivery.pending().map(|origin| (origin.signal, sender(&origin))).collect()
+    }
+}
+
+impl AsFd for SignalInbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.delivery.get_read().as_fd()
+    }
+}
+
+/// The set of ignored signals in a `/proc/PID/status`; bit n - 1 is signal n. Empty where the line is missing.
+fn ignored_signals(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_on_the_terminal_are_left_to_the_program() {
+        for signal in [SIGINT, SIGQUIT, SIGWINCH, SIGHUP] {
+            assert_eq!(react(signal, Sender::Kernel, false), Reaction::Leave);
+        }
+    }
+
+    #[test]
+    fn what_a_process_sends_is_passed_on() {
+        for signal in PASSED_ON.into_iter().chain(REAL_TIME) {
+            assert_eq!(react(signal, Sender::Process, false), Reaction::PassOn);
+        }
+    }
+
+    #[test]
+    fn what_the_program_sends_to_its_parent_does_not_come_back_to_it() {
+        assert_eq!(react(SIGUSR1, Sender::Program, false), Reaction::Leave);
+    }
+
+    #[test]
+    fn the_first_sigterm_asks_for_a_checkpoint_and_later_ones_are_passed_on() {
+        for sender in [Sender::Kernel, Sender::Process] {
+            assert_eq!(react(SIGTERM, sender, false), Reaction::CheckpointAndStop);
+            assert_eq!(react(SIGTERM, sender, true), Reaction::PassOn);
+        }
+    }
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status_file() {
+        assert_eq!(ignored_signals("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"), 0x1001);
+        assert_eq!(ignored_signals("Name:\tx\n"), 0);
+    }
+
+    #[test]
+    fn the_inbox_tells_what_a_process_sent() {
+        let mut inbox = SignalInbox::open().unwrap();
+        signal_hook::low_level::raise(SIGURG).unwrap();
+        assert!(inbox.take(0).contains(&(SIGURG, Sender::Process)));
+        signal_hook::low_level::raise(SIGURG).unwrap();
+        let ourselves = i32::try_from(std::process::id()).unwrap();
+        assert!(inbox.take(ourselves).contains(&(SIGURG, Sender::Program)));
+    }
+}

@@ -1,0 +1,333 @@
+//! The life of a job under its supervisor: one event loop that never waits for a disk, and one checkpoint at a time on a
+//! thread of its own. Whatever goes wrong here, the program runs on.
+
+use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose, Taken};
+use crate::control::{ClientId, ControlSocket, Reply, Request};
+use crate::identity::in_lease;
+use crate::notice::{Listener, Notice};
+use crate::options::JobOptions;
+use crate::report::{CheckpointReport, LiveReport};
+use crate::schedule::{Outcome as Attempt, Schedule};
+use crate::signals::{Reaction, SignalInbox, react};
+use crate::{Ending, Error};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use standfast_engine::Job;
+use standfast_format::manifest::Outcome;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the lease is renewed. Whoever looks at it from another host sees by this that the job is alive.
+const HEARTBEAT: Duration = Duration::from_secs(20);
+
+/// What a supervisor is given beside the job.
+pub(crate) struct Post {
+    /// The job's directory as the user named it, for messages.
+    pub(crate) directory: PathBuf,
+    /// Where checkpoints go.
+    pub(crate) destination: Destination,
+    /// How the job is protected.
+    pub(crate) options: JobOptions,
+    /// The supervisor's signals.
+    pub(crate) signals: SignalInbox,
+    /// The control socket, where one could be had.
+    pub(crate) control: Option<ControlSocket>,
+}
+
+/// Looks after `job` until it ends.
+pub(crate) fn supervise(post: Post, job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+    let pid = job.main_process().pid;
+    listener(&Notice::Running { pid });
+    let now = Instant::now();
+    let mut supervisor = Supervisor {
+        schedule: Schedule::new(post.options.interval, now),
+        heartbeat_due: now,
+        is_named: false,
+        checkpointing: None,
+        asked: Vec::new(),
+        served: Vec::new(),
+        terminated: false,
+        stop_wanted: false,
+        last_checkpoint: None,
+        last_failure: None,
+        stopped_behind: None,
+        post,
+        job,
+        listener,
+    };
+    supervisor.watch()?;
+    supervisor.wind_up()
+}
+
+struct Supervisor<'a, 'l> {
+    post: Post,
+    job: Job,
+    listener: &'a mut Listener<'l>,
+    schedule: Schedule,
+    heartbeat_due: Instant,
+    /// Whether the lease names the program.
+    is_named: bool,
+    checkpointing: Option<Checkpointing>,
+    /// Who waits for a checkpoint that has not begun, and whether the program is to stop behind it.
+    asked: Vec<(ClientId, bool)>,
+    /// Who waits for the one that is being taken.
+    served: Vec<ClientId>,
+    /// Whether a SIGTERM has come.
+    terminated: bool,
+    /// Whether that SIGTERM's checkpoint has not begun.
+    stop_wanted: bool,
+    last_checkpoint: Option<CheckpointReport>,
+    last_failure: Option<String>,
+    /// The generation behind which the program was stopped.
+    stopped_behind: Option<u64>,
+}
+
+/// What has happened.
+#[derive(Debug, Default)]
+struct Ready {
+    ended: bool,
+    signals: bool,
+    checkpoint: bool,
+}
+
+impl Supervisor<'_, '_> {
+    /// The event loop: returns when the job has ended.
+    fn watch(&mut self) -> Result<(), Error> {
+        loop {
+            let now = Instant::now();
+            self.renew_lease(now);
+            self.begin_checkpoint(now);
+            let ready = self.wait(now)?;
+            if ready.checkpoint {
+                self.end_checkpoint();
+            }
+            if ready.signals {
+                self.heed_signals();
+            }
+            self.heed_clients();
+            if ready.ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sleeps until something happens or is due.
+    fn wait(&self, now: Instant) -> Result<Ready, Error> {
+        let end = self.job.end_descriptor();
+        let mut fds = vec![PollFd::new(&end, PollFlags::IN), PollFd::new(&self.post.signals, PollFlags::IN)];
+        fds.extend(self.checkpointing.iter().map(|checkpointing| PollFd::new(checkpointing, PollFlags::IN)));
+        fds.extend(self.post.control.iter().flat_map(ControlSocket::poll_fds));
+        let timeout = self.next_due().map(|due| timespec(due.saturating_duration_since(now)));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {
+                let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+                let checkpoint = self.checkpointing.is_some() && is_ready(&fds[2]);
+                Ok(Ready { ended: is_ready(&fds[0]), signals: is_ready(&fds[1]), checkpoint })
+            }
+            // The handler of a signal ran: its news lie in the inbox.
+            Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
+            Err(error) => Err(Error::system("wait for the program")(error.into())),
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let checkpoint = if self.checkpointing.is_none() { self.schedule.due() } else { None };
+        let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
+        [Some(self.heartbeat_due), checkpoint, client].into_iter().flatten().min()
+    }
+
+    /// Names the program in the lease, and later shows that its supervisor lives. That the disk refuses is told and
+    /// tried again.
+    fn renew_lease(&mut self, now: Instant) {
+        if now < self.heartbeat_due {
+            return;
+        }
+        self.heartbeat_due = now + HEARTBEAT;
+        let lease = &self.post.destination.lease;
+        let renewed =
+            if self.is_named { lease.heartbeat() } else { lease.set_program(in_lease(self.job.main_process())) };
+        match renewed {
+            Ok(()) => self.is_named = true,
+            Err(error) => self.warn(format!("the lease could not be renewed: {error}")),
+        }
+    }
+
+    /// Starts a checkpoint if one is wanted and none is under way.
+    fn begin_checkpoint(&mut self, now: Instant) {
+        let is_due = self.schedule.due().is_some_and(|due| due <= now);
+        let is_wanted = is_due || self.stop_wanted || !self.asked.is_empty();
+        if self.checkpointing.is_some() || self.stopped_behind.is_some() || !is_wanted {
+            return;
+        }
+        let stops = self.stop_wanted || self.asked.iter().any(|(_, stop)| *stop);
+        let purpose = if stops { Purpose::Stop } else { Purpose::Protect };
+        self.served = self.asked.drain(..).map(|(client, _)| client).collect();
+        match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), purpose) {
+            Ok(checkpointing) => self.checkpointing = Some(checkpointing),
+            Err(failure) => self.note_failure(&failure, purpose),
+        }
+    }
+
+    /// Takes note of a checkpoint that has come to its end, waiting for that if need be.
+    fn end_checkpoint(&mut self) {
+        let Some(checkpointing) = self.checkpointing.take() else { return };
+        let purpose = checkpointing.purpose;
+        match checkpointing.join() {
+            Ok(taken) => self.note_taken(taken, purpose),
+            Err(failure) => self.note_failure(&failure, purpose),
+        }
+    }
+
+    fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
+        let Taken { report, retention } = taken;
+        self.schedule.arm(Instant::now(), Attempt::Taken);
+        self.last_checkpoint = Some(report);
+        self.say(&Notice::Taken(report));
+        if self.last_failure.take().is_some() {
+            self.say(&Notice::ProtectedAgain { generation: report.generation });
+        }
+        if let Err(error) = retention {
+            self.warn(format!("older checkpoints could not be removed: {error}"));
+        }
+        if purpose == Purpose::Stop {
+            self.stopped_behind = Some(report.generation);
+            self.stop_wanted = false;
+        }
+        self.answer_served(&Reply::Taken(report));
+    }
+
+    fn note_failure(&mut self, failure: &Failure, purpose: Purpose) {
+        let attempt = if failure.is_passing() { Attempt::FailedInPassing } else { Attempt::Failed };
+        self.schedule.arm(Instant::now(), attempt);
+        let reason = failure.to_string();
+        self.answer_served(&Reply::Failed { message: reason.clone() });
+        if failure.is_end() {
+            // The end itself is told by whoever notices it.
+            self.stop_wanted = false;
+            return;
+        }
+        if self.stop_wanted && purpose == Purpose::Stop {
+            self.stop_wanted = false;
+            self.say(&Notice::NotStopped { reason: reason.clone() });
+        } else if self.last_failure.as_ref() != Some(&reason) {
+            self.say(&Notice::NotTaken { reason: reason.clone() });
+        }
+        self.last_failure = Some(reason);
+    }
+
+    fn answer_served(&mut self, reply: &Reply) {
+        let served = std::mem::take(&mut self.served);
+        if let Some(control) = &mut self.post.control {
+            served.into_iter().for_each(|client| control.answer(client, reply));
+        }
+    }
+
+    fn heed_signals(&mut self) {
+        for (signal, sender) in self.post.signals.take(self.job.main_process().pid) {
+            match react(signal, sender, self.terminated) {
+                Reaction::Leave => {}
+                Reaction::CheckpointAndStop => {
+                    self.terminated = true;
+                    self.stop_wanted = true;
+                }
+                // The only way this fails is that the program has ended, which is noticed by itself.
+                Reaction::PassOn => drop(self.job.signal(signal)),
+            }
+        }
+    }
+
+    fn heed_clients(&mut self) {
+        let now = Instant::now();
+        let requests = self.post.control.as_mut().map(|control| control.take_requests(now)).unwrap_or_default();
+        for (client, request) in requests {
+            match request {
+                Request::Checkpoint { stop } => self.asked.push((client, stop)),
+                Request::Status => {
+                    let status = Reply::Status(self.live_report(now));
+                    if let Some(control) = &mut self.post.control {
+                        control.answer(client, &status);
+                    }
+                }
+            }
+        }
+    }
+
+    fn live_report(&self, now: Instant) -> LiveReport {
+        let until = |due: Instant| due.saturating_duration_since(now).as_secs_f64();
+        LiveReport {
+            supervisor_pid: i32::try_from(std::process::id()).expect("process ids are positive and small"),
+            program_pid: self.job.main_process().pid,
+            is_checkpointing: self.checkpointing.is_some(),
+            next_due_seconds: self.schedule.due().map(until),
+            last_checkpoint: self.last_checkpoint,
+            last_failure: self.last_failure.clone(),
+        }
+    }
+
+    /// The job has ended: brings a checkpoint under way to its end, notes how the job ended and gives the lease back.
+    fn wind_up(mut self) -> Result<Ending, Error> {
+        self.end_checkpoint();
+        self.served.extend(self.asked.drain(..).map(|(client, _)| client));
+        self.answer_served(&Reply::Failed { message: "the program ended".to_owned() });
+        let status = self.job.reap()?;
+        let ending = match (self.stopped_behind, status) {
+            (Some(generation), _) => Ending::Stopped { generation },
+            (None, Some(status)) => Ending::of_status(status),
+            (None, None) => return Err(Error::EndUnknown),
+        };
+        self.record(ending);
+        self.tell_end(ending);
+        self.release_lease();
+        Ok(ending)
+    }
+
+    fn record(&mut self, ending: Ending) {
+        let Destination { directory, lease, .. } = &self.post.destination;
+        let outcome = match ending {
+            Ending::Exited { status } => Outcome::Exited { status },
+            Ending::Killed { signal } => Outcome::Killed { signal },
+            Ending::Stopped { .. } => Outcome::Stopped,
+        };
+        if let Err(error) = directory.set_outcome(lease, outcome) {
+            self.warn(format!("how the program ended could not be noted: {error}"));
+        }
+    }
+
+    fn release_lease(self) {
+        let Some(lease) = Arc::into_inner(self.post.destination.lease) else { return };
+        if let Err(error) = lease.release() {
+            let reason = format!("the lease could not be given back: {error}");
+            (self.listener)(&Notice::Trouble { reason });
+        }
+    }
+
+    /// Names the command that continues the job, where there is something to continue.
+    fn tell_end(&mut self, ending: Ending) {
+        let directory = self.post.directory.clone();
+        match ending {
+            Ending::Stopped { generation } => self.say(&Notice::Stopped { directory, generation }),
+            Ending::Exited { status: 0 } => {}
+            Ending::Exited { .. } | Ending::Killed { .. } => {
+                let manifest = self.post.destination.directory.manifest();
+                if manifest.is_ok_and(|it| it.generations.iter().any(|generation| !generation.superseded)) {
+                    self.say(&Notice::Unfinished { directory, end: ending.to_string() });
+                }
+            }
+        }
+    }
+
+    fn warn(&mut self, reason: String) {
+        self.say(&Notice::Trouble { reason });
+    }
+
+    fn say(&mut self, notice: &Notice) {
+        (self.listener)(notice);
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
