@@ -5,7 +5,7 @@ use crate::lease::Holder;
 use standfast_format::image::ImageError;
 use standfast_format::manifest::{GenerationNumber, ManifestError};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Why the store could not do what it was asked. Generations that were good before are good after each of these.
@@ -115,4 +115,28 @@ pub enum StoreError {
     /// The sink failed before and has told why then.
     #[error("writing this checkpoint was given up after an earlier error")]
     GivenUp,
+}
+
+impl StoreError {
+    pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
+        let remedy = match source.kind() {
+            io::ErrorKind::NotFound => "the file is missing: was it removed by hand?",
+            io::ErrorKind::PermissionDenied => "run this as the owner of the directory",
+            io::ErrorKind::UnexpectedEof => "the file was cut off",
+            _ => "check the disk",
+        };
+        Self::Medium { action: "read", path: path.to_owned(), source, remedy }
+    }
+
+    pub(crate) fn writing(path: &Path, source: io::Error) -> Self {
+        let remedy = match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => return Self::NoSpace(path.to_owned()),
+            io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only: choose another directory with -d",
+            io::ErrorKind::PermissionDenied => "check the permissions of the directory",
+            io::ErrorKind::FileTooLarge => "raise the limit on file sizes (`ulimit -f`) or use another file system",
+            io::ErrorKind::NotFound => "was the directory removed by hand?",
+            _ => "check the disk; the checkpoint before it is kept",
+        };
+        Self::Medium { action: "write", path: path.to_owned(), source, remedy }
+    }
 }

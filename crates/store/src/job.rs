@@ -1,53 +1,83 @@
 //! The directory of a job: opened, described, its manifest read and rewritten.
 
-use crate::lease::{Claim, Here, Lease, Standing};
-use crate::{Medium, Prepared, StoreError};
-use standfast_format::manifest::{JobDescription, Manifest, Outcome, RunOptions};
-use std::path::Path;
-use std::sync::Arc;
+use crate::lease::{self, Claim, Here, Lease, LeaseCore, Standing};
+use crate::prepare::Pool;
+use crate::trust::{check_trusted, open_trusted};
+use crate::{Directory, Medium, StoreError, random};
+use standfast_format::manifest::{
+    self, GenerationNumber, JobDescription, JobId, MANIFEST_BYTES_MAX, Manifest, ManifestError, Outcome, RunOptions,
+};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const MANIFEST: &str = "manifest";
+const MANIFEST_TEMPORARY: &str = "manifest.tmp";
 
 /// The directory of a job. Reading needs no more than this; whatever writes also takes the [`Lease`].
 ///
 /// One value may be shared by the threads of a process: a checkpoint is written on one while another answers questions.
-#[derive(Debug)]
-pub struct JobDirectory {}
+#[derive(Debug, Clone)]
+pub struct JobDirectory {
+    pub(crate) shelf: Arc<Shelf>,
+}
 
 impl JobDirectory {
     /// Opens the directory, which is created (mode 0700) where it does not exist.
     ///
     /// # Errors
     /// [`StoreError::Untrusted`] when others own it or may write it, [`StoreError::Medium`].
-    pub fn create(_path: &Path) -> Result<Self, StoreError> {
-        unimplemented!("skeleton")
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        let directory = Directory::create(path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotADirectory => StoreError::reading(path, source),
+            _ => StoreError::writing(path, source),
+        })?;
+        Self::on(Arc::new(directory), Here::observe()?)
     }
 
     /// Opens a directory that exists. Whether there is a job in it, [`JobDirectory::manifest`] tells.
     ///
     /// # Errors
     /// [`StoreError::NoDirectory`], [`StoreError::Untrusted`], [`StoreError::Medium`].
-    pub fn open(_path: &Path) -> Result<Self, StoreError> {
-        unimplemented!("skeleton")
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let directory = Directory::open(path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => StoreError::NoDirectory(path.to_owned()),
+            _ => StoreError::reading(path, source),
+        })?;
+        Self::on(Arc::new(directory), Here::observe()?)
     }
 
     /// Opens whatever stands behind `medium`, as seen from `here`.
     ///
     /// # Errors
     /// [`StoreError::Untrusted`], [`StoreError::Medium`].
-    pub fn on(_medium: Arc<dyn Medium>, _here: Here) -> Result<Self, StoreError> {
-        unimplemented!("skeleton")
+    pub fn on(medium: Arc<dyn Medium>, here: Here) -> Result<Self, StoreError> {
+        let status = medium.status().map_err(|error| StoreError::reading(medium.path(), error))?;
+        check_trusted(medium.path(), &status, here.user)?;
+        let shelf = Shelf {
+            medium,
+            here: Arc::new(here),
+            manifest: Mutex::new(None),
+            bad: Mutex::new(BTreeSet::new()),
+            busy: AtomicBool::new(false),
+            pool: Pool::default(),
+        };
+        Ok(Self { shelf: Arc::new(shelf) })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        unimplemented!("skeleton")
+        self.shelf.medium.path()
     }
 
-    /// The manifest as it was when the directory was opened, the lease taken, or this value last wrote it.
+    /// The manifest as it was when first asked for, when the lease was taken, or when this value last wrote it.
     ///
     /// # Errors
     /// [`StoreError::NoJob`] where there is none; [`StoreError::Manifest`] and others where it cannot be read.
     pub fn manifest(&self) -> Result<Manifest, StoreError> {
-        unimplemented!("skeleton")
+        self.shelf.manifest(&mut self.shelf.known_manifest())
     }
 
     /// Who looks after the job now.
@@ -55,7 +85,7 @@ impl JobDirectory {
     /// # Errors
     /// [`StoreError::Medium`].
     pub fn standing(&self) -> Result<Standing, StoreError> {
-        unimplemented!("skeleton")
+        lease::standing(&self.shelf.medium, &self.shelf.here)
     }
 
     /// Takes the lease, clears away what a dead writer left half done and reads the manifest again.
@@ -63,40 +93,196 @@ impl JobDirectory {
     /// # Errors
     /// [`StoreError::Supervised`], [`StoreError::ProgramStillRuns`], [`StoreError::HeldElsewhere`],
     /// [`StoreError::LeaseUnreadable`], [`StoreError::Medium`].
-    pub fn take_lease(&self, _claim: Claim) -> Result<Lease, StoreError> {
-        unimplemented!("skeleton")
+    pub fn take_lease(&self, claim: Claim) -> Result<Lease, StoreError> {
+        let lease = Lease::take(Arc::clone(&self.shelf.medium), Arc::clone(&self.shelf.here), claim)?;
+        let manifest = self.shelf.read_manifest().ok();
+        self.shelf.clear_leftovers(manifest.as_ref());
+        *self.shelf.known_manifest() = manifest;
+        Ok(lease)
     }
 
     /// Begins a new job here: writes a first manifest and removes the generations of a job that was here before.
     ///
     /// # Errors
     /// When the manifest cannot be written.
-    pub fn begin(&self, _lease: &Lease, _description: JobDescription, _options: RunOptions) -> Result<(), StoreError> {
-        unimplemented!("skeleton")
+    pub fn begin(&self, lease: &Lease, description: JobDescription, options: RunOptions) -> Result<(), StoreError> {
+        let manifest = Manifest::new(JobId::from_bytes(random::bytes()), description, options);
+        self.shelf.write_manifest(lease.core(), &mut self.shelf.known_manifest(), &manifest)?;
+        self.shelf.clear_leftovers(Some(&manifest));
+        Ok(())
     }
 
     /// Notes how the job stands.
     ///
     /// # Errors
     /// When the manifest cannot be rewritten.
-    pub fn set_outcome(&self, _lease: &Lease, _outcome: Outcome) -> Result<(), StoreError> {
-        unimplemented!("skeleton")
+    pub fn set_outcome(&self, lease: &Lease, outcome: Outcome) -> Result<(), StoreError> {
+        self.shelf.update_manifest(lease.core(), |manifest| manifest.outcome = outcome).map(drop)
     }
 
     /// Notes other options of the run.
     ///
     /// # Errors
     /// When the manifest cannot be rewritten.
-    pub fn set_options(&self, _lease: &Lease, _options: RunOptions) -> Result<(), StoreError> {
-        unimplemented!("skeleton")
+    pub fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
+        self.shelf.update_manifest(lease.core(), |manifest| manifest.options = options).map(drop)
+    }
+}
+
+/// What the clones of a [`JobDirectory`] and the checkpoints in the making share.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    pub(crate) medium: Arc<dyn Medium>,
+    pub(crate) here: Arc<Here>,
+    manifest: Mutex<Option<Manifest>>,
+    /// Generations that proved to be bad: they do not count as kept.
+    bad: Mutex<BTreeSet<GenerationNumber>>,
+    /// Whether a generation is in the making.
+    pub(crate) busy: AtomicBool,
+    /// Buffers that one checkpoint leaves to the next.
+    pub(crate) pool: Pool,
+}
+
+impl Shelf {
+    /// Full path of a file, for messages.
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.medium.path().join(name)
     }
 
-    /// Makes ready to take the next generation: creates its file, its buffers and its writing threads. Costs
-    /// milliseconds, so call it before the program is frozen.
-    ///
-    /// # Errors
-    /// [`StoreError::Busy`], [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::Medium`].
-    pub fn prepare(&self, _lease: &Lease) -> Result<Prepared, StoreError> {
-        unimplemented!("skeleton")
+    pub(crate) fn read_manifest(&self) -> Result<Manifest, StoreError> {
+        let path = self.path_of(MANIFEST);
+        let (file, status) = match open_trusted(&*self.medium, MANIFEST, self.here.user) {
+            Err(StoreError::Medium { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::NoJob(self.medium.path().to_owned()));
+            }
+            other => other?,
+        };
+        let length = usize::try_from(status.bytes).unwrap_or(usize::MAX);
+        if length > MANIFEST_BYTES_MAX {
+            return Err(StoreError::Manifest { path, source: ManifestError::TooLong(length) });
+        }
+        let mut bytes = vec![0; length];
+        file.read_at(&mut bytes, 0).map_err(|error| StoreError::reading(&path, error))?;
+        manifest::unseal(&bytes).map_err(|source| StoreError::Manifest { path, source })
+    }
+
+    pub(crate) fn manifest(&self, known: &mut KnownManifest<'_>) -> Result<Manifest, StoreError> {
+        if known.is_none() {
+            **known = Some(self.read_manifest()?);
+        }
+        Ok(known.clone().expect("it has just been read"))
+    }
+
+    /// Changes the manifest, on the disk and in memory, unless the change leaves it as it was. Returns what it is now.
+    pub(crate) fn update_manifest(
+        &self,
+        lease: &LeaseCore,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<Manifest, StoreError> {
+        let mut known = self.known_manifest();
+        let before = self.manifest(&mut known)?;
+        let mut manifest = before.clone();
+        change(&mut manifest);
+        if manifest != before {
+            self.write_manifest(lease, &mut known, &manifest)?;
+        }
+        Ok(manifest)
+    }
+
+    /// Replaces the manifest. After an error it may be the old one or the new; memory then has whichever the directory
+    /// shows.
+    fn write_manifest(
+        &self,
+        lease: &LeaseCore,
+        known: &mut KnownManifest<'_>,
+        manifest: &Manifest,
+    ) -> Result<(), StoreError> {
+        assert!(lease.is_of(&self.medium), "the lease is that of this directory");
+        let path = self.path_of(MANIFEST);
+        let sealed = manifest::seal(manifest).map_err(|source| StoreError::Manifest { path: path.clone(), source })?;
+        let replace = || self.replace_manifest(&sealed).map_err(|error| StoreError::writing(&path, error));
+        let written = lease.guarding(replace);
+        **known = match &written {
+            Ok(()) => Some(manifest.clone()),
+            Err(_) => self.read_manifest().ok(),
+        };
+        written
+    }
+
+    fn replace_manifest(&self, sealed: &[u8]) -> io::Result<()> {
+        let file = match self.medium.create(MANIFEST_TEMPORARY) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.medium.remove(MANIFEST_TEMPORARY)?;
+                self.medium.create(MANIFEST_TEMPORARY)
+            }
+            other => other,
+        }?;
+        let complete = file.write_at(sealed, 0).and_then(|()| file.sync());
+        if let Err(error) = complete.and_then(|()| self.medium.rename(MANIFEST_TEMPORARY, MANIFEST)) {
+            // What cannot be removed now, the next holder of the lease removes.
+            let _ = self.medium.remove(MANIFEST_TEMPORARY);
+            return Err(error);
+        }
+        self.medium.sync()
+    }
+
+    /// Removes half-written files and images that the manifest does not name. Without a manifest that can be read
+    /// nobody knows which images those are, so all stay.
+    fn clear_leftovers(&self, manifest: Option<&Manifest>) {
+        let named = |number| manifest.is_none_or(|manifest| manifest.generation(number).is_some());
+        let leftover = |name: &str| {
+            name.ends_with(TEMPORARY_SUFFIX) || generation_number(name).is_some_and(|number| !named(number))
+        };
+        // Leftovers cost room and nothing else: what cannot be removed is tried again next time.
+        for name in self.medium.list().unwrap_or_default().iter().filter(|name| leftover(name)) {
+            let _ = self.medium.remove(name);
+        }
+    }
+
+    pub(crate) fn bad_generations(&self) -> MutexGuard<'_, BTreeSet<GenerationNumber>> {
+        self.bad.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn known_manifest(&self) -> KnownManifest<'_> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The manifest as this process knows it, while nobody else in this process reads or changes it.
+pub(crate) type KnownManifest<'a> = MutexGuard<'a, Option<Manifest>>;
+
+/// How the names of files end that are not complete.
+pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
+
+const IMAGE_PREFIX: &str = "generation-";
+const IMAGE_SUFFIX: &str = ".image";
+
+/// The name of the file that holds a generation.
+pub(crate) fn image_name(number: GenerationNumber) -> String {
+    format!("{IMAGE_PREFIX}{:08}{IMAGE_SUFFIX}", number.get())
+}
+
+/// The inverse of [`image_name`]: serves clearing up only, never to find out which generations there are.
+fn generation_number(name: &str) -> Option<GenerationNumber> {
+    let number = name.strip_prefix(IMAGE_PREFIX)?.strip_suffix(IMAGE_SUFFIX)?;
+    let number = GenerationNumber::new(number.parse().ok()?)?;
+    (image_name(number) == name).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_the_store_gives_are_taken_for_generations() {
+        for number in [1, 42, 99_999_999, 123_456_789_012] {
+            let number = GenerationNumber::new(number).unwrap();
+            assert_eq!(generation_number(&image_name(number)), Some(number));
+        }
+        for name in
+            ["generation-1.image", "generation-00000000.image", "generation-.image", "generation-+0000001.image"]
+        {
+            assert_eq!(generation_number(name), None, "{name}");
+        }
     }
 }

@@ -25,6 +25,8 @@ mod job;
 mod lease;
 mod medium;
 mod prepare;
+mod random;
+mod trust;
 
 pub use choose::{Choice, Skipped, Wish};
 pub use error::StoreError;

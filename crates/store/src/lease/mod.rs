@@ -1,8 +1,27 @@
 //! The lease: who looks after a job, so that it never has two lives at the same time.
+//!
+//! The file appears by link(2) of a complete temporary file, which even old network file systems do at once or not at
+//! all. It is taken over, changed and given back under a lock on the file `lock`. The heartbeat is its time of last
+//! modification, which the keeper of the file system sets and compares by its own clock.
 
-use crate::StoreError;
-use std::fmt;
-use std::time::Duration;
+mod content;
+mod here;
+
+pub use here::{Here, Processes, SystemProcesses};
+
+use crate::trust::open_trusted;
+use crate::{LockGuard, Medium, MediumFile, StoreError};
+use content::{Content, Facts, LEASE_BYTES_MAX};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+const LEASE: &str = "lease";
+const LOCK: &str = "lock";
+
+/// How often the lease may slip away between looking and taking before that is called an error.
+const ATTEMPTS_MAX: u32 = 8;
 
 /// A process that cannot be confused with a later one of the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,47 +30,6 @@ pub struct ProcessIdentity {
     pub pid: i32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: u64,
-}
-
-/// Tells about the processes of this machine.
-pub trait Processes: fmt::Debug + Send + Sync {
-    /// When the process of this number started; `None` if there is none, or only its exit status is left of it.
-    fn start_time(&self, pid: i32) -> Option<u64>;
-}
-
-/// The processes that `/proc` shows.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemProcesses;
-
-impl Processes for SystemProcesses {
-    fn start_time(&self, _pid: i32) -> Option<u64> {
-        unimplemented!("skeleton")
-    }
-}
-
-/// Where this process is.
-#[derive(Debug)]
-pub struct Here {
-    /// Host name.
-    pub host: String,
-    /// Identity of the boot, `/proc/sys/kernel/random/boot_id`.
-    pub boot_id: String,
-    /// Inode number of the pid namespace.
-    pub pid_namespace: u64,
-    /// This process.
-    pub supervisor: ProcessIdentity,
-    /// The other processes.
-    pub processes: Box<dyn Processes>,
-}
-
-impl Here {
-    /// Where this process is in truth.
-    ///
-    /// # Errors
-    /// [`StoreError::Medium`] when `/proc` does not tell.
-    pub fn observe() -> Result<Self, StoreError> {
-        unimplemented!("skeleton")
-    }
 }
 
 /// Who holds a lease, as the lease tells it.
@@ -106,20 +84,42 @@ pub struct Claim {
 
 /// The lease, held. Dropped without [`Lease::release`] it is given back only if no program was named in it.
 #[derive(Debug)]
-pub struct Lease {}
+pub struct Lease {
+    core: Arc<LeaseCore>,
+    released: bool,
+}
 
 impl Lease {
+    pub(crate) fn take(medium: Arc<dyn Medium>, here: Arc<Here>, claim: Claim) -> Result<Self, StoreError> {
+        let desk = Desk { medium, here };
+        let holder = Holder {
+            host: desk.here.host.clone(),
+            boot_id: desk.here.boot_id.clone(),
+            pid_namespace: desk.here.pid_namespace,
+            supervisor: desk.here.supervisor,
+            program: None,
+        };
+        let content = desk.take(Content { token: random_token(), holder }, claim)?;
+        Ok(Self { core: Arc::new(LeaseCore { desk, content: Mutex::new(content) }), released: false })
+    }
+
     /// The program that the lease named when it was taken for [`Purpose::Adopt`], or that was set since.
     pub fn program(&self) -> Option<ProcessIdentity> {
-        unimplemented!("skeleton")
+        self.core.content().holder.program
     }
 
     /// Names the program that runs under this lease.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`], [`StoreError::Medium`].
-    pub fn set_program(&self, _program: ProcessIdentity) -> Result<(), StoreError> {
-        unimplemented!("skeleton")
+    pub fn set_program(&self, program: ProcessIdentity) -> Result<(), StoreError> {
+        let _lock = self.core.desk.lock();
+        self.core.check()?;
+        let mut content = self.core.content();
+        content.holder.program = Some(program);
+        self.core.desk.replace(&content)?;
+        self.core.set_content(content);
+        Ok(())
     }
 
     /// Shows that the holder lives. Call it every 20 seconds or so.
@@ -127,14 +127,226 @@ impl Lease {
     /// # Errors
     /// [`StoreError::LeaseLost`], [`StoreError::Medium`].
     pub fn heartbeat(&self) -> Result<(), StoreError> {
-        unimplemented!("skeleton")
+        self.core.check()?.touch().map_err(|error| self.core.desk.writing(error))
     }
 
     /// Gives the lease back: the program has ended.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`], [`StoreError::Medium`].
-    pub fn release(self) -> Result<(), StoreError> {
-        unimplemented!("skeleton")
+    pub fn release(mut self) -> Result<(), StoreError> {
+        self.released = true;
+        self.core.remove()
     }
+
+    pub(crate) fn core(&self) -> &Arc<LeaseCore> {
+        &self.core
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // With a program named, this process is dying and the program may live: the lease must go on naming it.
+        if !self.released && self.program().is_none() {
+            // Nothing is lost if this fails: the lease then names a supervisor that will be found dead.
+            let _ = self.core.remove();
+        }
+    }
+}
+
+/// The part of a lease that a checkpoint in the making holds on to.
+#[derive(Debug)]
+pub(crate) struct LeaseCore {
+    desk: Desk,
+    content: Mutex<Content>,
+}
+
+impl LeaseCore {
+    /// Runs `write` while nobody can take the lease over, provided it is still ours.
+    pub(crate) fn guarding<T>(&self, write: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let _lock = self.desk.lock();
+        self.check()?;
+        write()
+    }
+
+    pub(crate) fn is_of(&self, medium: &Arc<dyn Medium>) -> bool {
+        Arc::ptr_eq(&self.desk.medium, medium)
+    }
+
+    /// That the lease is still ours; gives its file.
+    fn check(&self) -> Result<Arc<dyn MediumFile>, StoreError> {
+        match self.desk.read()? {
+            Some(Found { content: Some(content), file }) if content.token == self.content().token => Ok(file),
+            _ => Err(StoreError::LeaseLost(self.desk.medium.path().to_owned())),
+        }
+    }
+
+    fn remove(&self) -> Result<(), StoreError> {
+        let _lock = self.desk.lock();
+        self.check()?;
+        self.desk.medium.remove(LEASE).map_err(|error| self.desk.writing(error))
+    }
+
+    fn content(&self) -> Content {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_content(&self, content: Content) {
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = content;
+    }
+}
+
+/// How things stand with the job in `medium`.
+pub(crate) fn standing(medium: &Arc<dyn Medium>, here: &Arc<Here>) -> Result<Standing, StoreError> {
+    Desk { medium: Arc::clone(medium), here: Arc::clone(here) }.standing()
+}
+
+/// Where leases are written and read.
+#[derive(Debug)]
+struct Desk {
+    medium: Arc<dyn Medium>,
+    here: Arc<Here>,
+}
+
+impl Desk {
+    /// Makes `content` the lease, with the program added that comes with it.
+    fn take(&self, content: Content, claim: Claim) -> Result<Content, StoreError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let temporary = self.write_temporary(&content)?;
+            let linked = self.medium.link(&temporary, LEASE);
+            self.discard(&temporary);
+            // Over a network the answer to a link may get lost although it was made: only the file tells.
+            if linked.is_ok() || self.read()?.is_some_and(|found| found.content.as_ref() == Some(&content)) {
+                self.medium.sync().map_err(|error| self.writing(error))?;
+                return Ok(content);
+            }
+            match linked.map_err(|error| (error.kind(), error)) {
+                Err((io::ErrorKind::AlreadyExists, _)) => {
+                    if let Some(content) = self.take_over(&content, claim)? {
+                        return Ok(content);
+                    }
+                }
+                // Somebody who cleared up took the temporary file for a leftover.
+                Err((io::ErrorKind::NotFound, _)) | Ok(()) => {}
+                Err((_, error)) => return Err(self.writing(error)),
+            }
+        }
+        let busy = io::Error::other("it keeps changing hands");
+        Err(StoreError::Medium { action: "take", path: self.path(), source: busy, remedy: "try again" })
+    }
+
+    /// Replaces a lease whose holder may be gone; `None` if it has been given back meanwhile.
+    fn take_over(&self, content: &Content, claim: Claim) -> Result<Option<Content>, StoreError> {
+        let _lock = self.medium.lock(LOCK).map_err(|source| StoreError::Medium {
+            action: "lock",
+            path: self.medium.path().join(LOCK),
+            source,
+            remedy: "put the directory on a file system that has locks",
+        })?;
+        let standing = self.standing()?;
+        if standing == Standing::Free {
+            return Ok(None);
+        }
+        let mut content = content.clone();
+        content.holder.program = content::decide(standing, claim, &self.path())?;
+        self.replace(&content)?;
+        Ok(Some(content))
+    }
+
+    fn replace(&self, content: &Content) -> Result<(), StoreError> {
+        let temporary = self.write_temporary(content)?;
+        let replaced = self.medium.rename(&temporary, LEASE);
+        self.discard_after_error(&temporary, replaced)
+    }
+
+    fn standing(&self) -> Result<Standing, StoreError> {
+        let Some(Found { content, file }) = self.read()? else {
+            return Ok(Standing::Free);
+        };
+        let Some(Content { holder, .. }) = content else {
+            return Ok(Standing::Unreadable);
+        };
+        let beaten = file.status().map_err(|error| StoreError::reading(&self.path(), error))?.modified;
+        let facts = Facts {
+            host: self.here.host.clone(),
+            boot_id: self.here.boot_id.clone(),
+            pid_namespace: self.here.pid_namespace,
+            supervisor_lives: self.here.lives(holder.supervisor),
+            program_lives: holder.program.is_some_and(|program| self.here.lives(program)),
+            silent: self.now().duration_since(beaten).unwrap_or_default(),
+        };
+        Ok(content::judge(holder, &facts))
+    }
+
+    /// The time by the clock that sets the heartbeat: that of a file written just now, in the same place.
+    fn now(&self) -> SystemTime {
+        let name = format!("clock-{}.tmp", random_token());
+        let time = self.medium.create(&name).and_then(|file| {
+            file.touch()?;
+            Ok(file.status()?.modified)
+        });
+        self.discard(&name);
+        // Who may not write here only wants to know: the own clock will do.
+        time.unwrap_or_else(|_| SystemTime::now())
+    }
+
+    fn read(&self) -> Result<Option<Found>, StoreError> {
+        let (file, status) = match open_trusted(&*self.medium, LEASE, self.here.user) {
+            Err(StoreError::Medium { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        if status.bytes > LEASE_BYTES_MAX {
+            return Ok(Some(Found { content: None, file }));
+        }
+        let mut text = vec![0; status.bytes as usize];
+        file.read_at(&mut text, 0).map_err(|error| StoreError::reading(&self.path(), error))?;
+        let content = str::from_utf8(&text).ok().and_then(Content::decode);
+        Ok(Some(Found { content, file }))
+    }
+
+    fn write_temporary(&self, content: &Content) -> Result<String, StoreError> {
+        let name = format!("lease-{}.tmp", random_token());
+        let written = self.medium.create(&name).and_then(|file| {
+            file.write_at(content.encode().as_bytes(), 0)?;
+            file.sync()
+        });
+        self.discard_after_error(&name, written)?;
+        Ok(name)
+    }
+
+    /// Locks where there are locks. Elsewhere the lease alone must do: it can be held there, but not taken over.
+    fn lock(&self) -> Option<Box<dyn LockGuard>> {
+        self.medium.lock(LOCK).ok()
+    }
+
+    fn discard_after_error(&self, temporary: &str, result: io::Result<()>) -> Result<(), StoreError> {
+        result.map_err(|error| {
+            self.discard(temporary);
+            self.writing(error)
+        })
+    }
+
+    fn discard(&self, temporary: &str) {
+        // Whoever takes the lease next clears away what this leaves.
+        let _ = self.medium.remove(temporary);
+    }
+
+    fn writing(&self, source: io::Error) -> StoreError {
+        StoreError::writing(&self.path(), source)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.medium.path().join(LEASE)
+    }
+}
+
+/// A lease that is there.
+struct Found {
+    /// What it says, if that can be understood.
+    content: Option<Content>,
+    file: Arc<dyn MediumFile>,
+}
+
+fn random_token() -> String {
+    crate::random::bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -127,8 +127,6 @@ impl MediumFile for DirectoryFile {
         self.0.read_exact_at(bytes, offset)
     }
 
-    fn start_writing(&self, _offset: u64, _bytes: u64) {}
-
     fn touch(&self) -> io::Result<()> {
         let now = Timestamps {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
@@ -142,7 +140,8 @@ impl MediumFile for DirectoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_all()
+        // Length and place on the disk included; times of access are not worth a write.
+        self.0.sync_data()
     }
 }
 

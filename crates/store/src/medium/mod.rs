@@ -89,9 +89,6 @@ pub trait MediumFile: fmt::Debug + Send + Sync {
     /// As the file system says, of kind `UnexpectedEof` where the file is shorter.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Lets the disk begin with what has been written there. A hint: a failure shows at [`MediumFile::sync`].
-    fn start_writing(&self, offset: u64, bytes: u64);
-
     /// Sets the time of last modification to now, by the clock of whoever keeps the file.
     ///
     /// # Errors
@@ -104,7 +101,7 @@ pub trait MediumFile: fmt::Debug + Send + Sync {
     /// As the file system says.
     fn status(&self) -> io::Result<Status>;
 
-    /// Makes the content durable.
+    /// Makes the content durable: what was written before the call began.
     ///
     /// # Errors
     /// As the file system says. After a failure nothing is known about what has become durable.

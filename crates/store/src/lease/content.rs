@@ -1,0 +1,200 @@
+//! The lease as text, and what follows from it. Pure: who lives and how long it has been silent are told from outside.
+
+use super::{Claim, Holder, ProcessIdentity, Purpose, Standing};
+use crate::StoreError;
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest lease that is read: a host name has at most 255 bytes, everything else is short.
+pub(super) const LEASE_BYTES_MAX: u64 = 4096;
+
+/// What stands in the file: the holder, and a random token by which it knows its own lease again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) token: String,
+    pub(super) holder: Holder,
+}
+
+/// What can be found out about the holder of a lease from here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) host: String,
+    pub(super) boot_id: String,
+    pub(super) pid_namespace: u64,
+    /// Whether a process with the supervisor's number and start time is here.
+    pub(super) supervisor_lives: bool,
+    /// The same for the program.
+    pub(super) program_lives: bool,
+    /// Time since the last heartbeat.
+    pub(super) silent: Duration,
+}
+
+/// How things stand, given a lease and the facts.
+pub(super) fn judge(holder: Holder, facts: &Facts) -> Standing {
+    if holder.host != facts.host {
+        return Standing::Elsewhere(holder, facts.silent);
+    }
+    if holder.boot_id != facts.boot_id {
+        // The machine was started again since: nothing of that time lives.
+        return Standing::Abandoned(holder);
+    }
+    if holder.pid_namespace != facts.pid_namespace {
+        // A container on this machine: its process numbers mean something else here.
+        return Standing::Elsewhere(holder, facts.silent);
+    }
+    match holder.program {
+        _ if facts.supervisor_lives => Standing::Supervised(holder),
+        Some(program) if facts.program_lives => Standing::Orphaned(holder, program),
+        _ => Standing::Abandoned(holder),
+    }
+}
+
+/// Whether a claim is granted as things stand, and the program that comes with the lease.
+pub(super) fn decide(standing: Standing, claim: Claim, lease: &Path) -> Result<Option<ProcessIdentity>, StoreError> {
+    match standing {
+        Standing::Free | Standing::Abandoned(_) => Ok(None),
+        Standing::Supervised(holder) => Err(StoreError::Supervised(holder)),
+        Standing::Orphaned(_, program) if claim.purpose == Purpose::Adopt => Ok(Some(program)),
+        Standing::Orphaned(_, program) => Err(StoreError::ProgramStillRuns { pid: program.pid }),
+        Standing::Elsewhere(..) | Standing::Unreadable if claim.force => Ok(None),
+        Standing::Elsewhere(holder, silent) => Err(StoreError::HeldElsewhere { holder, silent }),
+        Standing::Unreadable => Err(StoreError::LeaseUnreadable(lease.to_owned())),
+    }
+}
+
+impl Content {
+    pub(super) fn encode(&self) -> String {
+        let Holder { host, boot_id, pid_namespace, supervisor, program } = &self.holder;
+        let mut text = format!(
+            "standfast-lease=1\ntoken={}\nhost={host}\nboot={boot_id}\npid-namespace={pid_namespace}\n\
+             supervisor={} {}\n",
+            self.token, supervisor.pid, supervisor.start_time,
+        );
+        if let Some(program) = program {
+            text += &format!("program={} {}\n", program.pid, program.start_time);
+        }
+        text + "end=1\n"
+    }
+
+    /// `None` where anything is missing or strange: a lease that is not understood is not taken lightly.
+    pub(super) fn decode(text: &str) -> Option<Self> {
+        let mut lines = text.strip_suffix("end=1\n")?.lines();
+        let mut value = |key: &str| lines.next()?.strip_prefix(key)?.strip_prefix('=');
+        if value("standfast-lease")? != "1" {
+            return None;
+        }
+        let token = value("token")?.to_owned();
+        let host = value("host")?.to_owned();
+        let boot_id = value("boot")?.to_owned();
+        let pid_namespace = value("pid-namespace")?.parse().ok()?;
+        let supervisor = decode_process(value("supervisor")?)?;
+        let program = match lines.next() {
+            Some(line) => Some(decode_process(line.strip_prefix("program=")?)?),
+            None => None,
+        };
+        let complete = lines.next().is_none();
+        complete.then_some(Self { token, holder: Holder { host, boot_id, pid_namespace, supervisor, program } })
+    }
+}
+
+fn decode_process(value: &str) -> Option<ProcessIdentity> {
+    let (pid, start_time) = value.split_once(' ')?;
+    Some(ProcessIdentity { pid: pid.parse().ok()?, start_time: start_time.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUPERVISOR: ProcessIdentity = ProcessIdentity { pid: 10, start_time: 100 };
+    const PROGRAM: ProcessIdentity = ProcessIdentity { pid: 11, start_time: 110 };
+    const SILENT: Duration = Duration::from_secs(90);
+
+    fn holder() -> Holder {
+        Holder {
+            host: "here".into(),
+            boot_id: "today".into(),
+            pid_namespace: 1,
+            supervisor: SUPERVISOR,
+            program: Some(PROGRAM),
+        }
+    }
+
+    fn facts() -> Facts {
+        Facts {
+            host: "here".into(),
+            boot_id: "today".into(),
+            pid_namespace: 1,
+            supervisor_lives: false,
+            program_lives: false,
+            silent: SILENT,
+        }
+    }
+
+    #[test]
+    fn a_lease_is_judged_by_what_can_be_seen_from_here() {
+        let cases = [
+            (facts(), Standing::Abandoned(holder())),
+            (Facts { supervisor_lives: true, ..facts() }, Standing::Supervised(holder())),
+            (Facts { supervisor_lives: true, program_lives: true, ..facts() }, Standing::Supervised(holder())),
+            (Facts { program_lives: true, ..facts() }, Standing::Orphaned(holder(), PROGRAM)),
+            (Facts { boot_id: "later".into(), ..facts() }, Standing::Abandoned(holder())),
+            // Numbers that mean something else: a process of that number proves nothing.
+            (Facts { boot_id: "later".into(), supervisor_lives: true, ..facts() }, Standing::Abandoned(holder())),
+            (Facts { pid_namespace: 2, ..facts() }, Standing::Elsewhere(holder(), SILENT)),
+            (Facts { pid_namespace: 2, boot_id: "later".into(), ..facts() }, Standing::Abandoned(holder())),
+            (Facts { host: "there".into(), ..facts() }, Standing::Elsewhere(holder(), SILENT)),
+            (Facts { host: "there".into(), boot_id: "later".into(), ..facts() }, Standing::Elsewhere(holder(), SILENT)),
+        ];
+        for (facts, expected) in cases {
+            assert_eq!(judge(holder(), &facts), expected, "{facts:?}");
+        }
+        let unnamed = Holder { program: None, ..holder() };
+        let standing = judge(unnamed.clone(), &Facts { program_lives: true, ..facts() });
+        assert_eq!(standing, Standing::Abandoned(unnamed), "a lease that names no program has none");
+    }
+
+    #[test]
+    fn force_takes_what_cannot_be_seen_and_never_what_is_seen_to_live() {
+        let granted = |standing: Standing, purpose, force| {
+            decide(standing, Claim { purpose, force }, Path::new("lease")).map_err(|error| error.to_string())
+        };
+        for purpose in [Purpose::Live, Purpose::Adopt] {
+            for force in [false, true] {
+                assert_eq!(granted(Standing::Free, purpose, force), Ok(None));
+                assert_eq!(granted(Standing::Abandoned(holder()), purpose, force), Ok(None));
+                assert!(granted(Standing::Supervised(holder()), purpose, force).is_err());
+                assert_eq!(granted(Standing::Elsewhere(holder(), SILENT), purpose, force).is_ok(), force);
+                assert_eq!(granted(Standing::Unreadable, purpose, force).is_ok(), force);
+            }
+        }
+        let orphaned = || Standing::Orphaned(holder(), PROGRAM);
+        assert_eq!(granted(orphaned(), Purpose::Adopt, false), Ok(Some(PROGRAM)));
+        assert!(granted(orphaned(), Purpose::Live, true).is_err());
+        assert!(granted(orphaned(), Purpose::Live, false).unwrap_err().contains("process 11"));
+    }
+
+    #[test]
+    fn a_refusal_names_the_holder_and_how_long_it_has_been_silent() {
+        let message = |standing| {
+            let claim = Claim { purpose: Purpose::Live, force: false };
+            decide(standing, claim, Path::new("lease")).unwrap_err().to_string()
+        };
+        let supervised = message(Standing::Supervised(holder()));
+        assert!(supervised.contains("process 10") && supervised.contains("on here"), "{supervised}");
+        let elsewhere = message(Standing::Elsewhere(holder(), SILENT));
+        assert!(elsewhere.contains("90 s") && elsewhere.contains("--force"), "{elsewhere}");
+    }
+
+    #[test]
+    fn a_lease_reads_back_as_it_was_written_and_cut_off_not_at_all() {
+        for program in [None, Some(PROGRAM)] {
+            let content = Content { token: "abc".into(), holder: Holder { program, ..holder() } };
+            let text = content.encode();
+            assert_eq!(Content::decode(&text), Some(content));
+            for length in 0..text.len() {
+                assert_eq!(Content::decode(&text[..length]), None, "cut to {length} bytes");
+            }
+        }
+    }
+}

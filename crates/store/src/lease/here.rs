@@ -1,0 +1,116 @@
+//! Where this process is, and which other processes live here.
+
+use super::ProcessIdentity;
+use crate::StoreError;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+/// A look at one process by its number.
+pub trait Processes: fmt::Debug + Send + Sync {
+    /// When the process of this number started, in clock ticks since boot; `None` if there is none, or if it has ended
+    /// and only its exit status is left.
+    fn start_time(&self, pid: i32) -> Option<u64>;
+}
+
+/// The processes that `/proc` shows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemProcesses;
+
+impl Processes for SystemProcesses {
+    fn start_time(&self, pid: i32) -> Option<u64> {
+        parse_start_time(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`, unless the process has ended.
+fn parse_start_time(stat: &[u8]) -> Option<u64> {
+    // The name stands in parentheses and may hold anything, parentheses and line ends too: fields start behind the last.
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let text = str::from_utf8(&stat[name_end + 1..]).ok()?;
+    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+    let (state, threads, start_time) = (fields.first()?, fields.get(17)?, fields.get(19)?);
+    // The first thread may have ended before the others: then it shows as a zombie, and the process lives.
+    let ended = matches!(*state, "Z" | "X" | "x") && threads.parse::<u64>().ok()? <= 1;
+    if ended { None } else { start_time.parse().ok() }
+}
+
+/// Where this process is.
+#[derive(Debug)]
+pub struct Here {
+    /// Host name.
+    pub host: String,
+    /// Identity of the boot, `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
+    /// Inode number of the pid namespace.
+    pub pid_namespace: u64,
+    /// The user as whom files are written.
+    pub user: u32,
+    /// This process.
+    pub supervisor: ProcessIdentity,
+    /// The other processes.
+    pub processes: Box<dyn Processes>,
+}
+
+impl Here {
+    /// Where this process is in truth.
+    ///
+    /// # Errors
+    /// [`StoreError::Medium`] when `/proc` does not tell.
+    pub fn observe() -> Result<Self, StoreError> {
+        let unreadable = |path: &str, source| StoreError::reading(Path::new(path), source);
+        let boot = "/proc/sys/kernel/random/boot_id";
+        let boot_id = fs::read_to_string(boot).map_err(|error| unreadable(boot, error))?.trim().to_owned();
+        let namespace = "/proc/self/ns/pid";
+        let pid_namespace = rustix::fs::stat(namespace).map_err(|error| unreadable(namespace, error.into()))?.st_ino;
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let stat = "/proc/self/stat";
+        let own = fs::read(stat).map_err(|error| unreadable(stat, error))?;
+        let start_time = parse_start_time(&own).expect("a process that asks has not ended");
+        // A host name with a line end in it would break the lease's form; the kernel allows it.
+        let host = rustix::system::uname().nodename().to_string_lossy().replace(char::is_control, "?");
+        Ok(Self {
+            host,
+            boot_id,
+            pid_namespace,
+            user: rustix::process::geteuid().as_raw(),
+            supervisor: ProcessIdentity { pid, start_time },
+            processes: Box::new(SystemProcesses),
+        })
+    }
+
+    pub(super) fn lives(&self, process: ProcessIdentity) -> bool {
+        self.processes.start_time(process.pid) == Some(process.start_time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(name: &str, state: char, threads: u32) -> Vec<u8> {
+        let middle = "1 ".repeat(14);
+        format!("42 ({name}) {state} {middle}20 0 {threads} 0 4711 99 99\n").into_bytes()
+    }
+
+    #[test]
+    fn start_time_is_found_behind_any_name() {
+        assert_eq!(parse_start_time(&stat("sh", 'S', 1)), Some(4711));
+        assert_eq!(parse_start_time(&stat("a) Z 1 (b\n", 'R', 1)), Some(4711));
+    }
+
+    #[test]
+    fn a_process_lives_as_long_as_one_of_its_threads() {
+        assert_eq!(parse_start_time(&stat("sh", 'Z', 1)), None);
+        assert_eq!(parse_start_time(&stat("sh", 'Z', 3)), Some(4711));
+        assert_eq!(parse_start_time(b"42 (sh) S"), None);
+    }
+
+    #[test]
+    fn this_process_is_here_and_lives() {
+        let here = Here::observe().unwrap();
+        assert!(here.lives(here.supervisor));
+        let later = ProcessIdentity { start_time: here.supervisor.start_time + 1, ..here.supervisor };
+        assert!(!here.lives(later), "another process of the same number");
+    }
+}

@@ -1,0 +1,163 @@
+//! What of a batch goes into the image: pages of zeros are left out, the rest moves together and is cut into blocks.
+//! Pure; the writing is done elsewhere.
+
+use standfast_core::{PAGE_BYTES, PageRange, is_zero};
+use standfast_format::image::BLOCK_PAGES_MAX;
+use standfast_format::{Beneath, Contents, PageBatch, Run};
+
+/// What was found in a batch whose bytes now are the stored pages and nothing else.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Sifted {
+    /// Where the stored pages belong, in the order of the bytes.
+    pub(super) stored: Vec<Run>,
+    /// Pages of zeros that must be remembered.
+    pub(super) zeros: Vec<Run>,
+}
+
+/// Leaves only the pages in the batch that must be stored.
+pub(super) fn sift(batch: &mut PageBatch) -> Sifted {
+    let mut sifted = Sifted::default();
+    let (mut from, mut to) = (0, 0);
+    for &(process, range, beneath) in &batch.ranges {
+        let mut rest = range;
+        while rest.pages() > 0 {
+            let (zero, pages) = stretch(&batch.bytes[from..], rest.pages());
+            let (piece, behind) = rest.split_at(pages);
+            let bytes = pages as usize * PAGE_BYTES;
+            if !zero {
+                if from != to {
+                    batch.bytes.copy_within(from..from + bytes, to);
+                }
+                to += bytes;
+                push(&mut sifted.stored, process, piece, Contents::Stored);
+            } else if beneath == Beneath::File {
+                push(&mut sifted.zeros, process, piece, Contents::Zero);
+            }
+            from += bytes;
+            rest = behind;
+        }
+    }
+    batch.bytes.truncate(to);
+    sifted
+}
+
+/// Whether the first page is zero, and how many pages from there on, `limit` at most, are like it in that.
+fn stretch(bytes: &[u8], limit: u64) -> (bool, u64) {
+    let mut pages = bytes.as_chunks::<PAGE_BYTES>().0.iter().take(limit as usize).map(|page| is_zero(page));
+    let first = pages.next().expect("the sum of a batch's ranges is the length of its bytes");
+    (first, 1 + pages.take_while(|zero| *zero == first).count() as u64)
+}
+
+fn push(runs: &mut Vec<Run>, process: u32, range: PageRange, contents: Contents) {
+    match runs.last_mut() {
+        Some(last) if last.process == process && last.range.end() == range.start() => {
+            last.range = PageRange::new(last.range.start(), last.range.pages() + range.pages());
+        }
+        _ => runs.push(Run { process, range, contents }),
+    }
+}
+
+/// Divides runs into blocks of at most [`BLOCK_PAGES_MAX`] pages: for each the runs that it holds.
+pub(super) fn cut(runs: &[Run]) -> Vec<Vec<Run>> {
+    let mut blocks = Vec::new();
+    let mut block = Vec::new();
+    let mut room = u64::from(BLOCK_PAGES_MAX);
+    for run in runs {
+        let mut rest = run.range;
+        while rest.pages() > 0 {
+            let (piece, behind) = rest.split_at(room);
+            block.push(Run { range: piece, ..*run });
+            room -= piece.pages();
+            rest = behind;
+            if room == 0 {
+                blocks.push(std::mem::take(&mut block));
+                room = u64::from(BLOCK_PAGES_MAX);
+            }
+        }
+    }
+    if !block.is_empty() {
+        blocks.push(block);
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use standfast_core::Address;
+
+    /// Process and page number.
+    type PageAt = (u32, u64);
+
+    /// The naive twin: one page at a time.
+    fn sift_naive(batch: &PageBatch) -> (Vec<PageAt>, Vec<Vec<u8>>, Vec<PageAt>) {
+        let (mut stored, mut contents, mut zeros) = (Vec::new(), Vec::new(), Vec::new());
+        let mut pages = batch.bytes.chunks(PAGE_BYTES);
+        for &(process, range, beneath) in &batch.ranges {
+            for page in 0..range.pages() {
+                let bytes = pages.next().unwrap();
+                let key = (process, range.start().get() / 4096 + page);
+                if bytes.iter().any(|byte| *byte != 0) {
+                    stored.push(key);
+                    contents.push(bytes.to_vec());
+                } else if beneath == Beneath::File {
+                    zeros.push(key);
+                }
+            }
+        }
+        (stored, contents, zeros)
+    }
+
+    fn keys(runs: &[Run]) -> Vec<PageAt> {
+        let pages = |run: &Run| {
+            let (process, first) = (run.process, run.range.start().get() / 4096);
+            (0..run.range.pages()).map(move |page| (process, first + page))
+        };
+        runs.iter().flat_map(pages).collect()
+    }
+
+    prop_compose! {
+        fn any_batch()(ranges in prop::collection::vec((0u32..2, 0u64..3, 1u64..90, any::<bool>()), 0..6), seed: u64) -> PageBatch {
+            let mut batch = PageBatch::default();
+            let mut next = 16;
+            for (process, gap, pages, file) in ranges {
+                let beneath = if file { Beneath::File } else { Beneath::Zeros };
+                batch.ranges.push((process, PageRange::new(Address::new((next + gap) * 4096), pages), beneath));
+                next += gap + pages;
+                for page in 0..pages {
+                    let zero = (seed >> (page % 61)) & 1 == 0;
+                    let place = batch.bytes.len() + (seed as usize + page as usize) % 4096;
+                    batch.bytes.resize(batch.bytes.len() + PAGE_BYTES, 0);
+                    if !zero {
+                        batch.bytes[place] = page as u8 | 1;
+                    }
+                }
+            }
+            batch
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn sifting_keeps_every_page_that_is_not_zero_in_its_place(mut batch in any_batch()) {
+            let (stored, contents, zeros) = sift_naive(&batch);
+            let sifted = sift(&mut batch);
+            prop_assert_eq!(keys(&sifted.stored), stored);
+            prop_assert_eq!(keys(&sifted.zeros), zeros);
+            prop_assert_eq!(batch.bytes, contents.concat());
+        }
+
+        #[test]
+        fn cutting_keeps_all_pages_in_order_and_fills_all_blocks_but_the_last(mut batch in any_batch()) {
+            let runs = sift(&mut batch).stored;
+            let blocks = cut(&runs);
+            prop_assert_eq!(keys(&blocks.concat()), keys(&runs));
+            let pages = |block: &Vec<Run>| keys(block).len();
+            for (at, block) in blocks.iter().enumerate() {
+                let full = pages(block) == BLOCK_PAGES_MAX as usize;
+                prop_assert!(full || (at + 1 == blocks.len() && pages(block) > 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Whether a file can be trusted: an image becomes a running program, so nobody else may have written it.
+
+use crate::{Medium, MediumFile, Status, StoreError};
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Refuses what belongs to somebody else or what others may write.
+pub(crate) fn check_trusted(path: &Path, status: &Status, user: u32) -> Result<(), StoreError> {
+    let untrusted = |fault, remedy| Err(StoreError::Untrusted { path: path.to_owned(), fault, remedy });
+    if status.owner != user {
+        return untrusted(
+            format!("it belongs to user {}, not to user {user} who runs this", status.owner),
+            format!("run this as user {}, or copy the directory", status.owner),
+        );
+    }
+    if status.mode & 0o022 != 0 {
+        return untrusted(
+            format!("others may write it (mode {:o})", status.mode),
+            "if you are sure that nobody has, `chmod go-w` it".into(),
+        );
+    }
+    Ok(())
+}
+
+/// Opens a file for reading once it has proved to be a regular file of `user` that nobody else may write.
+pub(crate) fn open_trusted(
+    medium: &dyn Medium,
+    name: &str,
+    user: u32,
+) -> Result<(Arc<dyn MediumFile>, Status), StoreError> {
+    let path = medium.path().join(name);
+    let read = |source| StoreError::reading(&path, source);
+    let file = match medium.open(name) {
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(StoreError::Untrusted {
+                path,
+                fault: "it is a symbolic link".into(),
+                remedy: "put the file itself in its place".into(),
+            });
+        }
+        other => other.map_err(read)?,
+    };
+    let status = file.status().map_err(read)?;
+    if !status.is_regular {
+        return Err(StoreError::Untrusted {
+            path,
+            fault: "it is not a regular file".into(),
+            remedy: "remove it".into(),
+        });
+    }
+    check_trusted(&path, &status, user)?;
+    Ok((file, status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    fn status(owner: u32, mode: u32) -> Status {
+        Status { is_regular: true, owner, mode, bytes: 0, links: 1, modified: SystemTime::UNIX_EPOCH }
+    }
+
+    #[test]
+    fn only_what_is_ours_and_closed_to_writers_is_trusted() {
+        let trusted = |owner, mode, user| check_trusted(Path::new("f"), &status(owner, mode), user).is_ok();
+        assert!(trusted(7, 0o600, 7) && trusted(7, 0o644, 7) && trusted(0, 0o700, 0));
+        assert!(!trusted(8, 0o600, 7), "somebody else's");
+        assert!(!trusted(0, 0o600, 7), "root's, and we are not root");
+        assert!(!trusted(7, 0o600, 0), "a user's, and we are root");
+        assert!(!trusted(7, 0o620, 7) && !trusted(7, 0o602, 7) && !trusted(7, 0o777, 7), "writable by others");
+    }
+}
