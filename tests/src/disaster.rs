@@ -33,6 +33,15 @@ pub enum Disaster {
 pub const DISASTERS: [Disaster; 4] =
     [Disaster::SupervisorKilled, Disaster::ProgramKilled, Disaster::DiskError, Disaster::DiskFull];
 
+/// What there was before the checkpoint that is struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// No checkpoint: this is the first.
+    Nothing,
+    /// One good generation.
+    OneGeneration,
+}
+
 /// The program that is struck, and what it should give.
 #[derive(Debug, Clone)]
 pub struct Subject {
@@ -51,19 +60,20 @@ impl Subject {
         Ok(Self { program, native })
     }
 
-    /// Strikes the second checkpoint of a run at its `at`-th call. Returns what was seen; `struck` is `None` when the
+    /// Strikes the first or second checkpoint of a run at its `at`-th call. Returns what was seen; `struck` is `None` when the
     /// checkpoint has fewer calls, in which case it has simply succeeded.
     ///
     /// # Errors
     /// When a promise is broken.
-    pub fn strike_checkpoint(&self, disaster: Disaster, at: u64) -> Result<Sighting> {
+    pub fn strike_checkpoint(&self, before: Before, disaster: Disaster, at: u64) -> Result<Sighting> {
         let mut arena = Arena::new()?;
-        let outcome = CheckpointScenario::begin(&arena, self).and_then(|scenario| scenario.strike(disaster, at));
+        let scenario = CheckpointScenario::begin(&arena, self, before);
+        let outcome = scenario.and_then(|scenario| scenario.strike(disaster, at));
         explain(&mut arena, outcome, at).with_context(|| format!("{disaster:?} at call {at} of a checkpoint"))
     }
 }
 
-/// A run with one good generation, waiting at its gate.
+/// A run that waits at its gate.
 struct CheckpointScenario<'a> {
     arena: &'a Arena,
     subject: &'a Subject,
@@ -73,14 +83,16 @@ struct CheckpointScenario<'a> {
 }
 
 impl<'a> CheckpointScenario<'a> {
-    fn begin(arena: &'a Arena, subject: &'a Subject) -> Result<Self> {
+    fn begin(arena: &'a Arena, subject: &'a Subject, before: Before) -> Result<Self> {
         let standfast = Standfast::new(arena)?;
         let command = standfast.run_command(Checkpoints::OnRequest, &subject.program);
         let output = Output::File(arena.work().join(OUTPUT));
         let tracer = Tracer::start(arena, "run", output, &command, None)?;
         standfast.await_gate()?;
         let program = standfast.await_program()?;
-        standfast.checkpoint().context("the first checkpoint, undisturbed")?;
+        if before == Before::OneGeneration {
+            standfast.checkpoint().context("the first checkpoint, undisturbed")?;
+        }
         Ok(Self { arena, subject, standfast, tracer, program })
     }
 
@@ -99,7 +111,7 @@ impl<'a> CheckpointScenario<'a> {
                 let asked = asked.well("a checkpoint that was not struck");
                 asked.and_then(|_| self.runs_on_with_supervisor())
             }
-            (Disaster::SupervisorKilled, _) => self.runs_on_alone(),
+            (Disaster::SupervisorKilled, _) => self.runs_on_alone(at),
             (Disaster::ProgramKilled, _) => self.was_killed(),
             (Disaster::DiskError | Disaster::DiskFull, _) => self.runs_on_though_disk_failed(&asked),
         }
@@ -107,11 +119,15 @@ impl<'a> CheckpointScenario<'a> {
         Ok(sighting)
     }
 
-    /// The supervisor is dead: the program ends by itself, well; the directory continues it all the same.
-    fn runs_on_alone(self) -> Result<()> {
+    /// The supervisor is dead: the program ends by itself, well; the directory continues it all the same. Every other
+    /// time the orphan is protected once more on its way, by somebody who must cope with what the dead one left in it.
+    fn runs_on_alone(self, at: u64) -> Result<()> {
         let ended = self.tracer.wait()?;
         ensure!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "the supervisor ended with {ended:?}");
         ensure!(is_running(self.program), "the program did not outlive its supervisor");
+        if at.is_multiple_of(2) {
+            self.standfast.checkpoint().context("a checkpoint of the orphan")?;
+        }
         open_gate(self.arena)?;
         self.arena.wait_until_empty(PATIENCE).context("the orphaned program should end by itself")?;
         RunResult::read(&self.arena.work())?
@@ -135,7 +151,9 @@ impl<'a> CheckpointScenario<'a> {
             ensure!(!told.trim().is_empty(), "a checkpoint failed and nobody was told");
             ensure!(!told.contains("panicked") && !told.contains("os error"), "told badly: {told}");
         }
-        self.standfast.verify(&self.arena.images()).context("after the failed call")?;
+        if self.standfast.newest_generation(&self.arena.images())?.is_some() {
+            self.standfast.verify(&self.arena.images()).context("after the failed call")?;
+        }
         self.standfast.checkpoint().context("a checkpoint after the disk works again")?;
         self.runs_on_with_supervisor()
     }
@@ -155,8 +173,13 @@ fn is_running(process: Pid) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("Z").trim_start().starts_with('Z'))
 }
 
-/// The directory is good, and a restart from it gives the undisturbed result.
+/// The directory is good, and a restart from it gives the undisturbed result; or there clearly is no checkpoint yet.
 fn continues(standfast: Standfast<'_>, arena: &Arena, subject: &Subject) -> Result<()> {
+    if standfast.newest_generation(&arena.images())?.is_none() {
+        let said = standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.refusal("a restart from nothing")?;
+        ensure!(said.contains("no checkpoint"), "it does not say that there is no checkpoint: {said}");
+        return Ok(());
+    }
     standfast.verify(&arena.images())?;
     standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("restart")?;
     RunResult::read(&arena.work())?.must_equal(&subject.native).context("the restarted program's result")

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 /// How long anything may take that should be done in a moment. Generous: the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a condition is looked at again.
-const GLANCE: Duration = Duration::from_millis(2);
+/// How soon a condition is looked at again: at first soon, then less often, since a look may be a whole command.
+const GLANCE_MIN: Duration = Duration::from_millis(1);
+const GLANCE_MAX: Duration = Duration::from_millis(20);
 
 /// Looks at `condition` again and again until it gives something.
 ///
@@ -24,6 +25,7 @@ const GLANCE: Duration = Duration::from_millis(2);
 /// When `limit` has passed, naming what was waited for; or the condition's own error.
 pub fn until<T>(limit: Duration, what: &str, mut condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
+    let mut glance = GLANCE_MIN;
     loop {
         if let Some(found) = condition()? {
             return Ok(found);
@@ -31,7 +33,8 @@ pub fn until<T>(limit: Duration, what: &str, mut condition: impl FnMut() -> Resu
         if start.elapsed() > limit {
             bail!("waited {} s in vain for {what}", limit.as_secs());
         }
-        sleep(GLANCE);
+        sleep(glance);
+        glance = (glance * 2).min(GLANCE_MAX);
     }
 }
 

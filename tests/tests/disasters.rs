@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use fastrand::Rng;
 use standfast_tests::damage::one_flipped_bit_is_noticed;
-use standfast_tests::disaster::{Disaster, KilledJob, Subject};
+use standfast_tests::disaster::{Before, Disaster, KilledJob, Subject};
 use standfast_tests::seed;
 use std::time::{Duration, Instant};
 
@@ -32,29 +32,34 @@ fn sweep(mut strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
     Ok(())
 }
 
-fn sweep_checkpoint(disaster: Disaster) -> Result<()> {
+fn sweep_checkpoint(before: Before, disaster: Disaster) -> Result<()> {
     let subject = Subject::small()?;
-    sweep(|at| subject.strike_checkpoint(disaster, at).map(|seen| (seen.calls, seen.struck.is_some())))
+    sweep(|at| subject.strike_checkpoint(before, disaster, at).map(|seen| (seen.calls, seen.struck.is_some())))
 }
 
 #[test]
 fn a_program_outlives_its_supervisor_killed_at_any_call_of_a_checkpoint() -> Result<()> {
-    sweep_checkpoint(Disaster::SupervisorKilled)
+    sweep_checkpoint(Before::OneGeneration, Disaster::SupervisorKilled)
 }
 
 #[test]
 fn a_program_killed_at_any_call_of_a_checkpoint_continues_from_a_good_one() -> Result<()> {
-    sweep_checkpoint(Disaster::ProgramKilled)
+    sweep_checkpoint(Before::OneGeneration, Disaster::ProgramKilled)
 }
 
 #[test]
 fn a_disk_error_at_any_call_of_a_checkpoint_harms_neither_program_nor_generations() -> Result<()> {
-    sweep_checkpoint(Disaster::DiskError)
+    sweep_checkpoint(Before::OneGeneration, Disaster::DiskError)
 }
 
 #[test]
 fn a_full_disk_from_any_call_of_a_checkpoint_on_harms_neither_program_nor_generations() -> Result<()> {
-    sweep_checkpoint(Disaster::DiskFull)
+    sweep_checkpoint(Before::OneGeneration, Disaster::DiskFull)
+}
+
+#[test]
+fn the_very_first_checkpoint_killed_at_any_call_leaves_a_program_that_runs_on() -> Result<()> {
+    sweep_checkpoint(Before::Nothing, Disaster::SupervisorKilled)
 }
 
 #[test]

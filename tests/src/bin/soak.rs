@@ -9,7 +9,7 @@
 use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 use standfast_tests::damage::one_flipped_bit_is_noticed;
-use standfast_tests::disaster::{DISASTERS, KilledJob, Subject};
+use standfast_tests::disaster::{Before, DISASTERS, KilledJob, Subject};
 use standfast_tests::result::RunResult;
 use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
 use standfast_tests::victims::{COMPUTING, SMALL, Victim};
@@ -121,8 +121,9 @@ impl Soak {
 
     fn struck_checkpoint(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
         let (disaster, at) = (DISASTERS[random.usize(..DISASTERS.len())], random.u64(1..CALLS_MAX));
-        println!("seed {seed}: {disaster:?} at call {at} of a checkpoint");
-        let sighting = self.subject()?.strike_checkpoint(disaster, at)?;
+        let before = if random.bool() { Before::Nothing } else { Before::OneGeneration };
+        println!("seed {seed}: {disaster:?} at call {at} of a checkpoint, before it: {before:?}");
+        let sighting = self.subject()?.strike_checkpoint(before, disaster, at)?;
         println!("    {}", sighting.struck.unwrap_or("past the last call"));
         Ok(())
     }
