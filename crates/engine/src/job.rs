@@ -1,11 +1,17 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
-use crate::{EngineError, Obstacle};
-use standfast_format::{BoxError, ImageSink, ImageSource};
+use crate::EngineError;
+use crate::freeze::{Frozen, kernel};
+use standfast_linux::proc::Stat;
+use standfast_linux::sys::process;
+use standfast_linux::{InheritedSignals, NamespaceInit, WaitStatus};
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::marker::PhantomData;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What to launch. Environment, working directory, descriptors and terminal are the caller's own.
@@ -15,6 +21,8 @@ pub struct Launch {
     pub program: OsString,
     /// Its arguments, without the program's own name.
     pub arguments: Vec<OsString>,
+    /// The signals that the caller was started with, captured before it installed handlers.
+    pub signals: InheritedSignals,
 }
 
 /// A process that cannot be confused with a later one of the same number.
@@ -26,160 +34,176 @@ pub struct ProcessIdentity {
     pub start_time: u64,
 }
 
-/// Which files the standard streams of the job's life are, so that a census can tell them from the program's own.
-/// `None` where the stream was closed.
+impl ProcessIdentity {
+    /// The process that has this number now.
+    ///
+    /// # Errors
+    /// [`EngineError::Ended`] when there is none.
+    pub fn of(pid: i32) -> Result<Self, EngineError> {
+        let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
+        Ok(Self { pid, start_time: stat.start_time })
+    }
+}
+
+/// Device and inode of the standard streams that a life of the job was given, so that a census can tell them from what
+/// the program has opened itself. `None` where a stream was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct StreamIdentities(pub [Option<(u64, u64)>; 3]);
+pub(crate) struct StreamIdentities(pub(crate) [Option<(u64, u64)>; 3]);
+
+impl StreamIdentities {
+    /// Those of a process: our own for a job that inherits them.
+    pub(crate) fn of(pid: i32) -> Self {
+        Self([0, 1, 2].map(|number| {
+            let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}")).ok()?;
+            Some((file.dev(), file.ino()))
+        }))
+    }
+}
+
+/// What a job's owner and the thread that freezes it both need.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) streams: StreamIdentities,
+    /// The exit status, if a tracer has reaped it in passing.
+    status: Mutex<Option<WaitStatus>>,
+    /// For tasks that wait in a `restart_syscall`: the call that they had made first, by task id.
+    first_calls: Mutex<HashMap<i32, i64>>,
+}
+
+impl Shared {
+    pub(crate) fn new(streams: StreamIdentities) -> Arc<Self> {
+        Arc::new(Self { streams, status: Mutex::default(), first_calls: Mutex::default() })
+    }
+
+    pub(crate) fn keep_status(&self, status: WaitStatus) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+    }
+
+    /// The call that a task had made before `number` was found in its registers: `number` itself unless that is
+    /// `restart_syscall`; then what was seen at an earlier stop, or what `in_code` finds.
+    pub(crate) fn first_call(&self, tid: i32, number: i64, in_code: impl FnOnce() -> Option<i64>) -> Option<i64> {
+        /// `restart_syscall`.
+        const RESTART: i64 = 219;
+        let mut calls = self.first_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if number != RESTART {
+            calls.insert(tid, number);
+            return Some(number);
+        }
+        calls.get(&tid).copied().or_else(in_code)
+    }
+}
 
 /// A job under this process's care.
 #[derive(Debug)]
-pub struct Job {}
+pub struct Job {
+    main: ProcessIdentity,
+    end: End,
+    shared: Arc<Shared>,
+}
+
+/// How the end of the job is learnt.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The main process is our child.
+    Child(OwnedFd),
+    /// It lives in namespaces of its own; their init tells.
+    Namespace(NamespaceInit),
+    /// It is somebody else's child: we see that it ends, not how.
+    Stranger(OwnedFd),
+}
 
 impl Job {
     /// Starts a program as a child of this process.
     ///
     /// # Errors
     /// When it cannot be executed.
-    pub fn launch(_launch: &Launch) -> Result<Self, EngineError> {
-        Err(EngineError::Ended)
+    pub fn launch(launch: &Launch) -> Result<Self, EngineError> {
+        let streams = StreamIdentities::of(std::process::id() as i32);
+        let pid = standfast_linux::launch(&launch.program, &launch.arguments, launch.signals)
+            .map_err(|source| kernel(&format!("executing {}", launch.program.display()), source))?;
+        // Our child stays a zombie until we reap it: its number cannot have been given to another.
+        let end = End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?);
+        Self::new(pid, end, streams)
     }
 
-    /// Takes up a running program whose supervisor died.
+    /// Takes up a running program whose supervisor died. Its standard streams are taken to be what it has there now.
     ///
     /// # Errors
     /// When the process is gone or may not be looked at.
-    pub fn adopt(_process: ProcessIdentity, _streams: StreamIdentities) -> Result<Self, EngineError> {
-        Err(EngineError::Ended)
+    pub fn adopt(process: ProcessIdentity) -> Result<Self, EngineError> {
+        let end = End::Stranger(process::pidfd_open(process.pid).map_err(|_| EngineError::Ended)?);
+        let job = Self::new(process.pid, end, StreamIdentities::of(process.pid))?;
+        if job.main == process { Ok(job) } else { Err(EngineError::Ended) }
+    }
+
+    pub(crate) fn new(pid: i32, end: End, streams: StreamIdentities) -> Result<Self, EngineError> {
+        // Descendants that lose their parent stay in sight. Older kernels than any supported would refuse.
+        process::become_subreaper().map_err(|source| kernel("becoming the reaper of orphans", source))?;
+        Ok(Self { main: ProcessIdentity::of(pid)?, end, shared: Shared::new(streams) })
     }
 
     /// The job's main process.
     pub fn main_process(&self) -> ProcessIdentity {
-        ProcessIdentity { pid: 0, start_time: 0 }
-    }
-
-    /// The streams it was launched or restarted with.
-    pub fn streams(&self) -> StreamIdentities {
-        StreamIdentities::default()
+        self.main
     }
 
     /// A descriptor that polls as readable once the job has ended.
     pub fn end_descriptor(&self) -> BorrowedFd<'_> {
-        todo_stub()
+        match &self.end {
+            End::Child(process) | End::Stranger(process) => process.as_fd(),
+            End::Namespace(init) => init.channel(),
+        }
     }
 
-    /// The main process's status if the job has ended (for an adopted job: `None` for ever).
+    /// The main process's status; waits for its end. Call it when [`Job::end_descriptor`] is readable and no other thread
+    /// holds the job frozen. `None` for an adopted job: only its parent learns how it ended.
     ///
     /// # Errors
     /// When the kernel does not tell.
     pub fn reap(&mut self) -> Result<Option<ExitStatus>, EngineError> {
-        Ok(None)
+        let passed = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let status = match (&self.end, passed) {
+            (End::Namespace(init), _) => {
+                // An init that says nothing was killed, and took the job with it.
+                Some(init.wait_for_end().unwrap_or(WaitStatus(9)))
+            }
+            (End::Stranger(_), _) => None,
+            (End::Child(_), Some(status)) => Some(status),
+            (End::Child(_), None) => {
+                let status = process::wait(self.main.pid, 0).map_err(|source| kernel("reaping the program", source))?;
+                status.map(WaitStatus)
+            }
+        };
+        Ok(status.map(|status| ExitStatus::from_raw(status.0)))
     }
 
     /// Sends a signal to the main process.
     ///
     /// # Errors
     /// When it has ended.
-    pub fn signal(&self, _signal: i32) -> Result<(), EngineError> {
-        Ok(())
+    pub fn signal(&self, signal: i32) -> Result<(), EngineError> {
+        process::kill(self.main.pid, signal).map_err(|source| kernel("signalling the program", source))
     }
 
     /// A handle with which another thread can freeze this job.
     pub fn freezer(&self) -> Freezer {
-        Freezer {}
+        Freezer { main: self.main, shared: Arc::clone(&self.shared) }
     }
 }
 
 /// Freezes a job, from whichever thread; that thread then is its tracer, and if it ends the job runs on unharmed.
 #[derive(Debug, Clone)]
-pub struct Freezer {}
+pub struct Freezer {
+    main: ProcessIdentity,
+    shared: Arc<Shared>,
+}
 
 impl Freezer {
     /// Stops every task of the job.
     ///
     /// # Errors
     /// When that fails or takes longer than `limit`; the caller's thread must then end, which lets go of the job.
-    pub fn freeze(&self, _limit: Duration) -> Result<Frozen, EngineError> {
-        Err(EngineError::Ended)
+    pub fn freeze(&self, limit: Duration) -> Result<Frozen, EngineError> {
+        Frozen::new(self.main, Arc::clone(&self.shared), limit)
     }
-}
-
-/// A job that stands still. Dropping it lets the job run on.
-#[derive(Debug)]
-pub struct Frozen {
-    /// A tracer is a thread: this may not move to another.
-    _thread: PhantomData<*const ()>,
-}
-
-/// What a capture did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Captured {
-    /// Tasks (threads) that stood still.
-    pub tasks: usize,
-    /// Pages handed to the sink.
-    pub pages: u64,
-}
-
-impl Frozen {
-    /// Takes the census, refuses by name what could not be brought back, reads all memory into `sink` and finishes it.
-    ///
-    /// # Errors
-    /// [`EngineError::Refused`] before anything went into the sink; others at any time. The job stays frozen and whole.
-    pub fn capture(&mut self, _sink: &mut dyn ImageSink) -> Result<Captured, EngineError> {
-        Err(EngineError::Ended)
-    }
-
-    /// Lets the job run on.
-    ///
-    /// # Errors
-    /// When it ended while it stood still.
-    pub fn thaw(self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    /// Ends the job where it stands, with SIGKILL: not one more instruction is executed.
-    ///
-    /// # Errors
-    /// When it had ended already.
-    pub fn kill(self) -> Result<(), EngineError> {
-        Ok(())
-    }
-}
-
-/// How a restarted job gets its process and thread ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IdPolicy {
-    /// The old ids, in namespaces of its own where that is allowed; new ids otherwise, unless the program needs the old.
-    #[default]
-    Auto,
-    /// New ids, no namespaces; the C library's cached ids are put right.
-    New,
-}
-
-/// How to restart.
-pub struct RestartOptions<'a> {
-    /// Process and thread ids.
-    pub ids: IdPolicy,
-    /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.
-    pub before_thaw: &'a mut dyn FnMut(ProcessIdentity) -> Result<(), BoxError>,
-}
-
-/// Rebuilds the job that `source` holds and lets it run. Call it while this process has a single thread.
-///
-/// # Errors
-/// When anything stands in the way; nothing of the half-built job remains, and no file was cut back unless all pages
-/// had verified.
-pub fn restart(_source: &dyn ImageSource, _options: RestartOptions<'_>) -> Result<Job, EngineError> {
-    Err(EngineError::Ended)
-}
-
-/// What in this process could not be carried over: the census of a checkpoint without the freeze.
-///
-/// # Errors
-/// When the process is gone or may not be looked at.
-pub fn examine(_pid: i32) -> Result<Vec<Obstacle>, EngineError> {
-    Ok(Vec::new())
-}
-
-fn todo_stub() -> ! {
-    panic!("not built yet")
 }

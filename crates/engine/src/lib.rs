@@ -2,13 +2,26 @@
 //!
 //! A job is a tree of processes, here a tree of one. The engine knows nothing of files that hold images: pages and
 //! records leave through [`standfast_format::ImageSink`] and come back through [`standfast_format::ImageSource`].
+//!
+//! ```text
+//! Job -- freezer() --> Freezer -- freeze() --> Frozen -- capture(sink) --> census, pages
+//!                                                |-- thaw()    it runs on
+//!                                                `-- kill()    it ends where it stands
+//! restart(source) --> Job
+//! ```
 #![forbid(unsafe_code)]
 
+mod census;
 mod error;
+mod freeze;
 mod job;
+mod read;
+mod restart;
 
+pub use census::examine;
 pub use error::{EngineError, Obstacle};
-pub use job::{
-    Captured, Freezer, Frozen, IdPolicy, Job, Launch, ProcessIdentity, RestartOptions, StreamIdentities, examine,
-    restart,
-};
+pub use freeze::Frozen;
+pub use job::{Freezer, Job, Launch, ProcessIdentity};
+pub use read::Captured;
+pub use restart::{IdPolicy, RestartOptions, restart};
+pub use standfast_linux::InheritedSignals;

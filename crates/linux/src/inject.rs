@@ -85,7 +85,7 @@ impl Puppet<'_> {
     /// # Errors
     /// When the task ends.
     pub fn call(&self, number: i64, arguments: [u64; 6]) -> Result<i64, TaskError> {
-        call_at(self.task, &self.base, self.blob, number, arguments)
+        call_at(self.task, &self.base, self.blob, number, arguments).map(|answer| answer.result)
     }
 
     /// Gives the task its own state back.
@@ -112,33 +112,44 @@ impl Drop for Puppet<'_> {
     }
 }
 
+/// What an injected call gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The kernel's result, negative errors included.
+    pub result: i64,
+    /// The task that the call has made, as this process sees it; attached, and about to stop.
+    pub new_task: Option<i32>,
+}
+
 /// Makes `task` execute one system call with the `syscall` instruction at `instruction`. Does not heal by itself: for
 /// [`Puppet`], and for processes under construction, which die with us.
-///
-/// # Errors
-/// When the task ends.
-pub(crate) fn call_at(
+fn call_at(
     task: &Task,
     base: &Registers,
     instruction: u64,
     number: i64,
     arguments: [u64; 6],
-) -> Result<i64, TaskError> {
+) -> Result<Answer, TaskError> {
     task.set_registers(&base.calling(instruction, number, arguments))?;
     run_to_syscall_stop(task)?;
-    run_to_syscall_stop(task)?;
-    Ok(task.registers()?.result())
+    let new_task = run_to_syscall_stop(task)?;
+    Ok(Answer { result: task.registers()?.result(), new_task })
 }
 
-/// Clone events and late answers to an interrupt come in between and are passed over. SIGSTOP cannot be blocked: it is
-/// passed on, and the kernel carries out the stop when the task is let go.
-fn run_to_syscall_stop(task: &Task) -> Result<(), TaskError> {
+/// Late answers to an interrupt come in between and are passed over; the event of a new task is kept. SIGSTOP cannot be
+/// blocked: it is passed on, and the kernel carries out the stop when the task is let go.
+fn run_to_syscall_stop(task: &Task) -> Result<Option<i32>, TaskError> {
+    let mut new_task = None;
     let mut signal = 0;
     loop {
         task.resume_to_syscall(signal)?;
         signal = match task.wait()? {
-            Stop::Syscall => return Ok(()),
-            Stop::Asked | Stop::Event(_) => 0,
+            Stop::Syscall => return Ok(new_task),
+            Stop::Asked => 0,
+            Stop::Event(_) => {
+                new_task = Some(task.event_message()? as i32);
+                0
+            }
             Stop::Signal(signal) => signal,
         };
         assert!(matches!(signal, 0 | libc::SIGSTOP), "signal {signal} came through though all are blocked");
@@ -151,7 +162,13 @@ impl Task {
     ///
     /// # Errors
     /// When it ends.
-    pub fn call(&self, base: &Registers, instruction: u64, number: i64, arguments: [u64; 6]) -> Result<i64, TaskError> {
+    pub fn call(
+        &self,
+        base: &Registers,
+        instruction: u64,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> Result<Answer, TaskError> {
         call_at(self, base, instruction, number, arguments)
     }
 }

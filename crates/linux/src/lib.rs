@@ -25,7 +25,7 @@ pub use arch::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob
 pub use error::TaskError;
 pub use features::{Feature, Features};
 pub use foothold::{Foothold, FootholdError};
-pub use inject::{Injector, OwnState, Puppet};
+pub use inject::{Answer, Injector, OwnState, Puppet};
 pub use memory::ProcessMemory;
 pub use namespace::{NamespaceInit, NamespaceKind};
 pub use pages::{PageScan, Populated};

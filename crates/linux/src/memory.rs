@@ -68,18 +68,23 @@ impl ProcessMemory {
         })
     }
 
-    /// Writes the pages of all `ranges` from `from`, one after the other.
+    /// Writes the pages of all `ranges` from `from`, one after the other, also where the process itself may not write.
     ///
     /// # Errors
-    /// When not all of it is mapped and writable.
+    /// When not all of it is mapped.
     pub fn write_pages(&self, ranges: impl IntoIterator<Item = PageRange>, from: &[u8]) -> io::Result<()> {
         let ranges: Vec<_> = ranges.into_iter().collect();
         each_call(&ranges, from.len(), |remotes, start, end| {
-            match memory::write(self.pid, remotes, &from[start..end]) {
-                Ok(put) if put == end - start => Ok(()),
-                Ok(_) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
-                Err(error) => Err(error),
+            let mut rest = &from[start..end];
+            if memory::write(self.pid, remotes, rest).is_ok_and(|put| put == end - start) {
+                return Ok(());
             }
+            for remote in remotes {
+                let (piece, behind) = rest.split_at(remote.bytes);
+                self.file.write_all_at(piece, remote.start.get())?;
+                rest = behind;
+            }
+            Ok(())
         })
     }
 }

@@ -1,0 +1,223 @@
+//! The census: everything that a frozen job holds, as records, or by name what of it could not be brought back.
+//!
+//! What `/proc` tells is asked first, and the obstacles found there end the census before anything is injected. Nothing
+//! is written anywhere until the whole census stands.
+
+mod descriptors;
+mod memory;
+mod restrictions;
+mod threads;
+
+use crate::freeze::{Frozen, FrozenProcess, kernel};
+use crate::job::StreamIdentities;
+use crate::{EngineError, Obstacle};
+use descriptors::Descriptors;
+use standfast_core::Checksum;
+use standfast_core::{Address, PageRange};
+use standfast_format::Beneath;
+use standfast_format::records::{
+    Bytes, Clocks, FileIdentity, FileReference, JobState, Limit, Machine, MemoryLayout, ProcessState,
+};
+use standfast_linux::proc::{self, Map, Stat, Status};
+use standfast_linux::sys::process;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Number of resource limits that Linux has.
+const LIMITS: u32 = 16;
+const CLOCK_REALTIME: i32 = 0;
+const CLOCK_MONOTONIC: i32 = 1;
+const CLOCK_BOOTTIME: i32 = 7;
+
+/// A job's records and where its memory is to be read.
+#[derive(Debug)]
+pub(crate) struct Census {
+    pub(crate) state: JobState,
+    /// For each process, ascending: which pages hold something.
+    pub(crate) pages: Vec<Vec<(PageRange, Beneath)>>,
+    /// Files that the job has open for writing: what it wrote must be as durable as the checkpoint that counts on it.
+    pub(crate) outputs: Vec<File>,
+}
+
+impl Census {
+    pub(crate) fn take(frozen: &Frozen) -> Result<Self, EngineError> {
+        let [process] = &frozen.processes[..] else {
+            unreachable!("a job is a tree of one for now");
+        };
+        let mut found = Findings::of(process.pid, &process.maps, frozen.shared.streams)?;
+        if !found.obstacles.is_empty() {
+            return Err(EngineError::Refused(found.obstacles));
+        }
+        let inner = threads::Inner::ask(process, &frozen.shared)?;
+        if !inner.obstacles.is_empty() {
+            return Err(EngineError::Refused(inner.obstacles));
+        }
+        let pages = memory::populated(process, &found.mappings)?;
+        let outputs = std::mem::take(&mut found.descriptors.outputs);
+        let (state, pages) = found.into_state(process, inner, pages)?;
+        Ok(Self { state, pages, outputs })
+    }
+}
+
+/// What in this process could not be carried over: the part of the census that needs no freeze.
+///
+/// # Errors
+/// When the process is gone or may not be looked at.
+pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
+    let maps = Map::of(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
+    Findings::of(pid, &maps, StreamIdentities::of(pid)).map(|found| found.obstacles)
+}
+
+/// What `/proc` tells of a process.
+#[derive(Debug)]
+struct Findings {
+    obstacles: Vec<Obstacle>,
+    mappings: memory::Mappings,
+    descriptors: Descriptors,
+    executable: FileReference,
+    status: Status,
+}
+
+impl Findings {
+    fn of(pid: i32, maps: &[Map], streams: StreamIdentities) -> Result<Self, EngineError> {
+        let looking = |source| crate::freeze::forbidden(pid, source);
+        let status = Status::of(pid).map_err(looking)?;
+        let mut obstacles = restrictions::find(pid, &status).map_err(looking)?;
+        let mappings = memory::Mappings::of(maps, &mut obstacles);
+        let descriptors = Descriptors::of(pid, streams, &mut obstacles).map_err(looking)?;
+        let path = proc::link(pid, "exe").map_err(looking)?;
+        let executable = match reference(&path) {
+            Ok(executable) => executable,
+            Err(why) => {
+                obstacles.push(Obstacle {
+                    what: format!("executable {}", String::from_utf8_lossy(&path)),
+                    why,
+                    remedy: "start the program again from the installed file".to_owned(),
+                    passing: false,
+                });
+                FileReference::default()
+            }
+        };
+        Ok(Self { obstacles, mappings, descriptors, executable, status })
+    }
+
+    fn into_state(
+        self,
+        process: &FrozenProcess,
+        inner: threads::Inner,
+        pages: Vec<(PageRange, Beneath)>,
+    ) -> Result<(JobState, Vec<Vec<(PageRange, Beneath)>>), EngineError> {
+        let pid = process.pid;
+        let asking = |source| kernel("taking the census", source);
+        let arguments = proc::read(pid, "cmdline").map_err(asking)?;
+        let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
+        let personality = proc::read(pid, "personality").map_err(asking)?;
+        let personality = String::from_utf8_lossy(&personality);
+        let state = ProcessState {
+            pid: self.status.process_ids.last().copied().unwrap_or(pid),
+            executable: self.executable,
+            arguments: arguments.split(|byte| *byte == 0).map(Bytes::from).collect(),
+            working_directory: proc::link(pid, "cwd").map_err(asking)?.into(),
+            umask: self.status.umask,
+            personality: u32::from_str_radix(personality.trim(), 16).unwrap_or_default(),
+            limits: limits(pid).map_err(asking)?,
+            layout: layout(pid, inner.heap_end).map_err(asking)?,
+            mappings: self.mappings.ordinary,
+            special_mappings: self.mappings.special,
+            dispositions: inner.dispositions,
+            pending: inner.pending,
+            descriptors: self.descriptors.descriptors,
+            threads: inner.threads,
+        };
+        let job = JobState {
+            machine: machine(inner.xsave_features),
+            clocks: clocks(),
+            processes: vec![state],
+            open_files: self.descriptors.open_files,
+            pipes: self.descriptors.pipes,
+        };
+        Ok((job, vec![pages]))
+    }
+}
+
+/// This machine, as far as a restart must find it again.
+pub(crate) fn machine(xsave_features: u64) -> Machine {
+    let line = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    Machine {
+        architecture: std::env::consts::ARCH.to_owned(),
+        kernel_release: line("/proc/sys/kernel/osrelease"),
+        host: line("/proc/sys/kernel/hostname"),
+        boot_id: line("/proc/sys/kernel/random/boot_id"),
+        vdso: own_vdso(),
+        xsave_features,
+    }
+}
+
+/// Checksum of the vdso of this process: the kernel gives every process the same code.
+fn own_vdso() -> Checksum {
+    let own = std::process::id() as i32;
+    let bytes = || {
+        let maps = Map::of(own).ok()?;
+        let vdso = maps.iter().find(|map| map.path == b"[vdso]")?;
+        let mut bytes = vec![0u8; vdso.range().bytes() as usize];
+        let memory = standfast_linux::ProcessMemory::open(own).ok()?;
+        memory.read(Address::new(vdso.start), &mut bytes).ok()?;
+        Some(bytes)
+    };
+    Checksum::of(&bytes().unwrap_or_default())
+}
+
+fn clocks() -> Clocks {
+    Clocks {
+        realtime_nanoseconds: process::clock_nanoseconds(CLOCK_REALTIME),
+        monotonic_nanoseconds: process::clock_nanoseconds(CLOCK_MONOTONIC),
+        boottime_nanoseconds: process::clock_nanoseconds(CLOCK_BOOTTIME),
+    }
+}
+
+fn limits(pid: i32) -> std::io::Result<Vec<Limit>> {
+    (0..LIMITS).map(|resource| process::limit(pid, resource).map(|(soft, hard)| Limit { soft, hard })).collect()
+}
+
+fn layout(pid: i32, heap_end: u64) -> std::io::Result<MemoryLayout> {
+    let [code_start, code_end, stack_start, data_start, data_end, heap_start, rest @ ..] = Stat::of(pid)?.layout;
+    let [arguments_start, arguments_end, environment_start, environment_end] = rest;
+    Ok(MemoryLayout {
+        code_start,
+        code_end,
+        data_start,
+        data_end,
+        heap_start,
+        heap_end,
+        stack_start,
+        arguments_start,
+        arguments_end,
+        environment_start,
+        environment_end,
+        auxiliary_vector: proc::read(pid, "auxv")?.into(),
+    })
+}
+
+/// A regular file as a restart must find it again, or why it could not. `path` is as the kernel shows it.
+fn reference(path: &[u8]) -> Result<FileReference, String> {
+    if path.ends_with(b" (deleted)") {
+        return Err("the file has been deleted or replaced since it was opened".to_owned());
+    }
+    let file = std::fs::metadata(Path::new(std::ffi::OsStr::from_bytes(path)))
+        .map_err(|_| "the file cannot be found under its path".to_owned())?;
+    if !file.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file) })
+}
+
+/// Which file this is.
+pub(crate) fn identity(file: &Metadata) -> FileIdentity {
+    FileIdentity {
+        device: file.dev(),
+        inode: file.ino(),
+        modified_nanoseconds: file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()),
+    }
+}

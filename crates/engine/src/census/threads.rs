@@ -1,0 +1,218 @@
+//! The census from within: what only the program itself can ask the kernel for, by injected system calls, and the threads.
+
+use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
+use crate::job::Shared;
+use crate::{EngineError, Obstacle};
+use standfast_format::records::{
+    AlternateStack, Bytes, Disposition, PendingSignal, RestartableSequence, RobustList, ThreadState,
+};
+use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::sys::process;
+use standfast_linux::sys::ptrace::Queue;
+use standfast_linux::{
+    Abort, Foothold, FootholdError, Injector, OwnState, PinnedToCpu, Puppet, Registers, SignalInformation,
+};
+
+/// System call numbers of x86-64 that the census injects. All of them only ask.
+mod call {
+    pub(super) const BRK: i64 = 12;
+    pub(super) const RT_SIGACTION: i64 = 13;
+    pub(super) const GETITIMER: i64 = 36;
+    pub(super) const SIGALTSTACK: i64 = 131;
+    pub(super) const PRCTL: i64 = 157;
+}
+const PR_GET_TID_ADDRESS: u64 = 40;
+const SIGCHLD: u8 = 17;
+
+/// What the program itself had to be asked for.
+#[derive(Debug, Default)]
+pub(super) struct Inner {
+    pub(super) obstacles: Vec<Obstacle>,
+    pub(super) heap_end: u64,
+    pub(super) dispositions: Vec<Disposition>,
+    pub(super) pending: Vec<PendingSignal>,
+    pub(super) threads: Vec<ThreadState>,
+    pub(super) xsave_features: u64,
+}
+
+impl Inner {
+    pub(super) fn ask(process: &FrozenProcess, shared: &Shared) -> Result<Self, EngineError> {
+        let (pid, main) = (process.pid, &process.tasks[0]);
+        let ended = |error| refine(error, pid, shared);
+        let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
+        // Held while injecting: each call is two switches on one processor instead of two interrupts across.
+        let pinned = PinnedToCpu::new(stat.cpu);
+        let extended = process.tasks.iter().map(|task| task.task.extended_registers()).collect::<Result<Vec<_>, _>>();
+        let extended = extended.map_err(ended)?;
+        let tasks: Vec<_> = process.tasks.iter().map(|task| (&task.task, task.registers)).collect();
+        let foothold = Foothold::find(&process.memory, &process.maps, &tasks, extended[0].len());
+        let foothold = foothold.map_err(|error| no_foothold(error, pid, shared))?;
+        let injector = Injector::new(&process.memory, &foothold);
+
+        let mut inner = Self { xsave_features: Registers::xsave_features(&extended[0]), ..Self::default() };
+        let asked = process.tasks.iter().zip(&extended).enumerate().try_for_each(|(place, (task, extended))| {
+            let asker = Asker::new(&injector, task, extended).map_err(ended)?;
+            if place == 0 {
+                inner.ask_process(&asker, pid)?;
+            }
+            let thread = thread(&asker, task, extended, pid)?;
+            asker.puppet.release().map_err(ended)?;
+            inner.threads.push(thread);
+            Ok(())
+        });
+        // The memory goes back whatever happened; if the program is gone there is none.
+        let given_back = foothold.give_back(&process.memory, &main.task);
+        drop(pinned);
+        asked?;
+        given_back.map_err(|error| no_foothold(error, pid, shared))?;
+        inner.pending = pending(main, Queue::Process).map_err(ended)?;
+        inner.refuse_foreign_code(process);
+        Ok(inner)
+    }
+
+    fn ask_process(&mut self, asker: &Asker<'_>, pid: i32) -> Result<(), EngineError> {
+        self.heap_end = asker.call(call::BRK, [0; 6])? as u64;
+        self.ask_dispositions(asker, pid)?;
+        for (timer, name) in ["ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"].into_iter().enumerate() {
+            // struct itimerval: interval, then time left; armed if any is left.
+            let [.., seconds, microseconds] = asker.ask::<4>(call::GETITIMER, |output| [timer as u64, output, 0, 0])?;
+            if seconds != 0 || microseconds != 0 {
+                self.obstacles.push(Obstacle {
+                    what: format!("interval timer {name}"),
+                    why: "the program has a timer running (setitimer or alarm), which cannot be brought back yet"
+                        .to_owned(),
+                    remedy: "wait until it has fired".to_owned(),
+                    passing: true,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Only signals that are caught or ignored, and SIGCHLD, whose flags also matter by default, can differ from what a
+    /// new process has.
+    fn ask_dispositions(&mut self, asker: &Asker<'_>, pid: i32) -> Result<(), EngineError> {
+        let status = Status::of(pid).map_err(|_| EngineError::Ended)?;
+        let changed = status.caught | status.ignored | 1 << (SIGCHLD - 1);
+        for signal in (1..=64).filter(|signal| changed & 1 << (signal - 1) != 0) {
+            let arguments = |output| [u64::from(signal), 0, output, 8];
+            let [handler, flags, restorer, mask] = asker.ask::<4>(call::RT_SIGACTION, arguments)?;
+            if [handler, flags, mask] != [0; 3] {
+                self.dispositions.push(Disposition { signal, handler, flags, restorer, mask });
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_foreign_code(&mut self, process: &FrozenProcess) {
+        if process.tasks.iter().any(|task| !task.registers.is_64_bit()) {
+            self.obstacles.push(Obstacle {
+                what: "32-bit code".to_owned(),
+                why: "only 64-bit programs can be checkpointed".to_owned(),
+                remedy: String::new(),
+                passing: false,
+            });
+        }
+    }
+}
+
+/// Asks one task's kernel side.
+struct Asker<'a> {
+    injector: &'a Injector<'a>,
+    puppet: Puppet<'a>,
+}
+
+impl<'a> Asker<'a> {
+    fn new(
+        injector: &'a Injector<'a>,
+        task: &'a FrozenTask,
+        extended: &'a [u8],
+    ) -> Result<Self, standfast_linux::TaskError> {
+        let own = OwnState { registers: &task.registers, extended, mask: task.mask, first_call: task.first_call };
+        Ok(Self { injector, puppet: injector.take(&task.task, own)? })
+    }
+
+    fn call(&self, number: i64, arguments: [u64; 6]) -> Result<i64, EngineError> {
+        self.puppet.call(number, arguments).map_err(|_| EngineError::Ended)
+    }
+
+    /// Makes a call that fills `N` words, and reads them. `arguments` are the first four, given the words' address.
+    fn ask<const N: usize>(&self, number: i64, arguments: impl Fn(u64) -> [u64; 4]) -> Result<[u64; N], EngineError> {
+        let output = self.injector.output().get();
+        let [a, b, c, d] = arguments(output);
+        let answer = self.call(number, [a, b, c, d, 0, 0])?;
+        if answer < 0 {
+            let error = std::io::Error::from_raw_os_error(-answer as i32);
+            return Err(kernel(&format!("asking the program's kernel state (call {number})"), error));
+        }
+        let mut bytes = [[0u8; 8]; N];
+        self.injector.read_output(bytes.as_flattened_mut()).map_err(|_| EngineError::Ended)?;
+        Ok(bytes.map(u64::from_le_bytes))
+    }
+}
+
+fn thread(asker: &Asker<'_>, task: &FrozenTask, extended: &[u8], pid: i32) -> Result<ThreadState, EngineError> {
+    let tid = task.task.tid();
+    let gone = |_| EngineError::Ended;
+    let [clear_child_tid] = asker.ask::<1>(call::PRCTL, |output| [PR_GET_TID_ADDRESS, output, 0, 0])?;
+    // stack_t: address, flags (an int and padding), length.
+    let [start, flags, length] = asker.ask::<3>(call::SIGALTSTACK, |output| [0, output, 0, 0])?;
+    let (head, head_length) = process::robust_list(tid).map_err(gone)?;
+    let sequence = task.task.rseq_configuration().map_err(|_| EngineError::Ended)?;
+    let name = proc::read(pid, &format!("task/{tid}/comm")).map_err(gone)?;
+    let status = Status::of_task(pid, tid).map_err(gone)?;
+    Ok(ThreadState {
+        tid: status.ids.last().copied().unwrap_or(tid),
+        registers: registers(task)?.0.to_vec(),
+        extended_registers: Bytes::from(extended),
+        signal_mask: task.mask,
+        pending: pending(task, Queue::Thread).map_err(|_| EngineError::Ended)?,
+        alternate_stack: AlternateStack { start, flags: flags as u32, length },
+        clear_child_tid,
+        robust_list: RobustList { head, length: head_length },
+        restartable_sequence: (sequence.area != 0).then_some(RestartableSequence {
+            area: sequence.area,
+            length: sequence.length,
+            signature: sequence.signature,
+        }),
+        name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
+    })
+}
+
+/// Registers for the image: of an interrupted call only what a new process can make again.
+fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
+    match (task.registers.pending_restart(), task.first_call) {
+        (Abort::None, _) => Ok(task.registers),
+        (Abort::Restart { .. }, Some(number)) => Ok(task.registers.without_restart_block(number)),
+        (Abort::Restart { .. }, None) => Err(EngineError::Refused(vec![Obstacle {
+            what: format!("thread {}", task.task.tid()),
+            why: "it waits in a system call whose number the kernel no longer tells".to_owned(),
+            remedy: "wait until the call has returned".to_owned(),
+            passing: true,
+        }])),
+    }
+}
+
+fn pending(task: &FrozenTask, queue: Queue) -> Result<Vec<PendingSignal>, standfast_linux::TaskError> {
+    let signals = task.task.pending_signals(queue)?;
+    Ok(signals
+        .into_iter()
+        .map(|bytes| PendingSignal {
+            signal: SignalInformation(bytes).signal() as u8,
+            information: Bytes::from(bytes.as_slice()),
+        })
+        .collect())
+}
+
+fn no_foothold(error: FootholdError, pid: i32, shared: &Shared) -> EngineError {
+    match error {
+        FootholdError::Task(error) => refine(error, pid, shared),
+        FootholdError::Kernel(source) => kernel("borrowing memory of the program", source),
+        error => EngineError::Refused(vec![Obstacle {
+            what: "foothold".to_owned(),
+            why: error.to_string(),
+            remedy: "wait a moment".to_owned(),
+            passing: true,
+        }]),
+    }
+}

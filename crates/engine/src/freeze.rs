@@ -1,0 +1,244 @@
+//! Stops every task of a job and lets it go again.
+//!
+//! A freeze belongs to the thread that made it: if that thread ends, for whatever reason, the kernel lets go of every
+//! task, and each one is or heals into its own state. So giving up on a freeze is: return the error and end the thread.
+
+use crate::job::Shared;
+use crate::{EngineError, ProcessIdentity};
+use standfast_core::Address;
+use standfast_linux::proc::{self, Map};
+use standfast_linux::sys::process;
+use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Task, TaskError};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two looks at tasks that are still returning from an interrupted checkpoint.
+const HEALING_PAUSE: Duration = Duration::from_millis(1);
+/// How far before a `syscall` instruction the number of the call is looked for.
+const CODE_BEFORE_CALL: usize = 34;
+/// `PTRACE_O_TRACESYSGOOD`.
+const TELL_SYSCALL_STOPS: i32 = 1;
+/// Size of the code that heals, at the end of the vdso.
+const HEALING_CODE_BYTES: u64 = 16;
+const SIGKILL: i32 = 9;
+
+/// A job that stands still. Dropping it lets the job run on.
+#[derive(Debug)]
+pub struct Frozen {
+    pub(crate) processes: Vec<FrozenProcess>,
+    pub(crate) shared: Arc<Shared>,
+    /// A tracer is a thread: this may not move to another.
+    _thread: PhantomData<*const ()>,
+}
+
+/// One process of a job that stands still.
+#[derive(Debug)]
+pub(crate) struct FrozenProcess {
+    /// Its pid as we see it.
+    pub(crate) pid: i32,
+    /// Its tasks; the main thread first.
+    pub(crate) tasks: Vec<FrozenTask>,
+    pub(crate) memory: ProcessMemory,
+    pub(crate) maps: Vec<Map>,
+}
+
+/// One task that stands still.
+#[derive(Debug)]
+pub(crate) struct FrozenTask {
+    pub(crate) task: Task,
+    /// What it goes on with.
+    pub(crate) registers: Registers,
+    /// Blocked signals.
+    pub(crate) mask: u64,
+    /// The call that it will make again after the thaw, where there is one.
+    pub(crate) first_call: Option<i64>,
+}
+
+impl Frozen {
+    /// Stops a job, here a tree of one.
+    pub(crate) fn new(main: ProcessIdentity, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let process = FrozenProcess::stop(main, &shared, limit, deadline)?;
+            if !process.is_healing() {
+                return Ok(Self { processes: vec![process], shared, _thread: PhantomData });
+            }
+            if Instant::now() > deadline {
+                return Err(EngineError::Unstoppable { tid: main.pid, limit });
+            }
+            drop(process);
+            std::thread::sleep(HEALING_PAUSE);
+        }
+    }
+
+    /// Lets the job run on.
+    ///
+    /// # Errors
+    /// When it ended while it stood still.
+    pub fn thaw(mut self) -> Result<(), EngineError> {
+        self.processes.drain(..).try_for_each(|process| process.let_go(&self.shared))
+    }
+
+    /// Ends the job where it stands, with SIGKILL: not one more instruction is executed.
+    ///
+    /// # Errors
+    /// When it had ended already.
+    pub fn kill(mut self) -> Result<(), EngineError> {
+        for frozen in self.processes.drain(..) {
+            process::kill(frozen.pid, SIGKILL).map_err(|source| kernel("ending the program", source))?;
+        }
+        Ok(())
+    }
+}
+
+impl FrozenProcess {
+    fn stop(main: ProcessIdentity, shared: &Shared, limit: Duration, deadline: Instant) -> Result<Self, EngineError> {
+        let pid = main.pid;
+        let memory = ProcessMemory::open(pid).map_err(|source| forbidden(pid, source))?;
+        let mut tasks = Vec::new();
+        // New threads come from threads that still run: once a look finds none that is not stopped, there are no more.
+        loop {
+            let tids = proc::numbers(pid, "task").map_err(|_| EngineError::Ended)?;
+            let new: Vec<i32> =
+                tids.into_iter().filter(|tid| !tasks.iter().any(|task: &Task| task.tid() == *tid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            let mut stopping = Vec::new();
+            for tid in new {
+                match seize(tid) {
+                    Ok(task) => stopping.push(task),
+                    // A thread may end between the look and the seize; the process may not.
+                    Err(TaskError::Ended { .. }) if tid != pid => {}
+                    Err(error) => return Err(refine(error, pid, shared)),
+                }
+            }
+            for task in stopping {
+                match task.wait_until_stopped(deadline) {
+                    Ok(()) => tasks.push(task),
+                    Err(TaskError::Ended { .. }) if task.tid() != pid => {}
+                    Err(TaskError::TimedOut { tid }) => return Err(EngineError::Unstoppable { tid, limit }),
+                    Err(error) => return Err(refine(error, pid, shared)),
+                }
+            }
+        }
+        tasks.sort_by_key(|task| (task.tid() != pid, task.tid()));
+        let frozen: Result<Vec<_>, _> = tasks.into_iter().map(|task| FrozenTask::new(task, &memory, shared)).collect();
+        let maps = Map::of(pid).map_err(|source| kernel("reading the program's mappings", source))?;
+        Ok(Self { pid, tasks: frozen.map_err(|error| refine(error, pid, shared))?, memory, maps })
+    }
+
+    /// Whether a task is still in the code that heals, left there by a tracer that died a moment ago.
+    fn is_healing(&self) -> bool {
+        let vdso = self.maps.iter().find(|map| map.path == b"[vdso]");
+        vdso.is_some_and(|vdso| {
+            let code = vdso.end - HEALING_CODE_BYTES..vdso.end;
+            self.tasks.iter().any(|task| code.contains(&task.registers.instruction()))
+        })
+    }
+
+    fn let_go(self, shared: &Shared) -> Result<(), EngineError> {
+        // The main thread last: when it runs, all run.
+        self.tasks.iter().rev().try_for_each(|task| task.task.detach()).map_err(|error| refine(error, self.pid, shared))
+    }
+}
+
+impl Drop for FrozenProcess {
+    fn drop(&mut self) {
+        for task in self.tasks.iter().rev() {
+            // Already detached, or ended: either way there is nothing more to let go of.
+            let _ = task.task.detach();
+        }
+    }
+}
+
+impl FrozenTask {
+    /// Looks at a task that stands still, and puts right what our stop and our injections would otherwise change: an
+    /// EINTR that only the stop has caused, and a restartable sequence that the kernel would forget to abort.
+    fn new(task: Task, memory: &ProcessMemory, shared: &Shared) -> Result<Self, TaskError> {
+        let stopped = task.registers()?;
+        let mut registers = stopped;
+        registers.forgive_interruption();
+        if let Some(abort) = sequence_abort(&task, &registers, memory)? {
+            registers.set_instruction(abort);
+            registers.forget_call();
+        }
+        if registers != stopped {
+            task.set_registers(&registers)?;
+        }
+        let first_call = match registers.pending_restart() {
+            Abort::None => None,
+            Abort::Restart { number } => shared.first_call(task.tid(), number, || {
+                let mut code = [0u8; CODE_BEFORE_CALL];
+                let end = registers.instruction().saturating_sub(SYSCALL_INSTRUCTION.len() as u64);
+                memory.read(Address::new(end.saturating_sub(code.len() as u64)), &mut code).ok()?;
+                Registers::call_in_code(&code)
+            }),
+        };
+        Ok(Self { mask: task.signal_mask()?, task, registers, first_call })
+    }
+}
+
+/// Where a task inside a restartable sequence must go on: at its abort handler. The kernel would send it there by itself,
+/// but an injected call makes it forget (measured).
+fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) -> Result<Option<u64>, TaskError> {
+    /// Offset of the pointer to the current sequence within the registered area.
+    const CURRENT_SEQUENCE: u64 = 8;
+    let area = task.rseq_configuration()?.area;
+    let word = |address: u64| {
+        let mut bytes = [0u8; 8];
+        memory.read(Address::new(address), &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
+    };
+    if area == 0 {
+        return Ok(None);
+    }
+    // struct rseq_cs: version and flags, start, length behind it, abort handler.
+    Ok(word(area + CURRENT_SEQUENCE).filter(|sequence| *sequence != 0).and_then(|sequence| {
+        let (start, length, abort) = (word(sequence + 8)?, word(sequence + 16)?, word(sequence + 24)?);
+        let inside = registers.instruction().wrapping_sub(start) < length;
+        inside.then_some(abort)
+    }))
+}
+
+fn seize(tid: i32) -> Result<Task, TaskError> {
+    let task = Task::seize(tid, TELL_SYSCALL_STOPS)?;
+    task.interrupt()?;
+    Ok(task)
+}
+
+/// Gives an error of a task its meaning for the job, and keeps an exit status that nobody else will get any more.
+pub(crate) fn refine(error: TaskError, pid: i32, shared: &Shared) -> EngineError {
+    match error {
+        TaskError::Ended { tid, status } => {
+            if let Some(status) = status.filter(|_| tid == pid) {
+                shared.keep_status(status);
+            }
+            EngineError::Ended
+        }
+        TaskError::TimedOut { tid } => EngineError::Unstoppable { tid, limit: Duration::ZERO },
+        TaskError::Kernel { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            forbidden(pid, source)
+        }
+        TaskError::Kernel { action, source, .. } => kernel(action, source),
+    }
+}
+
+pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
+    EngineError::Kernel { action: action.to_owned(), source }
+}
+
+/// Says why a process may not be looked at, as far as `/proc` tells.
+pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
+    let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
+    let reason = if status.tracer != 0 {
+        format!("process {} traces it already (a debugger or strace?); end that first", status.tracer)
+    } else if status.user != process::effective_user() {
+        format!("it belongs to user {}; run standfast as that user or as root", status.user)
+    } else if source.kind() == std::io::ErrorKind::PermissionDenied {
+        "it has made itself undumpable, or the system restricts ptrace (kernel.yama.ptrace_scope)".to_owned()
+    } else {
+        source.to_string()
+    };
+    EngineError::Forbidden { pid, reason }
+}

@@ -1,0 +1,255 @@
+//! The address space of a process under construction: cleared, laid out as in the image, filled, and told to the kernel.
+
+use super::construction::Construction;
+use super::plan::{PARKING_BYTES, Plan, SCRATCH_BYTES};
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_core::{Address, PAGE_BYTES, PageRange};
+use standfast_format::records::{Backing, Mapping, Protection, SpecialMapping};
+use standfast_format::{Contents, ImageSource, Run};
+use standfast_linux::proc::Map;
+
+mod call {
+    pub(super) const OPEN: i64 = 2;
+    pub(super) const CLOSE: i64 = 3;
+    pub(super) const MMAP: i64 = 9;
+    pub(super) const MPROTECT: i64 = 10;
+    pub(super) const MUNMAP: i64 = 11;
+    pub(super) const MREMAP: i64 = 25;
+    pub(super) const PRCTL: i64 = 157;
+}
+const PROT_READ: u64 = 1;
+const PROT_WRITE: u64 = 2;
+const PROT_EXEC: u64 = 4;
+const MAP_SHARED: u64 = 0x1;
+const MAP_PRIVATE: u64 = 0x2;
+const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_NORESERVE: u64 = 0x4000;
+const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+const MREMAP_MAYMOVE_FIXED: u64 = 3;
+const O_RDONLY: u64 = 0;
+const NO_FILE: u64 = u64::MAX;
+const PR_SET_MM: u64 = 35;
+const PR_SET_MM_MAP: u64 = 14;
+/// Mappings without write access, and large ones, do not count against the system's promise of memory: reservations.
+const RESERVATION_BYTES: u64 = 64 << 20;
+/// Zeros written at a time over pages of a private file mapping that the program had cleared.
+const ZEROS: [u8; 16 * PAGE_BYTES] = [0; 16 * PAGE_BYTES];
+
+impl Construction {
+    /// Throws the new program's memory away and maps what the image has, all of it writable where pages follow.
+    pub(super) fn map_everything(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let special = self.clear()?;
+        let scratch = [plan.scratch, SCRATCH_BYTES, PROT_READ | PROT_WRITE, anonymous(), NO_FILE, 0];
+        self.call("mapping working memory", call::MMAP, scratch)?;
+        self.move_special(plan, special)?;
+        let mut open: Option<(&[u8], u64)> = None;
+        for mapping in &plan.process.mappings {
+            let (file, offset) = match &mapping.backing {
+                Backing::Anonymous => (None, 0),
+                Backing::PrivateFile { file, offset } | Backing::SharedFileReadOnly { file, offset } => {
+                    (Some(file.path.0.as_slice()), *offset)
+                }
+            };
+            let descriptor = match (file, open) {
+                (None, _) => NO_FILE,
+                (Some(path), Some((last, descriptor))) if path == last => descriptor,
+                (Some(path), last) => {
+                    if let Some((_, descriptor)) = last {
+                        self.call("closing a file", call::CLOSE, [descriptor, 0, 0, 0, 0, 0])?;
+                    }
+                    let descriptor = self.open_mapped(path)?;
+                    open = Some((path, descriptor));
+                    descriptor
+                }
+            };
+            self.map_one(mapping, descriptor, offset)?;
+        }
+        if let Some((_, descriptor)) = open {
+            self.call("closing a file", call::CLOSE, [descriptor, 0, 0, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    fn open_mapped(&self, path: &[u8]) -> Result<u64, EngineError> {
+        let action = format!("opening {} for mapping", String::from_utf8_lossy(path));
+        self.call(&action, call::OPEN, [self.path_argument(path)?, O_RDONLY, 0, 0, 0, 0])
+    }
+
+    fn map_one(&self, mapping: &Mapping, descriptor: u64, offset: u64) -> Result<(), EngineError> {
+        let bytes = mapping.end - mapping.start;
+        let mut flags = match mapping.backing {
+            Backing::Anonymous => MAP_PRIVATE | MAP_ANONYMOUS,
+            Backing::PrivateFile { .. } => MAP_PRIVATE,
+            Backing::SharedFileReadOnly { .. } => MAP_SHARED,
+        } | MAP_FIXED_NOREPLACE;
+        if mapping.grows_down {
+            flags |= MAP_GROWSDOWN;
+        }
+        if mapping.backing == Backing::Anonymous && (!mapping.protection.write || bytes > RESERVATION_BYTES) {
+            flags |= MAP_NORESERVE;
+        }
+        let access = access(while_filling(mapping));
+        let action = format!("mapping {:#x}-{:#x}", mapping.start, mapping.end);
+        let at = self.call(&action, call::MMAP, [mapping.start, bytes, access, flags, descriptor, offset])?;
+        assert_eq!(at, mapping.start, "MAP_FIXED_NOREPLACE maps where it is told");
+        Ok(())
+    }
+
+    /// Unmaps everything but the kernel's own mappings, which are returned.
+    fn clear(&self) -> Result<Vec<Map>, EngineError> {
+        let maps = Map::of(self.pid()).map_err(|source| kernel("reading the new process's mappings", source))?;
+        let mut special = Vec::new();
+        for map in maps {
+            match map.path.as_slice() {
+                b"[vsyscall]" => {}
+                path if path == b"[vdso]" || path.starts_with(b"[vvar") => special.push(map),
+                _ => {
+                    let bytes = map.end - map.start;
+                    self.call("clearing the new process", call::MUNMAP, [map.start, bytes, 0, 0, 0, 0])?;
+                }
+            }
+        }
+        Ok(special)
+    }
+
+    /// Moves vdso and vvar to where the program knows them; by way of a parking place, since old and new may overlap.
+    fn move_special(&mut self, plan: &Plan<'_>, now: Vec<Map>) -> Result<(), EngineError> {
+        let differs = || {
+            let reason = "the kernel's own mappings (vdso, vvar) differ from those of the image";
+            kernel("moving the vdso", std::io::Error::other(reason))
+        };
+        let wanted = plan.special();
+        let lengths = |map: &Map| map.end - map.start;
+        let parked_bytes: u64 = now.iter().map(lengths).sum();
+        if now.len() != wanted.len() || parked_bytes > PARKING_BYTES {
+            return Err(differs());
+        }
+        let mut parking = plan.scratch + SCRATCH_BYTES;
+        let mut parked = Vec::new();
+        for map in now {
+            self.move_mapping(map.start, lengths(&map), parking)?;
+            parked.push((map.path.clone(), parking, lengths(&map)));
+            parking += lengths(&map);
+        }
+        for SpecialMapping { start, end, name } in wanted {
+            let found = parked.iter().find(|(path, _, bytes)| *path == name.0 && *bytes == end - start);
+            let (_, from, bytes) = found.ok_or_else(differs)?;
+            self.move_mapping(*from, *bytes, *start)?;
+        }
+        Ok(())
+    }
+
+    fn move_mapping(&mut self, from: u64, bytes: u64, to: u64) -> Result<(), EngineError> {
+        self.call("moving the vdso", call::MREMAP, [from, bytes, bytes, MREMAP_MAYMOVE_FIXED, to, 0])?;
+        if (from..from + bytes).contains(&self.syscall) {
+            self.syscall = self.syscall - from + to;
+        }
+        Ok(())
+    }
+
+    /// Fills the memory; every block is verified before it is placed.
+    pub(super) fn deliver_pages(&self, plan: &Plan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
+        for run in source.runs() {
+            if run.process != 0 || !is_mapped(plan, run.range) {
+                let message = format!("the image holds pages at {:?} where it maps nothing", run.range);
+                return Err(EngineError::Image(message.into()));
+            }
+        }
+        let place = |runs: &[Run], bytes: &[u8]| {
+            self.memory.write_pages(runs.iter().map(|run| run.range), bytes).map_err(Into::into)
+        };
+        source.deliver(&place).map_err(EngineError::Image)?;
+        for run in source.runs().iter().filter(|run| run.contents == Contents::Zero) {
+            let mut rest = run.range;
+            while rest.pages() > 0 {
+                let (head, tail) = rest.split_at((ZEROS.len() / PAGE_BYTES) as u64);
+                let zeros = &ZEROS[..head.bytes() as usize];
+                self.memory.write(head.start(), zeros).map_err(|source| kernel("clearing pages", source))?;
+                rest = tail;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every mapping the access that the image says, now that it is filled.
+    pub(super) fn protect(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        for mapping in plan.process.mappings.iter().filter(|mapping| while_filling(mapping) != mapping.protection) {
+            let bytes = mapping.end - mapping.start;
+            let arguments = [mapping.start, bytes, access(mapping.protection), 0, 0, 0];
+            self.call("protecting memory", call::MPROTECT, arguments)?;
+        }
+        Ok(())
+    }
+
+    /// `prctl(PR_SET_MM_MAP)`: where heap, stack, arguments and environment are; the heap then grows on from its end.
+    pub(super) fn set_layout(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let layout = &plan.process.layout;
+        let vector = &layout.auxiliary_vector.0;
+        /// Where the auxiliary vector lies in the scratch memory.
+        const VECTOR_OFFSET: usize = 1024;
+        let words = [
+            layout.code_start,
+            layout.code_end,
+            layout.data_start,
+            layout.data_end,
+            layout.heap_start,
+            layout.heap_end,
+            layout.stack_start,
+            layout.arguments_start,
+            layout.arguments_end,
+            layout.environment_start,
+            layout.environment_end,
+            self.scratch + VECTOR_OFFSET as u64,
+        ];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.extend((vector.len() as u32).to_le_bytes());
+        bytes.extend(u32::MAX.to_le_bytes()); // the executable stays
+        let length = bytes.len() as u64;
+        bytes.resize(VECTOR_OFFSET, 0);
+        bytes.extend(vector);
+        let at = self.argument(&bytes)?;
+        self.call("setting the memory layout", call::PRCTL, [PR_SET_MM, PR_SET_MM_MAP, at, length, 0, 0])?;
+        Ok(())
+    }
+
+    /// The last call that the main thread makes for us.
+    pub(super) fn unmap_scratch(&self) -> Result<(), EngineError> {
+        self.call("unmapping working memory", call::MUNMAP, [self.scratch, SCRATCH_BYTES, 0, 0, 0, 0]).map(drop)
+    }
+}
+
+/// Whether the image maps all of a range, as memory that may have contents.
+fn is_mapped(plan: &Plan<'_>, range: PageRange) -> bool {
+    let mappings = &plan.process.mappings;
+    let place = mappings.partition_point(|mapping| mapping.end <= range.start().get());
+    let mut at = range.start();
+    for mapping in &mappings[place..] {
+        let inside = mapping.start <= at.get() && !matches!(mapping.backing, Backing::SharedFileReadOnly { .. });
+        if at >= range.end() || !inside {
+            break;
+        }
+        at = Address::new(mapping.end);
+    }
+    at >= range.end()
+}
+
+/// Access while pages are written: private memory is writable until it is filled.
+fn while_filling(mapping: &Mapping) -> Protection {
+    match mapping.backing {
+        Backing::SharedFileReadOnly { .. } => mapping.protection,
+        // A reservation that may never have been touched need not become writable, and large ones could not.
+        Backing::Anonymous if mapping.protection == Protection::default() => mapping.protection,
+        _ => Protection { read: true, write: true, ..mapping.protection },
+    }
+}
+
+fn access(protection: Protection) -> u64 {
+    let bit = |set: bool, bit: u64| if set { bit } else { 0 };
+    bit(protection.read, PROT_READ) | bit(protection.write, PROT_WRITE) | bit(protection.execute, PROT_EXEC)
+}
+
+const fn anonymous() -> u64 {
+    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
+}

@@ -1,0 +1,52 @@
+//! What a process has besides memory, files and threads: directory, umask, signal dispositions, limits.
+
+use super::construction::Construction;
+use super::plan::Plan;
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_format::records::Disposition;
+use standfast_linux::sys::process;
+
+mod call {
+    pub(super) const RT_SIGACTION: i64 = 13;
+    pub(super) const CHDIR: i64 = 80;
+    pub(super) const UMASK: i64 = 95;
+}
+const SIGNAL_SET_BYTES: u64 = 8;
+/// `RLIMIT_NOFILE`.
+const LIMIT_FILES: u32 = 7;
+
+impl Construction {
+    pub(super) fn set_attributes(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let directory = &plan.process.working_directory;
+        let action = format!("changing to the program's working directory {directory}");
+        self.call(&action, call::CHDIR, [self.path_argument(&directory.0)?, 0, 0, 0, 0, 0])?;
+        self.call("setting the umask", call::UMASK, [plan.process.umask.into(), 0, 0, 0, 0, 0])?;
+        plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))?;
+        // Descriptors are first parked above the highest number that the program uses.
+        let (_, hard) =
+            process::limit(self.pid(), LIMIT_FILES).map_err(|source| kernel("asking for limits", source))?;
+        process::set_limit(self.pid(), LIMIT_FILES, (hard, hard)).map_err(|source| kernel("setting limits", source))
+    }
+
+    fn set_disposition(&self, disposition: &Disposition) -> Result<(), EngineError> {
+        let words = [disposition.handler, disposition.flags, disposition.restorer, disposition.mask];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let action = format!("setting what signal {} does", disposition.signal);
+        let arguments = [disposition.signal.into(), self.argument(&bytes)?, 0, SIGNAL_SET_BYTES, 0, 0];
+        self.call(&action, call::RT_SIGACTION, arguments).map(drop)
+    }
+
+    /// Limits come last: the program's own might be in the way of building it. What may not be raised here any more stays
+    /// as high as it may be.
+    pub(super) fn set_limits(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        for (resource, limit) in plan.process.limits.iter().enumerate() {
+            let resource = resource as u32;
+            let setting = |source| kernel("setting limits", source);
+            let (_, hard_here) = process::limit(self.pid(), resource).map_err(setting)?;
+            let hard = limit.hard.min(hard_here);
+            process::set_limit(self.pid(), resource, (limit.soft.min(hard), hard)).map_err(setting)?;
+        }
+        Ok(())
+    }
+}

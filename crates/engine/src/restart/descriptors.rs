@@ -1,0 +1,155 @@
+//! Descriptors of a process under construction. All open files are made first and parked above every number that the
+//! program uses; then each descriptor is put in its place; then the parking area is closed.
+
+use super::construction::Construction;
+use super::plan::{FilePlan, Plan, SCRATCH_BYTES};
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_core::Address;
+use standfast_format::records::{EpollInterest, OpenFile, OpenFileKind, PipeContents};
+
+mod call {
+    pub(super) const WRITE: i64 = 1;
+    pub(super) const OPEN: i64 = 2;
+    pub(super) const CLOSE: i64 = 3;
+    pub(super) const LSEEK: i64 = 8;
+    pub(super) const FCNTL: i64 = 72;
+    pub(super) const FTRUNCATE: i64 = 77;
+    pub(super) const EPOLL_CTL: i64 = 233;
+    pub(super) const DUP3: i64 = 292;
+    pub(super) const EVENTFD2: i64 = 290;
+    pub(super) const EPOLL_CREATE1: i64 = 291;
+    pub(super) const PIPE2: i64 = 293;
+    pub(super) const CLOSE_RANGE: i64 = 436;
+}
+const F_SETFL: u64 = 4;
+const F_DUPFD: u64 = 0;
+const F_SETPIPE_SZ: u64 = 1031;
+const O_ACCMODE: u32 = 3;
+const O_WRONLY: u32 = 1;
+const O_NONBLOCK: u32 = 0o4000;
+const O_CLOEXEC: u64 = 0o2_000_000;
+const EFD_SEMAPHORE: u64 = 1;
+const EPOLL_CTL_ADD: u64 = 1;
+
+/// One pipe on its way: its two ends, parked.
+struct Parked {
+    reader: u64,
+    writer: u64,
+}
+
+impl Construction {
+    pub(super) fn open_descriptors(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let highest = plan.process.descriptors.iter().map(|descriptor| descriptor.number).max().unwrap_or(2);
+        let parking = highest.max(2) as u64 + 1;
+        let pipes: Vec<Parked> =
+            plan.job.pipes.iter().map(|pipe| self.make_pipe(pipe, parking)).collect::<Result<_, _>>()?;
+        let mut files = Vec::new();
+        for (file, how) in plan.job.open_files.iter().zip(&plan.files) {
+            let opened = self.open_file(file, *how, &pipes)?;
+            files.push(self.park(opened, parking, matches!(how, FilePlan::AsRecorded))?);
+        }
+        self.call("closing streams", call::CLOSE_RANGE, [0, parking - 1, 0, 0, 0, 0])?;
+        for descriptor in &plan.process.descriptors {
+            let missing = || kernel("placing descriptors", std::io::ErrorKind::InvalidData.into());
+            let file = *files.get(descriptor.open_file as usize).ok_or_else(missing)?;
+            let flags = if descriptor.close_on_exec { O_CLOEXEC } else { 0 };
+            let number = descriptor.number as u64;
+            self.call(&format!("placing descriptor {number}"), call::DUP3, [file, number, flags, 0, 0, 0])?;
+        }
+        for (file, parked) in plan.job.open_files.iter().zip(&files) {
+            if let OpenFileKind::Epoll { interests } = &file.kind {
+                interests.iter().try_for_each(|interest| self.watch(*parked, interest))?;
+            }
+        }
+        self.call("closing what was parked", call::CLOSE_RANGE, [parking, u32::MAX.into(), 0, 0, 0, 0]).map(drop)
+    }
+
+    /// Moves a descriptor to the lowest free number from `parking` on. A stream of our own stays open where it was.
+    fn park(&self, descriptor: u64, parking: u64, close: bool) -> Result<u64, EngineError> {
+        let parked = self.call("parking a descriptor", call::FCNTL, [descriptor, F_DUPFD, parking, 0, 0, 0])?;
+        if close {
+            self.close(descriptor)?;
+        }
+        Ok(parked)
+    }
+
+    fn close(&self, descriptor: u64) -> Result<(), EngineError> {
+        self.call("closing a descriptor", call::CLOSE, [descriptor, 0, 0, 0, 0, 0]).map(drop)
+    }
+
+    fn open_file(&self, file: &OpenFile, how: FilePlan, pipes: &[Parked]) -> Result<u64, EngineError> {
+        if let FilePlan::OwnStream(stream) = how {
+            // The terminal or pipe is shared with others: it is made non-blocking only if the program had it so.
+            if file.flags & O_NONBLOCK != 0 {
+                let arguments = [stream as u64, F_SETFL, file.flags.into(), 0, 0, 0];
+                self.call("setting a stream's flags", call::FCNTL, arguments)?;
+            }
+            return Ok(stream as u64);
+        }
+        match &file.kind {
+            OpenFileKind::Regular { file: reference, offset } => {
+                let opened = self.open_path(&reference.path.0, file.flags)?;
+                if file.flags & O_ACCMODE != 0 {
+                    let action = format!("cutting {} back to its length at the checkpoint", reference.path);
+                    self.call(&action, call::FTRUNCATE, [opened, reference.length, 0, 0, 0, 0])?;
+                }
+                self.call("positioning a file", call::LSEEK, [opened, *offset, 0, 0, 0, 0])?;
+                Ok(opened)
+            }
+            OpenFileKind::Device { path, .. } => self.open_path(&path.0, file.flags),
+            OpenFileKind::Pipe { pipe } => {
+                // Each open file of a pipe is opened anew through /proc, since pipe2 makes only one for each end.
+                let ends = &pipes[*pipe as usize];
+                let end = if file.flags & O_ACCMODE == O_WRONLY { ends.writer } else { ends.reader };
+                self.open_path(format!("/proc/self/fd/{end}").as_bytes(), file.flags)
+            }
+            OpenFileKind::EventCounter { count, semaphore } => self.make_counter(*count, *semaphore, file.flags),
+            OpenFileKind::Epoll { .. } => self.call("making an epoll instance", call::EPOLL_CREATE1, [0; 6]),
+            OpenFileKind::Stream { .. } => unreachable!("a stream is planned to be one of our own"),
+        }
+    }
+
+    fn open_path(&self, path: &[u8], flags: u32) -> Result<u64, EngineError> {
+        let action = format!("opening {}", String::from_utf8_lossy(path));
+        self.call(&action, call::OPEN, [self.path_argument(path)?, flags.into(), 0, 0, 0, 0])
+    }
+
+    fn make_pipe(&self, pipe: &PipeContents, parking: u64) -> Result<Parked, EngineError> {
+        self.call("making a pipe", call::PIPE2, [self.scratch, 0, 0, 0, 0, 0])?;
+        let mut ends = [0u8; 8];
+        self.memory.read(Address::new(self.scratch), &mut ends).map_err(|source| kernel("making a pipe", source))?;
+        let [a, b, c, d, e, f, g, h] = ends;
+        let (reader, writer) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        let (reader, writer) = (self.park(reader.into(), parking, true)?, self.park(writer.into(), parking, true)?);
+        self.call("sizing a pipe", call::FCNTL, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
+        for piece in pipe.contents.0.chunks(SCRATCH_BYTES as usize) {
+            let arguments = [writer, self.argument(piece)?, piece.len() as u64, 0, 0, 0];
+            let written = self.call("filling a pipe", call::WRITE, arguments)?;
+            if written != piece.len() as u64 {
+                return Err(kernel("filling a pipe", std::io::ErrorKind::WriteZero.into()));
+            }
+        }
+        Ok(Parked { reader, writer })
+    }
+
+    fn make_counter(&self, count: u64, semaphore: bool, flags: u32) -> Result<u64, EngineError> {
+        let semaphore = if semaphore { EFD_SEMAPHORE } else { 0 };
+        let flags = u64::from(flags & O_NONBLOCK) | semaphore;
+        let counter = self.call("making an event counter", call::EVENTFD2, [0, flags, 0, 0, 0, 0])?;
+        // The initial value that the call takes has 32 bits only.
+        if count > 0 {
+            let word = self.argument(&count.to_le_bytes())?;
+            self.call("setting an event counter", call::WRITE, [counter, word, 8, 0, 0, 0])?;
+        }
+        Ok(counter)
+    }
+
+    fn watch(&self, epoll: u64, interest: &EpollInterest) -> Result<(), EngineError> {
+        // struct epoll_event is packed: four bytes, then eight.
+        let event = [&interest.events.to_le_bytes()[..], &interest.data.to_le_bytes()].concat();
+        let event = self.argument(&event)?;
+        let arguments = [epoll, EPOLL_CTL_ADD, interest.descriptor as u64, event, 0, 0];
+        self.call("adding to an epoll instance", call::EPOLL_CTL, arguments).map(drop)
+    }
+}

@@ -1,0 +1,78 @@
+//! Rebuilds a job from an image: decide first, then act.
+//!
+//! ```text
+//! plan           what must be there is there, else refused by name; nothing has been touched
+//! construction   a child, held and seized, executes the job's program; its own memory is thrown away
+//! address_space  kernel mappings moved, regions mapped, pages delivered and verified, layout told to the kernel
+//! attributes     directory, umask, signal dispositions, limits
+//! descriptors    files opened, cut back and positioned; pipes, counters, epoll; all under their old numbers
+//! threads        created under their old ids; what the kernel keeps for each; registers last
+//! commit         the caller's last word; then every tie to us is cut, the last one is the commit
+//! ```
+//!
+//! Until the commit the half-built job dies with us, whatever happens. Files are cut back only after all pages have been
+//! delivered and verified.
+
+mod address_space;
+mod attributes;
+mod construction;
+mod descriptors;
+mod plan;
+mod threads;
+
+use crate::freeze::kernel;
+use crate::job::{End, Job, StreamIdentities};
+use crate::{EngineError, ProcessIdentity};
+use construction::Construction;
+use plan::Plan;
+use standfast_format::{BoxError, ImageSource};
+use standfast_linux::InheritedSignals;
+use standfast_linux::sys::process;
+
+/// How a restarted job gets its process and thread ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IdPolicy {
+    /// The old ids, in namespaces of its own where that is allowed; new ids otherwise, unless the program needs the old.
+    #[default]
+    Auto,
+    /// New ids, no namespaces; the C library's cached ids are put right.
+    New,
+}
+
+/// How to restart.
+pub struct RestartOptions<'a> {
+    /// Process and thread ids.
+    pub ids: IdPolicy,
+    /// The signals that the caller was started with, captured before it installed handlers.
+    pub signals: InheritedSignals,
+    /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.
+    pub before_thaw: &'a mut dyn FnMut(ProcessIdentity) -> Result<(), BoxError>,
+}
+
+/// Rebuilds the job that `source` holds and lets it run. Call it while this process has a single thread.
+///
+/// # Errors
+/// When anything stands in the way; nothing of the half-built job remains, and no file was cut back unless all pages
+/// had verified.
+pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Job, EngineError> {
+    let plan = Plan::make(source.state())?;
+    let mut construction = Construction::begin(&plan, options.ids, options.signals)?;
+    let built = construction.build(&plan, source).and_then(|()| {
+        let identity = ProcessIdentity::of(construction.pid())?;
+        (options.before_thaw)(identity).map_err(EngineError::Image)
+    });
+    match built.and_then(|()| construction.commit()) {
+        Ok(init) => {
+            let pid = construction.pid();
+            let end = match init {
+                Some(init) => End::Namespace(init),
+                None => End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?),
+            };
+            Job::new(pid, end, StreamIdentities::of(std::process::id() as i32))
+        }
+        Err(error) => {
+            construction.abandon();
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
+
+use crate::census::{identity, machine};
+use crate::{EngineError, Obstacle};
+use standfast_core::PAGE_BYTES;
+use standfast_format::records::{
+    Backing, FileReference, JobState, OpenFile, OpenFileKind, ProcessState, SpecialMapping,
+};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+const O_ACCMODE: u32 = 3;
+/// Words in the registers of a thread.
+const REGISTERS: usize = 27;
+/// User addresses end here (47 bits, less a guard page).
+const ADDRESS_END: u64 = 0x7fff_ffff_f000;
+
+/// A job that can be rebuilt here.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) process: &'a ProcessState,
+    pub(super) job: &'a JobState,
+    pub(super) executable: CString,
+    /// Addresses that neither the old nor the new process uses: `scratch_bytes` of them, for the work in between.
+    pub(super) scratch: u64,
+    /// For each open file: what is to be done about it.
+    pub(super) files: Vec<FilePlan>,
+}
+
+/// How an open file comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FilePlan {
+    /// As the record says.
+    AsRecorded,
+    /// The restart's own standard stream takes its place.
+    OwnStream(i32),
+}
+
+/// Room for arguments of injected calls and for pipe contents on their way.
+pub(super) const SCRATCH_BYTES: u64 = 64 * 1024;
+/// Room to park the kernel's mappings while they change places.
+pub(super) const PARKING_BYTES: u64 = 1024 * 1024;
+/// Kept free below growing stacks.
+const STACK_ROOM: u64 = 2 * 1024 * 1024;
+
+impl<'a> Plan<'a> {
+    pub(super) fn make(job: &'a JobState) -> Result<Self, EngineError> {
+        let mut obstacles = Obstacles::default();
+        let [process] = &job.processes[..] else {
+            obstacles.add("process tree", "this image holds several processes, which this version cannot restart", "");
+            return Err(obstacles.refusal());
+        };
+        obstacles.check_machine(job);
+        obstacles.check_shape(process);
+        obstacles.check_unchanged(&process.executable, "executable");
+        for mapping in &process.mappings {
+            if let Backing::PrivateFile { file, .. } | Backing::SharedFileReadOnly { file, .. } = &mapping.backing {
+                obstacles.check_unchanged(file, "mapped file");
+            }
+        }
+        let files = job.open_files.iter().enumerate().map(|(place, file)| obstacles.check_file(job, place, file));
+        let files = files.collect();
+        let executable = CString::new(process.executable.path.0.clone()).unwrap_or_default();
+        let scratch = hole(process, SCRATCH_BYTES + PARKING_BYTES);
+        if scratch.is_none() {
+            obstacles.add("address space", "there is no room left in it to work in", "");
+        }
+        match scratch.filter(|_| obstacles.0.is_empty()) {
+            Some(scratch) => Ok(Self { process, job, executable, scratch, files }),
+            None => Err(obstacles.refusal()),
+        }
+    }
+
+    /// The mappings that the kernel makes, as the image has them.
+    pub(super) fn special(&self) -> &'a [SpecialMapping] {
+        &self.process.special_mappings
+    }
+}
+
+#[derive(Default)]
+struct Obstacles(Vec<Obstacle>);
+
+impl Obstacles {
+    fn add(&mut self, what: &str, why: &str, remedy: &str) {
+        let obstacle =
+            Obstacle { what: what.to_owned(), why: why.to_owned(), remedy: remedy.to_owned(), passing: false };
+        if !self.0.contains(&obstacle) {
+            self.0.push(obstacle);
+        }
+    }
+
+    fn refusal(self) -> EngineError {
+        EngineError::Refused(self.0)
+    }
+
+    fn check_machine(&mut self, job: &JobState) {
+        let (was, is) = (&job.machine, machine(0));
+        if was.architecture != is.architecture {
+            let why = format!("the checkpoint was taken on {}, this machine is {}", was.architecture, is.architecture);
+            self.add("processor", &why, "restart it on a machine of the same kind");
+        }
+        if was.vdso != is.vdso {
+            let why = format!(
+                "the checkpoint was taken under Linux {}, whose vdso differs from that of this kernel, {}",
+                was.kernel_release, is.kernel_release
+            );
+            self.add("kernel", &why, "restart it under the same kernel");
+        }
+    }
+
+    /// What the decoder cannot know to be wrong: an image that would make this code misbehave is refused here.
+    fn check_shape(&mut self, process: &ProcessState) {
+        let mappings = process.mappings.iter().map(|mapping| (mapping.start, mapping.end));
+        let special = process.special_mappings.iter().map(|mapping| (mapping.start, mapping.end));
+        let mut ranges: Vec<_> = mappings.chain(special).collect();
+        ranges.sort_unstable();
+        let page = PAGE_BYTES as u64;
+        let sound = |(start, end): &(u64, u64)| {
+            start < end && *end <= ADDRESS_END && start.is_multiple_of(page) && end.is_multiple_of(page)
+        };
+        let apart = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+        let threads = process.threads.iter().all(|thread| thread.registers.len() == REGISTERS);
+        let signals = process.pending.iter().chain(process.threads.iter().flat_map(|thread| &thread.pending));
+        let signals = signals.into_iter().all(|signal| signal.information.0.len() == 128);
+        if process.threads.is_empty() || !ranges.iter().all(sound) || !apart || !threads || !signals {
+            self.add("image", "it verifies, but describes a process that cannot be", "use another generation");
+        }
+    }
+
+    /// Code and data that come from a file again must be what they were.
+    fn check_unchanged(&mut self, file: &FileReference, role: &str) {
+        let what = format!("{role} {}", file.path);
+        match std::fs::metadata(path_of(file)) {
+            Err(error) => self.add(&what, &format!("it cannot be found any more ({error})"), "put it back"),
+            Ok(now) => {
+                let is = (now.len(), identity(&now).modified_nanoseconds);
+                if is != (file.length, file.identity.modified_nanoseconds) {
+                    let why = "it has changed since the checkpoint (length or time of modification)";
+                    self.add(&what, why, "put the old version back");
+                }
+            }
+        }
+    }
+
+    fn check_file(&mut self, job: &JobState, place: usize, file: &OpenFile) -> FilePlan {
+        match &file.kind {
+            OpenFileKind::Stream { stream, .. } => FilePlan::OwnStream(*stream as i32),
+            OpenFileKind::Regular { file: reference, offset } => {
+                if let Some(stream) = explicit_stream(job, place, reference) {
+                    return FilePlan::OwnStream(stream);
+                }
+                let writable = file.flags & O_ACCMODE != 0;
+                self.check_regular(reference, *offset, writable);
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::Device { path, number } => {
+                let node = std::fs::metadata(Path::new(OsStr::from_bytes(&path.0)));
+                if !node.is_ok_and(|node| node.file_type().is_char_device() && node.rdev() == *number) {
+                    self.add(&format!("device {path}"), "it is not there, or another one than before", "");
+                }
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::Pipe { pipe } => {
+                if *pipe as usize >= job.pipes.len() {
+                    self.add("image", "it verifies, but names a pipe that it does not hold", "use another generation");
+                }
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::EventCounter { .. } | OpenFileKind::Epoll { .. } => FilePlan::AsRecorded,
+        }
+    }
+
+    /// A file that the job writes may have grown since, and is cut back; one that it reads must be as it was.
+    fn check_regular(&mut self, file: &FileReference, offset: u64, writable: bool) {
+        let what = format!("file {}", file.path);
+        let now = match std::fs::metadata(path_of(file)) {
+            Ok(now) if now.is_file() => now,
+            Ok(_) => return self.add(&what, "it is not a regular file any more", "put it back"),
+            Err(error) => {
+                return self.add(&what, &format!("it cannot be found any more ({error})"), "put it back");
+            }
+        };
+        if made_by_the_kernel(file) {
+            return;
+        }
+        if now.len() < file.length {
+            let why = format!(
+                "it has {} bytes, but had {} at the checkpoint (the program stood at {offset}): some of it is lost",
+                now.len(),
+                file.length
+            );
+            self.add(&what, &why, "put the missing part back, or redirect with >> instead of >");
+        } else if !writable
+            && (now.len(), identity(&now).modified_nanoseconds) != (file.length, file.identity.modified_nanoseconds)
+            && now.ino() == file.identity.inode
+        {
+            self.add(
+                &what,
+                "the program reads it, and it has changed since the checkpoint",
+                "put the old version back",
+            );
+        }
+    }
+}
+
+/// Files of `/proc` and `/sys` have no length and no time that means anything.
+fn made_by_the_kernel(file: &FileReference) -> bool {
+    file.length == 0 && (file.path.0.starts_with(b"/proc/") || file.path.0.starts_with(b"/sys/"))
+}
+
+/// A standard stream that was a file is continued there, unless the restart's own stream is a file that the user has
+/// named: then that one is meant.
+fn explicit_stream(job: &JobState, place: usize, recorded: &FileReference) -> Option<i32> {
+    let descriptors = job.processes.iter().flat_map(|process| &process.descriptors);
+    let mut streams = descriptors.filter(|descriptor| descriptor.open_file as usize == place && descriptor.number < 3);
+    let stream = streams.next()?.number;
+    let own = std::fs::metadata(format!("/proc/self/fd/{stream}")).ok()?;
+    let old = std::fs::metadata(path_of(recorded)).ok();
+    let same = old.is_some_and(|old| (old.dev(), old.ino()) == (own.dev(), own.ino()));
+    (own.is_file() && !same).then_some(stream)
+}
+
+fn path_of(file: &FileReference) -> &Path {
+    Path::new(OsStr::from_bytes(&file.path.0))
+}
+
+/// The lowest addresses, `bytes` long, that are well away from every mapping of the image.
+fn hole(process: &ProcessState, bytes: u64) -> Option<u64> {
+    /// Lower addresses may be forbidden (vm.mmap_min_addr).
+    const LOWEST: u64 = 0x1_0000;
+    let special = process.special_mappings.iter().map(|mapping| (mapping.start, mapping.end));
+    let mut taken: Vec<_> =
+        process.mappings.iter().map(|mapping| (mapping.start, mapping.end)).chain(special).collect();
+    taken.sort_unstable();
+    let mut start = LOWEST;
+    for (from, to) in taken {
+        if from.saturating_sub(STACK_ROOM) >= start + bytes {
+            break;
+        }
+        start = start.max(to);
+    }
+    (start + bytes <= ADDRESS_END).then_some(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::{Mapping, Protection};
+
+    fn process(ranges: &[(u64, u64)]) -> ProcessState {
+        let mapping = |&(start, end): &(u64, u64)| Mapping {
+            start,
+            end,
+            protection: Protection::default(),
+            backing: Backing::Anonymous,
+            grows_down: false,
+        };
+        ProcessState { mappings: ranges.iter().map(mapping).collect(), ..ProcessState::default() }
+    }
+
+    #[test]
+    fn the_hole_lies_apart_from_every_mapping_and_leaves_stacks_room() {
+        assert_eq!(hole(&process(&[]), 0x1000), Some(0x1_0000));
+        assert_eq!(hole(&process(&[(0x40_0000, 0x50_0000)]), 0x1000), Some(0x1_0000));
+        let low = process(&[(0x1_0000, 0x2_0000), (0x3_0000, 0x50_0000)]);
+        assert_eq!(hole(&low, 0x1000), Some(0x50_0000));
+        assert_eq!(hole(&process(&[(0x1_0000, ADDRESS_END)]), 0x1000), None);
+    }
+
+    #[test]
+    fn an_image_of_an_impossible_process_is_refused() {
+        for ranges in [&[(0x2000, 0x1000)][..], &[(0x1001, 0x2000)], &[(0x1000, 0x3000), (0x2000, 0x4000)]] {
+            let mut obstacles = Obstacles::default();
+            obstacles.check_shape(&process(ranges));
+            assert!(!obstacles.0.is_empty(), "{ranges:x?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Threads of a process under construction: created under their old ids, given what the kernel keeps for each, and last
+//! their registers. When this is done every thread is what it was; nothing of ours is in the process any more.
+
+use super::construction::{Construction, building};
+use super::plan::Plan;
+use crate::freeze::kernel;
+use crate::{EngineError, Obstacle};
+use standfast_core::Address;
+use standfast_format::records::{PendingSignal, ThreadState};
+use standfast_linux::{Registers, Stop, Task};
+
+mod call {
+    pub(super) const SET_ROBUST_LIST: i64 = 273;
+    pub(super) const RT_SIGQUEUEINFO: i64 = 129;
+    pub(super) const SIGALTSTACK: i64 = 131;
+    pub(super) const CLONE: i64 = 56;
+    pub(super) const PRCTL: i64 = 157;
+    pub(super) const SET_TID_ADDRESS: i64 = 218;
+    pub(super) const RT_TGSIGQUEUEINFO: i64 = 297;
+    pub(super) const RSEQ: i64 = 334;
+}
+/// `CLONE_VM | FS | FILES | SIGHAND | THREAD | SYSVSEM | SETTLS`.
+const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const PR_SET_NAME: u64 = 15;
+const SS_ONSTACK: u32 = 1;
+const SS_DISABLE: u32 = 2;
+
+impl Plan<'_> {
+    /// Without namespaces the program gets new ids. A C library's cached ids are found and put right; a Go program keeps
+    /// its own where nobody finds them and would hang.
+    pub(super) fn refuse_new_ids(&self, reason: &std::io::Error) -> Result<(), EngineError> {
+        let program = std::fs::read(std::ffi::OsStr::new(&*self.process.executable.path.to_string()));
+        let is_go = program.is_ok_and(|program| contains(&program, b"\xff Go buildinf:"));
+        if !is_go {
+            return Ok(());
+        }
+        Err(EngineError::Refused(vec![Obstacle {
+            what: "process ids".to_owned(),
+            why: format!("a Go program must have its old ids back, and namespaces cannot be had here ({reason})"),
+            remedy: "allow unprivileged user namespaces, or restart it as root".to_owned(),
+            passing: false,
+        }]))
+    }
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+impl Construction {
+    pub(super) fn make_threads(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        // Answers with the main thread's id as the program sees it, which is also the process's.
+        let clear = plan.process.threads[0].clear_child_tid;
+        let own_pid = self.call("setting up the main thread", call::SET_TID_ADDRESS, [clear, 0, 0, 0, 0, 0])?;
+        for (place, thread) in plan.process.threads.iter().enumerate() {
+            let own_tid = if place == 0 { own_pid } else { self.make_thread(thread)? };
+            self.correct_cached_id(thread, own_tid as i32)?;
+            self.dress(&self.tasks[place], thread, own_pid, own_tid)?;
+        }
+        for signal in &plan.process.pending {
+            let information = self.argument(&signal.information.0)?;
+            let arguments = [own_pid, signal.signal.into(), information, 0, 0, 0];
+            self.call("queueing a signal again", call::RT_SIGQUEUEINFO, arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Returns its id as the program sees it.
+    fn make_thread(&mut self, thread: &ThreadState) -> Result<u64, EngineError> {
+        if let Some(init) = &self.init {
+            init.choose_next_id(thread.tid).map_err(|source| kernel("choosing a thread id", source))?;
+        }
+        let clear = if thread.clear_child_tid == 0 { 0 } else { CLONE_CHILD_CLEARTID };
+        let pointer = Registers(registers(thread)).thread_pointer();
+        let arguments = [THREAD | clear, self.scratch, 0, thread.clear_child_tid, pointer, 0];
+        let answer = self.ask(self.main(), &self.base, "making a thread", call::CLONE, arguments)?;
+        let inner_id = answer.result as u64;
+        if self.init.is_some() && inner_id != thread.tid as u64 {
+            let reason = std::io::Error::other(format!("got {inner_id} instead of {}", thread.tid));
+            return Err(kernel("choosing a thread id", reason));
+        }
+        let missing = || kernel("making a thread", std::io::Error::other("the kernel did not attach it"));
+        let task = Task::attached_by_clone(answer.new_task.ok_or_else(missing)?);
+        match task.wait().map_err(building)? {
+            Stop::Asked => {}
+            stop => return Err(kernel("making a thread", std::io::Error::other(format!("unexpected stop {stop:?}")))),
+        }
+        self.tasks.push(task);
+        Ok(inner_id)
+    }
+
+    /// A C library keeps the thread's id in the word that the kernel clears at its end; under new ids it is put right.
+    fn correct_cached_id(&self, thread: &ThreadState, inner_id: i32) -> Result<(), EngineError> {
+        if thread.clear_child_tid == 0 || inner_id == thread.tid {
+            return Ok(());
+        }
+        let writing = |source| kernel("putting a thread id right", source);
+        let at = Address::new(thread.clear_child_tid);
+        let mut word = [0u8; 4];
+        self.memory.read(at, &mut word).map_err(writing)?;
+        if i32::from_le_bytes(word) == thread.tid {
+            self.memory.write(at, &inner_id.to_le_bytes()).map_err(writing)?;
+        }
+        Ok(())
+    }
+
+    /// What the kernel keeps for a thread.
+    fn dress(&self, task: &Task, thread: &ThreadState, own_pid: u64, own_tid: u64) -> Result<(), EngineError> {
+        let base = task.registers().map_err(building)?;
+        let call = |action: &str, number: i64, arguments: [u64; 6]| {
+            self.call_in(task, &base, action, number, arguments).map(drop)
+        };
+        let robust = &thread.robust_list;
+        if robust.head != 0 {
+            call("setting a robust list", call::SET_ROBUST_LIST, [robust.head, robust.length, 0, 0, 0, 0])?;
+        }
+        if let Some(sequence) = &thread.restartable_sequence {
+            let arguments = [sequence.area, sequence.length.into(), 0, sequence.signature.into(), 0, 0];
+            call("registering restartable sequences", call::RSEQ, arguments)?;
+        }
+        let stack = &thread.alternate_stack;
+        if stack.flags & SS_DISABLE == 0 {
+            let words = [stack.start, (stack.flags & !SS_ONSTACK).into(), stack.length];
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            call("setting an alternate stack", call::SIGALTSTACK, [self.argument(&bytes)?, 0, 0, 0, 0, 0])?;
+        }
+        call("naming a thread", call::PRCTL, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
+        for PendingSignal { signal, information } in &thread.pending {
+            let information = self.argument(&information.0)?;
+            let arguments = [own_pid, own_tid, (*signal).into(), information, 0, 0];
+            call("queueing a signal again", call::RT_TGSIGQUEUEINFO, arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Gives every thread its own registers and mask. From here on the process is the program's.
+    pub(super) fn finish_threads(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        self.unmap_scratch()?;
+        self.set_limits(plan)?;
+        for (task, thread) in self.tasks.iter().zip(&plan.process.threads) {
+            task.set_extended_registers(&thread.extended_registers.0).map_err(building)?;
+            task.set_registers(&Registers(registers(thread))).map_err(building)?;
+            task.set_signal_mask(thread.signal_mask).map_err(building)?;
+        }
+        Ok(())
+    }
+}
+
+fn registers(thread: &ThreadState) -> [u64; 27] {
+    thread.registers.as_slice().try_into().expect("the plan has checked the number of registers")
+}
