@@ -63,6 +63,12 @@ pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
 pub const HOLDER: Victim = c("holder", include_str!("../victims/holder.c"));
 /// What passes through a supervisor.
 pub const PLAIN: Victim = c("plain", include_str!("../victims/plain.c"));
+/// Loops heavy in malloc, open, fork and exec, for measurements.
+pub const LOOPS: Victim = c("loops", include_str!("../victims/loops.c"));
+/// Much memory, for measurements.
+pub const BULK: Victim = c("bulk", include_str!("../victims/bulk.c"));
+/// Fresh memory filled from a file, for measurements.
+pub const FILL: Victim = c("fill", include_str!("../victims/fill.c"));
 /// Goroutines.
 pub const ROUTINES: Victim =
     Victim { name: "routines", source: include_str!("../victims/routines.go"), language: Language::Go };

@@ -1,0 +1,156 @@
+//! Checkpoint and restart of much memory, against the least that must be done: writing the bytes and syncing them;
+//! reading them back into fresh memory and checking them.
+
+use crate::figures::{Verdict, milliseconds, within};
+use crate::pause::checkpoint;
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::{OUTPUT, open_gate};
+use standfast_tests::running::{PATIENCE, Running};
+use standfast_tests::victims::{BULK, FILL};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use xxhash_rust::xxh3::xxh3_128;
+
+const BOUND: f64 = 1.3;
+const MEGABYTE: usize = 1 << 20;
+
+/// Which pages the program asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// 4 KiB.
+    Small,
+    /// 2 MiB, where the kernel has them.
+    Huge,
+}
+
+impl Pages {
+    /// As the victims spell it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Huge => "huge",
+        }
+    }
+}
+
+/// A program with much memory that waits at its gate.
+pub(crate) struct Job {
+    arena: Arena,
+    running: Running,
+    megabytes: u64,
+    pages: Pages,
+}
+
+impl Job {
+    /// Starts it.
+    pub(crate) fn start(megabytes: u64, pages: Pages) -> Result<Self> {
+        let program = BULK.with(&[&megabytes.to_string(), pages.word()])?;
+        let arena = Arena::new()?;
+        let running = Standfast::new(&arena)?.run(Checkpoints::OnRequest, &program)?;
+        Standfast::new(&arena)?.await_gate()?;
+        Ok(Self { arena, running, megabytes, pages })
+    }
+
+    /// Checkpoints, then restarts, each alternating with its reference.
+    pub(crate) fn measure(self, repeats: usize) -> Result<(Verdict, Verdict)> {
+        let standfast = Standfast::new(&self.arena)?;
+        let source = self.arena.folder().join("source");
+        write_source(&source, self.megabytes)?;
+        let (mut taken, mut written, mut pauses) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..repeats {
+            let report = checkpoint(standfast, &self.arena)?;
+            taken.push(report.durable);
+            pauses.push(report.pause);
+            written.push(write_fresh(&source, &self.arena.images().with_file_name("fresh"))?);
+        }
+        let what = format!("{} MB on {:?} pages", self.megabytes, self.pages).to_lowercase();
+        let mut saved = within(format!("checkpoint of {what} against write and fsync:"), &taken, &written, BOUND);
+        saved.measured.push_str(&format!(", pause {}", milliseconds(crate::figures::median(&pauses))));
+        let (restarts, reads) = self.restarts(&source, repeats)?;
+        let brought_back = within(format!("restart of {what} against fill and checksum:"), &restarts, &reads, BOUND);
+        Ok((saved, brought_back))
+    }
+
+    fn restarts(self, source: &Path, repeats: usize) -> Result<(Vec<Duration>, Vec<Duration>)> {
+        let standfast = Standfast::new(&self.arena)?;
+        let program = standfast.await_program()?;
+        kill(program, Signal::SIGKILL)?;
+        self.running.wait(PATIENCE)?;
+        open_gate(&self.arena)?;
+        let (mut restarts, mut reads) = (Vec::new(), Vec::new());
+        let pristine = self.arena.folder().join("pristine");
+        fs::rename(self.arena.images(), &pristine)?;
+        for turn in 0..repeats {
+            link_folder(&pristine, &self.arena.images())?;
+            let begin = SystemTime::now().duration_since(UNIX_EPOCH)?;
+            standfast.restart(&self.arena.images(), &format!("restart-{turn}"))?.wait(PATIENCE)?.well("restart")?;
+            let said = fs::read_to_string(self.arena.work().join(OUTPUT))?;
+            let seen = said.trim().parse().with_context(|| format!("the program said {said:?}"))?;
+            restarts.push(Duration::from_nanos(seen).saturating_sub(begin));
+            reads.push(fill_fresh(&self.arena, source, self.pages)?);
+        }
+        Ok((restarts, reads))
+    }
+}
+
+/// A directory like `from`, without copying a gigabyte: files are linked, which a restart does not mind since it never
+/// writes into an image.
+fn link_folder(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    let done = std::process::Command::new("cp").args(["-al"]).args([from, to]).output()?;
+    ensure!(done.status.success(), "cp -al: {}", String::from_utf8_lossy(&done.stderr));
+    let manifest = to.join("manifest");
+    let own = fs::read(&manifest)?;
+    let mode = fs::metadata(&manifest)?.permissions();
+    fs::remove_file(&manifest)?;
+    fs::write(&manifest, own)?;
+    fs::set_permissions(&manifest, mode).context("setting the manifest's mode")
+}
+
+/// The same sort of bytes that the program holds: nothing a disk could shrink.
+fn write_source(path: &Path, megabytes: u64) -> Result<()> {
+    let mut file = File::create(path)?;
+    let mut state = 1_u64;
+    let mut piece = vec![0; MEGABYTE];
+    for _ in 0..megabytes {
+        for word in piece.chunks_exact_mut(8) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
+        }
+        file.write_all(&piece)?;
+    }
+    file.sync_all().context("syncing the source")
+}
+
+/// Writes the bytes to a fresh file and syncs it. They are read into memory beforehand: a checkpoint has them there too.
+fn write_fresh(source: &Path, path: &Path) -> Result<Duration> {
+    let bytes = fs::read(source)?;
+    let begin = Instant::now();
+    let mut file = File::create(path)?;
+    for piece in bytes.chunks(MEGABYTE) {
+        file.write_all(piece)?;
+    }
+    file.sync_all()?;
+    let took = begin.elapsed();
+    fs::remove_file(path)?;
+    Ok(took)
+}
+
+/// Fills fresh memory with the bytes, and checks them: one after the other, since both keep one processor busy.
+fn fill_fresh(arena: &Arena, source: &Path, pages: Pages) -> Result<Duration> {
+    let program = FILL.with(&[source.to_str().context("a path in UTF-8")?, pages.word()])?;
+    let mut command = arena.command(&program.path);
+    let ended = Running::complete(arena, "fill", command.args(&program.arguments))?.well("filling memory")?;
+    let filled = Duration::from_nanos(ended.output.trim().parse().context("the filling program prints a time")?);
+    let bytes = fs::read(source)?;
+    let begin = Instant::now();
+    std::hint::black_box(xxh3_128(&bytes));
+    Ok(filled + begin.elapsed())
+}

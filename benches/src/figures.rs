@@ -1,0 +1,47 @@
+//! Medians, and how a promise and its measurement are printed.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A promise and whether it held.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    /// What is promised.
+    pub(crate) promise: String,
+    /// What was measured, in words.
+    pub(crate) measured: String,
+    /// Whether that is within the promise.
+    pub(crate) holds: bool,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.holds { "ok    " } else { "MISSED" };
+        write!(f, "{word}  {:<62}  {}", self.promise, self.measured)
+    }
+}
+
+/// The middle one; of an even number the upper.
+pub(crate) fn median(times: &[Duration]) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+/// How many times longer one is than the other.
+pub(crate) fn ratio(time: Duration, reference: Duration) -> f64 {
+    time.as_secs_f64() / reference.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+/// A promise about a ratio of medians.
+pub(crate) fn within(promise: String, times: &[Duration], references: &[Duration], bound: f64) -> Verdict {
+    let (time, reference) = (median(times), median(references));
+    let found = ratio(time, reference);
+    let measured = format!("{found:.2} ({} against {})", milliseconds(time), milliseconds(reference));
+    Verdict { promise: format!("{promise} at most {bound}"), measured, holds: found <= bound }
+}
+
+/// A time for people.
+pub(crate) fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}

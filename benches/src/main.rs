@@ -1,0 +1,70 @@
+//! `make bench`: the promises about speed. Each is a ratio of two things measured alternately within one run, so that
+//! it means the same on a fast machine and on a slow one. Not a place for absolute records.
+//!
+//! ```text
+//! standfast-bench [--megabytes N] [--repeats N]
+//! ```
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
+#![forbid(unsafe_code)]
+
+mod bulk;
+mod figures;
+mod overhead;
+mod pause;
+
+use anyhow::{Context as _, Result, bail};
+use figures::Verdict;
+use std::env;
+use std::process::ExitCode;
+
+struct Settings {
+    megabytes: u64,
+    repeats: usize,
+}
+
+fn main() -> ExitCode {
+    match settings().and_then(|settings| measure(&settings)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("bench: {problem:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn settings() -> Result<Settings> {
+    let mut settings = Settings { megabytes: 1024, repeats: 7 };
+    let mut arguments = env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let value = arguments.next().with_context(|| format!("{argument} needs a value"))?;
+        match argument.as_str() {
+            "--megabytes" => settings.megabytes = value.parse().context("--megabytes takes a whole number")?,
+            "--repeats" => settings.repeats = value.parse().context("--repeats takes a whole number")?,
+            _ => bail!("unknown option {argument}; usage: standfast-bench [--megabytes N] [--repeats N]"),
+        }
+    }
+    if settings.repeats == 0 || settings.megabytes == 0 {
+        bail!("nothing to measure: --megabytes and --repeats start at 1");
+    }
+    Ok(settings)
+}
+
+fn measure(settings: &Settings) -> Result<bool> {
+    let mut verdicts = Vec::new();
+    let mut say = |verdict: Verdict| {
+        println!("{verdict}");
+        verdicts.push(verdict.holds);
+    };
+    for kind in overhead::LOOPS {
+        say(overhead::with_checkpoints_off(kind, settings.repeats)?);
+    }
+    say(pause::of_a_tiny_process(settings.repeats)?);
+    for pages in [bulk::Pages::Small, bulk::Pages::Huge] {
+        let job = bulk::Job::start(settings.megabytes, pages)?;
+        let (checkpoint, restart) = job.measure(settings.repeats)?;
+        say(checkpoint);
+        say(restart);
+    }
+    Ok(verdicts.iter().all(|holds| *holds))
+}

@@ -1,0 +1,49 @@
+//! How long a tiny process stands still for a checkpoint.
+
+use crate::figures::{Verdict, median, milliseconds};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::open_gate;
+use standfast_tests::running::PATIENCE;
+use standfast_tests::victims::SMALL;
+use std::time::Duration;
+
+const BOUND: Duration = Duration::from_millis(5);
+
+/// Takes a few checkpoints of the smallest victim.
+pub(crate) fn of_a_tiny_process(repeats: usize) -> Result<Verdict> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &SMALL.with(&[])?)?;
+    standfast.await_gate()?;
+    let mut pauses = Vec::new();
+    for _ in 0..repeats * 3 {
+        pauses.push(checkpoint(standfast, &arena)?.pause);
+    }
+    open_gate(&arena)?;
+    running.wait(PATIENCE)?.well("the job")?;
+    let pause = median(&pauses);
+    let promise = format!("freeze to thaw of a tiny process: at most {}", milliseconds(BOUND));
+    Ok(Verdict { promise, measured: milliseconds(pause), holds: pause <= BOUND })
+}
+
+/// What a checkpoint says of itself.
+pub(crate) struct Taken {
+    /// How long the program stood still.
+    pub(crate) pause: Duration,
+    /// From the start of the checkpoint until it was durable.
+    pub(crate) durable: Duration,
+}
+
+/// Takes a checkpoint on request.
+pub(crate) fn checkpoint(standfast: Standfast<'_>, arena: &Arena) -> Result<Taken> {
+    let said = standfast.ask("checkpoint", &arena.images(), &["--json"])?.well("checkpoint")?;
+    let report: Value = serde_json::from_str(&said.output).with_context(|| format!("it said {:?}", said.output))?;
+    let time = |name: &str| {
+        let nanoseconds = report[name].as_u64().with_context(|| format!("no {name} in {report}"))?;
+        anyhow::Ok(Duration::from_nanos(nanoseconds))
+    };
+    Ok(Taken { pause: time("pause_nanoseconds")?, durable: time("durable_nanoseconds")? })
+}
