@@ -58,6 +58,8 @@ pub(crate) enum Failure {
     Engine(EngineError),
     /// The store's side.
     Store(StoreError),
+    /// A file that the program writes could not be made durable.
+    Output(io::Error),
     /// No thread could be had for it.
     Thread(io::Error),
     /// The thread panicked: a fault of Standfast itself.
@@ -84,6 +86,11 @@ impl std::fmt::Display for Failure {
             Self::Thread(error) => write!(
                 f,
                 "no thread could be started for it ({}): lower the load or raise `ulimit -u`",
+                crate::InWords(error)
+            ),
+            Self::Output(error) => write!(
+                f,
+                "a file that the program writes cannot be made durable ({}): look after its disk",
                 crate::InWords(error)
             ),
             Self::Broken => f.write_str("an internal error of standfast, told above; please report it"),
@@ -196,10 +203,12 @@ fn complete(
             // That the program ended while it stood still does not harm the image: it may be needed the more.
             drop(frozen.thaw());
             let pause = moments.freezing.elapsed();
+            make_durable(&captured)?;
             (prepared.seal()?.commit(pause)?, pause)
         }
         Purpose::Stop => {
             let pause = moments.freezing.elapsed();
+            make_durable(&captured)?;
             let generation = prepared.seal()?.commit(pause)?;
             match frozen.kill() {
                 // Had it ended already, it is as dead as it was to be.
@@ -221,6 +230,17 @@ fn complete(
     };
     let retention = destination.directory.retain(&destination.lease, destination.keep.get()).map(drop);
     Ok(Taken { report, retention })
+}
+
+/// What the program has written to its files up to the checkpoint must survive a power failure as the checkpoint does: a
+/// restart refuses files that are shorter than they were.
+fn make_durable(captured: &Captured) -> Result<(), Failure> {
+    // Files that the kernel makes up (/proc, /sys) know no such thing.
+    let sync = |file: &std::fs::File| match file.sync_data() {
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(Failure::Output(error)),
+        _ => Ok(()),
+    };
+    captured.outputs.iter().try_for_each(sync)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -6,10 +6,9 @@ use crate::control::{ControlError, Reply, Request, ask};
 use crate::identity::in_engine;
 use crate::options::JobOptions;
 use crate::report::CheckpointReport;
-use standfast_engine::{Job, StreamIdentities};
+use standfast_engine::Job;
 use standfast_format::manifest::Outcome;
 use standfast_store::{Claim, JobDirectory, Standing, StoreError};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -57,7 +56,7 @@ fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointR
     let claim = Claim { purpose: standfast_store::Purpose::Adopt, force: false };
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
     let Some(program) = lease.program() else { return Err(Error::NothingRuns(path.to_owned())) };
-    let job = Job::adopt(in_engine(program), streams_of(program.pid))?;
+    let job = Job::adopt(in_engine(program))?;
     let purpose = match afterwards {
         Afterwards::Continue => Purpose::Protect,
         Afterwards::Stop => Purpose::Stop,
@@ -82,16 +81,6 @@ fn of_failure(failure: Failure) -> Error {
     match failure {
         Failure::Engine(error) => Error::Engine(error),
         Failure::Store(error) => Error::Store(error),
-        Failure::Thread(_) | Failure::Broken => Error::Declined(failure.to_string()),
+        Failure::Output(_) | Failure::Thread(_) | Failure::Broken => Error::Declined(failure.to_string()),
     }
-}
-
-/// The streams of a program whose supervisor took the knowledge of them with it: those it has now. Where it has
-/// exchanged them since, the old ones are refused by name, as any descriptor of unknown origin.
-fn streams_of(pid: i32) -> StreamIdentities {
-    let identity = |stream: i32| {
-        let metadata = std::fs::metadata(format!("/proc/{pid}/fd/{stream}")).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    };
-    StreamIdentities([identity(0), identity(1), identity(2)])
 }

@@ -8,7 +8,7 @@ use crate::run::{DIRECTORY_SUFFIX, bind_control};
 use crate::signals::SignalInbox;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
-use standfast_engine::{self as engine, EngineError, IdPolicy, Job, RestartOptions};
+use standfast_engine::{self as engine, EngineError, IdPolicy, InheritedSignals, Job, RestartOptions};
 use standfast_format::BoxError;
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
@@ -156,7 +156,10 @@ fn revive(
         Ids::Auto => IdPolicy::Auto,
         Ids::New => IdPolicy::New,
     };
-    let revived = engine::restart(&choice.image, RestartOptions { ids, before_thaw: &mut before_thaw });
+    let revived = engine::restart(
+        &choice.image,
+        RestartOptions { ids, signals: InheritedSignals::capture(), before_thaw: &mut before_thaw },
+    );
     match (revived, refusal) {
         (Ok(revived), _) => Ok((revived, signals.expect("the engine asks before it thaws"))),
         (Err(_), Some(refusal)) => Err(Unrevived::Other(Box::new(refusal))),
