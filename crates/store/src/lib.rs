@@ -26,6 +26,8 @@ mod lease;
 mod medium;
 mod prepare;
 mod random;
+#[cfg(test)]
+mod tests;
 mod trust;
 
 pub use choose::{Choice, Skipped, Wish};

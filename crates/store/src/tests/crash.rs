@@ -1,0 +1,168 @@
+//! The disk fails or loses power at every single operation of a checkpoint: what was good before stays good, and what
+//! was reported as committed is there.
+
+use super::disk::{Disk, Fault, Survival};
+use super::{LIVE, begin, checkpoint, fill, newest, open_on, some_pages, state};
+use crate::{StoreError, Wish};
+use standfast_format::BoxError;
+use standfast_format::manifest::Outcome;
+use std::io::ErrorKind;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// How far a scenario got.
+#[derive(Debug, Default)]
+struct Progress {
+    begun: bool,
+    committed: bool,
+    error: Option<BoxError>,
+}
+
+/// From an empty directory to the first checkpoint.
+fn first_checkpoint(disk: &Disk) -> Progress {
+    let mut progress = Progress::default();
+    let mut attempt = || -> Result<(), BoxError> {
+        let directory = open_on(disk.medium(), 1);
+        let lease = directory.take_lease(LIVE)?;
+        begin(&directory, &lease)?;
+        progress.begun = true;
+        checkpoint(&directory, &lease, &some_pages(1), "one")?;
+        progress.committed = true;
+        Ok(lease.release()?)
+    };
+    progress.error = attempt().err();
+    progress
+}
+
+/// From a first checkpoint to the second, which replaces it.
+fn second_checkpoint(disk: &Disk) -> Progress {
+    let mut progress = Progress { begun: true, ..Progress::default() };
+    let mut attempt = || -> Result<(), BoxError> {
+        let directory = open_on(disk.medium(), 1);
+        let lease = directory.take_lease(LIVE)?;
+        let mut prepared = directory.prepare(&lease)?;
+        fill(&mut prepared, &some_pages(2), &state("two"))?;
+        prepared.seal()?.commit(Duration::from_millis(1))?;
+        progress.committed = true;
+        directory.retain(&lease, NonZeroU32::MIN)?;
+        directory.set_outcome(&lease, Outcome::Stopped)?;
+        Ok(lease.release()?)
+    };
+    progress.error = attempt().err();
+    progress
+}
+
+/// A disk with one checkpoint, and how many operations another one takes.
+fn prepared_disk() -> (Disk, u64) {
+    let disk = Disk::new();
+    assert!(first_checkpoint(&disk).error.is_none());
+    let rehearsal = disk.copy_with(Fault::None);
+    let progress = second_checkpoint(&rehearsal);
+    assert!(progress.error.is_none(), "{progress:?}");
+    (disk, rehearsal.operations())
+}
+
+const SURVIVALS: [Survival; 8] = [
+    Survival::Nothing,
+    Survival::Everything,
+    Survival::Names,
+    Survival::Chance(1),
+    Survival::Chance(2),
+    Survival::Chance(3),
+    Survival::Chance(4),
+    Survival::Chance(5),
+];
+
+/// The machine starts again: a good generation is there, and life goes on.
+fn assert_recovers(disk: &Disk, must_be_second: bool, context: &str) {
+    let directory = open_on(disk.medium(), 2);
+    let (name, pages) = newest(&directory).unwrap_or_else(|error| panic!("{context}: {error}"));
+    match name.as_str() {
+        "one" => assert_eq!((pages, must_be_second), (some_pages(1), false), "{context}"),
+        "two" => assert_eq!(pages, some_pages(2), "{context}"),
+        other => panic!("{context}: there is no {other}"),
+    }
+    let lease = directory.take_lease(LIVE).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let leftovers: Vec<_> = disk.names().into_iter().filter(|name| name.ends_with(".tmp")).collect();
+    assert_eq!(leftovers, [""; 0], "{context}: leftovers are cleared away");
+    let third = checkpoint(&directory, &lease, &some_pages(3), "three");
+    third.unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(newest(&directory).map_err(|error| error.to_string()), Ok(("three".into(), some_pages(3))), "{context}");
+}
+
+#[test]
+fn loss_of_power_at_any_operation_leaves_a_good_generation() {
+    let (disk, operations) = prepared_disk();
+    assert!(operations > 15, "the scenario does something: {operations}");
+    for at in 0..=operations {
+        let crashed = disk.copy_with(Fault::PowerLoss(at));
+        let progress = second_checkpoint(&crashed);
+        assert_eq!(progress.error.is_none(), at == operations, "operation {at}: {progress:?}");
+        for survival in SURVIVALS {
+            let context = format!("power lost at operation {at}, {survival:?} survived");
+            assert_recovers(&crashed.after_power_loss(survival), progress.committed, &context);
+        }
+    }
+}
+
+#[test]
+fn loss_of_power_before_the_first_checkpoint_leaves_a_clear_none() {
+    let rehearsal = Disk::new();
+    assert!(first_checkpoint(&rehearsal).error.is_none());
+    for at in 0..rehearsal.operations() {
+        let crashed = Disk::new().copy_with(Fault::PowerLoss(at));
+        let progress = first_checkpoint(&crashed);
+        for survival in SURVIVALS {
+            let found = crashed.after_power_loss(survival);
+            let directory = open_on(found.medium(), 2);
+            match directory.choose(Wish::Newest) {
+                Ok(_) => assert_recovers_first(&found),
+                Err(StoreError::NoJob(_)) => assert!(!progress.begun, "{at} {survival:?}"),
+                Err(StoreError::NoCheckpoint(_)) => assert!(!progress.committed, "{at} {survival:?}"),
+                Err(error) => panic!("power lost at operation {at}, {survival:?} survived: {error}"),
+            }
+        }
+    }
+}
+
+fn assert_recovers_first(disk: &Disk) {
+    assert_recovers(disk, false, "first checkpoint");
+}
+
+#[test]
+fn one_failing_operation_leaves_the_generation_before_and_the_next_checkpoint_works() {
+    let (disk, operations) = prepared_disk();
+    for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
+        for at in 0..operations {
+            let failing = disk.copy_with(Fault::Once(at, kind));
+            let progress = second_checkpoint(&failing);
+            let context = format!("{kind} at operation {at}");
+            if let Some(error) = &progress.error {
+                assert_names_file_and_remedy(&**error, kind);
+            }
+            assert_recovers(&failing.copy_with(Fault::None), progress.committed, &context);
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_stays_full_leaves_the_generation_before() {
+    let (disk, operations) = prepared_disk();
+    for at in 0..operations {
+        let full = disk.copy_with(Fault::From(at, ErrorKind::StorageFull));
+        let progress = second_checkpoint(&full);
+        let error = progress.error.as_deref().unwrap_or_else(|| panic!("operation {at} fails"));
+        assert_names_file_and_remedy(error, ErrorKind::StorageFull);
+        assert_recovers(&full.copy_with(Fault::None), progress.committed, &format!("full from operation {at} on"));
+    }
+}
+
+fn assert_names_file_and_remedy(error: &(dyn std::error::Error + Send + Sync + 'static), kind: ErrorKind) {
+    let message = error.to_string();
+    assert!(message.contains("/disk/"), "{message}");
+    match error.downcast_ref::<StoreError>() {
+        Some(StoreError::NoSpace(_)) => assert!(kind == ErrorKind::StorageFull && message.contains("free some")),
+        Some(StoreError::Medium { remedy, .. }) => assert!(!remedy.is_empty() && message.contains(remedy)),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,166 @@
+//! One job, one life: the lease on a real directory and between machines.
+
+use super::disk::Disk;
+use super::{Crowd, LIVE, SUPERVISOR, begin, checkpoint, fill, here, newest, open_on, some_pages, state};
+use crate::{Claim, Here, JobDirectory, ProcessIdentity, Purpose, Standing, StoreError};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+const PROGRAM: ProcessIdentity = ProcessIdentity { pid: 77, start_time: 770 };
+
+/// This machine as another supervisor sees it, with these processes alive.
+fn beside(alive: &[ProcessIdentity]) -> Here {
+    let supervisor = ProcessIdentity { pid: 20, start_time: 200 };
+    Here { supervisor, processes: Box::new(Crowd(alive.to_vec())), ..here(1) }
+}
+
+fn elsewhere() -> Here {
+    Here { host: "there".into(), ..beside(&[]) }
+}
+
+fn on(disk: &Disk, here: Here) -> JobDirectory {
+    JobDirectory::on(disk.medium(), here).unwrap()
+}
+
+#[test]
+fn of_many_who_ask_at_once_one_gets_the_lease() {
+    let place = tempfile::tempdir().unwrap();
+    let start = Barrier::new(8);
+    let ask = || {
+        let directory = JobDirectory::open(place.path()).unwrap();
+        start.wait();
+        directory.take_lease(LIVE)
+    };
+    let answers: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+    for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+        assert!(matches!(refused, StoreError::Supervised(_)), "{refused}");
+    }
+}
+
+#[test]
+fn of_many_who_take_over_at_once_one_gets_the_lease() {
+    let place = tempfile::tempdir().unwrap();
+    // Left by a supervisor of an earlier boot.
+    let medium = std::sync::Arc::new(crate::Directory::open(place.path()).unwrap());
+    let gone = JobDirectory::on(medium, here(0)).unwrap();
+    let lease = gone.take_lease(LIVE).unwrap();
+    lease.set_program(PROGRAM).unwrap();
+    drop(lease);
+    let start = Barrier::new(8);
+    let ask = || {
+        let directory = JobDirectory::open(place.path()).unwrap();
+        start.wait();
+        directory.take_lease(Claim { force: true, ..LIVE })
+    };
+    let granted: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().filter_map(|thread| thread.join().unwrap().ok()).collect()
+    });
+    assert_eq!(granted.len(), 1);
+}
+
+#[test]
+fn a_released_lease_is_free_and_a_dropped_one_too_unless_it_names_a_program() {
+    let disk = Disk::new();
+    let directory = open_on(disk.medium(), 1);
+    directory.take_lease(LIVE).unwrap().release().unwrap();
+    assert_eq!(directory.standing().unwrap(), Standing::Free);
+    drop(directory.take_lease(LIVE).unwrap());
+    assert_eq!(directory.standing().unwrap(), Standing::Free);
+    let lease = directory.take_lease(LIVE).unwrap();
+    lease.set_program(PROGRAM).unwrap();
+    drop(lease);
+    assert!(matches!(directory.standing().unwrap(), Standing::Supervised(_)));
+}
+
+#[test]
+fn a_program_without_supervisor_can_be_adopted_and_not_be_started_again() {
+    let disk = Disk::new();
+    let lease = open_on(disk.medium(), 1).take_lease(LIVE).unwrap();
+    lease.set_program(PROGRAM).unwrap();
+    drop(lease);
+    let orphaned = on(&disk, beside(&[PROGRAM]));
+    let refused = orphaned.take_lease(Claim { force: true, ..LIVE }).unwrap_err();
+    assert!(matches!(refused, StoreError::ProgramStillRuns { pid: 77 }), "{refused}");
+    let adopted = orphaned.take_lease(Claim { purpose: Purpose::Adopt, force: false }).unwrap();
+    assert_eq!(adopted.program(), Some(PROGRAM));
+    drop(adopted);
+    assert!(on(&disk, beside(&[])).take_lease(LIVE).is_ok(), "once the program has ended too");
+}
+
+#[test]
+fn a_holder_on_another_machine_is_left_alone_unless_forced_and_its_silence_is_told() {
+    let disk = Disk::new();
+    let lease = open_on(disk.medium(), 1).take_lease(LIVE).unwrap();
+    disk.pass(Duration::from_secs(1000));
+    lease.heartbeat().unwrap();
+    disk.pass(Duration::from_secs(70));
+    let there = on(&disk, elsewhere());
+    match there.take_lease(LIVE) {
+        Err(StoreError::HeldElsewhere { holder, silent }) => {
+            assert_eq!((holder.host.as_str(), silent), ("here", Duration::from_secs(70)));
+        }
+        other => panic!("{other:?}"),
+    }
+    let taken = there.take_lease(Claim { force: true, ..LIVE }).unwrap();
+    assert!(matches!(lease.heartbeat(), Err(StoreError::LeaseLost(_))), "the old holder learns of it");
+    drop(lease);
+    assert!(taken.heartbeat().is_ok(), "and cannot take it back by leaving");
+}
+
+#[test]
+fn whoever_lost_the_lease_changes_nothing_any_more() {
+    let disk = Disk::new();
+    let old = open_on(disk.medium(), 1);
+    let lost = old.take_lease(LIVE).unwrap();
+    begin(&old, &lost).unwrap();
+    let mut unsealed = old.prepare(&lost).unwrap();
+    fill(&mut unsealed, &some_pages(1), &state("lost")).unwrap();
+
+    let new = on(&disk, elsewhere());
+    let lease = new.take_lease(Claim { force: true, ..LIVE }).unwrap();
+    checkpoint(&new, &lease, &some_pages(2), "new").unwrap();
+    let before = disk.names();
+
+    assert!(matches!(unsealed.seal(), Err(StoreError::LeaseLost(_))));
+    assert!(matches!(begin(&old, &lost), Err(StoreError::LeaseLost(_))));
+    assert!(matches!(old.prepare(&lost), Err(StoreError::LeaseLost(_))));
+    assert_eq!(disk.names(), before);
+    assert_eq!(newest(&new).unwrap(), ("new".into(), some_pages(2)));
+}
+
+#[test]
+fn a_sealed_generation_of_a_lost_lease_is_not_committed() {
+    let disk = Disk::new();
+    let old = open_on(disk.medium(), 1);
+    let lost = old.take_lease(LIVE).unwrap();
+    begin(&old, &lost).unwrap();
+    let mut prepared = old.prepare(&lost).unwrap();
+    fill(&mut prepared, &some_pages(1), &state("lost")).unwrap();
+    let sealed = prepared.seal().unwrap();
+
+    let new = on(&disk, elsewhere());
+    let lease = new.take_lease(Claim { force: true, ..LIVE }).unwrap();
+    checkpoint(&new, &lease, &some_pages(2), "new").unwrap();
+    assert!(matches!(sealed.commit(Duration::ZERO), Err(StoreError::LeaseLost(_))));
+    assert_eq!(newest(&new).unwrap(), ("new".into(), some_pages(2)), "its file was not removed either");
+}
+
+#[test]
+fn a_lease_that_cannot_be_understood_is_only_taken_by_force() {
+    let disk = Disk::new();
+    let lease = open_on(disk.medium(), 1).take_lease(LIVE).unwrap();
+    for strange in [&b""[..], b"standfast-lease=2\n", &[0xff; 100], &[b'x'; 5000]] {
+        disk.set_content("lease", strange.to_vec());
+        let directory = on(&disk, beside(&[SUPERVISOR]));
+        assert_eq!(directory.standing().unwrap(), Standing::Unreadable);
+        assert!(matches!(directory.take_lease(LIVE), Err(StoreError::LeaseUnreadable(_))));
+    }
+    assert!(on(&disk, beside(&[])).take_lease(Claim { force: true, ..LIVE }).is_ok());
+    drop(lease);
+}

@@ -1,0 +1,118 @@
+//! Tests of the store as a whole, on a real directory and on a disk that fails. Tests of single rules stand beside them.
+
+mod crash;
+mod damage;
+mod disk;
+mod leasing;
+mod life;
+
+use crate::{
+    Claim, Here, ImageFile, JobDirectory, Lease, Medium, Prepared, ProcessIdentity, Processes, Purpose, StoreError,
+    Wish,
+};
+use standfast_core::{Address, PAGE_BYTES, PageRange};
+use standfast_format::manifest::{Generation, JobDescription, RunOptions};
+use standfast_format::records::{JobState, ProcessState};
+use standfast_format::{Beneath, BoxError, ImageSink, ImageSource};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Pages by process and address.
+type Pages = BTreeMap<(u32, u64), Vec<u8>>;
+
+const LIVE: Claim = Claim { purpose: Purpose::Live, force: false };
+
+/// The processes of a machine that does not exist.
+#[derive(Debug, Default)]
+struct Crowd(Vec<ProcessIdentity>);
+
+impl Processes for Crowd {
+    fn start_time(&self, pid: i32) -> Option<u64> {
+        self.0.iter().find(|process| process.pid == pid).map(|process| process.start_time)
+    }
+}
+
+const SUPERVISOR: ProcessIdentity = ProcessIdentity { pid: 10, start_time: 100 };
+
+/// A machine on which nobody but this supervisor lives.
+fn here(boot: u32) -> Here {
+    Here {
+        host: "here".into(),
+        boot_id: format!("boot {boot}"),
+        pid_namespace: 1,
+        user: rustix::process::geteuid().as_raw(),
+        supervisor: SUPERVISOR,
+        processes: Box::new(Crowd(vec![SUPERVISOR])),
+    }
+}
+
+fn open_on(medium: Arc<dyn Medium>, boot: u32) -> JobDirectory {
+    JobDirectory::on(medium, here(boot)).expect("a trusted medium opens")
+}
+
+fn begin(directory: &JobDirectory, lease: &Lease) -> Result<(), StoreError> {
+    let description = JobDescription { program: b"./prog"[..].into(), ..JobDescription::default() };
+    directory.begin(lease, description, RunOptions::default())
+}
+
+fn state(name: &str) -> JobState {
+    let process = ProcessState { working_directory: name.as_bytes().into(), ..ProcessState::default() };
+    JobState { processes: vec![process], ..JobState::default() }
+}
+
+fn page(fill: u8) -> Vec<u8> {
+    (0..PAGE_BYTES).map(|at| fill.wrapping_add((at % 7) as u8)).collect()
+}
+
+/// Some pages here and there, all made from `fill`.
+fn some_pages(fill: u8) -> Pages {
+    [0x1000, 0x2000, 0x9000].into_iter().map(|at| ((0, at), page(fill.wrapping_add((at >> 12) as u8)))).collect()
+}
+
+/// Writes pages and state into a generation, without making it durable.
+fn fill(prepared: &mut Prepared, pages: &Pages, state: &JobState) -> Result<(), BoxError> {
+    let mut batch = prepared.lend()?;
+    for ((process, address), bytes) in pages {
+        if batch.bytes.len() == batch.bytes.capacity() {
+            prepared.submit(batch)?;
+            batch = prepared.lend()?;
+        }
+        batch.ranges.push((*process, PageRange::new(Address::new(*address), 1), Beneath::Zeros));
+        batch.bytes.extend_from_slice(bytes);
+    }
+    prepared.submit(batch)?;
+    prepared.finish(state)
+}
+
+/// One whole checkpoint.
+fn checkpoint(directory: &JobDirectory, lease: &Lease, pages: &Pages, name: &str) -> Result<Generation, BoxError> {
+    let mut prepared = directory.prepare(lease)?;
+    fill(&mut prepared, pages, &state(name))?;
+    Ok(prepared.seal()?.commit(Duration::from_millis(3))?)
+}
+
+/// All stored pages of an image.
+fn pages_of(image: &ImageFile) -> Result<Pages, BoxError> {
+    let pages = Mutex::new(Pages::new());
+    image.deliver(&|runs, mut bytes| {
+        for run in runs {
+            for page in 0..run.range.pages() {
+                let (head, rest) = bytes.split_at(PAGE_BYTES);
+                let address = run.range.start().get() + page * PAGE_BYTES as u64;
+                let twice = pages.lock().expect("no panic").insert((run.process, address), head.to_vec());
+                assert!(twice.is_none(), "a page is delivered once");
+                bytes = rest;
+            }
+        }
+        assert!(bytes.is_empty(), "runs and bytes agree");
+        Ok(())
+    })?;
+    Ok(pages.into_inner().expect("no panic"))
+}
+
+/// The name that was given to the newest good generation, and its pages.
+fn newest(directory: &JobDirectory) -> Result<(String, Pages), BoxError> {
+    let image = directory.choose(Wish::Newest)?.image;
+    Ok((image.state().processes[0].working_directory.to_string(), pages_of(&image)?))
+}
