@@ -4,7 +4,7 @@
 //! between may survive or not; [`Survival`] decides.
 
 use crate::{LockGuard, Medium, MediumFile, Status};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -83,12 +83,11 @@ impl Disk {
             Survival::Chance(seed) => seed,
             _ => 0,
         });
-        let at = match survival {
-            Survival::Nothing => 0,
-            Survival::Everything | Survival::Names => state.history.len() - 1,
-            Survival::Chance(_) => chance.below(state.history.len()),
+        let names = match survival {
+            Survival::Nothing => state.history[0].clone(),
+            Survival::Everything | Survival::Names => state.names.clone(),
+            Survival::Chance(_) => surviving_names(&state.history, &mut chance),
         };
-        let names = state.history[at].clone();
         let survivor = |inode: &Inode| {
             let seen = match survival {
                 Survival::Nothing => inode.durable.clone(),
@@ -189,6 +188,13 @@ impl State {
     fn now(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + self.clock
     }
+}
+
+/// Each name as it was at some time since the last sync, whatever the others were then: nobody promises an order.
+fn surviving_names(history: &[BTreeMap<String, usize>], chance: &mut Chance) -> BTreeMap<String, usize> {
+    let all: BTreeSet<&String> = history.iter().flat_map(BTreeMap::keys).collect();
+    let survivor = |name: &String| Some((name.clone(), *history[chance.below(history.len())].get(name)?));
+    all.into_iter().filter_map(survivor).collect()
 }
 
 fn with_zeros(inode: &Inode) -> Vec<u8> {
