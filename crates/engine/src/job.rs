@@ -2,7 +2,7 @@
 
 use crate::EngineError;
 use crate::freeze::{Frozen, kernel};
-use standfast_linux::proc::Stat;
+use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
 use standfast_linux::{InheritedSignals, NamespaceInit, WaitStatus};
 use std::collections::HashMap;
@@ -45,25 +45,50 @@ impl ProcessIdentity {
     }
 }
 
-/// Device and inode of the standard streams that a life of the job was given, so that a census can tell them from what
-/// the program has opened itself. `None` where a stream was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct StreamIdentities(pub(crate) [Option<(u64, u64)>; 3]);
+/// What a life of the job was given when it started, by device and inode, so that a census can tell it from what the
+/// program has opened itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Inheritance {
+    /// The standard streams; `None` where one was closed.
+    pub(crate) streams: [Option<(u64, u64)>; 3],
+    /// Other descriptors, by number.
+    pub(crate) others: Vec<(i32, (u64, u64))>,
+}
 
-impl StreamIdentities {
-    /// Those of a process: our own for a job that inherits them.
+impl Inheritance {
+    /// What a child of this process inherits. Our own descriptors are closed on exec, so they do not count.
+    pub(crate) fn of_children() -> Self {
+        let mut inheritance = Self::of(std::process::id() as i32);
+        inheritance.others.retain(|(number, _)| is_inherited(*number));
+        inheritance
+    }
+
+    /// Everything that a process has open: the best guess for one that somebody else has started.
     pub(crate) fn of(pid: i32) -> Self {
-        Self([0, 1, 2].map(|number| {
+        let identity = |number: i32| {
             let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}")).ok()?;
             Some((file.dev(), file.ino()))
-        }))
+        };
+        let numbers = proc::numbers(pid, "fd").unwrap_or_default();
+        let others = numbers.into_iter().filter(|number| *number > 2);
+        Self {
+            streams: [0, 1, 2].map(identity),
+            others: others.filter_map(|number| Some((number, identity(number)?))).collect(),
+        }
     }
+}
+
+/// Whether a descriptor of this process survives an exec.
+pub(crate) fn is_inherited(number: i32) -> bool {
+    const O_CLOEXEC: u32 = 0o2_000_000;
+    let information = DescriptorInformation::of(std::process::id() as i32, number);
+    information.is_ok_and(|information| information.flags & O_CLOEXEC == 0)
 }
 
 /// What a job's owner and the thread that freezes it both need.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) streams: StreamIdentities,
+    pub(crate) inheritance: Inheritance,
     /// The exit status, if a tracer has reaped it in passing.
     status: Mutex<Option<WaitStatus>>,
     /// For tasks that wait in a `restart_syscall`: the call that they had made first, by task id.
@@ -71,8 +96,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(streams: StreamIdentities) -> Arc<Self> {
-        Arc::new(Self { streams, status: Mutex::default(), first_calls: Mutex::default() })
+    pub(crate) fn new(inheritance: Inheritance) -> Arc<Self> {
+        Arc::new(Self { inheritance, status: Mutex::default(), first_calls: Mutex::default() })
     }
 
     pub(crate) fn keep_status(&self, status: WaitStatus) {
@@ -118,28 +143,29 @@ impl Job {
     /// # Errors
     /// When it cannot be executed.
     pub fn launch(launch: &Launch) -> Result<Self, EngineError> {
-        let streams = StreamIdentities::of(std::process::id() as i32);
+        let inheritance = Inheritance::of_children();
         let pid = standfast_linux::launch(&launch.program, &launch.arguments, launch.signals)
             .map_err(|source| kernel(&format!("executing {}", launch.program.display()), source))?;
         // Our child stays a zombie until we reap it: its number cannot have been given to another.
         let end = End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?);
-        Self::new(pid, end, streams)
+        Self::new(pid, end, inheritance)
     }
 
-    /// Takes up a running program whose supervisor died. Its standard streams are taken to be what it has there now.
+    /// Takes up a running program whose supervisor died. Its standard streams, pipes and
+    /// sockets are taken to be what it was started with.
     ///
     /// # Errors
     /// When the process is gone or may not be looked at.
     pub fn adopt(process: ProcessIdentity) -> Result<Self, EngineError> {
         let end = End::Stranger(process::pidfd_open(process.pid).map_err(|_| EngineError::Ended)?);
-        let job = Self::new(process.pid, end, StreamIdentities::of(process.pid))?;
+        let job = Self::new(process.pid, end, Inheritance::of(process.pid))?;
         if job.main == process { Ok(job) } else { Err(EngineError::Ended) }
     }
 
-    pub(crate) fn new(pid: i32, end: End, streams: StreamIdentities) -> Result<Self, EngineError> {
+    pub(crate) fn new(pid: i32, end: End, inheritance: Inheritance) -> Result<Self, EngineError> {
         // Descendants that lose their parent stay in sight. Older kernels than any supported would refuse.
         process::become_subreaper().map_err(|source| kernel("becoming the reaper of orphans", source))?;
-        Ok(Self { main: ProcessIdentity::of(pid)?, end, shared: Shared::new(streams) })
+        Ok(Self { main: ProcessIdentity::of(pid)?, end, shared: Shared::new(inheritance) })
     }
 
     /// The job's main process.

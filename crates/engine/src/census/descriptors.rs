@@ -2,7 +2,7 @@
 
 use super::reference;
 use crate::Obstacle;
-use crate::job::StreamIdentities;
+use crate::job::Inheritance;
 use standfast_format::records::{
     Bytes, Descriptor, EpollInterest, OpenFile, OpenFileKind, PipeContents, StandardStream,
 };
@@ -49,10 +49,10 @@ struct Shown {
 }
 
 impl Descriptors {
-    pub(super) fn of(pid: i32, streams: StreamIdentities, obstacles: &mut Vec<Obstacle>) -> io::Result<Self> {
+    pub(super) fn of(pid: i32, inheritance: &Inheritance, obstacles: &mut Vec<Obstacle>) -> io::Result<Self> {
         let mut census = DescriptorCensus {
             process: process::pidfd_open(pid)?,
-            streams,
+            inheritance,
             shown: show(pid)?,
             found: Self::default(),
             pipe_inodes: Vec::new(),
@@ -102,16 +102,16 @@ fn same_file(pid: i32, one: &Shown, other: &Shown) -> bool {
     alike && process::same_open_file(pid, one.number, other.number).unwrap_or(false)
 }
 
-struct DescriptorCensus {
+struct DescriptorCensus<'a> {
     process: OwnedFd,
-    streams: StreamIdentities,
+    inheritance: &'a Inheritance,
     shown: Vec<Shown>,
     found: Descriptors,
     /// Inodes of the pipes in `found`, in the same order.
     pipe_inodes: Vec<u64>,
 }
 
-impl DescriptorCensus {
+impl DescriptorCensus<'_> {
     fn open_file(&mut self, place: usize) -> io::Result<Result<OpenFile, Obstacle>> {
         let shown = &self.shown[place];
         let flags = shown.information.flags;
@@ -125,6 +125,8 @@ impl DescriptorCensus {
             self.regular(place)?
         } else if let Some(stream) = self.stream(shown) {
             Ok(OpenFileKind::Stream { stream, was: Bytes::from(shown.target.as_slice()) })
+        } else if let Some(number) = self.inherited(shown) {
+            Ok(OpenFileKind::Inherited { number, was: Bytes::from(shown.target.as_slice()) })
         } else if shown.file.file_type().is_fifo() && shown.target.starts_with(b"pipe:") {
             self.pipe(place)?
         } else {
@@ -146,9 +148,17 @@ impl DescriptorCensus {
             return None;
         }
         let streams = [StandardStream::Input, StandardStream::Output, StandardStream::Error];
-        let is = |number: usize| self.streams.0[number] == own;
+        let is = |number: usize| self.inheritance.streams[number] == own;
         let by_number = usize::try_from(shown.number).ok().filter(|number| *number < 3 && is(*number));
         by_number.or_else(|| (0..3).find(|number| is(*number))).map(|number| streams[number])
+    }
+
+    /// A pipe or socket that the life was started with.
+    fn inherited(&self, shown: &Shown) -> Option<i32> {
+        let connects = shown.file.file_type().is_fifo() || shown.file.file_type().is_socket();
+        let own = (shown.file.dev(), shown.file.ino());
+        let given = self.inheritance.others.iter().find(|(_, identity)| connects && *identity == own);
+        given.map(|(number, _)| *number)
     }
 
     fn regular(&mut self, place: usize) -> io::Result<Result<OpenFileKind, (String, &'static str)>> {
@@ -222,7 +232,7 @@ impl DescriptorCensus {
             return Ok(Err(("a pipe in packet mode cannot be brought back yet".to_owned(), "")));
         }
         let whole = reader.is_some() && writer.is_some();
-        if !whole && !process::pipe_is_widowed(own.as_fd()) || is_held_by_us(inode)? {
+        if !whole && !process::pipe_is_widowed(own.as_fd()) {
             let why = "the other end of this pipe is outside the program".to_owned();
             return Ok(Err((why, "start it with only its standard streams connected to other programs")));
         }
@@ -235,17 +245,6 @@ impl DescriptorCensus {
         self.pipe_inodes.push(inode);
         Ok(Ok(OpenFileKind::Pipe { pipe: self.found.pipes.len() as u32 - 1 }))
     }
-}
-
-/// Whether we hold an end of the same pipe: then the program has inherited it from whoever started us both.
-fn is_held_by_us(inode: u64) -> io::Result<bool> {
-    let own = std::process::id() as i32;
-    let is_same = |number: i32| {
-        std::fs::metadata(format!("/proc/self/fd/{number}"))
-            .is_ok_and(|file| file.file_type().is_fifo() && file.ino() == inode)
-    };
-    // The duplicate that the census itself holds lies in the same table: two or more mean that one was ours before.
-    Ok(proc::numbers(own, "fd")?.into_iter().filter(|number| is_same(*number)).count() > 1)
 }
 
 /// What a pipe holds, by tee(2) into one of our own: nothing is consumed.
@@ -274,7 +273,7 @@ fn shown_number(shown: &Shown) -> i32 {
 }
 
 /// What a descriptor is, for people.
-fn describe(census: &DescriptorCensus, place: usize) -> String {
+fn describe(census: &DescriptorCensus<'_>, place: usize) -> String {
     let shown = &census.shown[place];
     let target = String::from_utf8_lossy(&shown.target).into_owned();
     if shown.file.file_type().is_socket() {

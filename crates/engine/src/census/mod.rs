@@ -9,7 +9,7 @@ mod restrictions;
 mod threads;
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
-use crate::job::StreamIdentities;
+use crate::job::Inheritance;
 use crate::{EngineError, Obstacle};
 use descriptors::Descriptors;
 use standfast_core::Checksum;
@@ -46,7 +46,7 @@ impl Census {
         let [process] = &frozen.processes[..] else {
             unreachable!("a job is a tree of one for now");
         };
-        let mut found = Findings::of(process.pid, &process.maps, frozen.shared.streams)?;
+        let mut found = Findings::of(process.pid, &process.maps, &frozen.shared.inheritance)?;
         if !found.obstacles.is_empty() {
             return Err(EngineError::Refused(found.obstacles));
         }
@@ -67,7 +67,7 @@ impl Census {
 /// When the process is gone or may not be looked at.
 pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
     let maps = Map::of(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
-    Findings::of(pid, &maps, StreamIdentities::of(pid)).map(|found| found.obstacles)
+    Findings::of(pid, &maps, &Inheritance::of(pid)).map(|found| found.obstacles)
 }
 
 /// What `/proc` tells of a process.
@@ -81,12 +81,12 @@ struct Findings {
 }
 
 impl Findings {
-    fn of(pid: i32, maps: &[Map], streams: StreamIdentities) -> Result<Self, EngineError> {
+    fn of(pid: i32, maps: &[Map], inheritance: &Inheritance) -> Result<Self, EngineError> {
         let looking = |source| crate::freeze::forbidden(pid, source);
         let status = Status::of(pid).map_err(looking)?;
         let mut obstacles = restrictions::find(pid, &status).map_err(looking)?;
         let mappings = memory::Mappings::of(maps, &mut obstacles);
-        let descriptors = Descriptors::of(pid, streams, &mut obstacles).map_err(looking)?;
+        let descriptors = Descriptors::of(pid, inheritance, &mut obstacles).map_err(looking)?;
         let path = proc::link(pid, "exe").map_err(looking)?;
         let executable = match reference(&path) {
             Ok(executable) => executable,

@@ -12,6 +12,7 @@ mod call {
     pub(super) const WRITE: i64 = 1;
     pub(super) const OPEN: i64 = 2;
     pub(super) const CLOSE: i64 = 3;
+    pub(super) const SOCKETPAIR: i64 = 53;
     pub(super) const LSEEK: i64 = 8;
     pub(super) const FCNTL: i64 = 72;
     pub(super) const FTRUNCATE: i64 = 77;
@@ -29,6 +30,8 @@ const O_ACCMODE: u32 = 3;
 const O_WRONLY: u32 = 1;
 const O_NONBLOCK: u32 = 0o4000;
 const O_CLOEXEC: u64 = 0o2_000_000;
+const AF_UNIX: u64 = 1;
+const SOCK_STREAM: u64 = 1;
 const EFD_SEMAPHORE: u64 = 1;
 const EPOLL_CTL_ADD: u64 = 1;
 
@@ -47,7 +50,7 @@ impl Construction {
         let mut files = Vec::new();
         for (file, how) in plan.job.open_files.iter().zip(&plan.files) {
             let opened = self.open_file(file, *how, &pipes)?;
-            files.push(self.park(opened, parking, matches!(how, FilePlan::AsRecorded))?);
+            files.push(self.park(opened, parking, !matches!(how, FilePlan::Own(_)))?);
         }
         self.call("closing streams", call::CLOSE_RANGE, [0, parking - 1, 0, 0, 0, 0])?;
         for descriptor in &plan.process.descriptors {
@@ -79,13 +82,13 @@ impl Construction {
     }
 
     fn open_file(&self, file: &OpenFile, how: FilePlan, pipes: &[Parked]) -> Result<u64, EngineError> {
-        if let FilePlan::OwnStream(stream) = how {
+        if let FilePlan::Own(number) = how {
             // The terminal or pipe is shared with others: it is made non-blocking only if the program had it so.
             if file.flags & O_NONBLOCK != 0 {
-                let arguments = [stream as u64, F_SETFL, file.flags.into(), 0, 0, 0];
+                let arguments = [number as u64, F_SETFL, file.flags.into(), 0, 0, 0];
                 self.call("setting a stream's flags", call::FCNTL, arguments)?;
             }
-            return Ok(stream as u64);
+            return Ok(number as u64);
         }
         match &file.kind {
             OpenFileKind::Regular { file: reference, offset } => {
@@ -106,6 +109,7 @@ impl Construction {
             }
             OpenFileKind::EventCounter { count, semaphore } => self.make_counter(*count, *semaphore, file.flags),
             OpenFileKind::Epoll { .. } => self.call("making an epoll instance", call::EPOLL_CREATE1, [0; 6]),
+            OpenFileKind::Inherited { was, .. } => self.make_widow(was.0.starts_with(b"socket:"), file.flags),
             OpenFileKind::Stream { .. } => unreachable!("a stream is planned to be one of our own"),
         }
     }
@@ -115,13 +119,34 @@ impl Construction {
         self.call(&action, call::OPEN, [self.path_argument(path)?, flags.into(), 0, 0, 0, 0])
     }
 
+    /// One end of a pipe or socket pair whose other end is closed.
+    fn make_widow(&self, socket: bool, flags: u32) -> Result<u64, EngineError> {
+        let arguments = [AF_UNIX, SOCK_STREAM, 0, self.scratch, 0, 0];
+        if socket {
+            self.call("making a socket", call::SOCKETPAIR, arguments)?;
+        } else {
+            self.call("making a pipe", call::PIPE2, [self.scratch, 0, 0, 0, 0, 0])?;
+        }
+        let [first, second] = self.two_descriptors()?;
+        let (kept, closed) = if flags & O_ACCMODE == O_WRONLY { (second, first) } else { (first, second) };
+        self.close(closed)?;
+        let arguments = [kept, F_SETFL, (flags & O_NONBLOCK).into(), 0, 0, 0];
+        self.call("setting a descriptor's flags", call::FCNTL, arguments)?;
+        Ok(kept)
+    }
+
+    /// The two descriptors that a call has left in the scratch memory.
+    fn two_descriptors(&self) -> Result<[u64; 2], EngineError> {
+        let mut ends = [[0u8; 4]; 2];
+        let reading = |source| kernel("reading the new process", source);
+        self.memory.read(Address::new(self.scratch), ends.as_flattened_mut()).map_err(reading)?;
+        Ok(ends.map(|end| u32::from_le_bytes(end).into()))
+    }
+
     fn make_pipe(&self, pipe: &PipeContents, parking: u64) -> Result<Parked, EngineError> {
         self.call("making a pipe", call::PIPE2, [self.scratch, 0, 0, 0, 0, 0])?;
-        let mut ends = [0u8; 8];
-        self.memory.read(Address::new(self.scratch), &mut ends).map_err(|source| kernel("making a pipe", source))?;
-        let [a, b, c, d, e, f, g, h] = ends;
-        let (reader, writer) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
-        let (reader, writer) = (self.park(reader.into(), parking, true)?, self.park(writer.into(), parking, true)?);
+        let [reader, writer] = self.two_descriptors()?;
+        let (reader, writer) = (self.park(reader, parking, true)?, self.park(writer, parking, true)?);
         self.call("sizing a pipe", call::FCNTL, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
         for piece in pipe.contents.0.chunks(SCRATCH_BYTES as usize) {
             let arguments = [writer, self.argument(piece)?, piece.len() as u64, 0, 0, 0];

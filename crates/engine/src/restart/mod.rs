@@ -21,7 +21,7 @@ mod plan;
 mod threads;
 
 use crate::freeze::kernel;
-use crate::job::{End, Job, StreamIdentities};
+use crate::job::{End, Inheritance, Job};
 use crate::{EngineError, ProcessIdentity};
 use construction::Construction;
 use plan::Plan;
@@ -68,7 +68,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
                 Some(init) => End::Namespace(init),
                 None => End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?),
             };
-            Job::new(pid, end, StreamIdentities::of(std::process::id() as i32))
+            Job::new(pid, end, Inheritance::of_children())
         }
         Err(error) => {
             construction.abandon();

@@ -1,6 +1,7 @@
 //! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
 
 use crate::census::{identity, machine};
+use crate::job::is_inherited;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
@@ -34,8 +35,10 @@ pub(super) struct Plan<'a> {
 pub(super) enum FilePlan {
     /// As the record says.
     AsRecorded,
-    /// The restart's own standard stream takes its place.
-    OwnStream(i32),
+    /// The restart's own descriptor of this number takes its place.
+    Own(i32),
+    /// A pipe or socket whose other side is gone.
+    Widowed,
 }
 
 /// Room for arguments of injected calls and for pipe contents on their way.
@@ -146,10 +149,10 @@ impl Obstacles {
 
     fn check_file(&mut self, job: &JobState, place: usize, file: &OpenFile) -> FilePlan {
         match &file.kind {
-            OpenFileKind::Stream { stream, .. } => FilePlan::OwnStream(*stream as i32),
+            OpenFileKind::Stream { stream, .. } => FilePlan::Own(*stream as i32),
             OpenFileKind::Regular { file: reference, offset } => {
                 if let Some(stream) = explicit_stream(job, place, reference) {
-                    return FilePlan::OwnStream(stream);
+                    return FilePlan::Own(stream);
                 }
                 let writable = file.flags & O_ACCMODE != 0;
                 self.check_regular(reference, *offset, writable);
@@ -168,6 +171,8 @@ impl Obstacles {
                 }
                 FilePlan::AsRecorded
             }
+            OpenFileKind::Inherited { number, .. } if is_inherited(*number) => FilePlan::Own(*number),
+            OpenFileKind::Inherited { .. } => FilePlan::Widowed,
             OpenFileKind::EventCounter { .. } | OpenFileKind::Epoll { .. } => FilePlan::AsRecorded,
         }
     }

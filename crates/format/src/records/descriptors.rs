@@ -86,6 +86,17 @@ pub enum OpenFileKind {
         #[n(1)]
         was: Bytes,
     },
+    /// A pipe or socket to somewhere else that the run was started with beside its standard streams. The restart's own
+    /// descriptor of that number takes its place; if it has none, the other side is gone: end of file, broken pipe.
+    #[n(6)]
+    Inherited {
+        /// The number under which the run was given it.
+        #[n(0)]
+        number: i32,
+        /// What it was, for messages.
+        #[n(1)]
+        was: Bytes,
+    },
 }
 
 /// The three streams that every program is born with.
