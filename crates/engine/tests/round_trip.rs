@@ -1,7 +1,7 @@
 //! The engine without a store: a program's image is held in memory, the program is killed, and the image continued.
 
 use standfast_core::PAGE_BYTES;
-use standfast_engine::{EngineError, IdPolicy, InheritedSignals, Job, Launch, RestartOptions, restart};
+use standfast_engine::{IdPolicy, InheritedSignals, Job, Launch, RestartOptions, restart};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
 use std::path::{Path, PathBuf};

@@ -126,6 +126,7 @@ fn describe_file(kind: &OpenFileKind) -> String {
             };
             format!("standard {name} ({was})")
         }
+        OpenFileKind::Inherited { number, was } => format!("inherited as descriptor {number} ({was})"),
     }
 }
 
