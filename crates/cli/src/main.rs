@@ -1,3 +1,30 @@
-//! The `standfast` command.
+//! The `standfast` command: reads the command line, asks the facade, writes the answer. It decides nothing about jobs.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod answers;
+mod arguments;
+mod leave;
+mod program;
+mod supervise;
+mod tables;
+mod voice;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use std::process::ExitCode;
+use voice::{Voice, say};
+
+fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| say(&format!("internal error, please report it: {panic}"))));
+    let arguments = Arguments::parse();
+    let voice = Voice::new(arguments.volume);
+    let outcome = match arguments.command {
+        Command::Run(run) => supervise::run(run, voice),
+        Command::Restart(restart) => supervise::restart(restart, voice),
+        question => answers::answer(question),
+    };
+    outcome.unwrap_or_else(|error| {
+        say(&error.to_string());
+        ExitCode::FAILURE
+    })
+}

@@ -178,7 +178,8 @@ fn note_continuation(
     options: JobOptions,
     number: GenerationNumber,
 ) -> Result<(), StoreError> {
-    if manifest.generations.iter().any(|later| later.number > number && !later.superseded) {
+    // What is later was given up from now on, and this one belongs to the job's life again if it had been given up.
+    if manifest.generations.iter().any(|it| it.number >= number && it.superseded != (it.number > number)) {
         job.directory.mark_superseded_after(&job.lease, number)?;
     }
     if manifest.options != options.to_record() {

@@ -1,0 +1,107 @@
+//! The commands that ask about a job and print the answer: for people, or as JSON.
+
+use crate::arguments::{Arguments, Checkpoint, Command, Doctor, Form, Inspect, Man, Status, Verify};
+use crate::tables;
+use anyhow::bail;
+use clap::CommandFactory;
+use serde::Serialize;
+use standfast::Afterwards;
+use standfast::doctor::{Finding, examine_machine, examine_process};
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
+    match question {
+        Command::Checkpoint(checkpoint) => take_checkpoint(&checkpoint),
+        Command::Status(Status { place }) => {
+            let status = standfast::status(&place.directory)?;
+            print(place.form, &status, || tables::status(&status))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::List(list) => {
+            let generations = standfast::list(&list.place.directory)?;
+            print(list.place.form, &generations, || tables::generations(&generations))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Inspect(Inspect { place, at }) => {
+            let report = standfast::inspect(&place.directory, at)?;
+            print(place.form, &report, || tables::inspection(&report))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Verify(verify) => verify_generations(&verify),
+        Command::Doctor(doctor) => examine(&doctor),
+        Command::Completions(completions) => {
+            let mut script = Vec::new();
+            clap_complete::generate(completions.shell, &mut Arguments::command(), "standfast", &mut script);
+            write_out(&script)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man(man) => manual(&man),
+        Command::Run(_) | Command::Restart(_) => unreachable!("these are no questions"),
+    }
+}
+
+fn take_checkpoint(checkpoint: &Checkpoint) -> anyhow::Result<ExitCode> {
+    let afterwards = if checkpoint.stop { Afterwards::Stop } else { Afterwards::Continue };
+    let report = standfast::checkpoint(&checkpoint.place.directory, afterwards)?;
+    print(checkpoint.place.form, &report, || tables::checkpoint(&report))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify_generations(verify: &Verify) -> anyhow::Result<ExitCode> {
+    let verified = standfast::verify(&verify.place.directory, verify.at)?;
+    if verified.is_empty() {
+        bail!("there is no checkpoint yet: nothing to verify");
+    }
+    print(verify.place.form, &verified, || tables::verification(&verified))?;
+    let is_good = verified.iter().all(|report| report.damage.is_none());
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What `doctor` has found.
+#[derive(Serialize)]
+struct Diagnosis {
+    machine: Vec<Finding>,
+    process: Option<Vec<Finding>>,
+}
+
+fn examine(doctor: &Doctor) -> anyhow::Result<ExitCode> {
+    let process = doctor.pid.map(examine_process).transpose()?;
+    let diagnosis = Diagnosis { machine: examine_machine(), process };
+    print(doctor.form, &diagnosis, || tables::findings(&diagnosis.machine, diagnosis.process.as_deref()))?;
+    let is_fine = diagnosis.machine.iter().chain(diagnosis.process.iter().flatten()).all(|finding| finding.is_fine);
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn manual(man: &Man) -> anyhow::Result<ExitCode> {
+    let mut command = Arguments::command().disable_help_subcommand(true);
+    command.build();
+    let page = match &man.command {
+        None => command,
+        Some(name) => match command.find_subcommand(name) {
+            Some(found) => found.clone(),
+            None => bail!("there is no command {name}: `standfast --help` lists them"),
+        },
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
+    write_out(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print<T: Serialize>(form: Form, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    let mut text = if form.json { serde_json::to_string_pretty(value)? } else { text() };
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    write_out(text.as_bytes())
+}
+
+/// Writes to standard output. That a reader such as `head` has seen enough is no failure.
+fn write_out(text: &[u8]) -> anyhow::Result<()> {
+    let mut output = io::stdout().lock();
+    match output.write_all(text).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => bail!("cannot write the answer: {error}"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,272 @@
+//! The command line: each flag is defined once, here; parser, help, man page and completions come from it.
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use standfast::{GenerationNumber, Ids, Interval, Keep};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  standfast run ./heat 4096           protect a program; a checkpoint every 10 minutes
+  standfast run -i 1m -- ./heat -v    every minute; options after -- are the program's
+  standfast restart                   it was killed: continue it from its newest checkpoint
+  standfast status heat.standfast     how does it stand?
+  standfast checkpoint heat.standfast --stop
+                                      save it now and stop it; restart continues it
+
+Exit status of run and restart: the program's own; killed by a signal: the same signal;
+75 when stopped behind a checkpoint (SIGTERM, or checkpoint --stop). Otherwise 0 for success,
+1 for failure, 2 for a wrong command line; 127 and 126 when the program to run is not found
+or cannot be executed.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  standfast run ./heat 4096
+  standfast run -d /scratch/heat -i 30s -- ./heat 4096
+  standfast run --resume -- ./heat 4096     in a batch job: starts it or continues it,
+                                            whichever applies, so that it can be requeued
+
+SIGTERM takes a checkpoint, stops the program and ends with status 75. A second one goes to
+the program. A checkpoint that fails never harms the program: it is told and tried again.";
+
+const RESTART_EXAMPLES: &str = "\
+Examples:
+  standfast restart                   the only *.standfast directory right here
+  standfast restart /scratch/heat
+  standfast restart heat.standfast --at 7
+                                      from that checkpoint; later ones are set aside, not removed
+
+Files that the program wrote are cut back to their length at the checkpoint.";
+
+const CHECKPOINT_EXAMPLES: &str = "\
+Examples:
+  standfast checkpoint heat.standfast
+  standfast checkpoint --stop heat.standfast && standfast restart heat.standfast
+
+Returns when the checkpoint is safe on disk. Also saves a program whose supervisor has died.";
+
+/// Keeps long-running programs safe: checkpoints any unmodified program, and continues it after a crash.
+#[derive(Parser, Debug)]
+#[command(name = "standfast", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) volume: Volume,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How much is said.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct Volume {
+    /// Say nothing but warnings and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Tell about each checkpoint
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    Run(Run),
+    Restart(Restart),
+    Checkpoint(Checkpoint),
+    Status(Status),
+    List(List),
+    Inspect(Inspect),
+    Verify(Verify),
+    Doctor(Doctor),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// Run a program under protection
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct Run {
+    /// Where checkpoints go [default: PROGRAM.standfast, right here]
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    /// Time between checkpoints, such as 90s, 10m or 1h; 'off' for none but on request [default: 10m]
+    #[arg(short, long, value_name = "TIME")]
+    pub(crate) interval: Option<Interval>,
+    /// How many checkpoints are kept [default: 2]
+    #[arg(long, value_name = "N")]
+    pub(crate) keep: Option<Keep>,
+    /// Process ids after a restart: 'auto' for the old ones where that is allowed, 'new' [default: auto]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) ids: Option<Ids>,
+    /// Continue an unfinished job if there is one with a good checkpoint; otherwise start
+    #[arg(long, conflicts_with = "fresh")]
+    pub(crate) resume: bool,
+    /// Give an unfinished job up, remove its checkpoints and start
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Take the directory over from another host or container that is known to be dead
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command_line: Vec<OsString>,
+}
+
+/// Continue a program from a checkpoint
+#[derive(Args, Debug)]
+#[command(after_help = RESTART_EXAMPLES)]
+pub(crate) struct Restart {
+    /// The directory of its checkpoints [default: the only *.standfast right here]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    /// The checkpoint to continue from [default: the newest good one]
+    #[arg(long, value_name = "GENERATION", value_parser = generation)]
+    pub(crate) at: Option<GenerationNumber>,
+    /// Take the directory over from another host or container that is known to be dead
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Take a checkpoint of a running program now
+#[derive(Args, Debug)]
+#[command(after_help = CHECKPOINT_EXAMPLES)]
+pub(crate) struct Checkpoint {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Stop the program where the checkpoint was taken
+    #[arg(long)]
+    pub(crate) stop: bool,
+}
+
+/// Show how a job stands: running or not, its last checkpoint, the next
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// List the checkpoints of a job
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// Show what a checkpoint holds: processes, threads, memory, descriptors
+#[derive(Args, Debug)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The checkpoint [default: the newest good one]
+    #[arg(value_name = "GENERATION", value_parser = generation)]
+    pub(crate) at: Option<GenerationNumber>,
+}
+
+/// Read checkpoints from end to end and verify every byte
+#[derive(Args, Debug)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The checkpoint [default: all]
+    #[arg(value_name = "GENERATION", value_parser = generation)]
+    pub(crate) at: Option<GenerationNumber>,
+}
+
+/// Show what this machine offers, and what in a process could not be restored
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// A running process to look at
+    #[arg(value_name = "PID")]
+    pub(crate) pid: Option<i32>,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+/// Print completions for a shell
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// Print the manual page
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The command it is about [default: all in short]
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+}
+
+/// Which job, and how the answer is written.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// The directory of its checkpoints
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+/// How an answer is written.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct Form {
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn generation(text: &str) -> Result<GenerationNumber, String> {
+    let number = text.parse().ok().and_then(GenerationNumber::new);
+    number.ok_or_else(|| "a checkpoint is named by its number, 1 or more: see `standfast list DIR`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::time::Duration;
+
+    fn run(words: &str) -> Run {
+        match Arguments::try_parse_from(words.split(' ')).map(|arguments| arguments.command) {
+            Ok(Command::Run(run)) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn options_behind_the_program_are_the_programs() {
+        for words in ["standfast run -i 1m ./heat -i 5 --resume", "standfast run -i 1m -- ./heat -i 5 --resume"] {
+            let run = run(words);
+            assert_eq!(run.command_line, ["./heat", "-i", "5", "--resume"]);
+            assert_eq!(run.interval, Some(Interval::Every(Duration::from_secs(60))));
+            assert!(!run.resume);
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_is_left_open() {
+        let run = run("standfast run ./heat");
+        assert!(run.interval.is_none() && run.keep.is_none() && run.ids.is_none() && run.directory.is_none());
+    }
+
+    #[test]
+    fn contradictions_and_nonsense_are_refused() {
+        for words in [
+            "standfast run --resume --fresh ./heat",
+            "standfast run",
+            "standfast run -i soon ./heat",
+            "standfast run --keep 0 ./heat",
+            "standfast restart --at 0",
+            "standfast status",
+            "standfast -q -v list d",
+        ] {
+            let error = Arguments::try_parse_from(words.split(' ')).expect_err(words);
+            assert_eq!(error.exit_code(), 2, "{words}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Leaves as the program did, so that whoever started it sees no difference.
+
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, set_dumpable_behavior, setrlimit,
+};
+use standfast::{Ending, STOPPED_EXIT_STATUS};
+
+/// Exit status of a shell for a program killed by signal n is this plus n; used where the signal itself does not kill.
+const KILLED: i32 = 128;
+
+/// Ends this process as the job ended.
+pub(crate) fn leave(ending: Ending) -> ! {
+    match ending {
+        Ending::Exited { status } => std::process::exit(status),
+        Ending::Stopped { .. } => std::process::exit(STOPPED_EXIT_STATUS),
+        Ending::Killed { signal } => {
+            die_by(signal);
+            std::process::exit(KILLED + signal)
+        }
+    }
+}
+
+/// Dies by the same signal. The program has left its core, if it was to; ours would only overwrite it.
+fn die_by(signal: i32) {
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let maximum = getrlimit(Resource::Core).maximum;
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
+    // For the signals that we listen to: puts the default action back, then raises the signal.
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+    // For those that it does not know, SIGKILL among them: their action is still the default.
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        let _ = kill_process(getpid(), signal);
+    }
+}

@@ -1,0 +1,92 @@
+//! Finds the program to run before anything else is done, so that a slip of the pen leaves nothing behind and gets the
+//! exit status that shells give it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Exit status of a shell for a program that cannot be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+
+/// Exit status of a shell for a program that is not there.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// Why a program cannot be run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// It is not there.
+    NotFound,
+    /// It is no file that this user may execute.
+    NotExecutable,
+}
+
+impl Missing {
+    /// Cause and remedy.
+    pub(crate) fn message(&self, program: &OsStr) -> String {
+        let name = program.display();
+        match self {
+            Self::NotFound if is_path(program) => format!("there is no program {name}: check the path"),
+            Self::NotFound => {
+                format!("there is no program {name} in PATH: check the name, or write ./{name} if it lies here")
+            }
+            Self::NotExecutable => format!("{name} is no program that you may execute: chmod +x {name}"),
+        }
+    }
+
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
+            Self::NotFound => NOT_FOUND,
+            Self::NotExecutable => NOT_EXECUTABLE,
+        }
+    }
+}
+
+/// Whether `program` can be run, looked for in `path` (the value of `PATH`) as exec does.
+pub(crate) fn find(program: &OsStr, path: Option<OsString>) -> Result<(), Missing> {
+    if is_path(program) {
+        return examine(Path::new(program));
+    }
+    let mut missing = Missing::NotFound;
+    for folder in path.iter().flat_map(std::env::split_paths) {
+        let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+        match examine(&folder.join(program)) {
+            Ok(()) => return Ok(()),
+            Err(Missing::NotExecutable) => missing = Missing::NotExecutable,
+            Err(Missing::NotFound) => {}
+        }
+    }
+    Err(missing)
+}
+
+fn is_path(program: &OsStr) -> bool {
+    program.as_bytes().contains(&b'/')
+}
+
+fn examine(file: &Path) -> Result<(), Missing> {
+    match file.metadata() {
+        Ok(metadata) if !metadata.is_file() => Err(Missing::NotExecutable),
+        Ok(_) => rustix::fs::access(file, rustix::fs::Access::EXEC_OK).map_err(|_| Missing::NotExecutable),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Err(Missing::NotFound),
+        Err(_) => Err(Missing::NotExecutable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_the_path_and_by_path() {
+        assert_eq!(find(OsStr::new("sh"), Some("/nowhere:/bin:/usr/bin".into())), Ok(()));
+        assert_eq!(find(OsStr::new("/bin/sh"), None), Ok(()));
+    }
+
+    #[test]
+    fn what_is_not_there_and_what_is_no_program_are_told_apart() {
+        assert_eq!(find(OsStr::new("no-such-program"), Some("/bin".into())), Err(Missing::NotFound));
+        assert_eq!(find(OsStr::new("/bin/sh/heat"), None), Err(Missing::NotFound));
+        assert_eq!(find(OsStr::new("/etc"), None), Err(Missing::NotExecutable));
+        assert_eq!(find(OsStr::new("passwd"), Some("/etc".into())), Err(Missing::NotExecutable));
+    }
+}

@@ -1,0 +1,83 @@
+//! `run` and `restart`: this process becomes the program's supervisor and ends as the program does.
+
+use crate::arguments::{Restart, Run};
+use crate::leave::leave;
+use crate::program;
+use crate::voice::{Voice, say};
+use anyhow::{Context, bail};
+use standfast::{Ending, Error, ForShell, Notice, OptionChoices, RestartRequest, RunRequest, Unfinished};
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
+    let mut words = run.command_line.into_iter();
+    let program = words.next().expect("the command line names a program");
+    if let Err(missing) = program::find(&program, std::env::var_os("PATH")) {
+        say(&missing.message(&program));
+        return Ok(ExitCode::from(missing.exit_status()));
+    }
+    let unfinished = match (run.resume, run.fresh) {
+        (true, _) => Unfinished::Resume,
+        (_, true) => Unfinished::Discard,
+        (false, false) => Unfinished::Refuse,
+    };
+    let request = RunRequest {
+        directory: run.directory.unwrap_or_else(|| standfast::default_directory(&program)),
+        program,
+        arguments: words.collect(),
+        options: OptionChoices { interval: run.interval, keep: run.keep, ids: run.ids },
+        unfinished,
+        force: run.force,
+    };
+    conclude(standfast::run(&request, &mut |notice| hear(notice, voice)))
+}
+
+pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode> {
+    let directory = restart.directory.map_or_else(only_directory, Ok)?;
+    let request = RestartRequest { directory, at: restart.at, force: restart.force };
+    conclude(standfast::restart(&request, &mut |notice| hear(notice, voice)))
+}
+
+fn hear(notice: &Notice, voice: Voice) {
+    voice.notice(notice);
+    if let Notice::Running { .. } = notice {
+        let_go_of_streams();
+    }
+}
+
+/// Leaves standard input and output to the program: whoever reads from it must see the end when the program closes it,
+/// not when we do.
+fn let_go_of_streams() {
+    // Without /dev/null things stay as they are: the end is then seen when we end too.
+    let Ok(nothing) = OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
+    let replace =
+        |nothing: &File| rustix::stdio::dup2_stdin(nothing).and_then(|()| rustix::stdio::dup2_stdout(nothing));
+    let _ = replace(&nothing);
+}
+
+fn conclude(ended: Result<Ending, Error>) -> anyhow::Result<ExitCode> {
+    match ended {
+        Ok(ending) => leave(ending),
+        Err(Error::NotStarted { program, source }) => {
+            say(&Error::NotStarted { program, source: source.kind().into() }.to_string());
+            let is_missing = source.kind() == ErrorKind::NotFound;
+            Ok(ExitCode::from(if is_missing { program::NOT_FOUND } else { program::NOT_EXECUTABLE }))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The only job directory right here.
+fn only_directory() -> anyhow::Result<PathBuf> {
+    let mut found = standfast::find_directories(Path::new(".")).context("name the directory: standfast restart DIR")?;
+    match found.len() {
+        0 => bail!("there is no *.standfast directory right here: name the job's directory: standfast restart DIR"),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let commands = found.iter().map(|it| format!("standfast restart {}", ForShell(it)));
+            bail!("there are several jobs right here, name one: {}", commands.collect::<Vec<_>>().join(" | "))
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Answers as text for people: tables for lists, one line for each fact otherwise.
+
+use bytesize::ByteSize;
+use comfy_table::{CellAlignment, Table, presets};
+use humantime::{format_duration, format_rfc3339_seconds};
+use standfast::doctor::Finding;
+use standfast::report::{
+    CheckpointReport, GenerationReport, InspectionReport, LiveReport, ProcessReport, Standing, StatusReport,
+    VerificationReport,
+};
+use standfast::{ForShell, Interval};
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A job at a glance.
+pub(crate) fn status(status: &StatusReport) -> String {
+    let words = std::iter::once(&status.program).chain(&status.arguments);
+    let mut facts = vec![
+        ("job", words.map(String::as_str).collect::<Vec<_>>().join(" ")),
+        ("started", format!("{} in {}", moment(status.started_nanoseconds), status.working_directory)),
+        ("state", standing(status)),
+    ];
+    if let Some(live) = &status.live {
+        facts.extend(live_facts(live, status.options.interval));
+    }
+    let text = facts_as_lines(&facts);
+    if status.generations.is_empty() {
+        return format!("{text}no checkpoint yet\n");
+    }
+    format!("{text}\n{}", generations(&status.generations))
+}
+
+/// How a job stands, and what can be done about it.
+fn standing(status: &StatusReport) -> String {
+    let directory = ForShell(&status.directory);
+    let can_continue = status.generations.iter().any(|generation| !generation.is_superseded);
+    let remedy = if can_continue { format!("; continue with: standfast restart {directory}") } else { String::new() };
+    match status.standing {
+        Standing::Running => match status.program_pid {
+            Some(pid) => format!("runs as process {pid}, protected"),
+            None => "is being started".to_owned(),
+        },
+        Standing::Unprotected => {
+            let pid = status.program_pid.map_or_else(String::new, |pid| format!(" as process {pid}"));
+            format!(
+                "runs{pid}, but its supervisor is gone; save it once more with: standfast checkpoint --stop {directory}"
+            )
+        }
+        Standing::Elsewhere => "held by another host or container, which cannot be seen from here".to_owned(),
+        Standing::BrokenOff => format!("broke off{remedy}"),
+        Standing::Killed { signal } => format!("was killed by signal {signal}{remedy}"),
+        Standing::Stopped => format!("was stopped behind a checkpoint{remedy}"),
+        Standing::Exited { status: 0 } => "finished".to_owned(),
+        Standing::Exited { status } => format!("ended with status {status}{remedy}"),
+    }
+}
+
+fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, String)> {
+    let next = match live.next_due_seconds {
+        _ if live.is_checkpointing => "being taken now".to_owned(),
+        Some(seconds) => format!("in {} (every {interval})", span(Duration::from_secs_f64(seconds.max(0.0)))),
+        None => "on request only".to_owned(),
+    };
+    let mut facts = vec![("supervisor", format!("process {}", live.supervisor_pid)), ("next", next)];
+    facts.extend(live.last_checkpoint.as_ref().map(|report| ("last", checkpoint(report))));
+    facts.extend(live.last_failure.as_ref().map(|reason| ("failed", reason.clone())));
+    facts
+}
+
+/// One checkpoint.
+pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
+    format!(
+        "checkpoint {}: {} ({} pages of {} threads), paused {}, safe after {}",
+        report.generation,
+        size(report.file_bytes),
+        report.pages_stored,
+        report.tasks,
+        nanoseconds(report.pause_nanoseconds),
+        nanoseconds(report.durable_nanoseconds)
+    )
+}
+
+/// The generations of a job.
+pub(crate) fn generations(generations: &[GenerationReport]) -> String {
+    if generations.is_empty() {
+        return "no checkpoint yet\n".to_owned();
+    }
+    let mut table = bare_table(["checkpoint", "taken", "pause", "pages", "size", ""]);
+    for generation in generations {
+        table.add_row([
+            generation.generation.to_string(),
+            moment(generation.taken_nanoseconds),
+            nanoseconds(generation.pause_nanoseconds),
+            generation.pages_stored.to_string(),
+            size(generation.file_bytes),
+            if generation.is_superseded { "set aside".to_owned() } else { String::new() },
+        ]);
+    }
+    for column in [0, 2, 3, 4] {
+        align_right(&mut table, column);
+    }
+    lines_of(&table)
+}
+
+/// What verification found.
+pub(crate) fn verification(reports: &[VerificationReport]) -> String {
+    let line = |report: &VerificationReport| match &report.damage {
+        None => format!("checkpoint {}: good, all {} verified", report.generation, size(report.file_bytes)),
+        Some(damage) => {
+            format!("checkpoint {}: DAMAGED, {}", report.generation, crate::voice::without_numbers(damage))
+        }
+    };
+    reports.iter().map(|report| line(report) + "\n").collect()
+}
+
+/// What an image holds.
+pub(crate) fn inspection(report: &InspectionReport) -> String {
+    let machine = &report.machine;
+    let mut text = facts_as_lines(&[
+        ("checkpoint", report.generation.generation.to_string()),
+        ("taken", moment(report.generation.taken_nanoseconds)),
+        ("machine", format!("{}, {}, Linux {}", machine.host, machine.architecture, machine.kernel_release)),
+        ("image", format!("{} ({} pages)", size(report.generation.file_bytes), report.generation.pages_stored)),
+    ]);
+    for (number, bytes) in report.pipes_bytes_waiting.iter().enumerate() {
+        text += &facts_as_lines(&[("pipe", format!("{number}, {bytes} bytes waiting"))]);
+    }
+    for process in &report.processes {
+        text += "\n";
+        text += &describe_process(process);
+    }
+    text
+}
+
+fn describe_process(process: &ProcessReport) -> String {
+    let memory = &process.memory;
+    let mut text = facts_as_lines(&[
+        ("process", format!("{} {}", process.pid, process.arguments.join(" "))),
+        ("executable", process.executable.clone()),
+        ("directory", process.working_directory.clone()),
+        (
+            "memory",
+            format!(
+                "{} mapped in {} mappings ({} anonymous, {} of files), {} stored",
+                size(memory.mapped_bytes),
+                memory.mappings,
+                memory.anonymous_mappings,
+                memory.file_mappings,
+                size(memory.stored_bytes)
+            ),
+        ),
+        ("signals", waiting(&process.pending_signals)),
+    ]);
+    let mut threads = bare_table(["thread", "name", "signals waiting"]);
+    for thread in &process.threads {
+        threads.add_row([thread.tid.to_string(), thread.name.clone(), waiting(&thread.pending_signals)]);
+    }
+    align_right(&mut threads, 0);
+    let mut descriptors = bare_table(["descriptor", "what", ""]);
+    for descriptor in &process.descriptors {
+        let closes = if descriptor.close_on_exec { "closed by exec" } else { "" };
+        descriptors.add_row([descriptor.number.to_string(), descriptor.what.clone(), closes.to_owned()]);
+    }
+    align_right(&mut descriptors, 0);
+    let _ = write!(text, "\n{}\n{}", lines_of(&threads), lines_of(&descriptors));
+    text
+}
+
+fn waiting(signals: &[u8]) -> String {
+    if signals.is_empty() {
+        return "none".to_owned();
+    }
+    signals.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// What `doctor` has found about the machine and, where one was named, about a process.
+pub(crate) fn findings(machine: &[Finding], process: Option<&[Finding]>) -> String {
+    let mut text: String = machine.iter().map(finding).collect();
+    match process {
+        Some([]) => text += "ok    process: nothing in it stands in the way of a checkpoint\n",
+        Some(obstacles) => text.extend(obstacles.iter().map(finding)),
+        None => {}
+    }
+    text
+}
+
+fn finding(finding: &Finding) -> String {
+    let verdict = if finding.is_fine { "ok  " } else { "FAIL" };
+    let means = if finding.means.is_empty() { String::new() } else { format!(": {}", finding.means) };
+    let remedy = if finding.remedy.is_empty() { String::new() } else { format!(" ({})", finding.remedy) };
+    format!("{verdict}  {}{means}{remedy}\n", finding.what)
+}
+
+fn facts_as_lines(facts: &[(&str, String)]) -> String {
+    facts.iter().map(|(name, fact)| format!("{name:<11} {fact}\n")).collect()
+}
+
+fn bare_table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    table
+}
+
+fn align_right(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+fn lines_of(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn moment(nanoseconds_since_1970: u64) -> String {
+    format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(nanoseconds_since_1970)).to_string()
+}
+
+fn nanoseconds(nanoseconds: u64) -> String {
+    span(Duration::from_nanos(nanoseconds))
+}
+
+/// Milliseconds with one digit below a second, tenths of a second below ten, whole seconds from there on.
+fn span(duration: Duration) -> String {
+    match duration.as_secs_f64() {
+        seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        seconds if seconds < 10.0 => format!("{seconds:.1} s"),
+        _ => format_duration(Duration::from_secs(duration.as_secs())).to_string(),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize::b(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generation(number: u64, is_superseded: bool) -> GenerationReport {
+        GenerationReport {
+            generation: number,
+            parent: None,
+            taken_nanoseconds: 1_700_000_000_000_000_000,
+            pause_nanoseconds: 4_200_000,
+            pages_stored: 300,
+            file_bytes: 1 << 20,
+            is_superseded,
+            root: String::new(),
+        }
+    }
+
+    #[test]
+    fn generations_stand_one_to_a_line_and_what_was_set_aside_is_marked() {
+        let text = generations(&[generation(7, false), generation(8, true)]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[1].contains("2023-11-14T22:13:20Z") && lines[1].contains("4.2 ms"), "{text}");
+        assert!(!lines[1].contains("set aside") && lines[2].ends_with("set aside"), "{text}");
+    }
+
+    #[test]
+    fn damage_is_named_and_the_rest_is_good() {
+        let report = |generation, damage| VerificationReport { generation, file_bytes: 8192, damage };
+        let text = verification(&[report(1, None), report(2, Some("block 3 is not what was written".into()))]);
+        assert!(text.starts_with("checkpoint 1: good"), "{text}");
+        assert!(text.contains("checkpoint 2: DAMAGED, block 3"), "{text}");
+    }
+
+    #[test]
+    fn times_are_told_as_people_tell_them() {
+        let told = |milliseconds| span(Duration::from_millis(milliseconds));
+        assert_eq!([told(4), told(1500), told(90_500)], ["4.0 ms", "1.5 s", "1m 30s"]);
+    }
+}
