@@ -133,10 +133,11 @@ impl DescriptorCensus<'_> {
             self.other(shown)
         };
         let described = |(why, remedy): (String, &str)| Obstacle {
-            what: format!("descriptor {} ({})", shown_number(&self.shown[place]), describe(self, place)),
+            what: format!("descriptor {} ({})", self.shown[place].number, describe(self, place)),
             why,
             remedy: remedy.to_owned(),
-            passing: false,
+            // Programs hardly ever keep a directory open: they list it and close it.
+            passing: self.shown[place].file.is_dir(),
         };
         Ok(kind.map(|kind| OpenFile { flags: flags & !CREATION_FLAGS, kind }).map_err(described))
     }
@@ -266,10 +267,6 @@ fn is_common_device(file: &Metadata) -> bool {
     // makedev(3) for the small numbers concerned.
     let (major, minor) = ((number >> 8 & 0xfff) as u32, (number & 0xff) as u32);
     file.file_type().is_char_device() && DEVICES.contains(&(major, minor))
-}
-
-fn shown_number(shown: &Shown) -> i32 {
-    shown.number
 }
 
 /// What a descriptor is, for people.
