@@ -58,6 +58,11 @@ pub(crate) struct FrozenTask {
 impl Frozen {
     /// Stops a job, here a tree of one.
     pub(crate) fn new(main: ProcessIdentity, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
+        // Looked at before anything is stopped: a shell that waits for its child need not stand still to be told no.
+        let children = crate::census::children(main.pid).map_err(|_| EngineError::Ended)?;
+        if !children.is_empty() {
+            return Err(EngineError::Refused(children));
+        }
         let deadline = Instant::now() + limit;
         loop {
             let process = FrozenProcess::stop(main, &shared, limit, deadline)?;
@@ -231,7 +236,13 @@ pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
 /// Says why a process may not be looked at, as far as `/proc` tells.
 pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
     let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
-    let reason = if status.tracer != 0 {
+    let main_thread_ended = proc::Stat::of(pid).is_ok_and(|stat| stat.state == b'Z');
+    if main_thread_ended && proc::numbers(pid, "task").is_ok_and(|tasks| tasks.len() < 2) {
+        return EngineError::Ended;
+    }
+    let reason = if main_thread_ended {
+        "its main thread has ended while others go on; such a program cannot be checkpointed yet".to_owned()
+    } else if status.tracer != 0 {
         format!("process {} traces it already (a debugger or strace?); end that first", status.tracer)
     } else if status.user != process::effective_user() {
         format!("it belongs to user {}; run standfast as that user or as root", status.user)

@@ -148,7 +148,7 @@ impl Job {
             .map_err(|source| kernel(&format!("executing {}", launch.program.display()), source))?;
         // Our child stays a zombie until we reap it: its number cannot have been given to another.
         let end = End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?);
-        Self::new(pid, end, inheritance)
+        Self::new(ProcessIdentity::of(pid)?, end, inheritance)
     }
 
     /// Takes up a running program whose supervisor died. Its standard streams, pipes and
@@ -158,14 +158,14 @@ impl Job {
     /// When the process is gone or may not be looked at.
     pub fn adopt(process: ProcessIdentity) -> Result<Self, EngineError> {
         let end = End::Stranger(process::pidfd_open(process.pid).map_err(|_| EngineError::Ended)?);
-        let job = Self::new(process.pid, end, Inheritance::of(process.pid))?;
-        if job.main == process { Ok(job) } else { Err(EngineError::Ended) }
+        let same = ProcessIdentity::of(process.pid)? == process;
+        if same { Self::new(process, end, Inheritance::of(process.pid)) } else { Err(EngineError::Ended) }
     }
 
-    pub(crate) fn new(pid: i32, end: End, inheritance: Inheritance) -> Result<Self, EngineError> {
+    pub(crate) fn new(main: ProcessIdentity, end: End, inheritance: Inheritance) -> Result<Self, EngineError> {
         // Descendants that lose their parent stay in sight. Older kernels than any supported would refuse.
         process::become_subreaper().map_err(|source| kernel("becoming the reaper of orphans", source))?;
-        Ok(Self { main: ProcessIdentity::of(pid)?, end, shared: Shared::new(inheritance) })
+        Ok(Self { main, end, shared: Shared::new(inheritance) })
     }
 
     /// The job's main process.

@@ -49,7 +49,7 @@ fn read_process(
     let mut pages = 0;
     while next.is_some() {
         let mut batch = sink.lend().map_err(EngineError::Image)?;
-        let room = (batch.bytes.capacity() / PAGE_BYTES) as u64;
+        let room = (batch.bytes.len() / PAGE_BYTES) as u64;
         assert!(room > 0, "a sink lends room for a page at least");
         let mut filled = 0;
         while let Some((range, beneath)) = next.filter(|_| filled < room) {
@@ -66,7 +66,7 @@ fn read_process(
 }
 
 fn fill(memory: &ProcessMemory, batch: &mut PageBatch, bytes: usize) -> Result<(), EngineError> {
-    batch.bytes.resize(bytes, 0);
+    batch.bytes.truncate(bytes);
     let ranges: Vec<_> = batch.ranges.iter().map(|(_, range, _)| *range).collect();
     memory.read_pages(&ranges, &mut batch.bytes).map_err(|source| kernel("reading the program's memory", source))
 }

@@ -18,7 +18,7 @@ struct Held {
 
 impl ImageSink for Held {
     fn lend(&mut self) -> Result<PageBatch, BoxError> {
-        Ok(PageBatch { ranges: Vec::new(), bytes: Vec::with_capacity(64 * PAGE_BYTES) })
+        Ok(PageBatch { ranges: Vec::new(), bytes: vec![0; 64 * PAGE_BYTES] })
     }
 
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {

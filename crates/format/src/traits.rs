@@ -44,13 +44,14 @@ pub enum Beneath {
 pub struct PageBatch {
     /// Where the pages belong. The sum of their lengths is the length of `bytes`.
     pub ranges: Vec<(u32, PageRange, Beneath)>,
-    /// Their contents, one after the other. Capacity is fixed by the sink that lent the batch; do not grow it.
+    /// Their contents, one after the other. Lent at full length with contents that mean nothing: fill from the start and
+    /// cut it to what was filled.
     pub bytes: Vec<u8>,
 }
 
 /// Takes an image: batches of pages, then the records. Whoever owns the sink then commits or aborts it.
 pub trait ImageSink {
-    /// Lends an empty batch whose buffer is reused and already populated; waits while all are in flight.
+    /// Lends a batch without ranges, whose buffer is reused and already populated; waits while all are in flight.
     ///
     /// # Errors
     /// When an earlier batch could not be written: no further one is worth reading.

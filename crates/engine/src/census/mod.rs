@@ -12,6 +12,7 @@ use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::job::Inheritance;
 use crate::{EngineError, Obstacle};
 use descriptors::Descriptors;
+pub(crate) use restrictions::children;
 use standfast_core::Checksum;
 use standfast_core::{Address, PageRange};
 use standfast_format::Beneath;

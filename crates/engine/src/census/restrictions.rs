@@ -53,7 +53,7 @@ pub(super) fn find(pid: i32, status: &Status) -> io::Result<Vec<Obstacle>> {
 }
 
 /// A job is a tree of one for now.
-fn children(pid: i32) -> io::Result<Vec<Obstacle>> {
+pub(crate) fn children(pid: i32) -> io::Result<Vec<Obstacle>> {
     let describe = |child: i32| {
         let name = proc::read(child, "comm").unwrap_or_default();
         let state = Stat::of(child).map(|stat| stat.state).unwrap_or(b'Z');

@@ -173,16 +173,18 @@ fn hold(
     signals: InheritedSignals,
 ) -> Result<(Option<NamespaceInit>, Held), EngineError> {
     let old = plan.process.pid;
-    let kind = if process::effective_user() == 0 { NamespaceKind::Pid } else { NamespaceKind::User };
+    // Root stays root inside; in a container it may have to do as everybody else.
+    let kinds = [NamespaceKind::Pid, NamespaceKind::User];
+    let kinds = if process::effective_user() == 0 { &kinds[..] } else { &kinds[1..] };
+    let mut reason = std::io::Error::other("they were not asked for");
     // Process 1 of the new namespace is its init.
-    if ids == IdPolicy::Auto && old > 1 {
-        match NamespaceInit::start(kind, old, program, signals) {
+    for kind in kinds.iter().filter(|_| ids == IdPolicy::Auto && old > 1) {
+        match NamespaceInit::start(*kind, old, program, signals) {
             Ok((init, held)) => return Ok((Some(init), held)),
-            Err(source) => plan.refuse_new_ids(&source)?,
+            Err(source) => reason = source,
         }
-    } else {
-        plan.refuse_new_ids(&std::io::ErrorKind::Unsupported.into())?;
     }
+    plan.refuse_new_ids(&reason)?;
     let held = Held::start(program, signals).map_err(|source| kernel("making a new process", source))?;
     Ok((None, held))
 }

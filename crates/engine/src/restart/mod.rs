@@ -59,16 +59,17 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     let mut construction = Construction::begin(&plan, options.ids, options.signals)?;
     let built = construction.build(&plan, source).and_then(|()| {
         let identity = ProcessIdentity::of(construction.pid())?;
-        (options.before_thaw)(identity).map_err(EngineError::Image)
+        (options.before_thaw)(identity).map_err(EngineError::Image)?;
+        Ok(identity)
     });
-    match built.and_then(|()| construction.commit()) {
-        Ok(init) => {
-            let pid = construction.pid();
+    match built.and_then(|identity| construction.commit().map(|init| (identity, init))) {
+        Ok((identity, init)) => {
+            let watching = |source| kernel("watching the program", source);
             let end = match init {
                 Some(init) => End::Namespace(init),
-                None => End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?),
+                None => End::Child(process::pidfd_open(identity.pid).map_err(watching)?),
             };
-            Job::new(pid, end, Inheritance::of_children())
+            Job::new(identity, end, Inheritance::of_children())
         }
         Err(error) => {
             construction.abandon();

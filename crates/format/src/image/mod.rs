@@ -21,6 +21,8 @@ mod assemble;
 mod error;
 mod header;
 mod index;
+#[cfg(test)]
+mod tests;
 
 pub use assemble::{Assembled, NewBlock, assemble};
 pub use error::{ImageError, Part};

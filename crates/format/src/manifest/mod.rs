@@ -12,6 +12,8 @@
 
 mod identity;
 mod seal;
+#[cfg(test)]
+mod tests;
 
 pub use identity::{GenerationNumber, JobId};
 pub use seal::{MANIFEST_BYTES_MAX, MANIFEST_VERSION, ManifestError, seal, unseal};

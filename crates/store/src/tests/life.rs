@@ -1,6 +1,6 @@
 //! The store on a real directory: what goes in comes out, generations come and go, and strangers are refused.
 
-use super::{LIVE, Pages, begin, checkpoint, fill, newest, page, pages_of, some_pages, state};
+use super::{LIVE, Pages, begin, checkpoint, fill, lend_empty, newest, page, pages_of, some_pages, state};
 use crate::{JobDirectory, Lease, StoreError, Wish};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::manifest::{GenerationNumber, Outcome};
@@ -57,7 +57,7 @@ fn pages_and_state_come_back_as_they_went_in() {
 fn zero_pages_are_left_out_or_remembered_by_what_lies_beneath() {
     let job = job();
     let mut prepared = job.directory.prepare(&job.lease).unwrap();
-    let mut batch = prepared.lend().unwrap();
+    let mut batch = lend_empty(&mut prepared).unwrap();
     let range = |at: u64| PageRange::new(Address::new(at * 4096), 3);
     batch.ranges = vec![(0, range(10), Beneath::Zeros), (0, range(20), Beneath::File)];
     let zero = vec![0; PAGE_BYTES];

@@ -13,7 +13,7 @@ use crate::{
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::manifest::{Generation, JobDescription, RunOptions};
 use standfast_format::records::{JobState, ProcessState};
-use standfast_format::{Beneath, BoxError, ImageSink, ImageSource};
+use standfast_format::{Beneath, BoxError, ImageSink, ImageSource, PageBatch};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,13 +70,19 @@ fn some_pages(fill: u8) -> Pages {
     [0x1000, 0x2000, 0x9000].into_iter().map(|at| ((0, at), page(fill.wrapping_add((at >> 12) as u8)))).collect()
 }
 
+fn lend_empty(prepared: &mut Prepared) -> Result<PageBatch, BoxError> {
+    let mut batch = prepared.lend()?;
+    batch.bytes.clear();
+    Ok(batch)
+}
+
 /// Writes pages and state into a generation, without making it durable.
 fn fill(prepared: &mut Prepared, pages: &Pages, state: &JobState) -> Result<(), BoxError> {
-    let mut batch = prepared.lend()?;
+    let mut batch = lend_empty(prepared)?;
     for ((process, address), bytes) in pages {
         if batch.bytes.len() == batch.bytes.capacity() {
             prepared.submit(batch)?;
-            batch = prepared.lend()?;
+            batch = lend_empty(prepared)?;
         }
         batch.ranges.push((*process, PageRange::new(Address::new(*address), 1), Beneath::Zeros));
         batch.bytes.extend_from_slice(bytes);

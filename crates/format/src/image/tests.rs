@@ -1,0 +1,247 @@
+//! Whole images in memory: what is assembled reads back, what is changed anywhere does not, and no bytes whatever make
+//! a decoder panic.
+
+use super::header::STATE_BYTES_MAX;
+use super::*;
+use crate::manifest::{GenerationNumber, JobId};
+use crate::records::ProcessState;
+use crate::{Contents, Run};
+use proptest::prelude::*;
+use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange};
+
+fn identity() -> ImageIdentity {
+    ImageIdentity { job: JobId::from_bytes([7; 16]), generation: GenerationNumber::new(3).unwrap(), parent: None }
+}
+
+fn state() -> JobState {
+    JobState { processes: vec![ProcessState::default(), ProcessState::default()], ..JobState::default() }
+}
+
+fn run(process: u32, first_page: u64, pages: u64, contents: Contents) -> Run {
+    Run { process, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
+}
+
+fn stored(process: u32, first_page: u64, pages: u64) -> Run {
+    run(process, first_page, pages, Contents::Stored)
+}
+
+/// An image file with these blocks, filled with bytes that differ from page to page.
+fn file_of(blocks: &[&[Run]], zeros: &[Run]) -> Vec<u8> {
+    let mut file = vec![0; HEADER_BYTES];
+    let mut new_blocks = Vec::new();
+    for runs in blocks {
+        let pages: u64 = runs.iter().map(|run| run.range.pages()).sum();
+        let offset = file.len();
+        file.extend((0..pages).flat_map(|page| vec![(offset / PAGE_BYTES) as u8 + page as u8 + 1; PAGE_BYTES]));
+        let checksum = Checksum::of(&file[offset..]);
+        new_blocks.push(NewBlock { offset: offset as u64, checksum, runs: runs.to_vec() });
+    }
+    // Writers finish in any order.
+    new_blocks.reverse();
+    let assembled = assemble(identity(), new_blocks, zeros, &state()).unwrap();
+    assert_eq!(assembled.header.tail(), (file.len() as u64, assembled.tail.len() as u64));
+    file.extend_from_slice(&assembled.tail);
+    file[..HEADER_BYTES].copy_from_slice(assembled.header_page());
+    file
+}
+
+fn small_file() -> Vec<u8> {
+    file_of(&[&[stored(0, 5, 1)]], &[run(1, 9, 2, Contents::Zero)])
+}
+
+/// Verifies every byte of a file, as a restart does.
+fn verify_all(file: &[u8]) -> Result<Image, ImageError> {
+    let header = UnverifiedHeader::new(file)?.verify(file.len() as u64)?;
+    let image = Image::verify(header.clone(), &file[header.tail().0 as usize..])?;
+    for block in image.index.blocks() {
+        block.verify(&file[block.offset() as usize..][..block.bytes()])?;
+    }
+    Ok(image)
+}
+
+/// Puts all checksums of the frame right again, as far as the header's own idea of the parts allows: so that a changed
+/// file gets past them and meets the checks behind.
+fn reseal(file: &mut [u8]) {
+    const SECTIONS_OFFSET: usize = 88;
+    for section in 0..3 {
+        let at = SECTIONS_OFFSET + 32 * section;
+        let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
+        let (offset, bytes) = (word(at), word(at + 8));
+        if let Some(content) = offset.checked_add(bytes).and_then(|end| file.get(offset..end)) {
+            let checksum = Checksum::of(content).to_bytes();
+            file[at + 16..at + 32].copy_from_slice(&checksum);
+        }
+    }
+    let checksum = Checksum::of(&file[..HEADER_BYTES - 16]).to_bytes();
+    file[HEADER_BYTES - 16..HEADER_BYTES].copy_from_slice(&checksum);
+}
+
+#[test]
+fn an_image_reads_back_as_it_was_assembled() {
+    let file = file_of(&[&[stored(0, 5, 3), stored(1, 1, 61)], &[stored(0, 8, 2)]], &[run(0, 20, 1, Contents::Zero)]);
+    let image = verify_all(&file).unwrap();
+    assert_eq!(image.header.identity(), identity());
+    assert_eq!((image.header.stored_pages(), image.header.file_bytes()), (66, file.len() as u64));
+    assert_eq!(image.state, state());
+    assert_eq!(image.index.runs_of(0..1), [stored(0, 5, 3), stored(1, 1, 61)]);
+    assert_eq!(image.index.runs_of(0..2), [stored(0, 5, 3), stored(1, 1, 61), stored(0, 8, 2)]);
+    let sorted = [stored(0, 5, 5), run(0, 20, 1, Contents::Zero), stored(1, 1, 61)];
+    assert_eq!(image.index.runs(), sorted, "ascending, neighbours joined");
+}
+
+#[test]
+fn every_flipped_bit_is_detected() {
+    let mut file = small_file();
+    assert!(verify_all(&file).is_ok());
+    for bit in 0..file.len() * 8 {
+        file[bit / 8] ^= 1 << (bit % 8);
+        assert!(verify_all(&file).is_err(), "bit {} of byte {}", bit % 8, bit / 8);
+        file[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn every_other_length_is_detected() {
+    let file = small_file();
+    for length in 0..file.len() {
+        assert!(verify_all(&file[..length]).is_err(), "cut to {length} bytes");
+    }
+    let longer = [&file[..], &[0; 64]].concat();
+    for length in file.len() + 1..longer.len() {
+        assert!(verify_all(&longer[..length]).is_err(), "{length} bytes instead of {}", file.len());
+    }
+}
+
+#[test]
+fn an_image_of_a_later_version_asks_for_a_newer_standfast() {
+    let mut file = small_file();
+    file[8] = IMAGE_VERSION as u8 + 1;
+    assert_eq!(verify_all(&file), Err(ImageError::Version(IMAGE_VERSION + 1)));
+    assert_eq!(verify_all(&[0; 2 * HEADER_BYTES]), Err(ImageError::Foreign), "no header was written");
+}
+
+#[test]
+fn a_page_that_comes_twice_is_neither_written_nor_read() {
+    let block = |offset, runs: &[Run]| NewBlock { offset, checksum: Checksum::of(b""), runs: runs.to_vec() };
+    let twice = vec![block(4096, &[stored(0, 5, 2)]), block(4096 * 3, &[stored(0, 6, 1)])];
+    assert!(matches!(assemble(identity(), twice, &[], &state()), Err(ImageError::Senseless(Part::RunTable, _))));
+    let zero_over_stored = [run(0, 5, 1, Contents::Zero)];
+    assert!(assemble(identity(), vec![block(4096, &[stored(0, 5, 1)])], &zero_over_stored, &state()).is_err());
+
+    let mut file = small_file();
+    let (tail, _) = verify_all(&file).unwrap().header.tail();
+    // The run of zeros takes the place of the stored run: process 0, page 5.
+    let (stored_run, zero_run) = (tail as usize + 40, tail as usize + 56);
+    file.copy_within(stored_run..stored_run + 12, zero_run);
+    reseal(&mut file);
+    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(Part::RunTable, why)) if why.contains("twice")));
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_refused_on_both_sides() {
+    let block = NewBlock { offset: 4096, checksum: Checksum::of(b""), runs: vec![stored(2, 5, 1)] };
+    assert!(assemble(identity(), vec![block], &[], &state()).is_err());
+    assert!(assemble(identity(), Vec::new(), &[], &JobState::default()).is_err(), "a job has a process");
+    let mut file = small_file();
+    let (tail, _) = verify_all(&file).unwrap().header.tail();
+    file[tail as usize + 56 + 8] = 2;
+    reseal(&mut file);
+    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(Part::RunTable, _))));
+}
+
+#[test]
+fn an_encoding_of_the_future_is_refused_by_name() {
+    let mut file = small_file();
+    let (tail, _) = verify_all(&file).unwrap().header.tail();
+    file[tail as usize + 16] = 1;
+    reseal(&mut file);
+    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(Part::BlockTable, why)) if why.contains("encoding")));
+}
+
+#[test]
+fn a_state_too_long_to_read_is_not_written() {
+    let mut state = state();
+    state.processes[0].working_directory = vec![b'x'; STATE_BYTES_MAX as usize + 1].into();
+    let result = assemble(identity(), Vec::new(), &[], &state);
+    assert!(matches!(result, Err(ImageError::TooLong { part: Part::State, .. })));
+}
+
+#[test]
+fn runs_longer_than_a_table_entry_can_say_are_cut_and_joined_again() {
+    let long = run(0, 1, (1 << 32) + 5, Contents::Zero);
+    let file = file_of(&[], &[long]);
+    assert_eq!(verify_all(&file).unwrap().index.runs(), [long]);
+}
+
+#[test]
+fn a_gigabyte_costs_small_tables_whether_in_one_piece_or_scattered() {
+    const PAGES: u64 = 1 << 18;
+    let blocks = |stride: u64| {
+        let block = |first: u64| {
+            let page = |at: u64| stored(0, (first + at) * stride, 1);
+            let runs = if stride == 1 { vec![stored(0, first, 64)] } else { (0..64).map(page).collect() };
+            NewBlock { offset: 4096 * (1 + first), checksum: Checksum::of(&first.to_le_bytes()), runs }
+        };
+        (0..PAGES).step_by(64).map(block).collect::<Vec<_>>()
+    };
+    let piece = assemble(identity(), blocks(1), &[], &state()).unwrap();
+    let scattered = assemble(identity(), blocks(2), &[], &state()).unwrap();
+    assert!(piece.tail.len() < 256 << 10, "{}", piece.tail.len());
+    assert!(scattered.tail.len() < 5 << 20, "{}", scattered.tail.len());
+    assert_eq!(Image::verify(piece.header, &piece.tail).unwrap().index.runs(), [stored(0, 0, PAGES)]);
+    assert_eq!(Image::verify(scattered.header, &scattered.tail).unwrap().index.runs().len(), PAGES as usize);
+}
+
+prop_compose! {
+    /// Places behind the data area and in the used part of the header, where decoders look.
+    fn changes()(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) -> Vec<(prop::sample::Index, u8)> {
+        changes
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn a_change_that_gets_past_the_checksums_is_refused_or_makes_sense(changes in changes(), resealed: bool) {
+        let good = file_of(&[&[stored(0, 5, 3), stored(1, 1, 2)], &[stored(0, 8, 2)]], &[run(0, 20, 1, Contents::Zero)]);
+        let mut file = good.clone();
+        let tail = verify_all(&good).unwrap().header.tail().0 as usize;
+        let places: Vec<usize> = (0..200).chain(tail..file.len()).collect();
+        for (place, value) in changes {
+            file[places[place.index(places.len())]] = value;
+        }
+        if resealed {
+            reseal(&mut file);
+        }
+        match verify_all(&file) {
+            Ok(image) => {
+                let pages: u64 = image.index.blocks().iter().map(|block| block.bytes() as u64 / PAGE_BYTES as u64).sum();
+                prop_assert_eq!(pages, image.header.stored_pages());
+                prop_assert!(image.index.runs().windows(2).all(|pair| (pair[0].process, pair[0].range.end()) <= (pair[1].process, pair[1].range.start())));
+                prop_assert!(resealed || file == good);
+            }
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_the_decoders_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), table in 0usize..3) {
+        let mut file = small_file();
+        let header = verify_all(&file).unwrap().header;
+        let ends = [0, 40, 72, header.tail().1 as usize].map(|end| header.tail().0 as usize + end);
+        // One part is replaced by anything, and the header told so.
+        let part = ends[table]..ends[table + 1];
+        let grown = bytes.len() as u64;
+        file.splice(part.clone(), bytes);
+        let put = |file: &mut Vec<u8>, at: usize, value: u64| file[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        put(&mut file, 88 + 32 * table + 8, grown);
+        for later in table + 1..3 {
+            put(&mut file, 88 + 32 * later, ends[later] as u64 + grown - part.len() as u64);
+        }
+        let length = file.len() as u64;
+        put(&mut file, 64, length);
+        reseal(&mut file);
+        let _ = verify_all(&file);
+    }
+}
