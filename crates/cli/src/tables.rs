@@ -8,7 +8,7 @@ use standfast::report::{
     CheckpointReport, GenerationReport, InspectionReport, LiveReport, ProcessReport, Standing, StatusReport,
     VerificationReport,
 };
-use standfast::{ForShell, Interval};
+use standfast::{Ending, ForShell, Interval};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -48,7 +48,7 @@ fn standing(status: &StatusReport) -> String {
         }
         Standing::Elsewhere => "held by another host or container, which cannot be seen from here".to_owned(),
         Standing::BrokenOff => format!("broke off{remedy}"),
-        Standing::Killed { signal } => format!("was killed by signal {signal}{remedy}"),
+        Standing::Killed { signal } => format!("was {}{remedy}", Ending::Killed { signal }),
         Standing::Stopped => format!("was stopped behind a checkpoint{remedy}"),
         Standing::Exited { status: 0 } => "finished".to_owned(),
         Standing::Exited { status } => format!("ended with status {status}{remedy}"),
@@ -106,9 +106,7 @@ pub(crate) fn generations(generations: &[GenerationReport]) -> String {
 pub(crate) fn verification(reports: &[VerificationReport]) -> String {
     let line = |report: &VerificationReport| match &report.damage {
         None => format!("checkpoint {}: good, all {} verified", report.generation, size(report.file_bytes)),
-        Some(damage) => {
-            format!("checkpoint {}: DAMAGED, {}", report.generation, crate::voice::without_numbers(damage))
-        }
+        Some(damage) => format!("checkpoint {}: DAMAGED, {damage}", report.generation),
     };
     reports.iter().map(|report| line(report) + "\n").collect()
 }

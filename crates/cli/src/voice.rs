@@ -2,7 +2,7 @@
 //! to the program that runs.
 
 use crate::arguments::Volume;
-use standfast::{Notice, Weight};
+use standfast::{Notice, Weight, without_numbers};
 use std::io::{self, Write};
 
 /// Speaks as loudly as was asked for.
@@ -35,16 +35,6 @@ pub(crate) fn say(message: &str) {
     drop(io::stderr().write_all(line.as_bytes()));
 }
 
-/// Numbers of errors help nobody at night; the words before them do.
-pub(crate) fn without_numbers(message: &str) -> String {
-    let mut words = message.to_owned();
-    while let Some(start) = words.find(" (os error ") {
-        let end = words[start..].find(')').map_or(words.len(), |length| start + length + 1);
-        words.replace_range(start..end, "");
-    }
-    words
-}
-
 fn in_one_line(message: &str) -> String {
     message.lines().map(str::trim_end).collect::<Vec<_>>().join(" ")
 }
@@ -52,14 +42,6 @@ fn in_one_line(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_of_errors_are_left_out_wherever_they_stand() {
-        let said = "cannot write a: No space left on device (os error 28); cannot read b: gone (os error 5) (retry)";
-        let heard = "cannot write a: No space left on device; cannot read b: gone (retry)";
-        assert_eq!(without_numbers(said), heard);
-        assert_eq!(without_numbers("broken (os error "), "broken");
-    }
 
     #[test]
     fn quiet_keeps_warnings_and_verbose_brings_details() {

@@ -5,6 +5,7 @@ use crate::report::{
     DescriptorReport, GenerationReport, InspectionReport, MachineReport, MemoryReport, ProcessReport, ThreadReport,
     VerificationReport,
 };
+use crate::spelling::without_numbers;
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Backing, Bytes, JobState, OpenFileKind, PendingSignal, ProcessState, StandardStream};
 use standfast_format::{Contents, ImageSource, Run};
@@ -38,10 +39,13 @@ pub fn verify(directory: &Path, at: Option<GenerationNumber>) -> Result<Vec<Veri
     }
     let is_meant = |number| at.is_none_or(|at| at == number);
     let generations = manifest.generations.iter().filter(|generation| is_meant(generation.number));
-    let verified = generations.map(|generation| VerificationReport {
-        generation: generation.number.get(),
-        file_bytes: generation.file_bytes,
-        damage: opened.image(generation.number).and_then(|image| image.verify()).err().map(|error| error.to_string()),
+    let verified = generations.map(|generation| {
+        let outcome = opened.image(generation.number).and_then(|image| image.verify());
+        VerificationReport {
+            generation: generation.number.get(),
+            file_bytes: generation.file_bytes,
+            damage: outcome.err().map(|error| without_numbers(&error.to_string())),
+        }
     });
     Ok(verified.collect())
 }

@@ -49,6 +49,6 @@ pub use options::{INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, O
 pub use request::{Afterwards, checkpoint};
 pub use restart::{RestartRequest, find_directories, restart};
 pub use run::{RunRequest, default_directory, run};
-pub use spelling::{ForShell, InWords};
+pub use spelling::{ForShell, InWords, without_numbers};
 pub use standfast_format::manifest::GenerationNumber;
 pub use status::{list, status};

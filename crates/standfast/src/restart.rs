@@ -6,12 +6,13 @@ use crate::notice::{Listener, Notice};
 use crate::options::{Ids, JobOptions, OptionChoices};
 use crate::run::{DIRECTORY_SUFFIX, bind_control};
 use crate::signals::SignalInbox;
+use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
 use standfast_engine::{self as engine, EngineError, IdPolicy, InheritedSignals, Job, RestartOptions};
 use standfast_format::BoxError;
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
-use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
+use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, Skipped, StoreError, Wish};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,7 +85,7 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
     let manifest = job.directory.manifest().map_err(of_store)?;
     let options = job.options.or(JobOptions::from_record(manifest.options));
     loop {
-        let choice = job.directory.choose(wish).map_err(of_store)?;
+        let choice = refuse_tampering(&job.path, job.directory.choose(wish).map_err(of_store)?)?;
         for skipped in &choice.skipped {
             listener(&skipped_notice(skipped.number, &skipped.reason));
         }
@@ -112,8 +113,36 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
     }
 }
 
+/// Damage is passed over and told. What others may have written is not passed over: the user can put it right, and
+/// going back further cuts the program's files back further.
+fn refuse_tampering(path: &Path, mut choice: Choice) -> Result<Choice, Error> {
+    let is_untrusted = |skipped: &Skipped| matches!(*skipped.reason, StoreError::Untrusted { .. });
+    match choice.skipped.iter().position(is_untrusted) {
+        None => Ok(choice),
+        Some(position) => {
+            let source = choice.skipped.swap_remove(position).reason;
+            Err(Error::Tampered { directory: path.to_owned(), older: choice.number, source })
+        }
+    }
+}
+
+/// Whether no good will ever come from a job that could not be continued: it has no checkpoint, or all of them are
+/// damaged. A disk that cannot be read at present, or files that others may write, are no reason to give it up.
+pub(crate) fn is_hopeless(error: &StoreError) -> bool {
+    let is_damage = |skipped: &Skipped| match &*skipped.reason {
+        StoreError::Image { .. } | StoreError::WrongImage(_) => true,
+        StoreError::Medium { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    };
+    match error {
+        StoreError::NoCheckpoint(_) => true,
+        StoreError::NoneGood { skipped, .. } => skipped.iter().all(is_damage),
+        _ => false,
+    }
+}
+
 fn skipped_notice(number: GenerationNumber, reason: &StoreError) -> Notice {
-    Notice::Skipped { generation: number.get(), reason: reason.to_string() }
+    Notice::Skipped { generation: number.get(), reason: without_numbers(&reason.to_string()) }
 }
 
 /// Why a generation did not come to life.
@@ -204,5 +233,25 @@ mod tests {
         std::fs::write(scratch.path().join("file.standfast"), "").unwrap();
         let found = find_directories(scratch.path()).unwrap();
         assert_eq!(found, [Path::new("cold.standfast"), Path::new("heat.standfast")]);
+    }
+    #[test]
+    fn a_job_is_given_up_only_where_all_its_checkpoints_are_damaged() {
+        let none_good = |reasons: Vec<StoreError>| {
+            let skip = |reason| Skipped { number: GenerationNumber::FIRST, reason: Box::new(reason) };
+            StoreError::NoneGood { directory: PathBuf::new(), skipped: reasons.into_iter().map(skip).collect() }
+        };
+        let damaged = || StoreError::WrongImage(PathBuf::new());
+        let unreadable = |kind: io::ErrorKind| StoreError::Medium {
+            action: "read",
+            path: PathBuf::new(),
+            source: kind.into(),
+            remedy: "",
+        };
+        let untrusted = StoreError::Untrusted { path: PathBuf::new(), fault: String::new(), remedy: String::new() };
+        assert!(is_hopeless(&StoreError::NoCheckpoint(PathBuf::new())));
+        assert!(is_hopeless(&none_good(vec![damaged(), unreadable(io::ErrorKind::NotFound)])));
+        assert!(!is_hopeless(&none_good(vec![damaged(), unreadable(io::ErrorKind::TimedOut)])));
+        assert!(!is_hopeless(&none_good(vec![damaged(), untrusted])));
+        assert!(!is_hopeless(&StoreError::Busy));
     }
 }

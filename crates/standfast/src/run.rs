@@ -5,8 +5,9 @@ use crate::control::ControlSocket;
 use crate::decision::{RunPlan, Unfinished, plan_run};
 use crate::notice::{Listener, Notice};
 use crate::options::{JobOptions, OptionChoices};
-use crate::restart::{Continuation, continue_job};
+use crate::restart::{Continuation, continue_job, is_hopeless};
 use crate::signals::SignalInbox;
+use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
 use standfast_engine::{EngineError, InheritedSignals, Job, Launch};
@@ -70,8 +71,8 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 options: request.options,
             };
             match continue_job(continuation, Wish::Newest, listener) {
-                Err(Error::Store(error @ (StoreError::NoCheckpoint(_) | StoreError::NoneGood { .. }))) => {
-                    listener(&Notice::StartedAfresh { reason: error.to_string() });
+                Err(Error::Store(error)) if is_hopeless(&error) => {
+                    listener(&Notice::StartedAfresh { reason: without_numbers(&error.to_string()) });
                     start(request, directory, lease, description, listener)
                 }
                 other => other,

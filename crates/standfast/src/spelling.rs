@@ -36,9 +36,18 @@ pub struct InWords<'a>(
 
 impl fmt::Display for InWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.to_string();
-        f.write_str(text.split(" (os error ").next().unwrap_or(&text))
+        f.write_str(&without_numbers(&self.0.to_string()))
     }
+}
+
+/// A message without the numbers of the system's errors in it: they help nobody at night, the words before them do.
+pub fn without_numbers(message: &str) -> String {
+    let mut words = message.to_owned();
+    while let Some(start) = words.find(" (os error ") {
+        let end = words[start..].find(')').map_or(words.len(), |length| start + length + 1);
+        words.replace_range(start..end, "");
+    }
+    words
 }
 
 #[cfg(test)]
@@ -60,5 +69,9 @@ mod tests {
         let error = io::Error::from_raw_os_error(28);
         assert_eq!(InWords(&error).to_string(), "No space left on device");
         assert_eq!(InWords(&io::Error::other("own words")).to_string(), "own words");
+        let said = "cannot write a: No space left on device (os error 28); cannot read b: gone (os error 5) (retry)";
+        let heard = "cannot write a: No space left on device; cannot read b: gone (retry)";
+        assert_eq!(without_numbers(said), heard);
+        assert_eq!(without_numbers("broken (os error "), "broken");
     }
 }

@@ -26,7 +26,9 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
         _ => None,
     };
     let program_pid = match &standing {
-        Standing::Supervised(holder) => holder.program.map(|program| program.pid),
+        Standing::Supervised(holder) => {
+            live.as_ref().map(|live| live.program_pid).or(holder.program.map(|program| program.pid))
+        }
         Standing::Orphaned(_, program) => Some(program.pid),
         _ => None,
     };

@@ -9,6 +9,7 @@ use crate::options::JobOptions;
 use crate::report::{CheckpointReport, LiveReport};
 use crate::schedule::{Outcome as Attempt, Schedule};
 use crate::signals::{Reaction, SignalInbox, react};
+use crate::spelling::without_numbers;
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use standfast_engine::Job;
@@ -199,7 +200,7 @@ impl Supervisor<'_, '_> {
     fn note_failure(&mut self, failure: &Failure, purpose: Purpose) {
         let attempt = if failure.is_passing() { Attempt::FailedInPassing } else { Attempt::Failed };
         self.schedule.arm(Instant::now(), attempt);
-        let reason = failure.to_string();
+        let reason = without_numbers(&failure.to_string());
         self.answer_served(&Reply::Failed { message: reason.clone() });
         if failure.is_end() {
             // The end itself is told by whoever notices it.
