@@ -236,8 +236,8 @@ proptest! {
         file.splice(part.clone(), bytes);
         let put = |file: &mut Vec<u8>, at: usize, value: u64| file[at..at + 8].copy_from_slice(&value.to_le_bytes());
         put(&mut file, 88 + 32 * table + 8, grown);
-        for later in table + 1..3 {
-            put(&mut file, 88 + 32 * later, ends[later] as u64 + grown - part.len() as u64);
+        for (later, start) in ends.iter().enumerate().take(3).skip(table + 1) {
+            put(&mut file, 88 + 32 * later, *start as u64 + grown - part.len() as u64);
         }
         let length = file.len() as u64;
         put(&mut file, 64, length);

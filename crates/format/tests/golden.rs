@@ -1,0 +1,192 @@
+//! Images and manifests of every released format open for ever: the files in `golden` were written once and stay as
+//! they are. As long as a version is current, today's writer makes the same bytes. Before a release the files can be
+//! written anew: `cargo test -p standfast-format --test golden -- --ignored`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic, in its own functions too")]
+
+use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, Root};
+use standfast_format::image::{HEADER_BYTES, Image, ImageIdentity, NewBlock, UnverifiedHeader, assemble};
+use standfast_format::manifest::{
+    Generation, GenerationNumber, Ids, Interval, JobDescription, JobId, Manifest, Outcome, RunOptions, seal, unseal,
+};
+use standfast_format::records::*;
+use standfast_format::{Contents, Run};
+
+const IMAGE_1: &[u8] = include_bytes!("golden/image-1.image");
+const MANIFEST_1: &[u8] = include_bytes!("golden/manifest-1.manifest");
+
+fn file(path: &str) -> FileReference {
+    let identity = FileIdentity { device: 0xfe00, inode: 1234, modified_nanoseconds: -5 };
+    FileReference { path: path.as_bytes().into(), length: 100_000, identity }
+}
+
+fn mappings() -> Vec<Mapping> {
+    let protection = |write, execute| Protection { read: true, write, execute };
+    let mapping = |start, protection, backing| Mapping {
+        start,
+        end: start + 0x3000,
+        protection,
+        backing,
+        grows_down: start == 0x7ffc_0000_0000,
+    };
+    vec![
+        mapping(0x40_0000, protection(false, true), Backing::PrivateFile { file: file("/bin/prog"), offset: 0x1000 }),
+        mapping(0x50_0000, protection(false, false), Backing::SharedFileReadOnly { file: file("/data"), offset: 0 }),
+        mapping(0x7ffc_0000_0000, protection(true, false), Backing::Anonymous),
+    ]
+}
+
+fn thread() -> ThreadState {
+    ThreadState {
+        tid: 4243,
+        registers: (0..27).map(|at| 1 << (at * 2)).collect(),
+        extended_registers: vec![0xab; 100].into(),
+        signal_mask: 1 << 63,
+        pending: vec![PendingSignal { signal: 10, information: vec![10; 128].into() }],
+        alternate_stack: AlternateStack { start: 0x7000, flags: 2, length: 8192 },
+        clear_child_tid: 0x7010,
+        robust_list: RobustList { head: 0x7020, length: 24 },
+        restartable_sequence: Some(RestartableSequence { area: 0x7040, length: 32, signature: 0x5305_3053 }),
+        name: b"worker"[..].into(),
+    }
+}
+
+fn open_files() -> Vec<OpenFile> {
+    let interest = EpollInterest { descriptor: 4, events: 1 << 31 | 1, data: u64::MAX };
+    let kinds = vec![
+        OpenFileKind::Regular { file: file("/tmp/log"), offset: 77 },
+        OpenFileKind::Device { path: b"/dev/null"[..].into(), number: 259 },
+        OpenFileKind::Pipe { pipe: 0 },
+        OpenFileKind::EventCounter { count: 3, semaphore: true },
+        OpenFileKind::Epoll { interests: vec![interest] },
+        OpenFileKind::Stream { stream: StandardStream::Error, was: b"/dev/pts/3"[..].into() },
+    ];
+    kinds.into_iter().map(|kind| OpenFile { flags: 0o2002, kind }).collect()
+}
+
+/// A state in which everything occurs.
+fn state() -> JobState {
+    let process = ProcessState {
+        pid: 4242,
+        executable: file("/bin/prog"),
+        arguments: vec![b"prog"[..].into(), vec![0xff, 0xfe].into()],
+        working_directory: b"/home/ada"[..].into(),
+        umask: 0o022,
+        personality: 0x0004_0000,
+        limits: vec![Limit { soft: 8 << 20, hard: u64::MAX }],
+        layout: MemoryLayout { code_start: 0x40_0000, heap_end: 0x60_0000, ..MemoryLayout::default() },
+        mappings: mappings(),
+        special_mappings: vec![SpecialMapping { start: 0x1000, end: 0x3000, name: b"[vdso]"[..].into() }],
+        dispositions: vec![Disposition {
+            signal: 2,
+            handler: 0x40_1000,
+            flags: 0x0400_0004,
+            restorer: 0x40_2000,
+            mask: 6,
+        }],
+        pending: vec![PendingSignal { signal: 64, information: vec![1; 128].into() }],
+        descriptors: vec![Descriptor { number: 3, close_on_exec: true, open_file: 5 }],
+        threads: vec![ThreadState { tid: 4242, restartable_sequence: None, ..thread() }, thread()],
+    };
+    JobState {
+        machine: Machine {
+            architecture: "x86_64".into(),
+            kernel_release: "6.18.0".into(),
+            host: "ada".into(),
+            boot_id: "0b9c7f1e".into(),
+            vdso: Checksum::of(b"vdso"),
+            xsave_features: 0x2e7,
+        },
+        clocks: Clocks {
+            realtime_nanoseconds: 1_700_000_000_000_000_000,
+            monotonic_nanoseconds: 5,
+            boottime_nanoseconds: 7,
+        },
+        processes: vec![process],
+        open_files: open_files(),
+        pipes: vec![PipeContents { capacity: 65536, contents: b"in flight"[..].into() }],
+    }
+}
+
+fn run(first_page: u64, pages: u64, contents: Contents) -> Run {
+    Run { process: 0, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
+}
+
+fn image() -> Vec<u8> {
+    let data: Vec<u8> = (0..3 * PAGE_BYTES).map(|at| (at / 16) as u8).collect();
+    let (first, second) = data.split_at(2 * PAGE_BYTES);
+    let blocks = vec![
+        NewBlock {
+            offset: 4096,
+            checksum: Checksum::of(first),
+            runs: vec![run(0x400, 1, Contents::Stored), run(0x402, 1, Contents::Stored)],
+        },
+        NewBlock { offset: 12288, checksum: Checksum::of(second), runs: vec![run(0x7ffc_00001, 1, Contents::Stored)] },
+    ];
+    let identity =
+        ImageIdentity { job: JobId::from_bytes([1; 16]), generation: GenerationNumber::new(7).unwrap(), parent: None };
+    let assembled = assemble(identity, blocks, &[run(0x401, 1, Contents::Zero)], &state()).unwrap();
+    [assembled.header_page(), &data, &assembled.tail].concat()
+}
+
+fn manifest() -> Manifest {
+    let description = JobDescription {
+        program: b"./prog"[..].into(),
+        arguments: vec![b"-v"[..].into()],
+        working_directory: b"/home/ada"[..].into(),
+        started_nanoseconds: 1_700_000_000_000_000_000,
+    };
+    let options =
+        RunOptions { interval: Some(Interval::Every { milliseconds: 1500 }), keep: Some(2), ids: Some(Ids::New) };
+    let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
+    manifest.generations = vec![Generation {
+        number: GenerationNumber::new(7).unwrap(),
+        parent: None,
+        root: Root::of(&[b"root"]),
+        file_bytes: 20480,
+        stored_pages: 3,
+        taken_nanoseconds: 1_700_000_000_000_000_001,
+        pause_nanoseconds: 2_000_000,
+        superseded: true,
+    }];
+    manifest.next = GenerationNumber::new(9).unwrap();
+    manifest.outcome = Outcome::Killed { signal: 9 };
+    manifest
+}
+
+#[test]
+fn the_image_of_version_1_opens_and_says_what_it_said() {
+    let header = UnverifiedHeader::new(IMAGE_1).unwrap().verify(IMAGE_1.len() as u64).unwrap();
+    assert_eq!(header.identity().generation.get(), 7);
+    let image = Image::verify(header.clone(), &IMAGE_1[header.tail().0 as usize..]).unwrap();
+    assert_eq!(image.state, state());
+    let runs = [
+        (0x400, Contents::Stored),
+        (0x401, Contents::Zero),
+        (0x402, Contents::Stored),
+        (0x7ffc_00001, Contents::Stored),
+    ];
+    assert_eq!(image.index.runs(), runs.map(|(page, contents)| run(page, 1, contents)));
+    for block in image.index.blocks() {
+        block.verify(&IMAGE_1[block.offset() as usize..][..block.bytes()]).unwrap();
+    }
+    assert_eq!(header.tail().0 as usize, HEADER_BYTES + 3 * PAGE_BYTES);
+}
+
+#[test]
+fn todays_writer_makes_the_image_of_version_1_byte_for_byte() {
+    assert!(image() == IMAGE_1, "the bytes of an image have changed: that takes a new version");
+}
+
+#[test]
+fn the_manifest_of_version_1_opens_and_todays_writer_makes_it_byte_for_byte() {
+    assert_eq!(unseal(MANIFEST_1), Ok(manifest()));
+    assert!(seal(&manifest()).unwrap() == MANIFEST_1, "the bytes of a manifest have changed: that takes a new version");
+}
+
+#[test]
+#[ignore = "writes the files anew: only for a version that has not been released"]
+fn write_golden_files() {
+    std::fs::write("tests/golden/image-1.image", image()).unwrap();
+    std::fs::write("tests/golden/manifest-1.manifest", seal(&manifest()).unwrap()).unwrap();
+}

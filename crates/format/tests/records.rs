@@ -1,0 +1,142 @@
+//! Whatever the records hold comes back from their CBOR form.
+
+use proptest::prelude::*;
+use standfast_format::records::*;
+
+fn bytes() -> impl Strategy<Value = Bytes> {
+    prop::collection::vec(any::<u8>(), 0..20).prop_map(Bytes::from)
+}
+
+prop_compose! {
+    fn file()(path in bytes(), length: u64, device: u64, inode: u64, modified_nanoseconds: i64) -> FileReference {
+        FileReference { path, length, identity: FileIdentity { device, inode, modified_nanoseconds } }
+    }
+}
+
+fn backing() -> impl Strategy<Value = Backing> {
+    prop_oneof![
+        Just(Backing::Anonymous),
+        (file(), any::<u64>()).prop_map(|(file, offset)| Backing::PrivateFile { file, offset }),
+        (file(), any::<u64>()).prop_map(|(file, offset)| Backing::SharedFileReadOnly { file, offset }),
+    ]
+}
+
+prop_compose! {
+    fn mapping()(start: u64, end: u64, [read, write, execute, grows_down]: [bool; 4], backing in backing()) -> Mapping {
+        Mapping { start, end, protection: Protection { read, write, execute }, backing, grows_down }
+    }
+}
+
+prop_compose! {
+    fn pending()(signal: u8, information in bytes()) -> PendingSignal {
+        PendingSignal { signal, information }
+    }
+}
+
+prop_compose! {
+    fn thread()(
+        tid: i32,
+        registers in prop::collection::vec(any::<u64>(), 0..30),
+        extended_registers in bytes(),
+        words: [u64; 6],
+        flags: u32,
+        pending in prop::collection::vec(pending(), 0..3),
+        sequence in any::<Option<(u64, u32, u32)>>(),
+        name in bytes(),
+    ) -> ThreadState {
+        let [signal_mask, start, stack_length, clear_child_tid, head, list_length] = words;
+        ThreadState {
+            tid,
+            registers,
+            extended_registers,
+            signal_mask,
+            pending,
+            alternate_stack: AlternateStack { start, flags, length: stack_length },
+            clear_child_tid,
+            robust_list: RobustList { head, length: list_length },
+            restartable_sequence: sequence.map(|(area, length, signature)| RestartableSequence { area, length, signature }),
+            name,
+        }
+    }
+}
+
+fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
+    let interest =
+        any::<(i32, u32, u64)>().prop_map(|(descriptor, events, data)| EpollInterest { descriptor, events, data });
+    let stream = prop_oneof![Just(StandardStream::Input), Just(StandardStream::Output), Just(StandardStream::Error)];
+    prop_oneof![
+        (file(), any::<u64>()).prop_map(|(file, offset)| OpenFileKind::Regular { file, offset }),
+        (bytes(), any::<u64>()).prop_map(|(path, number)| OpenFileKind::Device { path, number }),
+        any::<u32>().prop_map(|pipe| OpenFileKind::Pipe { pipe }),
+        any::<(u64, bool)>().prop_map(|(count, semaphore)| OpenFileKind::EventCounter { count, semaphore }),
+        prop::collection::vec(interest, 0..3).prop_map(|interests| OpenFileKind::Epoll { interests }),
+        (stream, bytes()).prop_map(|(stream, was)| OpenFileKind::Stream { stream, was }),
+    ]
+}
+
+prop_compose! {
+    fn process()(
+        pid: i32,
+        executable in file(),
+        arguments in prop::collection::vec(bytes(), 0..3),
+        limits in prop::collection::vec(any::<(u64, u64)>(), 0..3),
+        mappings in prop::collection::vec(mapping(), 0..3),
+        dispositions in prop::collection::vec(any::<(u8, [u64; 4])>(), 0..3),
+        descriptors in prop::collection::vec(any::<(i32, bool, u32)>(), 0..3),
+        threads in prop::collection::vec(thread(), 0..3),
+    ) -> ProcessState {
+        let disposition =
+            |(signal, [handler, flags, restorer, mask]): (u8, [u64; 4])| Disposition { signal, handler, flags, restorer, mask };
+let descriptor = |(number, close_on_exec, open_file)| Descriptor { number, close_on_exec, open_file };
+        ProcessState {
+            pid,
+            executable,
+            arguments,
+            limits: limits.into_iter().map(|(soft, hard)| Limit { soft, hard }).collect(),
+            mappings,
+            dispositions: dispositions.into_iter().map(disposition).collect(),
+            descriptors: descriptors.into_iter().map(descriptor).collect(),
+            threads,
+            ..ProcessState::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn state()(
+        processes in prop::collection::vec(process(), 0..3),
+        kinds in prop::collection::vec((any::<u32>(), open_file_kind()), 0..4),
+        pipes in prop::collection::vec((any::<u32>(), bytes()), 0..3),
+        realtime_nanoseconds: u64,
+        host: String,
+    ) -> JobState {
+        JobState {
+            machine: Machine { host, ..Machine::default() },
+            clocks: Clocks { realtime_nanoseconds, ..Clocks::default() },
+            processes,
+            open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind }).collect(),
+            pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents }).collect(),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_state_comes_back_from_its_bytes(state in state()) {
+        let bytes = minicbor::to_vec(&state).expect("a vector takes all bytes");
+        prop_assert_eq!(minicbor::decode::<JobState>(&bytes).expect("what was written reads back"), state);
+    }
+
+    #[test]
+    fn no_bytes_make_the_records_panic(state in state(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let mut bytes = minicbor::to_vec(&state).expect("a vector takes all bytes");
+        for (place, value) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        if let Ok(other) = minicbor::decode::<JobState>(&bytes) {
+            let again = minicbor::to_vec(&other).expect("a vector takes all bytes");
+            prop_assert_eq!(minicbor::decode::<JobState>(&again).expect("what was read can be written"), other);
+        }
+    }
+}
