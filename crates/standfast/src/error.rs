@@ -4,7 +4,6 @@
 use crate::control::ControlError;
 use crate::spelling::{ForShell, InWords};
 use standfast_engine::EngineError;
-use standfast_format::manifest::GenerationNumber;
 use standfast_store::StoreError;
 use std::ffi::OsString;
 use std::io;
@@ -58,20 +57,6 @@ pub enum Error {
     /// There is neither a supervisor to ask nor a program to look at.
     #[error("nothing runs in {dir}. To continue its job: standfast restart {dir}", dir = ForShell(.0))]
     NothingRuns(PathBuf),
-    /// The newest checkpoint may have been tampered with. An older one would do, at the price of the work since then:
-    /// that is for the user to decide.
-    #[error(
-        "{source}. To go back to an older checkpoint instead: standfast restart {dir} --at {older}",
-        dir = ForShell(.directory)
-    )]
-    Tampered {
-        /// Where.
-        directory: PathBuf,
-        /// The newest older one that is good.
-        older: GenerationNumber,
-        /// What is wrong with the newest.
-        source: Box<StoreError>,
-    },
     /// The program could not be started.
     #[error("cannot start {}: {}", .program.display(), InWords(.source))]
     NotStarted {

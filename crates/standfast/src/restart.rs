@@ -85,7 +85,7 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
     let manifest = job.directory.manifest().map_err(of_store)?;
     let options = job.options.or(JobOptions::from_record(manifest.options));
     loop {
-        let choice = refuse_tampering(&job.path, job.directory.choose(wish).map_err(of_store)?)?;
+        let choice = job.directory.choose(wish).map_err(of_store)?;
         for skipped in &choice.skipped {
             listener(&skipped_notice(skipped.number, &skipped.reason));
         }
@@ -109,19 +109,6 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
             }
             Err(Unrevived::Damaged(reason)) => return Err(of_store(*reason)),
             Err(Unrevived::Other(error)) => return Err(*error),
-        }
-    }
-}
-
-/// Damage is passed over and told. What others may have written is not passed over: the user can put it right, and
-/// going back further cuts the program's files back further.
-fn refuse_tampering(path: &Path, mut choice: Choice) -> Result<Choice, Error> {
-    let is_untrusted = |skipped: &Skipped| matches!(*skipped.reason, StoreError::Untrusted { .. });
-    match choice.skipped.iter().position(is_untrusted) {
-        None => Ok(choice),
-        Some(position) => {
-            let source = choice.skipped.swap_remove(position).reason;
-            Err(Error::Tampered { directory: path.to_owned(), older: choice.number, source })
         }
     }
 }
