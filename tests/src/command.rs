@@ -75,12 +75,12 @@ impl<'a> Standfast<'a> {
         Running::start(self.arena, "run", output, &mut self.run_command(checkpoints, program))
     }
 
-    /// Restarts the job in `directory`. The program's output goes where it went: its own file.
+    /// Restarts the job in `directory`. The program's output goes where it went before, to its own file.
     ///
     /// # Errors
     /// When the command cannot be started.
     pub fn restart(&self, directory: &Path, name: &str) -> Result<Running> {
-        Running::start(self.arena, name, Output::Log, &mut self.restart_command(directory))
+        Running::start(self.arena, name, Output::Nowhere, &mut self.restart_command(directory))
     }
 
     /// A subcommand about a directory, to its end.

@@ -259,7 +259,7 @@ impl KilledJob {
         let standfast = Standfast::new(&self.arena)?;
         let strike = Strike { at, blow: Blow::KillSupervisor };
         let command = standfast.restart_command(&images);
-        let tracer = Tracer::start(&self.arena, "struck-restart", Output::Log, &command, Some(strike))?;
+        let tracer = Tracer::start(&self.arena, "struck-restart", Output::Nowhere, &command, Some(strike))?;
         let sighting = until(PATIENCE, "the restart to be struck or to end", || {
             let sighting = tracer.sighting();
             Ok((sighting.struck.is_some() || tracer.has_ended()).then_some(sighting))

@@ -45,6 +45,8 @@ pub enum Output {
     Log,
     /// To this file, created or emptied.
     File(PathBuf),
+    /// Nowhere: a restart whose output is no file lets the program go on writing to its own.
+    Nowhere,
 }
 
 /// Sends what a command says to files, and returns them: standard output, standard error.
@@ -52,6 +54,7 @@ pub(crate) fn redirect(arena: &Arena, name: &str, output: Output, command: &mut 
     let output = match output {
         Output::Log => arena.logs().join(format!("{name}.out")),
         Output::File(path) => path,
+        Output::Nowhere => PathBuf::from("/dev/null"),
     };
     let errors = arena.logs().join(format!("{name}.err"));
     let create = |path: &PathBuf| File::create(path).with_context(|| format!("creating {}", path.display()));

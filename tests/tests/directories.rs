@@ -8,24 +8,37 @@ use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::damage::precious_files;
 use standfast_tests::disaster::{KilledJob, Subject};
 use standfast_tests::result::{OUTPUT, RunResult, open_gate};
-use standfast_tests::running::{PATIENCE, Running};
+use standfast_tests::running::{Ended, PATIENCE, Running};
 use standfast_tests::skip;
 use standfast_tests::victims::SMALL;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 fn allow(path: &Path, mode: u32) -> Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode)).with_context(|| format!("chmod {}", path.display()))
 }
 
-/// A restart of `directory` must be refused, with the name of what is wrong.
-fn refused_by_name(job: &KilledJob, directory: &Path, culprit: &Path) -> Result<()> {
-    let said = job.restart(directory, "refused")?.refusal("a restart from files that others may write")?;
+/// A restart of `directory` must name what is wrong, and then refuse or take an older generation.
+fn named(job: &KilledJob, directory: &Path, culprit: &Path) -> Result<Ended> {
+    let restarted = job.restart(directory, "refused")?;
     let name = culprit.file_name().context("the culprit has a name")?.to_string_lossy();
-    ensure!(said.contains(&*name), "the refusal does not name {name}: {said}");
-    Ok(())
+    ensure!(restarted.errors.contains(&*name), "{name} is not named: {}", restarted.errors);
+    Ok(restarted)
+}
+
+/// The newest image is not to be trusted: it is named, and the generation before it gives the undisturbed result.
+fn older_one_takes_its_place(job: &KilledJob, newest: &Path) -> Result<()> {
+    let restarted = named(job, &job.arena().images(), newest)?;
+    restarted.well("a restart from the older generation")?;
+    RunResult::read(&job.arena().work())?.must_equal(job.native())
+}
+
+fn images_and_manifest(job: &KilledJob) -> Result<(Vec<PathBuf>, PathBuf)> {
+    let (manifest, images): (Vec<_>, Vec<_>) =
+        precious_files(&job.refresh()?)?.into_iter().partition(|file| file.ends_with("manifest"));
+    Ok((images, manifest.into_iter().next().context("there is a manifest")?))
 }
 
 #[test]
@@ -33,40 +46,52 @@ fn a_directory_that_others_may_write_is_refused_by_name() -> Result<()> {
     let job = KilledJob::new(&Subject::small()?)?;
     let images = job.refresh()?;
     allow(&images, 0o777)?;
-    refused_by_name(&job, &images, &images)
+    named(&job, &images, &images)?.refusal("a restart from a directory that others may write").map(drop)
 }
 
 #[test]
-fn an_image_or_manifest_that_others_may_write_is_refused_by_name() -> Result<()> {
+fn a_manifest_that_others_may_write_is_refused_by_name() -> Result<()> {
     let job = KilledJob::new(&Subject::small()?)?;
-    for name in ["manifest", "newest image"] {
-        let files = precious_files(&job.refresh()?)?;
-        let is_manifest = |file: &&std::path::PathBuf| file.ends_with("manifest");
-        let culprit =
-            if name == "manifest" { files.iter().find(is_manifest) } else { files.iter().rfind(|f| !is_manifest(f)) };
-        let culprit = culprit.context("the directory holds both")?;
-        allow(culprit, 0o666)?;
-        refused_by_name(&job, &job.arena().images(), culprit)?;
-    }
-    Ok(())
+    let (_, manifest) = images_and_manifest(&job)?;
+    allow(&manifest, 0o666)?;
+    let restarted = named(&job, &job.arena().images(), &manifest)?;
+    restarted.refusal("a restart from a manifest that others may write").map(drop)
 }
 
 #[test]
-fn files_of_another_user_are_refused_by_name() -> Result<()> {
+fn an_image_that_others_may_write_is_passed_over_by_name() -> Result<()> {
+    let job = KilledJob::new(&Subject::small()?)?;
+    let newest = images_and_manifest(&job)?.0.pop().context("there is an image")?;
+    allow(&newest, 0o666)?;
+    older_one_takes_its_place(&job, &newest)
+}
+
+#[test]
+fn images_that_others_may_write_are_refused_when_there_is_no_other() -> Result<()> {
+    let job = KilledJob::new(&Subject::small()?)?;
+    let (images, _) = images_and_manifest(&job)?;
+    for image in &images {
+        allow(image, 0o620)?;
+    }
+    let newest = images.last().context("there is an image")?;
+    named(&job, &job.arena().images(), newest)?.refusal("a restart from images that others may write").map(drop)
+}
+
+#[test]
+fn an_image_of_another_user_is_passed_over_by_name() -> Result<()> {
     if !geteuid().is_root() {
-        skip("files of another user are refused by name", "only root can give files away");
+        skip("an image of another user is passed over by name", "only root can give files away");
         return Ok(());
     }
     let job = KilledJob::new(&Subject::small()?)?;
-    let files = precious_files(&job.refresh()?)?;
-    let newest = files.iter().rfind(|file| !file.ends_with("manifest")).context("there is an image")?;
-    chown(newest, Some(Uid::from_raw(12345)), None)?;
-    refused_by_name(&job, &job.arena().images(), newest)
+    let newest = images_and_manifest(&job)?.0.pop().context("there is an image")?;
+    chown(&newest, Some(Uid::from_raw(12345)), None)?;
+    older_one_takes_its_place(&job, &newest)
 }
 
 /// Runs a script in a mount namespace of its own, with a small memory file system at the job's directory. `None` where
 /// this user may not do that.
-fn in_small_file_system(arena: &Arena, script: &str) -> Result<Option<standfast_tests::running::Ended>> {
+fn in_small_file_system(arena: &Arena, script: &str) -> Result<Option<Ended>> {
     let flags: &[&str] = if geteuid().is_root() { &["-m"] } else { &["-U", "-r", "-m"] };
     if !Command::new("unshare").args(flags).arg("true").output().is_ok_and(|done| done.status.success()) {
         return Ok(None);

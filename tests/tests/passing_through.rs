@@ -155,8 +155,25 @@ fn sigterm_stops_behind_a_checkpoint_and_resume_continues() -> Result<()> {
     open_gate(&arena)?;
     let mut command = standfast.command(&["run", "--resume", "-d"]);
     command.arg(arena.images()).arg("--").arg(&program.path);
-    Running::start(&arena, "resume", Output::Log, &mut command)?.wait(PATIENCE)?.well("run --resume")?;
+    Running::start(&arena, "resume", Output::Nowhere, &mut command)?.wait(PATIENCE)?.well("run --resume")?;
     RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?).with_context(|| arena.evidence())
+}
+
+#[test]
+fn a_restart_with_output_to_a_file_continues_there() -> Result<()> {
+    let program = SMALL.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    standfast.ask("checkpoint", &arena.images(), &["--stop"])?.well("checkpoint --stop")?;
+    ensure!(running.wait(PATIENCE)?.exited(75), "a job that was stopped behind a checkpoint ends with 75");
+    open_gate(&arena)?;
+    let mut command = standfast.restart_command(&arena.images());
+    let ended = Running::start(&arena, "restart", Output::Log, &mut command)?.wait(PATIENCE)?.well("restart")?;
+    ensure!(ended.output.starts_with("small: "), "the new file holds {:?}", ended.output);
+    ensure!(fs::read_to_string(arena.work().join(OUTPUT))?.is_empty(), "the old file was written, too");
+    Ok(())
 }
 
 #[test]
