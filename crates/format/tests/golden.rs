@@ -60,6 +60,7 @@ fn open_files() -> Vec<OpenFile> {
         OpenFileKind::EventCounter { count: 3, semaphore: true },
         OpenFileKind::Epoll { interests: vec![interest] },
         OpenFileKind::Stream { stream: StandardStream::Error, was: b"/dev/pts/3"[..].into() },
+        OpenFileKind::Inherited { number: 9, was: b"pipe:[4711]"[..].into() },
     ];
     kinds.into_iter().map(|kind| OpenFile { flags: 0o2002, kind }).collect()
 }

@@ -71,6 +71,7 @@ fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
         any::<(u64, bool)>().prop_map(|(count, semaphore)| OpenFileKind::EventCounter { count, semaphore }),
         prop::collection::vec(interest, 0..3).prop_map(|interests| OpenFileKind::Epoll { interests }),
         (stream, bytes()).prop_map(|(stream, was)| OpenFileKind::Stream { stream, was }),
+        (any::<i32>(), bytes()).prop_map(|(number, was)| OpenFileKind::Inherited { number, was }),
     ]
 }
 
