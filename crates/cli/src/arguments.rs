@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use standfast::{GenerationNumber, Ids, Interval, Keep};
+use standfast::{GenerationNumber, Ids, Interval, Keep, Stack};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -97,6 +97,9 @@ pub(crate) struct Run {
     /// Process ids after a restart: 'auto' for the old ones where that is allowed, 'new' [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub(crate) ids: Option<Ids>,
+    /// What is saved of the main thread's stack: 'live' or, for coroutines kept below it, 'whole' [default: live]
+    #[arg(long, value_name = "PART")]
+    pub(crate) stack: Option<Stack>,
     /// Continue an unfinished job if there is one with a good checkpoint; otherwise start
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,

@@ -27,7 +27,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         directory: run.directory.unwrap_or_else(|| standfast::default_directory(&program)),
         program,
         arguments: words.collect(),
-        options: OptionChoices { interval: run.interval, keep: run.keep, ids: run.ids },
+        options: OptionChoices { interval: run.interval, keep: run.keep, ids: run.ids, stack: run.stack },
         unfinished,
         force: run.force,
     };

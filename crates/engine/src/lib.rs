@@ -22,6 +22,6 @@ pub use census::examine;
 pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;
 pub use job::{Freezer, Job, Launch, ProcessIdentity};
-pub use read::Captured;
+pub use read::{Captured, StackPart};
 pub use restart::{IdPolicy, RestartOptions, restart};
 pub use standfast_linux::InheritedSignals;

@@ -8,6 +8,16 @@ use standfast_format::{Beneath, ImageSink, PageBatch};
 use standfast_linux::ProcessMemory;
 use std::fs::File;
 
+/// How much of the main thread's stack is saved (L10, M2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StackPart {
+    /// What lies above the lowest stack pointer on it and that one's red zone. What lies below comes back as zeros.
+    #[default]
+    Live,
+    /// All of it: for programs that keep coroutines below the stack pointer of their main thread.
+    Whole,
+}
+
 /// What a capture did.
 #[derive(Debug, Default)]
 pub struct Captured {
@@ -25,8 +35,8 @@ impl Frozen {
     ///
     /// # Errors
     /// [`EngineError::Refused`] before anything went into the sink; others at any time. The job stays frozen and whole.
-    pub fn capture(&mut self, sink: &mut dyn ImageSink) -> Result<Captured, EngineError> {
-        let census = Census::take(self)?;
+    pub fn capture(&mut self, sink: &mut dyn ImageSink, stack: StackPart) -> Result<Captured, EngineError> {
+        let census = Census::take(self, stack)?;
         let mut pages = 0;
         for (place, (process, ranges)) in self.processes.iter().zip(&census.pages).enumerate() {
             pages += read_process(place as u32, &process.memory, ranges, sink)?;

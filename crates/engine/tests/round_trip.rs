@@ -1,7 +1,7 @@
 //! The engine without a store: a program's image is held in memory, the program is killed, and the image continued.
 
 use standfast_core::PAGE_BYTES;
-use standfast_engine::{IdPolicy, InheritedSignals, Job, Launch, RestartOptions, restart};
+use standfast_engine::{IdPolicy, InheritedSignals, Job, Launch, RestartOptions, StackPart, restart};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ fn a_killed_program_goes_on_from_memory() {
     let tasks = std::thread::scope(|scope| {
         let work = || {
             let mut frozen = freezer.freeze(Duration::from_secs(5)).unwrap();
-            let captured = frozen.capture(&mut held).unwrap();
+            let captured = frozen.capture(&mut held, StackPart::Live).unwrap();
             frozen.kill().unwrap();
             captured.tasks
         };

@@ -71,7 +71,7 @@ fn state() -> JobState {
         pid: 4242,
         executable: file("/bin/prog"),
         arguments: vec![b"prog"[..].into(), vec![0xff, 0xfe].into()],
-        working_directory: b"/home/ada"[..].into(),
+        working_directory: b"/srv/ada"[..].into(),
         umask: 0o022,
         personality: 0x0004_0000,
         limits: vec![Limit { soft: 8 << 20, hard: u64::MAX }],
@@ -134,11 +134,15 @@ fn manifest() -> Manifest {
     let description = JobDescription {
         program: b"./prog"[..].into(),
         arguments: vec![b"-v"[..].into()],
-        working_directory: b"/home/ada"[..].into(),
+        working_directory: b"/srv/ada"[..].into(),
         started_nanoseconds: 1_700_000_000_000_000_000,
     };
-    let options =
-        RunOptions { interval: Some(Interval::Every { milliseconds: 1500 }), keep: Some(2), ids: Some(Ids::New) };
+    let options = RunOptions {
+        interval: Some(Interval::Every { milliseconds: 1500 }),
+        keep: Some(2),
+        ids: Some(Ids::New),
+        stack: None,
+    };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {
         number: GenerationNumber::new(7).unwrap(),

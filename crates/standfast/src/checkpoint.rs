@@ -9,7 +9,7 @@
 
 use crate::options::Keep;
 use crate::report::CheckpointReport;
-use standfast_engine::{Captured, EngineError, Freezer, Frozen};
+use standfast_engine::{Captured, EngineError, Freezer, Frozen, StackPart};
 use standfast_format::BoxError;
 use standfast_store::{JobDirectory, Lease, Prepared, StoreError};
 use std::io::{self, PipeReader};
@@ -40,6 +40,8 @@ pub(crate) struct Destination {
     pub(crate) lease: Arc<Lease>,
     /// How many generations stay.
     pub(crate) keep: Keep,
+    /// How much of the stack goes into them.
+    pub(crate) stack: StackPart,
 }
 
 /// A checkpoint that is durable.
@@ -173,7 +175,7 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose) -> Attem
         Ok(frozen) => frozen,
         Err(error) => return failed(error.into(), Some(prepared)),
     };
-    let captured = match frozen.capture(&mut prepared) {
+    let captured = match frozen.capture(&mut prepared, destination.stack) {
         Ok(captured) => captured,
         Err(error) => {
             // The program runs on, unless it ended while it stood still; the reason is the same.

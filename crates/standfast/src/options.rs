@@ -2,6 +2,7 @@
 //! being protected as its run was; how they are spelt on a command line is the command's business.
 
 use serde::Serialize;
+use standfast_engine::StackPart;
 use standfast_format::manifest;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -24,6 +25,8 @@ pub struct JobOptions {
     pub keep: Keep,
     /// Process and thread ids of a restarted job.
     pub ids: Ids,
+    /// How much of the main thread's stack is saved.
+    pub stack: Stack,
 }
 
 /// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
@@ -35,6 +38,8 @@ pub struct OptionChoices {
     pub keep: Option<Keep>,
     /// Process and thread ids of a restarted job.
     pub ids: Option<Ids>,
+    /// How much of the main thread's stack is saved.
+    pub stack: Option<Stack>,
 }
 
 impl JobOptions {
@@ -51,7 +56,16 @@ impl JobOptions {
             Ids::Auto => manifest::Ids::Auto,
             Ids::New => manifest::Ids::New,
         };
-        manifest::RunOptions { interval: Some(interval), keep: Some(self.keep.get().get()), ids: Some(ids) }
+        let stack = match self.stack {
+            Stack::Live => manifest::Stack::Live,
+            Stack::Whole => manifest::Stack::Whole,
+        };
+        manifest::RunOptions {
+            interval: Some(interval),
+            keep: Some(self.keep.get().get()),
+            ids: Some(ids),
+            stack: Some(stack),
+        }
     }
 
     /// The options that a manifest keeps. What it does not name, or what no command line would have let pass, is as
@@ -69,7 +83,11 @@ impl JobOptions {
             manifest::Ids::New => Ids::New,
         });
         let keep = record.keep.and_then(Keep::new);
-        OptionChoices { interval, keep, ids }.or(Self::default())
+        let stack = record.stack.map(|stack| match stack {
+            manifest::Stack::Live => Stack::Live,
+            manifest::Stack::Whole => Stack::Whole,
+        });
+        OptionChoices { interval, keep, ids, stack }.or(Self::default())
     }
 }
 
@@ -80,6 +98,7 @@ impl OptionChoices {
             interval: self.interval.unwrap_or(otherwise.interval),
             keep: self.keep.unwrap_or(otherwise.keep),
             ids: self.ids.unwrap_or(otherwise.ids),
+            stack: self.stack.unwrap_or(otherwise.stack),
         }
     }
 }
@@ -203,6 +222,39 @@ impl fmt::Display for Ids {
     }
 }
 
+/// How much of the main thread's stack is saved (L10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stack {
+    /// What lies above the stack pointer and its red zone; signal handlers may overwrite the rest at any time anyway.
+    #[default]
+    Live,
+    /// All of it, for programs that keep coroutines below the stack pointer of their main thread.
+    Whole,
+}
+
+impl Stack {
+    /// As the engine says it.
+    pub(crate) fn part(self) -> StackPart {
+        match self {
+            Self::Live => StackPart::Live,
+            Self::Whole => StackPart::Whole,
+        }
+    }
+}
+
+impl FromStr for Stack {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        match text {
+            "live" => Ok(Self::Live),
+            "whole" => Ok(Self::Whole),
+            _ => Err(OptionError::Stack { text: text.to_owned() }),
+        }
+    }
+}
+
 /// A value that is none of the option's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
@@ -221,6 +273,12 @@ pub enum OptionError {
     /// Not a policy for ids.
     #[error("'{text}' is no way to give ids: write 'auto' or 'new'")]
     Ids {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a part of the stack.
+    #[error("'{text}' is no part of the stack: write 'live' or 'whole'")]
+    Stack {
         /// What stood there.
         text: String,
     },
@@ -259,7 +317,7 @@ mod tests {
         for interval in
             [Interval::Off, Interval::default(), Interval::Every(INTERVAL_MIN), Interval::Every(INTERVAL_MAX)]
         {
-            let options = JobOptions { interval, keep: Keep::new(7).unwrap(), ids: Ids::New };
+            let options = JobOptions { interval, keep: Keep::new(7).unwrap(), ids: Ids::New, stack: Stack::Whole };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }
         assert_eq!(JobOptions::from_record(manifest::RunOptions::default()), JobOptions::default());
@@ -274,7 +332,8 @@ mod tests {
 
     #[test]
     fn only_what_was_said_replaces_the_options_of_the_job() {
-        let job = JobOptions { interval: Interval::Off, keep: Keep::new(5).unwrap(), ids: Ids::New };
+        let job =
+            JobOptions { interval: Interval::Off, keep: Keep::new(5).unwrap(), ids: Ids::New, stack: Stack::Live };
         assert_eq!(OptionChoices::default().or(job), job);
         let said = OptionChoices { keep: Keep::new(1), ..OptionChoices::default() };
         assert_eq!(said.or(job), JobOptions { keep: Keep::new(1).unwrap(), ..job });

@@ -61,8 +61,9 @@ fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointR
         Afterwards::Continue => Purpose::Protect,
         Afterwards::Stop => Purpose::Stop,
     };
-    let keep = JobOptions::from_record(manifest.options).keep;
-    let destination = Destination { directory: Arc::new(directory), lease, keep };
+    let options = JobOptions::from_record(manifest.options);
+    let destination =
+        Destination { directory: Arc::new(directory), lease, keep: options.keep, stack: options.stack.part() };
     let taken = Checkpointing::begin(destination.clone(), job.freezer(), purpose)
         .and_then(Checkpointing::join)
         .map_err(of_failure)?;

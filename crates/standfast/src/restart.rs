@@ -96,7 +96,12 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
                 drop(choice);
                 listener(&Notice::Continued { generation, taken_nanoseconds: taken });
                 let control = bind_control(&job.path, listener);
-                let destination = Destination { directory: job.directory, lease: job.lease, keep: options.keep };
+                let destination = Destination {
+                    directory: job.directory,
+                    lease: job.lease,
+                    keep: options.keep,
+                    stack: options.stack.part(),
+                };
                 return supervise(
                     Post { directory: job.path, destination, options, signals, control },
                     revived,

@@ -111,7 +111,7 @@ fn start(
     let control = bind_control(&request.directory, listener);
     let launch = Launch { program: request.program.clone(), arguments: request.arguments.clone(), signals: inherited };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
-    let destination = Destination { directory, lease, keep: options.keep };
+    let destination = Destination { directory, lease, keep: options.keep, stack: options.stack.part() };
     let post = Post { directory: request.directory.clone(), destination, options, signals, control };
     supervise(post, job, listener)
 }

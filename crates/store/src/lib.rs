@@ -16,6 +16,28 @@
 //! ```text
 //! JobDirectory::prepare -> Prepared --finish (all bytes handed to the kernel)--seal (durable)-> Sealed --commit-> Generation
 //! ```
+//!
+//! ```
+//! use standfast_format::records::{JobState, ProcessState};
+//! use standfast_format::{ImageSink, ImageSource};
+//! use standfast_store::{Claim, JobDirectory, Purpose, Wish};
+//! use std::time::Duration;
+//!
+//! # let place = tempfile::tempdir()?;
+//! let directory = JobDirectory::create(&place.path().join("job"))?;
+//! let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false })?;
+//! directory.begin(&lease, Default::default(), Default::default())?;
+//!
+//! let mut prepared = directory.prepare(&lease)?;
+//! // The engine would submit pages here. The program may run on once the sink is finished.
+//! prepared.finish(&JobState { processes: vec![ProcessState::default()], ..JobState::default() })?;
+//! prepared.seal()?.commit(Duration::from_millis(2))?;
+//! lease.release()?;
+//!
+//! let choice = JobDirectory::open(directory.path())?.choose(Wish::Newest)?;
+//! assert_eq!((choice.number.get(), choice.image.state().processes.len()), (1, 1));
+//! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod choose;

@@ -3,7 +3,7 @@
 use super::reference;
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
-use standfast_core::PageRange;
+use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::Beneath;
 use standfast_format::records::{Backing, Bytes, Mapping, Protection, SpecialMapping};
 use standfast_linux::proc::Map;
@@ -91,10 +91,12 @@ fn kind(map: &Map) -> Kind {
     }
 }
 
-/// The pages of a process that hold something of its own, ascending. A reservation costs what is populated in it.
+/// The pages of a process that hold something of its own, ascending. A reservation costs what is populated in it. Of the
+/// kernel's stack only the pages from `live_stack` on count.
 pub(super) fn populated(
     process: &FrozenProcess,
     mappings: &Mappings,
+    live_stack: u64,
 ) -> Result<Vec<(PageRange, Beneath)>, EngineError> {
     let scanning = |source| kernel("scanning the program's pages", source);
     let scan = PageScan::open(process.pid).map_err(scanning)?;
@@ -106,9 +108,10 @@ pub(super) fn populated(
             Backing::PrivateFile { .. } => (Populated::Own, Beneath::File),
             Backing::SharedFileReadOnly { .. } => continue,
         };
-        let whole =
-            PageRange::between(standfast_core::Address::new(mapping.start), standfast_core::Address::new(mapping.end));
-        scan.populated(whole, which, &mut ranges).map_err(scanning)?;
+        let live = if mapping.grows_down { live_stack.clamp(mapping.start, mapping.end) } else { mapping.start };
+        let start = Address::new(live - live % PAGE_BYTES as u64);
+        let range = PageRange::between(start, Address::new(mapping.end));
+        scan.populated(range, which, &mut ranges).map_err(scanning)?;
         pages.extend(ranges.drain(..).map(|range| (range, beneath)));
     }
     Ok(pages)

@@ -10,7 +10,7 @@ mod threads;
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::job::Inheritance;
-use crate::{EngineError, Obstacle};
+use crate::{EngineError, Obstacle, StackPart};
 use descriptors::Descriptors;
 pub(crate) use restrictions::children;
 use standfast_core::Checksum;
@@ -43,7 +43,7 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    pub(crate) fn take(frozen: &Frozen) -> Result<Self, EngineError> {
+    pub(crate) fn take(frozen: &Frozen, stack: StackPart) -> Result<Self, EngineError> {
         let [process] = &frozen.processes[..] else {
             unreachable!("a job is a tree of one for now");
         };
@@ -55,7 +55,7 @@ impl Census {
         if !inner.obstacles.is_empty() {
             return Err(EngineError::Refused(inner.obstacles));
         }
-        let pages = memory::populated(process, &found.mappings)?;
+        let pages = memory::populated(process, &found.mappings, inner.live_stack(process, stack))?;
         let outputs = std::mem::take(&mut found.descriptors.outputs);
         let (state, pages) = found.into_state(process, inner, pages)?;
         Ok(Self { state, pages, outputs })

@@ -2,7 +2,7 @@
 
 use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
 use crate::job::Shared;
-use crate::{EngineError, Obstacle};
+use crate::{EngineError, Obstacle, StackPart};
 use standfast_format::records::{
     AlternateStack, Bytes, Disposition, PendingSignal, RestartableSequence, RobustList, ThreadState,
 };
@@ -102,6 +102,18 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// The lowest address of the kernel's stack that is in use: below the lowest stack pointer on it there is nothing
+    /// that a signal handler might not overwrite (M2). If no thread runs on it at the moment, all of it is in use.
+    pub(super) fn live_stack(&self, process: &FrozenProcess, part: StackPart) -> u64 {
+        let Some(stack) = process.maps.iter().find(|map| map.is_stack()).filter(|_| part == StackPart::Live) else {
+            return 0;
+        };
+        let pointers = process.tasks.iter().filter(|task| stack.contains(task.registers.stack()));
+        let Some(lowest) = pointers.map(|task| task.registers.stack_dead_below()).min() else { return 0 };
+        let alternates = self.threads.iter().map(|thread| thread.alternate_stack.start);
+        alternates.filter(|start| stack.contains(*start)).fold(lowest, u64::min)
     }
 
     fn refuse_foreign_code(&mut self, process: &FrozenProcess) {

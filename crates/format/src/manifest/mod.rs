@@ -93,6 +93,9 @@ pub struct RunOptions {
     /// How a restart gives the job its process and thread ids.
     #[n(2)]
     pub ids: Option<Ids>,
+    /// How much of the main thread's stack is saved.
+    #[n(3)]
+    pub stack: Option<Stack>,
 }
 
 /// Time between checkpoints.
@@ -120,6 +123,18 @@ pub enum Ids {
     /// New ids.
     #[n(1)]
     New,
+}
+
+/// How much of the main thread's stack is saved.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Stack {
+    /// What lies above the stack pointer and its red zone.
+    #[n(0)]
+    Live,
+    /// All of it.
+    #[n(1)]
+    Whole,
 }
 
 /// One generation: a complete image that can be restarted.

@@ -25,11 +25,15 @@ fn manifest() -> Manifest {
     let description = JobDescription {
         program: b"./heat"[..].into(),
         arguments: vec![b"--size"[..].into(), vec![0xff].into()],
-        working_directory: b"/home/ada"[..].into(),
+        working_directory: b"/srv/ada"[..].into(),
         started_nanoseconds: 1,
     };
-    let options =
-        RunOptions { interval: Some(Interval::Every { milliseconds: 600_000 }), keep: Some(2), ids: Some(Ids::Auto) };
+    let options = RunOptions {
+        interval: Some(Interval::Every { milliseconds: 600_000 }),
+        keep: Some(2),
+        ids: Some(Ids::Auto),
+        stack: Some(Stack::Live),
+    };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];
     manifest.next = number(6);

@@ -2,7 +2,7 @@
 //! was reported as committed is there.
 
 use super::disk::{Disk, Fault, Survival};
-use super::{LIVE, begin, checkpoint, fill, newest, open_on, some_pages, state};
+use super::{LIVE, begin, checkpoint, fill, newest, open_on, page, some_pages, state};
 use crate::{StoreError, Wish};
 use standfast_format::BoxError;
 use standfast_format::manifest::Outcome;
@@ -159,4 +159,21 @@ fn assert_names_file_and_remedy(error: &(dyn std::error::Error + Send + Sync + '
         Some(StoreError::Medium { remedy, .. }) => assert!(!remedy.is_empty() && message.contains(remedy)),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_disk_that_fills_up_while_pages_stream_in_stops_the_reader_with_one_clear_error() {
+    let (disk, _) = prepared_disk();
+    // Lease (4 operations) and image file (1) still fit, then some of the pages.
+    let full = disk.copy_with(Fault::From(9, ErrorKind::StorageFull));
+    let directory = open_on(full.medium(), 1);
+    let lease = directory.take_lease(LIVE).unwrap();
+    let mut prepared = directory.prepare(&lease).unwrap();
+    let many = (1..20_000u64).map(|at| ((0, at * 4096), page(at as u8 | 1))).collect();
+    let error = fill(&mut prepared, &many, &state("large")).unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(StoreError::NoSpace(_))), "{error}");
+    let again = prepared.lend().map(drop).unwrap_err();
+    assert!(matches!(again.downcast_ref(), Some(StoreError::GivenUp)), "{again}");
+    prepared.abort();
+    assert_recovers(&full.copy_with(Fault::None), false, "full while streaming");
 }
