@@ -4,8 +4,8 @@
 use super::disk::{Disk, Fault, Survival};
 use super::{LIVE, begin, checkpoint, fill, newest, open_on, page, some_pages, state};
 use crate::{StoreError, Wish};
-use standfast_format::BoxError;
 use standfast_format::manifest::Outcome;
+use standfast_format::{BoxError, ImageSink};
 use std::io::ErrorKind;
 use std::num::NonZeroU32;
 use std::time::Duration;
