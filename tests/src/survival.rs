@@ -122,9 +122,16 @@ fn await_restart(standfast: Standfast<'_>, running: &mut Running) -> Result<()> 
     .map(drop)
 }
 
+/// A blow that falls while the program is still being rebuilt is a failed restart; later it is the program's death.
 fn must_be_killed(running: Running) -> Result<()> {
     let ended = running.wait(PATIENCE)?;
-    ensure!(ended.killed_by(Signal::SIGKILL), "the supervisor ended with {}: {}", ended.status, ended.errors);
+    let too_early = ended.exited(1) && ended.errors.contains("ended");
+    ensure!(
+        ended.killed_by(Signal::SIGKILL) || too_early,
+        "the supervisor ended with {}: {}",
+        ended.status,
+        ended.errors
+    );
     Ok(())
 }
 

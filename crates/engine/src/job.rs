@@ -58,24 +58,62 @@ pub(crate) struct Inheritance {
 impl Inheritance {
     /// What a child of this process inherits. Our own descriptors are closed on exec, so they do not count.
     pub(crate) fn of_children() -> Self {
-        let mut inheritance = Self::of(std::process::id() as i32);
-        inheritance.others.retain(|(number, _)| is_inherited(*number));
+        let own = std::process::id() as i32;
+        let numbers = proc::numbers(own, "fd").unwrap_or_default();
+        Self::of(own, numbers.into_iter().filter(|number| is_inherited(*number)))
+    }
+
+    /// The best guess for a running program that somebody else has started: its standard streams are those it has now,
+    /// and of the rest only a pipe whose other end is outside can have been given to it.
+    pub(crate) fn of_orphan(pid: i32) -> Self {
+        let ends = pipe_ends(pid);
+        let foreign = |number: i32, inode: u64| {
+            ends.iter().any(|end| end.number == number)
+                && !(ends.iter().any(|end| end.inode == inode && end.reads)
+                    && ends.iter().any(|end| end.inode == inode && end.writes))
+        };
+        let mut inheritance = Self::of(pid, ends.iter().map(|end| end.number));
+        inheritance.others.retain(|(number, (_, inode))| foreign(*number, *inode));
+        for (number, stream) in (0..).zip(&mut inheritance.streams) {
+            let is_pipe = ends.iter().any(|end| end.number == number);
+            *stream = stream.filter(|(_, inode)| !is_pipe || foreign(number, *inode));
+        }
         inheritance
     }
 
-    /// Everything that a process has open: the best guess for one that somebody else has started.
-    pub(crate) fn of(pid: i32) -> Self {
+    /// The standard streams of a process, and of the other descriptors those given.
+    fn of(pid: i32, numbers: impl Iterator<Item = i32>) -> Self {
         let identity = |number: i32| {
             let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}")).ok()?;
             Some((file.dev(), file.ino()))
         };
-        let numbers = proc::numbers(pid, "fd").unwrap_or_default();
-        let others = numbers.into_iter().filter(|number| *number > 2);
+        let others = numbers.filter(|number| *number > 2);
         Self {
             streams: [0, 1, 2].map(identity),
             others: others.filter_map(|number| Some((number, identity(number)?))).collect(),
         }
     }
+}
+
+/// One end of an unnamed pipe.
+struct PipeEnd {
+    number: i32,
+    inode: u64,
+    reads: bool,
+    writes: bool,
+}
+
+fn pipe_ends(pid: i32) -> Vec<PipeEnd> {
+    const O_ACCMODE: u32 = 3;
+    const O_WRONLY: u32 = 1;
+    let end = |number: i32| {
+        let target = proc::link(pid, &format!("fd/{number}")).ok()?;
+        let inode = target.strip_prefix(b"pipe:[")?.strip_suffix(b"]")?;
+        let access = DescriptorInformation::of(pid, number).ok()?.flags & O_ACCMODE;
+        let inode = std::str::from_utf8(inode).ok()?.parse().ok()?;
+        Some(PipeEnd { number, inode, reads: access != O_WRONLY, writes: access != 0 })
+    };
+    proc::numbers(pid, "fd").unwrap_or_default().into_iter().filter_map(end).collect()
 }
 
 /// Whether a descriptor of this process survives an exec.
@@ -151,15 +189,15 @@ impl Job {
         Self::new(ProcessIdentity::of(pid)?, end, inheritance)
     }
 
-    /// Takes up a running program whose supervisor died. Its standard streams, pipes and
-    /// sockets are taken to be what it was started with.
+    /// Takes up a running program whose supervisor died. Its standard streams, and pipes
+    /// to the outside, are taken to be what it was started with.
     ///
     /// # Errors
     /// When the process is gone or may not be looked at.
     pub fn adopt(process: ProcessIdentity) -> Result<Self, EngineError> {
         let end = End::Stranger(process::pidfd_open(process.pid).map_err(|_| EngineError::Ended)?);
         let same = ProcessIdentity::of(process.pid)? == process;
-        if same { Self::new(process, end, Inheritance::of(process.pid)) } else { Err(EngineError::Ended) }
+        if same { Self::new(process, end, Inheritance::of_orphan(process.pid)) } else { Err(EngineError::Ended) }
     }
 
     pub(crate) fn new(main: ProcessIdentity, end: End, inheritance: Inheritance) -> Result<Self, EngineError> {

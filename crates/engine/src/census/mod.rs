@@ -68,7 +68,7 @@ impl Census {
 /// When the process is gone or may not be looked at.
 pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
     let maps = Map::of(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
-    Findings::of(pid, &maps, &Inheritance::of(pid)).map(|found| found.obstacles)
+    Findings::of(pid, &maps, &Inheritance::of_orphan(pid)).map(|found| found.obstacles)
 }
 
 /// What `/proc` tells of a process.

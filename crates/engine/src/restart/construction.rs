@@ -223,6 +223,8 @@ fn end_process(pid: i32, other_threads: &[i32], init: Option<NamespaceInit>) {
 pub(super) fn building(error: TaskError) -> EngineError {
     match error {
         TaskError::Kernel { action, source, .. } => kernel(&format!("{action} of the new process"), source),
-        other => kernel("building the new process", std::io::Error::other(other.to_string())),
+        TaskError::Ended { .. } | TaskError::TimedOut { .. } => {
+            kernel("building the new process", std::io::Error::other("somebody killed it; restart the job once more"))
+        }
     }
 }
