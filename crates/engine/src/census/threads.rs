@@ -10,7 +10,7 @@ use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::sys::ptrace::Queue;
 use standfast_linux::{
-    Abort, Foothold, FootholdError, Injector, OwnState, PinnedToCpu, Puppet, Registers, SignalInformation,
+    Abort, Foothold, FootholdError, Injector, OwnState, PinnedToCpu, Puppet, Registers, SignalInformation, TaskError,
 };
 
 /// System call numbers of x86-64 that the census injects. All of them only ask.
@@ -51,7 +51,7 @@ impl Inner {
 
         let mut inner = Self { xsave_features: Registers::xsave_features(&extended[0]), ..Self::default() };
         let asked = process.tasks.iter().zip(&extended).enumerate().try_for_each(|(place, (task, extended))| {
-            let asker = Asker::new(&injector, task, extended).map_err(ended)?;
+            let asker = Asker::new(&injector, task, extended, &ended)?;
             if place == 0 {
                 inner.ask_process(&asker, pid)?;
             }
@@ -132,6 +132,8 @@ impl Inner {
 struct Asker<'a> {
     injector: &'a Injector<'a>,
     puppet: Puppet<'a>,
+    /// What an error of the task means. It may carry the program's exit status, which nobody else gets any more.
+    ended: &'a dyn Fn(TaskError) -> EngineError,
 }
 
 impl<'a> Asker<'a> {
@@ -139,13 +141,14 @@ impl<'a> Asker<'a> {
         injector: &'a Injector<'a>,
         task: &'a FrozenTask,
         extended: &'a [u8],
-    ) -> Result<Self, standfast_linux::TaskError> {
+        ended: &'a dyn Fn(TaskError) -> EngineError,
+    ) -> Result<Self, EngineError> {
         let own = OwnState { registers: &task.registers, extended, mask: task.mask, first_call: task.first_call };
-        Ok(Self { injector, puppet: injector.take(&task.task, own)? })
+        Ok(Self { injector, puppet: injector.take(&task.task, own).map_err(ended)?, ended })
     }
 
     fn call(&self, number: i64, arguments: [u64; 6]) -> Result<i64, EngineError> {
-        self.puppet.call(number, arguments).map_err(|_| EngineError::Ended)
+        self.puppet.call(number, arguments).map_err(self.ended)
     }
 
     /// Makes a call that fills `N` words, and reads them. `arguments` are the first four, given the words' address.
@@ -205,7 +208,7 @@ fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
     }
 }
 
-fn pending(task: &FrozenTask, queue: Queue) -> Result<Vec<PendingSignal>, standfast_linux::TaskError> {
+fn pending(task: &FrozenTask, queue: Queue) -> Result<Vec<PendingSignal>, TaskError> {
     let signals = task.task.pending_signals(queue)?;
     Ok(signals
         .into_iter()
