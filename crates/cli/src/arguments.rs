@@ -28,7 +28,10 @@ Examples:
                                             whichever applies, so that it can be requeued
 
 SIGTERM takes a checkpoint, stops the program and ends with status 75. A second one goes to
-the program. A checkpoint that fails never harms the program: it is told and tried again.";
+the program. A checkpoint that fails never harms the program: it is told and tried again.
+
+Where the current directory has a .ckptrc, as the libckpt paper of 1995 defines it, its settings
+take the place of the defaults; options given here win over it.";
 
 const RESTART_EXAMPLES: &str = "\
 Examples:

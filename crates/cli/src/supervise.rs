@@ -5,7 +5,9 @@ use crate::leave::leave;
 use crate::program;
 use crate::voice::{Voice, say};
 use anyhow::{Context, bail};
-use standfast::{Ending, Error, ForShell, Notice, OptionChoices, RestartRequest, RunRequest, Unfinished};
+use standfast::{
+    CKPTRC, Ckptrc, Ending, Error, ForShell, Notice, OptionChoices, RestartRequest, RunRequest, Unfinished,
+};
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -23,11 +25,17 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         (_, true) => Unfinished::Discard,
         (false, false) => Unfinished::Refuse,
     };
+    let ckptrc = Ckptrc::load(Path::new(CKPTRC))?;
+    let directory = run.directory.unwrap_or_else(|| match &ckptrc {
+        Some(ckptrc) => ckptrc.directory(&program),
+        None => standfast::default_directory(&program),
+    });
     let request = RunRequest {
-        directory: run.directory.unwrap_or_else(|| standfast::default_directory(&program)),
+        directory,
         program,
         arguments: words.collect(),
         options: OptionChoices { interval: run.interval, keep: run.keep, ids: run.ids, stack: run.stack },
+        ckptrc,
         unfinished,
         force: run.force,
     };

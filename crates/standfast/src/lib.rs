@@ -13,6 +13,7 @@
 //!     options: OptionChoices { interval: Some("30s".parse()?), ..OptionChoices::default() },
 //!     unfinished: Unfinished::Resume,
 //!     force: false,
+//!     ckptrc: None,
 //! };
 //! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
 //! println!("the program {ending}");
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod checkpoint;
+mod ckptrc;
 mod control;
 mod decision;
 pub mod doctor;
@@ -40,6 +42,7 @@ mod spelling;
 mod status;
 mod supervisor;
 
+pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault};
 pub use decision::Unfinished;
 pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};

@@ -101,6 +101,16 @@ impl OptionChoices {
             stack: self.stack.unwrap_or(otherwise.stack),
         }
     }
+
+    /// These choices where they were made, those of `weaker` where not.
+    pub(crate) fn over(self, weaker: Self) -> Self {
+        Self {
+            interval: self.interval.or(weaker.interval),
+            keep: self.keep.or(weaker.keep),
+            ids: self.ids.or(weaker.ids),
+            stack: self.stack.or(weaker.stack),
+        }
+    }
 }
 
 /// When checkpoints are taken by themselves.

@@ -1,6 +1,7 @@
 //! `run`: a program is started under a supervisor, or its unfinished job is continued.
 
 use crate::checkpoint::Destination;
+use crate::ckptrc::Ckptrc;
 use crate::control::ControlSocket;
 use crate::decision::{RunPlan, Unfinished, plan_run};
 use crate::notice::{Listener, Notice};
@@ -28,12 +29,27 @@ pub struct RunRequest {
     pub program: OsString,
     /// Its arguments, without the program's own name.
     pub arguments: Vec<OsString>,
-    /// How to protect it.
+    /// How to protect it, as far as it was said on the command line.
     pub options: OptionChoices,
+    /// What a `.ckptrc` says about that, if there is one. The options have more weight.
+    pub ckptrc: Option<Ckptrc>,
     /// What to do about an unfinished job in the directory.
     pub unfinished: Unfinished,
     /// Whether to take the directory from a holder that cannot be seen from here.
     pub force: bool,
+}
+
+impl RunRequest {
+    /// What was said about the options, by whichever of command line and `.ckptrc` has more weight.
+    fn choices(&self) -> OptionChoices {
+        self.ckptrc.as_ref().map_or(self.options, |ckptrc| self.options.over(ckptrc.choices()))
+    }
+
+    /// The options of a job that begins.
+    fn options(&self) -> JobOptions {
+        let defaults = if self.ckptrc.is_some() { Ckptrc::defaults() } else { JobOptions::default() };
+        self.choices().or(defaults)
+    }
 }
 
 /// The directory in which a program's checkpoints lie unless another one is named: `PROGRAM.standfast`, right here.
@@ -61,14 +77,19 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
     let description = describe(request)?;
     let found = find_manifest(&directory, request.unfinished).map_err(of_store)?;
-    match plan_run(found.as_ref(), &description, request.unfinished) {
+    let plan = plan_run(found.as_ref(), &description, request.unfinished);
+    if matches!(plan, RunPlan::Start | RunPlan::Continue) {
+        let unmet = request.ckptrc.iter().flat_map(Ckptrc::unmet);
+        unmet.for_each(|reason| listener(&Notice::Trouble { reason }));
+    }
+    match plan {
         RunPlan::Start => start(request, directory, lease, description, listener),
         RunPlan::Continue => {
             let continuation = Continuation {
                 path: path.clone(),
                 directory: directory.clone(),
                 lease: lease.clone(),
-                options: request.options,
+                options: request.choices(),
             };
             match continue_job(continuation, Wish::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {
@@ -103,7 +124,7 @@ fn start(
     description: JobDescription,
     listener: &mut Listener<'_>,
 ) -> Result<Ending, Error> {
-    let options = request.options.or(JobOptions::default());
+    let options = request.options();
     let of_store = |error| Error::of_store(&request.directory, error);
     directory.begin(&lease, description, options.to_record()).map_err(of_store)?;
     let inherited = InheritedSignals::capture();
@@ -155,6 +176,49 @@ fn command_line(description: &JobDescription) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{Interval, Keep};
+    use std::time::Duration;
+
+    fn request(options: OptionChoices, ckptrc: Option<&str>) -> RunRequest {
+        RunRequest {
+            directory: PathBuf::from("heat.standfast"),
+            program: OsString::from("heat"),
+            arguments: Vec::new(),
+            options,
+            ckptrc: ckptrc.map(|text| Ckptrc::parse(text.as_bytes()).unwrap()),
+            unfinished: Unfinished::Refuse,
+            force: false,
+        }
+    }
+
+    #[test]
+    fn the_command_line_wins_over_ckptrc_and_that_over_defaults() {
+        let seconds = |seconds| Interval::Every(Duration::from_secs(seconds));
+        let said = OptionChoices { interval: Some(seconds(7)), ..OptionChoices::default() };
+        let nothing = OptionChoices::default();
+        let table = [
+            (said, Some("maxtime 90\nmaxfiles 5"), seconds(7), 5),
+            (said, Some("checkpointing off"), seconds(7), 1),
+            (nothing, Some("maxtime 90\nmaxfiles 5"), seconds(90), 5),
+            (nothing, Some("maxtime 90"), seconds(90), 1),
+            (nothing, Some(""), seconds(600), 1),
+            (nothing, None, seconds(600), 2),
+            (said, None, seconds(7), 2),
+        ];
+        for (options, ckptrc, interval, keep) in table {
+            let wanted = JobOptions { interval, keep: Keep::new(keep).unwrap(), ..JobOptions::default() };
+            assert_eq!(request(options, ckptrc).options(), wanted, "{options:?} {ckptrc:?}");
+        }
+    }
+
+    #[test]
+    fn a_continued_job_keeps_its_own_options_where_neither_speaks() {
+        let own = JobOptions { keep: Keep::new(9).unwrap(), ..JobOptions::default() };
+        let continued = |ckptrc| request(OptionChoices::default(), ckptrc).choices().or(own);
+        assert_eq!(continued(Some("dir /scratch")), own);
+        assert_eq!(continued(None), own);
+        assert_eq!(continued(Some("maxtime 0")), JobOptions { interval: Interval::Off, ..own });
+    }
 
     #[test]
     fn checkpoints_lie_beside_the_user_under_the_name_of_the_program() {

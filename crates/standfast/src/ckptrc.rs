@@ -1,0 +1,351 @@
+//! `.ckptrc`: the parameters of a run in the words of the 1995 libckpt paper, sections 2 to 3.2 (L2, L3). A pure parser,
+//! what its words mean for a job, and one thin function that opens the file.
+//!
+//! It is not Standfast's own configuration: it knows the seven keys of that paper and no others. What they ask for and
+//! this version does not do is kept and named ([`Ckptrc::unmet`]), never dropped.
+
+use crate::options::{INTERVAL_MAX, Interval, JobOptions, Keep, OptionChoices};
+use crate::run::default_directory;
+use crate::spelling::{ForShell, InWords};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::RangeInclusive;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The name of the file, which is looked for in the current directory.
+pub const CKPTRC: &str = ".ckptrc";
+
+/// What a `.ckptrc` says: `None` for keys that are not there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ckptrc {
+    checkpointing: Option<Switch>,
+    dir: Option<PathBuf>,
+    maxtime_seconds: Option<u64>,
+    mintime_seconds: Option<u64>,
+    incremental: Option<Switch>,
+    maxfiles: Option<Keep>,
+    fork: Option<Switch>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl Ckptrc {
+    /// Reads and parses the file, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be read, others could have written it, or a line of it is wrong.
+    pub fn load(path: &Path) -> Result<Option<Self>, CkptrcError> {
+        let Some(bytes) = read_trusted(path)? else { return Ok(None) };
+        Self::parse(&bytes).map(Some).map_err(|source| CkptrcError::Line { path: path.to_owned(), source })
+    }
+
+    /// Parses the contents of such a file.
+    ///
+    /// # Errors
+    /// The first line that is wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
+        let mut said = Self::default();
+        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let text = without_comment(line).trim_ascii();
+            if !text.is_empty() {
+                said.read_setting(text).map_err(|fault| LineError { line: index + 1, fault })?;
+            }
+        }
+        Ok(said)
+    }
+
+    fn read_setting(&mut self, text: &[u8]) -> Result<(), LineFault> {
+        let key_length = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
+        let (key, value) = text.split_at(key_length);
+        let value = value.trim_ascii();
+        match key {
+            b"checkpointing" => set(&mut self.checkpointing, "checkpointing", switch("checkpointing", value)?),
+            b"dir" => set(&mut self.dir, "dir", directory(value)?),
+            b"maxtime" => set(&mut self.maxtime_seconds, "maxtime", number("maxtime", SECONDS, value)?),
+            b"mintime" => set(&mut self.mintime_seconds, "mintime", number("mintime", SECONDS, value)?),
+            b"incremental" => set(&mut self.incremental, "incremental", switch("incremental", value)?),
+            b"maxfiles" => set(&mut self.maxfiles, "maxfiles", files(value)?),
+            b"fork" => set(&mut self.fork, "fork", switch("fork", value)?),
+            _ => Err(LineFault::Key { text: shown(key) }),
+        }
+    }
+
+    /// The directory for a program's checkpoints.
+    pub fn directory(&self, program: &OsStr) -> PathBuf {
+        let name = default_directory(program);
+        self.dir.as_ref().map_or(name.clone(), |dir| dir.join(name))
+    }
+
+    /// What is said in so many words. It also holds for a job that is continued, whose own options stand otherwise.
+    pub fn choices(&self) -> OptionChoices {
+        // `checkpointing on` alone speaks of the interval, too: a job that once was off must not stay so.
+        let is_interval_said = self.checkpointing.is_some() || self.maxtime_seconds.is_some();
+        let interval = is_interval_said.then(|| self.interval());
+        OptionChoices { interval, keep: self.maxfiles, ..OptionChoices::default() }
+    }
+
+    fn interval(&self) -> Interval {
+        match (self.checkpointing, self.maxtime_seconds) {
+            (Some(Switch::Off), _) | (_, Some(0)) => Interval::Off,
+            (_, Some(seconds)) => Interval::Every(Duration::from_secs(seconds)),
+            (_, None) => Self::defaults().interval,
+        }
+    }
+
+    /// What holds for keys that are not there (L3), where there is a `.ckptrc` at all.
+    pub fn defaults() -> JobOptions {
+        JobOptions {
+            interval: Interval::Every(Duration::from_secs(600)),
+            keep: Keep::new(1).expect("one is not zero"),
+            ..JobOptions::default()
+        }
+    }
+
+    /// What is asked for and not done by this version, each in a sentence.
+    pub fn unmet(&self) -> impl Iterator<Item = String> {
+        let incremental = self.incremental == Some(Switch::On);
+        let fork = self.fork == Some(Switch::On);
+        let mintime = self.mintime_seconds.is_some_and(|seconds| seconds > 0);
+        [
+            incremental.then_some(
+                "'incremental on' is without effect: this version takes no incremental checkpoints, each one is full",
+            ),
+            fork.then_some(
+                "'fork on' is without effect: this version takes no forked checkpoints, the program stands still for each one",
+            ),
+            mintime.then_some(
+                "'mintime' is without effect: in this version programs cannot ask for checkpoints, so that none comes too early",
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .map(|sentence| format!("{CKPTRC}: {sentence}"))
+    }
+}
+
+/// What stands before a `#` that begins a word: one in the middle of a word may belong to a path.
+fn without_comment(line: &[u8]) -> &[u8] {
+    let begins_comment = |at: &usize| line[*at] == b'#' && (*at == 0 || line[*at - 1].is_ascii_whitespace());
+    let end = (0..line.len()).find(begins_comment).unwrap_or(line.len());
+    &line[..end]
+}
+
+fn set<T>(place: &mut Option<T>, key: &'static str, value: T) -> Result<(), LineFault> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(LineFault::Repeated { key }),
+    }
+}
+
+fn switch(key: &'static str, value: &[u8]) -> Result<Switch, LineFault> {
+    match value {
+        b"on" => Ok(Switch::On),
+        b"off" => Ok(Switch::Off),
+        _ => Err(LineFault::Switch { key, text: shown(value) }),
+    }
+}
+
+fn number(key: &'static str, bounds: RangeInclusive<u64>, value: &[u8]) -> Result<u64, LineFault> {
+    // A sign is refused by looking at the digits: the parser of numbers would take a plus.
+    let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let found = digits.and_then(|text| text.parse().ok()).filter(|number| bounds.contains(number));
+    found.ok_or_else(|| LineFault::Number { key, text: shown(value), least: *bounds.start(), most: *bounds.end() })
+}
+
+fn files(value: &[u8]) -> Result<Keep, LineFault> {
+    let count = number("maxfiles", FILES, value)?;
+    Ok(u32::try_from(count).ok().and_then(Keep::new).expect("the bounds of the number are those of a u32 above zero"))
+}
+
+fn directory(value: &[u8]) -> Result<PathBuf, LineFault> {
+    if value.is_empty() || value.contains(&0) {
+        return Err(LineFault::Directory);
+    }
+    Ok(OsString::from_vec(value.to_vec()).into())
+}
+
+/// Text of the file as a message may show it: no control characters for the terminal, and not without end.
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).chars().take(SHOWN_CHARACTERS_MAX).flat_map(char::escape_debug).collect()
+}
+
+/// The contents of the file, once it has proved to be a regular file of this user that nobody else may write.
+fn read_trusted(path: &Path) -> Result<Option<Vec<u8>>, CkptrcError> {
+    let unreadable = |source: io::Error| CkptrcError::Unreadable { path: path.to_owned(), source };
+    let untrusted = |fault| CkptrcError::Untrusted { path: path.to_owned(), fault };
+    // Without waiting: a FIFO would otherwise hold the run up before it could be refused.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(descriptor) => File::from(descriptor),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(untrusted(TrustFault::Link)),
+        Err(error) => return Err(unreadable(error.into())),
+    };
+    let status = file.metadata().map_err(unreadable)?;
+    if !status.is_file() {
+        return Err(untrusted(TrustFault::NoFile));
+    }
+    check_trusted(status.uid(), status.mode(), rustix::process::geteuid().as_raw()).map_err(untrusted)?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(CKPTRC_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > CKPTRC_BYTES_MAX {
+        return Err(CkptrcError::TooLong { path: path.to_owned() });
+    }
+    Ok(Some(bytes))
+}
+
+/// Memory images go where the file says: nobody but `user` may have a say in that.
+fn check_trusted(owner: u32, mode: u32, user: u32) -> Result<(), TrustFault> {
+    if owner != user {
+        return Err(TrustFault::Owner { owner, user });
+    }
+    if mode & 0o022 != 0 {
+        return Err(TrustFault::Mode { mode: mode & 0o7777 });
+    }
+    Ok(())
+}
+
+/// Why a `.ckptrc` was not followed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CkptrcError {
+    /// A line is wrong.
+    #[error("{path}, {source}", path = ForShell(.path))]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        source: LineError,
+    },
+    /// Somebody else could have written it.
+    #[error("{path} is not followed, since it decides where memory images go: {fault}", path = ForShell(.path))]
+    Untrusted {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: TrustFault,
+    },
+    /// It is far longer than seven settings can be.
+    #[error(
+        "{path} is longer than {CKPTRC_BYTES_MAX} bytes, which cannot be a file of settings: move it away",
+        path = ForShell(.path)
+    )]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system does not let it be read.
+    #[error("cannot read {path}: {}. Make it readable, or move it away", InWords(.source), path = ForShell(.path))]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A line that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
+pub struct LineError {
+    /// Which, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub fault: LineFault,
+}
+
+/// What is wrong with a line, and what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineFault {
+    /// It begins with none of the keys.
+    #[error(
+        "there is no key '{text}': write checkpointing, dir, maxtime, mintime, incremental, maxfiles or fork, or put a # in front"
+    )]
+    Key {
+        /// What stood there.
+        text: String,
+    },
+    /// Neither on nor off.
+    #[error("'{text}' is no value of {key}: write '{key} on' or '{key} off'")]
+    Switch {
+        /// The key.
+        key: &'static str,
+        /// What stood there.
+        text: String,
+    },
+    /// Not a number, or not one within the bounds.
+    #[error("'{text}' is no value of {key}: write a whole number from {least} to {most}")]
+    Number {
+        /// The key.
+        key: &'static str,
+        /// What stood there.
+        text: String,
+        /// The least that is taken.
+        least: u64,
+        /// The most that is taken.
+        most: u64,
+    },
+    /// Not a path.
+    #[error("dir names no directory: write its path behind the key")]
+    Directory,
+    /// The key was there before.
+    #[error("{key} is set a second time: keep one of the two lines")]
+    Repeated {
+        /// The key.
+        key: &'static str,
+    },
+}
+
+/// Why a file could be somebody else's work, and what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrustFault {
+    /// It belongs to somebody else.
+    #[error(
+        "it belongs to user {owner}, not to user {user} who runs this. Start the program in another directory, or put a file of your own there"
+    )]
+    Owner {
+        /// Whose it is.
+        owner: u32,
+        /// Who runs this.
+        user: u32,
+    },
+    /// Its mode lets others write.
+    #[error("others may write it (mode {mode:o}). If you are sure that nobody has, `chmod go-w` it")]
+    Mode {
+        /// Permission bits.
+        mode: u32,
+    },
+    /// It leads somewhere else.
+    #[error("it is a symbolic link. Put the file itself in its place")]
+    Link,
+    /// A directory, a FIFO, a device.
+    #[error("it is not a regular file. Move it away")]
+    NoFile,
+}
+
+/// Longest file that is read: seven settings, the longest path that Linux knows, and a lot of comment.
+const CKPTRC_BYTES_MAX: u64 = 64 << 10;
+
+/// Seconds that `maxtime` and `mintime` take: as far as intervals go on the command line.
+const SECONDS: RangeInclusive<u64> = 0..=INTERVAL_MAX.as_secs();
+
+/// Files that `maxfiles` takes: one at least, and no more than a manifest can list with ease.
+const FILES: RangeInclusive<u64> = 1..=10_000;
+
+/// So much of a wrong word is shown: enough to find it.
+const SHOWN_CHARACTERS_MAX: usize = 60;
+
+#[cfg(test)]
+mod tests;
