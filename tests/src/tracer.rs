@@ -1,4 +1,4 @@
-//! Stands behind a supervisor and strikes at one of its system calls: the n-th that has an effect on the world.
+//! Stands behind a supervisor and strikes at one of its system calls: the n-th of all, or the n-th that changes its files.
 //!
 //! The supervisor runs under ptrace, its own threads with it; the processes that it starts are left alone, since it
 //! traces them itself. Each call is seen before it happens. A blow replaces it: the supervisor is killed, the program
@@ -7,12 +7,12 @@
 //! All ptrace requests come from one thread, as the kernel demands; it waits only for what it traces (`__WNOTHREAD`),
 //! so that scenarios may run side by side in one test process.
 
-mod effects;
+mod calls;
 
 use crate::arena::Arena;
 use crate::running::{Output, PATIENCE, redirect, until};
 use anyhow::{Context as _, Result, anyhow, bail};
-use effects::Effect;
+use calls::Call;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::ptrace::{self, Options};
@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What happens at the chosen call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +156,21 @@ fn lock(aim: &Mutex<Aim>) -> MutexGuard<'_, Aim> {
     aim.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Kills a program and waits until its memory is gone, so that the call under way meets the dead and not the dying. Not
+/// for ever: a task may hang in the kernel.
+fn kill_through_and_through(program: Pid) -> nix::Result<()> {
+    kill(program, Signal::SIGKILL)?;
+    let has_memory =
+        || fs::read_to_string(format!("/proc/{program}/statm")).is_ok_and(|pages| !pages.starts_with("0 "));
+    for _ in 0..200 {
+        if !has_memory() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
 /// The command, made to stop itself before it executes the program proper, so that no call of that is missed.
 fn stopping(command: &Command) -> Command {
     let mut stopping = Command::new("sh");
@@ -226,12 +242,13 @@ impl Watch {
         let mut aim = lock(&aim);
         let Some(strike) = aim.strike else { return Ok(()) };
         let mut registers = ptrace::getregs(thread)?;
-        let Some(effect) = Effect::of(&registers) else { return Ok(()) };
-        let may_fail = effect.changes_files_in(self.supervisor, &registers, &self.images);
+        let call = Call::of(&registers);
         let counts = match strike.blow {
             Blow::KillSupervisor | Blow::KillProgram(_) => true,
-            Blow::Fail(_) => may_fail,
-            Blow::FailFromHereOn(_) => may_fail && effect.takes_space(),
+            Blow::Fail(_) => call.changes_files_in(self.supervisor, &registers, &self.images),
+            Blow::FailFromHereOn(_) => {
+                call.takes_space() && call.changes_files_in(self.supervisor, &registers, &self.images)
+            }
         };
         if !counts {
             return Ok(());
@@ -241,10 +258,10 @@ impl Watch {
         if aim.sighting.calls != strike.at && !repeats {
             return Ok(());
         }
-        aim.sighting.struck.get_or_insert(effect.name);
+        aim.sighting.struck.get_or_insert(call.name());
         match strike.blow {
             Blow::KillSupervisor => kill(self.supervisor, Signal::SIGKILL),
-            Blow::KillProgram(program) => kill(program, Signal::SIGKILL),
+            Blow::KillProgram(program) => kill_through_and_through(program),
             Blow::Fail(errno) | Blow::FailFromHereOn(errno) => {
                 self.failing.insert(thread, errno);
                 registers.orig_rax = u64::MAX;

@@ -1,0 +1,102 @@
+//! The system calls of a supervisor: their names, and which of them change its files.
+
+use nix::libc;
+use nix::unistd::Pid;
+use std::fs;
+use std::path::Path;
+
+/// A call that a thread is about to make.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    known: Option<Known>,
+}
+
+/// A call that is told from others.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    number: i64,
+    name: &'static str,
+    object: Object,
+}
+
+/// What a call acts on, as far as files are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Object {
+    /// No file, or it only reads.
+    Else,
+    /// The descriptor in its first argument.
+    Descriptor,
+    /// A new file, if the flags in its third argument say so.
+    Opening,
+    /// A name: one is made or replaced.
+    Name,
+    /// A name: one is removed, which takes no space.
+    OldName,
+}
+
+const fn known(number: i64, name: &'static str, object: Object) -> Known {
+    Known { number, name, object }
+}
+
+const KNOWN: [Known; 30] = [
+    known(libc::SYS_write, "write", Object::Descriptor),
+    known(libc::SYS_pwrite64, "pwrite64", Object::Descriptor),
+    known(libc::SYS_writev, "writev", Object::Descriptor),
+    known(libc::SYS_pwritev, "pwritev", Object::Descriptor),
+    known(libc::SYS_pwritev2, "pwritev2", Object::Descriptor),
+    known(libc::SYS_fsync, "fsync", Object::Descriptor),
+    known(libc::SYS_fdatasync, "fdatasync", Object::Descriptor),
+    known(libc::SYS_sync_file_range, "sync_file_range", Object::Descriptor),
+    known(libc::SYS_ftruncate, "ftruncate", Object::Descriptor),
+    known(libc::SYS_fallocate, "fallocate", Object::Descriptor),
+    known(libc::SYS_openat, "openat", Object::Opening),
+    known(libc::SYS_mkdirat, "mkdirat", Object::Name),
+    known(libc::SYS_rename, "rename", Object::Name),
+    known(libc::SYS_renameat, "renameat", Object::Name),
+    known(libc::SYS_renameat2, "renameat2", Object::Name),
+    known(libc::SYS_linkat, "linkat", Object::Name),
+    known(libc::SYS_unlink, "unlink", Object::OldName),
+    known(libc::SYS_unlinkat, "unlinkat", Object::OldName),
+    known(libc::SYS_ptrace, "ptrace", Object::Else),
+    known(libc::SYS_wait4, "wait4", Object::Else),
+    known(libc::SYS_waitid, "waitid", Object::Else),
+    known(libc::SYS_ioctl, "ioctl", Object::Else),
+    known(libc::SYS_read, "read", Object::Else),
+    known(libc::SYS_pread64, "pread64", Object::Else),
+    known(libc::SYS_process_vm_readv, "process_vm_readv", Object::Else),
+    known(libc::SYS_process_vm_writev, "process_vm_writev", Object::Else),
+    known(libc::SYS_clone, "clone", Object::Else),
+    known(libc::SYS_clone3, "clone3", Object::Else),
+    known(libc::SYS_close, "close", Object::Else),
+    known(libc::SYS_futex, "futex", Object::Else),
+];
+
+impl Call {
+    /// The call that a thread with these registers is about to make.
+    pub(super) fn of(registers: &libc::user_regs_struct) -> Self {
+        let number = registers.orig_rax.cast_signed();
+        Self { known: KNOWN.into_iter().find(|known| known.number == number) }
+    }
+
+    /// Its name, for people.
+    pub(super) fn name(&self) -> &'static str {
+        self.known.map_or("another call", |known| known.name)
+    }
+
+    /// Whether it changes something in the folder `images`. Names count always: a supervisor changes no others.
+    pub(super) fn changes_files_in(&self, supervisor: Pid, registers: &libc::user_regs_struct, images: &Path) -> bool {
+        let Some(known) = self.known else { return false };
+        match known.object {
+            Object::Else => false,
+            Object::Opening => registers.rdx & u64::from(libc::O_CREAT.cast_unsigned()) != 0,
+            Object::Name | Object::OldName => true,
+            Object::Descriptor => fs::read_link(format!("/proc/{supervisor}/fd/{}", registers.rdi))
+                .is_ok_and(|file| file.starts_with(images)),
+        }
+    }
+
+    /// Whether a full disk could make it fail.
+    pub(super) fn takes_space(&self) -> bool {
+        self.known.is_some_and(|known| matches!(known.object, Object::Descriptor | Object::Opening | Object::Name))
+    }
+}
