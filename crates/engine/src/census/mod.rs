@@ -57,8 +57,7 @@ impl Census {
         }
         let pages = memory::populated(process, &found.mappings, inner.live_stack(process, stack))?;
         let outputs = std::mem::take(&mut found.descriptors.outputs);
-        let (state, pages) = found.into_state(process, inner, pages)?;
-        Ok(Self { state, pages, outputs })
+        Ok(Self { state: found.into_state(process, inner)?, pages: vec![pages], outputs })
     }
 }
 
@@ -104,12 +103,7 @@ impl Findings {
         Ok(Self { obstacles, mappings, descriptors, executable, status })
     }
 
-    fn into_state(
-        self,
-        process: &FrozenProcess,
-        inner: threads::Inner,
-        pages: Vec<(PageRange, Beneath)>,
-    ) -> Result<(JobState, Vec<Vec<(PageRange, Beneath)>>), EngineError> {
+    fn into_state(self, process: &FrozenProcess, inner: threads::Inner) -> Result<JobState, EngineError> {
         let pid = process.pid;
         let asking = |source| kernel("taking the census", source);
         let arguments = proc::read(pid, "cmdline").map_err(asking)?;
@@ -132,14 +126,13 @@ impl Findings {
             descriptors: self.descriptors.descriptors,
             threads: inner.threads,
         };
-        let job = JobState {
+        Ok(JobState {
             machine: machine(inner.xsave_features),
             clocks: clocks(),
             processes: vec![state],
             open_files: self.descriptors.open_files,
             pipes: self.descriptors.pipes,
-        };
-        Ok((job, vec![pages]))
+        })
     }
 }
 

@@ -35,7 +35,7 @@ const PR_SET_MM_MAP: u64 = 14;
 /// Mappings without write access, and large ones, do not count against the system's promise of memory: reservations.
 const RESERVATION_BYTES: u64 = 64 << 20;
 /// Zeros written at a time over pages of a private file mapping that the program had cleared.
-const ZEROS: [u8; 16 * PAGE_BYTES] = [0; 16 * PAGE_BYTES];
+static ZEROS: [u8; 16 * PAGE_BYTES] = [0; 16 * PAGE_BYTES];
 
 impl Construction {
     /// Throws the new program's memory away and maps what the image has, all of it writable where pages follow.

@@ -129,12 +129,10 @@ pub fn pipe_is_widowed(end: BorrowedFd<'_>) -> bool {
 pub fn socket_kind(socket: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
     let option = |name| {
         let (mut value, mut length) = (0i32, size_of::<i32>() as libc::socklen_t);
-        let (value_address, length_address) = ((&raw mut value).cast(), &raw mut length);
+        let (into, bytes) = ((&raw mut value).cast(), &raw mut length);
         // SAFETY: both live, and the length is that of the value.
-        check(
-            unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, value_address, length_address) }
-                .into(),
-        )?;
+        let answer = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, into, bytes) };
+        check(answer.into())?;
         Ok::<_, io::Error>(value)
     };
     Ok((option(libc::SO_DOMAIN)?, option(libc::SO_TYPE)?))
