@@ -51,13 +51,13 @@ impl ImageSource for Held {
 fn compile() -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("counter-{}", std::process::id()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/counter.c");
-    let done = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status().unwrap();
+    let done = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status().expect("cc runs");
     assert!(done.success());
     program
 }
 
 fn thread_count(pid: i32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count()
+    std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").count()
 }
 
 #[test]
