@@ -112,7 +112,7 @@ impl FrozenProcess {
             }
             let mut stopping = Vec::new();
             for tid in new {
-                match seize(tid) {
+                match seize(pid, tid) {
                     Ok(task) => stopping.push(task),
                     // A thread may end between the look and the seize; the process may not.
                     Err(TaskError::Ended { .. }) if tid != pid => {}
@@ -206,8 +206,8 @@ fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) ->
     }))
 }
 
-fn seize(tid: i32) -> Result<Task, TaskError> {
-    let task = Task::seize(tid, TELL_SYSCALL_STOPS)?;
+fn seize(process: i32, tid: i32) -> Result<Task, TaskError> {
+    let task = Task::seize(process, tid, TELL_SYSCALL_STOPS)?;
     task.interrupt()?;
     Ok(task)
 }
@@ -236,8 +236,9 @@ pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
 /// Says why a process may not be looked at, as far as `/proc` tells.
 pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
     let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
-    let main_thread_ended = proc::Stat::of(pid).is_ok_and(|stat| stat.state == b'Z');
-    if main_thread_ended && proc::numbers(pid, "task").is_ok_and(|tasks| tasks.len() < 2) {
+    let lives = |tid: &i32| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    let main_thread_ended = !lives(&pid);
+    if main_thread_ended && !proc::numbers(pid, "task").unwrap_or_default().iter().any(lives) {
         return EngineError::Ended;
     }
     let reason = if main_thread_ended {

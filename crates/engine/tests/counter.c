@@ -1,4 +1,4 @@
-// Two threads count in turn, with floating point, a pipe, a sleep and a rolling sum; prints the sum at the end.
+// Two threads count in turn, with floating point, a pipe, a sleep and a rolling sum; writes the sum at the end.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,6 +42,8 @@ int main(int count_of_arguments, char **arguments) {
     count((void *)0);
     if (pthread_join(other, NULL)) return 6;
     if (read(ends[0], &held, sizeof held) != sizeof held || held != 42) return 7;
-    printf("%016lx %.17g\n", sum, product);
-    return 0;
+    FILE *result = count_of_arguments > 2 ? fopen(arguments[2], "w") : stdout;
+    if (!result) return 8;
+    fprintf(result, "%016lx %.17g\n", sum, product);
+    return fclose(result) ? 9 : 0;
 }

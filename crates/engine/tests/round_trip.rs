@@ -1,12 +1,15 @@
 //! The engine without a store: a program's image is held in memory, the program is killed, and the image continued.
 
 use standfast_core::PAGE_BYTES;
-use standfast_engine::{IdPolicy, InheritedSignals, Job, Launch, RestartOptions, StackPart, restart};
+use standfast_engine::{EngineError, IdPolicy, InheritedSignals, Job, Launch, RestartOptions, StackPart, restart};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+const SIGKILL: i32 = 9;
 
 /// An image held in memory.
 #[derive(Default)]
@@ -48,8 +51,8 @@ impl ImageSource for Held {
     }
 }
 
-fn compile() -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("counter-{}", std::process::id()));
+fn compile(name: &str) -> PathBuf {
+    let program = std::env::temp_dir().join(format!("standfast-{name}-{}", std::process::id()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/counter.c");
     let done = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status().expect("cc runs");
     assert!(done.success());
@@ -60,20 +63,41 @@ fn thread_count(pid: i32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").count()
 }
 
+fn counting(program: &Path, result: &Path) -> Launch {
+    let arguments = vec!["2000".into(), result.into()];
+    Launch { program: program.into(), arguments, signals: InheritedSignals::capture() }
+}
+
 #[test]
-fn a_killed_program_goes_on_from_memory() {
-    let program = compile();
+fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
+    let program = compile("killed");
     let result = program.with_extension("out");
-    let arguments = ["-c".into(), format!("exec {} 2000 > {}", program.display(), result.display()).into()];
-    let native = Command::new(&program).arg("2000").output().unwrap().stdout;
-    let launch =
-        Launch { program: "/bin/sh".into(), arguments: arguments.to_vec(), signals: InheritedSignals::capture() };
-    let mut job = Job::launch(&launch).unwrap();
-    // The shell executes the program in its place; before that the census would see a shell.
-    let executable = format!("/proc/{}/exe", job.main_process().pid);
-    while std::fs::read_link(&executable).unwrap() != program {
+    let mut job = Job::launch(&counting(&program, &result)).unwrap();
+    let pid = job.main_process().pid;
+    while thread_count(pid) < 2 {
         std::thread::yield_now();
     }
+    let freezer = job.freezer();
+    let outcome = std::thread::scope(|scope| {
+        let work = || {
+            let mut frozen = freezer.freeze(Duration::from_secs(5)).unwrap();
+            job.signal(SIGKILL).unwrap();
+            frozen.capture(&mut Held::default(), StackPart::Live).map(|captured| captured.tasks)
+        };
+        scope.spawn(work).join().unwrap()
+    });
+    assert!(matches!(outcome, Err(EngineError::Ended)), "{outcome:?}");
+    assert_eq!(job.reap().unwrap().and_then(|status| status.signal()), Some(SIGKILL));
+    std::fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn a_killed_program_goes_on_from_memory() {
+    let program = compile("continued");
+    let result = program.with_extension("out");
+    let native = Command::new(&program).arg("2000").output().unwrap().stdout;
+    let launch = counting(&program, &result);
+    let mut job = Job::launch(&launch).unwrap();
     while thread_count(job.main_process().pid) < 2 {
         std::thread::yield_now();
     }
@@ -90,7 +114,7 @@ fn a_killed_program_goes_on_from_memory() {
     });
     assert_eq!(tasks, 2);
     job.reap().unwrap();
-    assert_eq!(std::fs::read(&result).unwrap(), b"");
+    assert!(!result.exists(), "it was killed before its end");
 
     let mut before_thaw = |_| Ok(());
     let options =

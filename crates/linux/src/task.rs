@@ -1,5 +1,8 @@
 //! Ring 2: a task under ptrace, from seize to detach.
 //!
+//! When a traced program is killed, its main thread does not show its end before all other threads have been reaped, and
+//! as their tracer that is our business: whoever waits for one task must not sleep over the deaths of others.
+//!
 //! A tracer is a *thread*. If it ends, for whatever reason, the kernel lets go of all its tasks: that, and not code of
 //! ours, is the last safety net of every checkpoint.
 
@@ -46,22 +49,23 @@ const SLEEP: Duration = Duration::from_micros(100);
 /// A task that this thread traces.
 #[derive(Debug)]
 pub struct Task {
+    process: i32,
     tid: i32,
 }
 
 impl Task {
-    /// Seizes a task with the given `PTRACE_O_` options. It goes on running.
+    /// Seizes a task of a process with the given `PTRACE_O_` options. It goes on running.
     ///
     /// # Errors
     /// When it is gone, or may not be traced.
-    pub fn seize(tid: i32, options: i32) -> Result<Self, TaskError> {
+    pub fn seize(process: i32, tid: i32, options: i32) -> Result<Self, TaskError> {
         ptrace::seize(tid, options).map_err(|error| TaskError::of(tid, "seizing", error))?;
-        Ok(Self { tid })
+        Ok(Self { process, tid })
     }
 
     /// A task that a seized one has just created and that the kernel has attached to us by itself.
-    pub fn attached_by_clone(tid: i32) -> Self {
-        Self { tid }
+    pub fn attached_by_clone(process: i32, tid: i32) -> Self {
+        Self { process, tid }
     }
 
     /// Its id as this process sees it.
@@ -90,9 +94,10 @@ impl Task {
                     return Err(TaskError::TimedOut { tid: self.tid });
                 }
                 if looks > LOOKS_BEFORE_SLEEP {
-                    std::thread::sleep(SLEEP)
+                    self.reap_dead_sibling(libc::WNOHANG);
+                    std::thread::sleep(SLEEP);
                 } else {
-                    std::thread::yield_now()
+                    std::thread::yield_now();
                 }
                 continue;
             };
@@ -109,9 +114,22 @@ impl Task {
     /// # Errors
     /// When it ends.
     pub fn wait(&self) -> Result<Stop, TaskError> {
-        match self.look(0)? {
-            Some(status) => self.stop_of(status),
-            None => Err(TaskError::TimedOut { tid: self.tid }),
+        loop {
+            self.reap_dead_sibling(0);
+            if let Some(status) = self.look(libc::WNOHANG)? {
+                return self.stop_of(status);
+            }
+        }
+    }
+
+    /// Waits (unless told not to) until there is news of any task of this thread, and takes the news if it is the death of
+    /// another thread of the same process. The main thread's own death stays for whoever asks for its status.
+    fn reap_dead_sibling(&self, flags: i32) {
+        let Ok(Some(news)) = process::peek_at_news(flags) else { return };
+        let is_sibling = news.id != self.tid && news.id != self.process && news.has_ended;
+        if is_sibling && std::path::Path::new(&format!("/proc/{}/task/{}", self.process, news.id)).exists() {
+            // Nobody asks for the status of a thread.
+            let _ = process::wait(news.id, libc::WNOHANG);
         }
     }
 

@@ -45,7 +45,7 @@ impl Construction {
         let program = HeldProgram { path: &plan.executable, personality: plan.process.personality };
         let (init, held) = hold(plan, ids, program, signals)?;
         let pid = held.pid;
-        let begun = Task::seize(pid, BUILDING).map_err(building).and_then(|task| {
+        let begun = Task::seize(pid, pid, BUILDING).map_err(building).and_then(|task| {
             held.let_go().map_err(|source| kernel("starting the new process", source))?;
             wait_for_exec(&task, plan)?;
             let base = task.registers().map_err(building)?;

@@ -81,7 +81,7 @@ impl Construction {
             return Err(kernel("choosing a thread id", reason));
         }
         let missing = || kernel("making a thread", std::io::Error::other("the kernel did not attach it"));
-        let task = Task::attached_by_clone(answer.new_task.ok_or_else(missing)?);
+        let task = Task::attached_by_clone(self.pid(), answer.new_task.ok_or_else(missing)?);
         match task.wait().map_err(building)? {
             Stop::Asked => {}
             stop => return Err(kernel("making a thread", std::io::Error::other(format!("unexpected stop {stop:?}")))),

@@ -22,6 +22,28 @@ pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
     }
 }
 
+/// What waitid(2) tells of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct News {
+    /// Which task.
+    pub id: i32,
+    /// Whether it ended, rather than stopped.
+    pub has_ended: bool,
+}
+
+/// waitid(2) for any child or tracee of this *thread*, without taking the news: it is there again the next time.
+pub fn peek_at_news(flags: i32) -> io::Result<Option<News>> {
+    let what = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+    // SAFETY: a siginfo_t is plain data for which all zeros is a value.
+    let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `news` is live.
+    check(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut news, what | flags) }.into())?;
+    // SAFETY: waitid fills in the id; it is zero where there is no news.
+    let id = unsafe { news.si_pid() };
+    let has_ended = matches!(news.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+    Ok((id != 0).then_some(News { id, has_ended }))
+}
+
 /// pidfd_open(2).
 pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
