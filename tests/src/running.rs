@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long anything may take that should be done in a moment. Generous: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(8);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How soon a condition is looked at again: at first soon, then less often, since a look may be a whole command.
 const GLANCE_MIN: Duration = Duration::from_millis(1);
