@@ -176,15 +176,15 @@ fn hold(
     // Root stays root inside; in a container it may have to do as everybody else.
     let kinds = [NamespaceKind::Pid, NamespaceKind::User];
     let kinds = if process::effective_user() == 0 { &kinds[..] } else { &kinds[1..] };
-    let mut reason = std::io::Error::other("they were not asked for");
+    let mut reason = None;
     // Process 1 of the new namespace is its init.
     for kind in kinds.iter().filter(|_| ids == IdPolicy::Auto && old > 1) {
         match NamespaceInit::start(*kind, old, program, signals) {
             Ok((init, held)) => return Ok((Some(init), held)),
-            Err(source) => reason = source,
+            Err(source) => reason = Some(source),
         }
     }
-    plan.refuse_new_ids(&reason)?;
+    plan.refuse_new_ids(reason.as_ref())?;
     let held = Held::start(program, signals).map_err(|source| kernel("making a new process", source))?;
     Ok((None, held))
 }

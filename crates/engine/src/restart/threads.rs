@@ -29,18 +29,21 @@ const SS_DISABLE: u32 = 2;
 impl Plan<'_> {
     /// Without namespaces the program gets new ids. A C library's cached ids are found and put right; a Go program keeps
     /// its own where nobody finds them and would hang.
-    pub(super) fn refuse_new_ids(&self, reason: &std::io::Error) -> Result<(), EngineError> {
+    pub(super) fn refuse_new_ids(&self, reason: Option<&std::io::Error>) -> Result<(), EngineError> {
         let program = std::fs::read(std::ffi::OsStr::new(&*self.process.executable.path.to_string()));
         let is_go = program.is_ok_and(|program| contains(&program, b"\xff Go buildinf:"));
         if !is_go {
             return Ok(());
         }
-        Err(EngineError::Refused(vec![Obstacle {
-            what: "process ids".to_owned(),
-            why: format!("a Go program must have its old ids back, and namespaces cannot be had here ({reason})"),
-            remedy: "allow unprivileged user namespaces, or restart it as root".to_owned(),
-            passing: false,
-        }]))
+        let (why, remedy) = match reason {
+            Some(reason) => (
+                format!("a Go program must have its old ids back, and namespaces cannot be had here ({reason})"),
+                "allow unprivileged user namespaces, or restart it as root",
+            ),
+            None => ("a Go program must have its old ids back".to_owned(), "do not ask for new ones (--ids auto)"),
+        };
+        let what = "process ids".to_owned();
+        Err(EngineError::Refused(vec![Obstacle { what, why, remedy: remedy.to_owned(), passing: false }]))
     }
 }
 
