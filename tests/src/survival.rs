@@ -45,10 +45,11 @@ fn tormented(arena: &Arena, program: &Program, native: &RunResult, torment: Torm
     let mut random = Rng::with_seed(torment.seed);
     let interval = u64::try_from(torment.interval.as_millis()).context("an interval of milliseconds")?;
     let mut running = standfast.run(Checkpoints::EveryMilliseconds(interval), program)?;
-    let mut last = None;
     let mut tally = Tally::default();
     while tally.kills < torment.kills_max {
-        last = standfast.await_generation(last, &mut running)?.or(last);
+        // Only what this life has saved itself shows that it got somewhere.
+        let before = standfast.newest_generation(&arena.images())?;
+        standfast.await_generation(before, &mut running)?;
         sleep(torment.interval.mul_f64(random.f64() * 1.5));
         if running.has_ended()? || !kill_program(standfast)? {
             break;
