@@ -50,7 +50,7 @@ impl Construction {
         let mut files = Vec::new();
         for (file, how) in plan.job.open_files.iter().zip(&plan.files) {
             let opened = self.open_file(file, *how, &pipes)?;
-            files.push(self.park(opened, parking, !matches!(how, FilePlan::Own(_)))?);
+            files.push(self.park(opened, parking, !matches!(how, FilePlan::Own(_) | FilePlan::OwnFile(_)))?);
         }
         self.call("closing streams", call::CLOSE_RANGE, [0, parking - 1, 0, 0, 0, 0])?;
         for descriptor in &plan.process.descriptors {
@@ -92,7 +92,10 @@ impl Construction {
         }
         match &file.kind {
             OpenFileKind::Regular { file: reference, offset } => {
-                let opened = self.open_path(&reference.path.0, file.flags)?;
+                let opened = match how {
+                    FilePlan::OwnFile(stream) => stream as u64,
+                    _ => self.open_path(&reference.path.0, file.flags)?,
+                };
                 if file.flags & O_ACCMODE != 0 {
                     let action = format!("cutting {} back to its length at the checkpoint", reference.path);
                     self.call(&action, call::FTRUNCATE, [opened, reference.length, 0, 0, 0, 0])?;

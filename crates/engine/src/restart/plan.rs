@@ -7,12 +7,15 @@ use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
     Backing, FileReference, JobState, OpenFile, OpenFileKind, ProcessState, SpecialMapping,
 };
+use standfast_linux::proc::DescriptorInformation;
 use std::ffi::{CString, OsStr};
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 const O_ACCMODE: u32 = 3;
+const O_RDWR: u32 = 2;
 /// Words in the registers of a thread.
 const REGISTERS: usize = 27;
 /// User addresses end here (47 bits, less a guard page).
@@ -37,6 +40,9 @@ pub(super) enum FilePlan {
     AsRecorded,
     /// The restart's own descriptor of this number takes its place.
     Own(i32),
+    /// As above, and it is the recorded file: it is cut back and positioned as the record says. Its path need not be open
+    /// to this user (a log that root has redirected).
+    OwnFile(i32),
     /// A pipe or socket whose other side is gone.
     Widowed,
 }
@@ -151,12 +157,11 @@ impl Obstacles {
         match &file.kind {
             OpenFileKind::Stream { stream, .. } => FilePlan::Own(*stream as i32),
             OpenFileKind::Regular { file: reference, offset } => {
-                if let Some(stream) = explicit_stream(job, place, reference) {
-                    return FilePlan::Own(stream);
+                let how = as_stream(job, place, file.flags, reference);
+                if !matches!(how, FilePlan::Own(_)) {
+                    self.check_regular(reference, *offset, file.flags & O_ACCMODE != 0);
                 }
-                let writable = file.flags & O_ACCMODE != 0;
-                self.check_regular(reference, *offset, writable);
-                FilePlan::AsRecorded
+                how
             }
             OpenFileKind::Device { path, number } => {
                 let node = std::fs::metadata(Path::new(OsStr::from_bytes(&path.0)));
@@ -215,16 +220,23 @@ fn made_by_the_kernel(file: &FileReference) -> bool {
     file.length == 0 && (file.path.0.starts_with(b"/proc/") || file.path.0.starts_with(b"/sys/"))
 }
 
-/// A standard stream that was a file is continued there, unless the restart's own stream is a file that the user has
-/// named: then that one is meant.
-fn explicit_stream(job: &JobState, place: usize, recorded: &FileReference) -> Option<i32> {
+/// A standard stream that was a file is continued there, unless the restart's own stream is another file, which the user
+/// has named: then that one is meant.
+fn as_stream(job: &JobState, place: usize, flags: u32, recorded: &FileReference) -> FilePlan {
     let descriptors = job.processes.iter().flat_map(|process| &process.descriptors);
-    let mut streams = descriptors.filter(|descriptor| descriptor.open_file as usize == place && descriptor.number < 3);
-    let stream = streams.next()?.number;
-    let own = std::fs::metadata(format!("/proc/self/fd/{stream}")).ok()?;
+    let stream = descriptors.map(|descriptor| (descriptor.open_file as usize, descriptor.number));
+    let Some((_, stream)) = stream.into_iter().find(|(file, number)| *file == place && *number < 3) else {
+        return FilePlan::AsRecorded;
+    };
+    let own = std::fs::metadata(format!("/proc/self/fd/{stream}")).ok().filter(Metadata::is_file);
+    let Some(own) = own else { return FilePlan::AsRecorded };
     let old = std::fs::metadata(path_of(recorded)).ok();
-    let same = old.is_some_and(|old| (old.dev(), old.ino()) == (own.dev(), own.ino()));
-    (own.is_file() && !same).then_some(stream)
+    if old.is_none_or(|old| (old.dev(), old.ino()) != (own.dev(), own.ino())) {
+        return FilePlan::Own(stream);
+    }
+    let access = DescriptorInformation::of(std::process::id() as i32, stream).map(|own| own.flags & O_ACCMODE);
+    let serves = access.is_ok_and(|access| access == flags & O_ACCMODE || access == O_RDWR);
+    if serves { FilePlan::OwnFile(stream) } else { FilePlan::AsRecorded }
 }
 
 fn path_of(file: &FileReference) -> &Path {
