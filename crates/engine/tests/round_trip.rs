@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use tempfile::TempDir;
 
 const SIGKILL: i32 = 9;
 
@@ -51,12 +52,14 @@ impl ImageSource for Held {
     }
 }
 
-fn compile(name: &str) -> PathBuf {
-    let program = std::env::temp_dir().join(format!("standfast-{name}-{}", std::process::id()));
+/// The program, in a directory that goes when the test ends, however it ends.
+fn compile() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("a temporary directory can be had");
+    let program = directory.path().join("counter");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/counter.c");
     let done = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status().expect("cc runs");
     assert!(done.success());
-    program
+    (directory, program)
 }
 
 fn thread_count(pid: i32) -> usize {
@@ -72,7 +75,7 @@ fn counting(program: &Path, result: &Path) -> Launch {
 
 #[test]
 fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
-    let program = compile("killed");
+    let (_directory, program) = compile();
     let result = program.with_extension("out");
     let mut job = Job::launch(&counting(&program, &result)).unwrap();
     let pid = job.main_process().pid;
@@ -90,12 +93,11 @@ fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
     });
     assert!(matches!(outcome, Err(EngineError::Ended)), "{outcome:?}");
     assert_eq!(job.reap().unwrap().and_then(|status| status.signal()), Some(SIGKILL));
-    std::fs::remove_file(program).unwrap();
 }
 
 #[test]
 fn a_killed_program_goes_on_from_memory() {
-    let program = compile("continued");
+    let (_directory, program) = compile();
     let result = program.with_extension("out");
     let native = Command::new(&program).arg("2000").output().unwrap().stdout;
     let launch = counting(&program, &result);
@@ -125,6 +127,4 @@ fn a_killed_program_goes_on_from_memory() {
     let status = revived.reap().unwrap().unwrap();
     assert!(status.success(), "{status:?}");
     assert_eq!(std::fs::read(&result).unwrap(), native);
-    std::fs::remove_file(program).unwrap();
-    std::fs::remove_file(result).unwrap();
 }
