@@ -17,11 +17,8 @@ use std::time::{Duration, Instant};
 const HEALING_PAUSE: Duration = Duration::from_millis(1);
 /// How far before a `syscall` instruction the number of the call is looked for.
 const CODE_BEFORE_CALL: usize = 34;
-/// `PTRACE_O_TRACESYSGOOD`.
-const TELL_SYSCALL_STOPS: i32 = 1;
 /// Size of the code that heals, at the end of the vdso.
 const HEALING_CODE_BYTES: u64 = 16;
-const SIGKILL: i32 = 9;
 
 /// A job that stands still. Dropping it lets the job run on.
 #[derive(Debug)]
@@ -91,7 +88,7 @@ impl Frozen {
     /// When it had ended already.
     pub fn kill(mut self) -> Result<(), EngineError> {
         for frozen in self.processes.drain(..) {
-            process::kill(frozen.pid, SIGKILL).map_err(|source| kernel("ending the program", source))?;
+            process::kill(frozen.pid, libc::SIGKILL).map_err(|source| kernel("ending the program", source))?;
         }
         Ok(())
     }
@@ -207,7 +204,7 @@ fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) ->
 }
 
 fn seize(process: i32, tid: i32) -> Result<Task, TaskError> {
-    let task = Task::seize(process, tid, TELL_SYSCALL_STOPS)?;
+    let task = Task::seize(process, tid, libc::PTRACE_O_TRACESYSGOOD)?;
     task.interrupt()?;
     Ok(task)
 }

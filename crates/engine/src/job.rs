@@ -104,8 +104,8 @@ struct PipeEnd {
 }
 
 fn pipe_ends(pid: i32) -> Vec<PipeEnd> {
-    const O_ACCMODE: u32 = 3;
-    const O_WRONLY: u32 = 1;
+    const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+    const O_WRONLY: u32 = libc::O_WRONLY as u32;
     let end = |number: i32| {
         let target = proc::link(pid, &format!("fd/{number}")).ok()?;
         let inode = target.strip_prefix(b"pipe:[")?.strip_suffix(b"]")?;
@@ -118,7 +118,7 @@ fn pipe_ends(pid: i32) -> Vec<PipeEnd> {
 
 /// Whether a descriptor of this process survives an exec.
 pub(crate) fn is_inherited(number: i32) -> bool {
-    const O_CLOEXEC: u32 = 0o2_000_000;
+    const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
     let information = DescriptorInformation::of(std::process::id() as i32, number);
     information.is_ok_and(|information| information.flags & O_CLOEXEC == 0)
 }
@@ -145,10 +145,8 @@ impl Shared {
     /// The call that a task had made before `number` was found in its registers: `number` itself unless that is
     /// `restart_syscall`; then what was seen at an earlier stop, or what `in_code` finds.
     pub(crate) fn first_call(&self, tid: i32, number: i64, in_code: impl FnOnce() -> Option<i64>) -> Option<i64> {
-        /// `restart_syscall`.
-        const RESTART: i64 = 219;
         let mut calls = self.first_calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if number != RESTART {
+        if number != libc::SYS_restart_syscall {
             calls.insert(tid, number);
             return Some(number);
         }
@@ -229,7 +227,7 @@ impl Job {
         let status = match (&self.end, passed) {
             (End::Namespace(init), _) => {
                 // An init that says nothing was killed, and took the job with it.
-                Some(init.wait_for_end().unwrap_or(WaitStatus(9)))
+                Some(init.wait_for_end().unwrap_or(WaitStatus(libc::SIGKILL)))
             }
             (End::Stranger(_), _) => None,
             (End::Child(_), Some(status)) => Some(status),

@@ -13,16 +13,16 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-const O_ACCMODE: u32 = 3;
-const O_WRONLY: u32 = 1;
-const O_CREAT: u32 = 0o100;
-const O_EXCL: u32 = 0o200;
-const O_NOCTTY: u32 = 0o400;
-const O_TRUNC: u32 = 0o1000;
-const O_ASYNC: u32 = 0o20000;
-const O_DIRECT: u32 = 0o40000;
-const O_PATH: u32 = 0o10_000_000;
-const O_CLOEXEC: u32 = 0o2_000_000;
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_WRONLY: u32 = libc::O_WRONLY as u32;
+const O_CREAT: u32 = libc::O_CREAT as u32;
+const O_EXCL: u32 = libc::O_EXCL as u32;
+const O_NOCTTY: u32 = libc::O_NOCTTY as u32;
+const O_TRUNC: u32 = libc::O_TRUNC as u32;
+const O_ASYNC: u32 = libc::O_ASYNC as u32;
+const O_DIRECT: u32 = libc::O_DIRECT as u32;
+const O_PATH: u32 = libc::O_PATH as u32;
+const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
 const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
 
 /// Device nodes that mean the same to everybody: null, zero, full, random, urandom, and one's own terminal.

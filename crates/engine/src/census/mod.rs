@@ -28,9 +28,6 @@ use std::path::Path;
 
 /// Number of resource limits that Linux has.
 const LIMITS: u32 = 16;
-const CLOCK_REALTIME: i32 = 0;
-const CLOCK_MONOTONIC: i32 = 1;
-const CLOCK_BOOTTIME: i32 = 7;
 
 /// A job's records and where its memory is to be read.
 #[derive(Debug)]
@@ -165,9 +162,9 @@ fn own_vdso() -> Checksum {
 
 fn clocks() -> Clocks {
     Clocks {
-        realtime_nanoseconds: process::clock_nanoseconds(CLOCK_REALTIME),
-        monotonic_nanoseconds: process::clock_nanoseconds(CLOCK_MONOTONIC),
-        boottime_nanoseconds: process::clock_nanoseconds(CLOCK_BOOTTIME),
+        realtime_nanoseconds: process::clock_nanoseconds(libc::CLOCK_REALTIME),
+        monotonic_nanoseconds: process::clock_nanoseconds(libc::CLOCK_MONOTONIC),
+        boottime_nanoseconds: process::clock_nanoseconds(libc::CLOCK_BOOTTIME),
     }
 }
 

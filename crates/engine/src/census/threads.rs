@@ -13,16 +13,8 @@ use standfast_linux::{
     Abort, Foothold, FootholdError, Injector, OwnState, PinnedToCpu, Puppet, Registers, SignalInformation, TaskError,
 };
 
-/// System call numbers of x86-64 that the census injects. All of them only ask.
-mod call {
-    pub(super) const BRK: i64 = 12;
-    pub(super) const RT_SIGACTION: i64 = 13;
-    pub(super) const GETITIMER: i64 = 36;
-    pub(super) const SIGALTSTACK: i64 = 131;
-    pub(super) const PRCTL: i64 = 157;
-}
-const PR_GET_TID_ADDRESS: u64 = 40;
-const SIGCHLD: u8 = 17;
+const PR_GET_TID_ADDRESS: u64 = libc::PR_GET_TID_ADDRESS as u64;
+const SIGCHLD: u8 = libc::SIGCHLD as u8;
 
 /// What the program itself had to be asked for.
 #[derive(Debug, Default)]
@@ -71,11 +63,12 @@ impl Inner {
     }
 
     fn ask_process(&mut self, asker: &Asker<'_>, pid: i32) -> Result<(), EngineError> {
-        self.heap_end = asker.call(call::BRK, [0; 6])? as u64;
+        self.heap_end = asker.call(libc::SYS_brk, [0; 6])? as u64;
         self.ask_dispositions(asker, pid)?;
         for (timer, name) in ["ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"].into_iter().enumerate() {
             // struct itimerval: interval, then time left; armed if any is left.
-            let [.., seconds, microseconds] = asker.ask::<4>(call::GETITIMER, |output| [timer as u64, output, 0, 0])?;
+            let [.., seconds, microseconds] =
+                asker.ask::<4>(libc::SYS_getitimer, |output| [timer as u64, output, 0, 0])?;
             if seconds != 0 || microseconds != 0 {
                 self.obstacles.push(Obstacle {
                     what: format!("interval timer {name}"),
@@ -96,7 +89,7 @@ impl Inner {
         let changed = status.caught | status.ignored | 1 << (SIGCHLD - 1);
         for signal in (1..=64).filter(|signal| changed & 1 << (signal - 1) != 0) {
             let arguments = |output| [u64::from(signal), 0, output, 8];
-            let [handler, flags, restorer, mask] = asker.ask::<4>(call::RT_SIGACTION, arguments)?;
+            let [handler, flags, restorer, mask] = asker.ask::<4>(libc::SYS_rt_sigaction, arguments)?;
             if [handler, flags, mask] != [0; 3] {
                 self.dispositions.push(Disposition { signal, handler, flags, restorer, mask });
             }
@@ -169,9 +162,9 @@ impl<'a> Asker<'a> {
 fn thread(asker: &Asker<'_>, task: &FrozenTask, extended: &[u8], pid: i32) -> Result<ThreadState, EngineError> {
     let tid = task.task.tid();
     let gone = |_| EngineError::Ended;
-    let [clear_child_tid] = asker.ask::<1>(call::PRCTL, |output| [PR_GET_TID_ADDRESS, output, 0, 0])?;
+    let [clear_child_tid] = asker.ask::<1>(libc::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0])?;
     // stack_t: address, flags (an int and padding), length.
-    let [start, flags, length] = asker.ask::<3>(call::SIGALTSTACK, |output| [0, output, 0, 0])?;
+    let [start, flags, length] = asker.ask::<3>(libc::SYS_sigaltstack, |output| [0, output, 0, 0])?;
     let (head, head_length) = process::robust_list(tid).map_err(gone)?;
     let sequence = task.task.rseq_configuration().map_err(|_| EngineError::Ended)?;
     let name = proc::read(pid, &format!("task/{tid}/comm")).map_err(gone)?;

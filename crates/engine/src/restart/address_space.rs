@@ -9,29 +9,20 @@ use standfast_format::records::{Backing, Mapping, Protection, SpecialMapping};
 use standfast_format::{Contents, ImageSource, Run};
 use standfast_linux::proc::Map;
 
-mod call {
-    pub(super) const OPEN: i64 = 2;
-    pub(super) const CLOSE: i64 = 3;
-    pub(super) const MMAP: i64 = 9;
-    pub(super) const MPROTECT: i64 = 10;
-    pub(super) const MUNMAP: i64 = 11;
-    pub(super) const MREMAP: i64 = 25;
-    pub(super) const PRCTL: i64 = 157;
-}
-const PROT_READ: u64 = 1;
-const PROT_WRITE: u64 = 2;
-const PROT_EXEC: u64 = 4;
-const MAP_SHARED: u64 = 0x1;
-const MAP_PRIVATE: u64 = 0x2;
-const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_NORESERVE: u64 = 0x4000;
-const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
-const MREMAP_MAYMOVE_FIXED: u64 = 3;
-const O_RDONLY: u64 = 0;
+const PROT_READ: u64 = libc::PROT_READ as u64;
+const PROT_WRITE: u64 = libc::PROT_WRITE as u64;
+const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
+const MAP_SHARED: u64 = libc::MAP_SHARED as u64;
+const MAP_PRIVATE: u64 = libc::MAP_PRIVATE as u64;
+const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
+const MAP_GROWSDOWN: u64 = libc::MAP_GROWSDOWN as u64;
+const MAP_NORESERVE: u64 = libc::MAP_NORESERVE as u64;
+const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
+const MREMAP_MAYMOVE_FIXED: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+const O_RDONLY: u64 = libc::O_RDONLY as u64;
 const NO_FILE: u64 = u64::MAX;
-const PR_SET_MM: u64 = 35;
-const PR_SET_MM_MAP: u64 = 14;
+const PR_SET_MM: u64 = libc::PR_SET_MM as u64;
+const PR_SET_MM_MAP: u64 = libc::PR_SET_MM_MAP as u64;
 /// Mappings without write access, and large ones, do not count against the system's promise of memory: reservations.
 const RESERVATION_BYTES: u64 = 64 << 20;
 /// Zeros written at a time over pages of a private file mapping that the program had cleared.
@@ -42,7 +33,7 @@ impl Construction {
     pub(super) fn map_everything(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let special = self.clear()?;
         let scratch = [plan.scratch, SCRATCH_BYTES, PROT_READ | PROT_WRITE, anonymous(), NO_FILE, 0];
-        self.call("mapping working memory", call::MMAP, scratch)?;
+        self.call("mapping working memory", libc::SYS_mmap, scratch)?;
         self.move_special(plan, special)?;
         let mut open: Option<(&[u8], u64)> = None;
         for mapping in &plan.process.mappings {
@@ -57,7 +48,7 @@ impl Construction {
                 (Some(path), Some((last, descriptor))) if path == last => descriptor,
                 (Some(path), last) => {
                     if let Some((_, descriptor)) = last {
-                        self.call("closing a file", call::CLOSE, [descriptor, 0, 0, 0, 0, 0])?;
+                        self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
                     }
                     let descriptor = self.open_mapped(path)?;
                     open = Some((path, descriptor));
@@ -67,14 +58,14 @@ impl Construction {
             self.map_one(mapping, descriptor, offset)?;
         }
         if let Some((_, descriptor)) = open {
-            self.call("closing a file", call::CLOSE, [descriptor, 0, 0, 0, 0, 0])?;
+            self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
         }
         Ok(())
     }
 
     fn open_mapped(&self, path: &[u8]) -> Result<u64, EngineError> {
         let action = format!("opening {} for mapping", String::from_utf8_lossy(path));
-        self.call(&action, call::OPEN, [self.path_argument(path)?, O_RDONLY, 0, 0, 0, 0])
+        self.call(&action, libc::SYS_open, [self.path_argument(path)?, O_RDONLY, 0, 0, 0, 0])
     }
 
     fn map_one(&self, mapping: &Mapping, descriptor: u64, offset: u64) -> Result<(), EngineError> {
@@ -92,7 +83,7 @@ impl Construction {
         }
         let access = access(while_filling(mapping));
         let action = format!("mapping {:#x}-{:#x}", mapping.start, mapping.end);
-        let at = self.call(&action, call::MMAP, [mapping.start, bytes, access, flags, descriptor, offset])?;
+        let at = self.call(&action, libc::SYS_mmap, [mapping.start, bytes, access, flags, descriptor, offset])?;
         assert_eq!(at, mapping.start, "MAP_FIXED_NOREPLACE maps where it is told");
         Ok(())
     }
@@ -107,7 +98,7 @@ impl Construction {
                 path if path == b"[vdso]" || path.starts_with(b"[vvar") => special.push(map),
                 _ => {
                     let bytes = map.end - map.start;
-                    self.call("clearing the new process", call::MUNMAP, [map.start, bytes, 0, 0, 0, 0])?;
+                    self.call("clearing the new process", libc::SYS_munmap, [map.start, bytes, 0, 0, 0, 0])?;
                 }
             }
         }
@@ -142,7 +133,7 @@ impl Construction {
     }
 
     fn move_mapping(&mut self, from: u64, bytes: u64, to: u64) -> Result<(), EngineError> {
-        self.call("moving the vdso", call::MREMAP, [from, bytes, bytes, MREMAP_MAYMOVE_FIXED, to, 0])?;
+        self.call("moving the vdso", libc::SYS_mremap, [from, bytes, bytes, MREMAP_MAYMOVE_FIXED, to, 0])?;
         if (from..from + bytes).contains(&self.syscall) {
             self.syscall = self.syscall - from + to;
         }
@@ -178,7 +169,7 @@ impl Construction {
         for mapping in plan.process.mappings.iter().filter(|mapping| while_filling(mapping) != mapping.protection) {
             let bytes = mapping.end - mapping.start;
             let arguments = [mapping.start, bytes, access(mapping.protection), 0, 0, 0];
-            self.call("protecting memory", call::MPROTECT, arguments)?;
+            self.call("protecting memory", libc::SYS_mprotect, arguments)?;
         }
         Ok(())
     }
@@ -210,13 +201,13 @@ impl Construction {
         bytes.resize(VECTOR_OFFSET, 0);
         bytes.extend(vector);
         let at = self.argument(&bytes)?;
-        self.call("setting the memory layout", call::PRCTL, [PR_SET_MM, PR_SET_MM_MAP, at, length, 0, 0])?;
+        self.call("setting the memory layout", libc::SYS_prctl, [PR_SET_MM, PR_SET_MM_MAP, at, length, 0, 0])?;
         Ok(())
     }
 
     /// The last call that the main thread makes for us.
     pub(super) fn unmap_scratch(&self) -> Result<(), EngineError> {
-        self.call("unmapping working memory", call::MUNMAP, [self.scratch, SCRATCH_BYTES, 0, 0, 0, 0]).map(drop)
+        self.call("unmapping working memory", libc::SYS_munmap, [self.scratch, SCRATCH_BYTES, 0, 0, 0, 0]).map(drop)
     }
 }
 

@@ -7,26 +7,20 @@ use crate::freeze::kernel;
 use standfast_format::records::Disposition;
 use standfast_linux::sys::process;
 
-mod call {
-    pub(super) const RT_SIGACTION: i64 = 13;
-    pub(super) const CHDIR: i64 = 80;
-    pub(super) const UMASK: i64 = 95;
-}
 const SIGNAL_SET_BYTES: u64 = 8;
-/// `RLIMIT_NOFILE`.
-const LIMIT_FILES: u32 = 7;
 
 impl Construction {
     pub(super) fn set_attributes(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let directory = &plan.process.working_directory;
         let action = format!("changing to the program's working directory {directory}");
-        self.call(&action, call::CHDIR, [self.path_argument(&directory.0)?, 0, 0, 0, 0, 0])?;
-        self.call("setting the umask", call::UMASK, [plan.process.umask.into(), 0, 0, 0, 0, 0])?;
+        self.call(&action, libc::SYS_chdir, [self.path_argument(&directory.0)?, 0, 0, 0, 0, 0])?;
+        self.call("setting the umask", libc::SYS_umask, [plan.process.umask.into(), 0, 0, 0, 0, 0])?;
         plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))?;
         // Descriptors are first parked above the highest number that the program uses.
         let (_, hard) =
-            process::limit(self.pid(), LIMIT_FILES).map_err(|source| kernel("asking for limits", source))?;
-        process::set_limit(self.pid(), LIMIT_FILES, (hard, hard)).map_err(|source| kernel("setting limits", source))
+            process::limit(self.pid(), libc::RLIMIT_NOFILE).map_err(|source| kernel("asking for limits", source))?;
+        process::set_limit(self.pid(), libc::RLIMIT_NOFILE, (hard, hard))
+            .map_err(|source| kernel("setting limits", source))
     }
 
     fn set_disposition(&self, disposition: &Disposition) -> Result<(), EngineError> {
@@ -34,7 +28,7 @@ impl Construction {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let action = format!("setting what signal {} does", disposition.signal);
         let arguments = [disposition.signal.into(), self.argument(&bytes)?, 0, SIGNAL_SET_BYTES, 0, 0];
-        self.call(&action, call::RT_SIGACTION, arguments).map(drop)
+        self.call(&action, libc::SYS_rt_sigaction, arguments).map(drop)
     }
 
     /// Limits come last: the program's own might be in the way of building it. What may not be raised here any more stays

@@ -16,12 +16,9 @@ use standfast_linux::{
     SYSCALL_INSTRUCTION, Stop, Task, TaskError,
 };
 
-/// `PTRACE_O_TRACESYSGOOD`.
-const TELL_SYSCALL_STOPS: i32 = 1;
-/// `PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL`.
-const BUILDING: i32 = TELL_SYSCALL_STOPS | 1 << 3 | 1 << 4 | 1 << 20;
-const EVENT_EXEC: i32 = 4;
-const SIGKILL: i32 = 9;
+/// While it is built: new threads are attached, its exec is told, and it dies with us.
+const BUILDING: i32 =
+    libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL;
 const ALL_SIGNALS: u64 = u64::MAX;
 
 /// A process under construction.
@@ -90,7 +87,7 @@ impl Construction {
     /// Cuts the ties, the last one being the commit, and lets the job run.
     pub(super) fn commit(&mut self) -> Result<Option<NamespaceInit>, EngineError> {
         for task in &self.tasks {
-            task.set_options(TELL_SYSCALL_STOPS).map_err(building)?;
+            task.set_options(libc::PTRACE_O_TRACESYSGOOD).map_err(building)?;
         }
         if let Some(init) = &self.init {
             init.commit().map_err(|source| kernel("handing over to the job's init", source))?;
@@ -198,7 +195,7 @@ fn wait_for_exec(task: &Task, plan: &Plan<'_>) -> Result<(), EngineError> {
     };
     loop {
         match task.wait().map_err(failed)? {
-            Stop::Event(EVENT_EXEC) => break,
+            Stop::Event(libc::PTRACE_EVENT_EXEC) => break,
             _ => task.resume(0).map_err(building)?,
         }
     }
@@ -211,7 +208,7 @@ fn wait_for_exec(task: &Task, plan: &Plan<'_>) -> Result<(), EngineError> {
 /// first, then end the init.
 fn end_process(pid: i32, other_threads: &[i32], init: Option<NamespaceInit>) {
     // Errors mean that it is gone already.
-    let _ = process::kill(pid, SIGKILL);
+    let _ = process::kill(pid, libc::SIGKILL);
     for tid in other_threads.iter().chain([&pid]) {
         while process::wait(*tid, 0).is_ok_and(|status| status.is_some_and(|status| status & 0xff == 0x7f)) {}
     }

@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-const O_ACCMODE: u32 = 3;
-const O_RDWR: u32 = 2;
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_RDWR: u32 = libc::O_RDWR as u32;
 /// Words in the registers of a thread.
 const REGISTERS: usize = 27;
 /// User addresses end here (47 bits, less a guard page).

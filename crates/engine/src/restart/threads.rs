@@ -9,22 +9,18 @@ use standfast_core::Address;
 use standfast_format::records::{PendingSignal, ThreadState};
 use standfast_linux::{Registers, Stop, Task};
 
-mod call {
-    pub(super) const SET_ROBUST_LIST: i64 = 273;
-    pub(super) const RT_SIGQUEUEINFO: i64 = 129;
-    pub(super) const SIGALTSTACK: i64 = 131;
-    pub(super) const CLONE: i64 = 56;
-    pub(super) const PRCTL: i64 = 157;
-    pub(super) const SET_TID_ADDRESS: i64 = 218;
-    pub(super) const RT_TGSIGQUEUEINFO: i64 = 297;
-    pub(super) const RSEQ: i64 = 334;
-}
-/// `CLONE_VM | FS | FILES | SIGHAND | THREAD | SYSVSEM | SETTLS`.
-const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000 | 0x8_0000;
-const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
-const PR_SET_NAME: u64 = 15;
-const SS_ONSTACK: u32 = 1;
-const SS_DISABLE: u32 = 2;
+/// What makes a task a thread of its maker.
+const THREAD: i32 = libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM
+    | libc::CLONE_SETTLS;
+const CLONE_CHILD_CLEARTID: u64 = libc::CLONE_CHILD_CLEARTID as u64;
+const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
+const SS_ONSTACK: u32 = libc::SS_ONSTACK as u32;
+const SS_DISABLE: u32 = libc::SS_DISABLE as u32;
 
 impl Plan<'_> {
     /// Without namespaces the program gets new ids. A C library's cached ids are found and put right; a Go program keeps
@@ -55,7 +51,7 @@ impl Construction {
     pub(super) fn make_threads(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         // Answers with the main thread's id as the program sees it, which is also the process's.
         let clear = plan.process.threads[0].clear_child_tid;
-        let own_pid = self.call("setting up the main thread", call::SET_TID_ADDRESS, [clear, 0, 0, 0, 0, 0])?;
+        let own_pid = self.call("setting up the main thread", libc::SYS_set_tid_address, [clear, 0, 0, 0, 0, 0])?;
         for (place, thread) in plan.process.threads.iter().enumerate() {
             let own_tid = if place == 0 { own_pid } else { self.make_thread(thread)? };
             self.correct_cached_id(thread, own_tid as i32)?;
@@ -64,7 +60,7 @@ impl Construction {
         for signal in &plan.process.pending {
             let information = self.argument(&signal.information.0)?;
             let arguments = [own_pid, signal.signal.into(), information, 0, 0, 0];
-            self.call("queueing a signal again", call::RT_SIGQUEUEINFO, arguments)?;
+            self.call("queueing a signal again", libc::SYS_rt_sigqueueinfo, arguments)?;
         }
         Ok(())
     }
@@ -76,8 +72,8 @@ impl Construction {
         }
         let clear = if thread.clear_child_tid == 0 { 0 } else { CLONE_CHILD_CLEARTID };
         let pointer = Registers(registers(thread)).thread_pointer();
-        let arguments = [THREAD | clear, self.scratch, 0, thread.clear_child_tid, pointer, 0];
-        let answer = self.ask(self.main(), &self.base, "making a thread", call::CLONE, arguments)?;
+        let arguments = [THREAD as u64 | clear, self.scratch, 0, thread.clear_child_tid, pointer, 0];
+        let answer = self.ask(self.main(), &self.base, "making a thread", libc::SYS_clone, arguments)?;
         let inner_id = answer.result as u64;
         if self.init.is_some() && inner_id != thread.tid as u64 {
             let reason = std::io::Error::other(format!("got {inner_id} instead of {}", thread.tid));
@@ -116,23 +112,23 @@ impl Construction {
         };
         let robust = &thread.robust_list;
         if robust.head != 0 {
-            call("setting a robust list", call::SET_ROBUST_LIST, [robust.head, robust.length, 0, 0, 0, 0])?;
+            call("setting a robust list", libc::SYS_set_robust_list, [robust.head, robust.length, 0, 0, 0, 0])?;
         }
         if let Some(sequence) = &thread.restartable_sequence {
             let arguments = [sequence.area, sequence.length.into(), 0, sequence.signature.into(), 0, 0];
-            call("registering restartable sequences", call::RSEQ, arguments)?;
+            call("registering restartable sequences", libc::SYS_rseq, arguments)?;
         }
         let stack = &thread.alternate_stack;
         if stack.flags & SS_DISABLE == 0 {
             let words = [stack.start, (stack.flags & !SS_ONSTACK).into(), stack.length];
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            call("setting an alternate stack", call::SIGALTSTACK, [self.argument(&bytes)?, 0, 0, 0, 0, 0])?;
+            call("setting an alternate stack", libc::SYS_sigaltstack, [self.argument(&bytes)?, 0, 0, 0, 0, 0])?;
         }
-        call("naming a thread", call::PRCTL, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
+        call("naming a thread", libc::SYS_prctl, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
         for PendingSignal { signal, information } in &thread.pending {
             let information = self.argument(&information.0)?;
             let arguments = [own_pid, own_tid, (*signal).into(), information, 0, 0];
-            call("queueing a signal again", call::RT_TGSIGQUEUEINFO, arguments)?;
+            call("queueing a signal again", libc::SYS_rt_tgsigqueueinfo, arguments)?;
         }
         Ok(())
     }
