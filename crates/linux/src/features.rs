@@ -3,7 +3,7 @@
 use crate::pages::PageScan;
 use crate::spawn::{HeldProgram, InheritedSignals};
 use crate::sys::process;
-use crate::{NamespaceInit, NamespaceKind};
+use crate::{ClockOffsets, NamespaceInit, NamespaceKind};
 
 /// One thing that the kernel or the system may or may not offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Features {
 
 fn namespaces_work(kind: NamespaceKind) -> bool {
     let program = HeldProgram { path: c"/", personality: 0 };
-    match NamespaceInit::start(kind, 300, program, InheritedSignals::capture()) {
+    match NamespaceInit::start(kind, 300, Some(ClockOffsets::default()), program, InheritedSignals::capture()) {
         Ok((init, held)) => {
             drop(held);
             init.destroy();

@@ -7,6 +7,7 @@
 //! Parsers of `/proc` in [`proc`] take bytes and return values; one thin function beside each opens the file.
 
 mod arch;
+mod clocks;
 mod error;
 mod features;
 mod foothold;
@@ -22,6 +23,7 @@ pub mod sys;
 mod task;
 
 pub use arch::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob};
+pub use clocks::{ClockOffsets, monotonic_clocks_of};
 pub use error::TaskError;
 pub use features::{Feature, Features};
 pub use foothold::{Foothold, FootholdError};

@@ -18,10 +18,10 @@
 //! # Safety
 //! The init is forked while this process has a single thread and makes plain system calls on its own copies.
 
-use crate::WaitStatus;
 use crate::proc;
 use crate::spawn::{Held, HeldProgram, InheritedSignals, gate, wait_and_execute};
 use crate::sys::{check, process};
+use crate::{ClockOffsets, WaitStatus};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -56,13 +56,15 @@ fn message(kind: u8, number: i32) -> Message {
 }
 
 impl NamespaceInit {
-    /// Makes the namespaces and, in them, a process with the id `pid` that waits to execute `program`.
+    /// Makes the namespaces and, in them, a process with the id `pid` that waits to execute `program`. With `clocks` it
+    /// also gets a time namespace, in which its monotonic clocks are shifted.
     ///
     /// # Errors
     /// When the system does not allow it. Nothing is left behind.
     pub fn start(
         kind: NamespaceKind,
         pid: i32,
+        clocks: Option<ClockOffsets>,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
     ) -> io::Result<(Self, Held)> {
@@ -75,7 +77,7 @@ impl NamespaceInit {
             0 => {
                 let mut init =
                     Init { channel: theirs.as_raw_fd(), waiting: waiting.as_raw_fd(), gate: gate.as_raw_fd() };
-                init.run(kind, &identity, pid, program, signals)
+                init.run(kind, &identity, pid, clocks, program, signals)
             }
             init => init,
         };
@@ -172,10 +174,11 @@ impl Init {
         kind: NamespaceKind,
         identity: &Identity,
         pid: i32,
+        clocks: Option<ClockOffsets>,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
     ) -> ! {
-        let main = match self.set_up(kind, identity, pid, program, signals) {
+        let main = match self.set_up(kind, identity, pid, clocks, program, signals) {
             Ok(main) => main,
             Err(error) => self.fail(&error),
         };
@@ -191,6 +194,7 @@ impl Init {
         kind: NamespaceKind,
         identity: &Identity,
         pid: i32,
+        clocks: Option<ClockOffsets>,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
     ) -> io::Result<i32> {
@@ -202,6 +206,12 @@ impl Init {
             fs::write("/proc/self/gid_map", format!("{0} {0} 1", identity.group))?;
         }
         mount_proc();
+        if let Some(clocks) = clocks {
+            // The namespace is entered by the next child; until it has one, its clocks can be set.
+            // SAFETY: a plain number.
+            check(unsafe { libc::unshare(libc::CLONE_NEWTIME) }.into())?;
+            fs::write("/proc/self/timens_offsets", clocks.to_text())?;
+        }
         let main = match clone_process(0, Some(pid))? {
             0 => wait_and_execute(self.waiting, self.gate, program, signals),
             main => main,

@@ -125,7 +125,7 @@ impl Findings {
         };
         Ok(JobState {
             machine: machine(inner.xsave_features),
-            clocks: clocks(),
+            clocks: clocks(pid),
             processes: vec![state],
             open_files: self.descriptors.open_files,
             pipes: self.descriptors.pipes,
@@ -160,11 +160,12 @@ fn own_vdso() -> Checksum {
     Checksum::of(&bytes().unwrap_or_default())
 }
 
-fn clocks() -> Clocks {
+fn clocks(pid: i32) -> Clocks {
+    let (monotonic_nanoseconds, boottime_nanoseconds) = standfast_linux::monotonic_clocks_of(pid);
     Clocks {
         realtime_nanoseconds: process::clock_nanoseconds(libc::CLOCK_REALTIME),
-        monotonic_nanoseconds: process::clock_nanoseconds(libc::CLOCK_MONOTONIC),
-        boottime_nanoseconds: process::clock_nanoseconds(libc::CLOCK_BOOTTIME),
+        monotonic_nanoseconds,
+        boottime_nanoseconds,
     }
 }
 

@@ -173,13 +173,17 @@ fn hold(
     // Root stays root inside; in a container it may have to do as everybody else.
     let kinds = [NamespaceKind::Pid, NamespaceKind::User];
     let kinds = if process::effective_user() == 0 { &kinds[..] } else { &kinds[1..] };
+    let clocks = plan.shifted_clocks()?;
     let mut reason = None;
     // Process 1 of the new namespace is its init.
     for kind in kinds.iter().filter(|_| ids == IdPolicy::Auto && old > 1) {
-        match NamespaceInit::start(*kind, old, program, signals) {
+        match NamespaceInit::start(*kind, old, clocks, program, signals) {
             Ok((init, held)) => return Ok((Some(init), held)),
             Err(source) => reason = Some(source),
         }
+    }
+    if clocks.is_some() {
+        return Err(plan.refuse_earlier_clocks(reason.as_ref()));
     }
     plan.refuse_new_ids(reason.as_ref())?;
     let held = Held::start(program, signals).map_err(|source| kernel("making a new process", source))?;

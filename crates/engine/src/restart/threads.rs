@@ -7,7 +7,7 @@ use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_core::Address;
 use standfast_format::records::{PendingSignal, ThreadState};
-use standfast_linux::{Registers, Stop, Task};
+use standfast_linux::{ClockOffsets, Registers, Stop, Task, monotonic_clocks_of};
 
 /// What makes a task a thread of its maker.
 const THREAD: i32 = libc::CLONE_VM
@@ -40,6 +40,36 @@ impl Plan<'_> {
         };
         let what = "process ids".to_owned();
         Err(EngineError::Refused(vec![Obstacle { what, why, remedy: remedy.to_owned(), passing: false }]))
+    }
+}
+
+impl Plan<'_> {
+    /// The clocks that the job must be given, where those of this machine would go back for it: after a reboot, on another
+    /// machine, or when the job has lived under shifted clocks before. Absolute deadlines lie in the program's memory; under
+    /// earlier clocks it would sleep until they come again, for days perhaps.
+    pub(super) fn shifted_clocks(&self) -> Result<Option<ClockOffsets>, EngineError> {
+        let were = &self.job.clocks;
+        let (monotonic, boottime) = monotonic_clocks_of(std::process::id() as i32);
+        if monotonic >= were.monotonic_nanoseconds && boottime >= were.boottime_nanoseconds {
+            return Ok(None);
+        }
+        let shifted =
+            ClockOffsets::showing(monotonic.max(were.monotonic_nanoseconds), boottime.max(were.boottime_nanoseconds));
+        shifted.map(Some).map_err(|source| kernel("shifting the job's clocks", source))
+    }
+
+    /// Where the clocks would have to be shifted and cannot.
+    pub(super) fn refuse_earlier_clocks(&self, reason: Option<&std::io::Error>) -> EngineError {
+        let why = match reason {
+            Some(reason) => format!("and a time namespace, in which it would go on, cannot be had here ({reason})"),
+            None => "and the job gets no namespace, in which it would go on (--ids new)".to_owned(),
+        };
+        EngineError::Refused(vec![Obstacle {
+            what: "monotonic clock".to_owned(),
+            why: format!("that of this machine is behind the checkpoint's (rebooted since, or another machine), {why}"),
+            remedy: "allow unprivileged user namespaces, or restart it as root, without --ids new".to_owned(),
+            passing: false,
+        }])
     }
 }
 

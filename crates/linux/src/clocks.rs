@@ -1,0 +1,87 @@
+//! Clocks that a time namespace shifts: what a process sees of the monotonic ones, against what the machine has.
+
+use crate::sys::process::clock_nanoseconds;
+use std::io;
+
+/// How far the monotonic clocks of a process lie ahead of (or behind) the machine's, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClockOffsets {
+    /// CLOCK_MONOTONIC.
+    pub monotonic: i64,
+    /// CLOCK_BOOTTIME.
+    pub boottime: i64,
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+impl ClockOffsets {
+    /// Of a process; none where the kernel has no time namespaces (before Linux 5.6).
+    pub fn of(pid: i32) -> Self {
+        crate::proc::read(pid, "timens_offsets").map_or_else(|_| Self::default(), |text| Self::parse(&text))
+    }
+
+    /// Parses `/proc/PID/timens_offsets`: lines of name, seconds, nanoseconds.
+    fn parse(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let offset = |name: &str| {
+            let mut words = text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace();
+            let mut number = || words.next()?.parse::<i64>().ok();
+            number()?.checked_mul(SECOND)?.checked_add(number()?)
+        };
+        Self { monotonic: offset("monotonic").unwrap_or_default(), boottime: offset("boottime").unwrap_or_default() }
+    }
+
+    /// The form in which the kernel takes them.
+    pub(crate) fn to_text(self) -> String {
+        let line =
+            |name: &str, offset: i64| format!("{name} {} {}\n", offset.div_euclid(SECOND), offset.rem_euclid(SECOND));
+        line("monotonic", self.monotonic) + &line("boottime", self.boottime)
+    }
+
+    /// The offsets under which the monotonic clocks show these values now.
+    ///
+    /// # Errors
+    /// When a value lies beyond what the kernel's clocks can show (292 years).
+    pub fn showing(monotonic_nanoseconds: u64, boottime_nanoseconds: u64) -> io::Result<Self> {
+        let own = Self::of(std::process::id() as i32);
+        let offset = |wanted: u64, clock: i32, own: i64| {
+            let machine = i64::try_from(clock_nanoseconds(clock)).ok()?.checked_sub(own)?;
+            i64::try_from(wanted).ok()?.checked_sub(machine)
+        };
+        let beyond = || io::Error::other("the image's clocks lie beyond what the kernel can show");
+        Ok(Self {
+            monotonic: offset(monotonic_nanoseconds, libc::CLOCK_MONOTONIC, own.monotonic).ok_or_else(beyond)?,
+            boottime: offset(boottime_nanoseconds, libc::CLOCK_BOOTTIME, own.boottime).ok_or_else(beyond)?,
+        })
+    }
+}
+
+/// The monotonic clock of a process, and its clock since boot, as it sees them itself, in nanoseconds.
+pub fn monotonic_clocks_of(pid: i32) -> (u64, u64) {
+    let (own, theirs) = (ClockOffsets::of(std::process::id() as i32), ClockOffsets::of(pid));
+    let shown = |clock, own: i64, theirs: i64| clock_nanoseconds(clock).saturating_add_signed(theirs - own);
+    (
+        shown(libc::CLOCK_MONOTONIC, own.monotonic, theirs.monotonic),
+        shown(libc::CLOCK_BOOTTIME, own.boottime, theirs.boottime),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_survive_the_way_through_text_also_negative_ones() {
+        for (monotonic, boottime) in [(0, 0), (5 * SECOND + 7, -1), (-3 * SECOND, i64::MAX / 2)] {
+            let offsets = ClockOffsets { monotonic, boottime };
+            assert_eq!(ClockOffsets::parse(offsets.to_text().as_bytes()), offsets);
+        }
+    }
+
+    #[test]
+    fn we_see_our_own_clocks_as_they_are() {
+        let before = clock_nanoseconds(libc::CLOCK_MONOTONIC);
+        let (seen, _) = monotonic_clocks_of(std::process::id() as i32);
+        assert!((before..=clock_nanoseconds(libc::CLOCK_MONOTONIC)).contains(&seen));
+    }
+}
