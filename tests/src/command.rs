@@ -100,6 +100,17 @@ impl<'a> Standfast<'a> {
         self.ask("checkpoint", &self.arena.images(), &[])?.well("checkpoint").map(drop)
     }
 
+    /// The same, as soon as a restarted job's supervisor answers.
+    ///
+    /// # Errors
+    /// When it does not within [`PATIENCE`].
+    pub fn checkpoint_when_supervised(&self) -> Result<()> {
+        until(PATIENCE, "a supervisor that takes a checkpoint", || {
+            let ended = self.ask("checkpoint", &self.arena.images(), &[])?;
+            Ok(ended.status.success().then_some(()))
+        })
+    }
+
     /// `verify`, which must find every generation good.
     ///
     /// # Errors

@@ -59,6 +59,8 @@ pub const CHANNELS: Victim = c("channels", include_str!("../victims/channels.c")
 pub const MEMORY: Victim = c("memory", include_str!("../victims/memory.c"));
 /// The smallest interesting program, with a gate in the middle.
 pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
+/// Monotonic clocks.
+pub const CLOCKS: Victim = c("clocks", include_str!("../victims/clocks.c"));
 /// Holds one thing that cannot be carried over.
 pub const HOLDER: Victim = c("holder", include_str!("../victims/holder.c"));
 /// What passes through a supervisor.

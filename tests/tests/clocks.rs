@@ -1,0 +1,47 @@
+//! A restart after a reboot: the machine's monotonic clocks have started anew, the program's go on.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Uid;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::{OUTPUT, RunResult, open_gate};
+use standfast_tests::running::{Output, PATIENCE, Running};
+use standfast_tests::victims::CLOCKS;
+use std::process::Stdio;
+
+/// How far ahead the clocks of the first life are: ten days.
+const AHEAD_SECONDS: &str = "864000";
+
+#[test]
+fn monotonic_clocks_never_go_back_when_the_machine_has_started_anew() -> Result<()> {
+    let program = CLOCKS.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let mut first_life = arena.command("unshare");
+    if !Uid::effective().is_root() {
+        first_life.args(["--user", "--map-current-user"]);
+    }
+    first_life.args(["--time", "--monotonic", AHEAD_SECONDS, "--boottime", AHEAD_SECONDS, "--fork"]);
+    let run = standfast.run_command(Checkpoints::OnRequest, &program);
+    first_life.arg(run.get_program()).args(run.get_args()).stdin(Stdio::null());
+    let output = Output::File(arena.work().join(OUTPUT));
+    let running = Running::start(&arena, "run", output, &mut first_life)?;
+    standfast.await_gate()?;
+    // The second life begins under clocks ten days behind, the third under those that the second was given.
+    standfast.checkpoint()?;
+    // Under shifted clocks processes have other start times, by which a status from outside cannot know them.
+    for process in arena.processes_of(&program.path) {
+        kill(process, Signal::SIGKILL)?;
+    }
+    running.wait(PATIENCE)?;
+    let second_life = standfast.restart(&arena.images(), "restart")?;
+    standfast.checkpoint_when_supervised()?;
+    kill(standfast.await_program()?, Signal::SIGKILL)?;
+    let ended = second_life.wait(PATIENCE)?;
+    ensure!(ended.killed_by(Signal::SIGKILL), "the second life ended otherwise: {ended:?}");
+    open_gate(&arena)?;
+    standfast.restart(&arena.images(), "restart-again")?.wait(PATIENCE)?.well("the third life")?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
+}
