@@ -2,7 +2,9 @@
 //! failure and keeps the evidence; a later start goes on counting where this one stopped.
 //!
 //! ```text
-//! soak [--hours H] [--state FILE] [--seed S]     --seed: only the round of this seed
+//! soak [--hours H] [--state FILE] [--seed S] [--victim NAME]
+//!     --seed: only the round of this seed
+//!     --victim: only kills of this victim
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 
@@ -26,6 +28,7 @@ struct Settings {
     hours: f64,
     state: PathBuf,
     seed: Option<u64>,
+    victim: Option<Victim>,
 }
 
 /// How far the soak has come, over all its starts.
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 fn settings() -> Result<Settings> {
-    let mut settings = Settings { hours: 2.0, state: PathBuf::from("soak/state.json"), seed: None };
+    let mut settings = Settings { hours: 2.0, state: PathBuf::from("soak/state.json"), seed: None, victim: None };
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let value = arguments.next().with_context(|| format!("{argument} needs a value"))?;
@@ -54,14 +57,21 @@ fn settings() -> Result<Settings> {
             "--hours" => settings.hours = value.parse().context("--hours takes a number")?,
             "--state" => settings.state = PathBuf::from(value),
             "--seed" => settings.seed = Some(value.parse().context("--seed takes a whole number")?),
-            _ => bail!("unknown option {argument}; usage: soak [--hours H] [--state FILE] [--seed S]"),
+            "--victim" => settings.victim = Some(victim_named(&value)?),
+            _ => bail!("unknown option {argument}; usage: soak [--hours H] [--state FILE] [--seed S] [--victim NAME]"),
         }
     }
     Ok(settings)
 }
 
+fn victim_named(name: &str) -> Result<Victim> {
+    let known = COMPUTING.map(|victim| victim.name);
+    let found = COMPUTING.into_iter().find(|victim| victim.name == name);
+    found.with_context(|| format!("there is no victim {name}; there are {}", known.join(", ")))
+}
+
 fn soak(settings: &Settings) -> Result<()> {
-    let mut soak = Soak { natives: HashMap::new(), subject: None, killed: None };
+    let mut soak = Soak { victim: settings.victim, natives: HashMap::new(), subject: None, killed: None };
     if let Some(seed) = settings.seed {
         return soak.round(seed);
     }
@@ -82,6 +92,7 @@ fn soak(settings: &Settings) -> Result<()> {
 
 /// What is worth keeping from round to round.
 struct Soak {
+    victim: Option<Victim>,
     natives: HashMap<Victim, RunResult>,
     subject: Option<Subject>,
     killed: Option<KilledJob>,
@@ -92,6 +103,7 @@ impl Soak {
     fn round(&mut self, seed: u64) -> Result<()> {
         let mut random = Rng::with_seed(seed);
         match random.u32(..100) {
+            _ if self.victim.is_some() => self.kills(seed, &mut random),
             0..50 => self.kills(seed, &mut random),
             50..58 => self.many_restarts(seed, &mut random),
             58..80 => self.struck_checkpoint(seed, &mut random),
@@ -102,7 +114,7 @@ impl Soak {
 
     fn kills(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
         let interval = Duration::from_millis(random.u64(10..400));
-        let victim = COMPUTING[random.usize(..COMPUTING.len())];
+        let victim = self.victim.unwrap_or(COMPUTING[random.usize(..COMPUTING.len())]);
         println!("seed {seed}: kills of {}, a checkpoint every {} ms", victim.name, interval.as_millis());
         let Some(program) = victim.program()? else { return Ok(()) };
         let native = self.native(victim)?;
