@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks at tasks that are still returning from an interrupted checkpoint.
 const HEALING_PAUSE: Duration = Duration::from_millis(1);
+/// How long the other threads of a program whose main thread has ended are given to end as well.
+const DYING_MAX: Duration = Duration::from_millis(500);
 /// How far before a `syscall` instruction the number of the call is looked for.
 const CODE_BEFORE_CALL: usize = 34;
 /// Size of the code that heals, at the end of the vdso.
@@ -103,7 +105,7 @@ impl FrozenProcess {
         loop {
             let tids = proc::numbers(pid, "task").map_err(|_| EngineError::Ended)?;
             let new: Vec<i32> =
-                tids.into_iter().filter(|tid| !tasks.iter().any(|task: &Task| task.tid() == *tid)).collect();
+                tids.into_iter().filter(|tid| !tasks.iter().any(|it: &FrozenTask| it.task.tid() == *tid)).collect();
             if new.is_empty() {
                 break;
             }
@@ -117,18 +119,19 @@ impl FrozenProcess {
                 }
             }
             for task in stopping {
-                match task.wait_until_stopped(deadline) {
-                    Ok(()) => tasks.push(task),
-                    Err(TaskError::Ended { .. }) if task.tid() != pid => {}
+                let tid = task.tid();
+                // Put right at once: should we die before that, a call that waits returns EINTR, as after a SIGSTOP.
+                match task.wait_until_stopped(deadline).and_then(|()| FrozenTask::new(task, &memory, shared)) {
+                    Ok(task) => tasks.push(task),
+                    Err(TaskError::Ended { .. }) if tid != pid => {}
                     Err(TaskError::TimedOut { tid }) => return Err(EngineError::Unstoppable { tid, limit }),
                     Err(error) => return Err(refine(error, pid, shared)),
                 }
             }
         }
-        tasks.sort_by_key(|task| (task.tid() != pid, task.tid()));
-        let frozen: Result<Vec<_>, _> = tasks.into_iter().map(|task| FrozenTask::new(task, &memory, shared)).collect();
+        tasks.sort_by_key(|it| (it.task.tid() != pid, it.task.tid()));
         let maps = Map::of(pid).map_err(|source| kernel("reading the program's mappings", source))?;
-        Ok(Self { pid, tasks: frozen.map_err(|error| refine(error, pid, shared))?, memory, maps })
+        Ok(Self { pid, tasks, memory, maps })
     }
 
     /// Whether a task is still in the code that heals, left there by a tracer that died a moment ago.
@@ -235,8 +238,15 @@ pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
     let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
     let lives = |tid: &i32| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     let main_thread_ended = !lives(&pid);
-    if main_thread_ended && !proc::numbers(pid, "task").unwrap_or_default().iter().any(lives) {
-        return EngineError::Ended;
+    if main_thread_ended {
+        // The threads of a killed program do not end all at once.
+        let deadline = Instant::now() + DYING_MAX;
+        while proc::numbers(pid, "task").unwrap_or_default().iter().any(lives) && Instant::now() < deadline {
+            std::thread::sleep(HEALING_PAUSE);
+        }
+        if !proc::numbers(pid, "task").unwrap_or_default().iter().any(lives) {
+            return EngineError::Ended;
+        }
     }
     let reason = if main_thread_ended {
         "its main thread has ended while others go on; such a program cannot be checkpointed yet".to_owned()
