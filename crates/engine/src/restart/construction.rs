@@ -4,6 +4,7 @@
 //! ends when our end of their line closes. The commit cuts both ties.
 
 use super::IdPolicy;
+use super::namespaces::hold;
 use super::plan::{Plan, SCRATCH_BYTES};
 use crate::EngineError;
 use crate::freeze::kernel;
@@ -12,8 +13,8 @@ use standfast_format::ImageSource;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::process;
 use standfast_linux::{
-    Answer, Held, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind, PinnedToCpu, ProcessMemory, Registers,
-    SYSCALL_INSTRUCTION, Stop, Task, TaskError,
+    Answer, HeldProgram, InheritedSignals, NamespaceInit, PinnedToCpu, ProcessMemory, Registers, SYSCALL_INSTRUCTION,
+    Stop, Task, TaskError,
 };
 
 /// While it is built: new threads are attached, its exec is told, and it dies with us.
@@ -160,34 +161,6 @@ impl Construction {
         let place = code.windows(2).position(|bytes| bytes == SYSCALL_INSTRUCTION).ok_or_else(missing)?;
         Ok(vdso.start + place as u64)
     }
-}
-
-/// A child that will execute the program: under its old id in namespaces of its own where that is wanted and allowed.
-fn hold(
-    plan: &Plan<'_>,
-    ids: IdPolicy,
-    program: HeldProgram<'_>,
-    signals: InheritedSignals,
-) -> Result<(Option<NamespaceInit>, Held), EngineError> {
-    let old = plan.process.pid;
-    // Root stays root inside; in a container it may have to do as everybody else.
-    let kinds = [NamespaceKind::Pid, NamespaceKind::User];
-    let kinds = if process::effective_user() == 0 { &kinds[..] } else { &kinds[1..] };
-    let clocks = plan.shifted_clocks()?;
-    let mut reason = None;
-    // Process 1 of the new namespace is its init.
-    for kind in kinds.iter().filter(|_| ids == IdPolicy::Auto && old > 1) {
-        match NamespaceInit::start(*kind, old, clocks, program, signals) {
-            Ok((init, held)) => return Ok((Some(init), held)),
-            Err(source) => reason = Some(source),
-        }
-    }
-    if clocks.is_some() {
-        return Err(plan.refuse_earlier_clocks(reason.as_ref()));
-    }
-    plan.refuse_new_ids(reason.as_ref())?;
-    let held = Held::start(program, signals).map_err(|source| kernel("making a new process", source))?;
-    Ok((None, held))
 }
 
 fn wait_for_exec(task: &Task, plan: &Plan<'_>) -> Result<(), EngineError> {

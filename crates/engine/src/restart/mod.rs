@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! plan           what must be there is there, else refused by name; nothing has been touched
+//! namespaces     which ones the job needs here for its old ids and its clocks
 //! construction   a child, held and seized, executes the job's program; its own memory is thrown away
 //! address_space  kernel mappings moved, regions mapped, pages delivered and verified, layout told to the kernel
 //! attributes     directory, umask, signal dispositions, limits
@@ -17,6 +18,7 @@ mod address_space;
 mod attributes;
 mod construction;
 mod descriptors;
+mod namespaces;
 mod plan;
 mod threads;
 

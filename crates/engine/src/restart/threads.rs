@@ -3,11 +3,11 @@
 
 use super::construction::{Construction, building};
 use super::plan::Plan;
+use crate::EngineError;
 use crate::freeze::kernel;
-use crate::{EngineError, Obstacle};
 use standfast_core::Address;
 use standfast_format::records::{PendingSignal, ThreadState};
-use standfast_linux::{ClockOffsets, Registers, Stop, Task, monotonic_clocks_of};
+use standfast_linux::{Registers, Stop, Task};
 
 /// What makes a task a thread of its maker.
 const THREAD: i32 = libc::CLONE_VM
@@ -21,61 +21,6 @@ const CLONE_CHILD_CLEARTID: u64 = libc::CLONE_CHILD_CLEARTID as u64;
 const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
 const SS_ONSTACK: u32 = libc::SS_ONSTACK as u32;
 const SS_DISABLE: u32 = libc::SS_DISABLE as u32;
-
-impl Plan<'_> {
-    /// Without namespaces the program gets new ids. A C library's cached ids are found and put right; a Go program keeps
-    /// its own where nobody finds them and would hang.
-    pub(super) fn refuse_new_ids(&self, reason: Option<&std::io::Error>) -> Result<(), EngineError> {
-        let program = std::fs::read(std::ffi::OsStr::new(&*self.process.executable.path.to_string()));
-        let is_go = program.is_ok_and(|program| contains(&program, b"\xff Go buildinf:"));
-        if !is_go {
-            return Ok(());
-        }
-        let (why, remedy) = match reason {
-            Some(reason) => (
-                format!("a Go program must have its old ids back, and namespaces cannot be had here ({reason})"),
-                "allow unprivileged user namespaces, or restart it as root",
-            ),
-            None => ("a Go program must have its old ids back".to_owned(), "do not ask for new ones (--ids auto)"),
-        };
-        let what = "process ids".to_owned();
-        Err(EngineError::Refused(vec![Obstacle { what, why, remedy: remedy.to_owned(), passing: false }]))
-    }
-}
-
-impl Plan<'_> {
-    /// The clocks that the job must be given, where those of this machine would go back for it: after a reboot, on another
-    /// machine, or when the job has lived under shifted clocks before. Absolute deadlines lie in the program's memory; under
-    /// earlier clocks it would sleep until they come again, for days perhaps.
-    pub(super) fn shifted_clocks(&self) -> Result<Option<ClockOffsets>, EngineError> {
-        let were = &self.job.clocks;
-        let (monotonic, boottime) = monotonic_clocks_of(std::process::id() as i32);
-        if monotonic >= were.monotonic_nanoseconds && boottime >= were.boottime_nanoseconds {
-            return Ok(None);
-        }
-        let shifted =
-            ClockOffsets::showing(monotonic.max(were.monotonic_nanoseconds), boottime.max(were.boottime_nanoseconds));
-        shifted.map(Some).map_err(|source| kernel("shifting the job's clocks", source))
-    }
-
-    /// Where the clocks would have to be shifted and cannot.
-    pub(super) fn refuse_earlier_clocks(&self, reason: Option<&std::io::Error>) -> EngineError {
-        let why = match reason {
-            Some(reason) => format!("and a time namespace, in which it would go on, cannot be had here ({reason})"),
-            None => "and the job gets no namespace, in which it would go on (--ids new)".to_owned(),
-        };
-        EngineError::Refused(vec![Obstacle {
-            what: "monotonic clock".to_owned(),
-            why: format!("that of this machine is behind the checkpoint's (rebooted since, or another machine), {why}"),
-            remedy: "allow unprivileged user namespaces, or restart it as root, without --ids new".to_owned(),
-            passing: false,
-        }])
-    }
-}
-
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
-}
 
 impl Construction {
     pub(super) fn make_threads(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
