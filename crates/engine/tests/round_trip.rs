@@ -53,10 +53,10 @@ impl ImageSource for Held {
 }
 
 /// The program, in a directory that goes when the test ends, however it ends.
-fn compile() -> (TempDir, PathBuf) {
+fn compile(source: &str) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a temporary directory can be had");
-    let program = directory.path().join("counter");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/counter.c");
+    let program = directory.path().join("program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
     let done = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status().expect("cc runs");
     assert!(done.success());
     (directory, program)
@@ -75,7 +75,7 @@ fn counting(program: &Path, result: &Path) -> Launch {
 
 #[test]
 fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
-    let (_directory, program) = compile();
+    let (_directory, program) = compile("counter.c");
     let result = program.with_extension("out");
     let mut job = Job::launch(&counting(&program, &result)).unwrap();
     let pid = job.main_process().pid;
@@ -95,9 +95,44 @@ fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
     assert_eq!(job.reap().unwrap().and_then(|status| status.signal()), Some(SIGKILL));
 }
 
+/// Freezes and captures a job, and lets it run on; the pages of its image.
+fn captured_pages(job: &mut Job, stack: StackPart) -> usize {
+    let freezer = job.freezer();
+    let pages = std::thread::scope(|scope| {
+        let work = || {
+            let mut held = Held::default();
+            let mut frozen = freezer.freeze(Duration::from_secs(5)).expect("it can be frozen");
+            frozen.capture(&mut held, stack).expect("it can be captured");
+            held.bytes.len() / PAGE_BYTES
+        };
+        scope.spawn(work).join().expect("no panic")
+    });
+    assert!(pages > 0);
+    pages
+}
+
+#[test]
+fn only_the_live_part_of_the_stack_is_saved_unless_all_is_wanted() {
+    let (_directory, program) = compile("deep.c");
+    let ready = program.with_extension("ready");
+    let command = "exec \"$0\" \"$1\" </dev/null >/dev/null 2>&1";
+    let arguments = vec!["-c".into(), command.into(), program.clone().into(), ready.clone().into()];
+    let signals = InheritedSignals::capture();
+    let mut job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals }).unwrap();
+    while std::fs::read(&ready).map_or(true, |text| text.is_empty()) {
+        std::thread::yield_now();
+    }
+    let stack_pages = 64 * 65536 / PAGE_BYTES;
+    let (live, whole) = (captured_pages(&mut job, StackPart::Live), captured_pages(&mut job, StackPart::Whole));
+    job.signal(SIGKILL).unwrap();
+    job.reap().unwrap();
+    assert!(whole >= live + stack_pages - 16, "{live} pages live, {whole} whole");
+    assert!(live < stack_pages, "{live} pages");
+}
+
 #[test]
 fn a_killed_program_goes_on_from_memory() {
-    let (_directory, program) = compile();
+    let (_directory, program) = compile("counter.c");
     let result = program.with_extension("out");
     let native = Command::new(&program).arg("2000").output().unwrap().stdout;
     let launch = counting(&program, &result);
