@@ -48,7 +48,7 @@ impl Features {
             },
             Feature {
                 name: "comparison of open files (kcmp)",
-                present: process::same_open_file(own, 0, 0).is_ok(),
+                present: process::same_open_file((own, 0), (own, 0)).is_ok(),
                 meaning: "without it descriptors that share an offset cannot be told from those that do not",
             },
             Feature {

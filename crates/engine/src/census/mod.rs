@@ -83,7 +83,7 @@ impl Findings {
         let status = Status::of(pid).map_err(looking)?;
         let mut obstacles = restrictions::find(pid, &status).map_err(looking)?;
         let mappings = memory::Mappings::of(maps, &mut obstacles);
-        let descriptors = Descriptors::of(pid, inheritance, &mut obstacles).map_err(looking)?;
+        let descriptors = Descriptors::of(&[pid], inheritance, &mut obstacles).map_err(looking)?;
         let path = proc::link(pid, "exe").map_err(looking)?;
         let executable = match reference(&path) {
             Ok(executable) => executable,
@@ -120,7 +120,7 @@ impl Findings {
             special_mappings: self.mappings.special,
             dispositions: inner.dispositions,
             pending: inner.pending,
-            descriptors: self.descriptors.descriptors,
+            descriptors: self.descriptors.descriptors.into_iter().next().unwrap_or_default(),
             threads: inner.threads,
         };
         Ok(JobState {

@@ -66,11 +66,11 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
 }
 
-/// kcmp(2) with `KCMP_FILE`: whether two descriptors of a process share an open file description.
-pub fn same_open_file(pid: i32, one: i32, other: i32) -> io::Result<bool> {
+/// kcmp(2) with `KCMP_FILE`: whether two descriptors, each given as process and number, share an open file description.
+pub fn same_open_file(one: (i32, i32), other: (i32, i32)) -> io::Result<bool> {
     const KCMP_FILE: i32 = 0;
     // SAFETY: plain numbers.
-    check(unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) }).map(|order| order == 0)
+    check(unsafe { libc::syscall(libc::SYS_kcmp, one.0, other.0, KCMP_FILE, one.1, other.1) }).map(|order| order == 0)
 }
 
 /// prlimit(2): soft and hard limit of a resource, in the kernel's numbering.

@@ -1,0 +1,173 @@
+//! The census of descriptors: which open files there are, who shares them, and what each needs to be opened again.
+//!
+//! This file walks and finds out who shares what; a file for each family of open files knows what its members need.
+//! What descriptors share stands once, in tables of the job: an open file is known by what the kernel says of it
+//! (kcmp(2), inode), never by the process or the number under which it was met first.
+
+mod anonymous;
+mod external;
+mod pipe;
+mod regular;
+mod shown;
+
+use crate::Obstacle;
+use crate::job::Inheritance;
+use pipe::Pipes;
+use shown::{Holder, Shown};
+use standfast_format::records::{Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_WRONLY: u32 = libc::O_WRONLY as u32;
+const O_CREAT: u32 = libc::O_CREAT as u32;
+const O_EXCL: u32 = libc::O_EXCL as u32;
+const O_NOCTTY: u32 = libc::O_NOCTTY as u32;
+const O_TRUNC: u32 = libc::O_TRUNC as u32;
+const O_ASYNC: u32 = libc::O_ASYNC as u32;
+const O_DIRECT: u32 = libc::O_DIRECT as u32;
+const O_PATH: u32 = libc::O_PATH as u32;
+const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
+const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
+
+/// The descriptors of a job.
+#[derive(Debug, Default)]
+pub(super) struct Descriptors {
+    /// Of each process, ascending by number.
+    pub(super) descriptors: Vec<Vec<Descriptor>>,
+    pub(super) open_files: Vec<OpenFile>,
+    pub(super) pipes: Vec<PipeContents>,
+    /// Regular files open for writing.
+    pub(super) outputs: Vec<File>,
+}
+
+/// What an open file is, or why that cannot be carried over.
+type Known = Result<OpenFileKind, Unfit>;
+
+/// Why an open file could not be recorded.
+enum Unfit {
+    /// It cannot be brought back.
+    Refused { why: String, remedy: &'static str },
+    /// The kernel did not tell.
+    Unknown(io::Error),
+}
+
+impl Unfit {
+    fn because(why: impl Into<String>) -> Self {
+        Self::Refused { why: why.into(), remedy: "" }
+    }
+
+    fn with_remedy(why: impl Into<String>, remedy: &'static str) -> Self {
+        Self::Refused { why: why.into(), remedy }
+    }
+}
+
+impl From<io::Error> for Unfit {
+    fn from(error: io::Error) -> Self {
+        Self::Unknown(error)
+    }
+}
+
+impl Descriptors {
+    /// Of the processes `pids`, which are one job.
+    pub(super) fn of(pids: &[i32], inheritance: &Inheritance, obstacles: &mut Vec<Obstacle>) -> io::Result<Self> {
+        let holders = pids.iter().map(|pid| Holder::of(*pid)).collect::<io::Result<Vec<_>>>()?;
+        let mut shown = Vec::new();
+        for (place, holder) in holders.iter().enumerate() {
+            shown.extend(holder.show(place)?);
+        }
+        let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };
+        let mut walk = Walk { holders, inheritance, shown, found, pipes: Pipes::default() };
+        walk.walk(obstacles)?;
+        walk.found.pipes = walk.pipes.into_records();
+        Ok(walk.found)
+    }
+}
+
+/// A census of descriptors under way.
+struct Walk<'a> {
+    holders: Vec<Holder>,
+    inheritance: &'a Inheritance,
+    /// Every descriptor of every process.
+    shown: Vec<Shown>,
+    found: Descriptors,
+    pipes: Pipes,
+}
+
+impl Walk<'_> {
+    fn walk(&mut self, obstacles: &mut Vec<Obstacle>) -> io::Result<()> {
+        // For each open file found, one descriptor of it.
+        let mut known: Vec<usize> = Vec::new();
+        for place in 0..self.shown.len() {
+            let shared =
+                known.iter().position(|known| self.shown[*known].is_same_file(&self.shown[place], &self.holders));
+            let open_file = match shared {
+                Some(open_file) => open_file,
+                None => match self.open_file(place)? {
+                    Ok(file) => {
+                        known.push(place);
+                        self.found.open_files.push(file);
+                        known.len() - 1
+                    }
+                    Err(obstacle) => {
+                        obstacles.push(obstacle);
+                        continue;
+                    }
+                },
+            };
+            let shown = &self.shown[place];
+            let close_on_exec = shown.information.flags & O_CLOEXEC != 0;
+            let descriptor = Descriptor { number: shown.number, close_on_exec, open_file: open_file as u32 };
+            self.found.descriptors[shown.holder].push(descriptor);
+        }
+        Ok(())
+    }
+
+    fn open_file(&mut self, place: usize) -> io::Result<Result<OpenFile, Obstacle>> {
+        let known = self.kind(place);
+        let shown = &self.shown[place];
+        match known {
+            Ok(kind) => Ok(Ok(OpenFile { flags: shown.information.flags & !CREATION_FLAGS, kind })),
+            Err(Unfit::Unknown(error)) => Err(error),
+            Err(Unfit::Refused { why, remedy }) => Ok(Err(Obstacle {
+                what: format!("descriptor {} ({})", shown.number, shown.describe(&self.holders)),
+                why,
+                remedy: remedy.to_owned(),
+                // Programs hardly ever keep a directory open: they list it and close it.
+                passing: shown.file.is_dir(),
+            })),
+        }
+    }
+
+    /// Which family an open file belongs to, and what that family says of it.
+    fn kind(&mut self, place: usize) -> Known {
+        let shown = &self.shown[place];
+        let flags = shown.information.flags;
+        if flags & O_PATH != 0 {
+            return Err(Unfit::because("a descriptor opened with O_PATH cannot be brought back yet"));
+        }
+        if flags & O_ASYNC != 0 {
+            return Err(Unfit::because("signal-driven I/O (O_ASYNC) cannot be brought back yet"));
+        }
+        if shown.information.locked {
+            return Err(Unfit::because("the program holds a lock on it, which cannot be brought back yet"));
+        }
+        if shown.file.is_file() && shown.target.starts_with(b"/") && !shown.target.starts_with(b"/memfd:") {
+            return self.regular(place);
+        }
+        if let Some(external) = self.external(shown) {
+            return Ok(external);
+        }
+        if shown.file.file_type().is_fifo() && shown.target.starts_with(b"pipe:") {
+            return self.pipe(place);
+        }
+        if shown.is_common_device() {
+            return Ok(OpenFileKind::Device {
+                path: Bytes::from(shown.target.as_slice()),
+                number: std::os::unix::fs::MetadataExt::rdev(&shown.file),
+            });
+        }
+        self.anonymous(shown)
+    }
+}

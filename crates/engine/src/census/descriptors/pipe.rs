@@ -1,0 +1,72 @@
+//! Pipes whose two ends are the job's, or whose other end is closed everywhere.
+
+use super::shown::Shown;
+use super::{Known, O_ACCMODE, O_DIRECT, O_WRONLY, Unfit, Walk};
+use standfast_format::records::{OpenFileKind, PipeContents};
+use standfast_linux::sys::process;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+
+/// Linux never lets a pipe hold more.
+const PIPE_BYTES_MAX: usize = 1 << 31;
+
+/// The pipes found so far.
+#[derive(Default)]
+pub(super) struct Pipes {
+    records: Vec<PipeContents>,
+    /// Their identities, in the same order.
+    identities: Vec<(u64, u64)>,
+}
+
+impl Pipes {
+    pub(super) fn into_records(self) -> Vec<PipeContents> {
+        self.records
+    }
+}
+
+impl Walk<'_> {
+    pub(super) fn pipe(&mut self, place: usize) -> Known {
+        let identity = self.shown[place].identity();
+        if let Some(pipe) = self.pipes.identities.iter().position(|known| *known == identity) {
+            return Ok(OpenFileKind::Pipe { pipe: pipe as u32 });
+        }
+        let ends =
+            || self.shown.iter().filter(|other| other.identity() == identity && other.file.file_type().is_fifo());
+        let access = |shown: &Shown| shown.information.flags & O_ACCMODE;
+        let (reader, writer) = (ends().find(|end| access(end) != O_WRONLY), ends().find(|end| access(end) != 0));
+        if ends().any(|end| end.information.flags & O_DIRECT != 0) {
+            return Err(Unfit::because("a pipe in packet mode cannot be brought back yet"));
+        }
+        let own = self.shown[place].own(&self.holders)?;
+        let whole = reader.is_some() && writer.is_some();
+        if !whole && !process::pipe_is_widowed(own.as_fd()) {
+            return Err(Unfit::with_remedy(
+                "the other end of this pipe is outside the program",
+                "start it with only its standard streams connected to other programs",
+            ));
+        }
+        let contents = match reader {
+            Some(reader) => read_without_taking(&reader.own(&self.holders)?)?,
+            None => Vec::new(),
+        };
+        let capacity = process::pipe_capacity(own.as_fd())?;
+        self.pipes.records.push(PipeContents { capacity, contents: contents.into() });
+        self.pipes.identities.push(identity);
+        Ok(OpenFileKind::Pipe { pipe: self.pipes.records.len() as u32 - 1 })
+    }
+}
+
+/// What a pipe holds, by tee(2) into one of our own: nothing is consumed.
+fn read_without_taking(pipe: &OwnedFd) -> io::Result<Vec<u8>> {
+    let (mut copy, into) = io::pipe()?;
+    let capacity = process::pipe_capacity(pipe.as_fd())?;
+    // A larger pipe than the system allows us to make cannot be copied; the program made it with more rights.
+    if process::pipe_capacity(into.as_fd())? < capacity {
+        process::set_pipe_capacity(into.as_fd(), capacity)?;
+    }
+    let held = process::tee(pipe.as_fd(), into.as_fd(), PIPE_BYTES_MAX)?;
+    let mut contents = vec![0u8; held];
+    copy.read_exact(&mut contents)?;
+    Ok(contents)
+}

@@ -1,0 +1,126 @@
+//! Descriptors of a process under construction. All open files are made first and parked above every number that the
+//! program uses; then each descriptor is put in its place; then the parking area is closed.
+//!
+//! This file parks and places; a file for each family of open files knows how its members are made.
+
+mod anonymous;
+mod external;
+mod pipe;
+mod regular;
+
+use super::construction::Construction;
+use super::plan::{FilePlan, Plan};
+use crate::EngineError;
+use crate::freeze::kernel;
+use pipe::PipeEnds;
+use standfast_core::Address;
+use standfast_format::records::{OpenFile, OpenFileKind};
+
+const F_SETFL: u64 = libc::F_SETFL as u64;
+const F_DUPFD: u64 = libc::F_DUPFD as u64;
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_WRONLY: u32 = libc::O_WRONLY as u32;
+const O_NONBLOCK: u32 = libc::O_NONBLOCK as u32;
+const O_CLOEXEC: u64 = libc::O_CLOEXEC as u64;
+
+impl Construction {
+    pub(super) fn open_descriptors(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let highest = plan.process.descriptors.iter().map(|descriptor| descriptor.number).max().unwrap_or(2);
+        let mut opening = Opening { process: self, plan, parking: highest.max(2) as u64 + 1, pipes: Vec::new() };
+        opening.make_pipes()?;
+        let files = opening.open_files()?;
+        opening.place(&files)?;
+        opening.watch(&files)?;
+        let parked = [opening.parking, u32::MAX.into(), 0, 0, 0, 0];
+        self.call("closing what was parked", libc::SYS_close_range, parked).map(drop)
+    }
+}
+
+/// The opening of a process's descriptors under way.
+struct Opening<'a> {
+    process: &'a Construction,
+    plan: &'a Plan<'a>,
+    /// The first number above all that the program uses.
+    parking: u64,
+    /// The pipes of the job, parked.
+    pipes: Vec<PipeEnds>,
+}
+
+impl Opening<'_> {
+    /// Makes every open file, and parks it; by position in the job's table.
+    fn open_files(&self) -> Result<Vec<u64>, EngineError> {
+        let open_files = self.plan.job.open_files.iter().zip(&self.plan.files);
+        let parked = open_files.map(|(file, how)| {
+            let opened = self.open_file(file, *how)?;
+            // A stream of our own stays open where it was.
+            let ours = matches!(how, FilePlan::Own(_) | FilePlan::OwnFile(_));
+            if ours { self.copy_to_parking(opened) } else { self.park(opened) }
+        });
+        parked.collect()
+    }
+
+    fn open_file(&self, file: &OpenFile, how: FilePlan) -> Result<u64, EngineError> {
+        if let FilePlan::Own(number) = how {
+            return self.take_over(number, file.flags);
+        }
+        match &file.kind {
+            OpenFileKind::Regular { file: reference, offset } => self.open_regular(reference, *offset, file.flags, how),
+            OpenFileKind::Device { path, .. } => self.open_path(&path.0, file.flags),
+            OpenFileKind::Pipe { pipe } => self.open_pipe_end(*pipe as usize, file.flags),
+            OpenFileKind::EventCounter { count, semaphore } => self.make_counter(*count, *semaphore, file.flags),
+            OpenFileKind::Epoll { .. } => self.call("making an epoll instance", libc::SYS_epoll_create1, [0; 6]),
+            OpenFileKind::Inherited { was, .. } => self.make_widow(was.0.starts_with(b"socket:"), file.flags),
+            OpenFileKind::Stream { .. } => unreachable!("a stream is planned to be one of our own"),
+        }
+    }
+
+    /// Gives each descriptor its number.
+    fn place(&self, files: &[u64]) -> Result<(), EngineError> {
+        self.call("closing streams", libc::SYS_close_range, [0, self.parking - 1, 0, 0, 0, 0])?;
+        for descriptor in &self.plan.process.descriptors {
+            let missing = || kernel("placing descriptors", std::io::ErrorKind::InvalidData.into());
+            let file = *files.get(descriptor.open_file as usize).ok_or_else(missing)?;
+            let flags = if descriptor.close_on_exec { O_CLOEXEC } else { 0 };
+            let number = descriptor.number as u64;
+            self.call(&format!("placing descriptor {number}"), libc::SYS_dup3, [file, number, flags, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    fn call(&self, action: &str, number: i64, arguments: [u64; 6]) -> Result<u64, EngineError> {
+        self.process.call(action, number, arguments)
+    }
+
+    /// Moves a descriptor to the lowest free number from the parking area on.
+    fn park(&self, descriptor: u64) -> Result<u64, EngineError> {
+        let parked = self.copy_to_parking(descriptor)?;
+        self.close(descriptor)?;
+        Ok(parked)
+    }
+
+    fn copy_to_parking(&self, descriptor: u64) -> Result<u64, EngineError> {
+        self.call("parking a descriptor", libc::SYS_fcntl, [descriptor, F_DUPFD, self.parking, 0, 0, 0])
+    }
+
+    fn close(&self, descriptor: u64) -> Result<(), EngineError> {
+        self.call("closing a descriptor", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
+    }
+
+    fn open_path(&self, path: &[u8], flags: u32) -> Result<u64, EngineError> {
+        let action = format!("opening {}", String::from_utf8_lossy(path));
+        self.call(&action, libc::SYS_open, [self.process.path_argument(path)?, flags.into(), 0, 0, 0, 0])
+    }
+
+    fn set_flags(&self, descriptor: u64, flags: u32) -> Result<(), EngineError> {
+        let arguments = [descriptor, F_SETFL, flags.into(), 0, 0, 0];
+        self.call("setting a descriptor's flags", libc::SYS_fcntl, arguments).map(drop)
+    }
+
+    /// The two descriptors that a call has left in the scratch memory.
+    fn two_descriptors(&self) -> Result<[u64; 2], EngineError> {
+        let mut ends = [[0u8; 4]; 2];
+        let reading = |source| kernel("reading the new process", source);
+        self.process.memory.read(Address::new(self.process.scratch), ends.as_flattened_mut()).map_err(reading)?;
+        Ok(ends.map(|end| u32::from_le_bytes(end).into()))
+    }
+}

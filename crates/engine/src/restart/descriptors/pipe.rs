@@ -1,0 +1,45 @@
+//! Pipes: made before the open files that are their ends, and filled with what was in them.
+
+use super::{O_ACCMODE, O_WRONLY, Opening};
+use crate::EngineError;
+use crate::freeze::kernel;
+use crate::restart::plan::SCRATCH_BYTES;
+use standfast_format::records::PipeContents;
+
+const F_SETPIPE_SZ: u64 = libc::F_SETPIPE_SZ as u64;
+
+/// The two ends of a pipe, parked.
+pub(super) struct PipeEnds {
+    reader: u64,
+    writer: u64,
+}
+
+impl Opening<'_> {
+    pub(super) fn make_pipes(&mut self) -> Result<(), EngineError> {
+        let pipes = self.plan.job.pipes.iter().map(|pipe| self.make_pipe(pipe)).collect::<Result<_, _>>()?;
+        self.pipes = pipes;
+        Ok(())
+    }
+
+    fn make_pipe(&self, pipe: &PipeContents) -> Result<PipeEnds, EngineError> {
+        self.call("making a pipe", libc::SYS_pipe2, [self.process.scratch, 0, 0, 0, 0, 0])?;
+        let [reader, writer] = self.two_descriptors()?;
+        let (reader, writer) = (self.park(reader)?, self.park(writer)?);
+        self.call("sizing a pipe", libc::SYS_fcntl, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
+        for piece in pipe.contents.0.chunks(SCRATCH_BYTES as usize) {
+            let arguments = [writer, self.process.argument(piece)?, piece.len() as u64, 0, 0, 0];
+            let written = self.call("filling a pipe", libc::SYS_write, arguments)?;
+            if written != piece.len() as u64 {
+                return Err(kernel("filling a pipe", std::io::ErrorKind::WriteZero.into()));
+            }
+        }
+        Ok(PipeEnds { reader, writer })
+    }
+
+    /// Each open file of a pipe is opened anew through /proc, since pipe2 makes only one for each end.
+    pub(super) fn open_pipe_end(&self, pipe: usize, flags: u32) -> Result<u64, EngineError> {
+        let ends = &self.pipes[pipe];
+        let end = if flags & O_ACCMODE == O_WRONLY { ends.writer } else { ends.reader };
+        self.open_path(format!("/proc/self/fd/{end}").as_bytes(), flags)
+    }
+}
