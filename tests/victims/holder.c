@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -49,6 +50,15 @@ static void hold_timer(void)
     CHECK(timerfd_gettime(timer, &soon) == 0 && soon.it_value.tv_sec > 100 && close(timer) == 0);
 }
 
+static void hold_userfault(void)
+{
+    /* UFFD_USER_MODE_ONLY, which needs no privilege. */
+    int faults = (int)syscall(SYS_userfaultfd, 1);
+    CHECK(faults >= 0);
+    wait_at_gate();
+    CHECK(close(faults) == 0);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
@@ -58,6 +68,8 @@ int main(int argc, char **argv)
         hold_tcp();
     else if (strcmp(argv[1], "timer") == 0)
         hold_timer();
+    else if (strcmp(argv[1], "userfault") == 0)
+        hold_userfault();
     else
         CHECK(!"a known thing to hold");
     printf("holder: let go of %s\n", argv[1]);

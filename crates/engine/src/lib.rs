@@ -8,6 +8,7 @@
 //!                                                |-- thaw()    it runs on
 //!                                                `-- kill()    it ends where it stands
 //! restart(source) --> Job
+//! rehearse(), examine(pid): what would go wrong, told before it can
 //! ```
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ mod error;
 mod freeze;
 mod job;
 mod read;
+mod rehearsal;
 mod restart;
 
 pub use census::examine;
@@ -23,5 +25,6 @@ pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;
 pub use job::{Freezer, Job, Launch, ProcessIdentity};
 pub use read::{Captured, StackPart};
+pub use rehearsal::rehearse;
 pub use restart::{IdPolicy, RestartOptions, restart};
 pub use standfast_linux::InheritedSignals;

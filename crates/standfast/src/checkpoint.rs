@@ -2,20 +2,20 @@
 //! die, the kernel lets go of the job and it runs on.
 //!
 //! ```text
-//! protect:  prepare  freeze  capture  thaw           seal  commit  retain
-//! stop:     prepare  freeze  capture  seal  commit   kill          retain
-//!                    |<-- program stands still -->|
+//! protect:  rehearse  prepare  freeze  capture  thaw           seal  commit  retain
+//! stop:     rehearse  prepare  freeze  capture  seal  commit   kill          retain
+//!                               |<-- program stands still -->|
 //! ```
 
+use crate::background::Background;
 use crate::options::Keep;
 use crate::report::CheckpointReport;
-use standfast_engine::{Captured, EngineError, Freezer, Frozen, StackPart};
+use standfast_engine::{Captured, EngineError, Freezer, Frozen, StackPart, rehearse};
 use standfast_format::BoxError;
 use standfast_store::{JobDirectory, Lease, Prepared, StoreError};
-use std::io::{self, PipeReader};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long the threads of a program may take to stop. One that hangs in the kernel longer (a dead network file system)
@@ -121,8 +121,7 @@ impl From<EngineError> for Failure {
 
 /// A checkpoint being taken.
 pub(crate) struct Checkpointing {
-    thread: JoinHandle<Attempt>,
-    ended: PipeReader,
+    attempt: Background<Attempt>,
     /// What becomes of the program.
     pub(crate) purpose: Purpose,
 }
@@ -137,19 +136,13 @@ struct Attempt {
 impl Checkpointing {
     /// Starts the thread.
     pub(crate) fn begin(destination: Destination, freezer: Freezer, purpose: Purpose) -> Result<Self, Failure> {
-        let (ended, ends) = io::pipe().map_err(Failure::Thread)?;
-        let work = move || {
-            // Closed when the thread is through, however that comes about: this is what the event loop polls.
-            let _ends = ends;
-            take(&destination, &freezer, purpose)
-        };
-        let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(work).map_err(Failure::Thread)?;
-        Ok(Self { thread, ended, purpose })
+        let work = move || take(&destination, &freezer, purpose);
+        Ok(Self { attempt: Background::begin("checkpoint", work).map_err(Failure::Thread)?, purpose })
     }
 
     /// Waits for the end.
     pub(crate) fn join(self) -> Result<Taken, Failure> {
-        match self.thread.join() {
+        match self.attempt.join() {
             Ok(attempt) => attempt.outcome,
             Err(_) => Err(Failure::Broken),
         }
@@ -159,13 +152,16 @@ impl Checkpointing {
 impl AsFd for Checkpointing {
     /// Polls as hung up once the thread is through.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ended.as_fd()
+        self.attempt.as_fd()
     }
 }
 
 fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose) -> Attempt {
     let started = Instant::now();
     let failed = |failure, given_up| Attempt { outcome: Err(failure), _given_up: given_up };
+    if let Err(error) = rehearse() {
+        return failed(error.into(), None);
+    }
     let mut prepared = match destination.directory.prepare(&destination.lease) {
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),

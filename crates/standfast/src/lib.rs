@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod background;
 mod checkpoint;
 mod ckptrc;
 mod control;
@@ -32,6 +33,7 @@ mod identity;
 mod inspect;
 mod notice;
 mod options;
+mod outlook;
 pub mod report;
 mod request;
 mod restart;

@@ -43,6 +43,11 @@ pub enum Notice {
         /// Why, and what to do.
         reason: String,
     },
+    /// The program was looked at, and no checkpoint could be taken of it as it is.
+    Unprotectable {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// After failures a checkpoint is durable again.
     ProtectedAgain {
         /// Its generation.
@@ -94,6 +99,7 @@ impl Notice {
             Self::Skipped { .. }
             | Self::StartedAfresh { .. }
             | Self::NotTaken { .. }
+            | Self::Unprotectable { .. }
             | Self::NotStopped { .. }
             | Self::Trouble { .. } => Weight::Warning,
         }
@@ -109,6 +115,9 @@ impl fmt::Display for Notice {
             Self::StartedAfresh { reason } => write!(f, "started from the beginning: {reason}"),
             Self::Taken(report) => write_taken(f, report),
             Self::NotTaken { reason } => write!(f, "no checkpoint was taken, the program runs on: {reason}"),
+            Self::Unprotectable { reason } => {
+                write!(f, "as it is, the program cannot be checkpointed: {reason}")
+            }
             Self::ProtectedAgain { generation } => write!(f, "checkpoints work again: {generation} is safe"),
             Self::NotStopped { reason } => {
                 write!(

@@ -6,6 +6,7 @@ use crate::control::{ClientId, ControlSocket, Reply, Request};
 use crate::identity::in_lease;
 use crate::notice::{Listener, Notice};
 use crate::options::JobOptions;
+use crate::outlook::Outlook;
 use crate::report::{CheckpointReport, LiveReport};
 use crate::schedule::{Outcome as Attempt, Schedule};
 use crate::signals::{Reaction, SignalInbox, react};
@@ -42,6 +43,7 @@ pub(crate) fn supervise(post: Post, job: Job, listener: &mut Listener<'_>) -> Re
     let now = Instant::now();
     let mut supervisor = Supervisor {
         schedule: Schedule::new(post.options.interval, now),
+        outlook: Outlook::new(post.options.interval, now),
         heartbeat_due: now,
         is_named: false,
         checkpointing: None,
@@ -65,6 +67,7 @@ struct Supervisor<'a, 'l> {
     job: Job,
     listener: &'a mut Listener<'l>,
     schedule: Schedule,
+    outlook: Outlook,
     heartbeat_due: Instant,
     /// Whether the lease names the program.
     is_named: bool,
@@ -89,6 +92,7 @@ struct Ready {
     ended: bool,
     signals: bool,
     checkpoint: bool,
+    outlook: bool,
 }
 
 impl Supervisor<'_, '_> {
@@ -98,9 +102,13 @@ impl Supervisor<'_, '_> {
             let now = Instant::now();
             self.renew_lease(now);
             self.begin_checkpoint(now);
+            self.look_out(now);
             let ready = self.wait(now)?;
             if ready.checkpoint {
                 self.end_checkpoint();
+            }
+            if ready.outlook {
+                self.tell_outlook();
             }
             if ready.signals {
                 self.heed_signals();
@@ -117,13 +125,16 @@ impl Supervisor<'_, '_> {
         let end = self.job.end_descriptor();
         let mut fds = vec![PollFd::new(&end, PollFlags::IN), PollFd::new(&self.post.signals, PollFlags::IN)];
         fds.extend(self.checkpointing.iter().map(|checkpointing| PollFd::new(checkpointing, PollFlags::IN)));
+        fds.extend(self.outlook.looking().map(|looking| PollFd::new(looking, PollFlags::IN)));
         fds.extend(self.post.control.iter().flat_map(ControlSocket::poll_fds));
         let timeout = self.next_due().map(|due| timespec(due.saturating_duration_since(now)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {
                 let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-                let checkpoint = self.checkpointing.is_some() && is_ready(&fds[2]);
-                Ok(Ready { ended: is_ready(&fds[0]), signals: is_ready(&fds[1]), checkpoint })
+                let mut more = fds[2..].iter().map(is_ready);
+                let checkpoint = self.checkpointing.is_some() && more.next() == Some(true);
+                let outlook = self.outlook.looking().is_some() && more.next() == Some(true);
+                Ok(Ready { ended: is_ready(&fds[0]), signals: is_ready(&fds[1]), checkpoint, outlook })
             }
             // The handler of a signal ran: its news lie in the inbox.
             Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
@@ -134,7 +145,7 @@ impl Supervisor<'_, '_> {
     fn next_due(&self) -> Option<Instant> {
         let checkpoint = if self.checkpointing.is_none() { self.schedule.due() } else { None };
         let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
-        [Some(self.heartbeat_due), checkpoint, client].into_iter().flatten().min()
+        [Some(self.heartbeat_due), checkpoint, self.outlook.due(), client].into_iter().flatten().min()
     }
 
     /// Names the program in the lease, and later shows that its supervisor lives. That the disk refuses is told and
@@ -214,6 +225,23 @@ impl Supervisor<'_, '_> {
             self.say(&Notice::NotTaken { reason: reason.clone() });
         }
         self.last_failure = Some(reason);
+    }
+
+    /// Looks, without touching the program, whether a checkpoint could be taken.
+    fn look_out(&mut self, now: Instant) {
+        if let Err(error) = self.outlook.begin(self.job.main_process().pid, now) {
+            self.warn(format!("whether the program can be checkpointed could not be found out: {error}"));
+        }
+    }
+
+    /// Tells what stands in the way, unless a checkpoint has told it already.
+    fn tell_outlook(&mut self) {
+        let Some(problem) = self.outlook.end(Instant::now()) else { return };
+        let reason = without_numbers(&problem.to_string());
+        if self.last_failure.as_ref() != Some(&reason) {
+            self.say(&Notice::Unprotectable { reason: reason.clone() });
+            self.last_failure = Some(reason);
+        }
     }
 
     fn answer_served(&mut self, reply: &Reply) {

@@ -58,6 +58,11 @@ impl Census {
     }
 }
 
+/// Asks every process of a job what only it can ask the kernel for, and forgets the answers.
+pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
+    frozen.processes.iter().try_for_each(|process| threads::Inner::ask(process, &frozen.shared).map(drop))
+}
+
 /// What in this process could not be carried over: the part of the census that needs no freeze.
 ///
 /// # Errors

@@ -1,0 +1,70 @@
+//! A rehearsal on a process that nobody would miss, before the program is touched: it is stopped, asked everything that a
+//! program is asked from within, let go, and must live on to its own end. A kernel, container or processor on which that
+//! goes wrong shows it here.
+
+use crate::census::ask_from_within;
+use crate::freeze::{Frozen, kernel};
+use crate::job::{Inheritance, Shared};
+use crate::{EngineError, InheritedSignals, ProcessIdentity};
+use standfast_linux::sys::process;
+use standfast_linux::{Held, HeldProgram, WaitStatus};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A process that does nothing stops at once, or never.
+const STOP_MAX: Duration = Duration::from_secs(5);
+/// What a held process ends with when its program cannot be executed.
+const NOT_EXECUTED: i32 = 127 << 8;
+
+/// Rehearses a checkpoint on a throw-away process; once it has gone well in this process, that is taken for granted.
+///
+/// # Errors
+/// Whatever a checkpoint of a program would have met. Nothing is left behind.
+pub fn rehearse() -> Result<(), EngineError> {
+    static WENT_WELL: Mutex<bool> = Mutex::new(false);
+    let mut went_well = WENT_WELL.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*went_well {
+        perform()?;
+        *went_well = true;
+    }
+    Ok(())
+}
+
+fn perform() -> Result<(), EngineError> {
+    // A directory cannot be executed: once let go it ends by itself, if it still can.
+    let nothing = HeldProgram { path: c"/", personality: 0 };
+    let held = Held::start(nothing, InheritedSignals::capture())
+        .map_err(|source| kernel("making a throw-away process", source))?;
+    let pid = held.pid;
+    let asked = ask(pid);
+    // Fails if it is gone, which its status tells better.
+    let let_go = held.let_go();
+    if asked.is_err() || let_go.is_err() {
+        let _ = process::kill(pid, libc::SIGKILL);
+    }
+    let status = process::wait(pid, 0).map_err(|source| kernel("reaping a throw-away process", source))?;
+    asked?;
+    match status.map(WaitStatus) {
+        Some(WaitStatus(NOT_EXECUTED)) => Ok(()),
+        status => {
+            let message = format!("it did not survive a checkpoint ({status:?}), so the program is not touched");
+            Err(kernel("rehearsing on a throw-away process", std::io::Error::other(message)))
+        }
+    }
+}
+
+fn ask(pid: i32) -> Result<(), EngineError> {
+    let frozen = Frozen::new(ProcessIdentity::of(pid)?, Shared::new(Inheritance::default()), STOP_MAX)?;
+    ask_from_within(&frozen)?;
+    frozen.thaw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_throw_away_process_survives_its_checkpoint() {
+        rehearse().unwrap();
+    }
+}
