@@ -63,6 +63,8 @@ pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
 pub const CLOCKS: Victim = c("clocks", include_str!("../victims/clocks.c"));
 /// Holds one thing that cannot be carried over.
 pub const HOLDER: Victim = c("holder", include_str!("../victims/holder.c"));
+/// Keeps ids, and a mutex that names its owner.
+pub const OWNER: Victim = c("owner", include_str!("../victims/owner.c"));
 /// What passes through a supervisor.
 pub const PLAIN: Victim = c("plain", include_str!("../victims/plain.c"));
 /// Loops heavy in malloc, open, fork and exec, for measurements.

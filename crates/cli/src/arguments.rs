@@ -127,6 +127,9 @@ pub(crate) struct Restart {
     /// The checkpoint to continue from [default: the newest good one]
     #[arg(long, value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,
+    /// Process ids: 'auto' for the old ones where that is allowed, 'new' [default: as in the run]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) ids: Option<Ids>,
     /// Take the directory over from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,

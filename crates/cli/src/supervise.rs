@@ -44,7 +44,8 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode> {
     let directory = restart.directory.map_or_else(only_directory, Ok)?;
-    let request = RestartRequest { directory, at: restart.at, force: restart.force };
+    let options = OptionChoices { ids: restart.ids, ..OptionChoices::default() };
+    let request = RestartRequest { directory, at: restart.at, options, force: restart.force };
     conclude(standfast::restart(&request, &mut |notice| hear(notice, voice)))
 }
 

@@ -7,7 +7,7 @@
 //! Job -- freezer() --> Freezer -- freeze() --> Frozen -- capture(sink) --> census, pages
 //!                                                |-- thaw()    it runs on
 //!                                                `-- kill()    it ends where it stands
-//! restart(source) --> Job
+//! restart(source) --> Restarted, a Job
 //! rehearse(), examine(pid): what would go wrong, told before it can
 //! ```
 #![forbid(unsafe_code)]
@@ -26,5 +26,5 @@ pub use freeze::Frozen;
 pub use job::{Freezer, Job, Launch, ProcessIdentity};
 pub use read::{Captured, StackPart};
 pub use rehearsal::rehearse;
-pub use restart::{IdPolicy, RestartOptions, restart};
+pub use restart::{IdPolicy, JobIds, RestartOptions, Restarted, restart};
 pub use standfast_linux::InheritedSignals;

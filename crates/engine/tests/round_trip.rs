@@ -158,7 +158,7 @@ fn a_killed_program_goes_on_from_memory() {
     let mut before_thaw = |_| Ok(());
     let options =
         RestartOptions { ids: IdPolicy::Auto, signals: InheritedSignals::capture(), before_thaw: &mut before_thaw };
-    let mut revived = restart(&held, options).unwrap();
+    let mut revived = restart(&held, options).unwrap().job;
     let status = revived.reap().unwrap().unwrap();
     assert!(status.success(), "{status:?}");
     assert_eq!(std::fs::read(&result).unwrap(), native);

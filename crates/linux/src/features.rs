@@ -5,6 +5,12 @@ use crate::spawn::{HeldProgram, InheritedSignals};
 use crate::sys::process;
 use crate::{ClockOffsets, NamespaceInit, NamespaceKind};
 
+/// What a restarted job and its user see of its namespaces.
+const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid \
+programs, and sees its own processes only; a pid file that it wrote names a stranger outside";
+const SEEN_IN_PID_NAMESPACE: &str =
+    "a restarted program sees its own processes only; a pid file that it wrote names a stranger outside";
+
 /// One thing that the kernel or the system may or may not offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
@@ -12,8 +18,10 @@ pub struct Feature {
     pub name: &'static str,
     /// Whether it is there.
     pub present: bool,
-    /// What that means for the user.
+    /// What its absence means for the user.
     pub meaning: &'static str,
+    /// What its presence means, where that may surprise; otherwise empty.
+    pub remark: &'static str,
 }
 
 /// All of them.
@@ -34,32 +42,38 @@ impl Features {
                 name: "ptrace of own children",
                 present: scope < 3,
                 meaning: "without it no program can be checkpointed (set kernel.yama.ptrace_scope to 2 or less)",
+                remark: "",
             },
             Feature {
                 name: "ptrace of a program whose supervisor died",
                 present: scope == 0 || process::effective_user() == 0,
                 meaning: "without it a program cannot be taken up again when its supervisor was killed",
+                remark: "",
             },
             Feature {
                 name: "namespaces for restarted jobs",
                 present: namespaces_work(kind),
                 meaning: "without them a restarted program gets new process ids; programs that remember theirs (Go) are \
                           refused",
+                remark: if kind == NamespaceKind::User { SEEN_IN_USER_NAMESPACE } else { SEEN_IN_PID_NAMESPACE },
             },
             Feature {
                 name: "comparison of open files (kcmp)",
                 present: process::same_open_file((own, 0), (own, 0)).is_ok(),
                 meaning: "without it descriptors that share an offset cannot be told from those that do not",
+                remark: "",
             },
             Feature {
                 name: "page table scan (PAGEMAP_SCAN, Linux 6.7)",
                 present: scan,
                 meaning: "without it page tables are read word by word, slowly for large reservations",
+                remark: "",
             },
             Feature {
                 name: "list of children (CONFIG_PROC_CHILDREN)",
                 present: crate::proc::read(own, &format!("task/{own}/children")).is_ok(),
                 meaning: "without it every process of the system is asked for its parent",
+                remark: "",
             },
         ])
     }

@@ -12,7 +12,7 @@ pub struct Finding {
     pub what: String,
     /// Whether it is as Standfast would have it.
     pub is_fine: bool,
-    /// What it means that it is not; empty where all is fine.
+    /// What that means: that it is missing or, where that may surprise, that it is there; otherwise empty.
     pub means: String,
     /// What the user can do; empty where nothing needs doing, or nothing can be done.
     pub remedy: String,
@@ -20,7 +20,7 @@ pub struct Finding {
 
 impl From<Feature> for Finding {
     fn from(feature: Feature) -> Self {
-        let means = if feature.present { "" } else { feature.meaning };
+        let means = if feature.present { feature.remark } else { feature.meaning };
         Self { what: feature.name.to_owned(), is_fine: feature.present, means: means.to_owned(), remedy: String::new() }
     }
 }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_comes_with_its_meaning_and_what_is_there_needs_none() {
-        let feature = |present| Feature { name: "scan", present, meaning: "without it all is slow" };
+        let feature = |present| Feature { name: "scan", present, meaning: "without it all is slow", remark: "" };
         let missing = Finding::from(feature(false));
         assert!(!missing.is_fine && missing.means == "without it all is slow");
         let there = Finding::from(feature(true));

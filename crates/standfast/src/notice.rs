@@ -2,6 +2,7 @@
 
 use crate::report::CheckpointReport;
 use crate::spelling::ForShell;
+use standfast_engine::JobIds;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub enum Notice {
         /// When that was taken, in nanoseconds since 1970.
         taken_nanoseconds: u64,
     },
+    /// Under which process ids the job goes on.
+    Ids(JobIds),
     /// A generation could not be used.
     Skipped {
         /// Which.
@@ -95,7 +98,8 @@ impl Notice {
     pub fn weight(&self) -> Weight {
         match self {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) => Weight::Detail,
-            Self::ProtectedAgain { .. } | Self::Stopped { .. } | Self::Unfinished { .. } => Weight::Note,
+            Self::Ids(JobIds::New { reason: None }) => Weight::Detail,
+            Self::Ids(_) | Self::ProtectedAgain { .. } | Self::Stopped { .. } | Self::Unfinished { .. } => Weight::Note,
             Self::Skipped { .. }
             | Self::StartedAfresh { .. }
             | Self::NotTaken { .. }
@@ -111,6 +115,7 @@ impl fmt::Display for Notice {
         match self {
             Self::Running { pid } => write!(f, "the program runs as process {pid}"),
             Self::Continued { generation, .. } => write!(f, "continued from checkpoint {generation}"),
+            Self::Ids(ids) => f.write_str(&consequences(ids)),
             Self::Skipped { generation, reason } => write!(f, "checkpoint {generation} cannot be used: {reason}"),
             Self::StartedAfresh { reason } => write!(f, "started from the beginning: {reason}"),
             Self::Taken(report) => write_taken(f, report),
@@ -136,6 +141,24 @@ impl fmt::Display for Notice {
             Self::Unfinished { directory, end } => {
                 write!(f, "program {end}; continue it with: standfast restart {}", ForShell(directory))
             }
+        }
+    }
+}
+
+/// What a program and its user see of its ids after a restart.
+fn consequences(ids: &JobIds) -> String {
+    match ids {
+        JobIds::Old { of_user } => {
+            let inside =
+                if *of_user { "files of other users belong to nobody, set-uid programs do not work, " } else { "" };
+            format!(
+                "it has its old process ids, in namespaces of its own: inside {inside}it sees its own processes only; a \
+pid file that it wrote names a stranger outside"
+            )
+        }
+        JobIds::New { reason: None } => "it has new process ids, as asked for".to_owned(),
+        JobIds::New { reason: Some(reason) } => {
+            format!("it has new process ids, since namespaces cannot be had here ({reason})")
         }
     }
 }

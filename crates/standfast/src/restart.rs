@@ -9,7 +9,7 @@ use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
-use standfast_engine::{self as engine, EngineError, IdPolicy, InheritedSignals, Job, RestartOptions};
+use standfast_engine::{self as engine, EngineError, IdPolicy, InheritedSignals, RestartOptions, Restarted};
 use standfast_format::BoxError;
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, Skipped, StoreError, Wish};
@@ -24,6 +24,8 @@ pub struct RestartRequest {
     pub directory: PathBuf,
     /// The generation; the newest good one if none is named.
     pub at: Option<GenerationNumber>,
+    /// What is to be other than in the run.
+    pub options: OptionChoices,
     /// Whether to take the directory from a holder that cannot be seen from here.
     pub force: bool,
 }
@@ -64,7 +66,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
     let wish = request.at.map_or(Wish::Newest, Wish::Exactly);
     let path = request.directory.clone();
-    continue_job(Continuation { path, directory, lease, options: OptionChoices::default() }, wish, listener)
+    continue_job(Continuation { path, directory, lease, options: request.options }, wish, listener)
 }
 
 /// A job to be continued.
@@ -90,11 +92,12 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
             listener(&skipped_notice(skipped.number, &skipped.reason));
         }
         match revive(&job, &manifest, options, &choice) {
-            Ok((revived, signals)) => {
+            Ok((Restarted { job: revived, ids }, signals)) => {
                 let generation = choice.number.get();
                 let taken = manifest.generation(choice.number).map_or(0, |it| it.taken_nanoseconds);
                 drop(choice);
                 listener(&Notice::Continued { generation, taken_nanoseconds: taken });
+                listener(&Notice::Ids(ids));
                 let control = bind_control(&job.path, listener);
                 let destination = Destination {
                     directory: job.directory,
@@ -152,7 +155,7 @@ fn revive(
     manifest: &Manifest,
     options: JobOptions,
     choice: &Choice,
-) -> Result<(Job, SignalInbox), Unrevived> {
+) -> Result<(Restarted, SignalInbox), Unrevived> {
     let mut signals = None;
     let mut refusal = None;
     let mut before_thaw = |process: engine::ProcessIdentity| -> Result<(), BoxError> {

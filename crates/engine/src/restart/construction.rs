@@ -3,7 +3,7 @@
 //! It is tied to us twice: the kernel kills it when its tracer ends (`PTRACE_O_EXITKILL`), and the init of its namespaces
 //! ends when our end of their line closes. The commit cuts both ties.
 
-use super::IdPolicy;
+use super::ids::{IdPolicy, JobIds};
 use super::namespaces::hold;
 use super::plan::{Plan, SCRATCH_BYTES};
 use crate::EngineError;
@@ -33,15 +33,17 @@ pub(super) struct Construction {
     pub(super) syscall: u64,
     pub(super) memory: ProcessMemory,
     pub(super) init: Option<NamespaceInit>,
+    /// Under which ids it will run.
+    pub(super) ids: JobIds,
     /// Addresses of the scratch memory.
     pub(super) scratch: u64,
 }
 
 impl Construction {
     /// Makes the process and lets it execute the job's program; it stands still behind its exec.
-    pub(super) fn begin(plan: &Plan<'_>, ids: IdPolicy, signals: InheritedSignals) -> Result<Self, EngineError> {
+    pub(super) fn begin(plan: &Plan<'_>, policy: IdPolicy, signals: InheritedSignals) -> Result<Self, EngineError> {
         let program = HeldProgram { path: &plan.executable, personality: plan.process.personality };
-        let (init, held) = hold(plan, ids, program, signals)?;
+        let (init, held, ids) = hold(plan, policy, program, signals)?;
         let pid = held.pid;
         let begun = Task::seize(pid, pid, BUILDING).map_err(building).and_then(|task| {
             held.let_go().map_err(|source| kernel("starting the new process", source))?;
@@ -53,7 +55,7 @@ impl Construction {
         match begun {
             Ok((task, base, memory)) => {
                 task.set_signal_mask(ALL_SIGNALS).map_err(building)?;
-                Ok(Self { tasks: vec![task], base, syscall: 0, memory, init, scratch: plan.scratch })
+                Ok(Self { tasks: vec![task], base, syscall: 0, memory, init, ids, scratch: plan.scratch })
             }
             Err(error) => {
                 end_process(pid, &[], init);
@@ -76,6 +78,7 @@ impl Construction {
         self.map_everything(plan)?;
         drop(pinned);
         self.deliver_pages(plan, source)?;
+        self.refuse_held_locks(plan, source)?;
         let _pinned = PinnedToCpu::new(standfast_linux::proc::Stat::of(self.pid()).map(|stat| stat.cpu).unwrap_or(0));
         self.protect(plan)?;
         self.set_layout(plan)?;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! plan           what must be there is there, else refused by name; nothing has been touched
+//! ids            old or new process and thread ids, and what follows from that
 //! namespaces     which ones the job needs here for its old ids and its clocks
 //! construction   a child, held and seized, executes the job's program; its own memory is thrown away
 //! address_space  kernel mappings moved, regions mapped, pages delivered and verified, layout told to the kernel
@@ -18,6 +19,7 @@ mod address_space;
 mod attributes;
 mod construction;
 mod descriptors;
+mod ids;
 mod namespaces;
 mod plan;
 mod threads;
@@ -26,20 +28,11 @@ use crate::freeze::kernel;
 use crate::job::{End, Inheritance, Job};
 use crate::{EngineError, ProcessIdentity};
 use construction::Construction;
+pub use ids::{IdPolicy, JobIds};
 use plan::Plan;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
-
-/// How a restarted job gets its process and thread ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IdPolicy {
-    /// The old ids, in namespaces of its own where that is allowed; new ids otherwise, unless the program needs the old.
-    #[default]
-    Auto,
-    /// New ids, no namespaces; the C library's cached ids are put right.
-    New,
-}
 
 /// How to restart.
 pub struct RestartOptions<'a> {
@@ -51,12 +44,21 @@ pub struct RestartOptions<'a> {
     pub before_thaw: &'a mut dyn FnMut(ProcessIdentity) -> Result<(), BoxError>,
 }
 
+/// A job that runs again.
+#[derive(Debug)]
+pub struct Restarted {
+    /// The job.
+    pub job: Job,
+    /// Under which ids it runs.
+    pub ids: JobIds,
+}
+
 /// Rebuilds the job that `source` holds and lets it run. Call it while this process has a single thread.
 ///
 /// # Errors
 /// When anything stands in the way; nothing of the half-built job remains, and no file was cut back unless all pages
 /// had verified.
-pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Job, EngineError> {
+pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
     let plan = Plan::make(source.state())?;
     let mut construction = Construction::begin(&plan, options.ids, options.signals)?;
     let built = construction.build(&plan, source).and_then(|()| {
@@ -71,7 +73,8 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
                 Some(init) => End::Namespace(init),
                 None => End::Child(process::pidfd_open(identity.pid).map_err(watching)?),
             };
-            Job::new(identity, end, Inheritance::of_children())
+            let job = Job::new(identity, end, Inheritance::of_children())?;
+            Ok(Restarted { job, ids: construction.ids })
         }
         Err(error) => {
             construction.abandon();

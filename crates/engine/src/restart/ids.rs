@@ -1,0 +1,172 @@
+//! Process and thread ids of a restarted job: the old ones wherever that is allowed, since nobody can tell from outside
+//! what a program has kept of them. Where it gets new ones, the C library's own records are put right, and a program that
+//! demonstrably keeps others is refused by name.
+
+use super::construction::Construction;
+use super::plan::Plan;
+use crate::freeze::kernel;
+use crate::{EngineError, Obstacle};
+use standfast_core::PAGE_BYTES;
+use standfast_format::records::ProcessState;
+use standfast_format::{Contents, ImageSource};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// How much is looked through at a time.
+const PIECE_PAGES: u64 = 256;
+
+/// How a restarted job gets its process and thread ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IdPolicy {
+    /// The old ids, in namespaces of its own where that is allowed; new ids otherwise, unless the program needs the old.
+    #[default]
+    Auto,
+    /// New ids, no namespaces; the C library's cached ids are put right.
+    New,
+}
+
+/// Which ids a restarted job has got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobIds {
+    /// Its old ones, in a pid namespace of its own.
+    Old {
+        /// Whether that took a user namespace: other users' files then belong to nobody inside.
+        of_user: bool,
+    },
+    /// New ones.
+    New {
+        /// Why it could not have the old ones; `None` where they were not asked for.
+        reason: Option<String>,
+    },
+}
+
+impl Plan<'_> {
+    /// The kernel gives no id above its limit, in no namespace.
+    pub(super) fn refuse_ids_above_limit(&self) -> Result<(), EngineError> {
+        let limit = std::fs::read_to_string("/proc/sys/kernel/pid_max");
+        let limit = limit.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(i32::MAX);
+        match highest_id(self.process) {
+            id if id >= limit => Err(refuse(
+                format!("id {id}"),
+                format!("this machine gives ids below {limit} only (kernel.pid_max)"),
+                "raise the limit (sysctl kernel.pid_max=4194304), or restart it with --ids new",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A Go program keeps its thread ids where nobody finds them, and would hang with new ones.
+    pub(super) fn refuse_new_ids(&self, reason: Option<&std::io::Error>) -> Result<(), EngineError> {
+        let program = std::fs::read(OsStr::from_bytes(self.executable.as_bytes()));
+        let is_go = program.is_ok_and(|program| contains(&program, b"\xff Go buildinf:"));
+        if !is_go {
+            return Ok(());
+        }
+        let reason = reason.map(ToString::to_string);
+        Err(needs_old_ids("process ids", "a Go program must have its old ids back", reason.as_deref()))
+    }
+}
+
+impl Construction {
+    /// Under new ids, looks through the program's memory, filled by now, for locks that name their owner by an old id.
+    pub(super) fn refuse_held_locks(&self, plan: &Plan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
+        let JobIds::New { reason } = &self.ids else { return Ok(()) };
+        let owners: Vec<u32> = plan.process.threads.iter().map(|thread| thread.tid as u32).collect();
+        let mut bytes = vec![0u8; PIECE_PAGES as usize * PAGE_BYTES];
+        for run in source.runs().iter().filter(|run| run.contents == Contents::Stored) {
+            let mut rest = run.range;
+            while rest.pages() > 0 {
+                let (piece, tail) = rest.split_at(PIECE_PAGES);
+                let bytes = &mut bytes[..piece.bytes() as usize];
+                let reading = |source| kernel("looking for held locks", source);
+                self.memory.read(piece.start(), bytes).map_err(reading)?;
+                if let Some(place) = held_lock(bytes, &owners) {
+                    let lock = piece.start().get() + place as u64;
+                    let why = format!("a lock at {lock:#x} is held and names its owner by the old thread id");
+                    return Err(needs_old_ids("thread ids", &why, reason.as_deref()));
+                }
+                rest = tail;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where in `bytes` there is a mutex of the GNU C library (`struct __pthread_mutex_s`) of a kind that is given back, or
+/// taken once more, only by the owner that it names: recursive, error-checking, robust or with priority inheritance.
+fn held_lock(bytes: &[u8], owners: &[u32]) -> Option<usize> {
+    const RECURSIVE: u32 = 1;
+    const ERROR_CHECKING: u32 = 2;
+    const ROBUST_OR_INHERITING: u32 = 0x30;
+    const KIND_BITS: u32 = 0x1ff;
+    const OWNER_BITS: u32 = 0x3fff_ffff;
+    let word = |at: usize| bytes.get(at..at + 4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")));
+    (0..bytes.len()).step_by(8).find(|at| {
+        let [Some(lock), Some(owner), Some(users), Some(kind)] = [0, 8, 12, 16].map(|offset| word(at + offset)) else {
+            return false;
+        };
+        let named = matches!(kind & 3, RECURSIVE | ERROR_CHECKING) || kind & ROBUST_OR_INHERITING != 0;
+        let held = lock == 1 || lock == 2 || lock & OWNER_BITS == owner;
+        named && held && users == 1 && kind & !KIND_BITS == 0 && owners.contains(&owner)
+    })
+}
+
+fn highest_id(process: &ProcessState) -> i32 {
+    process.threads.iter().map(|thread| thread.tid).fold(process.pid, i32::max)
+}
+
+fn needs_old_ids(what: &str, why: &str, reason: Option<&str>) -> EngineError {
+    match reason {
+        Some(reason) => refuse(
+            what.to_owned(),
+            format!("{why}, and namespaces, in which it would get the old ids back, cannot be had here ({reason})"),
+            "allow unprivileged user namespaces, or restart it as root",
+        ),
+        None => refuse(what.to_owned(), why.to_owned(), "do not ask for new ids (--ids auto)"),
+    }
+}
+
+fn refuse(what: String, why: String, remedy: &str) -> EngineError {
+    EngineError::Refused(vec![Obstacle { what, why, remedy: remedy.to_owned(), passing: false }])
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::ThreadState;
+
+    fn mutex(words: [u32; 5]) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        bytes.resize(128, 0);
+        bytes
+    }
+
+    #[test]
+    fn held_locks_that_name_their_owner_are_found_and_no_others() {
+        let owners = [4711, 4712];
+        let table = [
+            ([1, 1, 4711, 1, 1], true, "recursive"),
+            ([2, 0, 4712, 1, 2], true, "error-checking, waited for"),
+            ([4711, 0, 4711, 1, 0x10], true, "robust"),
+            ([0x8000_0000 | 4711, 0, 4711, 1, 0x20], true, "with priority inheritance, waited for"),
+            ([1, 0, 4711, 1, 0], false, "ordinary: nobody asks who owns it"),
+            ([0, 0, 0, 0, 1], false, "free"),
+            ([1, 1, 9999, 1, 1], false, "somebody else's"),
+        ];
+        for (words, expected, name) in table {
+            assert_eq!(held_lock(&mutex(words), &owners), expected.then_some(64), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_highest_id_may_be_a_threads() {
+        let thread = |tid| ThreadState { tid, ..ThreadState::default() };
+        let process = ProcessState { pid: 7, threads: vec![thread(7), thread(12)], ..ProcessState::default() };
+        assert_eq!(highest_id(&process), 12);
+    }
+}

@@ -1,0 +1,99 @@
+//! Process and thread ids of restarted jobs: the old ones in namespaces that do not nest, or new ones where those serve.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::{RunResult, open_gate};
+use standfast_tests::running::{PATIENCE, Running, until};
+use standfast_tests::skip;
+use standfast_tests::victims::{OWNER, Program};
+use std::fs;
+
+const LIVES: usize = 10;
+
+/// The process's id in each namespace, from here inwards.
+fn ids(pid: Pid) -> Result<Vec<i32>> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:")).context("a status with NSpid")?;
+    line.split_whitespace().map(|id| id.parse().context("an id")).collect()
+}
+
+/// A program that stands at its gate behind a checkpoint, killed.
+fn killed_behind_checkpoint(standfast: Standfast<'_>, program: &Program) -> Result<Vec<i32>> {
+    let running = standfast.run(Checkpoints::OnRequest, program)?;
+    standfast.await_gate()?;
+    standfast.checkpoint()?;
+    let pid = standfast.await_program()?;
+    let ids = ids(pid)?;
+    kill(pid, Signal::SIGKILL)?;
+    running.wait(PATIENCE)?;
+    Ok(ids)
+}
+
+fn restarted(standfast: Standfast<'_>, arena: &Arena, name: &str, more: &[&str]) -> Result<(Running, Pid)> {
+    let mut command = standfast.restart_command(&arena.images());
+    let mut running = Running::start(arena, name, standfast_tests::running::Output::Nowhere, command.args(more))?;
+    let pid = until(PATIENCE, "the restarted program to run", || {
+        ensure!(!running.has_ended()?, "the restart ended too early: {}", running.errors_so_far());
+        standfast.program_pid()
+    })?;
+    Ok((running, pid))
+}
+
+#[test]
+fn ten_restarts_one_behind_the_other_keep_the_old_ids_and_do_not_nest() -> Result<()> {
+    let program = OWNER.with(&["hold"])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let first = killed_behind_checkpoint(standfast, &program)?;
+    for life in 1..=LIVES {
+        let (running, pid) = restarted(standfast, &arena, &format!("restart-{life}"), &[])?;
+        let now = ids(pid)?;
+        if now.len() == first.len() && life == 1 {
+            skip("restarts do not nest", "no namespaces here");
+            return Ok(());
+        }
+        ensure!(now.len() == first.len() + 1, "life {life} lies {} namespaces deep", now.len());
+        ensure!(now.last() == first.last(), "life {life} has the id {:?} instead of {:?}", now.last(), first.last());
+        standfast.checkpoint_when_supervised()?;
+        ensure!(running.errors_so_far().contains("old process ids"), "not told: {}", running.errors_so_far());
+        if life == LIVES {
+            open_gate(&arena)?;
+            running.wait(PATIENCE)?.well("the last life").with_context(|| arena.evidence())?;
+        } else {
+            kill(pid, Signal::SIGKILL)?;
+            running.wait(PATIENCE)?;
+        }
+    }
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
+}
+
+#[test]
+fn a_program_that_keeps_no_id_runs_on_under_new_ones_outside_any_namespace() -> Result<()> {
+    let program = OWNER.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let first = killed_behind_checkpoint(standfast, &program)?;
+    let (running, pid) = restarted(standfast, &arena, "restart", &["--ids", "new"])?;
+    ensure!(ids(pid)?.len() == first.len(), "it lies in a namespace: {:?}", ids(pid)?);
+    open_gate(&arena)?;
+    running.wait(PATIENCE)?.well("the restart").with_context(|| arena.evidence())?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
+}
+
+#[test]
+fn a_held_recursive_mutex_needs_the_old_ids_and_is_refused_by_name_under_new_ones() -> Result<()> {
+    let program = OWNER.with(&["hold"])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    killed_behind_checkpoint(standfast, &program)?;
+    let said = standfast.ask("restart", &arena.images(), &["--ids", "new"])?.refusal("a restart under new ids")?;
+    ensure!(said.contains("a lock at"), "the lock is not named: {said}");
+    let (running, _) = restarted(standfast, &arena, "restart", &["--ids", "auto"])?;
+    open_gate(&arena)?;
+    running.wait(PATIENCE)?.well("the restart").with_context(|| arena.evidence())?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
+}
