@@ -47,7 +47,11 @@ enum Outside {
 }
 
 const ROOMS: &[Room] = &[
-    Room { package: "standfast-core", rooms: &[], outside: Outside::Only(&["blake3", "xxhash-rust", "thiserror"]) },
+    Room {
+        package: "standfast-core",
+        rooms: &[],
+        outside: Outside::Only(&["blake3", "rusty_erasure", "xxhash-rust", "thiserror"]),
+    },
     Room {
         package: "standfast-format",
         rooms: &["standfast-core"],

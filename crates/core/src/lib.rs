@@ -1,4 +1,5 @@
-//! Pure computation for Standfast: what a page is, where pages lie, and how bytes are proved unchanged.
+//! Pure computation for Standfast: what a page is, where pages lie, how bytes are proved
+//! unchanged, and how lost ones are computed back.
 //!
 //! Nothing here reads a file, a clock, the environment or another process; given the same arguments every function
 //! gives the same result. That is checked by `cargo xtask tidy` and makes the crate the place for oracles and proofs.
@@ -13,7 +14,9 @@
 #![forbid(unsafe_code)]
 
 mod checksum;
+pub mod erasure;
 mod page;
+pub mod words;
 
 pub use checksum::{Checksum, Root};
 pub use page::{Address, PAGE_BYTES, PageRange, is_zero, merge_ranges};

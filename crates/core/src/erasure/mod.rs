@@ -1,0 +1,312 @@
+//! Erasure codes (D3): from the members' pieces to checks, and from what is left back to what was lost.
+//!
+//! All are linear: a check is the sum over the members of *coefficient times piece*. So a difference of a piece updates
+//! the checks (D7), and the sum can be made hop by hop, each hop adding its own share (D6). Rebuilding runs over the same
+//! hops: the survivors add their shares to some checks as in encoding, the holders of these checks add what they hold,
+//! and what remains are the shares of the lost members alone, which [`Repair::solve`] takes apart.
+//!
+//! ```text
+//! encode    member 0 --> + member 1 --> + member 2 --> checks
+//! rebuild   member 0 ----------------> + member 2 --> + checks --> solve --> member 1
+//! ```
+//!
+//! `algorithm.md` beside this file has the mathematics. Nothing here knows epochs, ranks or messages.
+
+mod coefficients;
+mod evenodd;
+mod field;
+mod kernel;
+#[cfg(test)]
+mod tests;
+
+use crate::PAGE_BYTES;
+use coefficients::Coefficients;
+use evenodd::EvenOdd;
+use kernel::{Kernel, Library, xor};
+use std::sync::Arc;
+
+/// Members and checks of one code together: as many as the field has elements.
+pub const PIECES_MAX: usize = 256;
+
+/// Which code, without its width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// A copy of each member: n checks, bears up to n losses, but not a member together with its copy.
+    Mirroring,
+    /// One check, bears one loss.
+    Parity,
+    /// Members dealt out to `groups` groups with parity each: bears one loss a group.
+    OneDimensional {
+        /// How many groups, and checks.
+        groups: usize,
+    },
+    /// Two checks by XOR alone, bears any two losses. Pieces are whole pages.
+    EvenOdd,
+    /// Bears any `checks` losses.
+    ReedSolomon {
+        /// How many checks.
+        checks: usize,
+    },
+}
+
+/// Why there is no such code, or why a loss is too much for it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodeError {
+    /// No code has this shape.
+    #[error("there is no code for {members} members with {checks} checks: {reason}")]
+    Shape {
+        /// Members asked for.
+        members: usize,
+        /// Checks asked for.
+        checks: usize,
+        /// Which limit it breaks.
+        reason: &'static str,
+    },
+    /// More is lost than the rest can tell.
+    #[error("members {members:?} cannot be rebuilt without checks {checks:?}")]
+    Lost {
+        /// Lost members.
+        members: Vec<usize>,
+        /// Lost checks.
+        checks: Vec<usize>,
+    },
+}
+
+/// A code for a number of members.
+#[derive(Clone, Debug)]
+pub struct Code {
+    scheme: Scheme,
+    members: usize,
+    checks: usize,
+    /// For EVENODD of the first check alone; see [`Combiner::add`].
+    coefficients: Coefficients,
+}
+
+impl Code {
+    /// The code of this scheme for so many members.
+    ///
+    /// # Errors
+    /// [`CodeError::Shape`]
+    pub fn new(scheme: Scheme, members: usize) -> Result<Self, CodeError> {
+        let checks = match scheme {
+            Scheme::Mirroring => members,
+            Scheme::Parity => 1,
+            Scheme::EvenOdd => 2,
+            Scheme::OneDimensional { groups: checks } | Scheme::ReedSolomon { checks } => checks,
+        };
+        let refused = |reason| Err(CodeError::Shape { members, checks, reason });
+        if members == 0 || checks == 0 {
+            return refused("it takes at least one of each");
+        }
+        match scheme {
+            Scheme::OneDimensional { groups } if groups > members => return refused("a group would be empty"),
+            Scheme::ReedSolomon { .. } if members + checks > PIECES_MAX => {
+                return refused("Reed-Solomon over bytes has room for 256 together");
+            }
+            Scheme::EvenOdd if members > evenodd::MEMBERS_MAX => {
+                return refused("EVENODD on pages of 4096 bytes has room for 257 members");
+            }
+            _ => {}
+        }
+        let coefficients = match scheme {
+            Scheme::Mirroring => Coefficients::new(checks, members, |row, column| u8::from(row == column)),
+            Scheme::OneDimensional { groups } => {
+                Coefficients::new(checks, members, |row, column| u8::from(column % groups == row))
+            }
+            Scheme::Parity | Scheme::EvenOdd => Coefficients::new(1, members, |_, _| 1),
+            Scheme::ReedSolomon { checks } => Coefficients::cauchy(checks, members),
+        };
+        Ok(Self { scheme, members, checks, coefficients })
+    }
+
+    /// Which code.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// How many members.
+    pub fn members(&self) -> usize {
+        self.members
+    }
+
+    /// How many checks.
+    pub fn checks(&self) -> usize {
+        self.checks
+    }
+
+    /// So many losses are borne, whichever they are.
+    pub fn tolerance(&self) -> usize {
+        match self.scheme {
+            Scheme::Mirroring | Scheme::Parity | Scheme::OneDimensional { .. } => 1,
+            Scheme::EvenOdd => 2,
+            Scheme::ReedSolomon { checks } => checks,
+        }
+    }
+
+    /// Whether the check says anything about the member.
+    pub fn covers(&self, check: usize, member: usize) -> bool {
+        self.scheme == Scheme::EvenOdd || self.coefficients.cell(check, member) != 0
+    }
+
+    /// What adds shares to all checks.
+    pub fn combiner(&self) -> Combiner {
+        self.combiner_of(&(0..self.checks).collect::<Vec<_>>())
+    }
+
+    /// What adds shares to these checks, in this order.
+    pub fn combiner_of(&self, checks: &[usize]) -> Combiner {
+        let all: Vec<usize> = (0..self.members).collect();
+        let body = if self.scheme == Scheme::EvenOdd {
+            Body::EvenOdd(EvenOdd::new(self.members), checks.to_vec())
+        } else {
+            Body::Linear(Arc::new(Library::new(self.coefficients.part(checks, &all))))
+        };
+        Combiner { members: self.members, checks: checks.len(), body }
+    }
+
+    /// How to rebuild these members without these checks: as few checks as possible, the first that will do.
+    ///
+    /// # Errors
+    /// [`CodeError::Lost`] where what is left does not determine them.
+    pub fn repair(&self, lost_members: &[usize], lost_checks: &[usize]) -> Result<Repair, CodeError> {
+        let mut lost = lost_members.to_vec();
+        lost.sort_unstable();
+        lost.dedup();
+        let left: Vec<usize> = (0..self.checks).filter(|check| !lost_checks.contains(check)).collect();
+        let too_much = || CodeError::Lost { members: lost.clone(), checks: lost_checks.to_vec() };
+        let (checks, solver) = if self.scheme == Scheme::EvenOdd {
+            if lost.len() > left.len() {
+                return Err(too_much());
+            }
+            (left[..lost.len()].to_vec(), Solver::EvenOdd(EvenOdd::new(self.members)))
+        } else {
+            let checks = self.coefficients.independent_rows(&left, &lost).ok_or_else(too_much)?;
+            let inverse = self.coefficients.part(&checks, &lost).inverse();
+            (checks, Solver::Linear(Arc::new(Library::new(inverse))))
+        };
+        let combiner = self.combiner_of(&checks);
+        Ok(Repair { lost, checks, combiner, solver })
+    }
+}
+
+/// Adds members' shares to some checks.
+#[derive(Clone, Debug)]
+pub struct Combiner {
+    members: usize,
+    checks: usize,
+    body: Body,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Linear(Arc<dyn Kernel>),
+    EvenOdd(EvenOdd, Vec<usize>),
+}
+
+impl Combiner {
+    /// How many sums there are.
+    pub fn checks(&self) -> usize {
+        self.checks
+    }
+
+    /// Adds *coefficient x piece* to each sum. A difference of two pieces changes the sums as the pieces themselves
+    /// would have. Panics on lengths that differ, and for EVENODD on pieces that are no whole pages.
+    pub fn add(&self, member: usize, piece: &[u8], sums: &mut [&mut [u8]]) {
+        assert!(member < self.members && sums.len() == self.checks, "the code has this member and these checks");
+        assert!(sums.iter().all(|sum| sum.len() == piece.len()), "piece and sums have one length");
+        match &self.body {
+            Body::Linear(kernel) => kernel.add(member, piece, sums),
+            Body::EvenOdd(code, checks) => {
+                assert!(piece.len().is_multiple_of(PAGE_BYTES), "EVENODD works on whole pages");
+                for (check, sum) in checks.iter().zip(sums) {
+                    if *check == 0 {
+                        xor(sum, piece);
+                        continue;
+                    }
+                    let pages = piece.chunks_exact(PAGE_BYTES).zip(sum.chunks_exact_mut(PAGE_BYTES));
+                    pages.for_each(|(page, sum)| code.add_diagonals(member, page, sum));
+                }
+            }
+        }
+    }
+
+    /// The sums over all members at once. Panics as [`Combiner::add`] does.
+    pub fn combine(&self, pieces: &[&[u8]], sums: &mut [&mut [u8]]) {
+        let length = pieces.first().map_or(0, |piece| piece.len());
+        assert!(pieces.len() == self.members && sums.len() == self.checks, "the code has these members and checks");
+        assert!(pieces.iter().all(|it| it.len() == length) && sums.iter().all(|it| it.len() == length), "one length");
+        match &self.body {
+            Body::Linear(kernel) => kernel.combine(pieces, sums),
+            Body::EvenOdd(code, checks) => {
+                assert!(length.is_multiple_of(PAGE_BYTES), "EVENODD works on whole pages");
+                for start in (0..length).step_by(PAGE_BYTES) {
+                    let pages: Vec<&[u8]> = pieces.iter().map(|piece| &piece[start..][..PAGE_BYTES]).collect();
+                    for (check, sum) in checks.iter().zip(sums.iter_mut()) {
+                        let sum = &mut sum[start..][..PAGE_BYTES];
+                        if *check == 0 {
+                            sum.copy_from_slice(pages[0]);
+                            pages[1..].iter().for_each(|page| xor(sum, page));
+                        } else {
+                            code.combine_diagonals(&pages, sum);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How to rebuild lost members.
+#[derive(Clone, Debug)]
+pub struct Repair {
+    lost: Vec<usize>,
+    checks: Vec<usize>,
+    combiner: Combiner,
+    solver: Solver,
+}
+
+#[derive(Clone, Debug)]
+enum Solver {
+    Linear(Arc<dyn Kernel>),
+    EvenOdd(EvenOdd),
+}
+
+impl Repair {
+    /// The members that it rebuilds, ascending.
+    pub fn lost(&self) -> &[usize] {
+        &self.lost
+    }
+
+    /// The checks that it takes: as many as members are lost.
+    pub fn checks(&self) -> &[usize] {
+        &self.checks
+    }
+
+    /// What adds the survivors' shares to the sums, one sum for each of [`Repair::checks`]. The checks themselves are
+    /// added to their sums as they are.
+    pub fn combiner(&self) -> &Combiner {
+        &self.combiner
+    }
+
+    /// Turns the sums of survivors and checks into the lost members' pieces, in the order of [`Repair::lost`].
+    pub fn solve(&self, sums: &mut [&mut [u8]]) {
+        assert_eq!(sums.len(), self.lost.len(), "one sum for each lost member");
+        match &self.solver {
+            Solver::Linear(kernel) => {
+                let copies: Vec<Vec<u8>> = sums.iter().map(|sum| sum.to_vec()).collect();
+                let pieces: Vec<&[u8]> = copies.iter().map(Vec::as_slice).collect();
+                kernel.combine(&pieces, sums);
+            }
+            Solver::EvenOdd(code) => match (self.lost.as_slice(), sums) {
+                ([first, second], [parity, diagonals]) => {
+                    let pages = parity.chunks_exact_mut(PAGE_BYTES).zip(diagonals.chunks_exact_mut(PAGE_BYTES));
+                    pages.for_each(|(parity, diagonals)| code.solve_both((*first, *second), parity, diagonals));
+                }
+                ([only], [sum]) if self.checks[0] == 1 => {
+                    sum.chunks_exact_mut(PAGE_BYTES).for_each(|sum| code.solve_from_diagonals(*only, sum));
+                }
+                _ => {}
+            },
+        }
+    }
+}
