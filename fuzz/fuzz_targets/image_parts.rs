@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(image) = Image::verify(header, tail) {
         let stored: u64 = image.index.blocks().iter().map(|block| block.bytes() as u64 / PAGE).sum();
         assert_eq!(stored, u64::from(*pages));
-        assert!(image.index.runs().is_sorted_by_key(|run| (run.process, run.range.start())));
+        assert!(image.index.runs().is_sorted_by_key(|run| (run.owner, run.range.start())));
     }
 });
 

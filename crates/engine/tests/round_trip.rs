@@ -26,7 +26,7 @@ impl ImageSink for Held {
     }
 
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
-        let run = |(process, range, _)| Run { process, range, contents: Contents::Stored };
+        let run = |(owner, range, _)| Run { owner, range, contents: Contents::Stored };
         self.runs.extend(batch.ranges.into_iter().map(run));
         self.bytes.extend(batch.bytes);
         Ok(())

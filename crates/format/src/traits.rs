@@ -9,12 +9,12 @@ use standfast_core::PageRange;
 /// A problem on the other side of the trait, carried through without being looked at.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Pages of one process.
+/// Pages of one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
-    /// Position of the process in [`JobState::processes`].
-    pub process: u32,
-    /// Which pages.
+    /// Whose pages they are: [`JobState::owner`] tells.
+    pub owner: u32,
+    /// Which pages: addresses of a process, offsets in an object.
     pub range: PageRange,
     /// What they hold.
     pub contents: Contents,
@@ -42,7 +42,7 @@ pub enum Beneath {
 /// Some pages on their way into an image: `ranges` tells, in order, where each page of `bytes` belongs.
 #[derive(Debug, Default)]
 pub struct PageBatch {
-    /// Where the pages belong. The sum of their lengths is the length of `bytes`.
+    /// Where the pages belong: owner, pages, what lies beneath. The sum of their lengths is the length of `bytes`.
     pub ranges: Vec<(u32, PageRange, Beneath)>,
     /// Their contents, one after the other. Lent at full length with contents that mean nothing: fill from the start and
     /// cut it to what was filled.
@@ -75,7 +75,7 @@ pub trait ImageSource {
     /// The records.
     fn state(&self) -> &JobState;
 
-    /// All runs of the image, ascending by process and address.
+    /// All runs of the image, ascending by owner and address.
     fn runs(&self) -> &[Run];
 
     /// Verifies and delivers every stored page exactly once. `place` is called from several threads at the same time,

@@ -32,6 +32,8 @@ fn mappings() -> Vec<Mapping> {
     vec![
         mapping(0x40_0000, protection(false, true), Backing::PrivateFile { file: file("/bin/prog"), offset: 0x1000 }),
         mapping(0x50_0000, protection(false, false), Backing::SharedFileReadOnly { file: file("/data"), offset: 0 }),
+        mapping(0x60_0000, protection(true, false), Backing::SharedObject { object: 0, offset: 0x1000 }),
+        mapping(0x70_0000, protection(true, false), Backing::PrivateObject { object: 1, offset: 0 }),
         mapping(0x7ffc_0000_0000, protection(true, false), Backing::Anonymous),
     ]
 }
@@ -63,6 +65,14 @@ fn open_files() -> Vec<OpenFile> {
         OpenFileKind::Inherited { number: 9, was: b"pipe:[4711]"[..].into() },
     ];
     kinds.into_iter().map(|kind| OpenFile { flags: 0o2002, kind }).collect()
+}
+
+fn objects() -> Vec<MemoryObject> {
+    let file = ObjectKind::MemoryFile { name: b"heap"[..].into(), seals: 1, mode: 0o777 };
+    vec![
+        MemoryObject { kind: ObjectKind::SharedMemory, length: 0x8000, huge_page_bytes: 0 },
+        MemoryObject { kind: file, length: 0x20_0000, huge_page_bytes: 0x20_0000 },
+    ]
 }
 
 /// A state in which everything occurs.
@@ -106,11 +116,12 @@ fn state() -> JobState {
         processes: vec![process],
         open_files: open_files(),
         pipes: vec![PipeContents { capacity: 65536, contents: b"in flight"[..].into() }],
+        objects: objects(),
     }
 }
 
 fn run(first_page: u64, pages: u64, contents: Contents) -> Run {
-    Run { process: 0, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
+    Run { owner: 0, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
 }
 
 fn image() -> Vec<u8> {

@@ -18,6 +18,8 @@ fn backing() -> impl Strategy<Value = Backing> {
         Just(Backing::Anonymous),
         (file(), any::<u64>()).prop_map(|(file, offset)| Backing::PrivateFile { file, offset }),
         (file(), any::<u64>()).prop_map(|(file, offset)| Backing::SharedFileReadOnly { file, offset }),
+        any::<(u32, u64)>().prop_map(|(object, offset)| Backing::SharedObject { object, offset }),
+        any::<(u32, u64)>().prop_map(|(object, offset)| Backing::PrivateObject { object, offset }),
     ]
 }
 
@@ -103,11 +105,21 @@ let descriptor = |(number, close_on_exec, open_file)| Descriptor { number, close
     }
 }
 
+fn object() -> impl Strategy<Value = MemoryObject> {
+    let file = (bytes(), any::<u32>(), any::<u32>());
+    let kind = prop_oneof![
+        Just(ObjectKind::SharedMemory),
+        file.prop_map(|(name, seals, mode)| ObjectKind::MemoryFile { name, seals, mode }),
+    ];
+    (kind, any::<(u64, u64)>()).prop_map(|(kind, (length, huge_page_bytes))| MemoryObject { kind, length, huge_page_bytes })
+}
+
 prop_compose! {
     fn state()(
         processes in prop::collection::vec(process(), 0..3),
         kinds in prop::collection::vec((any::<u32>(), open_file_kind()), 0..4),
         pipes in prop::collection::vec((any::<u32>(), bytes()), 0..3),
+        objects in prop::collection::vec(object(), 0..3),
         realtime_nanoseconds: u64,
         host: String,
     ) -> JobState {
@@ -117,6 +129,7 @@ prop_compose! {
             processes,
             open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind }).collect(),
             pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents }).collect(),
+            objects,
         }
     }
 }

@@ -101,7 +101,7 @@ fn sum_up_memory(process: &ProcessState, number: u32, runs: &[Run]) -> MemoryRep
     let anonymous = process.mappings.iter().filter(|mapping| mapping.backing == Backing::Anonymous).count() as u64;
     let mappings = process.mappings.len() as u64;
     let bytes_that_hold = |contents| {
-        let own = runs.iter().filter(|run| run.process == number && run.contents == contents);
+        let own = runs.iter().filter(|run| run.owner == number && run.contents == contents);
         own.map(|run| run.range.bytes()).sum()
     };
     MemoryReport {
@@ -147,8 +147,8 @@ mod tests {
         let file = Backing::PrivateFile { file: FileReference::default(), offset: 0 };
         let mappings = vec![mapping(0x1000, 0x9000, Backing::Anonymous), mapping(0x10000, 0x12000, file)];
         let process = ProcessState { mappings, ..ProcessState::default() };
-        let run = |process, start, pages, contents| Run {
-            process,
+        let run = |owner, start, pages, contents| Run {
+            owner,
             range: PageRange::new(Address::new(start), pages),
             contents,
         };

@@ -1,8 +1,8 @@
 //! The writing side: once all blocks are in the data area, everything that stands around them.
 
 use super::header::{Fields, HEADER_BYTES, Header, ImageIdentity, Section};
-use super::index::{encode_block, encode_run, senseless_run, sorted_runs};
-use super::{BLOCK_PAGES_MAX, ImageError, Part};
+use super::index::{check_owners, encode_block, encode_run, sorted_runs};
+use super::{BLOCK_PAGES_MAX, ImageError};
 use crate::records::JobState;
 use crate::{Contents, Run};
 use standfast_core::{Checksum, PAGE_BYTES, Root};
@@ -82,15 +82,10 @@ fn seal(identity: ImageIdentity, data_end: u64, parts: [&[u8]; 3]) -> Result<Ass
     Ok(Assembled { tail: parts.concat(), header, root })
 }
 
-/// That every page comes once and belongs to a process: what a reader would refuse is not written.
+/// That every page comes once and belongs to an owner: what a reader would refuse is not written.
 fn check_runs(blocks: &[NewBlock], zeros: &[Run], state: &JobState) -> Result<(), ImageError> {
-    if state.processes.is_empty() {
-        return Err(ImageError::Senseless(Part::State, "it holds no process".into()));
-    }
     let all: Vec<Run> = blocks.iter().flat_map(|block| &block.runs).chain(zeros).copied().collect();
-    if all.iter().any(|run| run.process as usize >= state.processes.len()) {
-        return Err(senseless_run("it names a process that the state does not hold"));
-    }
+    check_owners(&all, state)?;
     assert!(zeros.iter().all(|run| run.contents == Contents::Zero), "runs of zeros hold zeros");
     sorted_runs(&all).map(drop)
 }

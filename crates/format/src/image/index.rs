@@ -7,6 +7,7 @@
 
 use super::header::{HEADER_BYTES, Header};
 use super::{ImageError, Part};
+use crate::records::JobState;
 use crate::{Contents, Run};
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange};
 use std::ops::Range;
@@ -76,7 +77,7 @@ impl Index {
         }
     }
 
-    /// All runs, zeros too, ascending by process and address; runs that adjoin have become one.
+    /// All runs, zeros too, ascending by owner and address; runs that adjoin have become one.
     pub fn runs(&self) -> &[Run] {
         &self.sorted
     }
@@ -104,30 +105,33 @@ impl Index {
         Ok(Self { blocks: table, stored, sorted })
     }
 
-    pub(super) fn check_processes(&self, processes: usize) -> Result<(), ImageError> {
-        if processes == 0 {
-            return Err(ImageError::Senseless(Part::State, "it holds no process".into()));
-        }
-        match self.sorted.last() {
-            Some(run) if run.process as usize >= processes => {
-                Err(senseless_run("it names a process that the state does not hold"))
-            }
-            _ => Ok(()),
-        }
+    pub(super) fn check_owners(&self, state: &JobState) -> Result<(), ImageError> {
+        check_owners(&self.sorted, state)
     }
+}
+
+/// That there is a process, and that every run belongs to an owner that the state holds.
+pub(super) fn check_owners(runs: &[Run], state: &JobState) -> Result<(), ImageError> {
+    if state.processes.is_empty() {
+        return Err(ImageError::Senseless(Part::State, "it holds no process".into()));
+    }
+    if runs.iter().any(|run| state.owner(run.owner).is_none()) {
+        return Err(senseless_run("it names an owner that the state does not hold"));
+    }
+    Ok(())
 }
 
 /// All runs in order, neighbours joined. No page may stand in two of them.
 pub(super) fn sorted_runs(runs: &[Run]) -> Result<Vec<Run>, ImageError> {
     let mut sorted = runs.to_vec();
-    sorted.sort_unstable_by_key(|run| (run.process, run.range.start()));
-    let twice = |pair: &[Run]| pair[0].process == pair[1].process && pair[0].range.end() > pair[1].range.start();
+    sorted.sort_unstable_by_key(|run| (run.owner, run.range.start()));
+    let twice = |pair: &[Run]| pair[0].owner == pair[1].owner && pair[0].range.end() > pair[1].range.start();
     if let Some(pair) = sorted.windows(2).find(|pair| twice(pair)) {
         return Err(senseless_run(&format!("the page at {} stands in it twice", pair[1].range.start())));
     }
     sorted.dedup_by(|next, kept| {
         let adjoins =
-            (kept.process, kept.range.end(), kept.contents) == (next.process, next.range.start(), next.contents);
+            (kept.owner, kept.range.end(), kept.contents) == (next.owner, next.range.start(), next.contents);
         if adjoins {
             kept.range = PageRange::new(kept.range.start(), kept.range.pages() + next.range.pages());
         }
@@ -138,10 +142,10 @@ pub(super) fn sorted_runs(runs: &[Run]) -> Result<Vec<Run>, ImageError> {
 
 fn decode_run(entry: &[u8; RUN_ENTRY_BYTES]) -> Result<Run, ImageError> {
     let start = u64_at(entry, 0);
-    let process = u32_at(entry, 8);
+    let owner = u32_at(entry, 8);
     let pages = u32_at(entry, 12);
     match PageRange::checked(Address::new(start), u64::from(pages)) {
-        Some(range) if pages > 0 => Ok(Run { process, range, contents: Contents::Stored }),
+        Some(range) if pages > 0 => Ok(Run { owner, range, contents: Contents::Stored }),
         _ => Err(senseless_run("a run is empty, not page aligned or reaches beyond 64 bits")),
     }
 }
@@ -150,7 +154,7 @@ pub(super) fn encode_run(run: &Run) -> [u8; RUN_ENTRY_BYTES] {
     let pages = u32::try_from(run.range.pages()).expect("the builder cuts runs to 32 bits");
     let mut entry = [0; RUN_ENTRY_BYTES];
     entry[..8].copy_from_slice(&run.range.start().get().to_le_bytes());
-    entry[8..12].copy_from_slice(&run.process.to_le_bytes());
+    entry[8..12].copy_from_slice(&run.owner.to_le_bytes());
     entry[12..].copy_from_slice(&pages.to_le_bytes());
     entry
 }

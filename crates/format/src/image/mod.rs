@@ -56,7 +56,7 @@ impl Image {
         let parts = header.split_tail(tail)?;
         let index = Index::decode(&header, parts.blocks, parts.runs)?;
         let state = decode_state(parts.state)?;
-        index.check_processes(state.processes.len())?;
+        index.check_owners(&state)?;
         let root = Root::of(&[header.page(), parts.blocks, parts.runs, parts.state]);
         Ok(Self { header, index, state, root })
     }

@@ -17,12 +17,12 @@ fn state() -> JobState {
     JobState { processes: vec![ProcessState::default(), ProcessState::default()], ..JobState::default() }
 }
 
-fn run(process: u32, first_page: u64, pages: u64, contents: Contents) -> Run {
-    Run { process, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
+fn run(owner: u32, first_page: u64, pages: u64, contents: Contents) -> Run {
+    Run { owner, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
 }
 
-fn stored(process: u32, first_page: u64, pages: u64) -> Run {
-    run(process, first_page, pages, Contents::Stored)
+fn stored(owner: u32, first_page: u64, pages: u64) -> Run {
+    run(owner, first_page, pages, Contents::Stored)
 }
 
 /// An image file with these blocks, filled with bytes that differ from page to page.
@@ -218,7 +218,7 @@ proptest! {
             Ok(image) => {
                 let pages: u64 = image.index.blocks().iter().map(|block| block.bytes() as u64 / PAGE_BYTES as u64).sum();
                 prop_assert_eq!(pages, image.header.stored_pages());
-                prop_assert!(image.index.runs().windows(2).all(|pair| (pair[0].process, pair[0].range.end()) <= (pair[1].process, pair[1].range.start())));
+                prop_assert!(image.index.runs().windows(2).all(|pair| (pair[0].owner, pair[0].range.end()) <= (pair[1].owner, pair[1].range.start())));
                 prop_assert!(resealed || file == good);
             }
             Err(error) => prop_assert!(!error.to_string().is_empty()),

@@ -63,6 +63,26 @@ pub enum Backing {
         #[n(1)]
         offset: u64,
     },
+    /// A memory object: all who map it see each other's writes.
+    #[n(3)]
+    SharedObject {
+        /// Position in [`super::JobState::objects`].
+        #[n(0)]
+        object: u32,
+        /// Where in the object the mapping starts, in bytes.
+        #[n(1)]
+        offset: u64,
+    },
+    /// A memory object, copied on write. Pages never written come from the object.
+    #[n(4)]
+    PrivateObject {
+        /// Position in [`super::JobState::objects`].
+        #[n(0)]
+        object: u32,
+        /// Where in the object the mapping starts, in bytes.
+        #[n(1)]
+        offset: u64,
+    },
 }
 
 /// A mapping that the kernel makes in every process: `[vdso]`, `[vvar]` and their like. Moved at restart, never filled.

@@ -6,6 +6,7 @@
 
 mod descriptors;
 mod memory;
+mod objects;
 mod signals;
 mod threads;
 
@@ -13,6 +14,7 @@ pub use descriptors::{
     Descriptor, EpollInterest, FileIdentity, FileReference, OpenFile, OpenFileKind, PipeContents, StandardStream,
 };
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
+pub use objects::{MemoryObject, ObjectKind, Owner};
 pub use signals::{Disposition, PendingSignal};
 pub use threads::{AlternateStack, RestartableSequence, RobustList, ThreadState};
 
@@ -37,6 +39,9 @@ pub struct JobState {
     /// Pipes whose two ends both lie within the job; open files refer to them by position.
     #[n(4)]
     pub pipes: Vec<PipeContents>,
+    /// Memory that belongs to no process alone; mappings and open files refer to it by position.
+    #[n(5)]
+    pub objects: Vec<MemoryObject>,
 }
 
 /// What a restart must find again in order to continue this job.

@@ -18,7 +18,7 @@ pub(super) struct Sifted {
 pub(super) fn sift(batch: &mut PageBatch) -> Sifted {
     let mut sifted = Sifted::default();
     let (mut from, mut to) = (0, 0);
-    for &(process, range, beneath) in &batch.ranges {
+    for &(owner, range, beneath) in &batch.ranges {
         let mut rest = range;
         while rest.pages() > 0 {
             let (zero, pages) = stretch(&batch.bytes[from..], rest.pages());
@@ -29,9 +29,9 @@ pub(super) fn sift(batch: &mut PageBatch) -> Sifted {
                     batch.bytes.copy_within(from..from + bytes, to);
                 }
                 to += bytes;
-                push(&mut sifted.stored, process, piece, Contents::Stored);
+                push(&mut sifted.stored, owner, piece, Contents::Stored);
             } else if beneath == Beneath::File {
-                push(&mut sifted.zeros, process, piece, Contents::Zero);
+                push(&mut sifted.zeros, owner, piece, Contents::Zero);
             }
             from += bytes;
             rest = behind;
@@ -48,12 +48,12 @@ fn stretch(bytes: &[u8], limit: u64) -> (bool, u64) {
     (first, 1 + pages.take_while(|zero| *zero == first).count() as u64)
 }
 
-fn push(runs: &mut Vec<Run>, process: u32, range: PageRange, contents: Contents) {
+fn push(runs: &mut Vec<Run>, owner: u32, range: PageRange, contents: Contents) {
     match runs.last_mut() {
-        Some(last) if last.process == process && last.range.end() == range.start() => {
+        Some(last) if last.owner == owner && last.range.end() == range.start() => {
             last.range = PageRange::new(last.range.start(), last.range.pages() + range.pages());
         }
-        _ => runs.push(Run { process, range, contents }),
+        _ => runs.push(Run { owner, range, contents }),
     }
 }
 
@@ -87,17 +87,17 @@ mod tests {
     use proptest::prelude::*;
     use standfast_core::Address;
 
-    /// Process and page number.
+    /// Owner and page number.
     type PageAt = (u32, u64);
 
     /// The naive twin: one page at a time.
     fn sift_naive(batch: &PageBatch) -> (Vec<PageAt>, Vec<Vec<u8>>, Vec<PageAt>) {
         let (mut stored, mut contents, mut zeros) = (Vec::new(), Vec::new(), Vec::new());
         let mut pages = batch.bytes.chunks(PAGE_BYTES);
-        for &(process, range, beneath) in &batch.ranges {
+        for &(owner, range, beneath) in &batch.ranges {
             for page in 0..range.pages() {
                 let bytes = pages.next().unwrap();
-                let key = (process, range.start().get() / 4096 + page);
+                let key = (owner, range.start().get() / 4096 + page);
                 if bytes.iter().any(|byte| *byte != 0) {
                     stored.push(key);
                     contents.push(bytes.to_vec());
@@ -111,8 +111,8 @@ mod tests {
 
     fn keys(runs: &[Run]) -> Vec<PageAt> {
         let pages = |run: &Run| {
-            let (process, first) = (run.process, run.range.start().get() / 4096);
-            (0..run.range.pages()).map(move |page| (process, first + page))
+            let (owner, first) = (run.owner, run.range.start().get() / 4096);
+            (0..run.range.pages()).map(move |page| (owner, first + page))
         };
         runs.iter().flat_map(pages).collect()
     }
@@ -121,9 +121,9 @@ mod tests {
         fn any_batch()(ranges in prop::collection::vec((0u32..2, 0u64..3, 1u64..90, any::<bool>()), 0..6), seed: u64) -> PageBatch {
             let mut batch = PageBatch::default();
             let mut next = 16;
-            for (process, gap, pages, file) in ranges {
+            for (owner, gap, pages, file) in ranges {
                 let beneath = if file { Beneath::File } else { Beneath::Zeros };
-                batch.ranges.push((process, PageRange::new(Address::new((next + gap) * 4096), pages), beneath));
+                batch.ranges.push((owner, PageRange::new(Address::new((next + gap) * 4096), pages), beneath));
                 next += gap + pages;
                 for page in 0..pages {
                     let zero = (seed >> (page % 61)) & 1 == 0;

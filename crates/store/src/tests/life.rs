@@ -66,7 +66,7 @@ fn zero_pages_are_left_out_or_remembered_by_what_lies_beneath() {
     prepared.finish(&state("zeros")).unwrap();
     let generation = prepared.seal().unwrap().commit(Duration::ZERO).unwrap();
     let image = job.directory.image(generation.number).unwrap();
-    let run = |at: u64, contents| Run { process: 0, range: PageRange::new(Address::new(at * 4096), 1), contents };
+    let run = |at: u64, contents| Run { owner: 0, range: PageRange::new(Address::new(at * 4096), 1), contents };
     let (stored, zero) = (Contents::Stored, Contents::Zero);
     assert_eq!(image.runs(), [run(10, stored), run(12, stored), run(20, zero), run(21, stored), run(22, zero)]);
     let expected: Pages = [(10, 1), (12, 2), (21, 3)].map(|(at, fill)| ((0, at * 4096), page(fill))).into();

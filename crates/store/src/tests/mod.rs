@@ -79,12 +79,12 @@ fn lend_empty(prepared: &mut Prepared) -> Result<PageBatch, BoxError> {
 /// Writes pages and state into a generation, without making it durable.
 fn fill(prepared: &mut Prepared, pages: &Pages, state: &JobState) -> Result<(), BoxError> {
     let mut batch = lend_empty(prepared)?;
-    for ((process, address), bytes) in pages {
+    for ((owner, address), bytes) in pages {
         if batch.bytes.len() == batch.bytes.capacity() {
             prepared.submit(batch)?;
             batch = lend_empty(prepared)?;
         }
-        batch.ranges.push((*process, PageRange::new(Address::new(*address), 1), Beneath::Zeros));
+        batch.ranges.push((*owner, PageRange::new(Address::new(*address), 1), Beneath::Zeros));
         batch.bytes.extend_from_slice(bytes);
     }
     prepared.submit(batch)?;
@@ -106,7 +106,7 @@ fn pages_of(image: &ImageFile) -> Result<Pages, BoxError> {
             for page in 0..run.range.pages() {
                 let (head, rest) = bytes.split_at(PAGE_BYTES);
                 let address = run.range.start().get() + page * PAGE_BYTES as u64;
-                let twice = pages.lock().expect("no panic").insert((run.process, address), head.to_vec());
+                let twice = pages.lock().expect("no panic").insert((run.owner, address), head.to_vec());
                 assert!(twice.is_none(), "a page is delivered once");
                 bytes = rest;
             }

@@ -1,0 +1,94 @@
+//! Records of memory objects: memory that several mappings, descriptors or processes may share, and that therefore
+//! belongs to none of them. Its contents travel as pages, once, however many refer to it.
+//!
+//! ```text
+//! Run::owner     0 .. processes.len()     pages of a process, by address
+//!                processes.len() ..       pages of a memory object, by offset
+//! ```
+
+use super::{Bytes, JobState};
+use minicbor::{Decode, Encode};
+
+/// Memory with contents of its own.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub struct MemoryObject {
+    /// What it is.
+    #[n(0)]
+    pub kind: ObjectKind,
+    /// Its length in bytes; what a mapping reaches beyond cannot be touched. Pages that stand in no run are zeros.
+    #[n(1)]
+    pub length: u64,
+    /// Size of its pages in bytes where they are huge pages from the system's pool; 0 where they are ordinary.
+    #[n(2)]
+    pub huge_page_bytes: u64,
+}
+
+/// The kinds of memory object.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// Shared anonymous memory: `mmap(MAP_SHARED | MAP_ANONYMOUS)`.
+    #[n(0)]
+    SharedMemory,
+    /// A file in memory, made by `memfd_create(2)`.
+    #[n(1)]
+    MemoryFile {
+        /// The name that it was given.
+        #[n(0)]
+        name: Bytes,
+        /// Its seals (`F_GET_SEALS`).
+        #[n(1)]
+        seals: u32,
+        /// Its permissions.
+        #[n(2)]
+        mode: u32,
+    },
+}
+
+/// To whom pages belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The process at this position in [`JobState::processes`].
+    Process(usize),
+    /// The object at this position in [`JobState::objects`].
+    Object(usize),
+}
+
+impl JobState {
+    /// The owner with this number, as runs have it; `None` where there is none.
+    pub fn owner(&self, number: u32) -> Option<Owner> {
+        let number = number as usize;
+        match number.checked_sub(self.processes.len()) {
+            None => Some(Owner::Process(number)),
+            Some(object) if object < self.objects.len() => Some(Owner::Object(object)),
+            Some(_) => None,
+        }
+    }
+
+    /// The number that runs give to an object.
+    pub fn number_of_object(&self, object: usize) -> u32 {
+        (self.processes.len() + object) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::ProcessState;
+
+    #[test]
+    fn owners_are_processes_first_and_then_objects() {
+        let object = MemoryObject { kind: ObjectKind::SharedMemory, length: 0, huge_page_bytes: 0 };
+        let state = JobState {
+            processes: vec![ProcessState::default(); 2],
+            objects: vec![object; 3],
+            ..JobState::default()
+        };
+        assert_eq!([1, 2, 4, 5].map(|number| state.owner(number)), [
+            Some(Owner::Process(1)),
+            Some(Owner::Object(0)),
+            Some(Owner::Object(2)),
+            None
+        ]);
+        assert_eq!(state.owner(state.number_of_object(1)), Some(Owner::Object(1)));
+    }
+}
