@@ -123,6 +123,10 @@ pub(crate) fn inspection(report: &InspectionReport) -> String {
     for (number, bytes) in report.pipes_bytes_waiting.iter().enumerate() {
         text += &facts_as_lines(&[("pipe", format!("{number}, {bytes} bytes waiting"))]);
     }
+    for object in &report.objects {
+        let (whole, stored) = (size(object.bytes), size(object.stored_bytes));
+        text += &facts_as_lines(&[("object", format!("{}, {whole}, {stored} in the image", object.what))]);
+    }
     for process in &report.processes {
         text += "\n";
         text += &describe_process(process);

@@ -107,6 +107,11 @@ impl PageRange {
         self.start.0 < other.end().0 && other.start.0 < self.end().0
     }
 
+    /// The pages that both have; `None` where there are none.
+    pub fn common(self, other: Self) -> Option<Self> {
+        self.overlaps(other).then(|| Self::between(self.start.max(other.start), self.end().min(other.end())))
+    }
+
     /// The first `pages` pages and the rest; the rest is empty where there are no more.
     pub const fn split_at(self, pages: u64) -> (Self, Self) {
         let first = if pages < self.pages { pages } else { self.pages };
@@ -165,6 +170,14 @@ mod tests {
         assert_eq!((head.pages(), tail.pages(), head.end()), (2, 3, tail.start()));
         let (all, none) = range.split_at(9);
         assert_eq!((all, none.pages()), (range, 0));
+    }
+
+    #[test]
+    fn common_pages_lie_in_both() {
+        let page = |number: u64, pages| PageRange::new(Address::new(number * 4096), pages);
+        assert_eq!(page(1, 4).common(page(3, 9)), Some(page(3, 2)));
+        assert_eq!(page(3, 9).common(page(1, 4)), Some(page(3, 2)));
+        assert_eq!(page(1, 2).common(page(3, 1)), None);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use crate::census::Census;
 use crate::freeze::{Frozen, kernel};
 use standfast_core::{PAGE_BYTES, PageRange};
 use standfast_format::{Beneath, ImageSink, PageBatch};
-use standfast_linux::ProcessMemory;
 use std::fs::File;
+use std::io;
 
 /// How much of the main thread's stack is saved (L10, M2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +39,14 @@ impl Frozen {
         let census = Census::take(self, stack)?;
         let mut pages = 0;
         for (place, (process, ranges)) in self.processes.iter().zip(&census.pages).enumerate() {
-            pages += read_process(place as u32, &process.memory, ranges, sink)?;
+            let read = |ranges: &[PageRange], into: &mut [u8]| process.memory.read_pages(ranges, into);
+            pages += read_owner(place as u32, ranges.iter().copied(), sink, &read)?;
+        }
+        let memories: Vec<_> = self.processes.iter().map(|process| &process.memory).collect();
+        for (place, object) in census.objects.iter().enumerate() {
+            let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
+            let ranges = object.ranges.iter().map(|range| (*range, Beneath::Zeros));
+            pages += read_owner(census.state.number_of_object(place), ranges, sink, &read)?;
         }
         sink.finish(&census.state).map_err(EngineError::Image)?;
         let tasks = self.processes.iter().map(|process| process.tasks.len()).sum();
@@ -47,14 +54,17 @@ impl Frozen {
     }
 }
 
+/// Reads some pages of an owner, one after the other.
+type Read<'a> = &'a dyn Fn(&[PageRange], &mut [u8]) -> io::Result<()>;
+
 /// Cuts the ranges into batches as large as the sink lends them. Returns how many pages there were.
-fn read_process(
-    process: u32,
-    memory: &ProcessMemory,
-    ranges: &[(PageRange, Beneath)],
+fn read_owner(
+    owner: u32,
+    ranges: impl Iterator<Item = (PageRange, Beneath)>,
     sink: &mut dyn ImageSink,
+    read: Read<'_>,
 ) -> Result<u64, EngineError> {
-    let mut rest = ranges.iter().copied();
+    let mut rest = ranges;
     let mut next = rest.next();
     let mut pages = 0;
     while next.is_some() {
@@ -64,19 +74,19 @@ fn read_process(
         let mut filled = 0;
         while let Some((range, beneath)) = next.filter(|_| filled < room) {
             let (head, tail) = range.split_at(room - filled);
-            batch.ranges.push((process, head, beneath));
+            batch.ranges.push((owner, head, beneath));
             filled += head.pages();
             next = if tail.pages() > 0 { Some((tail, beneath)) } else { rest.next() };
         }
-        fill(memory, &mut batch, filled as usize * PAGE_BYTES)?;
+        fill(&mut batch, filled as usize * PAGE_BYTES, read)?;
         pages += filled;
         sink.submit(batch).map_err(EngineError::Image)?;
     }
     Ok(pages)
 }
 
-fn fill(memory: &ProcessMemory, batch: &mut PageBatch, bytes: usize) -> Result<(), EngineError> {
+fn fill(batch: &mut PageBatch, bytes: usize, read: Read<'_>) -> Result<(), EngineError> {
     batch.bytes.truncate(bytes);
     let ranges: Vec<_> = batch.ranges.iter().map(|(_, range, _)| *range).collect();
-    memory.read_pages(&ranges, &mut batch.bytes).map_err(|source| kernel("reading the program's memory", source))
+    read(&ranges, &mut batch.bytes).map_err(|source| kernel("reading the program's memory", source))
 }

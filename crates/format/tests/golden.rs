@@ -121,11 +121,13 @@ fn state() -> JobState {
 }
 
 fn run(first_page: u64, pages: u64, contents: Contents) -> Run {
-    Run { owner: 0, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
+    // What lies below the program is an offset in its second object.
+    let owner = if first_page < 0x400 { 2 } else { 0 };
+    Run { owner, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
 }
 
 fn image() -> Vec<u8> {
-    let data: Vec<u8> = (0..3 * PAGE_BYTES).map(|at| (at / 16) as u8).collect();
+    let data: Vec<u8> = (0..4 * PAGE_BYTES).map(|at| (at / 16) as u8).collect();
     let (first, second) = data.split_at(2 * PAGE_BYTES);
     let blocks = vec![
         NewBlock {
@@ -133,7 +135,11 @@ fn image() -> Vec<u8> {
             checksum: Checksum::of(first),
             runs: vec![run(0x400, 1, Contents::Stored), run(0x402, 1, Contents::Stored)],
         },
-        NewBlock { offset: 12288, checksum: Checksum::of(second), runs: vec![run(0x7ffc_00001, 1, Contents::Stored)] },
+        NewBlock {
+            offset: 12288,
+            checksum: Checksum::of(second),
+            runs: vec![run(0x7ffc_00001, 1, Contents::Stored), run(0x1ff, 1, Contents::Stored)],
+        },
     ];
     let identity =
         ImageIdentity { job: JobId::from_bytes([1; 16]), generation: GenerationNumber::new(7).unwrap(), parent: None };
@@ -160,7 +166,7 @@ fn manifest() -> Manifest {
         parent: None,
         root: Root::of(&[b"root"]),
         file_bytes: 20480,
-        stored_pages: 3,
+        stored_pages: 4,
         taken_nanoseconds: 1_700_000_000_000_000_001,
         pause_nanoseconds: 2_000_000,
         superseded: true,
@@ -181,12 +187,13 @@ fn the_image_of_version_1_opens_and_says_what_it_said() {
         (0x401, Contents::Zero),
         (0x402, Contents::Stored),
         (0x7ffc_00001, Contents::Stored),
+        (0x1ff, Contents::Stored),
     ];
     assert_eq!(image.index.runs(), runs.map(|(page, contents)| run(page, 1, contents)));
     for block in image.index.blocks() {
         block.verify(&IMAGE_1[block.offset() as usize..][..block.bytes()]).unwrap();
     }
-    assert_eq!(header.tail().0 as usize, HEADER_BYTES + 3 * PAGE_BYTES);
+    assert_eq!(header.tail().0 as usize, HEADER_BYTES + 4 * PAGE_BYTES);
 }
 
 #[test]

@@ -111,7 +111,11 @@ fn object() -> impl Strategy<Value = MemoryObject> {
         Just(ObjectKind::SharedMemory),
         file.prop_map(|(name, seals, mode)| ObjectKind::MemoryFile { name, seals, mode }),
     ];
-    (kind, any::<(u64, u64)>()).prop_map(|(kind, (length, huge_page_bytes))| MemoryObject { kind, length, huge_page_bytes })
+    (kind, any::<(u64, u64)>()).prop_map(|(kind, (length, huge_page_bytes))| MemoryObject {
+        kind,
+        length,
+        huge_page_bytes,
+    })
 }
 
 prop_compose! {

@@ -14,6 +14,8 @@ pub enum Populated {
     Any,
     /// Those that no longer show the file beneath: for private mappings of files.
     Own,
+    /// Those that do show it: for private mappings of memory objects.
+    File,
 }
 
 /// The page tables of a process, as `/proc/PID/pagemap` shows them.
@@ -37,7 +39,7 @@ impl PageScan {
     pub fn open(pid: i32) -> io::Result<Self> {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         let probe = PageRange::new(Address::new(0), 1);
-        let selection = Selection { none_of: 0, any_of: category::PRESENT };
+        let selection = Selection { none_of: 0, all_of: 0, any_of: category::PRESENT };
         let by_ioctl = scan_pages(pagemap.as_fd(), probe, selection, &mut [PageRegion::default()]).is_ok();
         Ok(Self { pagemap, by_ioctl })
     }
@@ -65,11 +67,12 @@ impl PageScan {
     }
 
     fn ask(&self, range: PageRange, which: Populated, into: &mut Vec<PageRange>) -> io::Result<()> {
-        let none_of = match which {
-            Populated::Any => category::ZERO,
-            Populated::Own => category::ZERO | category::FILE,
+        let (none_of, all_of) = match which {
+            Populated::Any => (category::ZERO, 0),
+            Populated::Own => (category::ZERO | category::FILE, 0),
+            Populated::File => (category::ZERO, category::FILE),
         };
-        let selection = Selection { none_of, any_of: category::PRESENT | category::SWAPPED };
+        let selection = Selection { none_of, all_of, any_of: category::PRESENT | category::SWAPPED };
         let mut regions = vec![PageRegion::default(); REGIONS];
         let mut rest = range;
         while rest.pages() > 0 {
@@ -97,8 +100,12 @@ impl PageScan {
             self.pagemap.read_exact_at(part, head.start().get() / PAGE_BYTES as u64 * 8)?;
             for (page, word) in part.as_chunks::<8>().0.iter().enumerate() {
                 let word = u64::from_le_bytes(*word);
-                let populated = word & (PRESENT | SWAPPED) != 0 && (which == Populated::Any || word & FILE == 0);
-                if populated {
+                let wanted = match which {
+                    Populated::Any => true,
+                    Populated::Own => word & FILE == 0,
+                    Populated::File => word & FILE != 0,
+                };
+                if wanted && word & (PRESENT | SWAPPED) != 0 {
                     into.push(PageRange::new(head.start().plus(page as u64 * PAGE_BYTES as u64), 1));
                 }
             }

@@ -2,12 +2,14 @@
 
 use crate::Error;
 use crate::report::{
-    DescriptorReport, GenerationReport, InspectionReport, MachineReport, MemoryReport, ProcessReport, ThreadReport,
-    VerificationReport,
+    DescriptorReport, GenerationReport, InspectionReport, MachineReport, MemoryReport, ObjectReport, ProcessReport,
+    ThreadReport, VerificationReport,
 };
 use crate::spelling::without_numbers;
 use standfast_format::manifest::GenerationNumber;
-use standfast_format::records::{Backing, Bytes, JobState, OpenFileKind, PendingSignal, ProcessState, StandardStream};
+use standfast_format::records::{
+    Backing, Bytes, JobState, ObjectKind, OpenFileKind, PendingSignal, ProcessState, StandardStream,
+};
 use standfast_format::{Contents, ImageSource, Run};
 use standfast_store::{ImageFile, JobDirectory, Wish};
 use std::path::Path;
@@ -64,7 +66,18 @@ fn describe(image: &ImageFile, generation: GenerationReport) -> InspectionReport
         machine,
         processes: processes.collect(),
         pipes_bytes_waiting: state.pipes.iter().map(|pipe| pipe.contents.0.len() as u64).collect(),
+        objects: (0..state.objects.len()).map(|place| describe_object(state, place, image.runs())).collect(),
     }
+}
+
+fn describe_object(state: &JobState, place: usize, runs: &[Run]) -> ObjectReport {
+    let (object, number) = (&state.objects[place], state.number_of_object(place));
+    let what = match &object.kind {
+        ObjectKind::SharedMemory => "shared memory".to_owned(),
+        ObjectKind::MemoryFile { name, .. } => format!("memfd {name}"),
+    };
+    let own = runs.iter().filter(|run| run.owner == number);
+    ObjectReport { what, bytes: object.length, stored_bytes: own.map(|run| run.range.bytes()).sum() }
 }
 
 fn describe_process(state: &JobState, process: &ProcessState, number: u32, runs: &[Run]) -> ProcessReport {
@@ -147,11 +160,8 @@ mod tests {
         let file = Backing::PrivateFile { file: FileReference::default(), offset: 0 };
         let mappings = vec![mapping(0x1000, 0x9000, Backing::Anonymous), mapping(0x10000, 0x12000, file)];
         let process = ProcessState { mappings, ..ProcessState::default() };
-        let run = |owner, start, pages, contents| Run {
-            owner,
-            range: PageRange::new(Address::new(start), pages),
-            contents,
-        };
+        let run =
+            |owner, start, pages, contents| Run { owner, range: PageRange::new(Address::new(start), pages), contents };
         let runs = [
             run(0, 0x1000, 2, Contents::Stored),
             run(0, 0x10000, 1, Contents::Zero),

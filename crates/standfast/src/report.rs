@@ -139,6 +139,19 @@ pub struct InspectionReport {
     pub processes: Vec<ProcessReport>,
     /// Pipes within the job and the bytes that wait in each.
     pub pipes_bytes_waiting: Vec<u64>,
+    /// Shared memory and files in memory.
+    pub objects: Vec<ObjectReport>,
+}
+
+/// A memory object of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ObjectReport {
+    /// What it is.
+    pub what: String,
+    /// Its length.
+    pub bytes: u64,
+    /// How much of it the image holds; the rest is zeros.
+    pub stored_bytes: u64,
 }
 
 /// The machine on which a checkpoint was taken.

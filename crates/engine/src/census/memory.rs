@@ -1,5 +1,6 @@
 //! The census of an address space: which mappings there are, what lies beneath them, which of their pages hold something.
 
+use super::objects::Objects;
 use super::reference;
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
@@ -8,6 +9,7 @@ use standfast_format::Beneath;
 use standfast_format::records::{Backing, Bytes, Mapping, Protection, SpecialMapping};
 use standfast_linux::proc::Map;
 use standfast_linux::{PageScan, Populated};
+use std::io;
 
 /// The mappings of a process, sorted by what a restart does with them.
 #[derive(Debug, Default)]
@@ -22,6 +24,8 @@ enum Kind {
     Fixed,
     Special,
     Ordinary(Backing),
+    /// Memory that others may map as well.
+    Object,
     Refused {
         why: String,
         remedy: &'static str,
@@ -29,7 +33,9 @@ enum Kind {
 }
 
 impl Mappings {
-    pub(super) fn of(maps: &[Map], obstacles: &mut Vec<Obstacle>) -> Self {
+    /// The mappings of the job's first process. What of them are memory objects goes into `objects`, after those that
+    /// descriptors lead to.
+    pub(super) fn of(pid: i32, maps: &[Map], objects: &mut Objects, obstacles: &mut Vec<Obstacle>) -> io::Result<Self> {
         let mut found = Self::default();
         for map in maps {
             match kind(map) {
@@ -39,17 +45,17 @@ impl Mappings {
                     end: map.end,
                     name: Bytes::from(map.path.as_slice()),
                 }),
-                Kind::Ordinary(backing) => found.ordinary.push(Mapping {
-                    start: map.start,
-                    end: map.end,
-                    protection: Protection {
-                        read: map.protection.read,
-                        write: map.protection.write,
-                        execute: map.protection.execute,
-                    },
-                    backing,
-                    grows_down: map.is_stack(),
-                }),
+                Kind::Ordinary(backing) => found.ordinary.push(mapping(map, backing)),
+                Kind::Object => {
+                    let (object, offset) = (objects.of_mapping(pid, 0, map)?, map.offset);
+                    found.ordinary.push(mapping(
+                        map,
+                        match map.shared {
+                            true => Backing::SharedObject { object, offset },
+                            false => Backing::PrivateObject { object, offset },
+                        },
+                    ));
+                }
                 Kind::Refused { why, remedy } => obstacles.push(Obstacle {
                     what: format!("mapping {:#x} ({})", map.start, String::from_utf8_lossy(&map.path)),
                     why,
@@ -58,7 +64,21 @@ impl Mappings {
                 }),
             }
         }
-        found
+        Ok(found)
+    }
+}
+
+fn mapping(map: &Map, backing: Backing) -> Mapping {
+    Mapping {
+        start: map.start,
+        end: map.end,
+        protection: Protection {
+            read: map.protection.read,
+            write: map.protection.write,
+            execute: map.protection.execute,
+        },
+        backing,
+        grows_down: map.is_stack(),
     }
 }
 
@@ -70,11 +90,9 @@ fn kind(map: &Map) -> Kind {
         b"[heap]" | b"[stack]" | b"" | b"/dev/zero" if !map.shared => return Kind::Ordinary(Backing::Anonymous),
         path if path.starts_with(b"[anon:") && !map.shared => return Kind::Ordinary(Backing::Anonymous),
         path if path.starts_with(b"[") => return refused("a mapping of the kernel's of a kind not known here", ""),
-        path if path.starts_with(b"/memfd:") => {
-            return refused("memory behind a descriptor (memfd) cannot be saved yet", "");
-        }
+        path if path.starts_with(b"/memfd:") => return Kind::Object,
         path if path.starts_with(b"/SYSV") => return refused("System V shared memory cannot be saved yet", ""),
-        b"/dev/zero (deleted)" => return refused("shared anonymous memory cannot be saved yet", ""),
+        b"/dev/zero (deleted)" => return Kind::Object,
         path if path.starts_with(b"/[aio]") => return refused("kernel asynchronous I/O cannot be saved", ""),
         _ => {}
     }
@@ -105,8 +123,8 @@ pub(super) fn populated(
     for mapping in &mappings.ordinary {
         let (which, beneath) = match mapping.backing {
             Backing::Anonymous => (Populated::Any, Beneath::Zeros),
-            Backing::PrivateFile { .. } => (Populated::Own, Beneath::File),
-            Backing::SharedFileReadOnly { .. } => continue,
+            Backing::PrivateFile { .. } | Backing::PrivateObject { .. } => (Populated::Own, Beneath::File),
+            Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => continue,
         };
         let live = if mapping.grows_down { live_stack.clamp(mapping.start, mapping.end) } else { mapping.start };
         let start = Address::new(live - live % PAGE_BYTES as u64);

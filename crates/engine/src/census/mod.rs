@@ -5,6 +5,7 @@
 
 mod descriptors;
 mod memory;
+mod objects;
 mod restrictions;
 mod threads;
 
@@ -12,12 +13,14 @@ use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::job::Inheritance;
 use crate::{EngineError, Obstacle, StackPart};
 use descriptors::Descriptors;
+pub(crate) use objects::ObjectContents;
+use objects::Objects;
 pub(crate) use restrictions::children;
 use standfast_core::Checksum;
 use standfast_core::{Address, PageRange};
 use standfast_format::Beneath;
 use standfast_format::records::{
-    Bytes, Clocks, FileIdentity, FileReference, JobState, Limit, Machine, MemoryLayout, ProcessState,
+    Bytes, Clocks, FileIdentity, FileReference, JobState, Limit, Machine, MemoryLayout, MemoryObject, ProcessState,
 };
 use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::sys::process;
@@ -35,6 +38,8 @@ pub(crate) struct Census {
     pub(crate) state: JobState,
     /// For each process, ascending: which pages hold something.
     pub(crate) pages: Vec<Vec<(PageRange, Beneath)>>,
+    /// For each memory object: which of its pages hold something, and where they are read.
+    pub(crate) objects: Vec<ObjectContents>,
     /// Files that the job has open for writing: what it wrote must be as durable as the checkpoint that counts on it.
     pub(crate) outputs: Vec<File>,
 }
@@ -48,19 +53,26 @@ impl Census {
         if !found.obstacles.is_empty() {
             return Err(EngineError::Refused(found.obstacles));
         }
-        let inner = threads::Inner::ask(process, &frozen.shared)?;
+        let doubtful = found.objects.doubtful(0, process)?;
+        let hidden = found.objects.obstacles();
+        if !hidden.is_empty() {
+            return Err(EngineError::Refused(hidden));
+        }
+        let mut inner = threads::Inner::ask(process, &frozen.shared, &doubtful)?;
         if !inner.obstacles.is_empty() {
             return Err(EngineError::Refused(inner.obstacles));
         }
+        found.objects.keep_resident(0, &std::mem::take(&mut inner.resident));
         let pages = memory::populated(process, &found.mappings, inner.live_stack(process, stack))?;
         let outputs = std::mem::take(&mut found.descriptors.outputs);
-        Ok(Self { state: found.into_state(process, inner)?, pages: vec![pages], outputs })
+        let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
+        Ok(Self { state: found.into_state(process, inner, records)?, pages: vec![pages], objects, outputs })
     }
 }
 
 /// Asks every process of a job what only it can ask the kernel for, and forgets the answers.
 pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
-    frozen.processes.iter().try_for_each(|process| threads::Inner::ask(process, &frozen.shared).map(drop))
+    frozen.processes.iter().try_for_each(|process| threads::Inner::ask(process, &frozen.shared, &[]).map(drop))
 }
 
 /// What in this process could not be carried over: the part of the census that needs no freeze.
@@ -78,6 +90,7 @@ struct Findings {
     obstacles: Vec<Obstacle>,
     mappings: memory::Mappings,
     descriptors: Descriptors,
+    objects: Objects,
     executable: FileReference,
     status: Status,
 }
@@ -87,8 +100,9 @@ impl Findings {
         let looking = |source| crate::freeze::forbidden(pid, source);
         let status = Status::of(pid).map_err(looking)?;
         let mut obstacles = restrictions::find(pid, &status).map_err(looking)?;
-        let mappings = memory::Mappings::of(maps, &mut obstacles);
+        let mut objects = Objects::default();
         let descriptors = Descriptors::of(&[pid], inheritance, &mut obstacles).map_err(looking)?;
+        let mappings = memory::Mappings::of(pid, maps, &mut objects, &mut obstacles).map_err(looking)?;
         let path = proc::link(pid, "exe").map_err(looking)?;
         let executable = match reference(&path) {
             Ok(executable) => executable,
@@ -102,10 +116,15 @@ impl Findings {
                 FileReference::default()
             }
         };
-        Ok(Self { obstacles, mappings, descriptors, executable, status })
+        Ok(Self { obstacles, mappings, descriptors, objects, executable, status })
     }
 
-    fn into_state(self, process: &FrozenProcess, inner: threads::Inner) -> Result<JobState, EngineError> {
+    fn into_state(
+        self,
+        process: &FrozenProcess,
+        inner: threads::Inner,
+        objects: Vec<MemoryObject>,
+    ) -> Result<JobState, EngineError> {
         let pid = process.pid;
         let asking = |source| kernel("taking the census", source);
         let arguments = proc::read(pid, "cmdline").map_err(asking)?;
@@ -134,6 +153,7 @@ impl Findings {
             processes: vec![state],
             open_files: self.descriptors.open_files,
             pipes: self.descriptors.pipes,
+            objects,
         })
     }
 }

@@ -3,6 +3,7 @@
 use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
 use crate::job::Shared;
 use crate::{EngineError, Obstacle, StackPart};
+use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
     AlternateStack, Bytes, Disposition, PendingSignal, RestartableSequence, RobustList, ThreadState,
 };
@@ -25,10 +26,13 @@ pub(super) struct Inner {
     pub(super) pending: Vec<PendingSignal>,
     pub(super) threads: Vec<ThreadState>,
     pub(super) xsave_features: u64,
+    /// Of the pages that were asked about, those that are in memory.
+    pub(super) resident: Vec<PageRange>,
 }
 
 impl Inner {
-    pub(super) fn ask(process: &FrozenProcess, shared: &Shared) -> Result<Self, EngineError> {
+    /// `doubtful` are pages of shared memory that page tables do not show: which of them are in memory?
+    pub(super) fn ask(process: &FrozenProcess, shared: &Shared, doubtful: &[PageRange]) -> Result<Self, EngineError> {
         let (pid, main) = (process.pid, &process.tasks[0]);
         let ended = |error| refine(error, pid, shared);
         let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
@@ -46,6 +50,7 @@ impl Inner {
             let asker = Asker::new(&injector, task, extended, &ended)?;
             if place == 0 {
                 inner.ask_process(&asker, pid)?;
+                inner.ask_residence(&asker, doubtful)?;
             }
             let thread = thread(&asker, task, extended, pid)?;
             asker.puppet.release().map_err(ended)?;
@@ -79,6 +84,31 @@ impl Inner {
                 });
             }
         }
+        Ok(())
+    }
+
+    /// mincore(2), a byte for each page.
+    fn ask_residence(&mut self, asker: &Asker<'_>, doubtful: &[PageRange]) -> Result<(), EngineError> {
+        let mut answer = [0u8; Foothold::OUTPUT_BYTES];
+        for range in doubtful {
+            let mut rest = *range;
+            while rest.pages() > 0 {
+                let (head, tail) = rest.split_at(answer.len() as u64);
+                let output = asker.injector.output().get();
+                let result = asker.call(libc::SYS_mincore, [head.start().get(), head.bytes(), output, 0, 0, 0])?;
+                if result < 0 {
+                    let error = std::io::Error::from_raw_os_error(-result as i32);
+                    return Err(kernel("asking which shared memory is in use", error));
+                }
+                let answer = &mut answer[..head.pages() as usize];
+                asker.injector.read_output(answer).map_err(|_| EngineError::Ended)?;
+                for (page, _) in answer.iter().enumerate().filter(|(_, byte)| **byte & 1 != 0) {
+                    self.resident.push(PageRange::new(head.start().plus((page * PAGE_BYTES) as u64), 1));
+                }
+                rest = tail;
+            }
+        }
+        merge_ranges(&mut self.resident);
         Ok(())
     }
 

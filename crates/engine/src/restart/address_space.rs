@@ -1,12 +1,13 @@
 //! The address space of a process under construction: cleared, laid out as in the image, filled, and told to the kernel.
 
 use super::construction::Construction;
+use super::objects::is_inside;
 use super::plan::{PARKING_BYTES, Plan, SCRATCH_BYTES};
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
-use standfast_format::records::{Backing, Mapping, Protection, SpecialMapping};
-use standfast_format::{Contents, ImageSource, Run};
+use standfast_format::records::{Backing, Mapping, Owner, Protection, SpecialMapping};
+use standfast_format::{BoxError, Contents, ImageSource, Run};
 use standfast_linux::proc::Map;
 
 const PROT_READ: u64 = libc::PROT_READ as u64;
@@ -35,12 +36,19 @@ impl Construction {
         let scratch = [plan.scratch, SCRATCH_BYTES, PROT_READ | PROT_WRITE, anonymous(), NO_FILE, 0];
         self.call("mapping working memory", libc::SYS_mmap, scratch)?;
         self.move_special(plan, special)?;
+        self.make_objects(plan)?;
         let mut open: Option<(&[u8], u64)> = None;
         for mapping in &plan.process.mappings {
             let (file, offset) = match &mapping.backing {
                 Backing::Anonymous => (None, 0),
                 Backing::PrivateFile { file, offset } | Backing::SharedFileReadOnly { file, offset } => {
                     (Some(file.path.0.as_slice()), *offset)
+                }
+                // Shared ones follow when they have been filled.
+                Backing::SharedObject { .. } => continue,
+                Backing::PrivateObject { object, offset } => {
+                    self.map_one(mapping, self.objects[*object as usize].descriptor, *offset)?;
+                    continue;
                 }
             };
             let descriptor = match (file, open) {
@@ -68,12 +76,12 @@ impl Construction {
         self.call(&action, libc::SYS_open, [self.path_argument(path)?, O_RDONLY, 0, 0, 0, 0])
     }
 
-    fn map_one(&self, mapping: &Mapping, descriptor: u64, offset: u64) -> Result<(), EngineError> {
+    pub(super) fn map_one(&self, mapping: &Mapping, descriptor: u64, offset: u64) -> Result<(), EngineError> {
         let bytes = mapping.end - mapping.start;
         let mut flags = match mapping.backing {
             Backing::Anonymous => MAP_PRIVATE | MAP_ANONYMOUS,
-            Backing::PrivateFile { .. } => MAP_PRIVATE,
-            Backing::SharedFileReadOnly { .. } => MAP_SHARED,
+            Backing::PrivateFile { .. } | Backing::PrivateObject { .. } => MAP_PRIVATE,
+            Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => MAP_SHARED,
         } | MAP_FIXED_NOREPLACE;
         if mapping.grows_down {
             flags |= MAP_GROWSDOWN;
@@ -143,22 +151,51 @@ impl Construction {
     /// Fills the memory; every block is verified before it is placed.
     pub(super) fn deliver_pages(&self, plan: &Plan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
         for run in source.runs() {
-            if run.process != 0 || !is_mapped(plan, run.range) {
+            let has_place = match plan.job.owner(run.owner) {
+                Some(Owner::Process(_)) => is_mapped(plan, run.range),
+                Some(Owner::Object(object)) => is_inside(&plan.job.objects[object], run),
+                None => false,
+            };
+            if !has_place {
                 let message = format!("the image holds pages at {:?} where it maps nothing", run.range);
                 return Err(EngineError::Image(message.into()));
             }
         }
-        let place = |runs: &[Run], bytes: &[u8]| {
-            self.memory.write_pages(runs.iter().map(|run| run.range), bytes).map_err(Into::into)
-        };
+        let place = |runs: &[Run], bytes: &[u8]| self.place(plan, runs, bytes);
         source.deliver(&place).map_err(EngineError::Image)?;
         for run in source.runs().iter().filter(|run| run.contents == Contents::Zero) {
+            // New objects hold zeros.
+            if matches!(plan.job.owner(run.owner), Some(Owner::Object(_))) {
+                continue;
+            }
             let mut rest = run.range;
             while rest.pages() > 0 {
                 let (head, tail) = rest.split_at((ZEROS.len() / PAGE_BYTES) as u64);
                 let zeros = &ZEROS[..head.bytes() as usize];
                 self.memory.write(head.start(), zeros).map_err(|source| kernel("clearing pages", source))?;
                 rest = tail;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes pages where they belong, run by run only where they are an object's.
+    fn place(&self, plan: &Plan<'_>, runs: &[Run], bytes: &[u8]) -> Result<(), BoxError> {
+        let mut rest = bytes;
+        for runs in runs.chunk_by(|one, next| one.owner == next.owner) {
+            let (own, behind) = rest.split_at(runs.iter().map(|run| run.range.bytes() as usize).sum());
+            rest = behind;
+            match plan.job.owner(runs[0].owner) {
+                Some(Owner::Process(_)) => self.memory.write_pages(runs.iter().map(|run| run.range), own)?,
+                Some(Owner::Object(object)) => {
+                    let mut rest = own;
+                    for run in runs {
+                        let (piece, behind) = rest.split_at(run.range.bytes() as usize);
+                        self.fill_object(object, run, piece)?;
+                        rest = behind;
+                    }
+                }
+                None => unreachable!("owners have been checked"),
             }
         }
         Ok(())
@@ -217,7 +254,8 @@ fn is_mapped(plan: &Plan<'_>, range: PageRange) -> bool {
     let place = mappings.partition_point(|mapping| mapping.end <= range.start().get());
     let mut at = range.start();
     for mapping in &mappings[place..] {
-        let inside = mapping.start <= at.get() && !matches!(mapping.backing, Backing::SharedFileReadOnly { .. });
+        let own = !matches!(mapping.backing, Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. });
+        let inside = mapping.start <= at.get() && own;
         if at >= range.end() || !inside {
             break;
         }
@@ -229,7 +267,7 @@ fn is_mapped(plan: &Plan<'_>, range: PageRange) -> bool {
 /// Access while pages are written: private memory is writable until it is filled.
 fn while_filling(mapping: &Mapping) -> Protection {
     match mapping.backing {
-        Backing::SharedFileReadOnly { .. } => mapping.protection,
+        Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => mapping.protection,
         // A reservation that may never have been touched need not become writable, and large ones could not.
         Backing::Anonymous if mapping.protection == Protection::default() => mapping.protection,
         _ => Protection { read: true, write: true, ..mapping.protection },

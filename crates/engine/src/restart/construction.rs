@@ -5,6 +5,7 @@
 
 use super::ids::{IdPolicy, JobIds};
 use super::namespaces::hold;
+use super::objects::Object;
 use super::plan::{Plan, SCRATCH_BYTES};
 use crate::EngineError;
 use crate::freeze::kernel;
@@ -37,6 +38,8 @@ pub(super) struct Construction {
     pub(super) ids: JobIds,
     /// Addresses of the scratch memory.
     pub(super) scratch: u64,
+    /// The memory objects, in the order of the image.
+    pub(super) objects: Vec<Object>,
 }
 
 impl Construction {
@@ -55,7 +58,16 @@ impl Construction {
         match begun {
             Ok((task, base, memory)) => {
                 task.set_signal_mask(ALL_SIGNALS).map_err(building)?;
-                Ok(Self { tasks: vec![task], base, syscall: 0, memory, init, ids, scratch: plan.scratch })
+                Ok(Self {
+                    tasks: vec![task],
+                    base,
+                    syscall: 0,
+                    memory,
+                    init,
+                    ids,
+                    scratch: plan.scratch,
+                    objects: Vec::new(),
+                })
             }
             Err(error) => {
                 end_process(pid, &[], init);
@@ -78,8 +90,9 @@ impl Construction {
         self.map_everything(plan)?;
         drop(pinned);
         self.deliver_pages(plan, source)?;
-        self.refuse_held_locks(plan, source)?;
         let _pinned = PinnedToCpu::new(standfast_linux::proc::Stat::of(self.pid()).map(|stat| stat.cpu).unwrap_or(0));
+        self.map_shared_objects(plan)?;
+        self.refuse_held_locks(plan, source)?;
         self.protect(plan)?;
         self.set_layout(plan)?;
         self.set_attributes(plan)?;

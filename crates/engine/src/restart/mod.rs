@@ -5,6 +5,7 @@
 //! ids            old or new process and thread ids, and what follows from that
 //! namespaces     which ones the job needs here for its old ids and its clocks
 //! construction   a child, held and seized, executes the job's program; its own memory is thrown away
+//! objects        shared memory and files in memory, made anew; filled and sealed between two steps of what follows
 //! address_space  kernel mappings moved, regions mapped, pages delivered and verified, layout told to the kernel
 //! attributes     directory, umask, signal dispositions, limits
 //! descriptors    files opened, cut back and positioned; pipes, counters, epoll; all under their old numbers
@@ -21,6 +22,7 @@ mod construction;
 mod descriptors;
 mod ids;
 mod namespaces;
+mod objects;
 mod plan;
 mod threads;
 

@@ -5,7 +5,7 @@ use crate::job::is_inherited;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
-    Backing, FileReference, JobState, OpenFile, OpenFileKind, ProcessState, SpecialMapping,
+    Backing, FileReference, JobState, Mapping, OpenFile, OpenFileKind, ProcessState, SpecialMapping,
 };
 use standfast_linux::proc::DescriptorInformation;
 use std::ffi::{CString, OsStr};
@@ -62,7 +62,7 @@ impl<'a> Plan<'a> {
             return Err(obstacles.refusal());
         };
         obstacles.check_machine(job);
-        obstacles.check_shape(process);
+        obstacles.check_shape(process, job.objects.len());
         obstacles.check_unchanged(&process.executable, "executable");
         for mapping in &process.mappings {
             if let Backing::PrivateFile { file, .. } | Backing::SharedFileReadOnly { file, .. } = &mapping.backing {
@@ -120,7 +120,7 @@ impl Obstacles {
     }
 
     /// What the decoder cannot know to be wrong: an image that would make this code misbehave is refused here.
-    fn check_shape(&mut self, process: &ProcessState) {
+    fn check_shape(&mut self, process: &ProcessState, objects: usize) {
         let mappings = process.mappings.iter().map(|mapping| (mapping.start, mapping.end));
         let special = process.special_mappings.iter().map(|mapping| (mapping.start, mapping.end));
         let mut ranges: Vec<_> = mappings.chain(special).collect();
@@ -129,11 +129,18 @@ impl Obstacles {
         let sound = |(start, end): &(u64, u64)| {
             start < end && *end <= ADDRESS_END && start.is_multiple_of(page) && end.is_multiple_of(page)
         };
+        let backed = |mapping: &Mapping| match mapping.backing {
+            Backing::SharedObject { object, offset } | Backing::PrivateObject { object, offset } => {
+                (object as usize) < objects && offset.is_multiple_of(page)
+            }
+            _ => true,
+        };
+        let backed = process.mappings.iter().all(backed);
         let apart = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         let threads = process.threads.iter().all(|thread| thread.registers.len() == REGISTERS);
         let signals = process.pending.iter().chain(process.threads.iter().flat_map(|thread| &thread.pending));
         let signals = signals.into_iter().all(|signal| signal.information.0.len() == 128);
-        if process.threads.is_empty() || !ranges.iter().all(sound) || !apart || !threads || !signals {
+        if process.threads.is_empty() || !ranges.iter().all(sound) || !apart || !backed || !threads || !signals {
             self.add("image", "it verifies, but describes a process that cannot be", "use another generation");
         }
     }
@@ -264,7 +271,7 @@ fn hole(process: &ProcessState, bytes: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use standfast_format::records::{Mapping, Protection};
+    use standfast_format::records::Protection;
 
     fn process(ranges: &[(u64, u64)]) -> ProcessState {
         let mapping = |&(start, end): &(u64, u64)| Mapping {
@@ -290,7 +297,7 @@ mod tests {
     fn an_image_of_an_impossible_process_is_refused() {
         for ranges in [&[(0x2000, 0x1000)][..], &[(0x1001, 0x2000)], &[(0x1000, 0x3000), (0x2000, 0x4000)]] {
             let mut obstacles = Obstacles::default();
-            obstacles.check_shape(&process(ranges));
+            obstacles.check_shape(&process(ranges), 0);
             assert!(!obstacles.0.is_empty(), "{ranges:x?}");
         }
     }

@@ -130,8 +130,7 @@ pub(super) fn sorted_runs(runs: &[Run]) -> Result<Vec<Run>, ImageError> {
         return Err(senseless_run(&format!("the page at {} stands in it twice", pair[1].range.start())));
     }
     sorted.dedup_by(|next, kept| {
-        let adjoins =
-            (kept.owner, kept.range.end(), kept.contents) == (next.owner, next.range.start(), next.contents);
+        let adjoins = (kept.owner, kept.range.end(), kept.contents) == (next.owner, next.range.start(), next.contents);
         if adjoins {
             kept.range = PageRange::new(kept.range.start(), kept.range.pages() + next.range.pages());
         }

@@ -78,17 +78,12 @@ mod tests {
     #[test]
     fn owners_are_processes_first_and_then_objects() {
         let object = MemoryObject { kind: ObjectKind::SharedMemory, length: 0, huge_page_bytes: 0 };
-        let state = JobState {
-            processes: vec![ProcessState::default(); 2],
-            objects: vec![object; 3],
-            ..JobState::default()
-        };
-        assert_eq!([1, 2, 4, 5].map(|number| state.owner(number)), [
-            Some(Owner::Process(1)),
-            Some(Owner::Object(0)),
-            Some(Owner::Object(2)),
-            None
-        ]);
+        let state =
+            JobState { processes: vec![ProcessState::default(); 2], objects: vec![object; 3], ..JobState::default() };
+        assert_eq!(
+            [1, 2, 4, 5].map(|number| state.owner(number)),
+            [Some(Owner::Process(1)), Some(Owner::Object(0)), Some(Owner::Object(2)), None]
+        );
         assert_eq!(state.owner(state.number_of_object(1)), Some(Owner::Object(1)));
     }
 }

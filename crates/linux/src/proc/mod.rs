@@ -60,6 +60,22 @@ pub fn children(pid: i32) -> io::Result<Vec<i32>> {
     Ok(children)
 }
 
+/// Whether anything of this system lies in swap.
+///
+/// # Errors
+/// When `/proc/meminfo` cannot be read.
+pub fn swap_is_used() -> io::Result<bool> {
+    let text = std::fs::read("/proc/meminfo")?;
+    let amount = |name: &[u8]| {
+        let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+        parse::<u64>(words(line).next()?)
+    };
+    match (amount(b"SwapTotal:"), amount(b"SwapFree:")) {
+        (Some(total), Some(free)) => Ok(total != free),
+        _ => Err(malformed("meminfo")),
+    }
+}
+
 fn children_by_parent(parent: i32) -> io::Result<Vec<i32>> {
     let mut children = Vec::new();
     for entry in std::fs::read_dir("/proc")? {

@@ -93,6 +93,8 @@ pub mod category {
 pub struct Selection {
     /// None of these categories.
     pub none_of: u64,
+    /// Each of these.
+    pub all_of: u64,
     /// At least one of these.
     pub any_of: u64,
 }
@@ -114,7 +116,7 @@ pub fn scan_pages(
         regions_max: regions.len() as u64,
         pages_max: 0,
         inverted: selection.none_of,
-        all_of: selection.none_of,
+        all_of: selection.none_of | selection.all_of,
         any_of: selection.any_of,
         returned: category::PRESENT,
     };

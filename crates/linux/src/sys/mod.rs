@@ -1,5 +1,6 @@
 //! Ring 1: one function per system call. No policy here.
 
+pub mod file;
 pub mod memory;
 pub mod process;
 pub mod ptrace;

@@ -1,0 +1,245 @@
+//! The census of memory objects: shared anonymous memory and files in memory, each known by what the kernel calls it
+//! (device and inode), never by the process, mapping or descriptor through which it was met first.
+//!
+//! Contents are read from the file itself, by way of a descriptor of the program's (pidfd_getfd) or of its link in
+//! `/proc/PID/map_files`, which only CAP_CHECKPOINT_RESTORE opens. Without either, they are read through the address
+//! space of those who map the object, see [`Windows`].
+//!
+//! That nobody outside the job holds the same object cannot be proved: the kernel has no list of holders. Shared
+//! anonymous memory is out of reach for others (exec drops what a parent had mapped). A memfd that the run was started
+//! with is refused by the census of descriptors like everything else that was inherited; one that came or went through a
+//! socket which is closed by now is taken for the job's own.
+
+mod windows;
+
+use crate::freeze::{FrozenProcess, kernel};
+use crate::{EngineError, Obstacle};
+use standfast_core::{Address, PAGE_BYTES, PageRange};
+use standfast_format::records::{Bytes, MemoryObject, ObjectKind};
+use standfast_linux::ProcessMemory;
+use standfast_linux::proc::Map;
+use standfast_linux::sys::file;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+pub(super) use windows::Windows;
+
+/// Permissions of a file in memory, if it has not been changed or sealed against execution.
+const USUAL_MODE: u32 = 0o777;
+const PERMISSIONS: u32 = 0o7777;
+
+/// The memory objects of a job.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    found: Vec<Found>,
+}
+
+#[derive(Debug)]
+struct Found {
+    /// Device and inode.
+    identity: (u64, u64),
+    record: MemoryObject,
+    access: Access,
+}
+
+/// How its contents are read.
+#[derive(Debug)]
+enum Access {
+    File(File),
+    Windows(Windows),
+}
+
+impl Objects {
+    /// The object that an open file leads to, by its position in `JobState::objects`. `descriptor` is a copy of the
+    /// program's, whose position stays as it is. Only for files in memory; a census of descriptors that knows other files
+    /// to be unreachable adds them with [`Objects::add`].
+    pub(super) fn of_file(&mut self, descriptor: &OwnedFd) -> io::Result<u32> {
+        let path = link_of(descriptor)?;
+        let own = reopened(descriptor)?;
+        let status = own.metadata()?;
+        let identity = (status.dev(), status.ino());
+        let kind = match name_of_memory_file(&path) {
+            Some(name) => ObjectKind::MemoryFile {
+                name: Bytes::from(name),
+                seals: file::seals(descriptor.as_fd())?,
+                mode: status.mode() & PERMISSIONS,
+            },
+            None => ObjectKind::SharedMemory,
+        };
+        self.add(identity, kind, own)
+    }
+
+    /// An object whose contents are those of `contents`, an open file description of our own.
+    pub(super) fn add(&mut self, identity: (u64, u64), kind: ObjectKind, contents: File) -> io::Result<u32> {
+        if let Some(known) = self.position(identity) {
+            return Ok(known);
+        }
+        let length = contents.metadata()?.len();
+        let record = MemoryObject { kind, length, huge_page_bytes: file::huge_page_bytes(contents.as_fd())? };
+        self.found.push(Found { identity, record, access: Access::File(contents) });
+        Ok(self.found.len() as u32 - 1)
+    }
+
+    /// The object that a mapping shows. Descriptors come first: an object that has one is known already.
+    /// `process` is the place of the process in the job.
+    pub(super) fn of_mapping(&mut self, pid: i32, process: usize, map: &Map) -> io::Result<u32> {
+        let identity = (map.device, map.inode);
+        if let Some(known) = self.position(identity) {
+            if let Access::Windows(windows) = &mut self.found[known as usize].access {
+                windows.add(process, map);
+                let length = &mut self.found[known as usize].record.length;
+                *length = (*length).max(map.offset + map.range().bytes());
+            }
+            return Ok(known);
+        }
+        if let Ok(open) = File::open(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end)) {
+            return self.of_file(&open.into());
+        }
+        let kind = match name_of_memory_file(&map.path) {
+            // No descriptor of it is left, so its seals bind nobody any more.
+            Some(name) => ObjectKind::MemoryFile { name: Bytes::from(name), seals: 0, mode: USUAL_MODE },
+            None => ObjectKind::SharedMemory,
+        };
+        let mut windows = Windows::default();
+        windows.add(process, map);
+        let length = map.offset + map.range().bytes();
+        let record = MemoryObject { kind, length, huge_page_bytes: 0 };
+        self.found.push(Found { identity, record, access: Access::Windows(windows) });
+        Ok(self.found.len() as u32 - 1)
+    }
+
+    /// Pages of the process at place `process` that only the kernel can tell about: mapped, not in its page tables, and
+    /// yet perhaps in memory. Ask it with mincore(2) and [`Objects::keep_resident`] what is.
+    pub(super) fn doubtful(&mut self, process: usize, frozen: &FrozenProcess) -> Result<Vec<PageRange>, EngineError> {
+        let scanning = |source| kernel("scanning shared memory", source);
+        let mut doubtful = Vec::new();
+        for windows in self.windows() {
+            doubtful.extend(windows.look(process, frozen.pid).map_err(scanning)?);
+        }
+        Ok(doubtful)
+    }
+
+    /// What cannot be read, once every process has been asked for its doubtful pages.
+    pub(super) fn obstacles(&self) -> Vec<Obstacle> {
+        let hidden = |found: &Found| match &found.access {
+            Access::Windows(windows) => windows.hidden(),
+            Access::File(_) => None,
+        };
+        let obstacle = |address| Obstacle {
+            what: format!("mapping at {address}"),
+            why: "it is a private mapping of a memfd that has been closed, and what lies beneath the pages that the \
+                  program has changed can only be read with privileges"
+                .to_owned(),
+            remedy: "keep the memfd open, or run standfast as root".to_owned(),
+            passing: false,
+        };
+        self.found.iter().filter_map(hidden).map(obstacle).collect()
+    }
+
+    /// Notes which of the doubtful pages are in memory.
+    pub(super) fn keep_resident(&mut self, process: usize, resident: &[PageRange]) {
+        self.windows().for_each(|windows| windows.keep_resident(process, resident));
+    }
+
+    fn windows(&mut self) -> impl Iterator<Item = &mut Windows> {
+        self.found.iter_mut().filter_map(|found| match &mut found.access {
+            Access::Windows(windows) => Some(windows),
+            Access::File(_) => None,
+        })
+    }
+
+    fn position(&self, identity: (u64, u64)) -> Option<u32> {
+        self.found.iter().position(|found| found.identity == identity).map(|position| position as u32)
+    }
+
+    /// Records and contents, in the order of the table.
+    pub(super) fn into_parts(self) -> Result<(Vec<MemoryObject>, Vec<ObjectContents>), EngineError> {
+        let reading = |source| kernel("looking for data in shared memory", source);
+        let parts = self.found.into_iter().map(|Found { record, access, .. }| {
+            let contents = match access {
+                Access::File(file) => ObjectContents {
+                    ranges: data_of(&file, record.length).map_err(reading)?,
+                    access: Access::File(file),
+                },
+                Access::Windows(windows) => {
+                    ObjectContents { ranges: windows.contents(), access: Access::Windows(windows) }
+                }
+            };
+            Ok((record, contents))
+        });
+        parts.collect::<Result<Vec<_>, _>>().map(|parts| parts.into_iter().unzip())
+    }
+}
+
+/// The contents of one object, to be read while the job stands still.
+#[derive(Debug)]
+pub(crate) struct ObjectContents {
+    /// Offsets that hold something, ascending.
+    pub(crate) ranges: Vec<PageRange>,
+    access: Access,
+}
+
+impl ObjectContents {
+    /// Fills `into` with the pages of `ranges`, one after the other; what lies behind the end of the object is zeros.
+    pub(crate) fn read(&self, memories: &[&ProcessMemory], ranges: &[PageRange], into: &mut [u8]) -> io::Result<()> {
+        let mut rest = into;
+        for range in ranges {
+            let (piece, behind) = rest.split_at_mut(range.bytes() as usize);
+            match &self.access {
+                Access::File(file) => read_file(file, range.start().get(), piece)?,
+                Access::Windows(windows) => windows.read(memories, *range, piece)?,
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+}
+
+fn read_file(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match file.read_at(&mut into[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    into[filled..].fill(0);
+    Ok(())
+}
+
+/// The pages of a file that are not a hole.
+fn data_of(file: &File, length: u64) -> io::Result<Vec<PageRange>> {
+    let page = PAGE_BYTES as u64;
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while at < length {
+        let Some(start) = file::seek_data(file.as_fd(), at)? else { break };
+        let end = file::seek_hole(file.as_fd(), start)?.min(length);
+        if end <= start {
+            break;
+        }
+        let (first, behind) = (start - start % page, end.next_multiple_of(page));
+        ranges.push(PageRange::between(Address::new(first), Address::new(behind)));
+        at = behind;
+    }
+    Ok(ranges)
+}
+
+/// An open file description of our own, whose position may be moved.
+fn reopened(descriptor: &OwnedFd) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+}
+
+fn link_of(descriptor: &OwnedFd) -> io::Result<Vec<u8>> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))?;
+    Ok(path.as_os_str().as_bytes().to_vec())
+}
+
+/// `/memfd:NAME (deleted)`
+fn name_of_memory_file(path: &[u8]) -> Option<&[u8]> {
+    path.strip_prefix(b"/memfd:").map(|name| name.strip_suffix(b" (deleted)").unwrap_or(name))
+}

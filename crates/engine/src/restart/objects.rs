@@ -1,0 +1,135 @@
+//! Memory objects of a job under construction: made anew in the new process, filled from outside, sealed, mapped.
+//!
+//! ```text
+//! make      an empty file in memory, with a descriptor in the new process and one of ours
+//! private   mappings of it that copy on write, before the pages come, since some pages are theirs
+//! fill      pages that the image has; all others are holes
+//! seal      against writing: before shared mappings, which the seal would not tolerate
+//! shared    mappings of it
+//! seal      against later mappings that write, and against more seals
+//! ```
+//!
+//! The descriptors in the new process live until its own descriptors have been placed: whoever restores an open file
+//! that is an object opens `/proc/self/fd/N` with `N` from [`Object::descriptor`].
+
+use super::construction::Construction;
+use super::plan::Plan;
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_core::{PAGE_BYTES, PageRange};
+use standfast_format::records::{Backing, MemoryObject, ObjectKind, Owner};
+use standfast_format::{BoxError, Run};
+use standfast_linux::sys::{file, process};
+use std::fs::{File, Permissions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+const MFD_ALLOW_SEALING: u64 = libc::MFD_ALLOW_SEALING as u64;
+const MFD_EXEC: u64 = libc::MFD_EXEC as u64;
+const EXECUTE_BITS: u32 = 0o111;
+/// Seals that take effect on what is mapped later, or on later seals.
+const LATE_SEALS: u32 = file::SEAL_FUTURE_WRITE | file::SEAL_SEAL;
+
+/// A memory object under construction.
+#[derive(Debug)]
+pub(super) struct Object {
+    /// A descriptor of it in the new process.
+    pub(super) descriptor: u64,
+    /// The same open file as a descriptor of ours.
+    own: File,
+    length: u64,
+}
+
+impl Construction {
+    /// Makes all objects, empty and of the right length.
+    pub(super) fn make_objects(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        for object in &plan.job.objects {
+            let made = self.make_object(object)?;
+            self.objects.push(made);
+        }
+        Ok(())
+    }
+
+    fn make_object(&self, object: &MemoryObject) -> Result<Object, EngineError> {
+        let name = match &object.kind {
+            ObjectKind::SharedMemory => b"shared memory",
+            ObjectKind::MemoryFile { name, .. } => name.0.as_slice(),
+        };
+        let flags = MFD_ALLOW_SEALING | executable_flag(&object.kind);
+        let name = self.path_argument(name)?;
+        let descriptor = self.call("making shared memory", libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])?;
+        let taking = |source| kernel("sharing memory with the new process", source);
+        let process = process::pidfd_open(self.pid()).map_err(taking)?;
+        let own = File::from(process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)?);
+        own.set_len(object.length).map_err(|source| kernel("sizing shared memory", source))?;
+        Ok(Object { descriptor, own, length: object.length })
+    }
+
+    /// Writes pages of an object. Called from several threads.
+    pub(super) fn fill_object(&self, place: usize, run: &Run, bytes: &[u8]) -> Result<(), BoxError> {
+        let object = &self.objects[place];
+        let start = run.range.start().get();
+        let inside = object.length.saturating_sub(start).min(bytes.len() as u64) as usize;
+        object.own.write_all_at(&bytes[..inside], start).map_err(Into::into)
+    }
+
+    /// Reads pages that have been placed, whoever owns them.
+    pub(super) fn read_placed(
+        &self,
+        plan: &Plan<'_>,
+        owner: u32,
+        range: PageRange,
+        into: &mut [u8],
+    ) -> std::io::Result<()> {
+        match plan.job.owner(owner) {
+            Some(Owner::Object(object)) => {
+                let object = &self.objects[object];
+                let inside = object.length.saturating_sub(range.start().get()).min(into.len() as u64) as usize;
+                object.own.read_exact_at(&mut into[..inside], range.start().get())
+            }
+            _ => self.memory.read(range.start(), into),
+        }
+    }
+
+    /// Seals what has been filled and maps it where it is shared.
+    pub(super) fn map_shared_objects(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        self.seal(plan, !LATE_SEALS)?;
+        for mapping in &plan.process.mappings {
+            if let Backing::SharedObject { object, offset } = mapping.backing {
+                self.map_one(mapping, self.objects[object as usize].descriptor, offset)?;
+            }
+        }
+        self.seal(plan, LATE_SEALS)
+    }
+
+    fn seal(&self, plan: &Plan<'_>, which: u32) -> Result<(), EngineError> {
+        for (record, object) in plan.job.objects.iter().zip(&self.objects) {
+            let ObjectKind::MemoryFile { seals, mode, .. } = record.kind else { continue };
+            if which & file::SEAL_SEAL == 0 {
+                let permissions = Permissions::from_mode(mode);
+                object.own.set_permissions(permissions).map_err(|source| kernel("setting permissions", source))?;
+            }
+            if seals & which != 0 {
+                file::add_seals(object.own.as_fd(), seals & which)
+                    .map_err(|source| kernel("sealing memory", source))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Kernels that know of it (Linux 6.3) want to be told whether a file in memory may be executed.
+fn executable_flag(kind: &ObjectKind) -> u64 {
+    let is_known = std::fs::exists("/proc/sys/vm/memfd_noexec").unwrap_or(false);
+    let executable = !matches!(kind, ObjectKind::MemoryFile { mode, .. } if mode & EXECUTE_BITS == 0);
+    match (is_known, executable) {
+        (false, _) => 0,
+        (true, true) => MFD_EXEC,
+        (true, false) => libc::MFD_NOEXEC_SEAL.into(),
+    }
+}
+
+/// Whether an image may hold a page of an object there.
+pub(super) fn is_inside(object: &MemoryObject, run: &Run) -> bool {
+    run.range.end().get() <= object.length.next_multiple_of(PAGE_BYTES as u64)
+}

@@ -1,0 +1,50 @@
+//! Files in memory and what of a file holds data: lseek(2) with SEEK_DATA and SEEK_HOLE, seals, huge pages.
+//!
+//! # Safety
+//! Each block passes plain numbers or addresses of live local values to the call that it names.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// `F_SEAL_SEAL`: no more seals.
+pub const SEAL_SEAL: u32 = libc::F_SEAL_SEAL as u32;
+/// `F_SEAL_FUTURE_WRITE`: only mappings that exist already may be written through.
+pub const SEAL_FUTURE_WRITE: u32 = libc::F_SEAL_FUTURE_WRITE as u32;
+
+/// The first byte from `offset` on that may be other than a hole; `None` where only a hole follows. Moves the position of
+/// the open file description.
+pub fn seek_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
+    // SAFETY: plain numbers.
+    match check(unsafe { libc::lseek(file.as_raw_fd(), offset as i64, libc::SEEK_DATA) }) {
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        found => found.map(|offset| Some(offset as u64)),
+    }
+}
+
+/// The first byte from `offset` on that is a hole; the end of the file counts as one. Moves the position likewise.
+pub fn seek_hole(file: BorrowedFd<'_>, offset: u64) -> io::Result<u64> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::lseek(file.as_raw_fd(), offset as i64, libc::SEEK_HOLE) }).map(|offset| offset as u64)
+}
+
+/// `F_GET_SEALS`.
+pub fn seals(file: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) }.into()).map(|seals| seals as u32)
+}
+
+/// `F_ADD_SEALS`.
+pub fn add_seals(file: BorrowedFd<'_>, seals: u32) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.into()).map(drop)
+}
+
+/// The size of a file's pages where they are huge pages from the system's pool, else 0.
+pub fn huge_page_bytes(file: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: a statfs is plain data for which all zeros is a value.
+    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `system` is live.
+    check(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut system) }.into())?;
+    Ok(if system.f_type == libc::HUGETLBFS_MAGIC { system.f_bsize as u64 } else { 0 })
+}
