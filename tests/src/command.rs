@@ -3,7 +3,8 @@
 use crate::arena::Arena;
 use crate::result::OUTPUT;
 use crate::running::{Ended, Output, PATIENCE, Running, until};
-use crate::victims::{Program, target_folder};
+use crate::victims::Program;
+use crate::workshop::target_folder;
 use anyhow::{Context as _, Result, bail};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -50,12 +51,18 @@ impl<'a> Standfast<'a> {
 
     /// `run -d IMAGES -i INTERVAL -- PROGRAM`.
     pub fn run_command(&self, checkpoints: Checkpoints, program: &Program) -> Command {
+        self.run_command_with(&[], checkpoints, program)
+    }
+
+    /// The same, with more options.
+    pub fn run_command_with(&self, options: &[String], checkpoints: Checkpoints, program: &Program) -> Command {
         let interval = match checkpoints {
             Checkpoints::EveryMilliseconds(milliseconds) => format!("{milliseconds}ms"),
             Checkpoints::OnRequest => "off".to_owned(),
         };
         let mut command = self.command(&["run", "-d"]);
-        command.arg(self.arena.images()).args(["-i", &interval, "--"]).arg(&program.path).args(&program.arguments);
+        command.arg(self.arena.images()).args(["-i", &interval]).args(options).arg("--");
+        command.arg(&program.path).args(&program.arguments);
         command
     }
 

@@ -1,7 +1,11 @@
 //! Black-box tests of the `standfast` command: it is started, disturbed and judged from outside, as a user would.
 //!
 //! ```text
-//! victims   programs that check themselves, compiled on first use
+//! workshop  where victims are compiled, and the cache that they are kept in
+//! victims   programs that check themselves
+//! features  one small victim per kernel feature, found in a folder
+//! moments   the gates at which such a victim stands, so that it is struck exactly there
+//! trials    what is done to it at each gate
 //! arena     a scratch folder for one scenario; whatever still runs of it is ended when it goes
 //! running   a command with its output in files and a limit on its time
 //! command   the standfast command line and what its answers say
@@ -19,11 +23,15 @@ pub mod arena;
 pub mod command;
 pub mod damage;
 pub mod disaster;
+pub mod features;
+pub mod moments;
 pub mod result;
 pub mod running;
 pub mod survival;
 pub mod tracer;
+pub mod trials;
 pub mod victims;
+mod workshop;
 
 use std::io::Write as _;
 

@@ -40,13 +40,7 @@ impl RunResult {
     /// When it cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
-        for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if !SIGNPOSTS.contains(&name.as_str()) {
-                files.insert(name, fs::read(entry.path())?);
-            }
-        }
+        collect(folder, "", &mut files)?;
         Ok(Self(files))
     }
 
@@ -68,6 +62,25 @@ impl RunResult {
             None => Ok(()),
         }
     }
+}
+
+/// Adds what `folder` holds to `files`, folders within it included. Of what is no regular file only its kind counts: to
+/// open a FIFO would wait.
+fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let kind = entry.file_type()?;
+        if SIGNPOSTS.contains(&name.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
+            collect(&entry.path(), &format!("{name}/"), files)?;
+        }
+        let content = if kind.is_file() { fs::read(entry.path())? } else { format!("{kind:?}").into_bytes() };
+        files.insert(name, content);
+    }
+    Ok(())
 }
 
 /// Lets a victim through that waits at its gate.

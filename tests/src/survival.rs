@@ -131,7 +131,7 @@ fn await_restart(standfast: Standfast<'_>, running: &mut Running) -> Result<()> 
 }
 
 /// A blow that falls while the program is still being rebuilt is a failed restart; later it is the program's death.
-fn was_killed(ended: &Ended) -> Result<()> {
+pub(crate) fn was_killed(ended: &Ended) -> Result<()> {
     let too_early = ended.exited(1) && ended.errors.contains("killed it");
     let killed = ended.killed_by(Signal::SIGKILL) || too_early;
     ensure!(killed, "the supervisor ended with {}: {}", ended.status, ended.errors);

@@ -1,16 +1,13 @@
-//! The programs that are put at risk. Their sources are part of this library; each is compiled on first use into a cache
-//! (`STANDFAST_VICTIMS`, or `target/victims`, or a folder of the user's own where that may not be written).
+//! The programs that are put at risk as a whole, at random moments. Their sources are part of this library; each is
+//! compiled on first use. Those that prove one kernel feature each are another matter: see `features`.
 
-use anyhow::{Context as _, Result, bail};
+use crate::workshop;
+use anyhow::{Context as _, Result};
 use std::ffi::OsString;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::{env, fs};
-
-const CHECK_HEADER: &str = include_str!("../victims/check.h");
 
 /// One victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,9 +99,7 @@ impl Victim {
         // Tests of one binary run in parallel threads: one compilation at a time is also kinder to a small machine.
         static COMPILING: Mutex<()> = Mutex::new(());
         let _turn = COMPILING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut hasher = DefaultHasher::new();
-        (self, CHECK_HEADER).hash(&mut hasher);
-        let folder = cache()?.join(format!("{}-{:016x}", self.name, hasher.finish()));
+        let folder = workshop::folder(self.name, self)?;
         match self.language {
             Language::C { statically } => self.compiled(&folder, |path| self.c(path, statically)).map(Some),
             Language::Go => self.compiled(&folder, |path| self.go(path)).map(Some),
@@ -122,33 +117,13 @@ impl Victim {
         Ok(program)
     }
 
-    /// Builds in a folder beside and moves it into place: another process may want the same victim at the same time.
     fn compiled(&self, folder: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<Program> {
-        let path = folder.join(self.name);
-        if !path.exists() {
-            let parent = folder.parent().context("the cache has a parent")?;
-            let fresh = tempfile::Builder::new().prefix(".building-").tempdir_in(parent)?;
-            build(&fresh.path().join(self.name))?;
-            fs::set_permissions(fresh.path(), fs::Permissions::from_mode(0o755))?;
-            if let Err(problem) = fs::rename(fresh.path(), folder)
-                && !path.exists()
-            {
-                return Err(problem).with_context(|| format!("moving victim {} into {}", self.name, folder.display()));
-            }
-        }
-        Ok(Program { path: fs::canonicalize(path)?, arguments: Vec::new() })
+        Ok(Program { path: workshop::built(folder, self.name, build)?, arguments: Vec::new() })
     }
 
     fn c(&self, path: &Path, statically: bool) -> Result<()> {
-        let source = path.with_extension("c");
-        fs::write(&source, self.source)?;
-        fs::write(path.with_file_name("check.h"), CHECK_HEADER)?;
-        let mut command = Command::new("cc");
-        command.args(["-O2", "-march=native", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(path);
-        if statically {
-            command.arg("-static");
-        }
-        compile(command.arg(source))
+        let flags = ["-O2", "-march=native"].into_iter().chain(statically.then_some("-static"));
+        workshop::compile_c(path, self.source, "cc", flags)
     }
 
     fn go(&self, path: &Path) -> Result<()> {
@@ -157,7 +132,7 @@ impl Victim {
         let cache = path.with_file_name(".go-cache");
         let mut command = Command::new("go");
         command.args(["build", "-o"]).arg(path).arg(source);
-        compile(command.env("GOCACHE", &cache).env("GO111MODULE", "off").env("GOPATH", &cache))?;
+        workshop::compile(command.env("GOCACHE", &cache).env("GO111MODULE", "off").env("GOPATH", &cache))?;
         fs::remove_dir_all(cache).context("removing Go's build cache")
     }
 
@@ -182,31 +157,4 @@ fn python_with(module: &str) -> Option<PathBuf> {
         let executable = PathBuf::from(String::from_utf8(answer.stdout).ok()?.trim());
         executable.is_absolute().then_some(executable)
     })
-}
-
-fn compile(command: &mut Command) -> Result<()> {
-    let done = command.output().with_context(|| format!("starting the compiler: {command:?}"))?;
-    if !done.status.success() {
-        bail!("{command:?} failed: {}", String::from_utf8_lossy(&done.stderr));
-    }
-    Ok(())
-}
-
-fn cache() -> Result<PathBuf> {
-    let beside = || target_folder().join("victims");
-    let wanted = env::var_os("STANDFAST_VICTIMS").map_or_else(beside, PathBuf::from);
-    let own = env::temp_dir().join(format!("standfast-victims-{}", nix::unistd::geteuid()));
-    for folder in [&wanted, &own] {
-        let usable = fs::create_dir_all(folder).is_ok() && tempfile::tempfile_in(folder).is_ok();
-        if usable {
-            return Ok(folder.clone());
-        }
-    }
-    bail!("neither {} nor {} can be written: set STANDFAST_VICTIMS", wanted.display(), own.display())
-}
-
-/// Cargo's folder for what it builds, as this package sees it.
-pub(crate) fn target_folder() -> PathBuf {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target");
-    env::var_os("CARGO_TARGET_DIR").map_or_else(beside, PathBuf::from)
 }

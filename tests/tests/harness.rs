@@ -6,9 +6,11 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use standfast_tests::arena::Arena;
+use standfast_tests::features::Feature;
 use standfast_tests::result::RunResult;
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::tracer::{Blow, Sighting, Strike, Tracer};
+use standfast_tests::trials::{self, Verdict};
 use standfast_tests::victims::SMALL;
 use std::fs;
 use std::process::Stdio;
@@ -113,5 +115,35 @@ fn a_result_that_differs_in_one_bit_is_found() -> Result<()> {
     *bytes.last_mut().context("the victim writes sums")? ^= 1;
     fs::write(&sums, bytes)?;
     ensure!(RunResult::read(&arena.work())?.must_equal(&native).is_err(), "the flipped bit was not found");
+    Ok(())
+}
+
+/// What comes of a victim with this expectation and this body.
+fn verdict(expect: &str, body: &str) -> Result<Verdict> {
+    let source = format!(
+        "/* Tries the harness.\n * expect: {expect}\n */\n#include \"check.h\"\nint main(void)\n{{ {body} }}\n"
+    );
+    trials::judge(&Feature::new("harness", source)?)
+}
+
+#[test]
+fn a_broken_promise_of_a_feature_is_found() -> Result<()> {
+    for (expect, body, named) in [
+        ("survive", "puts(getenv(\"VICTIM_MOMENTS\") ? \"struck\" : \"not\"); moment(\"a\"); return 0;", "differs"),
+        ("survive", "moment(\"a\"); return getenv(\"VICTIM_MOMENTS\") != NULL;", "exit status: 1"),
+        ("survive", "return 0;", "no moment"),
+        ("refuse \"a reason\"", "moment(\"a\"); return 0;", "doctor does not foresee"),
+        ("refuse-restart \"a reason\"", "moment(\"a\"); return 0;", "should have been refused"),
+    ] {
+        let problem = verdict(expect, body).err().with_context(|| format!("found nothing wrong with {body}"))?;
+        ensure!(format!("{problem:?}").contains(named), "another problem than {named:?} was found: {problem:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_feature_that_the_machine_lacks_is_skipped_with_the_reason() -> Result<()> {
+    let verdict = verdict("survive", "LACKS(\"such things\"); return 0;")?;
+    ensure!(verdict == Verdict::Skipped("this machine lacks such things".to_owned()), "{verdict:?}");
     Ok(())
 }

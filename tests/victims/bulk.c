@@ -7,7 +7,7 @@
 
 int main(int argc, char **argv)
 {
-    const struct timespec moment = {0, 100000};
+    const struct timespec a_while = {0, 100000};
     struct timespec now;
     CHECK(argc >= 2);
     size_t length = strtoul(argv[1], NULL, 10) << 20;
@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     int told = open("waiting", O_WRONLY | O_CREAT, 0644);
     CHECK(told >= 0 && close(told) == 0);
     while (access("gate", F_OK) != 0)
-        CHECK(nanosleep(&moment, NULL) == 0);
+        CHECK(nanosleep(&a_while, NULL) == 0);
     CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0);
     random = 1;
     for (size_t i = 0; i < length / sizeof *words; i++)

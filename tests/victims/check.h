@@ -1,4 +1,4 @@
-/* What every C victim shares: a check that speaks, and a generator whose numbers are the same everywhere.
+/* What every C victim shares: a check that speaks, a generator whose numbers are the same everywhere, and gates.
  * A victim never tolerates a surprise: a wrong value or an unexpected errno ends it with status 9. */
 #ifndef STANDFAST_VICTIM_CHECK_H
 #define STANDFAST_VICTIM_CHECK_H
@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(condition)                                                                                      \
@@ -22,6 +24,35 @@
             _exit(9);                                                                                         \
         }                                                                                                     \
     } while (0)
+
+/* The machine lacks what this victim is about: a skipped test, not a passed one. */
+#define LACKS(what)                               \
+    do {                                          \
+        dprintf(2, "this machine lacks %s", what); \
+        _exit(77);                                \
+    } while (0)
+
+/* A gate: the harness strikes here, and opens it afterwards. Without a harness it is open. It leaves no trace: it
+ * allocates nothing, opens no descriptor, keeps errno, and takes no offence at signals. Call it from any thread, but
+ * from one at a time. */
+static inline void moment(const char *name)
+{
+    static int number;
+    const struct timespec blink = {0, 500000};
+    const char *folder = getenv("VICTIM_MOMENTS");
+    char arrived[4096], own[4096], all[4096];
+    int error = errno;
+    if (folder == NULL)
+        return;
+    number++;
+    snprintf(arrived, sizeof arrived, "%s/at-%d-%s", folder, number, name);
+    snprintf(own, sizeof own, "%s/open-%d", folder, number);
+    snprintf(all, sizeof all, "%s/open-all", folder);
+    CHECK(mknod(arrived, S_IFREG | 0644, 0) == 0 || errno == EEXIST);
+    while (access(own, F_OK) != 0 && access(all, F_OK) != 0)
+        nanosleep(&blink, NULL);
+    errno = error;
+}
 
 /* splitmix64: a state of one word, so that every thread has its own. */
 static inline uint64_t next_number(uint64_t *state)

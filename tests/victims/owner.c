@@ -8,14 +8,14 @@
 #include <time.h>
 
 static pthread_mutex_t mutex;
-static const struct timespec moment = {0, 500000};
+static const struct timespec a_while = {0, 500000};
 
 static void wait_at_gate(void)
 {
     int told = open("waiting", O_WRONLY | O_CREAT, 0644);
     CHECK(told >= 0 && close(told) == 0);
     while (access("gate", F_OK) != 0)
-        CHECK(nanosleep(&moment, NULL) == 0);
+        CHECK(nanosleep(&a_while, NULL) == 0);
 }
 
 /* Nobody else may have it. */

@@ -120,9 +120,9 @@ static void fault_and_survive(void)
 static void *waker(void *unused)
 {
     (void)unused;
-    const struct timespec moment = {0, 300000};
+    const struct timespec a_while = {0, 300000};
     while (!finished) {
-        CHECK(nanosleep(&moment, NULL) == 0);
+        CHECK(nanosleep(&a_while, NULL) == 0);
         if (asleep)
             CHECK(pthread_kill(main_thread, SIGUSR2) == 0);
     }

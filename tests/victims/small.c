@@ -7,7 +7,7 @@
 #include <time.h>
 
 static int there[2], back[2];
-static const struct timespec moment = {0, 500000};
+static const struct timespec a_while = {0, 500000};
 
 static void *echo(void *unused)
 {
@@ -31,7 +31,7 @@ static uint64_t work(uint64_t sum, long rounds, int log)
 {
     for (long round = 0; round < rounds; round++) {
         sum = fold(sum, &sum, sizeof sum) ^ ask((uint64_t)round);
-        CHECK(nanosleep(&moment, NULL) == 0);
+        CHECK(nanosleep(&a_while, NULL) == 0);
         CHECK(write(log, &sum, sizeof sum) == sizeof sum);
     }
     return sum;
@@ -47,7 +47,7 @@ static void wait_at_gate(void)
         for (int i = 0; i < 2000; i++)
             CHECK(next_number(&left) == next_number(&right));
         CHECK(ask(turn) == turn * 3 + 1);
-        CHECK(nanosleep(&moment, NULL) == 0);
+        CHECK(nanosleep(&a_while, NULL) == 0);
     }
 }
 

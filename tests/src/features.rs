@@ -1,0 +1,215 @@
+//! One small victim per kernel feature, found in `tests/victims/features`. What is expected of it stands in its first
+//! comment: see the README there.
+
+use crate::victims::Program;
+use crate::workshop;
+use anyhow::{Context as _, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A victim that proves one promise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feature {
+    /// The name of its file, without the ending.
+    pub name: String,
+    /// What its first comment says of it.
+    pub header: Header,
+    source: String,
+}
+
+/// What the first comment of a victim says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Header {
+    /// The promise, in words.
+    pub promise: String,
+    /// What must come of a checkpoint and a restart.
+    pub expect: Expectation,
+    /// What the machine must have. The runner knows `root` and `user`; of all else the victim sees for itself.
+    pub needs: Vec<String>,
+    /// More arguments for the compiler.
+    pub flags: Vec<String>,
+    /// The compiler: `cc` unless another is named.
+    pub compiler: Option<String>,
+    /// More options for `standfast run`.
+    pub run: Vec<String>,
+    /// More options for `standfast restart`.
+    pub restart: Vec<String>,
+    /// A shell command for the working folder, between the end of each life and the restart.
+    pub meanwhile: Option<String>,
+    /// Why a restart from an image that the program has left behind is no part of the promise.
+    pub no_rollback: Option<String>,
+    /// Why `doctor` cannot foresee a refusal.
+    pub doctor_blind: Option<String>,
+}
+
+/// What must come of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Expectation {
+    /// The program goes on from every image to the result of an undisturbed run.
+    #[default]
+    Survive,
+    /// The checkpoint is refused with all these words.
+    Refuse(Vec<String>),
+    /// The restart is refused with all these words.
+    RefuseRestart(Vec<String>),
+}
+
+/// A feature's victim, ready to run or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prepared {
+    /// Its executable.
+    Program(Program),
+    /// What this machine lacks.
+    Lacking(String),
+}
+
+impl Feature {
+    /// All of them, by name.
+    ///
+    /// # Errors
+    /// When the folder or a file cannot be read. A header that says nothing sensible is an error of that victim alone.
+    pub fn all() -> Result<Vec<(String, Result<Self>)>> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("victims/features");
+        let entries = fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?;
+        let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
+        let sources = paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "c"));
+        let mut features = sources.map(|path| Self::read(&path)).collect::<Result<Vec<_>>>()?;
+        features.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(features)
+    }
+
+    fn read(path: &Path) -> Result<(String, Result<Self>)> {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let source = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let feature = Self::new(&name, source);
+        Ok((name, feature))
+    }
+
+    /// One from its source.
+    ///
+    /// # Errors
+    /// When its header makes no sense.
+    pub fn new(name: &str, source: String) -> Result<Self> {
+        Header::parse(&source).map(|header| Self { name: name.to_owned(), header, source })
+    }
+
+    /// Compiles it if need be.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn prepare(&self) -> Result<Prepared> {
+        let is_root = nix::unistd::geteuid().is_root();
+        for need in &self.header.needs {
+            match need.as_str() {
+                "root" if !is_root => return Ok(Prepared::Lacking("it needs root".to_owned())),
+                "user" if is_root => return Ok(Prepared::Lacking("it needs a plain user".to_owned())),
+                _ => {}
+            }
+        }
+        let compiler = self.header.compiler.as_deref().unwrap_or("cc");
+        if Command::new(compiler).arg("--version").output().is_err() {
+            return Ok(Prepared::Lacking(format!("there is no {compiler}")));
+        }
+        // -march=native would bind the cache to one machine, and nobody measures anything here.
+        let flags = ["-O1", "-g"].into_iter().chain(self.header.flags.iter().map(String::as_str));
+        let folder = workshop::folder(&self.name, (&self.source, compiler, &self.header.flags))?;
+        let build = |path: &Path| workshop::compile_c(path, &self.source, compiler, flags);
+        Ok(Prepared::Program(Program { path: workshop::built(&folder, &self.name, build)?, arguments: Vec::new() }))
+    }
+}
+
+impl Header {
+    /// Reads the first comment of `source`: prose, then from the line `expect:` on one key a line.
+    ///
+    /// # Errors
+    /// When there is no promise, no expectation, or a key that nobody knows.
+    pub fn parse(source: &str) -> Result<Self> {
+        let comment = source.strip_prefix("/*").and_then(|rest| rest.split_once("*/")).map(|(comment, _)| comment);
+        let comment = comment.context("a victim opens with a comment")?;
+        let lines = comment.lines().map(|line| line.trim_start().trim_start_matches('*').trim());
+        let (mut prose, mut keyed) = (Vec::new(), Vec::new());
+        for line in lines.filter(|line| !line.is_empty()) {
+            if keyed.is_empty() && !line.starts_with("expect:") { prose.push(line) } else { keyed.push(line) }
+        }
+        let mut header = Self { promise: prose.join(" "), ..Self::default() };
+        ensure!(header.promise.ends_with('.'), "the first comment says the promise in a sentence");
+        ensure!(!keyed.is_empty(), "the first comment says what to expect: `expect: survive`");
+        keyed.into_iter().try_for_each(|line| header.set(line))?;
+        Ok(header)
+    }
+
+    fn set(&mut self, line: &str) -> Result<()> {
+        let (key, value) = line.split_once(':').with_context(|| format!("no key and value: {line:?}"))?;
+        let value = value.trim();
+        let words = || value.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        ensure!(!value.is_empty(), "{key}: says nothing");
+        match key {
+            "expect" => self.expect = Expectation::parse(value)?,
+            "needs" => self.needs = value.split(',').map(|need| need.trim().to_owned()).collect(),
+            "flags" => self.flags = words(),
+            "compiler" => self.compiler = Some(value.to_owned()),
+            "run" => self.run = words(),
+            "restart" => self.restart = words(),
+            "meanwhile" => self.meanwhile = Some(value.to_owned()),
+            "no-rollback" => self.no_rollback = Some(value.to_owned()),
+            "doctor-blind" => self.doctor_blind = Some(value.to_owned()),
+            _ => bail!("nobody knows the key {key:?}"),
+        }
+        Ok(())
+    }
+}
+
+impl Expectation {
+    fn parse(text: &str) -> Result<Self> {
+        let (verdict, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let words: Vec<String> = rest.split('"').skip(1).step_by(2).map(str::to_lowercase).collect();
+        let odd = words.is_empty() || words.iter().any(String::is_empty) || rest.matches('"').count() % 2 == 1;
+        match verdict {
+            "survive" if rest.is_empty() => Ok(Self::Survive),
+            "refuse" | "refuse-restart" if odd => bail!("{verdict} needs words in quotes: {text:?}"),
+            "refuse" => Ok(Self::Refuse(words)),
+            "refuse-restart" => Ok(Self::RefuseRestart(words)),
+            _ => bail!("survive, refuse or refuse-restart can be expected, not {text:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_says_promise_and_expectation() {
+        let header = Header::parse(
+            "/* A lock on a file\n * is refused.\n *\n * expect: refuse \"flock\" \"Lock\"\n * needs: root, memfd\n * flags: -static -lm\n */\nint main",
+        )
+        .unwrap();
+        assert_eq!(header.promise, "A lock on a file is refused.");
+        assert_eq!(header.expect, Expectation::Refuse(vec!["flock".to_owned(), "lock".to_owned()]));
+        assert_eq!((header.needs.len(), header.flags.len()), (2, 2));
+    }
+
+    #[test]
+    fn a_header_that_makes_no_sense_is_an_error() {
+        for source in [
+            "int main",
+            "/* A promise. */",
+            "/* expect: survive */",
+            "/* A promise.\n * expect: refuse\n */",
+            "/* A promise.\n * expect: refuse \"word\n */",
+            "/* A promise.\n * expect: perish\n */",
+            "/* A promise.\n * expect: survive\n * expects: more\n */",
+            "/* A promise.\n * expect: survive\n * flags:\n */",
+        ] {
+            assert!(Header::parse(source).is_err(), "{source:?}");
+        }
+    }
+
+    #[test]
+    fn every_victim_in_the_folder_has_a_header_that_makes_sense() {
+        for (name, feature) in Feature::all().unwrap() {
+            assert!(feature.is_ok(), "{name}: {:?}", feature.err());
+        }
+    }
+}

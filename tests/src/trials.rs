@@ -1,0 +1,225 @@
+//! What is done to a feature's victim at each of its moments.
+//!
+//! ```text
+//! survive         at every moment: checkpoint, SIGKILL, restart from the image, on to the next; then from a copy of each
+//!                 of these images once more, when the program had long gone on
+//! refuse          at every moment: the checkpoint is refused by name, nothing is written, the program runs on
+//! refuse-restart  at every moment: checkpoint, SIGKILL, and the restart is refused by name
+//! ```
+//!
+//! In the end the result must be that of an undisturbed run, where the program could get there.
+
+use crate::arena::{Arena, KEEP_EVIDENCE};
+use crate::command::{Checkpoints, Standfast, copy_folder};
+use crate::features::{Expectation, Feature, Prepared};
+use crate::moments::{FOLDER_VARIABLE, Moment, Moments};
+use crate::result::{OUTPUT, RunResult};
+use crate::running::{Ended, Output, PATIENCE, Running, until};
+use crate::survival::was_killed;
+use crate::victims::Program;
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+/// The exit status of a victim on a machine that lacks what it is about.
+const LACKING: i32 = 77;
+
+/// What came of a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The promise held.
+    Kept,
+    /// It could not be tried here.
+    Skipped(String),
+}
+
+/// Tries whether the promise of `feature` holds.
+///
+/// # Errors
+/// When it does not, with all that was said.
+pub fn judge(feature: &Feature) -> Result<Verdict> {
+    let program = match feature.prepare()? {
+        Prepared::Program(program) => program,
+        Prepared::Lacking(what) => return Ok(Verdict::Skipped(what)),
+    };
+    let native = match undisturbed(&program)? {
+        Ok(native) => native,
+        Err(lacking) => return Ok(Verdict::Skipped(lacking)),
+    };
+    let mut arena = Arena::new()?;
+    let outcome = Trial::new(&arena, feature, &program, &native).and_then(|trial| trial.hold());
+    if outcome.is_err() && std::env::var_os(KEEP_EVIDENCE).is_some() {
+        arena.keep();
+    }
+    outcome.with_context(|| arena.evidence()).with_context(|| format!("promised: {}", feature.header.promise))?;
+    Ok(Verdict::Kept)
+}
+
+/// The result without Standfast, or what the victim says that this machine lacks.
+fn undisturbed(program: &Program) -> Result<Result<RunResult, String>> {
+    let arena = Arena::new()?;
+    let mut command = arena.command(&program.path);
+    command.env_remove(FOLDER_VARIABLE).stdin(Stdio::null());
+    let output = Output::File(arena.work().join(OUTPUT));
+    let ended = Running::start(&arena, "native", output, &mut command)?.wait(PATIENCE)?;
+    if ended.exited(LACKING) {
+        return Ok(Err(ended.errors));
+    }
+    ended.well("the undisturbed run")?;
+    RunResult::read(&arena.work()).map(Ok)
+}
+
+struct Trial<'a> {
+    arena: &'a Arena,
+    standfast: Standfast<'a>,
+    feature: &'a Feature,
+    program: &'a Program,
+    native: &'a RunResult,
+    moments: Moments,
+}
+
+impl<'a> Trial<'a> {
+    fn new(arena: &'a Arena, feature: &'a Feature, program: &'a Program, native: &'a RunResult) -> Result<Self> {
+        let (standfast, moments) = (Standfast::new(arena)?, Moments::new(arena)?);
+        Ok(Self { arena, standfast, feature, program, native, moments })
+    }
+
+    fn hold(&self) -> Result<()> {
+        let mut job = self.run()?;
+        let mut reached = 0;
+        while let Some(moment) = self.moments.reached(reached + 1, &mut job)? {
+            reached = moment.number;
+            let next = match &self.feature.header.expect {
+                Expectation::Survive => self.struck(&moment, job).map(Some),
+                Expectation::Refuse(words) => self.refused(&moment, words).map(|()| Some(job)),
+                Expectation::RefuseRestart(words) => self.restart_refused(&moment, words, job).map(|()| None),
+            };
+            match next.with_context(|| format!("at moment {} ({})", moment.number, moment.name))? {
+                Some(next) => job = next,
+                None => return Ok(()),
+            }
+            self.moments.open(&moment)?;
+        }
+        self.ended_well(job)?;
+        ensure!(reached > 0, "the victim has no moment at which it could be struck");
+        if self.feature.header.expect == Expectation::Survive && self.feature.header.no_rollback.is_none() {
+            self.moments.open_all()?;
+            for number in 1..=reached {
+                self.rolled_back(number).with_context(|| format!("from the image of moment {number}, at the end"))?;
+            }
+        }
+        self.arena.wait_until_empty(PATIENCE)
+    }
+
+    fn run(&self) -> Result<Running> {
+        let mut command =
+            self.standfast.run_command_with(&self.feature.header.run, Checkpoints::OnRequest, self.program);
+        command.env(FOLDER_VARIABLE, self.moments.folder());
+        Running::start(self.arena, "run", Output::File(self.arena.work().join(OUTPUT)), &mut command)
+    }
+
+    fn restart(&self, directory: &std::path::Path, name: &str) -> Result<Running> {
+        if let Some(meanwhile) = &self.feature.header.meanwhile {
+            let mut command = self.arena.command("sh");
+            Running::complete(self.arena, "meanwhile", command.args(["-c", meanwhile]))?
+                .well("what happens meanwhile")?;
+        }
+        let mut command = self.standfast.restart_command(directory);
+        Running::start(self.arena, name, Output::Nowhere, command.args(&self.feature.header.restart))
+    }
+
+    fn ended_well(&self, job: Running) -> Result<()> {
+        job.wait(PATIENCE)?.well("the job")?;
+        RunResult::read(&self.arena.work())?.must_equal(self.native)
+    }
+
+    /// Checkpoint, death, and the next life.
+    fn struck(&self, moment: &Moment, job: Running) -> Result<Running> {
+        if moment.number == 1 {
+            let findings = self.diagnosis()?;
+            ensure!(findings.is_empty(), "doctor warns of what does no harm: {findings}");
+        }
+        self.saved_and_killed(job)?;
+        copy_folder(&self.arena.images(), &self.copy(moment.number))?;
+        self.restart(&self.arena.images(), &format!("restart-{}", moment.number))
+    }
+
+    fn copy(&self, number: u32) -> PathBuf {
+        self.arena.folder().join(format!("images-{number}"))
+    }
+
+    /// Back to an image that the program has left behind.
+    fn rolled_back(&self, number: u32) -> Result<()> {
+        self.ended_well(self.restart(&self.copy(number), &format!("rollback-{number}"))?)
+    }
+
+    fn refused(&self, moment: &Moment, words: &[String]) -> Result<()> {
+        if moment.number == 1 && self.feature.header.doctor_blind.is_none() {
+            names_all(words, &self.diagnosis()?).context("doctor does not foresee it")?;
+        }
+        let said = self.checkpoint()?.refusal("a checkpoint")?;
+        names_all(words, &said)?;
+        let files = fs::read_dir(self.arena.images())?.flatten().map(|entry| entry.file_name());
+        let is_image = |name: &std::ffi::OsString| {
+            let name = name.to_string_lossy();
+            name.contains("generation") || name.contains("image")
+        };
+        let images: Vec<_> = files.filter(is_image).collect();
+        ensure!(images.is_empty(), "a refused checkpoint left {images:?}");
+        let newest = self.standfast.newest_generation(&self.arena.images())?;
+        ensure!(newest.is_none(), "a refused checkpoint became generation {newest:?}");
+        Ok(())
+    }
+
+    fn restart_refused(&self, moment: &Moment, words: &[String], job: Running) -> Result<()> {
+        self.saved_and_killed(job)?;
+        let before = RunResult::read(&self.arena.work())?;
+        self.moments.open(moment)?;
+        let said = self.restart(&self.arena.images(), "restart")?.wait(PATIENCE)?.refusal("a restart")?;
+        names_all(words, &said)?;
+        self.arena.wait_until_empty(PATIENCE)?;
+        if self.feature.header.meanwhile.is_none() {
+            RunResult::read(&self.arena.work())?.must_equal(&before).context("a refused restart touched files")?;
+        }
+        self.standfast.verify(&self.arena.images())
+    }
+
+    fn saved_and_killed(&self, job: Running) -> Result<()> {
+        self.checkpoint()?.well("the checkpoint")?;
+        let pid = self.standfast.program_pid()?.context("the program has ended at its gate")?;
+        kill(pid, Signal::SIGKILL)?;
+        was_killed(&job.wait(PATIENCE)?)
+    }
+
+    /// A restarted program can be at its next gate before its supervisor listens.
+    fn checkpoint(&self) -> Result<Ended> {
+        until(PATIENCE, "a supervisor that takes a checkpoint", || {
+            let ended = self.standfast.ask("checkpoint", &self.arena.images(), &[])?;
+            let is_too_early = ended.errors.contains("could not be asked") || ended.errors.contains("nothing runs in");
+            Ok((!is_too_early).then_some(ended))
+        })
+    }
+
+    /// What `doctor` finds in the program.
+    fn diagnosis(&self) -> Result<String> {
+        let pid = self.standfast.await_program()?.to_string();
+        let mut command = self.standfast.command(&["doctor", "--json", &pid]);
+        let said = Running::complete(self.arena, "doctor", &mut command)?;
+        let diagnosis: Value = serde_json::from_str(&said.output).with_context(|| format!("doctor said {said:?}"))?;
+        let Some(findings) = diagnosis["process"].as_array() else {
+            bail!("doctor did not look at {pid}: {diagnosis}")
+        };
+        let bad = findings.iter().filter(|finding| finding["is_fine"] != Value::Bool(true));
+        Ok(bad.map(Value::to_string).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+fn names_all(words: &[String], said: &str) -> Result<()> {
+    let lower = said.to_lowercase();
+    let missing: Vec<_> = words.iter().filter(|word| !lower.contains(word.as_str())).collect();
+    ensure!(missing.is_empty(), "{missing:?} is not named in: {said}");
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Where victims are compiled, and the cache that they are kept in: `STANDFAST_VICTIMS`, or `target/victims`, or a folder
+//! of the user's own where that may not be written. What the cache holds is known by a hash of all that went into it.
+
+use anyhow::{Context as _, Result, bail};
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// What every C victim includes.
+const CHECK_HEADER: &str = include_str!("../victims/check.h");
+
+/// The folder of the cache for something that was made from `ingredients`. It need not exist.
+pub(crate) fn folder(name: &str, ingredients: impl Hash) -> Result<PathBuf> {
+    let mut hasher = DefaultHasher::new();
+    (ingredients, CHECK_HEADER).hash(&mut hasher);
+    Ok(cache()?.join(format!("{name}-{:016x}", hasher.finish())))
+}
+
+/// The executable `name` in `folder`, built if need be. It is built in a folder beside and moved into place: another
+/// process may want the same one at the same time.
+pub(crate) fn built(folder: &Path, name: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let path = folder.join(name);
+    if !path.exists() {
+        let parent = folder.parent().context("the cache has a parent")?;
+        let fresh = tempfile::Builder::new().prefix(".building-").tempdir_in(parent)?;
+        build(&fresh.path().join(name))?;
+        fs::set_permissions(fresh.path(), fs::Permissions::from_mode(0o755))?;
+        if let Err(problem) = fs::rename(fresh.path(), folder)
+            && !path.exists()
+        {
+            return Err(problem).with_context(|| format!("moving victim {name} into {}", folder.display()));
+        }
+    }
+    Ok(fs::canonicalize(path)?)
+}
+
+/// Compiles C into the executable `path`, with the header that victims share beside it.
+pub(crate) fn compile_c<Flag: AsRef<OsStr>>(
+    path: &Path,
+    source: &str,
+    compiler: &str,
+    flags: impl IntoIterator<Item = Flag>,
+) -> Result<()> {
+    let source_path = path.with_file_name(format!("{}.c", path.file_name().unwrap_or_default().display()));
+    fs::write(&source_path, source)?;
+    fs::write(path.with_file_name("check.h"), CHECK_HEADER)?;
+    let mut command = Command::new(compiler);
+    command.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(path).arg(source_path).args(flags);
+    compile(&mut command)
+}
+
+/// Runs a compiler.
+pub(crate) fn compile(command: &mut Command) -> Result<()> {
+    let done = command.output().with_context(|| format!("starting the compiler: {command:?}"))?;
+    if !done.status.success() {
+        bail!("{command:?} failed: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    Ok(())
+}
+
+fn cache() -> Result<PathBuf> {
+    let beside = || target_folder().join("victims");
+    let wanted = env::var_os("STANDFAST_VICTIMS").map_or_else(beside, PathBuf::from);
+    let own = env::temp_dir().join(format!("standfast-victims-{}", nix::unistd::geteuid()));
+    for folder in [&wanted, &own] {
+        let usable = fs::create_dir_all(folder).is_ok() && tempfile::tempfile_in(folder).is_ok();
+        if usable {
+            return Ok(folder.clone());
+        }
+    }
+    bail!("neither {} nor {} can be written: set STANDFAST_VICTIMS", wanted.display(), own.display())
+}
+
+/// Cargo's folder for what it builds, as this package sees it.
+pub(crate) fn target_folder() -> PathBuf {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target");
+    env::var_os("CARGO_TARGET_DIR").map_or_else(beside, PathBuf::from)
+}
