@@ -21,6 +21,7 @@ mod siginfo;
 mod spawn;
 pub mod sys;
 mod task;
+mod written;
 
 pub use arch::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob};
 pub use clocks::{ClockOffsets, monotonic_clocks_of};
@@ -35,3 +36,4 @@ pub use pin::PinnedToCpu;
 pub use siginfo::SignalInformation;
 pub use spawn::{Held, HeldProgram, InheritedSignals, launch};
 pub use task::{Stop, Task, WaitStatus};
+pub use written::{Held as HeldPages, Holding, WriteProtection};

@@ -78,6 +78,8 @@ const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 
 /// Page categories of PAGEMAP_SCAN.
 pub mod category {
+    /// It has been written since it was write-protected, or never was protected.
+    pub const WRITTEN: u64 = 1 << 1;
     /// The page is a file's (also shared memory), not anonymous.
     pub const FILE: u64 = 1 << 2;
     /// It is in memory.
@@ -106,9 +108,43 @@ pub fn scan_pages(
     selection: Selection,
     regions: &mut [PageRegion],
 ) -> io::Result<(usize, Address)> {
+    walk(pagemap, range, selection, Afterwards::Leave, regions)
+}
+
+/// The same, and write-protects the pages that it returns, telling [`category::WRITTEN`] of each as it was before. EPERM
+/// where the mapping is not registered with an asynchronous userfaultfd.
+pub fn scan_and_protect_pages(
+    pagemap: BorrowedFd<'_>,
+    range: PageRange,
+    selection: Selection,
+    regions: &mut [PageRegion],
+) -> io::Result<(usize, Address)> {
+    walk(pagemap, range, selection, Afterwards::Protect, regions)
+}
+
+/// What becomes of the pages that a scan returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Afterwards {
+    Leave,
+    Protect,
+}
+
+fn walk(
+    pagemap: BorrowedFd<'_>,
+    range: PageRange,
+    selection: Selection,
+    afterwards: Afterwards,
+    regions: &mut [PageRegion],
+) -> io::Result<(usize, Address)> {
+    /// `PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC`
+    const PROTECT_AND_CHECK: u64 = 1 | 2;
+    let (flags, returned) = match afterwards {
+        Afterwards::Leave => (0, category::PRESENT),
+        Afterwards::Protect => (PROTECT_AND_CHECK, category::WRITTEN | category::PRESENT),
+    };
     let mut arguments = ScanArguments {
         size: size_of::<ScanArguments>() as u64,
-        flags: 0,
+        flags,
         start: range.start().get(),
         end: range.end().get(),
         walk_end: 0,
@@ -118,7 +154,7 @@ pub fn scan_pages(
         inverted: selection.none_of,
         all_of: selection.none_of | selection.all_of,
         any_of: selection.any_of,
-        returned: category::PRESENT,
+        returned,
     };
     // SAFETY: `arguments` and `regions` live through the call and are as large as they say.
     let found = check(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arguments) }.into())?;

@@ -4,6 +4,7 @@ pub mod file;
 pub mod memory;
 pub mod process;
 pub mod ptrace;
+pub mod userfault;
 
 use std::io;
 

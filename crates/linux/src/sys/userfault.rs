@@ -1,0 +1,71 @@
+//! userfaultfd(2), as far as asynchronous write protection takes it.
+//!
+//! # Safety
+//! Arguments of the ioctls live through the call and have the layout of `linux/userfaultfd.h`.
+
+use super::check;
+use standfast_core::PageRange;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Flags for userfaultfd(2) in the program: faults of its own only, which needs no privilege; closed on exec.
+pub const CREATION_FLAGS: u64 = USER_MODE_ONLY | libc::O_CLOEXEC as u64 | libc::O_NONBLOCK as u64;
+
+const USER_MODE_ONLY: u64 = 1;
+const API_VERSION: u64 = 0xaa;
+/// `UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_ASYNC`
+const FEATURES: u64 = 1 | 1 << 12 | 1 << 13 | 1 << 15;
+const MODE_WRITE_PROTECT: u64 = 1 << 1;
+/// `_IOWR(0xaa, 0x3f, struct uffdio_api)`
+const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+/// `_IOWR(0xaa, 0x00, struct uffdio_register)`
+const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+/// `_IOR(0xaa, 0x01, struct uffdio_range)`
+const UFFDIO_UNREGISTER: libc::c_ulong = 0x8010_aa01;
+
+#[repr(C)]
+struct Api {
+    version: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Range {
+    start: u64,
+    bytes: u64,
+}
+
+#[repr(C)]
+struct Register {
+    range: Range,
+    mode: u64,
+    ioctls: u64,
+}
+
+impl Range {
+    fn of(range: PageRange) -> Self {
+        Self { start: range.start().get(), bytes: range.bytes() }
+    }
+}
+
+/// UFFDIO_API: asks for asynchronous write protection.
+pub fn introduce(userfault: BorrowedFd<'_>) -> io::Result<()> {
+    let mut api = Api { version: API_VERSION, features: FEATURES, ioctls: 0 };
+    // SAFETY: `api` is live and of the layout that the request names.
+    check(unsafe { libc::ioctl(userfault.as_raw_fd(), UFFDIO_API, &raw mut api) }.into()).map(drop)
+}
+
+/// UFFDIO_REGISTER for write protection: from now on pages of these mappings can be protected.
+pub fn register(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()> {
+    let mut register = Register { range: Range::of(range), mode: MODE_WRITE_PROTECT, ioctls: 0 };
+    // SAFETY: as above.
+    check(unsafe { libc::ioctl(userfault.as_raw_fd(), UFFDIO_REGISTER, &raw mut register) }.into()).map(drop)
+}
+
+/// UFFDIO_UNREGISTER: the mappings are as they were before.
+pub fn unregister(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()> {
+    let mut range = Range::of(range);
+    // SAFETY: as above.
+    check(unsafe { libc::ioctl(userfault.as_raw_fd(), UFFDIO_UNREGISTER, &raw mut range) }.into()).map(drop)
+}
