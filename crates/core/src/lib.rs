@@ -16,7 +16,9 @@
 mod checksum;
 pub mod erasure;
 mod page;
+mod page_set;
 pub mod words;
 
 pub use checksum::{Checksum, Root};
 pub use page::{Address, PAGE_BYTES, PageRange, is_zero, merge_ranges};
+pub use page_set::PageSet;

@@ -84,7 +84,7 @@ impl WriteProtection {
             Holding::Any => category::ZERO,
             Holding::Own => category::ZERO | category::FILE,
         };
-        let selection = Selection { none_of, any_of: category::PRESENT | category::SWAPPED };
+        let selection = Selection { none_of, all_of: 0, any_of: category::PRESENT | category::SWAPPED };
         let mut regions = vec![PageRegion::default(); REGIONS];
         let mut rest = mapping;
         while rest.pages() > 0 {
@@ -159,7 +159,9 @@ mod tests {
 
         fn discard(&self, page: u64) {
             // SAFETY: within the mapping, whose contents nobody relies on.
-            unsafe { libc::madvise(self.start.add(page as usize * PAGE_BYTES).cast(), PAGE_BYTES, libc::MADV_DONTNEED) };
+            unsafe {
+                libc::madvise(self.start.add(page as usize * PAGE_BYTES).cast(), PAGE_BYTES, libc::MADV_DONTNEED)
+            };
         }
 
         /// The pages that hold something, each with whether it was written.
