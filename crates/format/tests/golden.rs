@@ -54,7 +54,7 @@ fn thread() -> ThreadState {
 }
 
 fn open_files() -> Vec<OpenFile> {
-    let interest = EpollInterest { descriptor: 4, events: 1 << 31 | 1, data: u64::MAX };
+    let interest = EpollInterest { descriptor: 4, events: 1 << 31 | 1, data: u64::MAX, open_file: 5 };
     let kinds = vec![
         OpenFileKind::Regular { file: file("/tmp/log"), offset: 77 },
         OpenFileKind::Device { path: b"/dev/null"[..].into(), number: 259 },
@@ -63,6 +63,14 @@ fn open_files() -> Vec<OpenFile> {
         OpenFileKind::Epoll { interests: vec![interest] },
         OpenFileKind::Stream { stream: StandardStream::Error, was: b"/dev/pts/3"[..].into() },
         OpenFileKind::Inherited { number: 9, was: b"pipe:[4711]"[..].into() },
+        OpenFileKind::Timer {
+            timer: TimerDescriptor { clock: 1, interval_nanoseconds: 5, ..TimerDescriptor::default() },
+        },
+        OpenFileKind::Signals { mask: 1 << 33 },
+        OpenFileKind::Watches {
+            watches: vec![Watch { descriptor: 1, path: b"/tmp"[..].into(), mask: 0xfff, device: 3, inode: 4 }],
+        },
+        OpenFileKind::Process { process: 0 },
     ];
     kinds.into_iter().map(|kind| OpenFile { flags: 0o2002, kind }).collect()
 }
@@ -115,7 +123,7 @@ fn state() -> JobState {
         },
         processes: vec![process],
         open_files: open_files(),
-        pipes: vec![PipeContents { capacity: 65536, contents: b"in flight"[..].into() }],
+        pipes: vec![PipeContents { capacity: 65536, contents: b"in flight"[..].into(), packets: vec![2, 7] }],
         objects: objects(),
     }
 }

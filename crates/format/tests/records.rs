@@ -63,8 +63,12 @@ prop_compose! {
 }
 
 fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
-    let interest =
-        any::<(i32, u32, u64)>().prop_map(|(descriptor, events, data)| EpollInterest { descriptor, events, data });
+    let interest = any::<(i32, u32, u64, u32)>().prop_map(|(descriptor, events, data, open_file)| EpollInterest {
+        descriptor,
+        events,
+        data,
+        open_file,
+    });
     let stream = prop_oneof![Just(StandardStream::Input), Just(StandardStream::Output), Just(StandardStream::Error)];
     prop_oneof![
         (file(), any::<u64>()).prop_map(|(file, offset)| OpenFileKind::Regular { file, offset }),
@@ -72,6 +76,24 @@ fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
         any::<u32>().prop_map(|pipe| OpenFileKind::Pipe { pipe }),
         any::<(u64, bool)>().prop_map(|(count, semaphore)| OpenFileKind::EventCounter { count, semaphore }),
         prop::collection::vec(interest, 0..3).prop_map(|interests| OpenFileKind::Epoll { interests }),
+        any::<(i32, u32, [u64; 4])>().prop_map(
+            |(clock, flags, [remaining_nanoseconds, deadline_nanoseconds, interval_nanoseconds, ticks])| {
+                let timer = TimerDescriptor {
+                    clock,
+                    flags,
+                    remaining_nanoseconds,
+                    deadline_nanoseconds,
+                    interval_nanoseconds,
+                    ticks,
+                };
+                OpenFileKind::Timer { timer }
+            }
+        ),
+        any::<u64>().prop_map(|mask| OpenFileKind::Signals { mask }),
+        (bytes(), any::<(i32, u32, u64, u64)>()).prop_map(|(path, (descriptor, mask, device, inode))| {
+            OpenFileKind::Watches { watches: vec![Watch { descriptor, path, mask, device, inode }] }
+        }),
+        any::<u32>().prop_map(|process| OpenFileKind::Process { process }),
         (stream, bytes()).prop_map(|(stream, was)| OpenFileKind::Stream { stream, was }),
         (any::<i32>(), bytes()).prop_map(|(number, was)| OpenFileKind::Inherited { number, was }),
     ]
@@ -132,7 +154,7 @@ prop_compose! {
             clocks: Clocks { realtime_nanoseconds, ..Clocks::default() },
             processes,
             open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind }).collect(),
-            pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents }).collect(),
+            pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents, packets: vec![capacity] }).collect(),
             objects,
         }
     }

@@ -143,6 +143,10 @@ fn describe_file(kind: &OpenFileKind) -> String {
             };
             format!("standard {name} ({was})")
         }
+        OpenFileKind::Timer { .. } => "timer descriptor".to_owned(),
+        OpenFileKind::Signals { .. } => "signal descriptor".to_owned(),
+        OpenFileKind::Watches { watches } => format!("inotify instance, watching {} paths", watches.len()),
+        OpenFileKind::Process { .. } => "process descriptor".to_owned(),
         OpenFileKind::Inherited { number, was } => format!("inherited as descriptor {number} ({was})"),
     }
 }

@@ -5,7 +5,8 @@ use crate::job::is_inherited;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
-    Backing, FileReference, JobState, Mapping, OpenFile, OpenFileKind, ProcessState, SpecialMapping,
+    Backing, EpollInterest, FileReference, JobState, Mapping, OpenFile, OpenFileKind, ProcessState, SpecialMapping,
+    Watch,
 };
 use standfast_linux::proc::DescriptorInformation;
 use std::ffi::{CString, OsStr};
@@ -185,7 +186,37 @@ impl Obstacles {
             }
             OpenFileKind::Inherited { number, .. } if is_inherited(*number) => FilePlan::Own(*number),
             OpenFileKind::Inherited { .. } => FilePlan::Widowed,
-            OpenFileKind::EventCounter { .. } | OpenFileKind::Epoll { .. } => FilePlan::AsRecorded,
+            OpenFileKind::Epoll { interests } => {
+                let sound = |interest: &EpollInterest| {
+                    interest.descriptor >= 0 && (interest.open_file as usize) < job.open_files.len()
+                };
+                if !interests.iter().all(sound) {
+                    self.add(
+                        "image",
+                        "it verifies, but watches a file that it does not hold",
+                        "use another generation",
+                    );
+                }
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::Watches { watches } => {
+                watches.iter().for_each(|watch| self.check_watch(watch));
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::EventCounter { .. }
+            | OpenFileKind::Timer { .. }
+            | OpenFileKind::Signals { .. }
+            | OpenFileKind::Process { .. } => FilePlan::AsRecorded,
+        }
+    }
+
+    /// What an inotify instance watches must be there, and be the same.
+    fn check_watch(&mut self, watch: &Watch) {
+        let now = std::fs::metadata(OsStr::from_bytes(&watch.path.0));
+        let same = now.is_ok_and(|now| now.dev() != watch.device || now.ino() == watch.inode);
+        if !same {
+            let why = "the program watches it (inotify), and it is gone or another one now";
+            self.add(&format!("watched file {}", watch.path), why, "put it back");
         }
     }
 

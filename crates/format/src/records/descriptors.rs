@@ -97,6 +97,78 @@ pub enum OpenFileKind {
         #[n(1)]
         was: Bytes,
     },
+    /// A timerfd.
+    #[n(7)]
+    Timer {
+        /// What it is set to.
+        #[n(0)]
+        timer: TimerDescriptor,
+    },
+    /// A signalfd.
+    #[n(8)]
+    Signals {
+        /// What it listens to; bit n - 1 is signal n.
+        #[n(0)]
+        mask: u64,
+    },
+    /// An inotify instance without unread events.
+    #[n(9)]
+    Watches {
+        /// What it watches.
+        #[n(0)]
+        watches: Vec<Watch>,
+    },
+    /// A pidfd of a process of the job.
+    #[n(10)]
+    Process {
+        /// Position in [`super::JobState::processes`].
+        #[n(0)]
+        process: u32,
+    },
+}
+
+/// What a timerfd is set to.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct TimerDescriptor {
+    /// Its clock, as in `clock_gettime(2)`.
+    #[n(0)]
+    pub clock: i32,
+    /// TFD_TIMER_ flags that it was set with.
+    #[n(1)]
+    pub flags: u32,
+    /// Nanoseconds until it expires next; 0 when it does not run.
+    #[n(2)]
+    pub remaining_nanoseconds: u64,
+    /// The moment of that on the timer's clock as the job saw it, in nanoseconds: what counts when it was set to a moment
+    /// (TFD_TIMER_ABSTIME) and not to a span.
+    #[n(3)]
+    pub deadline_nanoseconds: u64,
+    /// Nanoseconds from each expiration to the next; 0 for a single one.
+    #[n(4)]
+    pub interval_nanoseconds: u64,
+    /// Expirations that have not been read.
+    #[n(5)]
+    pub ticks: u64,
+}
+
+/// One entry of an inotify instance.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// Its number within the instance.
+    #[n(0)]
+    pub descriptor: i32,
+    /// Path of what it watches.
+    #[n(1)]
+    pub path: Bytes,
+    /// IN_ events and flags.
+    #[n(2)]
+    pub mask: u32,
+    /// Device of what it watches.
+    #[n(3)]
+    pub device: u64,
+    /// Inode of what it watches.
+    #[n(4)]
+    pub inode: u64,
 }
 
 /// The three streams that every program is born with.
@@ -117,7 +189,7 @@ pub enum StandardStream {
 /// One entry of an epoll instance.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpollInterest {
-    /// The watched descriptor.
+    /// The number under which it was added. The descriptor may have been closed since, or mean something else.
     #[n(0)]
     pub descriptor: i32,
     /// EPOLL events, with their EPOLLET, EPOLLONESHOT and other input flags.
@@ -126,6 +198,9 @@ pub struct EpollInterest {
     /// The program's own word.
     #[n(2)]
     pub data: u64,
+    /// What is watched: position in [`super::JobState::open_files`].
+    #[n(3)]
+    pub open_file: u32,
 }
 
 /// A pipe within the job.
@@ -137,6 +212,9 @@ pub struct PipeContents {
     /// What has been written and not yet read.
     #[n(1)]
     pub contents: Bytes,
+    /// Lengths of the packets that the contents consist of, in a pipe in packet mode (O_DIRECT); else empty.
+    #[n(2)]
+    pub packets: Vec<u32>,
 }
 
 /// A file as it was at the checkpoint, so that a restart can tell whether it finds the same one.

@@ -12,6 +12,7 @@ mod threads;
 
 pub use descriptors::{
     Descriptor, EpollInterest, FileIdentity, FileReference, OpenFile, OpenFileKind, PipeContents, StandardStream,
+    TimerDescriptor, Watch,
 };
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner};

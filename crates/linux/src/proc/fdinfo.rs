@@ -18,6 +18,42 @@ pub struct DescriptorInformation {
     pub epoll_targets: Vec<EpollTarget>,
     /// Whether there are locks on the file, taken through this open file description.
     pub locked: bool,
+    /// What a timerfd is set to.
+    pub timer: TimerSetting,
+    /// What a signalfd listens to; bit n - 1 is signal n.
+    pub signal_mask: Option<u64>,
+    /// What an inotify instance watches.
+    pub watches: Vec<Watch>,
+    /// The process that a pidfd stands for, as the reader of the file sees it; -1 once it has been reaped.
+    pub process: Option<i32>,
+}
+
+/// What a timerfd is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TimerSetting {
+    /// Its clock, as in `clock_gettime(2)`.
+    pub clock: i32,
+    /// Expirations that have not been read.
+    pub ticks: u64,
+    /// TFD_TIMER_ flags that it was set with.
+    pub flags: u32,
+    /// Nanoseconds until it expires next; 0 when it does not run.
+    pub remaining_nanoseconds: u64,
+    /// Nanoseconds from each expiration to the next; 0 for a single one.
+    pub interval_nanoseconds: u64,
+}
+
+/// One `inotify` line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// Its number within the instance.
+    pub descriptor: i32,
+    /// Inode of what it watches.
+    pub inode: u64,
+    /// Device of what it watches, as major and minor number.
+    pub device: (u32, u32),
+    /// IN_ events and flags.
+    pub mask: u32,
 }
 
 /// One `tfd:` line of an epoll instance.
@@ -55,11 +91,41 @@ impl DescriptorInformation {
                 b"eventfd-semaphore" => information.event_semaphore = value == b"1",
                 b"tfd" => information.epoll_targets.extend(epoll_target(line)),
                 b"lock" => information.locked = true,
+                b"clockid" => information.timer.clock = parse(value).unwrap_or_default(),
+                b"ticks" => information.timer.ticks = parse(value).unwrap_or_default(),
+                b"settime flags" => information.timer.flags = parse_octal(value).unwrap_or_default(),
+                b"it_value" => information.timer.remaining_nanoseconds = seconds_and_nanoseconds(value),
+                b"it_interval" => information.timer.interval_nanoseconds = seconds_and_nanoseconds(value),
+                b"sigmask" => information.signal_mask = parse_hex(value),
+                b"Pid" => information.process = parse(value),
+                _ if name.starts_with(b"inotify wd") => information.watches.extend(watch(line)),
                 _ => {}
             }
         }
         information
     }
+}
+
+/// `(3, 250000000)`
+fn seconds_and_nanoseconds(value: &[u8]) -> u64 {
+    let text: Vec<u8> = value.iter().map(|byte| if b"(),".contains(byte) { b' ' } else { *byte }).collect();
+    let mut numbers = words(&text).map(|word| parse::<u64>(word).unwrap_or_default());
+    let (seconds, nanoseconds) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+/// `inotify wd:3 ino:9e7e sdev:800013 mask:800afce ignored_mask:0 fhandle-bytes:8 fhandle-type:1 f_handle:7e9e0000640d1b6d`
+fn watch(line: &[u8]) -> Option<Watch> {
+    let fields: Vec<&[u8]> = words(line).collect();
+    let behind = |name: &[u8]| fields.iter().find_map(|word| word.strip_prefix(name));
+    // The kernel's own form of a device number: 12 bits, then 20.
+    let device = parse_hex(behind(b"sdev:")?)?;
+    Some(Watch {
+        descriptor: parse_hex(behind(b"wd:")?)? as i32,
+        inode: parse_hex(behind(b"ino:")?)?,
+        device: ((device >> 20) as u32, (device & 0xf_ffff) as u32),
+        mask: parse_hex(behind(b"mask:")?)? as u32,
+    })
 }
 
 /// `tfd:        8 events:       1a data:                8  pos:0 ino:35 sdev:a`
@@ -94,5 +160,28 @@ mod tests {
         let text = b"pos:\t0\nflags:\t02004002\neventfd-count:               1f\neventfd-id: 3\neventfd-semaphore: 1\n";
         let information = DescriptorInformation::parse(text);
         assert_eq!((information.event_count, information.event_semaphore), (Some(0x1f), true));
+    }
+
+    #[test]
+    fn a_timer_descriptor_tells_its_clock_its_ticks_and_what_is_left() {
+        let text =
+            b"pos:\t0\nflags:\t02\nclockid: 7\nticks: 4\nsettime flags: 03\nit_value: (3, 25)\nit_interval: (0, 7)\n";
+        let timer = TimerSetting {
+            clock: 7,
+            ticks: 4,
+            flags: 3,
+            remaining_nanoseconds: 3_000_000_025,
+            interval_nanoseconds: 7,
+        };
+        assert_eq!(DescriptorInformation::parse(text).timer, timer);
+    }
+
+    #[test]
+    fn an_inotify_instance_tells_what_it_watches() {
+        let text =
+            b"pos:\t0\nflags:\t00\ninotify wd:1f ino:3c4a3 sdev:fe00000 mask:fff ignored_mask:0 fhandle-bytes:8 \
+            fhandle-type:1 f_handle:a3c4030000000000\n";
+        let watch = Watch { descriptor: 31, inode: 0x3c4a3, device: (254, 0), mask: 0xfff };
+        assert_eq!(DescriptorInformation::parse(text).watches, [watch]);
     }
 }

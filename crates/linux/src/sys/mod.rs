@@ -1,6 +1,8 @@
 //! Ring 1: one function per system call. No policy here.
 
+pub mod descriptors;
 pub mod file;
+
 pub mod memory;
 pub mod process;
 pub mod ptrace;

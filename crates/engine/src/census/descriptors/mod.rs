@@ -5,8 +5,11 @@
 //! (kcmp(2), inode), never by the process or the number under which it was met first.
 
 mod anonymous;
+mod epoll;
 mod external;
+mod inotify;
 mod pipe;
+mod refused;
 mod regular;
 mod shown;
 
@@ -49,6 +52,8 @@ type Known = Result<OpenFileKind, Unfit>;
 enum Unfit {
     /// It cannot be brought back.
     Refused { why: String, remedy: &'static str },
+    /// It cannot be brought back as it is at this moment.
+    NotNow { why: String },
     /// The kernel did not tell.
     Unknown(io::Error),
 }
@@ -56,6 +61,10 @@ enum Unfit {
 impl Unfit {
     fn because(why: impl Into<String>) -> Self {
         Self::Refused { why: why.into(), remedy: "" }
+    }
+
+    fn for_now(why: impl Into<String>) -> Self {
+        Self::NotNow { why: why.into() }
     }
 
     fn with_remedy(why: impl Into<String>, remedy: &'static str) -> Self {
@@ -78,8 +87,9 @@ impl Descriptors {
             shown.extend(holder.show(place)?);
         }
         let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };
-        let mut walk = Walk { holders, inheritance, shown, found, pipes: Pipes::default() };
+        let mut walk = Walk { holders, inheritance, shown, known: Vec::new(), found, pipes: Pipes::default() };
         walk.walk(obstacles)?;
+        walk.watched(obstacles)?;
         walk.found.pipes = walk.pipes.into_records();
         Ok(walk.found)
     }
@@ -91,27 +101,26 @@ struct Walk<'a> {
     inheritance: &'a Inheritance,
     /// Every descriptor of every process.
     shown: Vec<Shown>,
+    /// For each open file found, the place of a descriptor of it.
+    known: Vec<usize>,
     found: Descriptors,
     pipes: Pipes,
 }
 
 impl Walk<'_> {
     fn walk(&mut self, obstacles: &mut Vec<Obstacle>) -> io::Result<()> {
-        // For each open file found, one descriptor of it.
-        let mut known: Vec<usize> = Vec::new();
         for place in 0..self.shown.len() {
-            let shared =
-                known.iter().position(|known| self.shown[*known].is_same_file(&self.shown[place], &self.holders));
-            let open_file = match shared {
+            let open_file = match self.position(&self.shown[place]) {
                 Some(open_file) => open_file,
-                None => match self.open_file(place)? {
-                    Ok(file) => {
-                        known.push(place);
-                        self.found.open_files.push(file);
-                        known.len() - 1
+                None => match self.kind(place) {
+                    Ok(kind) => {
+                        let flags = self.shown[place].information.flags & !CREATION_FLAGS;
+                        self.known.push(place);
+                        self.found.open_files.push(OpenFile { flags, kind });
+                        self.known.len() - 1
                     }
-                    Err(obstacle) => {
-                        obstacles.push(obstacle);
+                    Err(unfit) => {
+                        obstacles.push(self.obstacle(place, unfit)?);
                         continue;
                     }
                 },
@@ -124,20 +133,21 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn open_file(&mut self, place: usize) -> io::Result<Result<OpenFile, Obstacle>> {
-        let known = self.kind(place);
+    /// The position of an open file among those found so far.
+    fn position(&self, shown: &Shown) -> Option<usize> {
+        self.known.iter().position(|known| self.shown[*known].is_same_file(shown, &self.holders))
+    }
+
+    fn obstacle(&self, place: usize, unfit: Unfit) -> io::Result<Obstacle> {
         let shown = &self.shown[place];
-        match known {
-            Ok(kind) => Ok(Ok(OpenFile { flags: shown.information.flags & !CREATION_FLAGS, kind })),
-            Err(Unfit::Unknown(error)) => Err(error),
-            Err(Unfit::Refused { why, remedy }) => Ok(Err(Obstacle {
-                what: format!("descriptor {} ({})", shown.number, shown.describe(&self.holders)),
-                why,
-                remedy: remedy.to_owned(),
-                // Programs hardly ever keep a directory open: they list it and close it.
-                passing: shown.file.is_dir(),
-            })),
-        }
+        let (why, remedy, passing) = match unfit {
+            // Programs hardly ever keep a directory open: they list it and close it.
+            Unfit::Refused { why, remedy } => (why, remedy, shown.file.is_dir()),
+            Unfit::NotNow { why } => (why, "", true),
+            Unfit::Unknown(error) => return Err(error),
+        };
+        let what = format!("descriptor {} ({})", shown.number, shown.describe(&self.holders));
+        Ok(Obstacle { what, why, remedy: remedy.to_owned(), passing })
     }
 
     /// Which family an open file belongs to, and what that family says of it.
@@ -168,6 +178,6 @@ impl Walk<'_> {
                 number: std::os::unix::fs::MetadataExt::rdev(&shown.file),
             });
         }
-        self.anonymous(shown)
+        self.anonymous(place)
     }
 }

@@ -35,9 +35,6 @@ impl Walk<'_> {
             || self.shown.iter().filter(|other| other.identity() == identity && other.file.file_type().is_fifo());
         let access = |shown: &Shown| shown.information.flags & O_ACCMODE;
         let (reader, writer) = (ends().find(|end| access(end) != O_WRONLY), ends().find(|end| access(end) != 0));
-        if ends().any(|end| end.information.flags & O_DIRECT != 0) {
-            return Err(Unfit::because("a pipe in packet mode cannot be brought back yet"));
-        }
         let own = self.shown[place].own(&self.holders)?;
         let whole = reader.is_some() && writer.is_some();
         if !whole && !process::pipe_is_widowed(own.as_fd()) {
@@ -46,27 +43,37 @@ impl Walk<'_> {
                 "start it with only its standard streams connected to other programs",
             ));
         }
-        let contents = match reader {
+        let in_packets = ends().any(|end| end.information.flags & O_DIRECT != 0);
+        let pieces = match reader {
             Some(reader) => read_without_taking(&reader.own(&self.holders)?)?,
             None => Vec::new(),
         };
         let capacity = process::pipe_capacity(own.as_fd())?;
-        self.pipes.records.push(PipeContents { capacity, contents: contents.into() });
+        let packets = pieces.iter().map(|piece| piece.len() as u32).filter(|_| in_packets || pieces.len() > 1);
+        let packets = packets.collect();
+        self.pipes.records.push(PipeContents { capacity, contents: pieces.concat().into(), packets });
         self.pipes.identities.push(identity);
         Ok(OpenFileKind::Pipe { pipe: self.pipes.records.len() as u32 - 1 })
     }
 }
 
-/// What a pipe holds, by tee(2) into one of our own: nothing is consumed.
-fn read_without_taking(pipe: &OwnedFd) -> io::Result<Vec<u8>> {
+/// What a pipe holds, by tee(2) into one of our own: nothing is consumed. A piece is what a single read would give: all, or
+/// one packet if it was written in packet mode.
+fn read_without_taking(pipe: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
     let (mut copy, into) = io::pipe()?;
     let capacity = process::pipe_capacity(pipe.as_fd())?;
     // A larger pipe than the system allows us to make cannot be copied; the program made it with more rights.
     if process::pipe_capacity(into.as_fd())? < capacity {
         process::set_pipe_capacity(into.as_fd(), capacity)?;
     }
-    let held = process::tee(pipe.as_fd(), into.as_fd(), PIPE_BYTES_MAX)?;
-    let mut contents = vec![0u8; held];
-    copy.read_exact(&mut contents)?;
-    Ok(contents)
+    let mut left = process::tee(pipe.as_fd(), into.as_fd(), PIPE_BYTES_MAX)?;
+    let mut pieces = Vec::new();
+    while left > 0 {
+        let mut piece = vec![0u8; left];
+        let bytes = copy.read(&mut piece)?;
+        piece.truncate(bytes);
+        left -= piece.len();
+        pieces.push(piece);
+    }
+    Ok(pieces)
 }

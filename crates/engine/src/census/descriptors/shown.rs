@@ -12,7 +12,7 @@ const DEVICES: [(u32, u32); 6] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0)
 
 /// A process that holds descriptors.
 pub(super) struct Holder {
-    pid: i32,
+    pub(super) pid: i32,
     process: OwnedFd,
 }
 
@@ -57,8 +57,12 @@ impl Shown {
     /// compare, only what must be shared to be right counts: nothing does, and offsets are restored one by one.
     pub(super) fn is_same_file(&self, other: &Self, holders: &[Holder]) -> bool {
         let alike = self.identity() == other.identity() && self.target == other.target;
-        let (one, two) = ((holders[self.holder].pid, self.number), (holders[other.holder].pid, other.number));
-        alike && process::same_open_file(one, two).unwrap_or(false)
+        alike && process::same_open_file(self.holding(holders), other.holding(holders)).unwrap_or(false)
+    }
+
+    /// The process that holds it, and its number there.
+    pub(super) fn holding(&self, holders: &[Holder]) -> (i32, i32) {
+        (holders[self.holder].pid, self.number)
     }
 
     /// The same open file as a descriptor of our own.

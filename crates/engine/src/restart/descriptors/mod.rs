@@ -7,6 +7,7 @@ mod anonymous;
 mod external;
 mod pipe;
 mod regular;
+mod watching;
 
 use super::construction::Construction;
 use super::plan::{FilePlan, Plan};
@@ -26,11 +27,12 @@ const O_CLOEXEC: u64 = libc::O_CLOEXEC as u64;
 impl Construction {
     pub(super) fn open_descriptors(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let highest = plan.process.descriptors.iter().map(|descriptor| descriptor.number).max().unwrap_or(2);
-        let mut opening = Opening { process: self, plan, parking: highest.max(2) as u64 + 1, pipes: Vec::new() };
+        let mut opening = Opening { process: self, plan, parking: 0, pipes: Vec::new() };
+        opening.parking = highest.max(2).max(opening.highest_watched()) as u64 + 1;
         opening.make_pipes()?;
         let files = opening.open_files()?;
-        opening.place(&files)?;
         opening.watch(&files)?;
+        opening.place(&files)?;
         let parked = [opening.parking, u32::MAX.into(), 0, 0, 0, 0];
         self.call("closing what was parked", libc::SYS_close_range, parked).map(drop)
     }
@@ -70,6 +72,10 @@ impl Opening<'_> {
             OpenFileKind::EventCounter { count, semaphore } => self.make_counter(*count, *semaphore, file.flags),
             OpenFileKind::Epoll { .. } => self.call("making an epoll instance", libc::SYS_epoll_create1, [0; 6]),
             OpenFileKind::Inherited { was, .. } => self.make_widow(was.0.starts_with(b"socket:"), file.flags),
+            OpenFileKind::Timer { timer } => self.make_timer(timer, file.flags),
+            OpenFileKind::Signals { mask } => self.make_signal_descriptor(*mask, file.flags),
+            OpenFileKind::Watches { .. } => self.make_inotify(),
+            OpenFileKind::Process { .. } => self.make_process_handle(file.flags),
             OpenFileKind::Stream { .. } => unreachable!("a stream is planned to be one of our own"),
         }
     }

@@ -6,6 +6,7 @@ use crate::freeze::kernel;
 use crate::restart::plan::SCRATCH_BYTES;
 use standfast_format::records::PipeContents;
 
+const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const F_SETPIPE_SZ: u64 = libc::F_SETPIPE_SZ as u64;
 
 /// The two ends of a pipe, parked.
@@ -26,7 +27,10 @@ impl Opening<'_> {
         let [reader, writer] = self.two_descriptors()?;
         let (reader, writer) = (self.park(reader)?, self.park(writer)?);
         self.call("sizing a pipe", libc::SYS_fcntl, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
-        for piece in pipe.contents.0.chunks(SCRATCH_BYTES as usize) {
+        if !pipe.packets.is_empty() {
+            self.set_flags(writer, O_DIRECT)?;
+        }
+        for piece in pieces(pipe) {
             let arguments = [writer, self.process.argument(piece)?, piece.len() as u64, 0, 0, 0];
             let written = self.call("filling a pipe", libc::SYS_write, arguments)?;
             if written != piece.len() as u64 {
@@ -40,6 +44,26 @@ impl Opening<'_> {
     pub(super) fn open_pipe_end(&self, pipe: usize, flags: u32) -> Result<u64, EngineError> {
         let ends = &self.pipes[pipe];
         let end = if flags & O_ACCMODE == O_WRONLY { ends.writer } else { ends.reader };
-        self.open_path(format!("/proc/self/fd/{end}").as_bytes(), flags)
+        let opened = self.open_path(format!("/proc/self/fd/{end}").as_bytes(), flags & !O_DIRECT)?;
+        // Packet mode can be set, but not asked for when opening.
+        if flags & O_DIRECT != 0 {
+            self.set_flags(opened, flags)?;
+        }
+        Ok(opened)
     }
+}
+
+/// What is to be written at a time: packets as they were, or as much as fits the scratch memory.
+fn pieces(pipe: &PipeContents) -> Vec<&[u8]> {
+    if pipe.packets.is_empty() {
+        return pipe.contents.0.chunks(SCRATCH_BYTES as usize).collect();
+    }
+    let mut rest = &pipe.contents.0[..];
+    let mut pieces = Vec::with_capacity(pipe.packets.len());
+    for length in &pipe.packets {
+        let (piece, behind) = rest.split_at((*length as usize).min(rest.len()));
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
 }

@@ -1,0 +1,58 @@
+//! Open files: what they hold, and whether they are ready.
+//!
+//! # Safety
+//! Each block passes plain numbers or addresses of live local values to the call that it names.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// `FIONREAD`: how many bytes can be read.
+pub fn unread_bytes(file: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes = 0i32;
+    // SAFETY: `bytes` is live.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }.into())?;
+    Ok(bytes as usize)
+}
+
+/// poll(2) without waiting: which of the asked events are there; errors and hang-ups always count.
+pub fn ready_events(file: BorrowedFd<'_>, asked: i16) -> io::Result<i16> {
+    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: asked, revents: 0 };
+    // SAFETY: one live pollfd.
+    check(unsafe { libc::poll(&raw mut poll, 1, 0) }.into())?;
+    Ok(poll.revents)
+}
+
+/// timerfd_gettime(2): nanoseconds until it expires next. It also makes the kernel count the expirations of an interval
+/// timer that have passed, as a read would.
+pub fn timer_remaining(timer: BorrowedFd<'_>) -> io::Result<u64> {
+    let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = libc::itimerspec { it_interval: zero, it_value: zero };
+    // SAFETY: `now` is live.
+    check(unsafe { libc::timerfd_gettime(timer.as_raw_fd(), &raw mut now) }.into())?;
+    Ok(now.it_value.tv_sec as u64 * 1_000_000_000 + now.it_value.tv_nsec as u64)
+}
+
+/// One entry of an epoll instance, as kcmp(2) wants it named.
+#[derive(Debug, Clone, Copy)]
+pub struct EpollEntry {
+    /// The process that holds the instance, and its number there.
+    pub instance: (i32, i32),
+    /// The number under which the entry was added.
+    pub added_as: i32,
+    /// Which of the entries of that number.
+    pub place: u32,
+}
+
+/// kcmp(2) with `KCMP_EPOLL_TFD`: whether an entry of an epoll instance watches this descriptor's open file.
+pub fn is_watched((pid, descriptor): (i32, i32), entry: EpollEntry) -> io::Result<bool> {
+    const KCMP_EPOLL_TFD: i32 = 7;
+    let (holder, instance) = entry.instance;
+    // struct kcmp_epoll_slot: instance, number, place.
+    let slot = [instance as u32, entry.added_as as u32, entry.place];
+    let order = unsafe {
+        // SAFETY: `slot` is live and has the three words that the call reads.
+        libc::syscall(libc::SYS_kcmp, pid, holder, KCMP_EPOLL_TFD, descriptor as libc::c_long, slot.as_ptr())
+    };
+    check(order).map(|order| order == 0)
+}
