@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bulk;
+mod delta;
 mod figures;
 mod overhead;
 mod pause;
@@ -56,6 +57,9 @@ fn measure(settings: &Settings) -> Result<bool> {
         println!("{verdict}");
         verdicts.push(verdict.holds);
     };
+    for verdict in delta::speed(settings.repeats) {
+        say(verdict);
+    }
     for kind in overhead::LOOPS {
         say(overhead::with_checkpoints_off(kind, settings.repeats)?);
     }

@@ -71,7 +71,7 @@ const ROOMS: &[Room] = &[
     },
     Room { package: "standfast-cli", rooms: &["standfast"], outside: Outside::Any },
     Room { package: "standfast-tests", rooms: &[], outside: Outside::Any },
-    Room { package: "standfast-bench", rooms: &["standfast-tests"], outside: Outside::Any },
+    Room { package: "standfast-bench", rooms: &["standfast-core", "standfast-tests"], outside: Outside::Any },
     Room { package: "xtask", rooms: &[], outside: Outside::Any },
 ];
 

@@ -9,6 +9,9 @@ const LINES_MAX: usize = 800;
 /// The only folder that may hold `unsafe`: the fence around the kernel.
 const FENCE: &str = "crates/linux/";
 
+/// The only other files: vector instructions, each with a naive twin. A file comes in here one by one.
+const VECTORS: [&str; 1] = ["crates/core/src/delta/simd.rs"];
+
 /// Rooms that compute and touch nothing.
 const PURE: [&str; 2] = ["crates/core/src/", "crates/format/src/"];
 
@@ -84,7 +87,7 @@ fn opening(path: &str, text: &str) -> Option<Finding> {
 }
 
 fn unsafe_outside_the_fence(path: &str, code: &str) -> Vec<Finding> {
-    if path.starts_with(FENCE) {
+    if path.starts_with(FENCE) || VECTORS.contains(&path) {
         return Vec::new();
     }
     let lines = code::lines_with_word(code, "unsafe").into_iter();
@@ -189,6 +192,8 @@ mod tests {
         let text = "//! x\nfn f() {\n    unsafe { g() }\n}\n";
         assert_eq!(whats("crates/engine/src/x.rs", text), [(3, "`unsafe` outside crates/linux/".to_owned())]);
         assert!(whats("crates/linux/src/x.rs", text).is_empty());
+        assert!(whats(VECTORS[0], text).is_empty());
+        assert!(!whats("crates/core/src/delta/mod.rs", text).is_empty());
         assert!(whats("crates/engine/src/y.rs", "//! x\n#![forbid(unsafe_code)]\n// unsafe\n").is_empty());
     }
 

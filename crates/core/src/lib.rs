@@ -11,9 +11,10 @@
 //! assert_eq!(range.bytes(), 3 * PAGE_BYTES as u64);
 //! assert_ne!(Checksum::of(b"before"), Checksum::of(b"after"));
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod checksum;
+pub mod delta;
 pub mod erasure;
 mod page;
 mod page_set;

@@ -1,0 +1,318 @@
+//! Compressed differences (C4, C5): what changed in pages, word by word, against what they held before.
+//!
+//! A difference is the page XOR its before-image, kept as a bitmap of the words that are not zero and these words; the
+//! page itself stands where that is shorter, and nothing where nothing changed. Pages come in blocks, so that one pass
+//! fills one buffer that is used again and again. Neither a container nor a checksum: an image has both around it.
+//!
+//! ```text
+//! 0                                             length - n    length
+//! +-----------+-----------+-----+---------------+-------------+
+//! | of page 0 | of page 1 | ... | of page n - 1 | n forms     |    form: one byte a page
+//! +-----------+-----------+-----+---------------+-------------+
+//!
+//!   0 same     nothing: the page is its before-image
+//!   1 words    64 bytes of bitmap, then 8 bytes for each of 1 to 503 words: 64 + 8 c  (C4 with p = 4096, w = 8)
+//!   2 whole    the 4096 bytes of the page, from 504 changed words on
+//! ```
+//!
+//! A word has 8 bytes and not 4. Doubles, pointers and longs, of which large states are made, change as 8 bytes; then
+//! 4-byte words take 64 bytes more a page for their bitmap and save nothing: 168 instead of 104 for 5 doubles. They win
+//! only where more than 16 of them change in a page, each alone in its 8 bytes, and never save more than half. And they
+//! double the lanes that the loop has to sort out.
+//!
+//! ```
+//! use standfast_core::delta::{Change, Delta, Encoder};
+//!
+//! let before = [7; 4096];
+//! let mut now = before;
+//! now[80] = 8;
+//! let mut encoder = Encoder::new();
+//! let encoded = encoder.encode([Change { before: &before, now: &now }]);
+//! assert_eq!(encoded.bytes.len(), 64 + 8 + 1);
+//!
+//! let mut page = before;
+//! Delta::parse(encoded.bytes, 1).unwrap().apply([&mut page]);
+//! assert_eq!(page, now);
+//! ```
+
+mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod simd;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "simd_elsewhere.rs"]
+mod simd;
+#[cfg(test)]
+mod tests;
+
+pub use kernel::Kernel;
+
+use crate::PAGE_BYTES;
+use kernel::SLOT_BYTES;
+use std::iter;
+
+/// The bytes of a page.
+pub type Page = [u8; PAGE_BYTES];
+
+/// Bytes in a word.
+pub const WORD_BYTES: usize = 8;
+/// Words in a page.
+pub const WORDS: usize = PAGE_BYTES / WORD_BYTES;
+/// Bytes of the bitmap that says which words changed.
+pub const BITMAP_BYTES: usize = WORDS / 8;
+/// Most changed words for which words are shorter than the page itself: 503 of 512.
+pub const CHANGED_WORDS_MAX: usize = (PAGE_BYTES - BITMAP_BYTES - 1) / WORD_BYTES;
+
+/// A page now and as it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'p> {
+    /// What it held.
+    pub before: &'p Page,
+    /// What it holds.
+    pub now: &'p Page,
+}
+
+/// How a page stands in a block of differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// It did not change: nothing stands there.
+    Same,
+    /// The words that changed.
+    Words,
+    /// The page itself.
+    Whole,
+}
+
+impl Form {
+    fn number(self) -> u8 {
+        match self {
+            Self::Same => 0,
+            Self::Words => 1,
+            Self::Whole => 2,
+        }
+    }
+
+    fn from_number(number: u8) -> Option<Self> {
+        [Self::Same, Self::Words, Self::Whole].into_iter().find(|form| form.number() == number)
+    }
+}
+
+/// What a block of differences is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Pages that did not change.
+    pub same: usize,
+    /// Pages of which the changed words stand there.
+    pub words: usize,
+    /// Pages that stand there themselves.
+    pub whole: usize,
+    /// Changed words of the pages in `words`.
+    pub changed_words: usize,
+}
+
+impl Tally {
+    /// Length of the block in bytes.
+    pub fn bytes(&self) -> usize {
+        let forms = self.same + self.words + self.whole;
+        self.words * BITMAP_BYTES + self.changed_words * WORD_BYTES + self.whole * PAGE_BYTES + forms
+    }
+
+    fn count(&mut self, form: Form, changed: usize) {
+        match form {
+            Form::Same => self.same += 1,
+            Form::Words => {
+                self.words += 1;
+                self.changed_words += changed;
+            }
+            Form::Whole => self.whole += 1,
+        }
+    }
+}
+
+/// A block of differences as [`Encoder::encode`] made it.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoded<'e> {
+    /// The block.
+    pub bytes: &'e [u8],
+    /// What it is made of.
+    pub tally: Tally,
+}
+
+/// Makes blocks of differences, one after the other in the same memory.
+#[derive(Clone, Debug, Default)]
+pub struct Encoder {
+    kernel: Kernel,
+    bytes: Vec<u8>,
+    forms: Vec<u8>,
+}
+
+impl Encoder {
+    /// With the fastest kernel of this processor. Takes no memory until it is used.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With this kernel.
+    pub fn with_kernel(kernel: Kernel) -> Self {
+        Self { kernel, ..Self::default() }
+    }
+
+    /// The block of these pages. Allocates only where none before it was as long.
+    pub fn encode<'p>(&mut self, changes: impl IntoIterator<Item = Change<'p>>) -> Encoded<'_> {
+        self.forms.clear();
+        let mut tally = Tally::default();
+        let mut length = 0;
+        for change in changes {
+            let slot = slot(&mut self.bytes, length);
+            let changed = self.kernel.difference(change, slot);
+            let (form, bytes) = match changed {
+                0 => (Form::Same, 0),
+                1..=CHANGED_WORDS_MAX => (Form::Words, BITMAP_BYTES + changed * WORD_BYTES),
+                _ => (Form::Whole, PAGE_BYTES),
+            };
+            if form == Form::Whole {
+                slot[..PAGE_BYTES].copy_from_slice(change.now);
+            }
+            self.forms.push(form.number());
+            tally.count(form, changed);
+            length += bytes;
+        }
+        let end = length + self.forms.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[length..end].copy_from_slice(&self.forms);
+        assert_eq!(end, tally.bytes(), "the tally accounts for every byte");
+        Encoded { bytes: &self.bytes[..end], tally }
+    }
+}
+
+/// Room for one page at `start`, made where there is none. What lay there means nothing.
+fn slot(bytes: &mut Vec<u8>, start: usize) -> &mut [u8; SLOT_BYTES] {
+    if bytes.len() < start + SLOT_BYTES {
+        bytes.resize((start + SLOT_BYTES).max(bytes.len() * 2), 0);
+    }
+    bytes[start..].first_chunk_mut().expect("the bytes were made long enough")
+}
+
+/// Why some bytes are no block of differences.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeltaError {
+    /// It ends before all pages have been told.
+    #[error("a block of differences is cut off at page {page}")]
+    CutOff {
+        /// The page that is missing, counted in the block.
+        page: usize,
+    },
+    /// Bytes that belong to no page.
+    #[error("a block of differences has {bytes} bytes too many")]
+    TooLong {
+        /// How many.
+        bytes: usize,
+    },
+    /// A form that does not exist.
+    #[error("page {page} of a block of differences has the unknown form {form}")]
+    UnknownForm {
+        /// The page, counted in the block.
+        page: usize,
+        /// The number that stands there.
+        form: u8,
+    },
+    /// No changed word, one that is zero, or so many that the page itself had been shorter: nobody writes that.
+    #[error("page {page} of a block of differences is not the one that its pages give")]
+    Senseless {
+        /// The page, counted in the block.
+        page: usize,
+    },
+}
+
+/// A block of differences that has been checked as a whole: to apply it cannot fail half-way.
+#[derive(Clone, Copy, Debug)]
+pub struct Delta<'b> {
+    payload: &'b [u8],
+    forms: &'b [u8],
+    tally: Tally,
+}
+
+impl<'b> Delta<'b> {
+    /// Reads a block of so many pages. Allocates nothing.
+    ///
+    /// # Errors
+    /// When the bytes are not exactly what [`Encoder::encode`] makes of some pages.
+    pub fn parse(bytes: &'b [u8], pages: usize) -> Result<Self, DeltaError> {
+        let Some(payload_bytes) = bytes.len().checked_sub(pages) else { return Err(DeltaError::CutOff { page: 0 }) };
+        let (payload, forms) = bytes.split_at(payload_bytes);
+        let mut tally = Tally::default();
+        let mut rest = payload;
+        for (page, number) in forms.iter().enumerate() {
+            let form = Form::from_number(*number).ok_or(DeltaError::UnknownForm { page, form: *number })?;
+            let (part, changed) = first_part(rest, form, page)?;
+            tally.count(form, changed);
+            rest = &rest[part..];
+        }
+        if !rest.is_empty() {
+            return Err(DeltaError::TooLong { bytes: rest.len() });
+        }
+        Ok(Self { payload, forms, tally })
+    }
+
+    /// What the block is made of.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// The forms of its pages.
+    pub fn forms(&self) -> impl Iterator<Item = Form> {
+        self.forms.iter().map(|number| Form::from_number(*number).expect("parsing has seen every form"))
+    }
+
+    /// Turns before-images into the pages themselves. Panics where they are not as many as the block has.
+    pub fn apply<'p>(&self, pages: impl IntoIterator<Item = &'p mut Page>) {
+        let mut pages = pages.into_iter();
+        let mut rest = self.payload;
+        for form in self.forms() {
+            let page = pages.next().expect("as many pages as the block has");
+            let part = match form {
+                Form::Same => 0,
+                Form::Words => {
+                    let (bitmap, words) = rest.split_first_chunk().expect("parsing has seen the bitmap");
+                    BITMAP_BYTES + WORD_BYTES * kernel::apply(bitmap, words.as_chunks().0, page)
+                }
+                Form::Whole => {
+                    page.copy_from_slice(&rest[..PAGE_BYTES]);
+                    PAGE_BYTES
+                }
+            };
+            rest = &rest[part..];
+        }
+        assert!(pages.next().is_none(), "as many pages as the block has");
+    }
+}
+
+/// How many bytes at the start belong to a page of this form, and how many words changed in it.
+fn first_part(bytes: &[u8], form: Form, page: usize) -> Result<(usize, usize), DeltaError> {
+    let cut_off = DeltaError::CutOff { page };
+    match form {
+        Form::Same => Ok((0, 0)),
+        Form::Whole if bytes.len() < PAGE_BYTES => Err(cut_off),
+        Form::Whole => Ok((PAGE_BYTES, WORDS)),
+        Form::Words => {
+            let (bitmap, words) = bytes.split_first_chunk::<BITMAP_BYTES>().ok_or(cut_off.clone())?;
+            let changed = bitmap.iter().map(|byte| byte.count_ones() as usize).sum::<usize>();
+            if changed == 0 || changed > CHANGED_WORDS_MAX {
+                return Err(DeltaError::Senseless { page });
+            }
+            let words = words.as_chunks::<WORD_BYTES>().0.get(..changed).ok_or(cut_off)?;
+            if words.iter().any(|word| u64::from_le_bytes(*word) == 0) {
+                return Err(DeltaError::Senseless { page });
+            }
+            Ok((BITMAP_BYTES + changed * WORD_BYTES, changed))
+        }
+    }
+}
+
+/// The changes of pages that lie side by side, both then and now. Panics on lengths that differ or are no whole pages.
+pub fn changes<'p>(before: &'p [u8], now: &'p [u8]) -> impl Iterator<Item = Change<'p>> {
+    let ((before, no_part), (now, none)) = (before.as_chunks(), now.as_chunks());
+    assert!(no_part.is_empty() && none.is_empty() && before.len() == now.len(), "the same number of whole pages");
+    iter::zip(before, now).map(|(before, now)| Change { before, now })
+}
