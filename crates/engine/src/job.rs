@@ -2,6 +2,7 @@
 
 use crate::EngineError;
 use crate::freeze::{Frozen, kernel};
+use crate::track::Tracks;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
 use standfast_linux::{InheritedSignals, NamespaceInit, WaitStatus};
@@ -11,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What to launch. Environment, working directory, descriptors and terminal are the caller's own.
@@ -42,6 +43,11 @@ impl ProcessIdentity {
     pub fn of(pid: i32) -> Result<Self, EngineError> {
         let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
         Ok(Self { pid, start_time: stat.start_time })
+    }
+
+    /// Whether it still is there, if only as a zombie.
+    pub(crate) fn is_alive(&self) -> bool {
+        Self::of(self.pid).is_ok_and(|now| now == *self)
     }
 }
 
@@ -131,11 +137,22 @@ pub(crate) struct Shared {
     status: Mutex<Option<WaitStatus>>,
     /// For tasks that wait in a `restart_syscall`: the call that they had made first, by task id.
     first_calls: Mutex<HashMap<i32, i64>>,
+    /// Address spaces under observation.
+    tracks: Mutex<Tracks>,
 }
 
 impl Shared {
     pub(crate) fn new(inheritance: Inheritance) -> Arc<Self> {
-        Arc::new(Self { inheritance, status: Mutex::default(), first_calls: Mutex::default() })
+        Arc::new(Self {
+            inheritance,
+            status: Mutex::default(),
+            first_calls: Mutex::default(),
+            tracks: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn tracks(&self) -> MutexGuard<'_, Tracks> {
+        self.tracks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn keep_status(&self, status: WaitStatus) {

@@ -19,12 +19,14 @@ mod job;
 mod read;
 mod rehearsal;
 mod restart;
+mod track;
 
 pub use census::examine;
 pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;
 pub use job::{Freezer, Job, Launch, ProcessIdentity};
-pub use read::{Captured, StackPart};
+pub use read::{CaptureOptions, Captured, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{IdPolicy, JobIds, RestartOptions, Restarted, restart};
 pub use standfast_linux::InheritedSignals;
+pub use track::Tracking;

@@ -3,10 +3,13 @@
 use crate::EngineError;
 use crate::census::Census;
 use crate::freeze::{Frozen, kernel};
+use crate::job::Shared;
+use crate::track::Tracking;
 use standfast_core::{PAGE_BYTES, PageRange};
 use standfast_format::{Beneath, ImageSink, PageBatch};
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 /// How much of the main thread's stack is saved (L10, M2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,16 +21,39 @@ pub enum StackPart {
     Whole,
 }
 
+/// How to capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CaptureOptions {
+    /// How much of the main thread's stack is saved.
+    pub stack: StackPart,
+    /// Whether memory is put under observation, so that a later checkpoint can tell what has changed.
+    pub tracking: Tracking,
+    /// Whether the sink's image builds upon that of the last checkpoint for which [`Captured::committed`] was called:
+    /// pages that are as they were then are noted and not read. Needs [`Tracking::On`].
+    pub builds_upon_last: bool,
+}
+
 /// What a capture did.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Captured {
     /// Tasks (threads) that stood still.
     pub tasks: usize,
     /// Pages handed to the sink.
     pub pages: u64,
+    /// Pages that hold something and were noted as unchanged.
+    pub unchanged: u64,
     /// Files that the program has open for writing. What it has written there must be made durable (`sync_data`) before
     /// the checkpoint is committed, since a restart counts on finding it; that can wait until after the thaw.
     pub outputs: Vec<File>,
+    shared: Arc<Shared>,
+}
+
+impl Captured {
+    /// Says that the checkpoint is durable: the next one may build upon it. A checkpoint of which this is never said
+    /// is as if it had not been.
+    pub fn committed(&self) {
+        self.shared.tracks().committed();
+    }
 }
 
 impl Frozen {
@@ -35,12 +61,20 @@ impl Frozen {
     ///
     /// # Errors
     /// [`EngineError::Refused`] before anything went into the sink; others at any time. The job stays frozen and whole.
-    pub fn capture(&mut self, sink: &mut dyn ImageSink, stack: StackPart) -> Result<Captured, EngineError> {
-        let census = Census::take(self, stack)?;
-        let mut pages = 0;
-        for (place, (process, ranges)) in self.processes.iter().zip(&census.pages).enumerate() {
+    pub fn capture(&mut self, sink: &mut dyn ImageSink, options: CaptureOptions) -> Result<Captured, EngineError> {
+        if options.tracking == Tracking::On && !options.builds_upon_last {
+            self.shared.tracks().forget();
+        }
+        let census = Census::take(self, options.stack, options.tracking)?;
+        let (mut pages, mut unchanged) = (0, 0);
+        for (place, (process, held)) in self.processes.iter().zip(&census.pages).enumerate() {
+            let owner = place as u32;
+            if !held.unchanged.is_empty() {
+                sink.inherit(owner, owner, &held.unchanged).map_err(EngineError::Image)?;
+                unchanged += held.unchanged.pages();
+            }
             let read = |ranges: &[PageRange], into: &mut [u8]| process.memory.read_pages(ranges, into);
-            pages += read_owner(place as u32, ranges.iter().copied(), sink, &read)?;
+            pages += read_owner(owner, held.changed.iter().copied(), sink, &read)?;
         }
         let memories: Vec<_> = self.processes.iter().map(|process| &process.memory).collect();
         for (place, object) in census.objects.iter().enumerate() {
@@ -50,7 +84,7 @@ impl Frozen {
         }
         sink.finish(&census.state).map_err(EngineError::Image)?;
         let tasks = self.processes.iter().map(|process| process.tasks.len()).sum();
-        Ok(Captured { tasks, pages, outputs: census.outputs })
+        Ok(Captured { tasks, pages, unchanged, outputs: census.outputs, shared: Arc::clone(&self.shared) })
     }
 }
 

@@ -1,14 +1,18 @@
 //! The engine without a store: a program's image is held in memory, the program is killed, and the image continued.
 
+mod support;
+
 use standfast_core::PAGE_BYTES;
-use standfast_engine::{EngineError, IdPolicy, InheritedSignals, Job, Launch, RestartOptions, StackPart, restart};
+use standfast_engine::{
+    CaptureOptions, EngineError, IdPolicy, InheritedSignals, Job, Launch, RestartOptions, StackPart, restart,
+};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tempfile::TempDir;
+use support::compile;
 
 const SIGKILL: i32 = 9;
 
@@ -52,16 +56,6 @@ impl ImageSource for Held {
     }
 }
 
-/// The program, in a directory that goes when the test ends, however it ends.
-fn compile(source: &str) -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("a temporary directory can be had");
-    let program = directory.path().join("program");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-    let done = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status().expect("cc runs");
-    assert!(done.success());
-    (directory, program)
-}
-
 fn thread_count(pid: i32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").count()
 }
@@ -87,7 +81,7 @@ fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
         let work = || {
             let mut frozen = freezer.freeze(Duration::from_secs(5)).unwrap();
             job.signal(SIGKILL).unwrap();
-            frozen.capture(&mut Held::default(), StackPart::Live).map(|captured| captured.tasks)
+            frozen.capture(&mut Held::default(), CaptureOptions::default()).map(|captured| captured.tasks)
         };
         scope.spawn(work).join().unwrap()
     });
@@ -102,7 +96,9 @@ fn captured_pages(job: &mut Job, stack: StackPart) -> usize {
         let work = || {
             let mut held = Held::default();
             let mut frozen = freezer.freeze(Duration::from_secs(5)).expect("it can be frozen");
-            frozen.capture(&mut held, stack).expect("it can be captured");
+            frozen
+                .capture(&mut held, CaptureOptions { stack, ..CaptureOptions::default() })
+                .expect("it can be captured");
             held.bytes.len() / PAGE_BYTES
         };
         scope.spawn(work).join().expect("no panic")
@@ -145,7 +141,7 @@ fn a_killed_program_goes_on_from_memory() {
     let tasks = std::thread::scope(|scope| {
         let work = || {
             let mut frozen = freezer.freeze(Duration::from_secs(5)).unwrap();
-            let captured = frozen.capture(&mut held, StackPart::Live).unwrap();
+            let captured = frozen.capture(&mut held, CaptureOptions::default()).unwrap();
             frozen.kill().unwrap();
             captured.tasks
         };

@@ -4,7 +4,7 @@
 //! trait, so that a fault of one side shows without the other.
 
 use crate::records::JobState;
-use standfast_core::PageRange;
+use standfast_core::{PageRange, PageSet};
 
 /// A problem on the other side of the trait, carried through without being looked at.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -62,6 +62,15 @@ pub trait ImageSink {
     /// # Errors
     /// As for [`ImageSink::lend`].
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError>;
+
+    /// Notes pages of `owner` that hold what the pages of the same addresses of owner `was` hold in the image that this
+    /// one builds upon. Costs no bytes in the data area.
+    ///
+    /// # Errors
+    /// When this image builds upon none.
+    fn inherit(&mut self, owner: u32, was: u32, pages: &PageSet) -> Result<(), BoxError> {
+        Err(format!("{} pages of owner {owner} (then {was}) in an image that builds upon none", pages.pages()).into())
+    }
 
     /// Takes the records and returns once all bytes have been handed to the medium (not yet made durable).
     ///

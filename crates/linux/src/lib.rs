@@ -36,4 +36,4 @@ pub use pin::PinnedToCpu;
 pub use siginfo::SignalInformation;
 pub use spawn::{Held, HeldProgram, InheritedSignals, launch};
 pub use task::{Stop, Task, WaitStatus};
-pub use written::{Held as HeldPages, Holding, WriteProtection};
+pub use written::{Held as HeldPages, Holding, WriteProtection, WrittenScan};

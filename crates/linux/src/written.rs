@@ -19,6 +19,12 @@ use std::os::fd::{AsFd, OwnedFd};
 #[derive(Debug)]
 pub struct WriteProtection {
     userfault: OwnedFd,
+}
+
+/// One look at what a process has written. Opened anew each time: an older one would go on showing the address space of a
+/// program that has been replaced by exec, empty.
+#[derive(Debug)]
+pub struct WrittenScan {
     pagemap: File,
 }
 
@@ -27,9 +33,11 @@ pub struct WriteProtection {
 pub struct Held {
     /// Which.
     pub range: PageRange,
-    /// Whether they may have been written since the last look. Pages in swap always may: what looks like one can be a
-    /// marker that a discarded page has left behind.
+    /// Whether they may have been written since the last look. Pages in swap always may.
     pub written: bool,
+    /// Whether they are in memory. What looks as if it were in swap can be a marker that a discarded page of a private
+    /// file mapping has left behind: where it is read, the file shows again.
+    pub present: bool,
 }
 
 /// Which pages of a mapping hold something.
@@ -48,20 +56,20 @@ impl WriteProtection {
     /// Flags with which the program itself must call userfaultfd(2) once, by injection.
     pub const CREATION_FLAGS: u64 = userfault::CREATION_FLAGS;
 
-    /// Takes over the descriptor that process `pid` has made of its own address space.
+    /// Takes over the descriptor that a process has made of its own address space.
     ///
     /// # Errors
     /// Where the kernel lacks asynchronous write protection.
-    pub fn new(pid: i32, userfault: OwnedFd) -> io::Result<Self> {
+    pub fn new(userfault: OwnedFd) -> io::Result<Self> {
         userfault::introduce(userfault.as_fd())?;
-        Ok(Self { userfault, pagemap: File::open(format!("/proc/{pid}/pagemap"))? })
+        Ok(Self { userfault })
     }
 
     /// Takes whole mappings under observation, so that their pages can be protected. Nothing is protected yet.
     ///
     /// # Errors
-    /// ESRCH when the address space is gone (the process has executed another program), EBUSY when somebody else observes
-    /// the mapping, EINVAL for mappings that cannot be observed.
+    /// ENOMEM or ESRCH when the address space is gone (the process has executed another program), EBUSY when somebody else
+    /// observes the mapping, EINVAL for mappings that cannot be observed.
     pub fn observe(&self, range: PageRange) -> io::Result<()> {
         userfault::register(self.userfault.as_fd(), range)
     }
@@ -72,6 +80,16 @@ impl WriteProtection {
     /// As above.
     pub fn ignore(&self, range: PageRange) -> io::Result<()> {
         userfault::unregister(self.userfault.as_fd(), range)
+    }
+}
+
+impl WrittenScan {
+    /// Opens the page tables of a process.
+    ///
+    /// # Errors
+    /// When it is gone or may not be looked at.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        Ok(Self { pagemap: File::open(format!("/proc/{pid}/pagemap"))? })
     }
 
     /// Appends the pages of one mapping that hold something, ascending, and protects them. Costs what is populated.
@@ -102,12 +120,13 @@ impl WriteProtection {
 /// Appends a region, joined to the last one where it goes on with it.
 fn append(into: &mut Vec<Held>, region: &PageRegion) {
     let range = PageRange::between(Address::new(region.start), Address::new(region.end));
-    let written = region.categories & category::WRITTEN != 0 || region.categories & category::PRESENT == 0;
+    let present = region.categories & category::PRESENT != 0;
+    let written = region.categories & category::WRITTEN != 0 || !present;
     match into.last_mut() {
-        Some(last) if last.range.end() == range.start() && last.written == written => {
+        Some(last) if last.range.end() == range.start() && (last.written, last.present) == (written, present) => {
             last.range = PageRange::between(last.range.start(), range.end());
         }
-        _ => into.push(Held { range, written }),
+        _ => into.push(Held { range, written, present }),
     }
 }
 
@@ -116,6 +135,10 @@ mod tests {
     use super::*;
     use standfast_core::PAGE_BYTES;
     use std::os::fd::{FromRawFd, RawFd};
+
+    fn scan() -> WrittenScan {
+        WrittenScan::open(std::process::id() as i32).unwrap()
+    }
 
     /// A mapping of this process under observation by itself.
     struct Observed {
@@ -132,7 +155,7 @@ mod tests {
                 let userfault = libc::syscall(libc::SYS_userfaultfd, WriteProtection::CREATION_FLAGS) as RawFd;
                 assert!(userfault >= 0, "this test needs userfaultfd");
                 let own = OwnedFd::from_raw_fd(userfault);
-                let protection = WriteProtection::new(std::process::id() as i32, own).unwrap();
+                let protection = WriteProtection::new(own).unwrap();
                 let access = libc::PROT_READ | libc::PROT_WRITE;
                 let (kind, file) = match file {
                     Some(file) => (libc::MAP_PRIVATE, file.as_raw_fd()),
@@ -167,7 +190,7 @@ mod tests {
         /// The pages that hold something, each with whether it was written.
         fn look(&self, holding: Holding) -> Vec<(u64, bool)> {
             let mut held = Vec::new();
-            self.protection.look(self.range(), holding, &mut held).unwrap().expect("it is under observation");
+            scan().look(self.range(), holding, &mut held).unwrap().expect("it is under observation");
             let pages = held.iter().flat_map(|held| {
                 let first = (held.range.start().get() - self.start as u64) / PAGE_BYTES as u64;
                 (first..first + held.range.pages()).map(|page| (page, held.written))
@@ -216,6 +239,9 @@ mod tests {
         let seen = memory.look(Holding::Own);
         assert!(seen.contains(&(0, false)), "{seen:?}");
         assert!(!seen.contains(&(1, false)), "{seen:?}");
+        // SAFETY: within the mapping, which is readable.
+        unsafe { memory.start.add(PAGE_BYTES).read_volatile() };
+        assert_eq!(memory.look(Holding::Own), [(0, false)]);
     }
 
     #[test]
@@ -224,7 +250,7 @@ mod tests {
         memory.write(0);
         memory.protection.ignore(memory.range()).unwrap();
         let mut held = Vec::new();
-        assert_eq!(memory.protection.look(memory.range(), Holding::Any, &mut held).unwrap(), None);
+        assert_eq!(scan().look(memory.range(), Holding::Any, &mut held).unwrap(), None);
         assert!(held.is_empty());
     }
 

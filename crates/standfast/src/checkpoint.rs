@@ -10,7 +10,7 @@
 use crate::background::Background;
 use crate::options::Keep;
 use crate::report::CheckpointReport;
-use standfast_engine::{Captured, EngineError, Freezer, Frozen, StackPart, rehearse};
+use standfast_engine::{CaptureOptions, Captured, EngineError, Freezer, Frozen, StackPart, rehearse};
 use standfast_format::BoxError;
 use standfast_store::{JobDirectory, Lease, Prepared, StoreError};
 use std::io;
@@ -171,14 +171,15 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose) -> Attem
         Ok(frozen) => frozen,
         Err(error) => return failed(error.into(), Some(prepared)),
     };
-    let captured = match frozen.capture(&mut prepared, destination.stack) {
-        Ok(captured) => captured,
-        Err(error) => {
-            // The program runs on, unless it ended while it stood still; the reason is the same.
-            drop(frozen.thaw());
-            return failed(error.into(), Some(prepared));
-        }
-    };
+    let captured =
+        match frozen.capture(&mut prepared, CaptureOptions { stack: destination.stack, ..CaptureOptions::default() }) {
+            Ok(captured) => captured,
+            Err(error) => {
+                // The program runs on, unless it ended while it stood still; the reason is the same.
+                drop(frozen.thaw());
+                return failed(error.into(), Some(prepared));
+            }
+        };
     let outcome = complete(destination, prepared, captured, frozen, Moments { started, freezing }, purpose);
     Attempt { outcome, _given_up: None }
 }

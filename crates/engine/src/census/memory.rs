@@ -3,6 +3,7 @@
 use super::objects::Objects;
 use super::reference;
 use crate::freeze::{FrozenProcess, kernel};
+use crate::track::{Pages, Place, Track};
 use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::Beneath;
@@ -109,28 +110,45 @@ fn kind(map: &Map) -> Kind {
     }
 }
 
-/// The pages of a process that hold something of its own, ascending. A reservation costs what is populated in it. Of the
-/// kernel's stack only the pages from `live_stack` on count.
+/// The pages of a process that hold something of its own. A reservation costs what is populated in it. Of the kernel's
+/// stack only the pages from `live_stack` on count. Without a track all of them may have been written.
 pub(super) fn populated(
     process: &FrozenProcess,
     mappings: &Mappings,
     live_stack: u64,
-) -> Result<Vec<(PageRange, Beneath)>, EngineError> {
+    track: Option<&mut Track>,
+) -> Result<Pages, EngineError> {
     let scanning = |source| kernel("scanning the program's pages", source);
     let scan = PageScan::open(process.pid).map_err(scanning)?;
-    let mut pages = Vec::new();
-    let mut ranges = Vec::new();
-    for mapping in &mappings.ordinary {
-        let (which, beneath) = match mapping.backing {
-            Backing::Anonymous => (Populated::Any, Beneath::Zeros),
-            Backing::PrivateFile { .. } | Backing::PrivateObject { .. } => (Populated::Own, Beneath::File),
-            Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => continue,
+    let places: Vec<_> = mappings.ordinary.iter().filter_map(|mapping| place(mapping, live_stack)).collect();
+    let populated = |place: &Place, into: &mut Vec<PageRange>| {
+        let which = match place.beneath {
+            Beneath::Zeros => Populated::Any,
+            Beneath::File => Populated::Own,
         };
-        let live = if mapping.grows_down { live_stack.clamp(mapping.start, mapping.end) } else { mapping.start };
-        let start = Address::new(live - live % PAGE_BYTES as u64);
-        let range = PageRange::between(start, Address::new(mapping.end));
-        scan.populated(range, which, &mut ranges).map_err(scanning)?;
-        pages.extend(ranges.drain(..).map(|range| (range, beneath)));
+        scan.populated(place.live, which, into)
+    };
+    if let Some(track) = track {
+        return track.look(&places, &process.memory, populated);
+    }
+    let mut pages = Pages::default();
+    let mut ranges = Vec::new();
+    for place in &places {
+        populated(place, &mut ranges).map_err(scanning)?;
+        pages.changed.extend(ranges.drain(..).map(|range| (range, place.beneath)));
     }
     Ok(pages)
+}
+
+/// Where pages of a mapping's own are looked for; `None` where there are none.
+fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
+    let beneath = match mapping.backing {
+        Backing::Anonymous => Beneath::Zeros,
+        Backing::PrivateFile { .. } | Backing::PrivateObject { .. } => Beneath::File,
+        Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => return None,
+    };
+    let (start, end) = (Address::new(mapping.start), Address::new(mapping.end));
+    let live = if mapping.grows_down { live_stack.clamp(mapping.start, mapping.end) } else { mapping.start };
+    let live = Address::new(live - live % PAGE_BYTES as u64);
+    Some(Place { mapping: PageRange::between(start, end), live: PageRange::between(live, end), beneath })
 }

@@ -11,14 +11,14 @@ mod threads;
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::job::Inheritance;
-use crate::{EngineError, Obstacle, StackPart};
+use crate::track::{Pages, Tracking};
+use crate::{EngineError, Obstacle, ProcessIdentity, StackPart};
 use descriptors::Descriptors;
 pub(crate) use objects::ObjectContents;
 use objects::Objects;
 pub(crate) use restrictions::children;
+use standfast_core::Address;
 use standfast_core::Checksum;
-use standfast_core::{Address, PageRange};
-use standfast_format::Beneath;
 use standfast_format::records::{
     Bytes, Clocks, FileIdentity, FileReference, JobState, Limit, Machine, MemoryLayout, MemoryObject, ProcessState,
 };
@@ -36,8 +36,8 @@ const LIMITS: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Census {
     pub(crate) state: JobState,
-    /// For each process, ascending: which pages hold something.
-    pub(crate) pages: Vec<Vec<(PageRange, Beneath)>>,
+    /// For each process: which pages hold something.
+    pub(crate) pages: Vec<Pages>,
     /// For each memory object: which of its pages hold something, and where they are read.
     pub(crate) objects: Vec<ObjectContents>,
     /// Files that the job has open for writing: what it wrote must be as durable as the checkpoint that counts on it.
@@ -45,7 +45,7 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    pub(crate) fn take(frozen: &Frozen, stack: StackPart) -> Result<Self, EngineError> {
+    pub(crate) fn take(frozen: &Frozen, stack: StackPart, tracking: Tracking) -> Result<Self, EngineError> {
         let [process] = &frozen.processes[..] else {
             unreachable!("a job is a tree of one for now");
         };
@@ -58,12 +58,19 @@ impl Census {
         if !hidden.is_empty() {
             return Err(EngineError::Refused(hidden));
         }
-        let mut inner = threads::Inner::ask(process, &frozen.shared, &doubtful)?;
+        let mut tracks = frozen.shared.tracks();
+        let identity = ProcessIdentity::of(process.pid)?;
+        let is_new = tracking == Tracking::On && tracks.of(identity).is_none_or(|track| track.is_lost());
+        let mut inner = threads::Inner::ask(process, &frozen.shared, &doubtful, is_new)?;
         if !inner.obstacles.is_empty() {
             return Err(EngineError::Refused(inner.obstacles));
         }
         found.objects.keep_resident(0, &std::mem::take(&mut inner.resident));
-        let pages = memory::populated(process, &found.mappings, inner.live_stack(process, stack))?;
+        if let Some(userfault) = inner.userfault.take() {
+            tracks.begin(identity, userfault);
+        }
+        let track = tracks.of(identity).filter(|_| tracking == Tracking::On);
+        let pages = memory::populated(process, &found.mappings, inner.live_stack(process, stack), track)?;
         let outputs = std::mem::take(&mut found.descriptors.outputs);
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
         Ok(Self { state: found.into_state(process, inner, records)?, pages: vec![pages], objects, outputs })
@@ -72,7 +79,7 @@ impl Census {
 
 /// Asks every process of a job what only it can ask the kernel for, and forgets the answers.
 pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
-    frozen.processes.iter().try_for_each(|process| threads::Inner::ask(process, &frozen.shared, &[]).map(drop))
+    frozen.processes.iter().try_for_each(|process| threads::Inner::ask(process, &frozen.shared, &[], false).map(drop))
 }
 
 /// What in this process could not be carried over: the part of the census that needs no freeze.

@@ -12,7 +12,10 @@ use standfast_linux::sys::process;
 use standfast_linux::sys::ptrace::Queue;
 use standfast_linux::{
     Abort, Foothold, FootholdError, Injector, OwnState, PinnedToCpu, Puppet, Registers, SignalInformation, TaskError,
+    WriteProtection,
 };
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 const PR_GET_TID_ADDRESS: u64 = libc::PR_GET_TID_ADDRESS as u64;
 const SIGCHLD: u8 = libc::SIGCHLD as u8;
@@ -28,11 +31,19 @@ pub(super) struct Inner {
     pub(super) xsave_features: u64,
     /// Of the pages that were asked about, those that are in memory.
     pub(super) resident: Vec<PageRange>,
+    /// A userfaultfd of its address space, where one was asked for, or why there is none.
+    pub(super) userfault: Option<io::Result<OwnedFd>>,
 }
 
 impl Inner {
     /// `doubtful` are pages of shared memory that page tables do not show: which of them are in memory?
-    pub(super) fn ask(process: &FrozenProcess, shared: &Shared, doubtful: &[PageRange]) -> Result<Self, EngineError> {
+    /// With `observe` it also makes a userfaultfd of its address space, for us to keep.
+    pub(super) fn ask(
+        process: &FrozenProcess,
+        shared: &Shared,
+        doubtful: &[PageRange],
+        observe: bool,
+    ) -> Result<Self, EngineError> {
         let (pid, main) = (process.pid, &process.tasks[0]);
         let ended = |error| refine(error, pid, shared);
         let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
@@ -51,6 +62,7 @@ impl Inner {
             if place == 0 {
                 inner.ask_process(&asker, pid)?;
                 inner.ask_residence(&asker, doubtful)?;
+                inner.userfault = observe.then(|| asker.make_userfault(pid)).transpose()?;
             }
             let thread = thread(&asker, task, extended, pid)?;
             asker.puppet.release().map_err(ended)?;
@@ -172,6 +184,17 @@ impl<'a> Asker<'a> {
 
     fn call(&self, number: i64, arguments: [u64; 6]) -> Result<i64, EngineError> {
         self.puppet.call(number, arguments).map_err(self.ended)
+    }
+
+    /// Takes a userfaultfd of the program's address space over from it; nothing of it stays there.
+    fn make_userfault(&self, pid: i32) -> Result<io::Result<OwnedFd>, EngineError> {
+        let made = self.call(libc::SYS_userfaultfd, [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0])?;
+        if made < 0 {
+            return Ok(Err(io::Error::from_raw_os_error(-made as i32)));
+        }
+        let taken = process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made as i32));
+        self.call(libc::SYS_close, [made as u64, 0, 0, 0, 0, 0])?;
+        Ok(taken)
     }
 
     /// Makes a call that fills `N` words, and reads them. `arguments` are the first four, given the words' address.

@@ -1,0 +1,221 @@
+//! What the engine remembers of a job's memory between checkpoints, so that the next one costs what has changed.
+//!
+//! A page is *unchanged* only if all of this holds: its mapping has been under observation since the last look, it has
+//! not been written since, it is in memory, and the last committed generation holds it. Everything else is saved again. A
+//! new program in the process, a moved or fresh mapping, a page that was discarded: none of them is under observation,
+//! or not in that generation, so all of them are saved.
+
+use crate::freeze::kernel;
+use crate::{EngineError, ProcessIdentity};
+use standfast_core::{PAGE_BYTES, PageRange, PageSet};
+use standfast_format::Beneath;
+use standfast_linux::{HeldPages, Holding, ProcessMemory, WriteProtection, WrittenScan};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Whether memory is put under observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tracking {
+    /// It is left alone, and every checkpoint saves all of it.
+    #[default]
+    Off,
+    /// It is, where the kernel allows it.
+    On,
+}
+
+/// A program with this share of the mappings that it may have is not observed, since observation keeps neighbours apart
+/// that would else be one.
+const MAPPINGS_SHARE: usize = 2;
+
+/// The address spaces of a job that are under observation.
+#[derive(Debug, Default)]
+pub(crate) struct Tracks {
+    spaces: Vec<Track>,
+    /// Why the last address space that was to be observed is not.
+    pub(crate) problem: Option<String>,
+}
+
+impl Tracks {
+    /// That of a process.
+    pub(crate) fn of(&mut self, process: ProcessIdentity) -> Option<&mut Track> {
+        self.spaces.iter_mut().find(|track| track.process == process)
+    }
+
+    /// Puts a process under observation with the userfaultfd that it has made, and forgets processes that are gone.
+    pub(crate) fn begin(&mut self, process: ProcessIdentity, userfault: io::Result<OwnedFd>) {
+        self.spaces.retain(|track| track.process != process && track.process.is_alive());
+        match userfault.and_then(WriteProtection::new) {
+            Ok(protection) => {
+                self.problem = None;
+                self.spaces.push(Track {
+                    process,
+                    protection,
+                    saved: PageSet::default(),
+                    seen: PageSet::default(),
+                    carried: PageSet::default(),
+                    lost: false,
+                });
+            }
+            Err(error) => self.problem = Some(error.to_string()),
+        }
+    }
+
+    /// The last checkpoint has been committed: what it saw is what the next one builds upon.
+    pub(crate) fn committed(&mut self) {
+        for track in &mut self.spaces {
+            track.saved = std::mem::take(&mut track.seen);
+            track.carried = PageSet::default();
+        }
+    }
+
+    /// No generation is left to build upon: the next checkpoint saves everything.
+    pub(crate) fn forget(&mut self) {
+        self.spaces.iter_mut().for_each(|track| track.saved = PageSet::default());
+    }
+}
+
+/// One address space under observation.
+#[derive(Debug)]
+pub(crate) struct Track {
+    process: ProcessIdentity,
+    protection: WriteProtection,
+    /// What the last committed generation holds.
+    saved: PageSet,
+    /// What the last look saw; saved when its checkpoint is committed.
+    seen: PageSet,
+    /// Written since the last committed generation, and told only to looks whose checkpoint was not committed.
+    carried: PageSet,
+    /// Whether the process has executed another program: nothing is under observation any more.
+    lost: bool,
+}
+
+/// A mapping to look at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// All of it.
+    pub(crate) mapping: PageRange,
+    /// The part that counts.
+    pub(crate) live: PageRange,
+    /// What lies beneath its pages.
+    pub(crate) beneath: Beneath,
+}
+
+/// The pages of a process that hold something, ascending.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    /// To be saved.
+    pub(crate) changed: Vec<(PageRange, Beneath)>,
+    /// As in the last committed generation.
+    pub(crate) unchanged: PageSet,
+}
+
+impl Track {
+    /// Whether a new program needs a new observation.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Looks at the memory of a process that stands still, and from now on observes all of it. `otherwise` lists the
+    /// populated pages where a mapping cannot be observed.
+    pub(crate) fn look(
+        &mut self,
+        places: &[Place],
+        memory: &ProcessMemory,
+        otherwise: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
+    ) -> Result<Pages, EngineError> {
+        let scanning = |source| kernel("scanning the program's pages", source);
+        let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
+        let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
+        let (mut held, mut plain) = (Vec::new(), Vec::new());
+        let mut all: Vec<(PageRange, Beneath)> = Vec::new();
+        let mut written = Vec::new();
+        for place in places {
+            let is_observed = self.look_at(&scan, place, is_crowded, &mut held).map_err(scanning)?;
+            if place.beneath == Beneath::File && held.iter().any(|held| !held.present) {
+                bring_in(&scan, place, memory, &mut held).map_err(scanning)?;
+            }
+            if !is_observed {
+                otherwise(place, &mut plain).map_err(scanning)?;
+                held.extend(plain.drain(..).map(|range| HeldPages { range, written: true, present: true }));
+            }
+            written.extend(held.iter().filter(|held| held.written).map(|held| held.range));
+            all.extend(held.drain(..).map(|held| (held.range, place.beneath)));
+        }
+        Ok(self.sort(&all, written))
+    }
+
+    /// Appends the pages of one mapping that hold something. Whether it is under observation.
+    fn look_at(
+        &mut self,
+        scan: &WrittenScan,
+        place: &Place,
+        is_crowded: bool,
+        held: &mut Vec<HeldPages>,
+    ) -> io::Result<bool> {
+        let holding = holding(place);
+        if scan.look(place.live, holding, held)?.is_some() {
+            return Ok(true);
+        }
+        if is_crowded || self.lost {
+            return Ok(false);
+        }
+        match self.protection.observe(place.mapping) {
+            Ok(()) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ESRCH)) => {
+                self.lost = true;
+                return Ok(false);
+            }
+            Err(_) => return Ok(false),
+        }
+        let is_observed = scan.look(place.live, holding, held)?.is_some();
+        held.iter_mut().for_each(|held| held.written = true);
+        Ok(is_observed)
+    }
+
+    fn sort(&mut self, all: &[(PageRange, Beneath)], written: Vec<PageRange>) -> Pages {
+        self.seen = PageSet::of(all.iter().map(|(range, _)| *range));
+        let written = PageSet::of(written).union(&self.carried.intersection(&self.seen));
+        let unchanged = self.seen.difference(&written).intersection(&self.saved);
+        self.carried = self.carried.union(&self.seen.difference(&unchanged));
+        let mut changed = Vec::new();
+        for beneath in [Beneath::Zeros, Beneath::File] {
+            let of_kind = PageSet::of(all.iter().filter(|(_, kind)| *kind == beneath).map(|(range, _)| *range));
+            changed.extend(of_kind.difference(&unchanged).ranges().iter().map(|range| (*range, beneath)));
+        }
+        changed.sort_unstable_by_key(|(range, _)| range.start());
+        Pages { changed, unchanged }
+    }
+}
+
+fn holding(place: &Place) -> Holding {
+    match place.beneath {
+        Beneath::Zeros => Holding::Any,
+        Beneath::File => Holding::Own,
+    }
+}
+
+/// Reads what is not in memory of a private file mapping, so that it shows what it is: the program's own page, or a place
+/// where the file shows again.
+fn bring_in(scan: &WrittenScan, place: &Place, memory: &ProcessMemory, held: &mut Vec<HeldPages>) -> io::Result<()> {
+    let mut byte = [0];
+    for absent in std::mem::take(held) {
+        if absent.present {
+            held.push(absent);
+            continue;
+        }
+        for page in 0..absent.range.pages() {
+            memory.read(absent.range.start().plus(page * PAGE_BYTES as u64), &mut byte)?;
+        }
+        let from = held.len();
+        // Under observation a moment ago, and the process stands still.
+        let _ = scan.look(absent.range, holding(place), held)?;
+        held[from..].iter_mut().for_each(|held| held.written = true);
+    }
+    Ok(())
+}
+
+/// How many mappings a process may have.
+fn mappings_max() -> usize {
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+    limit.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(65_530)
+}

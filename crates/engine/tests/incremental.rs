@@ -1,0 +1,140 @@
+//! Incremental checkpoints against full ones taken at the same stop: page by page the same.
+
+mod support;
+
+use fastrand::Rng;
+use standfast_core::{PAGE_BYTES, PageSet};
+use standfast_engine::{CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, StackPart, Tracking};
+use standfast_format::records::JobState;
+use standfast_format::{BoxError, ImageSink, PageBatch};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use support::compile;
+
+const CHECKPOINTS: usize = 150;
+
+/// Pages by owner and address.
+type Memory = BTreeMap<(u32, u64), Vec<u8>>;
+
+/// Takes an image that may build upon an earlier memory, and holds what a restart would find.
+#[derive(Default)]
+struct Flat {
+    parent: Memory,
+    memory: Memory,
+    stored: usize,
+}
+
+impl ImageSink for Flat {
+    fn lend(&mut self) -> Result<PageBatch, BoxError> {
+        Ok(PageBatch { ranges: Vec::new(), bytes: vec![0; 64 * PAGE_BYTES] })
+    }
+
+    fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
+        let pages = batch.ranges.iter().flat_map(|(owner, range, _)| {
+            (0..range.pages()).map(|page| (*owner, range.start().get() + page * PAGE_BYTES as u64))
+        });
+        for (key, bytes) in pages.zip(batch.bytes.chunks(PAGE_BYTES)) {
+            assert!(self.memory.insert(key, bytes.to_vec()).is_none(), "page {key:x?} comes twice");
+            self.stored += 1;
+        }
+        Ok(())
+    }
+
+    fn inherit(&mut self, owner: u32, was: u32, pages: &PageSet) -> Result<(), BoxError> {
+        for range in pages.ranges() {
+            for page in 0..range.pages() {
+                let address = range.start().get() + page * PAGE_BYTES as u64;
+                let held = self.parent.get(&(was, address)).ok_or_else(|| format!("{address:x} was never saved"))?;
+                assert!(self.memory.insert((owner, address), held.clone()).is_none(), "page {address:x} comes twice");
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &JobState) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// One checkpoint upon `parent`, and all of the memory at the same stop. `None` when it was refused. A second capture says
+/// which pages there are; what those of the process hold is read directly, since a capture moves threads from one
+/// processor to another, which the kernel notes in their restartable sequences.
+fn both(pid: i32, freezer: &Freezer, parent: Option<Memory>, commit: bool) -> Option<(Flat, Memory)> {
+    std::thread::scope(|scope| {
+        let work = || {
+            let mut frozen = freezer.freeze(Duration::from_secs(5)).expect("it can be frozen");
+            let builds_upon_last = parent.is_some();
+            let mut flat = Flat { parent: parent.unwrap_or_default(), ..Flat::default() };
+            let options = CaptureOptions { stack: StackPart::Live, tracking: Tracking::On, builds_upon_last };
+            let captured = match frozen.capture(&mut flat, options) {
+                Ok(captured) => captured,
+                Err(EngineError::Refused(_)) => return None,
+                Err(error) => panic!("{error}"),
+            };
+            let memory = File::open(format!("/proc/{pid}/mem")).expect("it may be read");
+            let present = |(owner, address): &(u32, u64)| {
+                let mut bytes = vec![0; PAGE_BYTES];
+                let read = *owner == 0 && memory.read_exact_at(&mut bytes, *address).is_ok();
+                read.then_some(((*owner, *address), bytes))
+            };
+            let of_process: Memory = flat.memory.keys().filter_map(present).collect();
+            let mut full = Flat::default();
+            frozen.capture(&mut full, CaptureOptions::default()).expect("what could be captured once can be again");
+            if commit {
+                captured.committed();
+            }
+            full.memory
+                .extend(of_process.into_iter().filter(|(key, _)| full.memory.contains_key(key)).collect::<Vec<_>>());
+            Some((flat, full.memory))
+        };
+        scope.spawn(work).join().expect("no panic")
+    })
+}
+
+fn compare(found: &Memory, wanted: &Memory, place: usize, seed: u64) {
+    for (key, bytes) in wanted {
+        let (owner, address) = key;
+        let what = format!("STANDFAST_SEED={seed}, checkpoint {place}: page {address:#x} of owner {owner}");
+        let held = found.get(key).unwrap_or_else(|| panic!("{what} is missing"));
+        assert!(held == bytes, "{what} is an old one");
+    }
+    let surplus = found.keys().find(|key| !wanted.contains_key(key));
+    assert!(surplus.is_none(), "STANDFAST_SEED={seed}, checkpoint {place}: {surplus:x?} is not there any more");
+}
+
+#[test]
+fn incremental_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
+    let seed =
+        std::env::var("STANDFAST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let mut random = Rng::with_seed(seed);
+    let (directory, program) = compile("churn.c");
+    let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
+    let file = directory.path().join("file");
+    let arguments = vec!["-c".into(), command.into(), program.into(), (seed >> 1).to_string().into(), file.into()];
+    let mut job =
+        Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals: InheritedSignals::capture() }).unwrap();
+    let freezer = job.freezer();
+    let mut parent = None;
+    let (mut taken, mut saved_less) = (0, 0);
+    for place in 0..CHECKPOINTS {
+        std::thread::sleep(Duration::from_micros(random.u64(..4000)));
+        // Now and then a checkpoint fails behind the look, and now and then one builds upon nothing.
+        let (commit, afresh) = (random.u32(..8) > 0, random.u32(..16) == 0);
+        let upon = if afresh { None } else { parent.clone() };
+        let Some((flat, full)) = both(job.main_process().pid, &freezer, upon, commit) else { continue };
+        compare(&flat.memory, &full, place, seed);
+        taken += 1;
+        saved_less += usize::from(flat.stored < full.len());
+        if commit {
+            parent = Some(flat.memory);
+        } else if afresh {
+            parent = None;
+        }
+    }
+    job.signal(9).unwrap();
+    job.reap().unwrap();
+    assert!(taken > CHECKPOINTS / 2, "only {taken} checkpoints were taken");
+    assert!(saved_less > taken / 2, "only {saved_less} of {taken} saved less than everything");
+}
