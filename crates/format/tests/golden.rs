@@ -50,6 +50,33 @@ fn thread() -> ThreadState {
         robust_list: RobustList { head: 0x7020, length: 24 },
         restartable_sequence: Some(RestartableSequence { area: 0x7040, length: 32, signature: 0x5305_3053 }),
         name: b"worker"[..].into(),
+        scheduling: Scheduling { policy: 3, flags: 1, nice: -5, priority: 2, runtime: 3, ..Scheduling::default() },
+        affinity: Some(vec![0b101].into()),
+        io_priority: 3 << 13 | 7,
+        timer_slack_nanoseconds: 50_000,
+        restrictions: ThreadRestrictions { no_new_privileges: true, store_bypass: 4, ..Default::default() },
+        wait: Some(Wait { call: 35, remaining_nanoseconds: 1_500_000_000 }),
+    }
+}
+
+fn timers() -> Timers {
+    let timer = |id, clock, notice| PosixTimer {
+        id,
+        clock,
+        notice,
+        signal: 34,
+        value: u64::MAX,
+        remaining_nanoseconds: 5,
+        interval_nanoseconds: 7,
+        has_expired: true,
+    };
+    Timers {
+        interval: vec![IntervalTimer { kind: 2, remaining_microseconds: 1, interval_microseconds: 2 }],
+        posix: vec![
+            timer(0, TimerClock::System { clock: 1 }, TimerNotice::Nobody),
+            timer(3, TimerClock::Process { kind: 2 }, TimerNotice::Process),
+            timer(7, TimerClock::Thread { thread: 1, kind: 0 }, TimerNotice::Thread { thread: 1 }),
+        ],
     }
 }
 
@@ -106,6 +133,8 @@ fn state() -> JobState {
         pending: vec![PendingSignal { signal: 64, information: vec![1; 128].into() }],
         descriptors: vec![Descriptor { number: 3, close_on_exec: true, open_file: 5 }],
         threads: vec![ThreadState { tid: 4242, restartable_sequence: None, ..thread() }, thread()],
+        timers: timers(),
+        permitted_features: 1 << 18,
     };
     JobState {
         machine: Machine {

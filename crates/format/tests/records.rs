@@ -36,6 +36,12 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn scheduling()(policy: u32, flags: u64, nice: i32, [runtime, deadline, period]: [u64; 3]) -> Scheduling {
+        Scheduling { policy, flags, nice, runtime, deadline, period, ..Scheduling::default() }
+    }
+}
+
+prop_compose! {
     fn thread()(
         tid: i32,
         registers in prop::collection::vec(any::<u64>(), 0..30),
@@ -45,6 +51,9 @@ prop_compose! {
         pending in prop::collection::vec(pending(), 0..3),
         sequence in any::<Option<(u64, u32, u32)>>(),
         name in bytes(),
+        affinity in any::<Option<Vec<u8>>>(),
+        scheduling in scheduling(),
+        wait in any::<Option<(i64, u64)>>(),
     ) -> ThreadState {
         let [signal_mask, start, stack_length, clear_child_tid, head, list_length] = words;
         ThreadState {
@@ -58,7 +67,30 @@ prop_compose! {
             robust_list: RobustList { head, length: list_length },
             restartable_sequence: sequence.map(|(area, length, signature)| RestartableSequence { area, length, signature }),
             name,
+            affinity: affinity.map(Bytes::from),
+            scheduling,
+            wait: wait.map(|(call, remaining_nanoseconds)| Wait { call, remaining_nanoseconds }),
+            ..ThreadState::default()
         }
+    }
+}
+
+prop_compose! {
+    fn timer()(
+        (id, signal, has_expired) in any::<(i32, u8, bool)>(),
+        [value, remaining_nanoseconds, interval_nanoseconds]: [u64; 3],
+        clock in prop_oneof![
+            any::<i32>().prop_map(|clock| TimerClock::System { clock }),
+            any::<u8>().prop_map(|kind| TimerClock::Process { kind }),
+            any::<(u32, u8)>().prop_map(|(thread, kind)| TimerClock::Thread { thread, kind }),
+        ],
+        notice in prop_oneof![
+            Just(TimerNotice::Nobody),
+            Just(TimerNotice::Process),
+            any::<u32>().prop_map(|thread| TimerNotice::Thread { thread }),
+        ],
+    ) -> PosixTimer {
+        PosixTimer { id, clock, notice, signal, value, remaining_nanoseconds, interval_nanoseconds, has_expired }
     }
 }
 
@@ -109,7 +141,12 @@ prop_compose! {
         dispositions in prop::collection::vec(any::<(u8, [u64; 4])>(), 0..3),
         descriptors in prop::collection::vec(any::<(i32, bool, u32)>(), 0..3),
         threads in prop::collection::vec(thread(), 0..3),
+        interval in prop::collection::vec(any::<(u8, u64, u64)>(), 0..3),
+        posix in prop::collection::vec(timer(), 0..3),
     ) -> ProcessState {
+        let running = |(kind, remaining_microseconds, interval_microseconds)| {
+            IntervalTimer { kind, remaining_microseconds, interval_microseconds }
+        };
         let disposition =
             |(signal, [handler, flags, restorer, mask]): (u8, [u64; 4])| Disposition { signal, handler, flags, restorer, mask };
 let descriptor = |(number, close_on_exec, open_file)| Descriptor { number, close_on_exec, open_file };
@@ -122,6 +159,7 @@ let descriptor = |(number, close_on_exec, open_file)| Descriptor { number, close
             dispositions: dispositions.into_iter().map(disposition).collect(),
             descriptors: descriptors.into_iter().map(descriptor).collect(),
             threads,
+            timers: Timers { interval: interval.into_iter().map(running).collect(), posix },
             ..ProcessState::default()
         }
     }

@@ -27,6 +27,11 @@ pub enum Notice {
     },
     /// Under which process ids the job goes on.
     Ids(JobIds),
+    /// A restarted job goes on without something on which no result depends.
+    Without {
+        /// What, and why.
+        remark: String,
+    },
     /// A generation could not be used.
     Skipped {
         /// Which.
@@ -99,7 +104,11 @@ impl Notice {
         match self {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) => Weight::Detail,
             Self::Ids(JobIds::New { reason: None }) => Weight::Detail,
-            Self::Ids(_) | Self::ProtectedAgain { .. } | Self::Stopped { .. } | Self::Unfinished { .. } => Weight::Note,
+            Self::Ids(_)
+            | Self::Without { .. }
+            | Self::ProtectedAgain { .. }
+            | Self::Stopped { .. }
+            | Self::Unfinished { .. } => Weight::Note,
             Self::Skipped { .. }
             | Self::StartedAfresh { .. }
             | Self::NotTaken { .. }
@@ -116,6 +125,7 @@ impl fmt::Display for Notice {
             Self::Running { pid } => write!(f, "the program runs as process {pid}"),
             Self::Continued { generation, .. } => write!(f, "continued from checkpoint {generation}"),
             Self::Ids(ids) => f.write_str(&consequences(ids)),
+            Self::Without { remark } => f.write_str(remark),
             Self::Skipped { generation, reason } => write!(f, "checkpoint {generation} cannot be used: {reason}"),
             Self::StartedAfresh { reason } => write!(f, "started from the beginning: {reason}"),
             Self::Taken(report) => write_taken(f, report),

@@ -92,12 +92,13 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
             listener(&skipped_notice(skipped.number, &skipped.reason));
         }
         match revive(&job, &manifest, options, &choice) {
-            Ok((Restarted { job: revived, ids }, signals)) => {
+            Ok((Restarted { job: revived, ids, notes }, signals)) => {
                 let generation = choice.number.get();
                 let taken = manifest.generation(choice.number).map_or(0, |it| it.taken_nanoseconds);
                 drop(choice);
                 listener(&Notice::Continued { generation, taken_nanoseconds: taken });
                 listener(&Notice::Ids(ids));
+                notes.into_iter().for_each(|remark| listener(&Notice::Without { remark }));
                 let control = bind_control(&job.path, listener);
                 let destination = Destination {
                     directory: job.directory,

@@ -3,11 +3,14 @@
 //! What `/proc` tells is asked first, and the obstacles found there end the census before anything is injected. Nothing
 //! is written anywhere until the whole census stands.
 
+mod asker;
 mod descriptors;
 mod memory;
 mod objects;
 mod restrictions;
+mod scheduling;
 mod threads;
+mod timers;
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::job::Inheritance;
@@ -150,9 +153,11 @@ impl Findings {
             mappings: self.mappings.ordinary,
             special_mappings: self.mappings.special,
             dispositions: inner.dispositions,
-            pending: inner.pending,
+            pending: inner.found.pending,
             descriptors: self.descriptors.descriptors.into_iter().next().unwrap_or_default(),
             threads: inner.threads,
+            timers: inner.found.timers,
+            permitted_features: inner.permitted_features,
         };
         Ok(JobState {
             machine: machine(inner.xsave_features),

@@ -25,12 +25,6 @@ pub(super) fn find(pid: i32, status: &Status) -> io::Result<Vec<Obstacle>> {
         "run it without its sandbox",
     );
     lasting(
-        status.no_new_privileges && !own.no_new_privileges,
-        "no_new_privs",
-        "the program has given up gaining privileges, which a restart would not repeat",
-        "start standfast itself with no_new_privs set (setpriv --no-new-privs)",
-    );
-    lasting(
         status.shadow_stack,
         "shadow stack",
         "the program runs on a hardware shadow stack, which cannot be rebuilt yet",
@@ -41,13 +35,6 @@ pub(super) fn find(pid: i32, status: &Status) -> io::Result<Vec<Obstacle>> {
         "locked memory",
         "the program has locked memory into RAM (mlock), which cannot be brought back yet",
         "run it without locking",
-    );
-    let timers = proc::read(pid, "timers").unwrap_or_default();
-    lasting(
-        !timers.is_empty(),
-        "POSIX timer",
-        "the program has made timers with timer_create, which cannot be brought back yet",
-        "",
     );
     Ok(obstacles)
 }

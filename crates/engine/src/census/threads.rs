@@ -1,22 +1,20 @@
 //! The census from within: what only the program itself can ask the kernel for, by injected system calls, and the threads.
 
+use super::asker::Asker;
+use super::{scheduling, timers};
 use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
 use crate::job::Shared;
 use crate::{EngineError, Obstacle, StackPart};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
-use standfast_format::records::{
-    AlternateStack, Bytes, Disposition, PendingSignal, RestartableSequence, RobustList, ThreadState,
-};
+use standfast_format::records::{AlternateStack, Bytes, Disposition, RestartableSequence, RobustList, ThreadState};
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
-use standfast_linux::sys::ptrace::Queue;
-use standfast_linux::{
-    Abort, Foothold, FootholdError, Injector, OwnState, PinnedToCpu, Puppet, Registers, SignalInformation, TaskError,
-    WriteProtection,
-};
+use standfast_linux::{Abort, Foothold, FootholdError, Injector, PinnedToCpu, Registers};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
+/// `arch_prctl(2)`: the processor state that the program may use, as XSAVE features.
+const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
 const PR_GET_TID_ADDRESS: u64 = libc::PR_GET_TID_ADDRESS as u64;
 const SIGCHLD: u8 = libc::SIGCHLD as u8;
 
@@ -26,13 +24,15 @@ pub(super) struct Inner {
     pub(super) obstacles: Vec<Obstacle>,
     pub(super) heap_end: u64,
     pub(super) dispositions: Vec<Disposition>,
-    pub(super) pending: Vec<PendingSignal>,
+    /// Timers, and signals that wait.
+    pub(super) found: timers::Found,
     pub(super) threads: Vec<ThreadState>,
     pub(super) xsave_features: u64,
     /// Of the pages that were asked about, those that are in memory.
     pub(super) resident: Vec<PageRange>,
     /// A userfaultfd of its address space, where one was asked for, or why there is none.
     pub(super) userfault: Option<io::Result<OwnedFd>>,
+    pub(super) permitted_features: u64,
 }
 
 impl Inner {
@@ -60,11 +60,13 @@ impl Inner {
         let asked = process.tasks.iter().zip(&extended).enumerate().try_for_each(|(place, (task, extended))| {
             let asker = Asker::new(&injector, task, extended, &ended)?;
             if place == 0 {
-                inner.ask_process(&asker, pid)?;
+                inner.ask_process(&asker, process)?;
                 inner.ask_residence(&asker, doubtful)?;
                 inner.userfault = observe.then(|| asker.make_userfault(pid)).transpose()?;
             }
-            let thread = thread(&asker, task, extended, pid)?;
+            inner.found.ask_thread(&asker, place)?;
+            let mut thread = thread(&asker, task, extended, pid)?;
+            thread.pending = inner.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
             asker.puppet.release().map_err(ended)?;
             inner.threads.push(thread);
             Ok(())
@@ -74,28 +76,22 @@ impl Inner {
         drop(pinned);
         asked?;
         given_back.map_err(|error| no_foothold(error, pid, shared))?;
-        inner.pending = pending(main, Queue::Process).map_err(ended)?;
+        inner.found.refuse_ownerless(&mut inner.obstacles);
         inner.refuse_foreign_code(process);
         Ok(inner)
     }
 
-    fn ask_process(&mut self, asker: &Asker<'_>, pid: i32) -> Result<(), EngineError> {
+    fn ask_process(&mut self, asker: &Asker<'_>, process: &FrozenProcess) -> Result<(), EngineError> {
         self.heap_end = asker.call(libc::SYS_brk, [0; 6])? as u64;
-        self.ask_dispositions(asker, pid)?;
-        for (timer, name) in ["ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"].into_iter().enumerate() {
-            // struct itimerval: interval, then time left; armed if any is left.
-            let [.., seconds, microseconds] =
-                asker.ask::<4>(libc::SYS_getitimer, |output| [timer as u64, output, 0, 0])?;
-            if seconds != 0 || microseconds != 0 {
-                self.obstacles.push(Obstacle {
-                    what: format!("interval timer {name}"),
-                    why: "the program has a timer running (setitimer or alarm), which cannot be brought back yet"
-                        .to_owned(),
-                    remedy: "wait until it has fired".to_owned(),
-                    passing: true,
-                });
-            }
-        }
+        self.ask_dispositions(asker, process.pid)?;
+        self.found = timers::Found::ask(asker, process, &mut self.obstacles)?;
+        let permitted = |output| [ARCH_GET_XCOMP_PERM, output, 0, 0];
+        // Kernels before 5.16 have no state that must be asked for.
+        self.permitted_features = match asker.ask::<1>(libc::SYS_arch_prctl, permitted) {
+            Ok([features]) => features,
+            Err(EngineError::Kernel { .. }) => 0,
+            Err(error) => return Err(error),
+        };
         Ok(())
     }
 
@@ -163,55 +159,6 @@ impl Inner {
     }
 }
 
-/// Asks one task's kernel side.
-struct Asker<'a> {
-    injector: &'a Injector<'a>,
-    puppet: Puppet<'a>,
-    /// What an error of the task means. It may carry the program's exit status, which nobody else gets any more.
-    ended: &'a dyn Fn(TaskError) -> EngineError,
-}
-
-impl<'a> Asker<'a> {
-    fn new(
-        injector: &'a Injector<'a>,
-        task: &'a FrozenTask,
-        extended: &'a [u8],
-        ended: &'a dyn Fn(TaskError) -> EngineError,
-    ) -> Result<Self, EngineError> {
-        let own = OwnState { registers: &task.registers, extended, mask: task.mask, first_call: task.first_call };
-        Ok(Self { injector, puppet: injector.take(&task.task, own).map_err(ended)?, ended })
-    }
-
-    fn call(&self, number: i64, arguments: [u64; 6]) -> Result<i64, EngineError> {
-        self.puppet.call(number, arguments).map_err(self.ended)
-    }
-
-    /// Takes a userfaultfd of the program's address space over from it; nothing of it stays there.
-    fn make_userfault(&self, pid: i32) -> Result<io::Result<OwnedFd>, EngineError> {
-        let made = self.call(libc::SYS_userfaultfd, [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0])?;
-        if made < 0 {
-            return Ok(Err(io::Error::from_raw_os_error(-made as i32)));
-        }
-        let taken = process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made as i32));
-        self.call(libc::SYS_close, [made as u64, 0, 0, 0, 0, 0])?;
-        Ok(taken)
-    }
-
-    /// Makes a call that fills `N` words, and reads them. `arguments` are the first four, given the words' address.
-    fn ask<const N: usize>(&self, number: i64, arguments: impl Fn(u64) -> [u64; 4]) -> Result<[u64; N], EngineError> {
-        let output = self.injector.output().get();
-        let [a, b, c, d] = arguments(output);
-        let answer = self.call(number, [a, b, c, d, 0, 0])?;
-        if answer < 0 {
-            let error = std::io::Error::from_raw_os_error(-answer as i32);
-            return Err(kernel(&format!("asking the program's kernel state (call {number})"), error));
-        }
-        let mut bytes = [[0u8; 8]; N];
-        self.injector.read_output(bytes.as_flattened_mut()).map_err(|_| EngineError::Ended)?;
-        Ok(bytes.map(u64::from_le_bytes))
-    }
-}
-
 fn thread(asker: &Asker<'_>, task: &FrozenTask, extended: &[u8], pid: i32) -> Result<ThreadState, EngineError> {
     let tid = task.task.tid();
     let gone = |_| EngineError::Ended;
@@ -227,7 +174,7 @@ fn thread(asker: &Asker<'_>, task: &FrozenTask, extended: &[u8], pid: i32) -> Re
         registers: registers(task)?.0.to_vec(),
         extended_registers: Bytes::from(extended),
         signal_mask: task.mask,
-        pending: pending(task, Queue::Thread).map_err(|_| EngineError::Ended)?,
+        pending: Vec::new(),
         alternate_stack: AlternateStack { start, flags: flags as u32, length },
         clear_child_tid,
         robust_list: RobustList { head, length: head_length },
@@ -237,6 +184,12 @@ fn thread(asker: &Asker<'_>, task: &FrozenTask, extended: &[u8], pid: i32) -> Re
             signature: sequence.signature,
         }),
         name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
+        scheduling: scheduling::scheduling(tid).map_err(gone)?,
+        affinity: scheduling::affinity(tid).map_err(gone)?,
+        io_priority: scheduling::io_priority(tid),
+        timer_slack_nanoseconds: scheduling::timer_slack(asker)?,
+        restrictions: scheduling::restrictions(asker, &status)?,
+        wait: None,
     })
 }
 
@@ -252,17 +205,6 @@ fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
             passing: true,
         }])),
     }
-}
-
-fn pending(task: &FrozenTask, queue: Queue) -> Result<Vec<PendingSignal>, TaskError> {
-    let signals = task.task.pending_signals(queue)?;
-    Ok(signals
-        .into_iter()
-        .map(|bytes| PendingSignal {
-            signal: SignalInformation(bytes).signal() as u8,
-            information: Bytes::from(bytes.as_slice()),
-        })
-        .collect())
 }
 
 fn no_foothold(error: FootholdError, pid: i32, shared: &Shared) -> EngineError {

@@ -40,6 +40,10 @@ pub(super) struct Construction {
     pub(super) scratch: u64,
     /// The memory objects, in the order of the image.
     pub(super) objects: Vec<Object>,
+    /// Its threads' ids as it sees them itself.
+    pub(super) inner_ids: Vec<i32>,
+    /// What it will go on without.
+    pub(super) notes: Vec<String>,
 }
 
 impl Construction {
@@ -67,6 +71,8 @@ impl Construction {
                     ids,
                     scratch: plan.scratch,
                     objects: Vec::new(),
+                    inner_ids: Vec::new(),
+                    notes: Vec::new(),
                 })
             }
             Err(error) => {

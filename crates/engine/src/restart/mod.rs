@@ -9,6 +9,8 @@
 //! address_space  kernel mappings moved, regions mapped, pages delivered and verified, layout told to the kernel
 //! attributes     directory, umask, signal dispositions, limits
 //! descriptors    files opened, cut back and positioned; pipes, counters, epoll; all under their old numbers
+//! scheduling     policy, priorities and processors, as far as they are allowed here
+//! timers         made under their old ids, with the time that was left
 //! threads        created under their old ids; what the kernel keeps for each; registers last
 //! commit         the caller's last word; then every tie to us is cut, the last one is the commit
 //! ```
@@ -24,7 +26,9 @@ mod ids;
 mod namespaces;
 mod objects;
 mod plan;
+mod scheduling;
 mod threads;
+mod timers;
 
 use crate::freeze::kernel;
 use crate::job::{End, Inheritance, Job};
@@ -53,6 +57,8 @@ pub struct Restarted {
     pub job: Job,
     /// Under which ids it runs.
     pub ids: JobIds,
+    /// What it goes on without, though no result depends on it: one line each.
+    pub notes: Vec<String>,
 }
 
 /// Rebuilds the job that `source` holds and lets it run. Call it while this process has a single thread.
@@ -76,7 +82,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
                 None => End::Child(process::pidfd_open(identity.pid).map_err(watching)?),
             };
             let job = Job::new(identity, end, Inheritance::of_children())?;
-            Ok(Restarted { job, ids: construction.ids })
+            Ok(Restarted { job, ids: construction.ids, notes: construction.notes })
         }
         Err(error) => {
             construction.abandon();

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_core::Address;
-use standfast_format::records::{PendingSignal, ThreadState};
+use standfast_format::records::{PendingSignal, ThreadRestrictions, ThreadState};
 use standfast_linux::{Registers, Stop, Task};
 
 /// What makes a task a thread of its maker.
@@ -19,6 +19,18 @@ const THREAD: i32 = libc::CLONE_VM
     | libc::CLONE_SETTLS;
 const CLONE_CHILD_CLEARTID: u64 = libc::CLONE_CHILD_CLEARTID as u64;
 const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
+const PR_SET_TIMERSLACK: u64 = libc::PR_SET_TIMERSLACK as u64;
+const PR_SET_NO_NEW_PRIVS: u64 = libc::PR_SET_NO_NEW_PRIVS as u64;
+const PR_SET_SPECULATION_CTRL: u64 = 53;
+const PR_SPEC_STORE_BYPASS: u64 = 0;
+const PR_SPEC_INDIRECT_BRANCH: u64 = 1;
+const PR_SET_TSC: u64 = libc::PR_SET_TSC as u64;
+const PR_TSC_SIGSEGV: u64 = libc::PR_TSC_SIGSEGV as u64;
+/// `arch_prctl(2)`.
+const ARCH_SET_CPUID: u64 = 0x1012;
+const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+/// XSAVE features that Linux gives only on request: AMX tile data.
+const MUST_BE_ASKED_FOR: u64 = 1 << 18;
 const SS_ONSTACK: u32 = libc::SS_ONSTACK as u32;
 const SS_DISABLE: u32 = libc::SS_DISABLE as u32;
 
@@ -27,8 +39,10 @@ impl Construction {
         // Answers with the main thread's id as the program sees it, which is also the process's.
         let clear = plan.process.threads[0].clear_child_tid;
         let own_pid = self.call("setting up the main thread", libc::SYS_set_tid_address, [clear, 0, 0, 0, 0, 0])?;
+        self.ask_for_features(plan)?;
         for (place, thread) in plan.process.threads.iter().enumerate() {
             let own_tid = if place == 0 { own_pid } else { self.make_thread(thread)? };
+            self.inner_ids.push(own_tid as i32);
             self.correct_cached_id(thread, own_tid as i32)?;
             self.dress(&self.tasks[place], thread, own_pid, own_tid)?;
         }
@@ -36,6 +50,18 @@ impl Construction {
             let information = self.argument(&signal.information.0)?;
             let arguments = [own_pid, signal.signal.into(), information, 0, 0, 0];
             self.call("queueing a signal again", libc::SYS_rt_sigqueueinfo, arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Processor state that must be asked for, before any thread has some.
+    fn ask_for_features(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        // What every program may use is not to be asked for; asking for it again does no harm.
+        for feature in
+            (0..u64::BITS).filter(|feature| plan.process.permitted_features & MUST_BE_ASKED_FOR & 1 << feature != 0)
+        {
+            let action = "asking for processor state (AMX)";
+            self.call(action, libc::SYS_arch_prctl, [ARCH_REQ_XCOMP_PERM, feature.into(), 0, 0, 0, 0])?;
         }
         Ok(())
     }
@@ -99,6 +125,11 @@ impl Construction {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             call("setting an alternate stack", libc::SYS_sigaltstack, [self.argument(&bytes)?, 0, 0, 0, 0, 0])?;
         }
+        let slack = thread.timer_slack_nanoseconds;
+        if slack != 0 {
+            call("setting timer slack", libc::SYS_prctl, [PR_SET_TIMERSLACK, slack, 0, 0, 0, 0])?;
+        }
+        self.restrict(task, &base, &thread.restrictions)?;
         call("naming a thread", libc::SYS_prctl, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
         for PendingSignal { signal, information } in &thread.pending {
             let information = self.argument(&information.0)?;
@@ -108,8 +139,34 @@ impl Construction {
         Ok(())
     }
 
+    /// What a thread has forbidden itself.
+    fn restrict(&self, task: &Task, base: &Registers, wishes: &ThreadRestrictions) -> Result<(), EngineError> {
+        let call = |action: &str, number: i64, arguments: [u64; 3]| {
+            let [a, b, c] = arguments;
+            self.call_in(task, base, action, number, [a, b, c, 0, 0, 0]).map(drop)
+        };
+        if wishes.no_new_privileges {
+            call("giving up new privileges", libc::SYS_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0])?;
+        }
+        let speculation =
+            [(PR_SPEC_STORE_BYPASS, wishes.store_bypass), (PR_SPEC_INDIRECT_BRANCH, wishes.indirect_branch)];
+        for (kind, wish) in speculation.into_iter().filter(|(_, wish)| *wish != 0) {
+            // A processor that needs no such thing says no: that is as good.
+            let _ = call("restricting speculation", libc::SYS_prctl, [PR_SET_SPECULATION_CTRL, kind, wish.into()]);
+        }
+        if wishes.no_time_stamp_counter {
+            call("forbidding the time stamp counter", libc::SYS_prctl, [PR_SET_TSC, PR_TSC_SIGSEGV, 0])?;
+        }
+        if wishes.no_cpuid {
+            call("forbidding cpuid", libc::SYS_arch_prctl, [ARCH_SET_CPUID, 0, 0])?;
+        }
+        Ok(())
+    }
+
     /// Gives every thread its own registers and mask. From here on the process is the program's.
-    pub(super) fn finish_threads(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+    pub(super) fn finish_threads(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        self.set_scheduling(plan);
+        self.set_timers(plan)?;
         self.unmap_scratch()?;
         self.set_limits(plan)?;
         for (task, thread) in self.tasks.iter().zip(&plan.process.threads) {

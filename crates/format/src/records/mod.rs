@@ -9,6 +9,7 @@ mod memory;
 mod objects;
 mod signals;
 mod threads;
+mod timers;
 
 pub use descriptors::{
     Descriptor, EpollInterest, FileIdentity, FileReference, OpenFile, OpenFileKind, PipeContents, StandardStream,
@@ -17,7 +18,8 @@ pub use descriptors::{
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner};
 pub use signals::{Disposition, PendingSignal};
-pub use threads::{AlternateStack, RestartableSequence, RobustList, ThreadState};
+pub use threads::{AlternateStack, RestartableSequence, RobustList, Scheduling, ThreadRestrictions, ThreadState, Wait};
+pub use timers::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
 
 use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
@@ -128,6 +130,12 @@ pub struct ProcessState {
     /// Threads; the first is the main thread.
     #[n(13)]
     pub threads: Vec<ThreadState>,
+    /// Timers of the kernel.
+    #[n(14)]
+    pub timers: Timers,
+    /// Processor state that the program had to ask for before using it (`ARCH_REQ_XCOMP_PERM`: AMX), as XSAVE features.
+    #[n(15)]
+    pub permitted_features: u64,
 }
 
 /// Bytes that are not promised to be text: paths, arguments, names.

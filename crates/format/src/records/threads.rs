@@ -37,6 +37,87 @@ pub struct ThreadState {
     /// The thread's name, at most 15 bytes.
     #[n(9)]
     pub name: Bytes,
+    /// How it is scheduled.
+    #[n(10)]
+    pub scheduling: Scheduling,
+    /// Processors on which it may run, where the program has restricted them: the kernel's bit mask.
+    #[n(11)]
+    pub affinity: Option<Bytes>,
+    /// Priority for disks (`ioprio_set(2)`); 0 if none was set.
+    #[n(12)]
+    pub io_priority: u32,
+    /// How late its timers may be, in nanoseconds (`PR_SET_TIMERSLACK`).
+    #[n(13)]
+    pub timer_slack_nanoseconds: u64,
+    /// What it has been forbidden, or has forbidden itself.
+    #[n(14)]
+    pub restrictions: ThreadRestrictions,
+    /// The wait with a time limit that was interrupted.
+    #[n(15)]
+    pub wait: Option<Wait>,
+}
+
+/// `sched_setattr(2)`.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Scheduling {
+    /// SCHED_OTHER, SCHED_FIFO, ..., by the kernel's number.
+    #[n(0)]
+    pub policy: u32,
+    /// SCHED_FLAG_ bits.
+    #[n(1)]
+    pub flags: u64,
+    /// Nice value.
+    #[n(2)]
+    pub nice: i32,
+    /// Real-time priority.
+    #[n(3)]
+    pub priority: u32,
+    /// Run time, deadline and period of SCHED_DEADLINE, in nanoseconds; the run time also of others, as their slice.
+    #[n(4)]
+    pub runtime: u64,
+    /// See above.
+    #[n(5)]
+    pub deadline: u64,
+    /// See above.
+    #[n(6)]
+    pub period: u64,
+    /// Hints about utilization, least and most.
+    #[n(7)]
+    pub utilization_min: u32,
+    /// See above.
+    #[n(8)]
+    pub utilization_max: u32,
+}
+
+/// Restrictions of one thread that it cannot, or need not, be given from outside.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ThreadRestrictions {
+    /// `PR_SET_NO_NEW_PRIVS`.
+    #[n(0)]
+    pub no_new_privileges: bool,
+    /// `PR_SET_TSC`: reading the time stamp counter is a fault.
+    #[n(1)]
+    pub no_time_stamp_counter: bool,
+    /// `ARCH_SET_CPUID`: asking the processor for its features is a fault.
+    #[n(2)]
+    pub no_cpuid: bool,
+    /// `PR_SET_SPECULATION_CTRL` of speculative store bypass, as its argument; 0 if nothing was asked for.
+    #[n(3)]
+    pub store_bypass: u32,
+    /// The same of indirect branches.
+    #[n(4)]
+    pub indirect_branch: u32,
+}
+
+/// A call that waits for at most some time, interrupted before that was over.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Number of the call.
+    #[n(0)]
+    pub call: i64,
+    /// How long it would have gone on waiting; the whole time limit where the kernel does not tell.
+    #[n(1)]
+    pub remaining_nanoseconds: u64,
 }
 
 /// `sigaltstack(2)`.

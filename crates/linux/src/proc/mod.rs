@@ -4,11 +4,13 @@ mod fdinfo;
 mod maps;
 mod stat;
 mod status;
+mod timers;
 
 pub use fdinfo::{DescriptorInformation, EpollTarget};
 pub use maps::{Map, MapProtection};
 pub use stat::Stat;
-pub use status::Status;
+pub use status::{Capabilities, Status};
+pub use timers::{Notice, TimerInformation};
 
 use std::ffi::OsString;
 use std::io;

@@ -32,6 +32,35 @@ pub struct Status {
     pub locked_kib: u64,
     /// Whether it runs on a shadow stack.
     pub shadow_stack: bool,
+    /// Number of seccomp filters.
+    pub seccomp_filters: u32,
+    /// Real, effective, saved and file system user.
+    pub users: Vec<u32>,
+    /// The same of groups.
+    pub groups: Vec<u32>,
+    /// Further groups, in the kernel's order, which is ascending.
+    pub more_groups: Vec<u32>,
+    /// Capabilities.
+    pub capabilities: Capabilities,
+    /// What was asked for about speculative store bypass, as an argument of `PR_SET_SPECULATION_CTRL`; 0 if nothing.
+    pub store_bypass: u32,
+    /// The same about indirect branches.
+    pub indirect_branch: u32,
+}
+
+/// Sets of capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// Kept by exec where the file says so too.
+    pub inheritable: u64,
+    /// May be taken into effect.
+    pub permitted: u64,
+    /// In effect.
+    pub effective: u64,
+    /// The most that an exec can give.
+    pub bounding: u64,
+    /// Kept by exec.
+    pub ambient: u64,
 }
 
 impl Status {
@@ -61,7 +90,10 @@ impl Status {
             match name {
                 b"NSpid" => status.ids = words(value).filter_map(parse).collect(),
                 b"NStgid" => status.process_ids = words(value).filter_map(parse).collect(),
-                b"Uid" => status.user = words(value).nth(1).and_then(parse).unwrap_or_default(),
+                b"Uid" => {
+                    status.users = words(value).filter_map(parse).collect();
+                    status.user = status.users.get(1).copied().unwrap_or_default();
+                }
                 b"TracerPid" => status.tracer = parse(value).unwrap_or_default(),
                 b"Umask" => status.umask = parse_octal(value).unwrap_or_default(),
                 b"SigIgn" => status.ignored = hex(),
@@ -71,11 +103,32 @@ impl Status {
                 b"Seccomp" => status.seccomp = parse(value).unwrap_or_default(),
                 b"NoNewPrivs" => status.no_new_privileges = value == b"1",
                 b"VmLck" => status.locked_kib = words(value).next().and_then(parse).unwrap_or_default(),
+                b"Seccomp_filters" => status.seccomp_filters = parse(value).unwrap_or_default(),
+                b"Gid" => status.groups = words(value).filter_map(parse).collect(),
+                b"Groups" => status.more_groups = words(value).filter_map(parse).collect(),
+                b"CapInh" => status.capabilities.inheritable = hex(),
+                b"CapPrm" => status.capabilities.permitted = hex(),
+                b"CapEff" => status.capabilities.effective = hex(),
+                b"CapBnd" => status.capabilities.bounding = hex(),
+                b"CapAmb" => status.capabilities.ambient = hex(),
+                b"Speculation_Store_Bypass" => status.store_bypass = speculation(value),
+                b"SpeculationIndirectBranch" => status.indirect_branch = speculation(value),
                 b"x86_Thread_features" => status.shadow_stack = words(value).any(|word| word == b"shstk"),
                 _ => {}
             }
         }
         status
+    }
+}
+
+/// What a thread has asked for itself, as the kernel words it; what holds for all threads is no wish of this one.
+fn speculation(value: &[u8]) -> u32 {
+    const PR_SPEC_DISABLE: u32 = 4;
+    const PR_SPEC_FORCE_DISABLE: u32 = 8;
+    match value {
+        b"thread mitigated" | b"conditional disabled" => PR_SPEC_DISABLE,
+        b"thread force mitigated" | b"conditional force disabled" => PR_SPEC_FORCE_DISABLE,
+        _ => 0,
     }
 }
 
@@ -102,6 +155,13 @@ mod tests {
             no_new_privileges: true,
             locked_kib: 12,
             shadow_stack: true,
+            seccomp_filters: 3,
+            users: vec![1, 2, 3],
+            groups: vec![5, 6, 7, 8],
+            more_groups: vec![4, 27],
+            capabilities: Capabilities { inheritable: 1, permitted: 2, effective: 3, bounding: 4, ambient: 5 },
+            store_bypass: 8,
+            indirect_branch: 4,
         };
         assert_eq!(Status::parse(text), expected);
     }

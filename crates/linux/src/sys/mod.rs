@@ -6,6 +6,7 @@ pub mod file;
 pub mod memory;
 pub mod process;
 pub mod ptrace;
+pub mod schedule;
 pub mod userfault;
 
 use std::io;

@@ -1,0 +1,64 @@
+//! The census of what the scheduler and a few switches of the kernel hold for each thread.
+
+use super::asker::Asker;
+use crate::EngineError;
+use standfast_format::records::{Bytes, Scheduling, ThreadRestrictions};
+use standfast_linux::proc::Status;
+use standfast_linux::sys::schedule;
+use std::io;
+
+const PR_GET_TIMERSLACK: u64 = libc::PR_GET_TIMERSLACK as u64;
+const PR_GET_TSC: u64 = libc::PR_GET_TSC as u64;
+const PR_TSC_SIGSEGV: u64 = libc::PR_TSC_SIGSEGV as u64;
+/// `arch_prctl(2)`: whether the processor may be asked for its features.
+const ARCH_GET_CPUID: u64 = 0x1011;
+
+/// Policy and priorities of a task. The slice of an ordinary task is told only where it is not the one that the system
+/// gives by itself, which depends on the number of processors.
+pub(super) fn scheduling(tid: i32) -> io::Result<Scheduling> {
+    let theirs = schedule::attributes(tid)?;
+    let own = schedule::attributes(std::process::id() as i32)?;
+    let is_ordinary = matches!(theirs.policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE);
+    let runtime = if is_ordinary && theirs.runtime == own.runtime { 0 } else { theirs.runtime };
+    Ok(Scheduling {
+        policy: theirs.policy,
+        flags: theirs.flags,
+        nice: theirs.nice,
+        priority: theirs.priority,
+        runtime,
+        deadline: theirs.deadline,
+        period: theirs.period,
+        utilization_min: theirs.utilization_min,
+        utilization_max: theirs.utilization_max,
+    })
+}
+
+/// Processors of a task, where it has others than we have ourselves, from whom it got them. (Our main thread, that is:
+/// others move to where they have work.)
+pub(super) fn affinity(tid: i32) -> io::Result<Option<Bytes>> {
+    let theirs = schedule::affinity(tid)?;
+    let own = schedule::affinity(std::process::id() as i32)?;
+    Ok((theirs != own).then_some(Bytes(theirs)))
+}
+
+/// Priority for disks; none where the kernel has none.
+pub(super) fn io_priority(tid: i32) -> u32 {
+    schedule::io_priority(tid).unwrap_or_default()
+}
+
+pub(super) fn timer_slack(asker: &Asker<'_>) -> Result<u64, EngineError> {
+    asker.call(libc::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]).map(|slack| slack.max(0) as u64)
+}
+
+pub(super) fn restrictions(asker: &Asker<'_>, status: &Status) -> Result<ThreadRestrictions, EngineError> {
+    // An int, of which the upper half of the word is whatever was there.
+    let [stamp] = asker.ask::<1>(libc::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0])?;
+    let cpuid = asker.call(libc::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0])?;
+    Ok(ThreadRestrictions {
+        no_new_privileges: status.no_new_privileges,
+        no_time_stamp_counter: stamp & u64::from(u32::MAX) == PR_TSC_SIGSEGV,
+        no_cpuid: cpuid == 0,
+        store_bypass: status.store_bypass,
+        indirect_branch: status.indirect_branch,
+    })
+}

@@ -1,0 +1,63 @@
+//! Policy, priorities and processors of the threads of a process under construction, set from outside. Nothing that a
+//! program computes depends on them: what is not allowed here is told, and the thread goes on without.
+
+use super::construction::Construction;
+use super::plan::Plan;
+use standfast_format::records::{Scheduling, ThreadState};
+use standfast_linux::sys::schedule::{self, SchedulingAttributes};
+use std::io;
+
+/// `SCHED_FLAG_UTIL_CLAMP`: the hints about utilization are to be taken.
+const UTILIZATION_HINTS: u64 = 0x60;
+
+impl Construction {
+    /// Only what differs is set. The main thread comes last: what it is given, threads made by it would have too.
+    pub(super) fn set_scheduling(&mut self, plan: &Plan<'_>) {
+        for (task, thread) in self.tasks.iter().zip(&plan.process.threads).rev() {
+            let given = [
+                ("processors", set_affinity(task.tid(), thread)),
+                ("priority for disks", set_io_priority(task.tid(), thread.io_priority)),
+                ("scheduling policy and priority", set_attributes(task.tid(), &thread.scheduling)),
+            ];
+            for (what, given) in given {
+                let Err(error) = given else { continue };
+                let note = format!("the {what} that a thread had cannot be had here, it goes on without ({error})");
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+            }
+        }
+    }
+}
+
+fn set_affinity(tid: i32, thread: &ThreadState) -> io::Result<()> {
+    thread.affinity.as_ref().map_or(Ok(()), |mask| schedule::set_affinity(tid, &mask.0))
+}
+
+fn set_io_priority(tid: i32, priority: u32) -> io::Result<()> {
+    let now = schedule::io_priority(tid).unwrap_or_default();
+    if now == priority { Ok(()) } else { schedule::set_io_priority(tid, priority) }
+}
+
+fn set_attributes(tid: i32, scheduling: &Scheduling) -> io::Result<()> {
+    let now = schedule::attributes(tid)?;
+    let mut wanted = SchedulingAttributes {
+        size: now.size,
+        policy: scheduling.policy,
+        flags: scheduling.flags,
+        nice: scheduling.nice,
+        priority: scheduling.priority,
+        runtime: if scheduling.runtime == 0 { now.runtime } else { scheduling.runtime },
+        deadline: scheduling.deadline,
+        period: scheduling.period,
+        utilization_min: scheduling.utilization_min,
+        utilization_max: scheduling.utilization_max,
+    };
+    if wanted == now {
+        return Ok(());
+    }
+    if (now.utilization_min, now.utilization_max) != (wanted.utilization_min, wanted.utilization_max) {
+        wanted.flags |= UTILIZATION_HINTS;
+    }
+    schedule::set_attributes(tid, &wanted)
+}

@@ -1,0 +1,104 @@
+//! How tasks are scheduled: policy, priorities, processors. All of it can be asked and set from outside.
+//!
+//! # Safety
+//! Each block passes plain numbers or addresses of live local values of the size given to the call that it names.
+
+use super::check;
+use std::io;
+
+/// Bytes of the largest processor mask asked for: 8192 processors, the most that Linux can be built for.
+const AFFINITY_BYTES_MAX: usize = 1024;
+/// `IOPRIO_WHO_PROCESS`.
+const WHO_PROCESS: libc::c_long = 1;
+
+/// `struct sched_attr`, as of Linux 5.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct SchedulingAttributes {
+    /// Of this structure; filled in by [`set_attributes`].
+    pub size: u32,
+    /// SCHED_OTHER, SCHED_FIFO, ...
+    pub policy: u32,
+    /// SCHED_FLAG_ bits.
+    pub flags: u64,
+    /// Nice value.
+    pub nice: i32,
+    /// Real-time priority.
+    pub priority: u32,
+    /// Of SCHED_DEADLINE, in nanoseconds; of others, the slice that they asked for.
+    pub runtime: u64,
+    /// Of SCHED_DEADLINE.
+    pub deadline: u64,
+    /// Of SCHED_DEADLINE.
+    pub period: u64,
+    /// Utilization at least.
+    pub utilization_min: u32,
+    /// Utilization at most.
+    pub utilization_max: u32,
+}
+
+/// sched_getattr(2). <https://man7.org/linux/man-pages/man2/sched_setattr.2.html>
+pub fn attributes(tid: i32) -> io::Result<SchedulingAttributes> {
+    let mut attributes = SchedulingAttributes::default();
+    let size = size_of::<SchedulingAttributes>();
+    // SAFETY: `attributes` is live and as long as said.
+    check(unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attributes, size, 0) })?;
+    // How much of it this kernel has filled in says nothing about the task.
+    attributes.size = 0;
+    Ok(attributes)
+}
+
+/// sched_setattr(2).
+pub fn set_attributes(tid: i32, attributes: &SchedulingAttributes) -> io::Result<()> {
+    let attributes = SchedulingAttributes { size: size_of::<SchedulingAttributes>() as u32, ..*attributes };
+    // SAFETY: `attributes` is live and says its own length.
+    check(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) }).map(drop)
+}
+
+/// sched_getaffinity(2): the mask as bytes, cut off behind the last processor in it.
+pub fn affinity(tid: i32) -> io::Result<Vec<u8>> {
+    let mut mask = [0u8; AFFINITY_BYTES_MAX];
+    // SAFETY: `mask` is live and as long as said.
+    let bytes = check(unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, mask.len(), mask.as_mut_ptr()) })?;
+    let used = mask[..bytes as usize].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    Ok(mask[..used].to_vec())
+}
+
+/// sched_setaffinity(2). Processors that the task may not use here are passed over; EINVAL if none is left.
+pub fn set_affinity(tid: i32, mask: &[u8]) -> io::Result<()> {
+    let mut padded = [0u8; AFFINITY_BYTES_MAX];
+    let bytes = mask.len().min(padded.len());
+    padded[..bytes].copy_from_slice(&mask[..bytes]);
+    // SAFETY: `padded` is live and as long as said.
+    check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, padded.len(), padded.as_ptr()) }).map(drop)
+}
+
+/// ioprio_get(2) of one task: 0 if none was set.
+pub fn io_priority(tid: i32) -> io::Result<u32> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, tid) }).map(|priority| priority as u32)
+}
+
+/// ioprio_set(2) of one task.
+pub fn set_io_priority(tid: i32, priority: u32) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, tid, priority) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_can_be_set_again() {
+        let own = attributes(0).unwrap();
+        set_attributes(0, &own).unwrap();
+        assert_eq!(attributes(0).unwrap(), own);
+        let mask = affinity(0).unwrap();
+        assert!(!mask.is_empty() && mask.last() != Some(&0));
+        set_affinity(0, &mask).unwrap();
+        assert_eq!(affinity(0).unwrap(), mask);
+        assert_eq!(set_affinity(0, &[]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(io_priority(0).unwrap() >> 13, 0);
+    }
+}
