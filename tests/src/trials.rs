@@ -208,6 +208,10 @@ impl<'a> Trial<'a> {
         let pid = self.standfast.await_program()?.to_string();
         let mut command = self.standfast.command(&["doctor", "--json", &pid]);
         let said = Running::complete(self.arena, "doctor", &mut command)?;
+        if said.output.is_empty() {
+            // Some obstacles are in the way of the look itself.
+            return said.refusal("a look at the program");
+        }
         let diagnosis: Value = serde_json::from_str(&said.output).with_context(|| format!("doctor said {said:?}"))?;
         let Some(findings) = diagnosis["process"].as_array() else {
             bail!("doctor did not look at {pid}: {diagnosis}")

@@ -54,6 +54,29 @@ static inline void moment(const char *name)
     errno = error;
 }
 
+/* Waits until another thread has set `flag`. */
+static inline void await(volatile int *flag)
+{
+    while (!*flag)
+        usleep(200);
+}
+
+/* Waits until the thread `tid` of this process sleeps in the system call `number`. */
+static inline void await_call(pid_t tid, long number)
+{
+    char path[64], text[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+    for (;;) {
+        FILE *file = fopen(path, "r");
+        CHECK(file != NULL);
+        int told = fgets(text, sizeof text, file) != NULL;
+        CHECK(fclose(file) == 0);
+        if (told && text[0] >= '0' && text[0] <= '9' && atol(text) == number)
+            return;
+        usleep(200);
+    }
+}
+
 /* splitmix64: a state of one word, so that every thread has its own. */
 static inline uint64_t next_number(uint64_t *state)
 {
