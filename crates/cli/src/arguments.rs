@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use standfast::{GenerationNumber, Ids, Interval, Keep, Stack};
+use standfast::{Files, GenerationNumber, Ids, Interval, Keep, Stack};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -40,7 +40,8 @@ Examples:
   standfast restart heat.standfast --at 7
                                       from that checkpoint; later ones are set aside, not removed
 
-Files that the program wrote are cut back to their length at the checkpoint.";
+Files that the program wrote are cut back to their length at the checkpoint; what is cut off is
+kept in the job's directory. See --files for those that others write as well.";
 
 const CHECKPOINT_EXAMPLES: &str = "\
 Examples:
@@ -103,6 +104,10 @@ pub(crate) struct Run {
     /// What is saved of the main thread's stack: 'live' or, for coroutines kept below it, 'whole' [default: live]
     #[arg(long, value_name = "PART")]
     pub(crate) stack: Option<Stack>,
+    /// What a restart does about files that have grown or changed since: 'auto' to cut off what the program wrote and
+    /// refuse in case of doubt, 'rollback' to cut off whoever wrote it, 'keep', 'refuse' [default: auto]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) files: Option<Files>,
     /// Continue an unfinished job if there is one with a good checkpoint; otherwise start
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,
@@ -127,6 +132,10 @@ pub(crate) struct Restart {
     /// The checkpoint to continue from [default: the newest good one]
     #[arg(long, value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,
+    /// Files that have grown or changed since the checkpoint: 'auto', 'rollback', 'keep' or 'refuse', this time
+    /// [default: as in the run]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) files: Option<Files>,
     /// Process ids: 'auto' for the old ones where that is allowed, 'new' [default: as in the run]
     #[arg(long, value_name = "POLICY")]
     pub(crate) ids: Option<Ids>,

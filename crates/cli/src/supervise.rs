@@ -34,7 +34,13 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         directory,
         program,
         arguments: words.collect(),
-        options: OptionChoices { interval: run.interval, keep: run.keep, ids: run.ids, stack: run.stack },
+        options: OptionChoices {
+            interval: run.interval,
+            keep: run.keep,
+            ids: run.ids,
+            stack: run.stack,
+            files: run.files,
+        },
         ckptrc,
         unfinished,
         force: run.force,
@@ -44,7 +50,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode> {
     let directory = restart.directory.map_or_else(only_directory, Ok)?;
-    let options = OptionChoices { ids: restart.ids, ..OptionChoices::default() };
+    let options = OptionChoices { ids: restart.ids, files: restart.files, ..OptionChoices::default() };
     let request = RestartRequest { directory, at: restart.at, options, force: restart.force };
     conclude(standfast::restart(&request, &mut |notice| hear(notice, voice)))
 }

@@ -32,6 +32,14 @@ pub enum EngineError {
     /// The other side of [`standfast_format::ImageSink`] or [`standfast_format::ImageSource`] failed.
     #[error(transparent)]
     Image(BoxError),
+    /// What was to be cut off a file could not be kept, so nothing was cut off.
+    #[error("the end of {path}, written since the checkpoint, was to be cut off and could not be kept: {source}")]
+    Tail {
+        /// The file.
+        path: String,
+        /// Why.
+        source: BoxError,
+    },
     /// The kernel refused something that should have worked.
     #[error("{action}: {source}")]
     Kernel {

@@ -1,6 +1,7 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
 use crate::EngineError;
+use crate::files::{Digests, Writers};
 use crate::freeze::{Frozen, kernel};
 use crate::track::Tracks;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
@@ -133,6 +134,10 @@ pub(crate) fn is_inherited(number: i32) -> bool {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) inheritance: Inheritance,
+    /// What the job's files hold, as far as that is known.
+    pub(crate) digests: Digests,
+    /// Who else writes to them.
+    pub(crate) writers: Writers,
     /// The exit status, if a tracer has reaped it in passing.
     status: Mutex<Option<WaitStatus>>,
     /// For tasks that wait in a `restart_syscall`: the call that they had made first, by task id.
@@ -145,6 +150,8 @@ impl Shared {
     pub(crate) fn new(inheritance: Inheritance) -> Arc<Self> {
         Arc::new(Self {
             inheritance,
+            digests: Digests::default(),
+            writers: Writers::default(),
             status: Mutex::default(),
             first_calls: Mutex::default(),
             tracks: Mutex::default(),
@@ -278,6 +285,11 @@ pub struct Freezer {
 }
 
 impl Freezer {
+    /// Reads what would hold up the stop: the files of the job, and who else writes to them. The program runs meanwhile.
+    pub fn look_ahead(&self) {
+        crate::census::look_ahead(self.main.pid, &self.shared);
+    }
+
     /// Stops every task of the job.
     ///
     /// # Errors

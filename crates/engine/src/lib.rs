@@ -14,6 +14,7 @@
 
 mod census;
 mod error;
+mod files;
 mod freeze;
 mod job;
 mod read;
@@ -21,12 +22,14 @@ mod rehearsal;
 mod restart;
 mod track;
 
-pub use census::examine;
+pub use census::{Output, examine};
 pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;
 pub use job::{Freezer, Job, Launch, ProcessIdentity};
 pub use read::{CaptureOptions, Captured, StackPart};
 pub use rehearsal::rehearse;
-pub use restart::{IdPolicy, JobIds, RestartOptions, Restarted, restart};
+pub use restart::{
+    FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted, Tail, restart,
+};
 pub use standfast_linux::InheritedSignals;
 pub use track::Tracking;

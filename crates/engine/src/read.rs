@@ -1,13 +1,12 @@
 //! Reads the pages of a frozen job into an image.
 
 use crate::EngineError;
-use crate::census::Census;
+use crate::census::{Census, Output};
 use crate::freeze::{Frozen, kernel};
 use crate::job::Shared;
 use crate::track::Tracking;
 use standfast_core::{PAGE_BYTES, PageRange};
 use standfast_format::{Beneath, ImageSink, PageBatch};
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -44,7 +43,7 @@ pub struct Captured {
     pub unchanged: u64,
     /// Files that the program has open for writing. What it has written there must be made durable (`sync_data`) before
     /// the checkpoint is committed, since a restart counts on finding it; that can wait until after the thaw.
-    pub outputs: Vec<File>,
+    pub outputs: Vec<Output>,
     shared: Arc<Shared>,
 }
 

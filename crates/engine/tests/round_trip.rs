@@ -4,7 +4,8 @@ mod support;
 
 use standfast_core::PAGE_BYTES;
 use standfast_engine::{
-    CaptureOptions, EngineError, IdPolicy, InheritedSignals, Job, Launch, RestartOptions, StackPart, restart,
+    CaptureOptions, EngineError, FileOptions, IdPolicy, InheritedSignals, Job, Launch, RestartOptions, StackPart, Tail,
+    restart,
 };
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
@@ -150,10 +151,16 @@ fn a_killed_program_goes_on_from_memory() {
     assert_eq!(tasks, 2);
     job.reap().unwrap();
     assert!(!result.exists(), "it was killed before its end");
+    let mut keep_tail = |tail: &Tail<'_>| panic!("nothing is to be cut off, but {tail:?}");
 
     let mut before_thaw = |_| Ok(());
-    let options =
-        RestartOptions { ids: IdPolicy::Auto, signals: InheritedSignals::capture(), before_thaw: &mut before_thaw };
+    let options = RestartOptions {
+        ids: IdPolicy::Auto,
+        signals: InheritedSignals::capture(),
+        files: FileOptions::default(),
+        keep_tail: &mut keep_tail,
+        before_thaw: &mut before_thaw,
+    };
     let mut revived = restart(&held, options).unwrap().job;
     let status = revived.reap().unwrap().unwrap();
     assert!(status.success(), "{status:?}");

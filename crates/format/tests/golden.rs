@@ -7,7 +7,8 @@
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, Root};
 use standfast_format::image::{HEADER_BYTES, Image, ImageIdentity, NewBlock, UnverifiedHeader, assemble};
 use standfast_format::manifest::{
-    Generation, GenerationNumber, Ids, Interval, JobDescription, JobId, Manifest, Outcome, RunOptions, seal, unseal,
+    FileEnd, Files, Generation, GenerationNumber, Ids, Interval, JobDescription, JobId, Manifest, Outcome, RunOptions,
+    seal, unseal,
 };
 use standfast_format::records::*;
 use standfast_format::{Contents, Run};
@@ -16,8 +17,9 @@ const IMAGE_1: &[u8] = include_bytes!("golden/image-1.image");
 const MANIFEST_1: &[u8] = include_bytes!("golden/manifest-1.manifest");
 
 fn file(path: &str) -> FileReference {
-    let identity = FileIdentity { device: 0xfe00, inode: 1234, modified_nanoseconds: -5 };
-    FileReference { path: path.as_bytes().into(), length: 100_000, identity }
+    let identity = FileIdentity { device: 0xfe00, inode: 1234, modified_nanoseconds: -5, changed_nanoseconds: 1 << 60 };
+    let digest = Some(FileDigest { coverage: Coverage::Sampled, checksum: Checksum::of(b"samples") });
+    FileReference { path: path.as_bytes().into(), length: 100_000, identity, digest }
 }
 
 fn mappings() -> Vec<Mapping> {
@@ -83,7 +85,7 @@ fn timers() -> Timers {
 fn open_files() -> Vec<OpenFile> {
     let interest = EpollInterest { descriptor: 4, events: 1 << 31 | 1, data: u64::MAX, open_file: 5 };
     let kinds = vec![
-        OpenFileKind::Regular { file: file("/tmp/log"), offset: 77 },
+        OpenFileKind::Regular { file: file("/tmp/log"), offset: 77, other_writer: Some(b"process 9 (tee)"[..].into()) },
         OpenFileKind::Device { path: b"/dev/null"[..].into(), number: 259 },
         OpenFileKind::Pipe { pipe: 0 },
         OpenFileKind::EventCounter { count: 3, semaphore: true },
@@ -196,6 +198,7 @@ fn manifest() -> Manifest {
         keep: Some(2),
         ids: Some(Ids::New),
         stack: None,
+        files: Some(Files::Keep),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {
@@ -210,6 +213,7 @@ fn manifest() -> Manifest {
     }];
     manifest.next = GenerationNumber::new(9).unwrap();
     manifest.outcome = Outcome::Killed { signal: 9 };
+    manifest.ends = vec![FileEnd { device: 0xfe00, inode: 1234, length: 1 << 40, modified_nanoseconds: -5 }];
     manifest
 }
 

@@ -1,6 +1,7 @@
 //! Whatever the records hold comes back from their CBOR form.
 
 use proptest::prelude::*;
+use standfast_core::Checksum;
 use standfast_format::records::*;
 
 fn bytes() -> impl Strategy<Value = Bytes> {
@@ -8,8 +9,30 @@ fn bytes() -> impl Strategy<Value = Bytes> {
 }
 
 prop_compose! {
-    fn file()(path in bytes(), length: u64, device: u64, inode: u64, modified_nanoseconds: i64) -> FileReference {
-        FileReference { path, length, identity: FileIdentity { device, inode, modified_nanoseconds } }
+    fn identity()(
+        device: u64,
+        inode: u64,
+        modified_nanoseconds: i64,
+        changed_nanoseconds: i64,
+    ) -> FileIdentity {
+        FileIdentity { device, inode, modified_nanoseconds, changed_nanoseconds }
+    }
+}
+
+fn digest() -> impl Strategy<Value = FileDigest> {
+    let coverage = prop_oneof![Just(Coverage::Whole), Just(Coverage::Sampled)];
+    (coverage, any::<u64>())
+        .prop_map(|(coverage, seed)| FileDigest { coverage, checksum: Checksum::of(&seed.to_le_bytes()) })
+}
+
+prop_compose! {
+    fn file()(
+        path in bytes(),
+        length: u64,
+        identity in identity(),
+        digest in prop::option::of(digest()),
+    ) -> FileReference {
+        FileReference { path, length, identity, digest }
     }
 }
 
@@ -103,7 +126,8 @@ fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
     });
     let stream = prop_oneof![Just(StandardStream::Input), Just(StandardStream::Output), Just(StandardStream::Error)];
     prop_oneof![
-        (file(), any::<u64>()).prop_map(|(file, offset)| OpenFileKind::Regular { file, offset }),
+        (file(), any::<u64>(), prop::option::of(bytes()))
+            .prop_map(|(file, offset, other_writer)| { OpenFileKind::Regular { file, offset, other_writer } }),
         (bytes(), any::<u64>()).prop_map(|(path, number)| OpenFileKind::Device { path, number }),
         any::<u32>().prop_map(|pipe| OpenFileKind::Pipe { pipe }),
         any::<(u64, bool)>().prop_map(|(count, semaphore)| OpenFileKind::EventCounter { count, semaphore }),

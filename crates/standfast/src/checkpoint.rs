@@ -15,6 +15,7 @@ use standfast_format::BoxError;
 use standfast_store::{JobDirectory, Lease, Prepared, StoreError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ pub(crate) struct Destination {
 pub(crate) struct Taken {
     /// Its figures.
     pub(crate) report: CheckpointReport,
+    /// Files that the program writes.
+    pub(crate) outputs: Vec<PathBuf>,
     /// Why older generations could not be removed, where that failed: no harm to the checkpoint.
     pub(crate) retention: Result<(), StoreError>,
 }
@@ -166,6 +169,7 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose) -> Attem
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),
     };
+    freezer.look_ahead();
     let freezing = Instant::now();
     let mut frozen = match freezer.freeze(FREEZE_MAX) {
         Ok(frozen) => frozen,
@@ -228,14 +232,15 @@ fn complete(
         durable_nanoseconds: nanoseconds(durable),
     };
     let retention = destination.directory.retain(&destination.lease, destination.keep.get()).map(drop);
-    Ok(Taken { report, retention })
+    let outputs = captured.outputs.into_iter().map(|output| output.path).collect();
+    Ok(Taken { report, outputs, retention })
 }
 
 /// What the program has written to its files up to the checkpoint must survive a power failure as the checkpoint does: a
 /// restart refuses files that are shorter than they were.
 fn make_durable(captured: &Captured) -> Result<(), Failure> {
     // Files that the kernel makes up (/proc, /sys) know no such thing.
-    let sync = |file: &std::fs::File| match file.sync_data() {
+    let sync = |output: &standfast_engine::Output| match output.file.sync_data() {
         Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(Failure::Output(error)),
         _ => Ok(()),
     };

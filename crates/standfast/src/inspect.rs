@@ -129,7 +129,9 @@ fn sum_up_memory(process: &ProcessState, number: u32, runs: &[Run]) -> MemoryRep
 
 fn describe_file(kind: &OpenFileKind) -> String {
     match kind {
-        OpenFileKind::Regular { file, offset } => format!("file {} at {offset} of {} bytes", file.path, file.length),
+        OpenFileKind::Regular { file, offset, .. } => {
+            format!("file {} at {offset} of {} bytes", file.path, file.length)
+        }
         OpenFileKind::Device { path, .. } => format!("device {path}"),
         OpenFileKind::Pipe { pipe } => format!("pipe {pipe} within the job"),
         OpenFileKind::EventCounter { count, semaphore: false } => format!("eventfd with count {count}"),

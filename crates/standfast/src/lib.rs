@@ -50,7 +50,9 @@ pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};
 pub use inspect::{inspect, verify};
 pub use notice::{Listener, Notice, Weight};
-pub use options::{INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, OptionChoices, OptionError, Stack};
+pub use options::{
+    Files, INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, OptionChoices, OptionError, Stack,
+};
 pub use request::{Afterwards, checkpoint};
 pub use restart::{RestartRequest, find_directories, restart};
 pub use run::{RunRequest, default_directory, run};

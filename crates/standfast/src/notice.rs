@@ -2,7 +2,8 @@
 
 use crate::report::CheckpointReport;
 use crate::spelling::ForShell;
-use standfast_engine::JobIds;
+use standfast_engine::{FileNote, JobIds};
+use standfast_store::TAIL_BYTES_MAX;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub enum Notice {
         /// What, and why.
         remark: String,
     },
+    /// Something was done about a file.
+    File(FileNote),
     /// A generation could not be used.
     Skipped {
         /// Which.
@@ -106,6 +109,7 @@ impl Notice {
             Self::Ids(JobIds::New { reason: None }) => Weight::Detail,
             Self::Ids(_)
             | Self::Without { .. }
+            | Self::File(_)
             | Self::ProtectedAgain { .. }
             | Self::Stopped { .. }
             | Self::Unfinished { .. } => Weight::Note,
@@ -126,6 +130,7 @@ impl fmt::Display for Notice {
             Self::Continued { generation, .. } => write!(f, "continued from checkpoint {generation}"),
             Self::Ids(ids) => f.write_str(&consequences(ids)),
             Self::Without { remark } => f.write_str(remark),
+            Self::File(note) => write_file_note(f, note),
             Self::Skipped { generation, reason } => write!(f, "checkpoint {generation} cannot be used: {reason}"),
             Self::StartedAfresh { reason } => write!(f, "started from the beginning: {reason}"),
             Self::Taken(report) => write_taken(f, report),
@@ -169,6 +174,29 @@ pid file that it wrote names a stranger outside"
         JobIds::New { reason: None } => "it has new process ids, as asked for".to_owned(),
         JobIds::New { reason: Some(reason) } => {
             format!("it has new process ids, since namespaces cannot be had here ({reason})")
+        }
+    }
+}
+
+fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
+    match note {
+        FileNote::CutBack { path, bytes, kept } => {
+            write!(
+                f,
+                "cut {bytes} bytes off {}, written since the checkpoint; kept in {}",
+                ForShell(path),
+                ForShell(kept)
+            )?;
+            if *bytes > TAIL_BYTES_MAX { write!(f, " as far as the first {TAIL_BYTES_MAX}") } else { Ok(()) }
+        }
+        FileNote::StreamElsewhere { stream, from, to } => {
+            let name = if *stream == 2 { "standard error" } else { "standard output" };
+            write!(
+                f,
+                "{name} goes on in {}, where that of this command goes, and not in {}; to go on there, start this command without a redirection",
+                ForShell(to),
+                ForShell(from)
+            )
         }
     }
 }

@@ -2,7 +2,7 @@
 //! being protected as its run was; how they are spelt on a command line is the command's business.
 
 use serde::Serialize;
-use standfast_engine::StackPart;
+use standfast_engine::{FilePolicy, StackPart};
 use standfast_format::manifest;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -27,6 +27,8 @@ pub struct JobOptions {
     pub ids: Ids,
     /// How much of the main thread's stack is saved.
     pub stack: Stack,
+    /// What a restart does about files that are not what they were.
+    pub files: Files,
 }
 
 /// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
@@ -40,6 +42,8 @@ pub struct OptionChoices {
     pub ids: Option<Ids>,
     /// How much of the main thread's stack is saved.
     pub stack: Option<Stack>,
+    /// What a restart does about files that are not what they were.
+    pub files: Option<Files>,
 }
 
 impl JobOptions {
@@ -65,6 +69,7 @@ impl JobOptions {
             keep: Some(self.keep.get().get()),
             ids: Some(ids),
             stack: Some(stack),
+            files: Some(self.files.to_record()),
         }
     }
 
@@ -87,7 +92,8 @@ impl JobOptions {
             manifest::Stack::Live => Stack::Live,
             manifest::Stack::Whole => Stack::Whole,
         });
-        OptionChoices { interval, keep, ids, stack }.or(Self::default())
+        let files = record.files.map(Files::from_record);
+        OptionChoices { interval, keep, ids, stack, files }.or(Self::default())
     }
 }
 
@@ -99,6 +105,7 @@ impl OptionChoices {
             keep: self.keep.unwrap_or(otherwise.keep),
             ids: self.ids.unwrap_or(otherwise.ids),
             stack: self.stack.unwrap_or(otherwise.stack),
+            files: self.files.unwrap_or(otherwise.files),
         }
     }
 
@@ -109,6 +116,7 @@ impl OptionChoices {
             keep: self.keep.or(weaker.keep),
             ids: self.ids.or(weaker.ids),
             stack: self.stack.or(weaker.stack),
+            files: self.files.or(weaker.files),
         }
     }
 }
@@ -265,6 +273,65 @@ impl FromStr for Stack {
     }
 }
 
+/// What a restart does about files that are not what they were at the checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Files {
+    /// What only the program can have written since is cut off, and kept beside the image; else the restart is refused.
+    #[default]
+    Auto,
+    /// Whatever a file has grown by is cut off and kept; a change of what it held before refuses the restart.
+    Rollback,
+    /// Files stay as they are.
+    Keep,
+    /// Any difference refuses the restart.
+    Refuse,
+}
+
+impl Files {
+    /// As the engine says it.
+    pub(crate) fn policy(self) -> FilePolicy {
+        match self {
+            Self::Auto => FilePolicy::Auto,
+            Self::Rollback => FilePolicy::Rollback,
+            Self::Keep => FilePolicy::Keep,
+            Self::Refuse => FilePolicy::Refuse,
+        }
+    }
+
+    fn to_record(self) -> manifest::Files {
+        match self {
+            Self::Auto => manifest::Files::Auto,
+            Self::Rollback => manifest::Files::Rollback,
+            Self::Keep => manifest::Files::Keep,
+            Self::Refuse => manifest::Files::Refuse,
+        }
+    }
+
+    fn from_record(record: manifest::Files) -> Self {
+        match record {
+            manifest::Files::Auto => Self::Auto,
+            manifest::Files::Rollback => Self::Rollback,
+            manifest::Files::Keep => Self::Keep,
+            manifest::Files::Refuse => Self::Refuse,
+        }
+    }
+}
+
+impl FromStr for Files {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "rollback" => Ok(Self::Rollback),
+            "keep" => Ok(Self::Keep),
+            "refuse" => Ok(Self::Refuse),
+            _ => Err(OptionError::Files { text: text.to_owned() }),
+        }
+    }
+}
+
 /// A value that is none of the option's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
@@ -283,6 +350,12 @@ pub enum OptionError {
     /// Not a policy for ids.
     #[error("'{text}' is no way to give ids: write 'auto' or 'new'")]
     Ids {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a policy for files.
+    #[error("'{text}' is no way to treat files: write 'auto', 'rollback', 'keep' or 'refuse'")]
+    Files {
         /// What stood there.
         text: String,
     },
@@ -327,7 +400,13 @@ mod tests {
         for interval in
             [Interval::Off, Interval::default(), Interval::Every(INTERVAL_MIN), Interval::Every(INTERVAL_MAX)]
         {
-            let options = JobOptions { interval, keep: Keep::new(7).unwrap(), ids: Ids::New, stack: Stack::Whole };
+            let options = JobOptions {
+                interval,
+                keep: Keep::new(7).unwrap(),
+                ids: Ids::New,
+                stack: Stack::Whole,
+                files: Files::Keep,
+            };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }
         assert_eq!(JobOptions::from_record(manifest::RunOptions::default()), JobOptions::default());
@@ -342,8 +421,13 @@ mod tests {
 
     #[test]
     fn only_what_was_said_replaces_the_options_of_the_job() {
-        let job =
-            JobOptions { interval: Interval::Off, keep: Keep::new(5).unwrap(), ids: Ids::New, stack: Stack::Live };
+        let job = JobOptions {
+            interval: Interval::Off,
+            keep: Keep::new(5).unwrap(),
+            ids: Ids::New,
+            stack: Stack::Live,
+            files: Files::Refuse,
+        };
         assert_eq!(OptionChoices::default().or(job), job);
         let said = OptionChoices { keep: Keep::new(1), ..OptionChoices::default() };
         assert_eq!(said.or(job), JobOptions { keep: Keep::new(1).unwrap(), ..job });

@@ -3,17 +3,22 @@
 use crate::checkpoint::Destination;
 use crate::identity::in_lease;
 use crate::notice::{Listener, Notice};
-use crate::options::{Ids, JobOptions, OptionChoices};
+use crate::options::{Files, Ids, JobOptions, OptionChoices};
 use crate::run::{DIRECTORY_SUFFIX, bind_control};
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
-use standfast_engine::{self as engine, EngineError, IdPolicy, InheritedSignals, RestartOptions, Restarted};
-use standfast_format::BoxError;
+use standfast_engine::{
+    self as engine, EngineError, FileOptions, IdPolicy, InheritedSignals, RestartOptions, Restarted, Tail,
+};
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
+use standfast_format::records::JobState;
+use standfast_format::{BoxError, ImageSource};
 use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, Skipped, StoreError, Wish};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,20 +90,25 @@ pub(crate) struct Continuation {
 pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let of_store = |error| Error::of_store(&job.path, error);
     let manifest = job.directory.manifest().map_err(of_store)?;
-    let options = job.options.or(JobOptions::from_record(manifest.options));
+    let recorded = JobOptions::from_record(manifest.options);
+    // What is done about files is said for this restart; the next one has other files before it.
+    let files = job.options.files.unwrap_or(recorded.files);
+    let options = OptionChoices { files: None, ..job.options }.or(recorded);
     loop {
         let choice = job.directory.choose(wish).map_err(of_store)?;
         for skipped in &choice.skipped {
             listener(&skipped_notice(skipped.number, &skipped.reason));
         }
-        match revive(&job, &manifest, options, &choice) {
-            Ok((Restarted { job: revived, ids, notes }, signals)) => {
+        match revive(&job, &manifest, options, files, &choice) {
+            Ok((Restarted { job: revived, ids, notes, files: touched }, signals)) => {
                 let generation = choice.number.get();
                 let taken = manifest.generation(choice.number).map_or(0, |it| it.taken_nanoseconds);
+                let outputs = outputs(choice.image.state());
                 drop(choice);
                 listener(&Notice::Continued { generation, taken_nanoseconds: taken });
                 listener(&Notice::Ids(ids));
                 notes.into_iter().for_each(|remark| listener(&Notice::Without { remark }));
+                touched.into_iter().for_each(|note| listener(&Notice::File(note)));
                 let control = bind_control(&job.path, listener);
                 let destination = Destination {
                     directory: job.directory,
@@ -107,7 +117,7 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
                     stack: options.stack.part(),
                 };
                 return supervise(
-                    Post { directory: job.path, destination, options, signals, control },
+                    Post { directory: job.path, destination, options, outputs, signals, control },
                     revived,
                     listener,
                 );
@@ -141,6 +151,13 @@ fn skipped_notice(number: GenerationNumber, reason: &StoreError) -> Notice {
     Notice::Skipped { generation: number.get(), reason: without_numbers(&reason.to_string()) }
 }
 
+/// Files that the program has open for writing.
+fn outputs(state: &JobState) -> Vec<PathBuf> {
+    let written = state.open_files.iter().filter(|open| open.is_writable());
+    let files = written.filter_map(|open| open.kind.file());
+    files.map(|file| PathBuf::from(OsStr::from_bytes(&file.path.0))).collect()
+}
+
 /// Why a generation did not come to life.
 enum Unrevived {
     /// Its image is not what was written: another generation may do.
@@ -155,6 +172,7 @@ fn revive(
     job: &Continuation,
     manifest: &Manifest,
     options: JobOptions,
+    files: Files,
     choice: &Choice,
 ) -> Result<(Restarted, SignalInbox), Unrevived> {
     let mut signals = None;
@@ -181,9 +199,19 @@ fn revive(
         Ids::Auto => IdPolicy::Auto,
         Ids::New => IdPolicy::New,
     };
+    let mut keep_tail = |tail: &Tail<'_>| -> Result<PathBuf, BoxError> {
+        let kept = job.directory.keep_tail(&job.lease, choice.number, tail.path, tail.file, (tail.start, tail.bytes));
+        Ok(kept?)
+    };
     let revived = engine::restart(
         &choice.image,
-        RestartOptions { ids, signals: InheritedSignals::capture(), before_thaw: &mut before_thaw },
+        RestartOptions {
+            ids,
+            signals: InheritedSignals::capture(),
+            files: FileOptions { policy: files.policy(), ends: &manifest.ends },
+            keep_tail: &mut keep_tail,
+            before_thaw: &mut before_thaw,
+        },
     );
     match (revived, refusal) {
         (Ok(revived), _) => Ok((revived, signals.expect("the engine asks before it thaws"))),

@@ -14,8 +14,9 @@ use crate::spelling::without_numbers;
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use standfast_engine::Job;
-use standfast_format::manifest::Outcome;
-use std::path::PathBuf;
+use standfast_format::manifest::{FileEnd, Outcome};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub(crate) struct Post {
     pub(crate) destination: Destination,
     /// How the job is protected.
     pub(crate) options: JobOptions,
+    /// Files that the program writes, as far as that is known from the checkpoint that it was continued from.
+    pub(crate) outputs: Vec<PathBuf>,
     /// The supervisor's signals.
     pub(crate) signals: SignalInbox,
     /// The control socket, where one could be had.
@@ -191,7 +194,8 @@ impl Supervisor<'_, '_> {
     }
 
     fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
-        let Taken { report, retention } = taken;
+        let Taken { report, outputs, retention } = taken;
+        self.post.outputs = outputs;
         self.schedule.arm(Instant::now(), Attempt::Taken);
         self.last_checkpoint = Some(report);
         self.say(&Notice::Taken(report));
@@ -304,8 +308,9 @@ impl Supervisor<'_, '_> {
             (None, Some(status)) => Ending::of_status(status),
             (None, None) => return Err(Error::EndUnknown),
         };
-        self.record(ending);
+        // First what we say, which may go where the program's output goes, then how that stands.
         self.tell_end(ending);
+        self.record(ending);
         self.release_lease();
         Ok(ending)
     }
@@ -317,7 +322,9 @@ impl Supervisor<'_, '_> {
             Ending::Killed { signal } => Outcome::Killed { signal },
             Ending::Stopped { .. } => Outcome::Stopped,
         };
-        if let Err(error) = directory.set_outcome(lease, outcome) {
+        // The program is dead: what these files grow by from now on is not its own.
+        let ends = self.post.outputs.iter().filter_map(|path| file_end(path)).collect();
+        if let Err(error) = directory.set_end(lease, outcome, ends) {
             self.warn(format!("how the program ended could not be noted: {error}"));
         }
     }
@@ -352,6 +359,13 @@ impl Supervisor<'_, '_> {
     fn say(&mut self, notice: &Notice) {
         (self.listener)(notice);
     }
+}
+
+/// How a file stands that a program wrote, when the program has ended.
+fn file_end(path: &Path) -> Option<FileEnd> {
+    let file = std::fs::metadata(path).ok()?;
+    let modified_nanoseconds = file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec());
+    Some(FileEnd { device: file.dev(), inode: file.ino(), length: file.len(), modified_nanoseconds })
 }
 
 fn timespec(duration: Duration) -> Timespec {

@@ -103,6 +103,9 @@ impl JobDirectory {
             // The manifest no longer names it: if it stays, the next holder of the lease removes it.
             let _ = self.shelf.medium.remove(&image_name(number));
         }
+        if !removed.is_empty() {
+            self.shelf.clear_tails(|number| !removed.contains(&number));
+        }
         Ok(removed)
     }
 

@@ -5,7 +5,8 @@ use crate::prepare::Pool;
 use crate::trust::{check_trusted, open_trusted};
 use crate::{Directory, Medium, StoreError, random};
 use standfast_format::manifest::{
-    self, GenerationNumber, JobDescription, JobId, MANIFEST_BYTES_MAX, Manifest, ManifestError, Outcome, RunOptions,
+    self, FileEnd, GenerationNumber, JobDescription, JobId, MANIFEST_BYTES_MAX, Manifest, ManifestError, Outcome,
+    RunOptions,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -117,7 +118,16 @@ impl JobDirectory {
     /// # Errors
     /// When the manifest cannot be rewritten.
     pub fn set_outcome(&self, lease: &Lease, outcome: Outcome) -> Result<(), StoreError> {
-        self.shelf.update_manifest(lease.core(), |manifest| manifest.outcome = outcome).map(drop)
+        self.set_end(lease, outcome, Vec::new())
+    }
+
+    /// Notes how the job ended, and how the files stood then that it wrote.
+    ///
+    /// # Errors
+    /// When the manifest cannot be rewritten.
+    pub fn set_end(&self, lease: &Lease, outcome: Outcome, ends: Vec<FileEnd>) -> Result<(), StoreError> {
+        let set = |manifest: &mut Manifest| (manifest.outcome, manifest.ends) = (outcome, ends);
+        self.shelf.update_manifest(lease.core(), set).map(drop)
     }
 
     /// Notes other options of the run.
@@ -237,6 +247,7 @@ impl Shelf {
         for name in self.medium.list().unwrap_or_default().iter().filter(|name| leftover(name)) {
             let _ = self.medium.remove(name);
         }
+        self.clear_tails(named);
     }
 
     pub(crate) fn bad_generations(&self) -> MutexGuard<'_, BTreeSet<GenerationNumber>> {

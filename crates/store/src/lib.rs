@@ -48,6 +48,7 @@ mod lease;
 mod medium;
 mod prepare;
 mod random;
+mod tails;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -59,3 +60,4 @@ pub use job::JobDirectory;
 pub use lease::{Claim, Here, Holder, Lease, ProcessIdentity, Processes, Purpose, Standing, SystemProcesses};
 pub use medium::{Directory, LockGuard, Medium, MediumFile, Status};
 pub use prepare::{Prepared, Sealed};
+pub use tails::TAIL_BYTES_MAX;

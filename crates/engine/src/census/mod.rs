@@ -5,6 +5,7 @@
 
 mod asker;
 mod descriptors;
+mod files;
 mod memory;
 mod objects;
 mod restrictions;
@@ -17,20 +18,19 @@ use crate::job::Inheritance;
 use crate::track::{Pages, Tracking};
 use crate::{EngineError, Obstacle, ProcessIdentity, StackPart};
 use descriptors::Descriptors;
+pub use files::Output;
+pub(crate) use files::look_ahead;
+use files::reference;
 pub(crate) use objects::ObjectContents;
 use objects::Objects;
 pub(crate) use restrictions::children;
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{
-    Bytes, Clocks, FileIdentity, FileReference, JobState, Limit, Machine, MemoryLayout, MemoryObject, ProcessState,
+    Bytes, Clocks, FileReference, JobState, Limit, Machine, MemoryLayout, MemoryObject, ProcessState,
 };
 use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::sys::process;
-use std::fs::{File, Metadata};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 /// Number of resource limits that Linux has.
 const LIMITS: u32 = 16;
@@ -44,7 +44,7 @@ pub(crate) struct Census {
     /// For each memory object: which of its pages hold something, and where they are read.
     pub(crate) objects: Vec<ObjectContents>,
     /// Files that the job has open for writing: what it wrote must be as durable as the checkpoint that counts on it.
-    pub(crate) outputs: Vec<File>,
+    pub(crate) outputs: Vec<Output>,
 }
 
 impl Census {
@@ -76,7 +76,9 @@ impl Census {
         let pages = memory::populated(process, &found.mappings, inner.live_stack(process, stack), track)?;
         let outputs = std::mem::take(&mut found.descriptors.outputs);
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
-        Ok(Self { state: found.into_state(process, inner, records)?, pages: vec![pages], objects, outputs })
+        let mut state = found.into_state(process, inner, records)?;
+        files::note_contents(&mut state, &frozen.shared);
+        Ok(Self { state, pages: vec![pages], objects, outputs })
     }
 }
 
@@ -227,26 +229,4 @@ fn layout(pid: i32, heap_end: u64) -> std::io::Result<MemoryLayout> {
         environment_end,
         auxiliary_vector: proc::read(pid, "auxv")?.into(),
     })
-}
-
-/// A regular file as a restart must find it again, or why it could not. `path` is as the kernel shows it.
-fn reference(path: &[u8]) -> Result<FileReference, String> {
-    if path.ends_with(b" (deleted)") {
-        return Err("the file has been deleted or replaced since it was opened".to_owned());
-    }
-    let file = std::fs::metadata(Path::new(std::ffi::OsStr::from_bytes(path)))
-        .map_err(|_| "the file cannot be found under its path".to_owned())?;
-    if !file.is_file() {
-        return Err("it is not a regular file".to_owned());
-    }
-    Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file) })
-}
-
-/// Which file this is.
-pub(crate) fn identity(file: &Metadata) -> FileIdentity {
-    FileIdentity {
-        device: file.dev(),
-        inode: file.ino(),
-        modified_nanoseconds: file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()),
-    }
 }

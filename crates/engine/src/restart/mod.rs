@@ -22,11 +22,13 @@ mod address_space;
 mod attributes;
 mod construction;
 mod descriptors;
+mod files;
 mod ids;
 mod namespaces;
 mod objects;
 mod plan;
 mod scheduling;
+mod tails;
 mod threads;
 mod timers;
 
@@ -34,11 +36,13 @@ use crate::freeze::kernel;
 use crate::job::{End, Inheritance, Job};
 use crate::{EngineError, ProcessIdentity};
 use construction::Construction;
+pub use files::{FileNote, FileOptions, FilePolicy};
 pub use ids::{IdPolicy, JobIds};
 use plan::Plan;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
+pub use tails::{KeepTail, Tail};
 
 /// How to restart.
 pub struct RestartOptions<'a> {
@@ -46,6 +50,10 @@ pub struct RestartOptions<'a> {
     pub ids: IdPolicy,
     /// The signals that the caller was started with, captured before it installed handlers.
     pub signals: InheritedSignals,
+    /// What to do about files that are not what they were.
+    pub files: FileOptions<'a>,
+    /// Keeps what is about to be cut off a file.
+    pub keep_tail: &'a mut KeepTail<'a>,
     /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.
     pub before_thaw: &'a mut dyn FnMut(ProcessIdentity) -> Result<(), BoxError>,
 }
@@ -59,6 +67,8 @@ pub struct Restarted {
     pub ids: JobIds,
     /// What it goes on without, though no result depends on it: one line each.
     pub notes: Vec<String>,
+    /// What was done about files.
+    pub files: Vec<FileNote>,
 }
 
 /// Rebuilds the job that `source` holds and lets it run. Call it while this process has a single thread.
@@ -67,9 +77,11 @@ pub struct Restarted {
 /// When anything stands in the way; nothing of the half-built job remains, and no file was cut back unless all pages
 /// had verified.
 pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
-    let plan = Plan::make(source.state())?;
+    let plan = Plan::make(source.state(), options.files)?;
     let mut construction = Construction::begin(&plan, options.ids, options.signals)?;
+    let mut files = plan.notes.clone();
     let built = construction.build(&plan, source).and_then(|()| {
+        files.extend(construction.cut_back(&plan, options.keep_tail)?);
         let identity = ProcessIdentity::of(construction.pid())?;
         (options.before_thaw)(identity).map_err(EngineError::Image)?;
         Ok(identity)
@@ -82,7 +94,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
                 None => End::Child(process::pidfd_open(identity.pid).map_err(watching)?),
             };
             let job = Job::new(identity, end, Inheritance::of_children())?;
-            Ok(Restarted { job, ids: construction.ids, notes: construction.notes })
+            Ok(Restarted { job, ids: construction.ids, notes: construction.notes, files })
         }
         Err(error) => {
             construction.abandon();

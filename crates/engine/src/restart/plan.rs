@@ -1,6 +1,7 @@
 //! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
 
-use crate::census::{identity, machine};
+use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, as_stream};
+use crate::census::machine;
 use crate::job::is_inherited;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
@@ -8,15 +9,12 @@ use standfast_format::records::{
     Backing, EpollInterest, FileReference, JobState, Mapping, OpenFile, OpenFileKind, ProcessState, SpecialMapping,
     Watch,
 };
-use standfast_linux::proc::DescriptorInformation;
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
-use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
-const O_RDWR: u32 = libc::O_RDWR as u32;
 /// Words in the registers of a thread.
 const REGISTERS: usize = 27;
 /// User addresses end here (47 bits, less a guard page).
@@ -32,6 +30,17 @@ pub(super) struct Plan<'a> {
     pub(super) scratch: u64,
     /// For each open file: what is to be done about it.
     pub(super) files: Vec<FilePlan>,
+    /// For each open regular file: where it goes on.
+    pub(super) regular: Vec<RegularPlan>,
+    /// What the user should know.
+    pub(super) notes: Vec<FileNote>,
+}
+
+/// What is found out about files along the way.
+#[derive(Debug, Default)]
+struct Found {
+    regular: Vec<RegularPlan>,
+    notes: Vec<FileNote>,
 }
 
 /// How an open file comes back.
@@ -56,7 +65,7 @@ pub(super) const PARKING_BYTES: u64 = 1024 * 1024;
 const STACK_ROOM: u64 = 2 * 1024 * 1024;
 
 impl<'a> Plan<'a> {
-    pub(super) fn make(job: &'a JobState) -> Result<Self, EngineError> {
+    pub(super) fn make(job: &'a JobState, options: FileOptions<'_>) -> Result<Self, EngineError> {
         let mut obstacles = Obstacles::default();
         let [process] = &job.processes[..] else {
             obstacles.add("process tree", "this image holds several processes, which this version cannot restart", "");
@@ -64,13 +73,12 @@ impl<'a> Plan<'a> {
         };
         obstacles.check_machine(job);
         obstacles.check_shape(process, job.objects.len());
-        obstacles.check_unchanged(&process.executable, "executable");
-        for mapping in &process.mappings {
-            if let Backing::PrivateFile { file, .. } | Backing::SharedFileReadOnly { file, .. } = &mapping.backing {
-                obstacles.check_unchanged(file, "mapped file");
-            }
-        }
-        let files = job.open_files.iter().enumerate().map(|(place, file)| obstacles.check_file(job, place, file));
+        let reckoning = Reckoning::new(job, options);
+        obstacles.check_unchanged(&reckoning, &process.executable, "executable");
+        obstacles.check_mapped(&reckoning, process);
+        let mut found = Found::default();
+        let mut check = |(place, file)| obstacles.check_file(&reckoning, job, place, file, &mut found);
+        let files = job.open_files.iter().enumerate().map(&mut check);
         let files = files.collect();
         let executable = CString::new(process.executable.path.0.clone()).unwrap_or_default();
         let scratch = hole(process, SCRATCH_BYTES + PARKING_BYTES);
@@ -78,7 +86,10 @@ impl<'a> Plan<'a> {
             obstacles.add("address space", "there is no room left in it to work in", "");
         }
         match scratch.filter(|_| obstacles.0.is_empty()) {
-            Some(scratch) => Ok(Self { process, job, executable, scratch, files }),
+            Some(scratch) => {
+                let Found { regular, notes } = found;
+                Ok(Self { process, job, executable, scratch, files, regular, notes })
+            }
             None => Err(obstacles.refusal()),
         }
     }
@@ -147,27 +158,40 @@ impl Obstacles {
     }
 
     /// Code and data that come from a file again must be what they were.
-    fn check_unchanged(&mut self, file: &FileReference, role: &str) {
-        let what = format!("{role} {}", file.path);
-        match std::fs::metadata(path_of(file)) {
-            Err(error) => self.add(&what, &format!("it cannot be found any more ({error})"), "put it back"),
-            Ok(now) => {
-                let is = (now.len(), identity(&now).modified_nanoseconds);
-                if is != (file.length, file.identity.modified_nanoseconds) {
-                    let why = "it has changed since the checkpoint (length or time of modification)";
-                    self.add(&what, why, "put the old version back");
-                }
+    fn check_unchanged(&mut self, reckoning: &Reckoning<'_>, file: &FileReference, role: &str) {
+        if let Err(Objection { why, remedy }) = reckoning.judge_mapped(file) {
+            self.add(&format!("{role} {}", file.path), &why, &remedy);
+        }
+    }
+
+    /// Many mappings are of few files, and each file is looked at once.
+    fn check_mapped(&mut self, reckoning: &Reckoning<'_>, process: &ProcessState) {
+        let mut seen = BTreeSet::new();
+        for file in process.mappings.iter().filter_map(|mapping| mapping.backing.file()) {
+            if seen.insert(&file.path) {
+                self.check_unchanged(reckoning, file, "mapped file");
             }
         }
     }
 
-    fn check_file(&mut self, job: &JobState, place: usize, file: &OpenFile) -> FilePlan {
+    fn check_file(
+        &mut self,
+        reckoning: &Reckoning<'_>,
+        job: &JobState,
+        place: usize,
+        file: &OpenFile,
+        found: &mut Found,
+    ) -> FilePlan {
         match &file.kind {
             OpenFileKind::Stream { stream, .. } => FilePlan::Own(*stream as i32),
-            OpenFileKind::Regular { file: reference, offset } => {
-                let how = as_stream(job, place, file.flags, reference);
+            OpenFileKind::Regular { file: reference, .. } => {
+                let (how, note) = as_stream(job, place);
+                found.notes.extend(note);
                 if !matches!(how, FilePlan::Own(_)) {
-                    self.check_regular(reference, *offset, file.flags & O_ACCMODE != 0);
+                    match reckoning.judge_open(place, how) {
+                        Ok(plan) => found.regular.push(plan),
+                        Err(Objection { why, remedy }) => self.add(&format!("file {}", reference.path), &why, &remedy),
+                    }
                 }
                 how
             }
@@ -219,66 +243,6 @@ impl Obstacles {
             self.add(&format!("watched file {}", watch.path), why, "put it back");
         }
     }
-
-    /// A file that the job writes may have grown since, and is cut back; one that it reads must be as it was.
-    fn check_regular(&mut self, file: &FileReference, offset: u64, writable: bool) {
-        let what = format!("file {}", file.path);
-        let now = match std::fs::metadata(path_of(file)) {
-            Ok(now) if now.is_file() => now,
-            Ok(_) => return self.add(&what, "it is not a regular file any more", "put it back"),
-            Err(error) => {
-                return self.add(&what, &format!("it cannot be found any more ({error})"), "put it back");
-            }
-        };
-        if made_by_the_kernel(file) {
-            return;
-        }
-        if now.len() < file.length {
-            let why = format!(
-                "it has {} bytes, but had {} at the checkpoint (the program stood at {offset}): some of it is lost",
-                now.len(),
-                file.length
-            );
-            self.add(&what, &why, "put the missing part back, or redirect with >> instead of >");
-        } else if !writable
-            && (now.len(), identity(&now).modified_nanoseconds) != (file.length, file.identity.modified_nanoseconds)
-            && now.ino() == file.identity.inode
-        {
-            self.add(
-                &what,
-                "the program reads it, and it has changed since the checkpoint",
-                "put the old version back",
-            );
-        }
-    }
-}
-
-/// Files of `/proc` and `/sys` have no length and no time that means anything.
-fn made_by_the_kernel(file: &FileReference) -> bool {
-    file.length == 0 && (file.path.0.starts_with(b"/proc/") || file.path.0.starts_with(b"/sys/"))
-}
-
-/// A standard stream that was a file is continued there, unless the restart's own stream is another file, which the user
-/// has named: then that one is meant.
-fn as_stream(job: &JobState, place: usize, flags: u32, recorded: &FileReference) -> FilePlan {
-    let descriptors = job.processes.iter().flat_map(|process| &process.descriptors);
-    let stream = descriptors.map(|descriptor| (descriptor.open_file as usize, descriptor.number));
-    let Some((_, stream)) = stream.into_iter().find(|(file, number)| *file == place && *number < 3) else {
-        return FilePlan::AsRecorded;
-    };
-    let own = std::fs::metadata(format!("/proc/self/fd/{stream}")).ok().filter(Metadata::is_file);
-    let Some(own) = own else { return FilePlan::AsRecorded };
-    let old = std::fs::metadata(path_of(recorded)).ok();
-    if old.is_none_or(|old| (old.dev(), old.ino()) != (own.dev(), own.ino())) {
-        return FilePlan::Own(stream);
-    }
-    let access = DescriptorInformation::of(std::process::id() as i32, stream).map(|own| own.flags & O_ACCMODE);
-    let serves = access.is_ok_and(|access| access == flags & O_ACCMODE || access == O_RDWR);
-    if serves { FilePlan::OwnFile(stream) } else { FilePlan::AsRecorded }
-}
-
-fn path_of(file: &FileReference) -> &Path {
-    Path::new(OsStr::from_bytes(&file.path.0))
 }
 
 /// The lowest addresses, `bytes` long, that are well away from every mapping of the image.

@@ -43,6 +43,27 @@ pub struct Manifest {
     /// How the job stands.
     #[n(5)]
     pub outcome: Outcome,
+    /// Files that the program wrote, as they were when it ended: what a file has grown by since, others have written.
+    /// Empty while it runs, and where nobody was there to look.
+    #[n(6)]
+    pub ends: Vec<FileEnd>,
+}
+
+/// A file that the program wrote, as it was when the program ended.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileEnd {
+    /// Device that holds it.
+    #[n(0)]
+    pub device: u64,
+    /// Inode number.
+    #[n(1)]
+    pub inode: u64,
+    /// Length in bytes.
+    #[n(2)]
+    pub length: u64,
+    /// Last modification in nanoseconds since 1970.
+    #[n(3)]
+    pub modified_nanoseconds: i64,
 }
 
 impl Manifest {
@@ -55,6 +76,7 @@ impl Manifest {
             generations: Vec::new(),
             next: GenerationNumber::FIRST,
             outcome: Outcome::Running,
+            ends: Vec::new(),
         }
     }
 
@@ -96,6 +118,9 @@ pub struct RunOptions {
     /// How much of the main thread's stack is saved.
     #[n(3)]
     pub stack: Option<Stack>,
+    /// What a restart does about files that are not what they were.
+    #[n(4)]
+    pub files: Option<Files>,
 }
 
 /// Time between checkpoints.
@@ -135,6 +160,24 @@ pub enum Stack {
     /// All of it.
     #[n(1)]
     Whole,
+}
+
+/// What a restart does about files that are not what they were at the checkpoint.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Files {
+    /// What only the program can have written since is cut off; else the restart is refused.
+    #[n(0)]
+    Auto,
+    /// Whatever a file has grown by is cut off; what was changed below is refused.
+    #[n(1)]
+    Rollback,
+    /// Files stay as they are.
+    #[n(2)]
+    Keep,
+    /// Any difference is refused.
+    #[n(3)]
+    Refuse,
 }
 
 /// One generation: a complete image that can be restarted.

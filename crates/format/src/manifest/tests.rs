@@ -33,6 +33,7 @@ fn manifest() -> Manifest {
         keep: Some(2),
         ids: Some(Ids::Auto),
         stack: Some(Stack::Live),
+        files: Some(Files::Rollback),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

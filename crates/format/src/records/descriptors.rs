@@ -1,6 +1,6 @@
 //! Records of descriptors and of the open file descriptions behind them.
 
-use super::Bytes;
+use super::{Bytes, FileReference};
 use minicbor::{Decode, Encode};
 
 /// One descriptor of a process.
@@ -28,6 +28,15 @@ pub struct OpenFile {
     pub kind: OpenFileKind,
 }
 
+impl OpenFile {
+    /// Whether the program may write to it.
+    pub fn is_writable(&self) -> bool {
+        /// O_ACCMODE, and O_RDONLY within: the same on every Linux.
+        const ACCESS: u32 = 3;
+        self.flags & ACCESS != 0
+    }
+}
+
 /// The kinds of open file that can be brought back.
 #[derive(Encode, Decode, Clone, Debug, PartialEq)]
 pub enum OpenFileKind {
@@ -40,6 +49,9 @@ pub enum OpenFileKind {
         /// Offset in bytes.
         #[n(1)]
         offset: u64,
+        /// A process outside the job that had the file open for writing as well, in words.
+        #[n(2)]
+        other_writer: Option<Bytes>,
     },
     /// A device node, opened again by path: `/dev/null` and its like.
     #[n(1)]
@@ -171,6 +183,18 @@ pub struct Watch {
     pub inode: u64,
 }
 
+impl OpenFileKind {
+    /// The file that has to be found again.
+    pub fn file(&self) -> Option<&FileReference> {
+        if let Self::Regular { file, .. } = self { Some(file) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub fn file_mut(&mut self) -> Option<&mut FileReference> {
+        if let Self::Regular { file, .. } = self { Some(file) } else { None }
+    }
+}
+
 /// The three streams that every program is born with.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cbor(index_only)]
@@ -215,32 +239,4 @@ pub struct PipeContents {
     /// Lengths of the packets that the contents consist of, in a pipe in packet mode (O_DIRECT); else empty.
     #[n(2)]
     pub packets: Vec<u32>,
-}
-
-/// A file as it was at the checkpoint, so that a restart can tell whether it finds the same one.
-#[derive(Encode, Decode, Clone, Debug, PartialEq, Default)]
-pub struct FileReference {
-    /// Absolute path.
-    #[n(0)]
-    pub path: Bytes,
-    /// Length in bytes.
-    #[n(1)]
-    pub length: u64,
-    /// Which file it was.
-    #[n(2)]
-    pub identity: FileIdentity,
-}
-
-/// Which file: enough to notice that another one took its place.
-#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct FileIdentity {
-    /// Device that holds it.
-    #[n(0)]
-    pub device: u64,
-    /// Inode number.
-    #[n(1)]
-    pub inode: u64,
-    /// Last modification in nanoseconds since 1970.
-    #[n(2)]
-    pub modified_nanoseconds: i64,
 }

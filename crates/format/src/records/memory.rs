@@ -85,6 +85,24 @@ pub enum Backing {
     },
 }
 
+impl Backing {
+    /// The file that has to be found again.
+    pub fn file(&self) -> Option<&FileReference> {
+        match self {
+            Self::PrivateFile { file, .. } | Self::SharedFileReadOnly { file, .. } => Some(file),
+            Self::Anonymous | Self::SharedObject { .. } | Self::PrivateObject { .. } => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn file_mut(&mut self) -> Option<&mut FileReference> {
+        match self {
+            Self::PrivateFile { file, .. } | Self::SharedFileReadOnly { file, .. } => Some(file),
+            Self::Anonymous | Self::SharedObject { .. } | Self::PrivateObject { .. } => None,
+        }
+    }
+}
+
 /// A mapping that the kernel makes in every process: `[vdso]`, `[vvar]` and their like. Moved at restart, never filled.
 #[derive(Encode, Decode, Clone, Debug, PartialEq)]
 pub struct SpecialMapping {

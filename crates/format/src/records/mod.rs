@@ -5,6 +5,7 @@
 //! images stay readable. Nothing here knows where a value came from (the engine's business) or how it is kept.
 
 mod descriptors;
+mod files;
 mod memory;
 mod objects;
 mod signals;
@@ -12,9 +13,9 @@ mod threads;
 mod timers;
 
 pub use descriptors::{
-    Descriptor, EpollInterest, FileIdentity, FileReference, OpenFile, OpenFileKind, PipeContents, StandardStream,
-    TimerDescriptor, Watch,
+    Descriptor, EpollInterest, OpenFile, OpenFileKind, PipeContents, StandardStream, TimerDescriptor, Watch,
 };
+pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner};
 pub use signals::{Disposition, PendingSignal};

@@ -14,11 +14,11 @@ mod regular;
 mod shown;
 
 use crate::Obstacle;
+use crate::census::Output;
 use crate::job::Inheritance;
 use pipe::Pipes;
 use shown::{Holder, Shown};
 use standfast_format::records::{Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents};
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 
@@ -42,7 +42,7 @@ pub(super) struct Descriptors {
     pub(super) open_files: Vec<OpenFile>,
     pub(super) pipes: Vec<PipeContents>,
     /// Regular files open for writing.
-    pub(super) outputs: Vec<File>,
+    pub(super) outputs: Vec<Output>,
 }
 
 /// What an open file is, or why that cannot be carried over.

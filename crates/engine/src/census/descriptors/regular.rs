@@ -1,9 +1,12 @@
 //! Regular files: found again by path.
 
 use super::{Known, O_ACCMODE, Unfit, Walk};
-use crate::census::reference;
+use crate::census::{Output, reference};
 use standfast_format::records::OpenFileKind;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 const IN_PLACE: &str = "keep files in place while the program has them open";
 
@@ -16,8 +19,16 @@ impl Walk<'_> {
         }
         let offset = shown.information.position;
         if shown.information.flags & O_ACCMODE != 0 {
-            self.found.outputs.push(File::from(shown.own(&self.holders)?));
+            let path = OsStr::from_bytes(&file.path.0).into();
+            self.found.outputs.push(Output { path, file: self.to_sync(place)? });
         }
-        Ok(OpenFileKind::Regular { file, offset })
+        Ok(OpenFileKind::Regular { file, offset, other_writer: None })
+    }
+
+    /// A descriptor by which what has been written can be made durable.
+    fn to_sync(&self, place: usize) -> io::Result<File> {
+        let shown = &self.shown[place];
+        let reopened = File::open(shown.link(&self.holders));
+        reopened.or_else(|_| shown.own(&self.holders).map(File::from))
     }
 }

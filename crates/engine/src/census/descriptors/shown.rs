@@ -70,6 +70,11 @@ impl Shown {
         process::pidfd_getfd(holders[self.holder].process.as_fd(), self.number)
     }
 
+    /// Where the kernel leads to the same file, whatever has become of its name.
+    pub(super) fn link(&self, holders: &[Holder]) -> String {
+        format!("/proc/{}/fd/{}", holders[self.holder].pid, self.number)
+    }
+
     pub(super) fn is_common_device(&self) -> bool {
         let number = self.file.rdev();
         // makedev(3) for the small numbers concerned.

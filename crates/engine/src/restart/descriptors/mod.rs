@@ -52,8 +52,8 @@ impl Opening<'_> {
     /// Makes every open file, and parks it; by position in the job's table.
     fn open_files(&self) -> Result<Vec<u64>, EngineError> {
         let open_files = self.plan.job.open_files.iter().zip(&self.plan.files);
-        let parked = open_files.map(|(file, how)| {
-            let opened = self.open_file(file, *how)?;
+        let parked = open_files.enumerate().map(|(place, (file, how))| {
+            let opened = self.open_file(place, file, *how)?;
             // A stream of our own stays open where it was.
             let ours = matches!(how, FilePlan::Own(_) | FilePlan::OwnFile(_));
             if ours { self.copy_to_parking(opened) } else { self.park(opened) }
@@ -61,12 +61,16 @@ impl Opening<'_> {
         parked.collect()
     }
 
-    fn open_file(&self, file: &OpenFile, how: FilePlan) -> Result<u64, EngineError> {
+    fn open_file(&self, place: usize, file: &OpenFile, how: FilePlan) -> Result<u64, EngineError> {
         if let FilePlan::Own(number) = how {
             return self.take_over(number, file.flags);
         }
         match &file.kind {
-            OpenFileKind::Regular { file: reference, offset } => self.open_regular(reference, *offset, file.flags, how),
+            OpenFileKind::Regular { file: reference, offset, .. } => {
+                let planned = self.plan.regular.iter().find(|planned| planned.place == place);
+                let offset = planned.map_or(*offset, |planned| planned.offset);
+                self.open_regular(reference, offset, file.flags, how)
+            }
             OpenFileKind::Device { path, .. } => self.open_path(&path.0, file.flags),
             OpenFileKind::Pipe { pipe } => self.open_pipe_end(*pipe as usize, file.flags),
             OpenFileKind::EventCounter { count, semaphore } => self.make_counter(*count, *semaphore, file.flags),

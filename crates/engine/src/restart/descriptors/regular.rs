@@ -1,6 +1,6 @@
-//! Regular files: opened by path, cut back and positioned.
+//! Regular files: opened by path and positioned. They are cut back later, when all else has been done.
 
-use super::{O_ACCMODE, Opening};
+use super::Opening;
 use crate::EngineError;
 use crate::restart::plan::FilePlan;
 use standfast_format::records::FileReference;
@@ -17,10 +17,6 @@ impl Opening<'_> {
             FilePlan::OwnFile(stream) => stream as u64,
             _ => self.open_path(&file.path.0, flags)?,
         };
-        if flags & O_ACCMODE != 0 {
-            let action = format!("cutting {} back to its length at the checkpoint", file.path);
-            self.call(&action, libc::SYS_ftruncate, [opened, file.length, 0, 0, 0, 0])?;
-        }
         self.call("positioning a file", libc::SYS_lseek, [opened, offset, 0, 0, 0, 0])?;
         Ok(opened)
     }

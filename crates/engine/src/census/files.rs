@@ -1,0 +1,73 @@
+//! The files of a job: found by path, read ahead while the program runs, and noted with what they hold.
+
+use crate::files::{FileKey, Haste, identity};
+use crate::job::Shared;
+use standfast_format::records::{FileReference, JobState, OpenFileKind};
+use standfast_linux::proc::{self, DescriptorInformation, Map};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A file that the job has open for writing.
+#[derive(Debug)]
+pub struct Output {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The file, opened for reading where that is allowed: a descriptor that shares the program's open file would keep
+    /// its locks, and one that may write would keep the file from being executed.
+    pub file: File,
+}
+
+/// A regular file as a restart must find it again, or why it could not. `path` is as the kernel shows it.
+pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {
+    let file = std::fs::metadata(Path::new(std::ffi::OsStr::from_bytes(path))).map_err(|_| {
+        if path.ends_with(b" (deleted)") {
+            "the file has been deleted or replaced since it was opened".to_owned()
+        } else {
+            "the file cannot be found under its path".to_owned()
+        }
+    })?;
+    if !file.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file), digest: None })
+}
+
+/// Reads the files of a running process, and looks who else writes to them, so that the stop need not.
+pub(crate) fn look_ahead(pid: i32, shared: &Shared) {
+    let maps = Map::of(pid).unwrap_or_default();
+    let mut paths: BTreeSet<Vec<u8>> = maps.into_iter().filter(|map| map.inode != 0).map(|map| map.path).collect();
+    let mut written = BTreeSet::new();
+    for number in proc::numbers(pid, "fd").unwrap_or_default() {
+        let (Ok(path), Ok(information)) =
+            (proc::link(pid, &format!("fd/{number}")), DescriptorInformation::of(pid, number))
+        else {
+            continue;
+        };
+        if information.flags & libc::O_ACCMODE as u32 != 0 {
+            written.extend(reference(&path).ok().as_ref().map(key_of));
+        }
+        paths.insert(path);
+    }
+    for mut file in paths.iter().filter_map(|path| reference(path).ok()) {
+        shared.digests.fill(&mut file, Haste::Running);
+    }
+    shared.writers.look(&written, &[pid]);
+}
+
+/// Notes what the files hold, and who else writes to those that the job writes.
+pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
+    state.files_mut().for_each(|file| shared.digests.fill(file, Haste::Stopped));
+    for open in &mut state.open_files {
+        if let OpenFileKind::Regular { file, other_writer, .. } = &mut open.kind {
+            let known = shared.writers.known(key_of(file));
+            *other_writer =
+                known.filter(|_| open.flags & libc::O_ACCMODE as u32 != 0).map(|who| who.into_bytes().into());
+        }
+    }
+}
+
+fn key_of(file: &FileReference) -> FileKey {
+    (file.identity.device, file.identity.inode)
+}

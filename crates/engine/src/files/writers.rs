@@ -1,0 +1,120 @@
+//! Who else has a file open for writing: what such a process writes to its end is not the job's to cut off.
+//!
+//! Only processes that this user may look at are seen. The job itself does not count, nor do our ancestors: the shell that
+//! redirected our output has the file open as well, and waits for us. Nor do processes that execute what we execute:
+//! whoever asks for a checkpoint may be about to say so in the same log.
+
+use standfast_linux::proc::{self, DescriptorInformation, Stat};
+use std::collections::{BTreeSet, HashMap};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a look at all processes of the system is good for: with thousands of them it costs 100 ms.
+const LOOK_LASTS: Duration = Duration::from_secs(60);
+/// Most ancestors that a process has; a guard against a circle that changes while we look.
+const ANCESTORS_MAX: usize = 1000;
+
+/// Device and inode of a file.
+pub(crate) type FileKey = (u64, u64);
+
+/// What was found the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Writers {
+    last: Mutex<Option<Look>>,
+}
+
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    files: BTreeSet<FileKey>,
+    found: HashMap<FileKey, String>,
+}
+
+impl Writers {
+    /// Looks for others that write to `files`, unless that was done not long ago.
+    pub(crate) fn look(&self, files: &BTreeSet<FileKey>, job: &[i32]) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_some_and(|last| last.at.elapsed() < LOOK_LASTS && last.files.is_superset(files)) {
+            return;
+        }
+        *last = Some(Look { at: Instant::now(), files: files.clone(), found: other_writers(files, job) });
+    }
+
+    /// The process that was seen to write to this file.
+    pub(crate) fn known(&self, file: FileKey) -> Option<String> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref()?.found.get(&file).cloned()
+    }
+}
+
+/// For each of `files` that a process outside the job has open for writing: that process, in words.
+pub(crate) fn other_writers(files: &BTreeSet<FileKey>, job: &[i32]) -> HashMap<FileKey, String> {
+    let mut found = HashMap::new();
+    if files.is_empty() {
+        return found;
+    }
+    let mut own: BTreeSet<i32> = job.iter().copied().collect();
+    own.extend(ancestors(std::process::id() as i32));
+    let Ok(processes) = std::fs::read_dir("/proc") else { return found };
+    let program = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()));
+    let ours = program(std::process::id() as i32);
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    for pid in pids.filter(|pid| !own.contains(pid) && program(*pid) != ours) {
+        for number in proc::numbers(pid, "fd").unwrap_or_default() {
+            let Ok(file) = std::fs::metadata(format!("/proc/{pid}/fd/{number}")) else { continue };
+            let key = (file.dev(), file.ino());
+            if files.contains(&key) && writes(pid, number) {
+                found.entry(key).or_insert_with(|| describe(pid));
+            }
+        }
+    }
+    found
+}
+
+/// A process and those from which it descends.
+fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
+    let parent = |pid: &i32| Stat::of(*pid).ok().map(|stat| stat.parent).filter(|parent| *parent > 0);
+    std::iter::successors(Some(pid), parent).take(ANCESTORS_MAX)
+}
+
+fn writes(pid: i32, number: i32) -> bool {
+    let access = DescriptorInformation::of(pid, number).map(|it| it.flags & libc::O_ACCMODE as u32);
+    access.is_ok_and(|access| access != libc::O_RDONLY as u32)
+}
+
+/// A process, for people.
+pub(crate) fn describe(pid: i32) -> String {
+    let name = proc::read(pid, "comm").unwrap_or_default();
+    format!("process {pid} ({})", String::from_utf8_lossy(&name).trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn another_process_that_has_a_file_open_for_writing_is_found_and_readers_are_not() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let file = std::fs::File::create(&path).unwrap();
+        let key = file.metadata().map(|it| (it.dev(), it.ino())).unwrap();
+        let files = BTreeSet::from([key]);
+        assert!(other_writers(&files, &[]).is_empty(), "we ourselves do not count");
+        let reading = std::fs::File::open(&path).unwrap();
+        let mut reader =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(reading).spawn().unwrap();
+        assert!(other_writers(&files, &[]).is_empty(), "a reader does not count");
+        let mut writer = Command::new("cat").stdin(Stdio::piped()).stdout(file).spawn().unwrap();
+        let pid = writer.id() as i32;
+        let found = other_writers(&files, &[]);
+        let of_the_job = other_writers(&files, &[pid]);
+        for child in [&mut reader, &mut writer] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+        assert!(found.get(&key).is_some_and(|who| who.contains(&pid.to_string())), "{found:?}");
+        assert!(of_the_job.is_empty());
+    }
+}

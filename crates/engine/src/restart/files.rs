@@ -1,0 +1,305 @@
+//! Decides what becomes of the files that a job counts on: whether each is what it was, and what is to be cut off those
+//! that have grown. Looks, and touches nothing.
+//!
+//! ```text
+//! what it held at the checkpoint   unchanged: by the kernel's word (inode, times, length), else by its digest
+//! what it has grown by             the job's own, unless somebody else was seen or must have written; then by policy
+//! ```
+
+use super::plan::FilePlan;
+use crate::files::{digest_of, identity, is_fresh, is_made_by_the_kernel, open, other_writers};
+use crate::job::is_inherited;
+use standfast_format::manifest::FileEnd;
+use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
+use standfast_linux::proc::DescriptorInformation;
+use standfast_linux::sys::process;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_WRONLY: u32 = libc::O_WRONLY as u32;
+const O_RDWR: u32 = libc::O_RDWR as u32;
+const O_APPEND: u32 = libc::O_APPEND as u32;
+const KEEP: &str = "to go on with it as it is: standfast restart --files keep";
+
+/// What a restart does about files that are not what they were at the checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FilePolicy {
+    /// What only the job can have written since is cut off; everything else refuses the restart.
+    #[default]
+    Auto,
+    /// Whatever a file has grown by is cut off, whoever wrote it. What was changed below still refuses the restart.
+    Rollback,
+    /// Files stay as they are. One that was written at its end goes on at the end that it has now.
+    Keep,
+    /// Any difference refuses the restart.
+    Refuse,
+}
+
+/// What a restart knows and was told about files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FileOptions<'a> {
+    /// What to do about differences.
+    pub policy: FilePolicy,
+    /// The files that the job wrote, as they were when it ended; empty where nobody was there to look.
+    pub ends: &'a [FileEnd],
+}
+
+/// How an open regular file goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RegularPlan {
+    /// Its place among the job's open files.
+    pub(super) place: usize,
+    /// Where the program stands in it.
+    pub(super) offset: u64,
+    /// The length to which it is cut back, if it is.
+    pub(super) cut: Option<u64>,
+}
+
+/// Why a file does not do, and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Objection {
+    pub(super) why: String,
+    pub(super) remedy: String,
+}
+
+impl Objection {
+    fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { why: why.into(), remedy: remedy.into() }
+    }
+}
+
+/// One thing that a restart has done about a file, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileNote {
+    /// It was cut back to its length at the checkpoint.
+    CutBack {
+        /// The file.
+        path: PathBuf,
+        /// How many bytes were cut off.
+        bytes: u64,
+        /// Where they were kept.
+        kept: PathBuf,
+    },
+    /// A standard stream that was a file goes on in the one that the restart was given.
+    StreamElsewhere {
+        /// 1 or 2.
+        stream: i32,
+        /// The file of the run.
+        from: PathBuf,
+        /// The file of the restart.
+        to: PathBuf,
+    },
+}
+
+/// The files of a job as they are found now.
+pub(super) struct Reckoning<'a> {
+    job: &'a JobState,
+    options: FileOptions<'a>,
+}
+
+impl<'a> Reckoning<'a> {
+    pub(super) fn new(job: &'a JobState, options: FileOptions<'a>) -> Self {
+        Self { job, options }
+    }
+
+    /// How the open file at `place` goes on.
+    pub(super) fn judge_open(&self, place: usize, how: FilePlan) -> Result<RegularPlan, Objection> {
+        let open = &self.job.open_files[place];
+        let OpenFileKind::Regular { file, offset, .. } = &open.kind else {
+            unreachable!("only regular files are judged");
+        };
+        let path = match how {
+            FilePlan::OwnFile(stream) => PathBuf::from(format!("/proc/self/fd/{stream}")),
+            _ => path_of(file).to_owned(),
+        };
+        let now = find(&path)?;
+        let unmoved = RegularPlan { place, offset: *offset, cut: None };
+        if is_made_by_the_kernel(file) {
+            return Ok(unmoved);
+        }
+        let grown = now.len().saturating_sub(file.length);
+        match self.options.policy {
+            FilePolicy::Keep if self.is_written_at_its_end(file) && *offset == file.length => {
+                return Ok(RegularPlan { offset: now.len(), ..unmoved });
+            }
+            FilePolicy::Keep => return Ok(unmoved),
+            FilePolicy::Refuse if grown > 0 => {
+                return Err(Objection::new(format!("it has grown by {grown} bytes since the checkpoint"), KEEP));
+            }
+            _ => {}
+        }
+        if now.len() < file.length {
+            let why = format!(
+                "it has {} bytes, but had {} at the checkpoint (the program stood at {offset}): some of it is lost",
+                now.len(),
+                file.length
+            );
+            return Err(Objection::new(why, "put the missing part back, or redirect with >> instead of >"));
+        }
+        self.check_content(file, &path, &now)?;
+        if grown == 0 || open.flags & O_ACCMODE == 0 {
+            return Ok(unmoved);
+        }
+        if self.options.policy == FilePolicy::Auto
+            && let Some(who) = self.foreign_writer(open, &now, matches!(how, FilePlan::OwnFile(_)))
+        {
+            let why = format!("it has grown by {grown} bytes since the checkpoint, and {who}");
+            let remedy = format!(
+                "to cut it back all the same, what is cut off being kept: standfast restart --files rollback; {KEEP}"
+            );
+            return Err(Objection::new(why, remedy));
+        }
+        Ok(RegularPlan { cut: Some(file.length), ..unmoved })
+    }
+
+    /// Whether a file that is mapped, or executed, still is what it was.
+    pub(super) fn judge_mapped(&self, file: &FileReference) -> Result<(), Objection> {
+        let path = path_of(file);
+        let now = find(path)?;
+        if now.len() < file.length {
+            let why = format!("it has {} bytes, but had {} at the checkpoint", now.len(), file.length);
+            return Err(Objection::new(why, "put the old version back"));
+        }
+        self.check_content(file, path, &now)
+    }
+
+    /// What the file held at the checkpoint must be there still.
+    fn check_content(&self, file: &FileReference, path: &Path, now: &Metadata) -> Result<(), Objection> {
+        let taken = i64::try_from(self.job.clocks.realtime_nanoseconds).unwrap_or(i64::MAX);
+        let is_untouched = identity(now) == file.identity && now.len() == file.length;
+        if is_untouched && !is_fresh(&file.identity, taken) {
+            return Ok(());
+        }
+        let at_its_end = self.is_written_at_its_end(file);
+        let Some(recorded) = file.digest else {
+            let why = "it has been touched since the checkpoint, and what it held could not be recorded";
+            return if is_untouched || at_its_end { Ok(()) } else { Err(Objection::new(why, KEEP)) };
+        };
+        let unreadable =
+            |error| Objection::new(format!("it has been touched since, and cannot be read ({error})"), KEEP);
+        let opened = open(path.as_os_str().as_bytes()).map_err(unreadable)?;
+        let found = digest_of(&opened, file.length, recorded.coverage).map_err(unreadable)?;
+        if found != recorded {
+            let why = "what it held at the checkpoint has been changed since";
+            return Err(Objection::new(why, format!("put the old version back; {KEEP}")));
+        }
+        let is_only_touched =
+            now.len() == file.length && identity(now).modified_nanoseconds == file.identity.modified_nanoseconds;
+        if recorded.coverage == Coverage::Whole || at_its_end || is_only_touched {
+            return Ok(());
+        }
+        let why = format!(
+            "it has been written to since the checkpoint, and with {} bytes it was too large to be recorded whole",
+            file.length
+        );
+        Err(Objection::new(why, KEEP))
+    }
+
+    /// Whether the job writes this file at its end and nowhere else, as far as can be seen: then what lies below has not
+    /// been overwritten by the job.
+    fn is_written_at_its_end(&self, file: &FileReference) -> bool {
+        let key = |file: &FileReference| (file.identity.device, file.identity.inode);
+        let mut writers = self.job.open_files.iter().filter_map(|open| match &open.kind {
+            OpenFileKind::Regular { file: other, offset, .. } if key(other) == key(file) => Some((open.flags, *offset)),
+            _ => None,
+        });
+        let mut writes = false;
+        let all = writers.all(|(flags, offset)| {
+            writes |= flags & O_ACCMODE != 0;
+            let at_end = flags & O_ACCMODE == O_WRONLY && offset == file.length;
+            flags & O_ACCMODE == 0 || flags & O_APPEND != 0 || at_end
+        });
+        all && writes
+    }
+
+    /// Why what a file has grown by may be somebody else's. `is_own` says that the restart's own output goes there, so
+    /// that its surroundings (a script that says what it does) may well have written: that is no stranger.
+    fn foreign_writer(&self, open: &OpenFile, now: &Metadata, is_own: bool) -> Option<String> {
+        let key = (now.dev(), now.ino());
+        if let Some(who) = other_writers(&BTreeSet::from([key]), &[]).remove(&key) {
+            return Some(format!("{who} writes to it as well"));
+        }
+        if let OpenFileKind::Regular { other_writer: Some(who), .. } = &open.kind {
+            return Some(format!("{who} wrote to it as well at the checkpoint"));
+        }
+        if is_own {
+            return None;
+        }
+        let end = self.options.ends.iter().find(|end| (end.device, end.inode) == key);
+        let modified = identity(now).modified_nanoseconds;
+        if end.is_some_and(|end| (end.length, end.modified_nanoseconds) != (now.len(), modified)) {
+            return Some("somebody else has written to it since the program ended".to_owned());
+        }
+        let rebooted = self.job.machine.boot_id != boot_id() && self.job.machine.host == host();
+        if rebooted && modified > boot_nanoseconds() {
+            return Some("somebody else has written to it since this machine was started".to_owned());
+        }
+        None
+    }
+}
+
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+/// When this machine was started, in nanoseconds since 1970.
+fn boot_nanoseconds() -> i64 {
+    let (now, up) =
+        (process::clock_nanoseconds(libc::CLOCK_REALTIME), process::clock_nanoseconds(libc::CLOCK_BOOTTIME));
+    i64::try_from(now.saturating_sub(up)).unwrap_or(i64::MAX)
+}
+
+fn find(path: &Path) -> Result<Metadata, Objection> {
+    match std::fs::metadata(path) {
+        Ok(now) if now.is_file() => Ok(now),
+        Ok(_) => Err(Objection::new("it is not a regular file any more", "put it back")),
+        Err(error) => Err(Objection::new(format!("it cannot be found any more ({error})"), "put it back")),
+    }
+}
+
+/// Which standard output a file was, and which file of the restart's takes its place: one that the user has named. Input
+/// is never exchanged, since a program in the middle of one file cannot go on in the middle of another.
+pub(super) fn as_stream(job: &JobState, place: usize) -> (FilePlan, Option<FileNote>) {
+    let recorded = (FilePlan::AsRecorded, None);
+    let open = &job.open_files[place];
+    let OpenFileKind::Regular { file, .. } = &open.kind else { return recorded };
+    let descriptors = job.processes.iter().flat_map(|process| &process.descriptors);
+    let mut streams = descriptors.filter(|it| it.open_file as usize == place && it.number < 3);
+    let Some(stream) = streams.next().map(|descriptor| descriptor.number) else { return recorded };
+    let Some(own) = own_file(stream) else { return recorded };
+    let old = std::fs::metadata(path_of(file)).ok();
+    if old.is_none_or(|old| (old.dev(), old.ino()) != (own.dev(), own.ino())) {
+        if open.flags & O_ACCMODE == 0 {
+            return recorded;
+        }
+        let to = std::fs::read_link(format!("/proc/self/fd/{stream}")).unwrap_or_default();
+        let note = FileNote::StreamElsewhere { stream, from: path_of(file).to_owned(), to };
+        return (FilePlan::Own(stream), Some(note));
+    }
+    let access = DescriptorInformation::of(std::process::id() as i32, stream).map(|own| own.flags & O_ACCMODE);
+    let serves = access.is_ok_and(|access| access == open.flags & O_ACCMODE || access == O_RDWR);
+    if serves { (FilePlan::OwnFile(stream), None) } else { recorded }
+}
+
+/// A standard stream of ours that is a regular file.
+fn own_file(stream: i32) -> Option<Metadata> {
+    let own = std::fs::metadata(format!("/proc/self/fd/{stream}")).ok()?;
+    (own.is_file() && is_inherited(stream)).then_some(own)
+}
+
+pub(super) fn path_of(file: &FileReference) -> &Path {
+    as_path(&file.path)
+}
+
+pub(super) fn as_path(path: &Bytes) -> &Path {
+    Path::new(OsStr::from_bytes(&path.0))
+}

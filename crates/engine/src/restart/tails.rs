@@ -1,0 +1,87 @@
+//! What files have grown by since the checkpoint: shown to whoever keeps it, then cut off. The last act of a restart
+//! before the job runs; everything that could refuse has had its say by then.
+
+use super::construction::Construction;
+use super::files::{FileNote, RegularPlan, path_of};
+use super::plan::Plan;
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_format::BoxError;
+use standfast_format::records::{FileReference, OpenFileKind};
+use standfast_linux::sys::process;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// The end of a file that is about to be cut off.
+#[derive(Debug)]
+pub struct Tail<'a> {
+    /// Where the file is.
+    pub path: &'a Path,
+    /// The file.
+    pub file: &'a File,
+    /// Where its tail begins.
+    pub start: u64,
+    /// How long the tail is.
+    pub bytes: u64,
+}
+
+/// Keeps what is cut off, and tells where.
+pub type KeepTail<'a> = dyn FnMut(&Tail<'_>) -> Result<PathBuf, BoxError> + 'a;
+
+impl Construction {
+    /// Cuts files back to their length at the checkpoint; nothing is cut off before all that is to be has been kept.
+    pub(super) fn cut_back(&self, plan: &Plan<'_>, keep: &mut KeepTail<'_>) -> Result<Vec<FileNote>, EngineError> {
+        let mut notes = Vec::new();
+        let mut cuts = Vec::new();
+        for regular in &plan.regular {
+            let Some(length) = regular.cut else { continue };
+            let OpenFileKind::Regular { file: reference, .. } = &plan.job.open_files[regular.place].kind else {
+                unreachable!("only regular files are cut");
+            };
+            let path = path_of(reference);
+            let cutting = |source| kernel(&format!("cutting {} back", reference.path), source);
+            let file = self.own(plan, regular).map_err(cutting)?;
+            let bytes = file.metadata().map_err(cutting)?.len().saturating_sub(length);
+            // Several open files may lead to one file.
+            if bytes > 0 && !notes.iter().any(|note| matches!(note, FileNote::CutBack { path: cut, .. } if cut == path))
+            {
+                notes.push(kept(reference, &file, length, bytes, keep)?);
+            }
+            cuts.push((reference, file, length));
+        }
+        for (reference, file, length) in cuts {
+            let cutting = |source| kernel(&format!("cutting {} back", reference.path), source);
+            if file.metadata().map_err(cutting)?.len() > length {
+                file.set_len(length).map_err(cutting)?;
+            }
+        }
+        Ok(notes)
+    }
+
+    /// The open file of the new process, as a descriptor of our own.
+    fn own(&self, plan: &Plan<'_>, regular: &RegularPlan) -> std::io::Result<File> {
+        let missing = || std::io::Error::other("no descriptor leads to it");
+        let mut descriptors = plan.process.descriptors.iter();
+        let descriptor = descriptors.find(|it| it.open_file as usize == regular.place).ok_or_else(missing)?;
+        let process = process::pidfd_open(self.pid())?;
+        process::pidfd_getfd(process.as_fd(), descriptor.number).map(File::from)
+    }
+}
+
+fn kept(
+    reference: &FileReference,
+    file: &File,
+    start: u64,
+    bytes: u64,
+    keep: &mut KeepTail<'_>,
+) -> Result<FileNote, EngineError> {
+    use std::os::fd::AsRawFd;
+    let path = path_of(reference).to_owned();
+    // The program's own descriptor may be one that cannot read; one that cannot be had otherwise must do.
+    let readable = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let file = readable.as_ref().unwrap_or(file);
+    let kept = keep(&Tail { path: &path, file, start, bytes })
+        .map_err(|source| EngineError::Tail { path: reference.path.to_string(), source })?;
+    Ok(FileNote::CutBack { path, bytes, kept })
+}

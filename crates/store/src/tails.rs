@@ -1,0 +1,154 @@
+//! Tails: what a restart has cut off files that had grown since the checkpoint. Each is kept beside the image that the
+//! job was restarted from, and goes with it.
+
+use crate::job::{Shelf, image_name};
+use crate::{JobDirectory, Lease, StoreError};
+use standfast_format::manifest::GenerationNumber;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Of a longer tail only this much is kept, its beginning: a program that writes that much will write it again, and its
+/// disk has other uses.
+pub const TAIL_BYTES_MAX: u64 = 64 << 20;
+/// Tails kept of one generation; a job that dies at once after each restart must not fill the disk.
+const TAILS_MAX: u32 = 99;
+/// Of the name of a file this much is in the name of its tail.
+const NAME_BYTES_MAX: usize = 100;
+const COPY_BYTES: usize = 1 << 20;
+
+impl JobDirectory {
+    /// Keeps a copy of what `file` holds from `start` on for `bytes`, durably; returns where.
+    ///
+    /// # Errors
+    /// When the file cannot be read or the copy not be written.
+    pub fn keep_tail(
+        &self,
+        lease: &Lease,
+        number: GenerationNumber,
+        path: &Path,
+        file: &File,
+        (start, bytes): (u64, u64),
+    ) -> Result<PathBuf, StoreError> {
+        assert!(lease.core().is_of(&self.shelf.medium), "the lease is that of this directory");
+        let (name, kept) = self.shelf.create_tail(number, path)?;
+        let full = self.shelf.path_of(&name);
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut copied = 0;
+        while copied < bytes.min(TAIL_BYTES_MAX) {
+            let room = usize::try_from(bytes.min(TAIL_BYTES_MAX) - copied).unwrap_or(COPY_BYTES).min(COPY_BYTES);
+            let got =
+                file.read_at(&mut buffer[..room], start + copied).map_err(|error| StoreError::reading(path, error))?;
+            if got == 0 {
+                break;
+            }
+            kept.write_at(&buffer[..got], copied).map_err(|error| StoreError::writing(&full, error))?;
+            copied += got as u64;
+        }
+        kept.sync().and_then(|()| self.shelf.medium.sync()).map_err(|error| StoreError::writing(&full, error))?;
+        Ok(full)
+    }
+
+    /// The tails that are kept beside the image of a generation, oldest first.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn tails(&self, number: GenerationNumber) -> Result<Vec<PathBuf>, StoreError> {
+        let names = self.shelf.medium.list().map_err(|error| StoreError::reading(self.path(), error))?;
+        let mut tails: Vec<_> = names.into_iter().filter(|name| name.starts_with(&tail_prefix(number))).collect();
+        tails.sort_unstable();
+        Ok(tails.into_iter().map(|name| self.shelf.path_of(&name)).collect())
+    }
+}
+
+impl Shelf {
+    fn create_tail(
+        &self,
+        number: GenerationNumber,
+        path: &Path,
+    ) -> Result<(String, std::sync::Arc<dyn crate::MediumFile>), StoreError> {
+        let prefix = tail_prefix(number);
+        let origin = plain_name(path);
+        let taken = self.medium.list().map_err(|error| StoreError::reading(self.medium.path(), error))?;
+        let is_taken = |place: &u32| taken.iter().any(|name| name.starts_with(&format!("{prefix}{place:02}-")));
+        let place = (1..TAILS_MAX).find(|place| !is_taken(place)).unwrap_or(TAILS_MAX);
+        for name in taken.iter().filter(|name| name.starts_with(&format!("{prefix}{TAILS_MAX:02}-"))) {
+            // The last place is used again and again; that the old one stays shows in the creation.
+            let _ = self.medium.remove(name);
+        }
+        let name = format!("{prefix}{place:02}-{origin}");
+        let file = self.medium.create(&name).map_err(|error| StoreError::writing(&self.path_of(&name), error))?;
+        Ok((name, file))
+    }
+
+    /// Removes the tails of generations that `is_kept` does not know.
+    pub(crate) fn clear_tails(&self, is_kept: impl Fn(GenerationNumber) -> bool) {
+        for name in self.medium.list().unwrap_or_default() {
+            if tail_generation(&name).is_some_and(|number| !is_kept(number)) {
+                // It costs room and nothing else: what cannot be removed is tried again next time.
+                let _ = self.medium.remove(&name);
+            }
+        }
+    }
+}
+
+/// `generation-00000007.tail-`
+fn tail_prefix(number: GenerationNumber) -> String {
+    format!("{}.tail-", image_name(number).trim_end_matches(".image"))
+}
+
+fn tail_generation(name: &str) -> Option<GenerationNumber> {
+    let (generation, _) = name.strip_prefix("generation-")?.split_once(".tail-")?;
+    let number = GenerationNumber::new(generation.parse().ok()?)?;
+    name.starts_with(&tail_prefix(number)).then_some(number)
+}
+
+/// The last part of a path, as far as it may stand in any name.
+fn plain_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() || "._-+".contains(letter) { letter } else { '_' };
+    name.chars().map(plain).take(NAME_BYTES_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Claim, Purpose};
+    use std::io::Write;
+
+    fn number(number: u64) -> GenerationNumber {
+        GenerationNumber::new(number).unwrap()
+    }
+
+    #[test]
+    fn tails_are_kept_side_by_side_and_go_with_their_generation() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = JobDirectory::create(&place.path().join("job")).unwrap();
+        let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false }).unwrap();
+        let mut log = tempfile::tempfile().unwrap();
+        log.write_all(b"kept so far; cut off").unwrap();
+        let path = Path::new("/var/my log");
+        let first = directory.keep_tail(&lease, number(7), path, &log, (12, 8)).unwrap();
+        let second = directory.keep_tail(&lease, number(7), path, &log, (0, 4)).unwrap();
+        directory.keep_tail(&lease, number(8), path, &log, (0, 4)).unwrap();
+        assert_eq!(std::fs::read(&first).unwrap(), b" cut off");
+        assert_eq!(directory.tails(number(7)).unwrap(), [first.clone(), second]);
+        assert!(first.ends_with("generation-00000007.tail-01-my_log"), "{first:?}");
+        directory.shelf.clear_tails(|kept| kept == number(8));
+        assert!(directory.tails(number(7)).unwrap().is_empty());
+        assert_eq!(directory.tails(number(8)).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_job_that_dies_at_once_after_each_restart_does_not_fill_the_disk() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = JobDirectory::create(&place.path().join("job")).unwrap();
+        let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false }).unwrap();
+        let mut log = tempfile::tempfile().unwrap();
+        log.write_all(b"again").unwrap();
+        for _ in 0..TAILS_MAX + 3 {
+            directory.keep_tail(&lease, number(1), Path::new("log"), &log, (0, 5)).unwrap();
+        }
+        assert_eq!(directory.tails(number(1)).unwrap().len(), TAILS_MAX as usize);
+    }
+}
