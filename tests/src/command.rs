@@ -22,6 +22,9 @@ pub enum Checkpoints {
     OnRequest,
 }
 
+/// Cuts back whoever wrote: for jobs that are restarted from several copies of their directory.
+pub const ROLLBACK: [&str; 2] = ["--files", "rollback"];
+
 /// The command, at work on the job of one arena.
 #[derive(Debug, Clone, Copy)]
 pub struct Standfast<'a> {
@@ -80,6 +83,17 @@ impl<'a> Standfast<'a> {
     pub fn run(&self, checkpoints: Checkpoints, program: &Program) -> Result<Running> {
         let output = Output::File(self.arena.work().join(OUTPUT));
         Running::start(self.arena, "run", output, &mut self.run_command(checkpoints, program))
+    }
+
+    /// As [`Standfast::run`], for a job of which copies will be restarted: whatever its files have grown by is then cut
+    /// off, though another copy wrote it.
+    ///
+    /// # Errors
+    /// When the command cannot be started.
+    pub fn run_to_be_copied(&self, checkpoints: Checkpoints, program: &Program) -> Result<Running> {
+        let options = ROLLBACK.map(str::to_owned);
+        let output = Output::File(self.arena.work().join(OUTPUT));
+        Running::start(self.arena, "run", output, &mut self.run_command_with(&options, checkpoints, program))
     }
 
     /// Restarts the job in `directory`. The program's output goes where it went before, to its own file.

@@ -210,7 +210,7 @@ impl KilledJob {
 
     fn run_and_kill(arena: &Arena, subject: &Subject) -> Result<()> {
         let standfast = Standfast::new(arena)?;
-        let running = standfast.run(Checkpoints::OnRequest, &subject.program)?;
+        let running = standfast.run_to_be_copied(Checkpoints::OnRequest, &subject.program)?;
         standfast.await_gate()?;
         let program = standfast.await_program()?;
         standfast.checkpoint()?;

@@ -99,7 +99,7 @@ pub fn one_image_serves_many_restarts(program: &Program, native: &RunResult, see
 fn restarted_often(arena: &Arena, program: &Program, native: &RunResult, seed: u64) -> Result<()> {
     let standfast = Standfast::new(arena)?;
     let mut random = Rng::with_seed(seed);
-    let mut running = standfast.run(Checkpoints::OnRequest, program)?;
+    let mut running = standfast.run_to_be_copied(Checkpoints::OnRequest, program)?;
     standfast.await_program()?;
     sleep(Duration::from_millis(random.u64(100..400)));
     standfast.checkpoint()?;

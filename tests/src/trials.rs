@@ -10,7 +10,7 @@
 //! In the end the result must be that of an undisturbed run, where the program could get there.
 
 use crate::arena::{Arena, KEEP_EVIDENCE};
-use crate::command::{Checkpoints, Standfast, copy_folder};
+use crate::command::{Checkpoints, ROLLBACK, Standfast, copy_folder};
 use crate::features::{Expectation, Feature, Prepared};
 use crate::moments::{FOLDER_VARIABLE, Moment, Moments};
 use crate::result::{OUTPUT, RunResult};
@@ -121,14 +121,14 @@ impl<'a> Trial<'a> {
         Running::start(self.arena, "run", Output::File(self.arena.work().join(OUTPUT)), &mut command)
     }
 
-    fn restart(&self, directory: &std::path::Path, name: &str) -> Result<Running> {
+    fn restart(&self, directory: &std::path::Path, name: &str, more: &[String]) -> Result<Running> {
         if let Some(meanwhile) = &self.feature.header.meanwhile {
             let mut command = self.arena.command("sh");
             Running::complete(self.arena, "meanwhile", command.args(["-c", meanwhile]))?
                 .well("what happens meanwhile")?;
         }
         let mut command = self.standfast.restart_command(directory);
-        Running::start(self.arena, name, Output::Nowhere, command.args(&self.feature.header.restart))
+        Running::start(self.arena, name, Output::Nowhere, command.args(&self.feature.header.restart).args(more))
     }
 
     fn ended_well(&self, job: Running) -> Result<()> {
@@ -144,7 +144,7 @@ impl<'a> Trial<'a> {
         }
         self.saved_and_killed(job)?;
         copy_folder(&self.arena.images(), &self.copy(moment.number))?;
-        self.restart(&self.arena.images(), &format!("restart-{}", moment.number))
+        self.restart(&self.arena.images(), &format!("restart-{}", moment.number), &[])
     }
 
     fn copy(&self, number: u32) -> PathBuf {
@@ -153,7 +153,10 @@ impl<'a> Trial<'a> {
 
     /// Back to an image that the program has left behind.
     fn rolled_back(&self, number: u32) -> Result<()> {
-        self.ended_well(self.restart(&self.copy(number), &format!("rollback-{number}"))?)
+        // What the files have grown by since was written by another copy of this job.
+        let says = self.feature.header.restart.iter().any(|word| word == ROLLBACK[0]);
+        let more = if says { Vec::new() } else { ROLLBACK.map(str::to_owned).to_vec() };
+        self.ended_well(self.restart(&self.copy(number), &format!("rollback-{number}"), &more)?)
     }
 
     fn refused(&self, moment: &Moment, words: &[String]) -> Result<()> {
@@ -178,7 +181,7 @@ impl<'a> Trial<'a> {
         self.saved_and_killed(job)?;
         let before = RunResult::read(&self.arena.work())?;
         self.moments.open(moment)?;
-        let said = self.restart(&self.arena.images(), "restart")?.wait(PATIENCE)?.refusal("a restart")?;
+        let said = self.restart(&self.arena.images(), "restart", &[])?.wait(PATIENCE)?.refusal("a restart")?;
         names_all(words, &said)?;
         self.arena.wait_until_empty(PATIENCE)?;
         if self.feature.header.meanwhile.is_none() {

@@ -1,0 +1,20 @@
+/* A data file that was overwritten in place after the checkpoint cannot be rolled back: the restart is refused.
+ *
+ * expect: refuse-restart "database" "has been changed"
+ * meanwhile: printf X | dd of=database bs=1 seek=4096 conv=notrunc status=none
+ */
+#include "check.h"
+#include <fcntl.h>
+
+int main(void)
+{
+    char block[4096] = {7};
+    int database = open("database", O_RDWR | O_CREAT, 0644);
+    CHECK(database >= 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(write(database, block, sizeof block) == sizeof block);
+    moment("three blocks");
+    CHECK(pwrite(database, "X", 1, 4096) == 1);
+    puts("done");
+    return 0;
+}

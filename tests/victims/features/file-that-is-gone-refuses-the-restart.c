@@ -1,0 +1,16 @@
+/* A file that cannot be found any more refuses the restart.
+ *
+ * expect: refuse-restart "log" "cannot be found"
+ * meanwhile: rm log
+ */
+#include "check.h"
+#include <fcntl.h>
+
+int main(void)
+{
+    int log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0644);
+    CHECK(log >= 0 && dprintf(log, "mine\n") == 5);
+    moment("logged");
+    puts("done");
+    return 0;
+}
