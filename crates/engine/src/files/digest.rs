@@ -3,6 +3,7 @@
 //! Reading a file costs time that a program should not stand still for. So the files of a job are read while it runs, and
 //! remembered with what the kernel says of their last change; inside the stop only those are read that have changed since.
 
+use super::FileKey;
 use standfast_core::Checksum;
 use standfast_format::records::{Coverage, FileDigest, FileIdentity, FileReference};
 use std::collections::HashMap;
@@ -29,8 +30,15 @@ pub(crate) enum Haste {
 /// Digests that have been taken, so that no file is read twice unless it has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
-    /// By device and inode: what the file was then, and what it held.
-    known: Mutex<HashMap<(u64, u64), (FileIdentity, u64, FileDigest)>>,
+    known: Mutex<HashMap<FileKey, Known>>,
+}
+
+/// What a file was when it was read, and what it held.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    identity: FileIdentity,
+    length: u64,
+    digest: FileDigest,
 }
 
 impl Digests {
@@ -41,16 +49,16 @@ impl Digests {
         }
         let key = (reference.identity.device, reference.identity.inode);
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        if let Some((identity, length, digest)) = known
-            && (identity, length) == (reference.identity, reference.length)
+        if let Some(known) =
+            known.filter(|known| (known.identity, known.length) == (reference.identity, reference.length))
         {
-            reference.digest = Some(digest);
+            reference.digest = Some(known.digest);
             return;
         }
         let Ok(digest) = read_unchanged(reference, haste) else { return };
         reference.digest = Some(digest);
         if !is_fresh(&reference.identity, now_nanoseconds()) {
-            let entry = (reference.identity, reference.length, digest);
+            let entry = Known { identity: reference.identity, length: reference.length, digest };
             self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, entry);
         }
     }
