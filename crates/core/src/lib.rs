@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 mod checksum;
+pub mod codec;
 pub mod delta;
 pub mod erasure;
 mod page;
