@@ -10,6 +10,10 @@ pub struct Stat {
     pub state: u8,
     /// Parent process.
     pub parent: i32,
+    /// Process group.
+    pub process_group: i32,
+    /// Session.
+    pub session: i32,
     /// Clock ticks from boot to its start: with the pid it names a process for good.
     pub start_time: u64,
     /// Processor that it last ran on.
@@ -17,6 +21,8 @@ pub struct Stat {
     /// `start_code, end_code, start_stack, start_data, end_data, start_brk, arg_start, arg_end, env_start, env_end`;
     /// zeros where the process may not be looked at.
     pub layout: [u64; 10],
+    /// How it ended, as `waitpid(2)` has it, once it is a zombie; 0 where the process may not be looked at.
+    pub wait_status: i32,
 }
 
 impl Stat {
@@ -54,9 +60,12 @@ impl Stat {
             Some(Self {
                 state: *field(3)?.first()?,
                 parent: parse(field(4)?)?,
+                process_group: parse(field(5)?)?,
+                session: parse(field(6)?)?,
                 start_time: number(22)?,
                 cpu: number(39)? as usize,
                 layout,
+                wait_status: parse(field(52)?)?,
             })
         };
         parsed().ok_or_else(|| malformed("stat"))

@@ -10,6 +10,10 @@ pub struct Status {
     pub ids: Vec<i32>,
     /// The same of its process.
     pub process_ids: Vec<i32>,
+    /// The same of its process group; 0 in a namespace that the group's leader does not belong to.
+    pub process_groups: Vec<i32>,
+    /// The same of its session.
+    pub sessions: Vec<i32>,
     /// Effective user.
     pub user: u32,
     /// Who traces it; 0 if nobody.
@@ -89,6 +93,8 @@ impl Status {
             let hex = || parse_hex(value).unwrap_or_default();
             match name {
                 b"NSpid" => status.ids = words(value).filter_map(parse).collect(),
+                b"NSpgid" => status.process_groups = words(value).filter_map(parse).collect(),
+                b"NSsid" => status.sessions = words(value).filter_map(parse).collect(),
                 b"NStgid" => status.process_ids = words(value).filter_map(parse).collect(),
                 b"Uid" => {
                     status.users = words(value).filter_map(parse).collect();
@@ -138,12 +144,17 @@ mod tests {
 
     #[test]
     fn fields_are_found_by_name() {
-        let text = b"Name:\ta: b\nUmask:\t0022\nUid:\t1\t2\t3\t4\nTracerPid:\t7\nNStgid:\t9\t3\nNSpid:\t10\t4\n\
+        let text = b"Name:\ta: b\nUmask:\t0022\nUid:\t1\t2\t3\t4\nTracerPid:\t7\nNStgid:\t9\t3\nNSpid:\t10\t4\nNSpgid:\t8\t2\nNSsid:\t6\t0\n\
             SigPnd:\t0000000000000001\nShdPnd:\t0000000000000002\nSigIgn:\t0000000000001000\nSigCgt:\tffffffffffffffff\n\
-            SigBlk:\t0000000000000004\nSeccomp:\t2\nNoNewPrivs:\t1\nVmLck:\t      12 kB\nx86_Thread_features:\tshstk wrss\n";
+            SigBlk:\t0000000000000004\nSeccomp:\t2\nNoNewPrivs:\t1\nVmLck:\t      12 kB\nx86_Thread_features:\tshstk wrss\n\
+            Seccomp_filters:\t3\nGid:\t5\t6\t7\t8\nGroups:\t4 27 \nCapInh:\t1\nCapPrm:\t2\nCapEff:\t3\nCapBnd:\t4\n\
+            CapAmb:\t5\nSpeculation_Store_Bypass:\tthread force mitigated\n\
+            SpeculationIndirectBranch:\tconditional disabled\n";
         let expected = Status {
             ids: vec![10, 4],
             process_ids: vec![9, 3],
+            process_groups: vec![8, 2],
+            sessions: vec![6, 0],
             user: 2,
             tracer: 7,
             umask: 0o22,
@@ -156,7 +167,7 @@ mod tests {
             locked_kib: 12,
             shadow_stack: true,
             seccomp_filters: 3,
-            users: vec![1, 2, 3],
+            users: vec![1, 2, 3, 4],
             groups: vec![5, 6, 7, 8],
             more_groups: vec![4, 27],
             capabilities: Capabilities { inheritable: 1, permitted: 2, effective: 3, bounding: 4, ambient: 5 },
