@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What every C victim includes.
-const CHECK_HEADER: &str = include_str!("../victims/check.h");
+/// What C victims include.
+const HEADERS: [(&str, &str); 2] =
+    [("check.h", include_str!("../victims/check.h")), ("mapped.h", include_str!("../victims/mapped.h"))];
 
 /// The folder of the cache for something that was made from `ingredients`. It need not exist.
 pub(crate) fn folder(name: &str, ingredients: impl Hash) -> Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
-    (ingredients, CHECK_HEADER).hash(&mut hasher);
+    (ingredients, HEADERS).hash(&mut hasher);
     Ok(cache()?.join(format!("{name}-{:016x}", hasher.finish())))
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn built(folder: &Path, name: &str, build: impl FnOnce(&Path) -> Resu
     Ok(fs::canonicalize(path)?)
 }
 
-/// Compiles C into the executable `path`, with the header that victims share beside it.
+/// Compiles C into the executable `path`, with the headers that victims share beside it.
 pub(crate) fn compile_c<Flag: AsRef<OsStr>>(
     path: &Path,
     source: &str,
@@ -46,7 +47,9 @@ pub(crate) fn compile_c<Flag: AsRef<OsStr>>(
 ) -> Result<()> {
     let source_path = path.with_file_name(format!("{}.c", path.file_name().unwrap_or_default().display()));
     fs::write(&source_path, source)?;
-    fs::write(path.with_file_name("check.h"), CHECK_HEADER)?;
+    for (name, text) in HEADERS {
+        fs::write(path.with_file_name(name), text)?;
+    }
     let mut command = Command::new(compiler);
     command.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(path).arg(source_path).args(flags);
     compile(&mut command)

@@ -1,6 +1,7 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
 use crate::EngineError;
+use crate::census::Looks;
 use crate::files::{Digests, Writers};
 use crate::freeze::{Frozen, kernel};
 use crate::track::Tracks;
@@ -138,6 +139,8 @@ pub(crate) struct Shared {
     pub(crate) digests: Digests,
     /// Who else writes to them.
     pub(crate) writers: Writers,
+    /// What has been said about its memory.
+    pub(crate) looks: Looks,
     /// The exit status, if a tracer has reaped it in passing.
     status: Mutex<Option<WaitStatus>>,
     /// For tasks that wait in a `restart_syscall`: the call that they had made first, by task id.
@@ -152,6 +155,7 @@ impl Shared {
             inheritance,
             digests: Digests::default(),
             writers: Writers::default(),
+            looks: Looks::default(),
             status: Mutex::default(),
             first_calls: Mutex::default(),
             tracks: Mutex::default(),

@@ -22,6 +22,19 @@ fn file(path: &str) -> FileReference {
     FileReference { path: path.as_bytes().into(), length: 100_000, identity, digest }
 }
 
+fn attributes() -> MappingAttributes {
+    MappingAttributes {
+        advice: vec![Advice::WipeOnFork, Advice::Random],
+        lock: MemoryLock::OnFault,
+        protection_key: 3,
+        huge_page_bytes: 2 << 20,
+        droppable: true,
+        sealed: true,
+        name: Some(b"arena"[..].into()),
+        guards: vec![GuardedPages { start: 0x60_1000, pages: 1 }],
+    }
+}
+
 fn mappings() -> Vec<Mapping> {
     let protection = |write, execute| Protection { read: true, write, execute };
     let mapping = |start, protection, backing| Mapping {
@@ -30,6 +43,7 @@ fn mappings() -> Vec<Mapping> {
         protection,
         backing,
         grows_down: start == 0x7ffc_0000_0000,
+        attributes: if start == 0x60_0000 { attributes() } else { MappingAttributes::default() },
     };
     vec![
         mapping(0x40_0000, protection(false, true), Backing::PrivateFile { file: file("/bin/prog"), offset: 0x1000 }),
@@ -137,6 +151,16 @@ fn state() -> JobState {
         threads: vec![ThreadState { tid: 4242, restartable_sequence: None, ..thread() }, thread()],
         timers: timers(),
         permitted_features: 1 << 18,
+        switches: ProcessSwitches {
+            protection_keys: 0b1001,
+            lock_future: MemoryLock::Locked,
+            subreaper: true,
+            deny_write_execute: 1,
+            oom_score_adjustment: Some(-17),
+            core_dump_filter: Some(0x33),
+            parent_death_signal: 9,
+            ..ProcessSwitches::default()
+        },
     };
     JobState {
         machine: Machine {

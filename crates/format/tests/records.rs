@@ -46,9 +46,55 @@ fn backing() -> impl Strategy<Value = Backing> {
     ]
 }
 
+fn advice() -> impl Strategy<Value = Advice> {
+    use Advice::*;
+    prop::sample::select(vec![DontFork, WipeOnFork, DontDump, HugePages, NoHugePages, Mergeable, Sequential, Random])
+}
+
+fn memory_lock() -> impl Strategy<Value = MemoryLock> {
+    prop::sample::select(vec![MemoryLock::Unlocked, MemoryLock::Locked, MemoryLock::OnFault])
+}
+
 prop_compose! {
-    fn mapping()(start: u64, end: u64, [read, write, execute, grows_down]: [bool; 4], backing in backing()) -> Mapping {
-        Mapping { start, end, protection: Protection { read, write, execute }, backing, grows_down }
+    fn attributes()(
+        advice in prop::collection::vec(advice(), 0..4),
+        lock in memory_lock(),
+        protection_key: u32,
+        huge_page_bytes: u64,
+        [droppable, sealed]: [bool; 2],
+        name in prop::option::of(bytes()),
+        guards in prop::collection::vec(any::<(u64, u64)>(), 0..3),
+    ) -> MappingAttributes {
+        let guards = guards.into_iter().map(|(start, pages)| GuardedPages { start, pages }).collect();
+        MappingAttributes { advice, lock, protection_key, huge_page_bytes, droppable, sealed, name, guards }
+    }
+}
+
+prop_compose! {
+    fn switches()(
+        [protection_keys, parent_death_signal]: [u32; 2],
+        lock_future in memory_lock(),
+        [subreaper, no_huge_pages, merge_memory]: [bool; 3],
+        deny_write_execute: u64,
+        oom_score_adjustment: Option<i32>,
+        [core_dump_filter, undumpable]: [Option<u32>; 2],
+    ) -> ProcessSwitches {
+        ProcessSwitches {
+            protection_keys, lock_future, subreaper, no_huge_pages, merge_memory, deny_write_execute,
+            oom_score_adjustment, core_dump_filter, parent_death_signal, undumpable,
+        }
+    }
+}
+
+prop_compose! {
+    fn mapping()(
+        start: u64,
+        end: u64,
+        [read, write, execute, grows_down]: [bool; 4],
+        backing in backing(),
+        attributes in attributes(),
+    ) -> Mapping {
+        Mapping { start, end, protection: Protection { read, write, execute }, backing, grows_down, attributes }
     }
 }
 
@@ -167,6 +213,7 @@ prop_compose! {
         threads in prop::collection::vec(thread(), 0..3),
         interval in prop::collection::vec(any::<(u8, u64, u64)>(), 0..3),
         posix in prop::collection::vec(timer(), 0..3),
+        switches in switches(),
     ) -> ProcessState {
         let running = |(kind, remaining_microseconds, interval_microseconds)| {
             IntervalTimer { kind, remaining_microseconds, interval_microseconds }
@@ -184,6 +231,7 @@ let descriptor = |(number, close_on_exec, open_file)| Descriptor { number, close
             descriptors: descriptors.into_iter().map(descriptor).collect(),
             threads,
             timers: Timers { interval: interval.into_iter().map(running).collect(), posix },
+            switches,
             ..ProcessState::default()
         }
     }

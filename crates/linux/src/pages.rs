@@ -24,6 +24,8 @@ pub struct PageScan {
     pagemap: File,
     /// Whether the kernel has the ioctl (Linux 6.7); otherwise the table is read word by word.
     by_ioctl: bool,
+    /// [`category::GUARD`] where the kernel tells guarded pages from others (Linux 6.15), else 0.
+    guard: u64,
 }
 
 /// Regions fetched by one ioctl.
@@ -38,10 +40,9 @@ impl PageScan {
     /// When it is gone or may not be looked at.
     pub fn open(pid: i32) -> io::Result<Self> {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
-        let probe = PageRange::new(Address::new(0), 1);
-        let selection = Selection { none_of: 0, all_of: 0, any_of: category::PRESENT };
-        let by_ioctl = scan_pages(pagemap.as_fd(), probe, selection, &mut [PageRegion::default()]).is_ok();
-        Ok(Self { pagemap, by_ioctl })
+        let by_ioctl = knows(&pagemap, category::PRESENT);
+        let guard = guard_category(&pagemap);
+        Ok(Self { pagemap, by_ioctl, guard })
     }
 
     /// Whether the kernel walks the tables for us.
@@ -66,13 +67,31 @@ impl PageScan {
         Ok(())
     }
 
+    /// Appends the pages of `range` that must not be touched, ascending. Nothing where the kernel does not tell.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn guarded(&self, range: PageRange, into: &mut Vec<PageRange>) -> io::Result<()> {
+        if self.guard == 0 {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        self.select(range, Selection { none_of: 0, all_of: self.guard, any_of: self.guard }, &mut found)?;
+        merge_ranges(&mut found);
+        into.append(&mut found);
+        Ok(())
+    }
+
     fn ask(&self, range: PageRange, which: Populated, into: &mut Vec<PageRange>) -> io::Result<()> {
         let (none_of, all_of) = match which {
-            Populated::Any => (category::ZERO, 0),
-            Populated::Own => (category::ZERO | category::FILE, 0),
-            Populated::File => (category::ZERO, category::FILE),
+            Populated::Any => (category::ZERO | self.guard, 0),
+            Populated::Own => (category::ZERO | category::FILE | self.guard, 0),
+            Populated::File => (category::ZERO | self.guard, category::FILE),
         };
-        let selection = Selection { none_of, all_of, any_of: category::PRESENT | category::SWAPPED };
+        self.select(range, Selection { none_of, all_of, any_of: category::PRESENT | category::SWAPPED }, into)
+    }
+
+    fn select(&self, range: PageRange, selection: Selection, into: &mut Vec<PageRange>) -> io::Result<()> {
         let mut regions = vec![PageRegion::default(); REGIONS];
         let mut rest = range;
         while rest.pages() > 0 {
@@ -115,6 +134,18 @@ impl PageScan {
     }
 }
 
+/// [`category::GUARD`] where the kernel knows it, else 0.
+pub(crate) fn guard_category(pagemap: &File) -> u64 {
+    if knows(pagemap, category::GUARD) { category::GUARD } else { 0 }
+}
+
+/// Whether the kernel has the ioctl, and knows a category.
+fn knows(pagemap: &File, category: u64) -> bool {
+    let probe = PageRange::new(Address::new(0), 1);
+    let selection = Selection { none_of: 0, all_of: 0, any_of: category };
+    scan_pages(pagemap.as_fd(), probe, selection, &mut [PageRegion::default()]).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,7 +160,7 @@ mod tests {
         let range = PageRange::new(Address::new(start), 60);
         let scan = PageScan::open(std::process::id() as i32).unwrap();
         assert!(scan.by_ioctl, "this test needs Linux 6.7");
-        let twin = PageScan { pagemap: scan.pagemap.try_clone().unwrap(), by_ioctl: false };
+        let twin = PageScan { pagemap: scan.pagemap.try_clone().unwrap(), by_ioctl: false, guard: 0 };
         let (mut fast, mut naive) = (Vec::new(), Vec::new());
         scan.populated(range, Populated::Any, &mut fast).unwrap();
         twin.populated(range, Populated::Any, &mut naive).unwrap();

@@ -8,6 +8,7 @@
 //! their own, by write(2) to the object beneath or by a device, is not seen. And it is exact only while the process stands
 //! still.
 
+use crate::pages::guard_category;
 use crate::sys::memory::{PageRegion, Selection, category, scan_and_protect_pages};
 use crate::sys::userfault;
 use standfast_core::{Address, PageRange};
@@ -26,6 +27,8 @@ pub struct WriteProtection {
 #[derive(Debug)]
 pub struct WrittenScan {
     pagemap: File,
+    /// The category of pages that must not be touched, where the kernel tells them from pages in swap.
+    guard: u64,
 }
 
 /// Some adjoining pages that hold something.
@@ -89,7 +92,9 @@ impl WrittenScan {
     /// # Errors
     /// When it is gone or may not be looked at.
     pub fn open(pid: i32) -> io::Result<Self> {
-        Ok(Self { pagemap: File::open(format!("/proc/{pid}/pagemap"))? })
+        let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
+        let guard = guard_category(&pagemap);
+        Ok(Self { pagemap, guard })
     }
 
     /// Appends the pages of one mapping that hold something, ascending, and protects them. Costs what is populated.
@@ -99,8 +104,8 @@ impl WrittenScan {
     /// When the process is gone.
     pub fn look(&self, mapping: PageRange, holding: Holding, into: &mut Vec<Held>) -> io::Result<Option<()>> {
         let none_of = match holding {
-            Holding::Any => category::ZERO,
-            Holding::Own => category::ZERO | category::FILE,
+            Holding::Any => category::ZERO | self.guard,
+            Holding::Own => category::ZERO | category::FILE | self.guard,
         };
         let selection = Selection { none_of, all_of: 0, any_of: category::PRESENT | category::SWAPPED };
         let mut regions = vec![PageRegion::default(); REGIONS];

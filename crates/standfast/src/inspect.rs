@@ -157,12 +157,18 @@ fn describe_file(kind: &OpenFileKind) -> String {
 mod tests {
     use super::*;
     use standfast_core::{Address, PageRange};
-    use standfast_format::records::{FileReference, Mapping, Protection};
+    use standfast_format::records::{FileReference, Mapping, MappingAttributes, Protection};
 
     #[test]
     fn memory_is_summed_up_by_process_and_kind() {
-        let mapping =
-            |start, end, backing| Mapping { start, end, protection: Protection::default(), backing, grows_down: false };
+        let mapping = |start, end, backing| Mapping {
+            start,
+            end,
+            protection: Protection::default(),
+            backing,
+            grows_down: false,
+            attributes: MappingAttributes::default(),
+        };
         let file = Backing::PrivateFile { file: FileReference::default(), offset: 0 };
         let mappings = vec![mapping(0x1000, 0x9000, Backing::Anonymous), mapping(0x10000, 0x12000, file)];
         let process = ProcessState { mappings, ..ProcessState::default() };

@@ -34,7 +34,8 @@ pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {
     Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file), digest: None })
 }
 
-/// Reads the files of a running process, and looks who else writes to them, so that the stop need not.
+/// Reads the files of a running process, looks who else writes to them and what was said about memory, so that the stop
+/// need not.
 pub(crate) fn look_ahead(pid: i32, shared: &Shared) {
     let maps = Map::of(pid).unwrap_or_default();
     let mut paths: BTreeSet<Vec<u8>> = maps.into_iter().filter(|map| map.inode != 0).map(|map| map.path).collect();
@@ -54,6 +55,7 @@ pub(crate) fn look_ahead(pid: i32, shared: &Shared) {
         shared.digests.fill(&mut file, Haste::Running);
     }
     shared.writers.look(&written, &[pid]);
+    shared.looks.look_ahead(pid);
 }
 
 /// Notes what the files hold, and who else writes to those that the job writes.

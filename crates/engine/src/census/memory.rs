@@ -1,5 +1,6 @@
 //! The census of an address space: which mappings there are, what lies beneath them, which of their pages hold something.
 
+use super::attributes::Attributes;
 use super::objects::Objects;
 use super::reference;
 use crate::freeze::{FrozenProcess, kernel};
@@ -7,10 +8,13 @@ use crate::track::{Pages, Place, Track};
 use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::Beneath;
-use standfast_format::records::{Backing, Bytes, Mapping, Protection, SpecialMapping};
+use standfast_format::records::{Backing, Bytes, GuardedPages, Mapping, MappingAttributes, Protection, SpecialMapping};
 use standfast_linux::proc::Map;
 use standfast_linux::{PageScan, Populated};
 use std::io;
+
+/// How the kernel shows huge pages from the system's pool that no file is behind.
+pub(super) const HUGE_PAGES: &[u8] = b"/anon_hugepage (deleted)";
 
 /// The mappings of a process, sorted by what a restart does with them.
 #[derive(Debug, Default)]
@@ -36,9 +40,16 @@ enum Kind {
 impl Mappings {
     /// The mappings of the job's first process. What of them are memory objects goes into `objects`, after those that
     /// descriptors lead to.
-    pub(super) fn of(pid: i32, maps: &[Map], objects: &mut Objects, obstacles: &mut Vec<Obstacle>) -> io::Result<Self> {
+    pub(super) fn of(
+        pid: i32,
+        maps: &[Map],
+        attributes: &Attributes,
+        objects: &mut Objects,
+        obstacles: &mut Vec<Obstacle>,
+    ) -> io::Result<Self> {
         let mut found = Self::default();
         for map in maps {
+            let mapping = |backing| Mapping { attributes: attributes.of(map), ..mapping(map, backing) };
             match kind(map) {
                 Kind::Fixed => {}
                 Kind::Special => found.special.push(SpecialMapping {
@@ -46,16 +57,13 @@ impl Mappings {
                     end: map.end,
                     name: Bytes::from(map.path.as_slice()),
                 }),
-                Kind::Ordinary(backing) => found.ordinary.push(mapping(map, backing)),
+                Kind::Ordinary(backing) => found.ordinary.push(mapping(backing)),
                 Kind::Object => {
                     let (object, offset) = (objects.of_mapping(pid, 0, map)?, map.offset);
-                    found.ordinary.push(mapping(
-                        map,
-                        match map.shared {
-                            true => Backing::SharedObject { object, offset },
-                            false => Backing::PrivateObject { object, offset },
-                        },
-                    ));
+                    found.ordinary.push(mapping(match map.shared {
+                        true => Backing::SharedObject { object, offset },
+                        false => Backing::PrivateObject { object, offset },
+                    }));
                 }
                 Kind::Refused { why, remedy } => obstacles.push(Obstacle {
                     what: format!("mapping {:#x} ({})", map.start, String::from_utf8_lossy(&map.path)),
@@ -66,6 +74,20 @@ impl Mappings {
             }
         }
         Ok(found)
+    }
+
+    /// Notes which pages must not be touched, where the kernel tells (Linux 6.15).
+    pub(super) fn note_guards(&mut self, pid: i32) -> Result<(), EngineError> {
+        let scanning = |source| kernel("looking for guarded pages", source);
+        let scan = PageScan::open(pid).map_err(scanning)?;
+        let mut guards = Vec::new();
+        for mapping in &mut self.ordinary {
+            let range = PageRange::between(Address::new(mapping.start), Address::new(mapping.end));
+            scan.guarded(range, &mut guards).map_err(scanning)?;
+            let guarded = |range: PageRange| GuardedPages { start: range.start().get(), pages: range.pages() };
+            mapping.attributes.guards.extend(guards.drain(..).map(guarded));
+        }
+        Ok(())
     }
 }
 
@@ -80,6 +102,7 @@ fn mapping(map: &Map, backing: Backing) -> Mapping {
         },
         backing,
         grows_down: map.is_stack(),
+        attributes: MappingAttributes::default(),
     }
 }
 
@@ -88,7 +111,10 @@ fn kind(map: &Map) -> Kind {
     match map.path.as_slice() {
         b"[vsyscall]" => return Kind::Fixed,
         path if path == b"[vdso]" || path.starts_with(b"[vvar") => return Kind::Special,
-        b"[heap]" | b"[stack]" | b"" | b"/dev/zero" if !map.shared => return Kind::Ordinary(Backing::Anonymous),
+        b"[heap]" | b"[stack]" | b"" | b"/dev/zero" | HUGE_PAGES if !map.shared => {
+            return Kind::Ordinary(Backing::Anonymous);
+        }
+        HUGE_PAGES => return refused("huge pages from the system's pool that are shared cannot be saved yet", ""),
         path if path.starts_with(b"[anon:") && !map.shared => return Kind::Ordinary(Backing::Anonymous),
         path if path.starts_with(b"[") => return refused("a mapping of the kernel's of a kind not known here", ""),
         path if path.starts_with(b"/memfd:") => return Kind::Object,
@@ -143,6 +169,8 @@ pub(super) fn populated(
 /// Where pages of a mapping's own are looked for; `None` where there are none.
 fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
     let beneath = match mapping.backing {
+        // What the kernel may drop at any time is dropped.
+        Backing::Anonymous if mapping.attributes.droppable => return None,
         Backing::Anonymous => Beneath::Zeros,
         Backing::PrivateFile { .. } | Backing::PrivateObject { .. } => Beneath::File,
         Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => return None,

@@ -4,12 +4,14 @@
 //! is written anywhere until the whole census stands.
 
 mod asker;
+mod attributes;
 mod descriptors;
 mod files;
 mod memory;
 mod objects;
 mod restrictions;
 mod scheduling;
+mod switches;
 mod threads;
 mod timers;
 
@@ -17,6 +19,8 @@ use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::job::Inheritance;
 use crate::track::{Pages, Tracking};
 use crate::{EngineError, Obstacle, ProcessIdentity, StackPart};
+use attributes::Attributes;
+pub(crate) use attributes::Looks;
 use descriptors::Descriptors;
 pub use files::Output;
 pub(crate) use files::look_ahead;
@@ -52,7 +56,9 @@ impl Census {
         let [process] = &frozen.processes[..] else {
             unreachable!("a job is a tree of one for now");
         };
-        let mut found = Findings::of(process.pid, &process.maps, &frozen.shared.inheritance)?;
+        let status = Status::of(process.pid).map_err(|source| crate::freeze::forbidden(process.pid, source))?;
+        let attributes = frozen.shared.looks.known(process.pid, status.locked_kib, &process.maps)?;
+        let mut found = Findings::of(process.pid, &process.maps, &attributes, &frozen.shared.inheritance)?;
         if !found.obstacles.is_empty() {
             return Err(EngineError::Refused(found.obstacles));
         }
@@ -74,6 +80,7 @@ impl Census {
         }
         let track = tracks.of(identity).filter(|_| tracking == Tracking::On);
         let pages = memory::populated(process, &found.mappings, inner.live_stack(process, stack), track)?;
+        found.mappings.note_guards(process.pid)?;
         let outputs = std::mem::take(&mut found.descriptors.outputs);
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
         let mut state = found.into_state(process, inner, records)?;
@@ -93,7 +100,10 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
 /// When the process is gone or may not be looked at.
 pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
     let maps = Map::of(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
-    Findings::of(pid, &maps, &Inheritance::of_orphan(pid)).map(|found| found.obstacles)
+    let attributes = Attributes::at(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
+    let found = Findings::of(pid, &maps, &attributes, &Inheritance::of_orphan(pid))?;
+    let others = restrictions::of_other_threads(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
+    Ok(found.obstacles.into_iter().chain(others).collect())
 }
 
 /// What `/proc` tells of a process.
@@ -108,13 +118,13 @@ struct Findings {
 }
 
 impl Findings {
-    fn of(pid: i32, maps: &[Map], inheritance: &Inheritance) -> Result<Self, EngineError> {
+    fn of(pid: i32, maps: &[Map], attributes: &Attributes, inheritance: &Inheritance) -> Result<Self, EngineError> {
         let looking = |source| crate::freeze::forbidden(pid, source);
         let status = Status::of(pid).map_err(looking)?;
         let mut obstacles = restrictions::find(pid, &status).map_err(looking)?;
         let mut objects = Objects::default();
         let descriptors = Descriptors::of(&[pid], inheritance, &mut obstacles).map_err(looking)?;
-        let mappings = memory::Mappings::of(pid, maps, &mut objects, &mut obstacles).map_err(looking)?;
+        let mappings = memory::Mappings::of(pid, maps, attributes, &mut objects, &mut obstacles).map_err(looking)?;
         let path = proc::link(pid, "exe").map_err(looking)?;
         let executable = match reference(&path) {
             Ok(executable) => executable,
@@ -160,6 +170,7 @@ impl Findings {
             threads: inner.threads,
             timers: inner.found.timers,
             permitted_features: inner.permitted_features,
+            switches: inner.switches,
         };
         Ok(JobState {
             machine: machine(inner.xsave_features),

@@ -1,42 +1,104 @@
-//! Obstacles in the process as a whole: children, timers, restrictions that a new process would not have.
+//! Obstacles in the process as a whole and in single threads: children, restrictions that a new process would not have.
 
-use crate::Obstacle;
+use super::asker::Asker;
+use crate::freeze::kernel;
+use crate::{EngineError, Obstacle};
 use standfast_linux::proc::{self, Stat, Status};
 use std::io;
 
-/// Finds them.
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+
+/// Finds those that `/proc` tells of the process and its main thread.
 pub(super) fn find(pid: i32, status: &Status) -> io::Result<Vec<Obstacle>> {
     let mut obstacles = children(pid)?;
-    let own = Status::of(std::process::id() as i32)?;
-    let mut lasting = |hit: bool, what: &str, why: &str, remedy: &str| {
-        if hit {
-            obstacles.push(Obstacle {
-                what: what.to_owned(),
-                why: why.to_owned(),
-                remedy: remedy.to_owned(),
-                passing: false,
-            });
-        }
-    };
-    lasting(
-        status.seccomp != own.seccomp,
-        "seccomp filter",
-        "the program has restricted its system calls, which a restart could not do again",
-        "run it without its sandbox",
-    );
-    lasting(
-        status.shadow_stack,
-        "shadow stack",
-        "the program runs on a hardware shadow stack, which cannot be rebuilt yet",
-        "set GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
-    );
-    lasting(
-        status.locked_kib > 0,
-        "locked memory",
-        "the program has locked memory into RAM (mlock), which cannot be brought back yet",
-        "run it without locking",
-    );
+    obstacles.extend(of_thread(status, &own()?));
     Ok(obstacles)
+}
+
+/// The same of the other threads.
+pub(super) fn of_other_threads(pid: i32) -> io::Result<Vec<Obstacle>> {
+    let own = own()?;
+    let others = proc::numbers(pid, "task")?.into_iter().filter(|tid| *tid != pid);
+    // A thread may have ended since the look.
+    let statuses = others.filter_map(|tid| Status::of_task(pid, tid).ok());
+    Ok(statuses.flat_map(|status| of_thread(&status, &own)).collect())
+}
+
+/// We ourselves, from whom the program has what it was started with.
+pub(super) fn own() -> io::Result<Status> {
+    Status::of(std::process::id() as i32)
+}
+
+/// What stands in the way in one thread.
+pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Obstacle> {
+    let thread = status.ids.first().copied().unwrap_or_default();
+    let mut obstacles = Vec::new();
+    if (status.seccomp, status.seccomp_filters) != (own.seccomp, own.seccomp_filters) {
+        obstacles.push(lasting(
+            format!("seccomp filter of thread {thread}"),
+            "the program has restricted its system calls, which a restart could not do again",
+            "run it without its sandbox",
+        ));
+    }
+    if status.shadow_stack {
+        obstacles.push(lasting(
+            format!("shadow stack of thread {thread}"),
+            "the program runs on a hardware shadow stack, which cannot be rebuilt yet",
+            "set GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
+        ));
+    }
+    obstacles
+}
+
+/// Whether a thread is under Landlock, which the kernel tells nobody: it may not look at a process outside of its sandbox
+/// that a process like it may look at, namely at us. Asked of those alone that may have put themselves under Landlock, and
+/// where nothing else could be the reason; elsewhere nobody knows.
+pub(super) fn landlock(asker: &Asker<'_>, status: &Status, own: &Status) -> Result<Option<Obstacle>, EngineError> {
+    const KCMP_FILE: u64 = 0;
+    let may_be = status.no_new_privileges || status.capabilities.effective & CAP_SYS_ADMIN != 0;
+    let is_like_us = (&status.users, &status.groups) == (&own.users, &own.groups)
+        && own.capabilities.permitted & !status.capabilities.permitted == 0;
+    if !may_be || !is_like_us || !is_in_our_user_namespace(status) {
+        return Ok(None);
+    }
+    let (Some(own_id), Some(id)) = (own.ids.last(), status.process_ids.last()) else { return Ok(None) };
+    // In a pid namespace of its own the job sees of us its init only.
+    let us = if status.ids.len() > own.ids.len() { 1 } else { *own_id };
+    let answer = asker.call(libc::SYS_kcmp, [*id as u64, us as u64, KCMP_FILE, 0, 0, 0])?;
+    let thread = status.ids.first().copied().unwrap_or_default();
+    Ok((answer == -i64::from(libc::EPERM)).then(|| {
+        lasting(
+            format!("sandbox of thread {thread}"),
+            "the program has put itself under Landlock (or something like it), and a restart would be free of it",
+            "run it without its sandbox",
+        )
+    }))
+}
+
+/// In another one our side, and the init of the job's namespaces, have privileges that the program has not.
+fn is_in_our_user_namespace(status: &Status) -> bool {
+    let Some(thread) = status.ids.first() else { return false };
+    let of = |pid| proc::link(pid, "ns/user").ok();
+    of(*thread).is_some_and(|theirs| of(std::process::id() as i32) == Some(theirs))
+}
+
+/// Switches that only privileged programs have, and that a restart would not give them.
+pub(super) fn secure_bits(asker: &Asker<'_>) -> Result<Option<Obstacle>, EngineError> {
+    const PR_GET_SECUREBITS: u64 = libc::PR_GET_SECUREBITS as u64;
+    let theirs = asker.call(libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0])?;
+    let ours =
+        standfast_linux::sys::process::secure_bits().map_err(|source| kernel("looking at this process", source))?;
+    Ok((theirs != ours).then(|| {
+        lasting(
+            "security bits".to_owned(),
+            "the program has changed what privileges mean to it (PR_SET_SECUREBITS)",
+            "start it under capsh with these bits set",
+        )
+    }))
+}
+
+fn lasting(what: String, why: &str, remedy: &str) -> Obstacle {
+    Obstacle { what, why: why.to_owned(), remedy: remedy.to_owned(), passing: false }
 }
 
 /// A job is a tree of one for now.

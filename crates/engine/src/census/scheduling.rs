@@ -23,7 +23,7 @@ pub(super) fn scheduling(tid: i32) -> io::Result<Scheduling> {
     Ok(Scheduling {
         policy: theirs.policy,
         flags: theirs.flags,
-        nice: theirs.nice,
+        nice: schedule::nice(tid)?,
         priority: theirs.priority,
         runtime,
         deadline: theirs.deadline,

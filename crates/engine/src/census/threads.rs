@@ -1,12 +1,14 @@
 //! The census from within: what only the program itself can ask the kernel for, by injected system calls, and the threads.
 
 use super::asker::Asker;
-use super::{scheduling, timers};
+use super::{restrictions, scheduling, switches, timers};
 use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
 use crate::job::Shared;
 use crate::{EngineError, Obstacle, StackPart};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
-use standfast_format::records::{AlternateStack, Bytes, Disposition, RestartableSequence, RobustList, ThreadState};
+use standfast_format::records::{
+    AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState,
+};
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{Abort, Foothold, FootholdError, Injector, PinnedToCpu, Registers};
@@ -33,6 +35,7 @@ pub(super) struct Inner {
     /// A userfaultfd of its address space, where one was asked for, or why there is none.
     pub(super) userfault: Option<io::Result<OwnedFd>>,
     pub(super) permitted_features: u64,
+    pub(super) switches: ProcessSwitches,
 }
 
 impl Inner {
@@ -56,18 +59,31 @@ impl Inner {
         let foothold = foothold.map_err(|error| no_foothold(error, pid, shared))?;
         let injector = Injector::new(&process.memory, &foothold);
 
+        let own = restrictions::own().map_err(|source| kernel("looking at this process", source))?;
         let mut inner = Self { xsave_features: Registers::xsave_features(&extended[0]), ..Self::default() };
         let asked = process.tasks.iter().zip(&extended).enumerate().try_for_each(|(place, (task, extended))| {
             let asker = Asker::new(&injector, task, extended, &ended)?;
             if place == 0 {
                 inner.ask_process(&asker, process)?;
                 inner.ask_residence(&asker, doubtful)?;
+                inner.switches = switches::ask(&asker, process, inner.xsave_features)?;
                 inner.userfault = observe.then(|| asker.make_userfault(pid)).transpose()?;
             }
             inner.found.ask_thread(&asker, place)?;
-            let mut thread = thread(&asker, task, extended, pid)?;
+            let status = Status::of_task(pid, task.task.tid()).map_err(|_| EngineError::Ended)?;
+            if place == 0 {
+                inner.obstacles.extend(restrictions::secure_bits(&asker)?);
+            } else {
+                inner.obstacles.extend(restrictions::of_thread(&status, &own));
+            }
+            inner.obstacles.extend(restrictions::landlock(&asker, &status, &own)?);
+            let mut thread = thread(&asker, task, extended, &status, pid)?;
             thread.pending = inner.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
             asker.puppet.release().map_err(ended)?;
+            if place == 0 && inner.switches.protection_keys != 0 {
+                // Asking for the keys has changed the rights of those that are free.
+                task.task.set_extended_registers(extended).map_err(ended)?;
+            }
             inner.threads.push(thread);
             Ok(())
         });
@@ -159,7 +175,13 @@ impl Inner {
     }
 }
 
-fn thread(asker: &Asker<'_>, task: &FrozenTask, extended: &[u8], pid: i32) -> Result<ThreadState, EngineError> {
+fn thread(
+    asker: &Asker<'_>,
+    task: &FrozenTask,
+    extended: &[u8],
+    status: &Status,
+    pid: i32,
+) -> Result<ThreadState, EngineError> {
     let tid = task.task.tid();
     let gone = |_| EngineError::Ended;
     let [clear_child_tid] = asker.ask::<1>(libc::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0])?;
@@ -168,7 +190,6 @@ fn thread(asker: &Asker<'_>, task: &FrozenTask, extended: &[u8], pid: i32) -> Re
     let (head, head_length) = process::robust_list(tid).map_err(gone)?;
     let sequence = task.task.rseq_configuration().map_err(|_| EngineError::Ended)?;
     let name = proc::read(pid, &format!("task/{tid}/comm")).map_err(gone)?;
-    let status = Status::of_task(pid, tid).map_err(gone)?;
     Ok(ThreadState {
         tid: status.ids.last().copied().unwrap_or(tid),
         registers: registers(task)?.0.to_vec(),
@@ -188,7 +209,7 @@ fn thread(asker: &Asker<'_>, task: &FrozenTask, extended: &[u8], pid: i32) -> Re
         affinity: scheduling::affinity(tid).map_err(gone)?,
         io_priority: scheduling::io_priority(tid),
         timer_slack_nanoseconds: scheduling::timer_slack(asker)?,
-        restrictions: scheduling::restrictions(asker, &status)?,
+        restrictions: scheduling::restrictions(asker, status)?,
         wait: None,
     })
 }

@@ -16,6 +16,10 @@ const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
 const MAP_SHARED: u64 = libc::MAP_SHARED as u64;
 const MAP_PRIVATE: u64 = libc::MAP_PRIVATE as u64;
 const MAP_ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
+/// Linux 6.11.
+const MAP_DROPPABLE: u64 = 8;
+const MAP_HUGETLB: u64 = libc::MAP_HUGETLB as u64;
+const MAP_HUGE_SHIFT: u32 = libc::MAP_HUGE_SHIFT as u32;
 const MAP_GROWSDOWN: u64 = libc::MAP_GROWSDOWN as u64;
 const MAP_NORESERVE: u64 = libc::MAP_NORESERVE as u64;
 const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
@@ -76,9 +80,10 @@ impl Construction {
         self.call(&action, libc::SYS_open, [self.path_argument(path)?, O_RDONLY, 0, 0, 0, 0])
     }
 
-    pub(super) fn map_one(&self, mapping: &Mapping, descriptor: u64, offset: u64) -> Result<(), EngineError> {
+    pub(super) fn map_one(&mut self, mapping: &Mapping, descriptor: u64, offset: u64) -> Result<(), EngineError> {
         let bytes = mapping.end - mapping.start;
         let mut flags = match mapping.backing {
+            Backing::Anonymous if mapping.attributes.droppable => MAP_DROPPABLE | MAP_ANONYMOUS,
             Backing::Anonymous => MAP_PRIVATE | MAP_ANONYMOUS,
             Backing::PrivateFile { .. } | Backing::PrivateObject { .. } => MAP_PRIVATE,
             Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => MAP_SHARED,
@@ -89,11 +94,14 @@ impl Construction {
         if mapping.backing == Backing::Anonymous && (!mapping.protection.write || bytes > RESERVATION_BYTES) {
             flags |= MAP_NORESERVE;
         }
+        if let Some(order) = mapping.attributes.huge_page_bytes.checked_ilog2() {
+            flags |= MAP_HUGETLB | u64::from(order) << MAP_HUGE_SHIFT;
+        }
         let access = access(while_filling(mapping));
         let action = format!("mapping {:#x}-{:#x}", mapping.start, mapping.end);
         let at = self.call(&action, libc::SYS_mmap, [mapping.start, bytes, access, flags, descriptor, offset])?;
         assert_eq!(at, mapping.start, "MAP_FIXED_NOREPLACE maps where it is told");
-        Ok(())
+        self.advise(mapping)
     }
 
     /// Unmaps everything but the kernel's own mappings, which are returned.
@@ -201,16 +209,6 @@ impl Construction {
         Ok(())
     }
 
-    /// Gives every mapping the access that the image says, now that it is filled.
-    pub(super) fn protect(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        for mapping in plan.process.mappings.iter().filter(|mapping| while_filling(mapping) != mapping.protection) {
-            let bytes = mapping.end - mapping.start;
-            let arguments = [mapping.start, bytes, access(mapping.protection), 0, 0, 0];
-            self.call("protecting memory", libc::SYS_mprotect, arguments)?;
-        }
-        Ok(())
-    }
-
     /// `prctl(PR_SET_MM_MAP)`: where heap, stack, arguments and environment are; the heap then grows on from its end.
     pub(super) fn set_layout(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let layout = &plan.process.layout;
@@ -265,7 +263,7 @@ fn is_mapped(plan: &Plan<'_>, range: PageRange) -> bool {
 }
 
 /// Access while pages are written: private memory is writable until it is filled.
-fn while_filling(mapping: &Mapping) -> Protection {
+pub(super) fn while_filling(mapping: &Mapping) -> Protection {
     match mapping.backing {
         Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => mapping.protection,
         // A reservation that may never have been touched need not become writable, and large ones could not.
@@ -274,7 +272,7 @@ fn while_filling(mapping: &Mapping) -> Protection {
     }
 }
 
-fn access(protection: Protection) -> u64 {
+pub(super) fn access(protection: Protection) -> u64 {
     let bit = |set: bool, bit: u64| if set { bit } else { 0 };
     bit(protection.read, PROT_READ) | bit(protection.write, PROT_WRITE) | bit(protection.execute, PROT_EXEC)
 }

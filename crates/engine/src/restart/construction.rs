@@ -99,6 +99,8 @@ impl Construction {
         let _pinned = PinnedToCpu::new(standfast_linux::proc::Stat::of(self.pid()).map(|stat| stat.cpu).unwrap_or(0));
         self.map_shared_objects(plan)?;
         self.refuse_held_locks(plan, source)?;
+        self.guard(plan)?;
+        self.lock(plan)?;
         self.protect(plan)?;
         self.set_layout(plan)?;
         self.set_attributes(plan)?;

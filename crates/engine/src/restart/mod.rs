@@ -9,6 +9,7 @@
 //! address_space  kernel mappings moved, regions mapped, pages delivered and verified, layout told to the kernel
 //! attributes     directory, umask, signal dispositions, limits
 //! descriptors    files opened, cut back and positioned; pipes, counters, epoll; all under their old numbers
+//! switches       advice, locks and keys of memory; what the process has told the kernel about itself
 //! scheduling     policy, priorities and processors, as far as they are allowed here
 //! timers         made under their old ids, with the time that was left
 //! threads        created under their old ids; what the kernel keeps for each; registers last
@@ -28,6 +29,7 @@ mod namespaces;
 mod objects;
 mod plan;
 mod scheduling;
+mod switches;
 mod tails;
 mod threads;
 mod timers;

@@ -92,7 +92,7 @@ impl Construction {
     }
 
     /// Seals what has been filled and maps it where it is shared.
-    pub(super) fn map_shared_objects(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+    pub(super) fn map_shared_objects(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         self.seal(plan, !LATE_SEALS)?;
         for mapping in &plan.process.mappings {
             if let Backing::SharedObject { object, offset } = mapping.backing {

@@ -266,7 +266,7 @@ fn hole(process: &ProcessState, bytes: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use standfast_format::records::Protection;
+    use standfast_format::records::{MappingAttributes, Protection};
 
     fn process(ranges: &[(u64, u64)]) -> ProcessState {
         let mapping = |&(start, end): &(u64, u64)| Mapping {
@@ -275,6 +275,7 @@ mod tests {
             protection: Protection::default(),
             backing: Backing::Anonymous,
             grows_down: false,
+            attributes: MappingAttributes::default(),
         };
         ProcessState { mappings: ranges.iter().map(mapping).collect(), ..ProcessState::default() }
     }

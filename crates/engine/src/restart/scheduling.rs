@@ -45,7 +45,7 @@ fn set_attributes(tid: i32, scheduling: &Scheduling) -> io::Result<()> {
         size: now.size,
         policy: scheduling.policy,
         flags: scheduling.flags,
-        nice: scheduling.nice,
+        nice: now.nice,
         priority: scheduling.priority,
         runtime: if scheduling.runtime == 0 { now.runtime } else { scheduling.runtime },
         deadline: scheduling.deadline,
@@ -53,11 +53,20 @@ fn set_attributes(tid: i32, scheduling: &Scheduling) -> io::Result<()> {
         utilization_min: scheduling.utilization_min,
         utilization_max: scheduling.utilization_max,
     };
-    if wanted == now {
+    if schedule::nice(tid)? != scheduling.nice {
+        schedule::set_nice(tid, scheduling.nice)?;
+    }
+    // Told, and to be given, under ordinary policies only; elsewhere the nice value waits until there is one again.
+    wanted.nice = if is_ordinary(wanted.policy) { scheduling.nice } else { 0 };
+    if wanted == (SchedulingAttributes { nice: wanted.nice, ..now }) {
         return Ok(());
     }
     if (now.utilization_min, now.utilization_max) != (wanted.utilization_min, wanted.utilization_max) {
         wanted.flags |= UTILIZATION_HINTS;
     }
     schedule::set_attributes(tid, &wanted)
+}
+
+fn is_ordinary(policy: u32) -> bool {
+    matches!(policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH)
 }

@@ -167,6 +167,8 @@ impl Construction {
     pub(super) fn finish_threads(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         self.set_scheduling(plan);
         self.set_timers(plan)?;
+        self.seal_mappings(plan)?;
+        self.set_switches(plan)?;
         self.unmap_scratch()?;
         self.set_limits(plan)?;
         for (task, thread) in self.tasks.iter().zip(&plan.process.threads) {

@@ -1,6 +1,6 @@
 //! Records of an address space: its mappings and the kernel's idea of its layout. Contents travel separately, as pages.
 
-use super::{Bytes, FileReference};
+use super::{Bytes, FileReference, MappingAttributes};
 use minicbor::{Decode, Encode};
 
 /// One mapping of ordinary memory.
@@ -21,6 +21,9 @@ pub struct Mapping {
     /// Whether it grows downwards on a touch below it: stacks made by the kernel.
     #[n(4)]
     pub grows_down: bool,
+    /// What has been said about it.
+    #[n(5)]
+    pub attributes: MappingAttributes,
 }
 
 /// Access to a mapping.

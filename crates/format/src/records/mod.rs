@@ -4,6 +4,7 @@
 //! A number once used is never used for anything else; a new field gets a new number and is optional, so that older
 //! images stay readable. Nothing here knows where a value came from (the engine's business) or how it is kept.
 
+mod attributes;
 mod descriptors;
 mod files;
 mod memory;
@@ -12,6 +13,7 @@ mod signals;
 mod threads;
 mod timers;
 
+pub use attributes::{Advice, GuardedPages, MappingAttributes, MemoryLock, ProcessSwitches};
 pub use descriptors::{
     Descriptor, EpollInterest, OpenFile, OpenFileKind, PipeContents, StandardStream, TimerDescriptor, Watch,
 };
@@ -137,6 +139,9 @@ pub struct ProcessState {
     /// Processor state that the program had to ask for before using it (`ARCH_REQ_XCOMP_PERM`: AMX), as XSAVE features.
     #[n(15)]
     pub permitted_features: u64,
+    /// Switches that it has set for itself.
+    #[n(16)]
+    pub switches: ProcessSwitches,
 }
 
 /// Bytes that are not promised to be text: paths, arguments, names.

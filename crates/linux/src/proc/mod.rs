@@ -2,12 +2,14 @@
 
 mod fdinfo;
 mod maps;
+mod smaps;
 mod stat;
 mod status;
 mod timers;
 
 pub use fdinfo::{DescriptorInformation, EpollTarget};
 pub use maps::{Map, MapProtection};
+pub use smaps::MapAttributes;
 pub use stat::Stat;
 pub use status::{Capabilities, Status};
 pub use timers::{Notice, TimerInformation};

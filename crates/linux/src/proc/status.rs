@@ -32,6 +32,8 @@ pub struct Status {
     pub seccomp: u32,
     /// Whether exec can no longer gain privileges.
     pub no_new_privileges: bool,
+    /// Whether huge pages are switched off for the process (or the kernel has none).
+    pub no_huge_pages: bool,
     /// Memory locked into RAM, in KiB.
     pub locked_kib: u64,
     /// Whether it runs on a shadow stack.
@@ -109,6 +111,7 @@ impl Status {
                 b"Seccomp" => status.seccomp = parse(value).unwrap_or_default(),
                 b"NoNewPrivs" => status.no_new_privileges = value == b"1",
                 b"VmLck" => status.locked_kib = words(value).next().and_then(parse).unwrap_or_default(),
+                b"THP_enabled" => status.no_huge_pages = value == b"0",
                 b"Seccomp_filters" => status.seccomp_filters = parse(value).unwrap_or_default(),
                 b"Gid" => status.groups = words(value).filter_map(parse).collect(),
                 b"Groups" => status.more_groups = words(value).filter_map(parse).collect(),
@@ -146,7 +149,7 @@ mod tests {
     fn fields_are_found_by_name() {
         let text = b"Name:\ta: b\nUmask:\t0022\nUid:\t1\t2\t3\t4\nTracerPid:\t7\nNStgid:\t9\t3\nNSpid:\t10\t4\nNSpgid:\t8\t2\nNSsid:\t6\t0\n\
             SigPnd:\t0000000000000001\nShdPnd:\t0000000000000002\nSigIgn:\t0000000000001000\nSigCgt:\tffffffffffffffff\n\
-            SigBlk:\t0000000000000004\nSeccomp:\t2\nNoNewPrivs:\t1\nVmLck:\t      12 kB\nx86_Thread_features:\tshstk wrss\n\
+            SigBlk:\t0000000000000004\nSeccomp:\t2\nNoNewPrivs:\t1\nVmLck:\t      12 kB\nTHP_enabled:\t0\nx86_Thread_features:\tshstk wrss\n\
             Seccomp_filters:\t3\nGid:\t5\t6\t7\t8\nGroups:\t4 27 \nCapInh:\t1\nCapPrm:\t2\nCapEff:\t3\nCapBnd:\t4\n\
             CapAmb:\t5\nSpeculation_Store_Bypass:\tthread force mitigated\n\
             SpeculationIndirectBranch:\tconditional disabled\n";
@@ -164,6 +167,7 @@ mod tests {
             blocked: 4,
             seccomp: 2,
             no_new_privileges: true,
+            no_huge_pages: true,
             locked_kib: 12,
             shadow_stack: true,
             seccomp_filters: 3,

@@ -88,6 +88,8 @@ pub mod category {
     pub const SWAPPED: u64 = 1 << 4;
     /// It is the kernel's page of zeros.
     pub const ZERO: u64 = 1 << 5;
+    /// It must not be touched (`MADV_GUARD_INSTALL`); Linux 6.15.
+    pub const GUARD: u64 = 1 << 8;
 }
 
 /// Which pages a scan selects.

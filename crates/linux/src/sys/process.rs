@@ -102,6 +102,12 @@ pub fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }.into()).map(drop)
 }
 
+/// `PR_GET_SECUREBITS` of this process.
+pub fn secure_bits() -> io::Result<i64> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::prctl(libc::PR_GET_SECUREBITS, 0, 0, 0, 0) }.into())
+}
+
 /// tee(2) from one pipe to another without waiting: how many bytes were copied.
 pub fn tee(from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     // SAFETY: plain numbers.

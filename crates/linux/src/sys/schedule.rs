@@ -55,6 +55,18 @@ pub fn set_attributes(tid: i32, attributes: &SchedulingAttributes) -> io::Result
     check(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attributes, 0) }).map(drop)
 }
 
+/// The nice value of a task, which getpriority(2) tells under every policy and sched_getattr(2) under ordinary ones only.
+pub fn nice(tid: i32) -> io::Result<i32> {
+    // SAFETY: plain numbers. The call itself answers with 20 less the value: 1 to 40.
+    check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) }).map(|answer| 20 - answer as i32)
+}
+
+/// setpriority(2) of one task.
+pub fn set_nice(tid: i32, nice: i32) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, nice) }).map(drop)
+}
+
 /// sched_getaffinity(2): the mask as bytes, cut off behind the last processor in it.
 pub fn affinity(tid: i32) -> io::Result<Vec<u8>> {
     let mut mask = [0u8; AFFINITY_BYTES_MAX];
@@ -94,6 +106,8 @@ mod tests {
         let own = attributes(0).unwrap();
         set_attributes(0, &own).unwrap();
         assert_eq!(attributes(0).unwrap(), own);
+        assert_eq!(nice(0).unwrap(), own.nice);
+        set_nice(0, own.nice).unwrap();
         let mask = affinity(0).unwrap();
         assert!(!mask.is_empty() && mask.last() != Some(&0));
         set_affinity(0, &mask).unwrap();

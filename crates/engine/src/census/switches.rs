@@ -1,0 +1,117 @@
+//! The census of the switches of a process: what it has told the kernel about itself as a whole.
+
+use super::asker::Asker;
+use crate::EngineError;
+use crate::freeze::{FrozenProcess, kernel};
+use standfast_core::{Address, PageRange};
+use standfast_format::records::{MemoryLock, ProcessSwitches};
+use standfast_linux::proc::{self, Status};
+use standfast_linux::sys::process;
+use standfast_linux::{PageScan, Populated};
+
+const PR_GET_PDEATHSIG: u64 = libc::PR_GET_PDEATHSIG as u64;
+const PR_GET_CHILD_SUBREAPER: u64 = libc::PR_GET_CHILD_SUBREAPER as u64;
+const PR_GET_DUMPABLE: u64 = libc::PR_GET_DUMPABLE as u64;
+const PR_GET_MDWE: u64 = 66;
+const PR_GET_MEMORY_MERGE: u64 = 68;
+/// The XSAVE feature of protection keys.
+const PROTECTION_KEYS: u64 = 1 << 9;
+/// Keys that x86-64 has.
+const KEYS: u32 = 16;
+/// `PKEY_DISABLE_ACCESS`: what free keys are set to.
+const NO_ACCESS: u64 = 1;
+/// What an ordinary process answers to `PR_GET_DUMPABLE`.
+const DUMPABLE: i64 = 1;
+const PAGE: u64 = standfast_core::PAGE_BYTES as u64;
+
+/// Asks the main thread.
+pub(super) fn ask(
+    asker: &Asker<'_>,
+    process: &FrozenProcess,
+    xsave_features: u64,
+) -> Result<ProcessSwitches, EngineError> {
+    let pid = process.pid;
+    let status = Status::of(pid).map_err(|_| EngineError::Ended)?;
+    let int = |option: u64| {
+        let [word] = asker.ask::<1>(libc::SYS_prctl, |output| [option, output, 0, 0])?;
+        Ok::<_, EngineError>(word & u64::from(u32::MAX))
+    };
+    // Older kernels do not know these, and answer with an error.
+    let number = |option: u64| asker.call(libc::SYS_prctl, [option, 0, 0, 0, 0, 0]).map(|answer| answer.max(0) as u64);
+    Ok(ProcessSwitches {
+        protection_keys: if xsave_features & PROTECTION_KEYS == 0 { 0 } else { protection_keys(asker)? },
+        lock_future: match status.locked_kib {
+            0 => MemoryLock::Unlocked,
+            locked => lock_future(asker, pid, locked)?,
+        },
+        subreaper: int(PR_GET_CHILD_SUBREAPER)? != 0,
+        no_huge_pages: status.no_huge_pages && !own_status()?.no_huge_pages,
+        merge_memory: number(PR_GET_MEMORY_MERGE)? != 0,
+        deny_write_execute: number(PR_GET_MDWE)?,
+        oom_score_adjustment: different(pid, "oom_score_adj", |text| text.parse().ok()),
+        core_dump_filter: different(pid, "coredump_filter", |text| u32::from_str_radix(text, 16).ok()),
+        parent_death_signal: int(PR_GET_PDEATHSIG)? as u32,
+        // Without privileges an undumpable process could not have been stopped.
+        undumpable: match process::effective_user() {
+            0 => Some(asker.call(libc::SYS_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0])?)
+                .filter(|answer| *answer != DUMPABLE)
+                .map(|answer| answer as u32),
+            _ => None,
+        },
+    })
+}
+
+fn own_status() -> Result<Status, EngineError> {
+    Status::of(std::process::id() as i32).map_err(|source| kernel("looking at this process", source))
+}
+
+/// What a file of `/proc` says of the program, if it is not what it says of us, from whom the program got it.
+fn different<T: PartialEq>(pid: i32, file: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let of = |pid| parse(String::from_utf8_lossy(&proc::read(pid, file).ok()?).trim());
+    of(pid).filter(|theirs| of(std::process::id() as i32).as_ref() != Some(theirs))
+}
+
+/// The allocated keys, found by allocating all that are free and giving them back. Only where the first free one is not
+/// the first of all: a program that has allocated keys and given the first one back is not seen to have them.
+fn protection_keys(asker: &Asker<'_>) -> Result<u32, EngineError> {
+    let allocate = || asker.call(libc::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0]);
+    let mut free = 0u32;
+    loop {
+        let key = allocate()?;
+        if !(1..i64::from(KEYS)).contains(&key) {
+            break;
+        }
+        free |= 1 << key;
+        if key == 1 {
+            break;
+        }
+    }
+    for key in (1..KEYS).filter(|key| free & 1 << key != 0) {
+        asker.call(libc::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
+    }
+    Ok(if free & 1 << 1 == 0 { u32::from(u16::MAX) & !free } else { 1 })
+}
+
+/// What becomes of memory that is mapped from now on: a page is mapped, looked at and unmapped again. `locked_kib` is what
+/// is locked without it.
+fn lock_future(asker: &Asker<'_>, pid: i32, locked_kib: u64) -> Result<MemoryLock, EngineError> {
+    const FLAGS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    const ACCESS: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let at = asker.call(libc::SYS_mmap, [0, PAGE, ACCESS, FLAGS, u64::MAX, 0])?;
+    if (-4095..0).contains(&at) {
+        // No more memory may be locked, so that none can be mapped; or there is no room for anything.
+        return Ok(if at == -i64::from(libc::EAGAIN) { MemoryLock::Locked } else { MemoryLock::Unlocked });
+    }
+    let page = PageRange::new(Address::new(at as u64), 1);
+    let mut filled = Vec::new();
+    let looked = Status::of(pid).and_then(|status| {
+        PageScan::open(pid)?.populated(page, Populated::Any, &mut filled)?;
+        Ok(status.locked_kib > locked_kib)
+    });
+    asker.call(libc::SYS_munmap, [at as u64, PAGE, 0, 0, 0, 0])?;
+    Ok(match looked.map_err(|_| EngineError::Ended)? {
+        false => MemoryLock::Unlocked,
+        true if filled.is_empty() => MemoryLock::OnFault,
+        true => MemoryLock::Locked,
+    })
+}

@@ -1,0 +1,195 @@
+//! What a process has told the kernel about its memory and about itself, told again. Nothing that a program computes
+//! depends on most of it: what is not allowed here is told, and the program goes on without.
+
+use super::address_space::access;
+use super::construction::Construction;
+use super::plan::Plan;
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_core::PAGE_BYTES;
+use standfast_format::records::{Advice, Mapping, MemoryLock};
+use standfast_linux::proc::Status;
+use standfast_linux::sys::process;
+use std::io;
+
+const PR_SET_VMA: u64 = 0x5356_4d41;
+const PR_SET_VMA_ANON_NAME: u64 = 0;
+const PR_SET_PDEATHSIG: u64 = libc::PR_SET_PDEATHSIG as u64;
+const PR_SET_CHILD_SUBREAPER: u64 = libc::PR_SET_CHILD_SUBREAPER as u64;
+const PR_SET_DUMPABLE: u64 = libc::PR_SET_DUMPABLE as u64;
+const PR_SET_THP_DISABLE: u64 = libc::PR_SET_THP_DISABLE as u64;
+const PR_SET_MDWE: u64 = 65;
+const PR_SET_MEMORY_MERGE: u64 = 67;
+const MADV_GUARD_INSTALL: u64 = 102;
+const MLOCK_ONFAULT: u64 = 1;
+const MCL_FUTURE: u64 = 2;
+const MCL_ONFAULT: u64 = 4;
+/// mseal(2), Linux 6.10.
+const SYS_MSEAL: i64 = 462;
+/// `PKEY_DISABLE_ACCESS`.
+const NO_ACCESS: u64 = 1;
+
+impl Construction {
+    /// Advice that must be known before a mapping is filled; all of it stays with the mapping.
+    pub(super) fn advise(&mut self, mapping: &Mapping) -> Result<(), EngineError> {
+        // A droppable mapping has its advice from birth.
+        let advice = if mapping.attributes.droppable { &[] } else { &mapping.attributes.advice[..] };
+        let (start, bytes) = (mapping.start, mapping.end - mapping.start);
+        for advice in advice {
+            let given = self.call("advising on memory", libc::SYS_madvise, [start, bytes, number_of(*advice), 0, 0, 0]);
+            match (given, advice) {
+                // Whoever forks may rely on these.
+                (Err(error), Advice::DontFork | Advice::WipeOnFork) => return Err(error),
+                (Err(error), _) => self.go_without("advice on memory", &error),
+                (Ok(_), _) => {}
+            }
+        }
+        if let Some(name) = &mapping.attributes.name {
+            let name = self.path_argument(&name.0)?;
+            // A kernel without names shows none.
+            let _ =
+                self.call("naming memory", libc::SYS_prctl, [PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name, 0]);
+        }
+        Ok(())
+    }
+
+    /// Guards pages, once all others are filled.
+    pub(super) fn guard(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        for guard in plan.process.mappings.iter().flat_map(|mapping| &mapping.attributes.guards) {
+            let arguments = [guard.start, guard.pages * PAGE_BYTES as u64, MADV_GUARD_INSTALL, 0, 0, 0];
+            self.call("guarding pages (Linux 6.13)", libc::SYS_madvise, arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps in memory what must stay there.
+    pub(super) fn lock(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let locked = |mapping: &&Mapping| mapping.attributes.lock != MemoryLock::Unlocked;
+        let mappings: Vec<_> = plan.process.mappings.iter().filter(locked).collect();
+        if mappings.is_empty() {
+            return Ok(());
+        }
+        let limit = process::limit(self.pid(), libc::RLIMIT_MEMLOCK);
+        limit
+            .and_then(|(_, hard)| process::set_limit(self.pid(), libc::RLIMIT_MEMLOCK, (hard, hard)))
+            .map_err(|source| kernel("setting limits", source))?;
+        let mut bytes = 0;
+        for mapping in mappings {
+            let length = mapping.end - mapping.start;
+            let flags = if mapping.attributes.lock == MemoryLock::OnFault { MLOCK_ONFAULT } else { 0 };
+            // Says ENOMEM also where there are pages that cannot be touched; what came of it is seen below.
+            let _ = self.call("locking memory", libc::SYS_mlock2, [mapping.start, length, flags, 0, 0, 0]);
+            // Huge pages of the pool are in memory anyway, and do not count.
+            bytes += if mapping.attributes.huge_page_bytes == 0 { length } else { 0 };
+        }
+        let status = Status::of(self.pid()).map_err(|source| kernel("looking at the new process", source))?;
+        if status.locked_kib < bytes >> 10 {
+            let error = io::Error::other(format!("{} of {} KiB, see ulimit -l", status.locked_kib, bytes >> 10));
+            self.go_without("memory that may not be swapped out", &error);
+        }
+        Ok(())
+    }
+
+    /// Gives every mapping the access that the image says, now that it is filled, and its protection key.
+    pub(super) fn protect(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        self.allocate_keys(plan.process.switches.protection_keys)?;
+        for mapping in &plan.process.mappings {
+            let key = mapping.attributes.protection_key;
+            let bytes = mapping.end - mapping.start;
+            let wanted = access(mapping.protection);
+            if key != 0 {
+                let arguments = [mapping.start, bytes, wanted, key.into(), 0, 0];
+                self.call("protecting memory with a key", libc::SYS_pkey_mprotect, arguments)?;
+            } else if access(super::address_space::while_filling(mapping)) != wanted {
+                self.call("protecting memory", libc::SYS_mprotect, [mapping.start, bytes, wanted, 0, 0, 0])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keys are given out in the order of their numbers: all up to the highest, of which some are given back.
+    fn allocate_keys(&self, wanted: u32) -> Result<(), EngineError> {
+        let highest = wanted.checked_ilog2().unwrap_or(0);
+        let mut spare = Vec::new();
+        for _ in 0..highest {
+            let key = self.call("allocating a protection key", libc::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0])?;
+            if wanted & 1 << key == 0 {
+                spare.push(key);
+            }
+        }
+        for key in spare {
+            self.call("freeing a protection key", libc::SYS_pkey_free, [key, 0, 0, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    /// Seals mappings: nothing about them can be changed any more.
+    pub(super) fn seal_mappings(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        for mapping in plan.process.mappings.iter().filter(|mapping| mapping.attributes.sealed) {
+            self.call("sealing memory", SYS_MSEAL, [mapping.start, mapping.end - mapping.start, 0, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    /// Switches of the process as a whole, the last that its main thread does for us but one.
+    pub(super) fn set_switches(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let switches = &plan.process.switches;
+        let set = |option: u64, value: u64| {
+            self.call("setting a switch of the process", libc::SYS_prctl, [option, value, 0, 0, 0, 0]).map(drop)
+        };
+        if switches.subreaper {
+            set(PR_SET_CHILD_SUBREAPER, 1)?;
+        }
+        if switches.no_huge_pages {
+            set(PR_SET_THP_DISABLE, 1)?;
+        }
+        if switches.parent_death_signal != 0 {
+            set(PR_SET_PDEATHSIG, switches.parent_death_signal.into())?;
+        }
+        let merging = if switches.merge_memory { set(PR_SET_MEMORY_MERGE, 1) } else { Ok(()) };
+        if switches.deny_write_execute != 0 {
+            set(PR_SET_MDWE, switches.deny_write_execute)?;
+        }
+        if let Some(wanted) = switches.undumpable {
+            set(PR_SET_DUMPABLE, wanted.into())?;
+        }
+        if switches.lock_future != MemoryLock::Unlocked {
+            let on_fault = if switches.lock_future == MemoryLock::OnFault { MCL_ONFAULT } else { 0 };
+            self.call("locking memory", libc::SYS_mlockall, [MCL_FUTURE | on_fault, 0, 0, 0, 0, 0])?;
+        }
+        if let Err(error) = merging {
+            self.go_without("merging of equal pages", &error);
+        }
+        let written = [
+            ("out-of-memory score", "oom_score_adj", switches.oom_score_adjustment.map(|value| value.to_string())),
+            ("choice of what a core dump holds", "coredump_filter", switches.core_dump_filter.map(|it| it.to_string())),
+        ];
+        for (what, file, value) in written {
+            let Some(value) = value else { continue };
+            if let Err(error) = std::fs::write(format!("/proc/{}/{file}", self.pid()), value) {
+                self.go_without(what, &error);
+            }
+        }
+        Ok(())
+    }
+
+    fn go_without(&mut self, what: &str, error: &dyn std::fmt::Display) {
+        let note = format!("the {what} that the program had cannot be had here, it goes on without ({error})");
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
+
+fn number_of(advice: Advice) -> u64 {
+    (match advice {
+        Advice::DontFork => libc::MADV_DONTFORK,
+        Advice::WipeOnFork => libc::MADV_WIPEONFORK,
+        Advice::DontDump => libc::MADV_DONTDUMP,
+        Advice::HugePages => libc::MADV_HUGEPAGE,
+        Advice::NoHugePages => libc::MADV_NOHUGEPAGE,
+        Advice::Mergeable => libc::MADV_MERGEABLE,
+        Advice::Sequential => libc::MADV_SEQUENTIAL,
+        Advice::Random => libc::MADV_RANDOM,
+    }) as u64
+}

@@ -1,0 +1,95 @@
+//! `/proc/PID/smaps`, of which only what `/proc/PID/maps` does not tell is kept. Reading it makes the kernel walk all page
+//! tables: 100 ms for each GiB, so never while a program stands still for it.
+
+use super::{malformed, parse, parse_hex, words};
+use std::io;
+
+/// What has been said about one mapping.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MapAttributes {
+    /// First address.
+    pub start: u64,
+    /// First address behind.
+    pub end: u64,
+    /// Inode of the file beneath; 0 if none.
+    pub inode: u64,
+    /// Size of its pages in bytes.
+    pub page_bytes: u64,
+    /// Its protection key.
+    pub protection_key: u32,
+    /// Two letters for each flag, as `VmFlags` has them.
+    flags: Vec<[u8; 2]>,
+}
+
+impl MapAttributes {
+    /// Of all mappings of a process, ascending.
+    ///
+    /// # Errors
+    /// When it is gone or may not be looked at.
+    pub fn of(pid: i32) -> io::Result<Vec<Self>> {
+        Self::parse(&super::read(pid, "smaps")?)
+    }
+
+    /// Parses the file.
+    ///
+    /// # Errors
+    /// When it is of unknown form.
+    pub fn parse(text: &[u8]) -> io::Result<Vec<Self>> {
+        let mut all: Vec<Self> = Vec::new();
+        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let mut words = words(line);
+            let first = words.next().unwrap_or_default();
+            if !first.ends_with(b":") {
+                let mut range = first.splitn(2, |byte| *byte == b'-').map(parse_hex);
+                let (Some(Some(start)), Some(Some(end))) = (range.next(), range.next()) else {
+                    return Err(malformed("mapping"));
+                };
+                let inode = words.nth(3).and_then(parse).ok_or_else(|| malformed("mapping"))?;
+                all.push(Self { start, end, inode, ..Self::default() });
+                continue;
+            }
+            let Some(last) = all.last_mut() else { return Err(malformed("mapping")) };
+            match first {
+                b"KernelPageSize:" => {
+                    last.page_bytes = words.next().and_then(parse).unwrap_or(0) << 10;
+                }
+                b"ProtectionKey:" => last.protection_key = words.next().and_then(parse).unwrap_or(0),
+                b"VmFlags:" => last.flags = words.filter_map(|flag| flag.try_into().ok()).collect(),
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether it has a flag, by the kernel's two letters for it.
+    pub fn has(&self, flag: &[u8; 2]) -> bool {
+        self.flags.contains(flag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_keys_are_told_for_each_mapping() {
+        let text = b"7000-8000 rw-p 00000000 00:00 0    [anon: a: b]\nSize: 4 kB\nKernelPageSize:     2048 kB\n\
+            ProtectionKey:         3\nVmFlags: rd wr lo wf \n8000-9000 r--p 00000000 00:00 0 \nVmFlags: rd\n";
+        let [one, other] = &MapAttributes::parse(text).unwrap()[..] else { panic!("two mappings") };
+        assert_eq!((one.start, one.end, one.page_bytes, one.protection_key), (0x7000, 0x8000, 2 << 20, 3));
+        assert!(one.has(b"lo") && one.has(b"wf") && !one.has(b"sl"));
+        assert!(other.has(b"rd") && !other.has(b"lo") && other.protection_key == 0);
+    }
+
+    #[test]
+    fn text_of_unknown_form_is_an_error() {
+        assert!(MapAttributes::parse(b"VmFlags: rd\n").is_err());
+        assert!(MapAttributes::parse(b"nonsense\n").is_err());
+    }
+
+    #[test]
+    fn our_own_mappings_are_told() {
+        let all = MapAttributes::of(std::process::id() as i32).unwrap();
+        assert!(all.iter().any(|map| map.has(b"ex")) && all.iter().all(|map| map.page_bytes >= 4096));
+    }
+}

@@ -1,0 +1,39 @@
+/* Memory that is locked is locked again after a restart, page by page where it was asked for so.
+ *
+ * expect: survive
+ */
+#include "mapped.h"
+#include <sys/mman.h>
+
+enum { PAGE = 4096, PAGES = 64 };
+
+static char *map(void)
+{
+    char *map = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(map != MAP_FAILED);
+    return map;
+}
+
+int main(void)
+{
+    char *whole = map(), *on_fault = map(), *free_again = map();
+    if (mlock(whole, PAGES * PAGE) != 0 && (errno == ENOMEM || errno == EPERM))
+        LACKS("the right to lock memory");
+    CHECK(mlock2(on_fault, PAGES * PAGE, MLOCK_ONFAULT) == 0 && mlock(free_again, PAGES * PAGE) == 0);
+    CHECK(munlock(free_again, PAGES * PAGE) == 0);
+    on_fault[3 * PAGE] = whole[3 * PAGE] = free_again[3 * PAGE] = 'x';
+    for (int life = 0; life < 2; life++) {
+        unsigned char resident[PAGES];
+        moment("locked");
+        CHECK(has_flag(whole, " lo") && !has_flag(whole, " lf"));
+        CHECK(has_flag(on_fault, " lo") && has_flag(on_fault, " lf"));
+        CHECK(!has_flag(free_again, " lo"));
+        CHECK(whole[3 * PAGE] == 'x' && on_fault[3 * PAGE] == 'x' && free_again[3 * PAGE] == 'x');
+        CHECK(mincore(whole, PAGES * PAGE, resident) == 0);
+        for (int i = 0; i < PAGES; i++)
+            CHECK(resident[i] & 1);
+    }
+    CHECK(munlockall() == 0 && !has_flag(whole, " lo"));
+    puts("locked");
+    return 0;
+}
