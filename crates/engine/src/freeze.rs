@@ -2,9 +2,13 @@
 //!
 //! A freeze belongs to the thread that made it: if that thread ends, for whatever reason, the kernel lets go of every
 //! task, and each one is or heals into its own state. So giving up on a freeze is: return the error and end the thread.
+//! [`stopping`] holds the chase for processes and threads that come and go meanwhile.
 
+mod stopping;
+
+use crate::EngineError;
 use crate::job::Shared;
-use crate::{EngineError, ProcessIdentity};
+use crate::tree::{Member, Roots};
 use standfast_core::Address;
 use standfast_linux::proc::{self, Map};
 use standfast_linux::sys::process;
@@ -12,6 +16,7 @@ use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Task
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use stopping::Stopping;
 
 /// Between two looks at tasks that are still returning from an interrupted checkpoint.
 const HEALING_PAUSE: Duration = Duration::from_millis(1);
@@ -25,7 +30,10 @@ const HEALING_CODE_BYTES: u64 = 16;
 /// A job that stands still. Dropping it lets the job run on.
 #[derive(Debug)]
 pub struct Frozen {
+    /// Parents before their children; the main process first.
     pub(crate) processes: Vec<FrozenProcess>,
+    /// Children that have ended and not been asked for.
+    pub(crate) zombies: Vec<Member>,
     pub(crate) shared: Arc<Shared>,
     /// A tracer is a thread: this may not move to another.
     _thread: PhantomData<*const ()>,
@@ -36,10 +44,14 @@ pub struct Frozen {
 pub(crate) struct FrozenProcess {
     /// Its pid as we see it.
     pub(crate) pid: i32,
+    /// Its parent, if that belongs to the job.
+    pub(crate) parent: Option<i32>,
     /// Its tasks; the main thread first.
     pub(crate) tasks: Vec<FrozenTask>,
     pub(crate) memory: ProcessMemory,
     pub(crate) maps: Vec<Map>,
+    /// The signal with which job control had stopped it.
+    pub(crate) stopped_by: Option<i32>,
 }
 
 /// One task that stands still.
@@ -55,23 +67,18 @@ pub(crate) struct FrozenTask {
 }
 
 impl Frozen {
-    /// Stops a job, here a tree of one.
-    pub(crate) fn new(main: ProcessIdentity, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
-        // Looked at before anything is stopped: a shell that waits for its child need not stand still to be told no.
-        let children = crate::census::children(main.pid).map_err(|_| EngineError::Ended)?;
-        if !children.is_empty() {
-            return Err(EngineError::Refused(children));
-        }
+    /// Stops a job.
+    pub(crate) fn new(roots: Roots, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
         let deadline = Instant::now() + limit;
         loop {
-            let process = FrozenProcess::stop(main, &shared, limit, deadline)?;
-            if !process.is_healing() {
-                return Ok(Self { processes: vec![process], shared, _thread: PhantomData });
+            let stopped = Stopping::new(&shared, limit, deadline).stop(&roots)?;
+            let settled = |(processes, _): &(Vec<FrozenProcess>, _)| !processes.iter().any(FrozenProcess::is_healing);
+            if let Some((processes, zombies)) = stopped.filter(settled) {
+                return Ok(Self { processes, zombies, shared, _thread: PhantomData });
             }
             if Instant::now() > deadline {
-                return Err(EngineError::Unstoppable { tid: main.pid, limit });
+                return Err(EngineError::Unstoppable { tid: roots.main.pid, limit });
             }
-            drop(process);
             std::thread::sleep(HEALING_PAUSE);
         }
     }
@@ -79,9 +86,17 @@ impl Frozen {
     /// Lets the job run on.
     ///
     /// # Errors
-    /// When it ended while it stood still.
+    /// When its main process ended while it stood still.
     pub fn thaw(mut self) -> Result<(), EngineError> {
-        self.processes.drain(..).try_for_each(|process| process.let_go(&self.shared))
+        let mut outcome = Ok(());
+        // Children first, so that a parent finds them as it left them.
+        while let Some(process) = self.processes.pop() {
+            let let_go = process.let_go(&self.shared);
+            if self.processes.is_empty() {
+                outcome = let_go;
+            }
+        }
+        outcome
     }
 
     /// Ends the job where it stands, with SIGKILL: not one more instruction is executed.
@@ -89,51 +104,19 @@ impl Frozen {
     /// # Errors
     /// When it had ended already.
     pub fn kill(mut self) -> Result<(), EngineError> {
-        for frozen in self.processes.drain(..) {
-            process::kill(frozen.pid, libc::SIGKILL).map_err(|source| kernel("ending the program", source))?;
+        let mut outcome = Ok(());
+        for (place, frozen) in self.processes.drain(..).enumerate() {
+            let killed =
+                process::kill(frozen.pid, libc::SIGKILL).map_err(|source| kernel("ending the program", source));
+            if place == 0 {
+                outcome = killed;
+            }
         }
-        Ok(())
+        outcome
     }
 }
 
 impl FrozenProcess {
-    fn stop(main: ProcessIdentity, shared: &Shared, limit: Duration, deadline: Instant) -> Result<Self, EngineError> {
-        let pid = main.pid;
-        let memory = ProcessMemory::open(pid).map_err(|source| forbidden(pid, source))?;
-        let mut tasks = Vec::new();
-        // New threads come from threads that still run: once a look finds none that is not stopped, there are no more.
-        loop {
-            let tids = proc::numbers(pid, "task").map_err(|_| EngineError::Ended)?;
-            let new: Vec<i32> =
-                tids.into_iter().filter(|tid| !tasks.iter().any(|it: &FrozenTask| it.task.tid() == *tid)).collect();
-            if new.is_empty() {
-                break;
-            }
-            let mut stopping = Vec::new();
-            for tid in new {
-                match seize(pid, tid) {
-                    Ok(task) => stopping.push(task),
-                    // A thread may end between the look and the seize; the process may not.
-                    Err(TaskError::Ended { .. }) if tid != pid => {}
-                    Err(error) => return Err(refine(error, pid, shared)),
-                }
-            }
-            for task in stopping {
-                let tid = task.tid();
-                // Put right at once: should we die before that, a call that waits returns EINTR, as after a SIGSTOP.
-                match task.wait_until_stopped(deadline).and_then(|()| FrozenTask::new(task, &memory, shared)) {
-                    Ok(task) => tasks.push(task),
-                    Err(TaskError::Ended { .. }) if tid != pid => {}
-                    Err(TaskError::TimedOut { tid }) => return Err(EngineError::Unstoppable { tid, limit }),
-                    Err(error) => return Err(refine(error, pid, shared)),
-                }
-            }
-        }
-        tasks.sort_by_key(|it| (it.task.tid() != pid, it.task.tid()));
-        let maps = Map::of(pid).map_err(|source| kernel("reading the program's mappings", source))?;
-        Ok(Self { pid, tasks, memory, maps })
-    }
-
     /// Whether a task is still in the code that heals, left there by a tracer that died a moment ago.
     fn is_healing(&self) -> bool {
         let vdso = self.maps.iter().find(|map| map.path == b"[vdso]");
@@ -206,17 +189,11 @@ fn sequence_abort(task: &Task, registers: &Registers, memory: &ProcessMemory) ->
     }))
 }
 
-fn seize(process: i32, tid: i32) -> Result<Task, TaskError> {
-    let task = Task::seize(process, tid, libc::PTRACE_O_TRACESYSGOOD)?;
-    task.interrupt()?;
-    Ok(task)
-}
-
 /// Gives an error of a task its meaning for the job, and keeps an exit status that nobody else will get any more.
 pub(crate) fn refine(error: TaskError, pid: i32, shared: &Shared) -> EngineError {
     match error {
         TaskError::Ended { tid, status } => {
-            if let Some(status) = status.filter(|_| tid == pid) {
+            if let Some(status) = status.filter(|_| tid == pid && pid == shared.main) {
                 shared.keep_status(status);
             }
             EngineError::Ended

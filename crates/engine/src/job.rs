@@ -5,6 +5,7 @@ use crate::census::Looks;
 use crate::files::{Digests, Writers};
 use crate::freeze::{Frozen, kernel};
 use crate::track::Tracks;
+use crate::tree::Roots;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
 use standfast_linux::{InheritedSignals, NamespaceInit, WaitStatus};
@@ -134,6 +135,8 @@ pub(crate) fn is_inherited(number: i32) -> bool {
 /// What a job's owner and the thread that freezes it both need.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// The main process's pid as we see it.
+    pub(crate) main: i32,
     pub(crate) inheritance: Inheritance,
     /// What the job's files hold, as far as that is known.
     pub(crate) digests: Digests,
@@ -150,8 +153,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(inheritance: Inheritance) -> Arc<Self> {
+    pub(crate) fn new(main: i32, inheritance: Inheritance) -> Arc<Self> {
         Arc::new(Self {
+            main,
             inheritance,
             digests: Digests::default(),
             writers: Writers::default(),
@@ -185,7 +189,7 @@ impl Shared {
 /// A job under this process's care.
 #[derive(Debug)]
 pub struct Job {
-    main: ProcessIdentity,
+    roots: Roots,
     end: End,
     shared: Arc<Shared>,
 }
@@ -208,11 +212,12 @@ impl Job {
     /// When it cannot be executed.
     pub fn launch(launch: &Launch) -> Result<Self, EngineError> {
         let inheritance = Inheritance::of_children();
+        stay_in_sight()?;
         let pid = standfast_linux::launch(&launch.program, &launch.arguments, launch.signals)
             .map_err(|source| kernel(&format!("executing {}", launch.program.display()), source))?;
         // Our child stays a zombie until we reap it: its number cannot have been given to another.
         let end = End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?);
-        Self::new(ProcessIdentity::of(pid)?, end, inheritance)
+        Ok(Self::new(ProcessIdentity::of(pid)?, end, inheritance))
     }
 
     /// Takes up a running program whose supervisor died. Its standard streams, and pipes
@@ -223,18 +228,31 @@ impl Job {
     pub fn adopt(process: ProcessIdentity) -> Result<Self, EngineError> {
         let end = End::Stranger(process::pidfd_open(process.pid).map_err(|_| EngineError::Ended)?);
         let same = ProcessIdentity::of(process.pid)? == process;
-        if same { Self::new(process, end, Inheritance::of_orphan(process.pid)) } else { Err(EngineError::Ended) }
+        if same { Ok(Self::new(process, end, Inheritance::of_orphan(process.pid))) } else { Err(EngineError::Ended) }
     }
 
-    pub(crate) fn new(main: ProcessIdentity, end: End, inheritance: Inheritance) -> Result<Self, EngineError> {
-        // Descendants that lose their parent stay in sight. Older kernels than any supported would refuse.
-        process::become_subreaper().map_err(|source| kernel("becoming the reaper of orphans", source))?;
-        Ok(Self { main, end, shared: Shared::new(inheritance) })
+    pub(crate) fn new(main: ProcessIdentity, end: End, inheritance: Inheritance) -> Self {
+        let keeper = match &end {
+            End::Namespace(init) => Some(init.pid()),
+            End::Child(_) | End::Stranger(_) => None,
+        };
+        Self { roots: Roots { main, keeper }, end, shared: Shared::new(main.pid, inheritance) }
+    }
+
+    /// Counts descendants that lose their parent, and so come to this process, as part of the job. Only for a process that
+    /// looks after one job and starts no others.
+    pub fn keep_orphans(&mut self) {
+        self.roots.keeper.get_or_insert(std::process::id() as i32);
+    }
+
+    /// Takes note of orphans that have ended. Now and then, or they pile up as zombies.
+    pub fn reap_orphans(&self) {
+        self.roots.reap_orphans();
     }
 
     /// The job's main process.
     pub fn main_process(&self) -> ProcessIdentity {
-        self.main
+        self.roots.main
     }
 
     /// A descriptor that polls as readable once the job has ended.
@@ -260,7 +278,8 @@ impl Job {
             (End::Stranger(_), _) => None,
             (End::Child(_), Some(status)) => Some(status),
             (End::Child(_), None) => {
-                let status = process::wait(self.main.pid, 0).map_err(|source| kernel("reaping the program", source))?;
+                let status =
+                    process::wait(self.roots.main.pid, 0).map_err(|source| kernel("reaping the program", source))?;
                 status.map(WaitStatus)
             }
         };
@@ -272,26 +291,32 @@ impl Job {
     /// # Errors
     /// When it has ended.
     pub fn signal(&self, signal: i32) -> Result<(), EngineError> {
-        process::kill(self.main.pid, signal).map_err(|source| kernel("signalling the program", source))
+        process::kill(self.roots.main.pid, signal).map_err(|source| kernel("signalling the program", source))
     }
 
     /// A handle with which another thread can freeze this job.
     pub fn freezer(&self) -> Freezer {
-        Freezer { main: self.main, shared: Arc::clone(&self.shared) }
+        Freezer { roots: self.roots, shared: Arc::clone(&self.shared) }
     }
+}
+
+/// Descendants of this process that lose their parent come to it from now on.
+pub(crate) fn stay_in_sight() -> Result<(), EngineError> {
+    // Older kernels than any supported would refuse.
+    process::become_subreaper().map_err(|source| kernel("becoming the reaper of orphans", source))
 }
 
 /// Freezes a job, from whichever thread; that thread then is its tracer, and if it ends the job runs on unharmed.
 #[derive(Debug, Clone)]
 pub struct Freezer {
-    main: ProcessIdentity,
+    roots: Roots,
     shared: Arc<Shared>,
 }
 
 impl Freezer {
     /// Reads what would hold up the stop: the files of the job, and who else writes to them. The program runs meanwhile.
     pub fn look_ahead(&self) {
-        crate::census::look_ahead(self.main.pid, &self.shared);
+        crate::census::look_ahead(&self.roots, &self.shared);
     }
 
     /// Stops every task of the job.
@@ -299,6 +324,6 @@ impl Freezer {
     /// # Errors
     /// When that fails or takes longer than `limit`; the caller's thread must then end, which lets go of the job.
     pub fn freeze(&self, limit: Duration) -> Result<Frozen, EngineError> {
-        Frozen::new(self.main, Arc::clone(&self.shared), limit)
+        Frozen::new(self.roots, Arc::clone(&self.shared), limit)
     }
 }

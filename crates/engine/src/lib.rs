@@ -1,6 +1,6 @@
 //! The process engine: freezes a job, takes a census, reads its memory; rebuilds it and lets it go.
 //!
-//! A job is a tree of processes, here a tree of one. The engine knows nothing of files that hold images: pages and
+//! A job is a tree of processes. The engine knows nothing of files that hold images: pages and
 //! records leave through [`standfast_format::ImageSink`] and come back through [`standfast_format::ImageSource`].
 //!
 //! ```text
@@ -21,6 +21,7 @@ mod read;
 mod rehearsal;
 mod restart;
 mod track;
+mod tree;
 
 pub use census::{Output, examine};
 pub use error::{EngineError, Obstacle};

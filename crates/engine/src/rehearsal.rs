@@ -5,9 +5,10 @@
 use crate::census::ask_from_within;
 use crate::freeze::{Frozen, kernel};
 use crate::job::{Inheritance, Shared};
+use crate::tree::Roots;
 use crate::{EngineError, InheritedSignals, ProcessIdentity};
 use standfast_linux::sys::process;
-use standfast_linux::{Held, HeldProgram, WaitStatus};
+use standfast_linux::{Held, HeldProgram, WaitStatus, made_here_is_gone};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ fn perform() -> Result<(), EngineError> {
         let _ = process::kill(pid, libc::SIGKILL);
     }
     let status = process::wait(pid, 0).map_err(|source| kernel("reaping a throw-away process", source))?;
+    made_here_is_gone(pid);
     asked?;
     match status.map(WaitStatus) {
         Some(WaitStatus(NOT_EXECUTED)) => Ok(()),
@@ -54,7 +56,8 @@ fn perform() -> Result<(), EngineError> {
 }
 
 fn ask(pid: i32) -> Result<(), EngineError> {
-    let frozen = Frozen::new(ProcessIdentity::of(pid)?, Shared::new(Inheritance::default()), STOP_MAX)?;
+    let roots = Roots { main: ProcessIdentity::of(pid)?, keeper: None };
+    let frozen = Frozen::new(roots, Shared::new(pid, Inheritance::default()), STOP_MAX)?;
     ask_from_within(&frozen)?;
     frozen.thaw()
 }

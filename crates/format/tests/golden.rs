@@ -161,6 +161,19 @@ fn state() -> JobState {
             parent_death_signal: 9,
             ..ProcessSwitches::default()
         },
+        kinship: Kinship { process_group: 4242, stopped_by: Some(20), ..Kinship::default() },
+    };
+    let zombie = ProcessState {
+        pid: 4243,
+        kinship: Kinship {
+            parent: Some(0),
+            process_group: 4242,
+            session: 4000,
+            wait_status: Some(0x0300),
+            stopped_by: None,
+            shares_descriptors: true,
+        },
+        ..ProcessState::default()
     };
     JobState {
         machine: Machine {
@@ -176,7 +189,7 @@ fn state() -> JobState {
             monotonic_nanoseconds: 5,
             boottime_nanoseconds: 7,
         },
-        processes: vec![process],
+        processes: vec![process, zombie],
         open_files: open_files(),
         pipes: vec![PipeContents { capacity: 65536, contents: b"in flight"[..].into(), packets: vec![2, 7] }],
         objects: objects(),

@@ -34,6 +34,6 @@ pub use namespace::{NamespaceInit, NamespaceKind};
 pub use pages::{PageScan, Populated};
 pub use pin::PinnedToCpu;
 pub use siginfo::SignalInformation;
-pub use spawn::{Held, HeldProgram, InheritedSignals, launch};
-pub use task::{Stop, Task, WaitStatus};
+pub use spawn::{Held, HeldProgram, InheritedSignals, is_made_here, launch, made_here_is_gone};
+pub use task::{Standstill, Stop, Task, WaitStatus};
 pub use written::{Held as HeldPages, Holding, WriteProtection, WrittenScan};

@@ -109,6 +109,11 @@ impl NamespaceInit {
         self.expect_ready()
     }
 
+    /// The init's own pid as we see it.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// Becomes readable when the main process has ended.
     pub fn channel(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()

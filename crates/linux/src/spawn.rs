@@ -4,11 +4,13 @@
 //! Between fork and exec only async-signal-safe calls are made, on values prepared before.
 
 use crate::sys::check;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// Highest signal number.
 const SIGNALS: i32 = 64;
@@ -70,6 +72,19 @@ pub fn launch(program: &OsStr, arguments: &[OsString], signals: InheritedSignals
     Ok(command.spawn()?.id() as i32)
 }
 
+/// Children that this process has made for purposes of its own: no descendants of a job that have come to it.
+static MADE_HERE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// Whether this process has made its child `pid` for purposes of its own.
+pub fn is_made_here(pid: i32) -> bool {
+    MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
+}
+
+/// Says that such a child has been reaped: its number may be given to another process.
+pub fn made_here_is_gone(pid: i32) {
+    MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+}
+
 /// A child that waits before its exec until it is let go, so that it can be seized first.
 #[derive(Debug)]
 pub struct Held {
@@ -94,10 +109,15 @@ impl Held {
     /// When no process can be made.
     pub fn start(program: HeldProgram<'_>, signals: InheritedSignals) -> io::Result<Self> {
         let (waiting, gate) = gate()?;
+        // Held, so that nobody takes the child for an orphan before it stands there.
+        let mut made_here = MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the child makes only async-signal-safe calls until it execs or exits.
         match check(unsafe { libc::fork() }.into())? {
             0 => wait_and_execute(waiting.as_raw_fd(), gate.as_raw_fd(), program, signals),
-            pid => Ok(Self::behind(pid as i32, gate)),
+            pid => {
+                made_here.insert(pid as i32);
+                Ok(Self::behind(pid as i32, gate))
+            }
         }
     }
 

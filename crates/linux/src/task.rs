@@ -7,8 +7,8 @@
 //! ours, is the last safety net of every checkpoint.
 
 use crate::sys::{process, ptrace};
-use crate::{Registers, TaskError};
-use std::time::{Duration, Instant};
+use crate::{Registers, TaskError, proc};
+use std::time::Duration;
 
 /// A wait status as the kernel encodes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +42,19 @@ pub enum Stop {
     Event(i32),
 }
 
-/// How often the wait for a stop looks again without sleeping: a stop takes 11 to 140 us, a sleep at least 50.
-const LOOKS_BEFORE_SLEEP: u32 = 200;
+/// What keeps a task from running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standstill {
+    /// We do; it was running.
+    OurDoing,
+    /// Job control had stopped all of its process, with this signal. It stays stopped when we let go.
+    JobControl {
+        /// SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU.
+        signal: i32,
+    },
+}
+
+/// Between two looks for news of one task while there is only news of others.
 const SLEEP: Duration = Duration::from_micros(100);
 
 /// A task that this thread traces.
@@ -73,7 +84,7 @@ impl Task {
         self.tid
     }
 
-    /// Asks it to stop; [`Task::wait_until_stopped`] tells when it has.
+    /// Asks it to stop; [`Task::poll_stop`] tells when it has.
     ///
     /// # Errors
     /// When it is gone.
@@ -81,32 +92,21 @@ impl Task {
         ptrace::interrupt(self.tid).map_err(|error| self.error("interrupting", error))
     }
 
-    /// Waits for the stop that [`Task::interrupt`] asked for. Signals that come first are passed on.
+    /// Whether the stop that [`Task::interrupt`] asked for, or the first one of a task that was attached to us when it
+    /// was made, has come; does not wait for it. Signals that come first are passed on.
     ///
     /// # Errors
-    /// When it ends, or does not stop before the deadline.
-    pub fn wait_until_stopped(&self, deadline: Instant) -> Result<(), TaskError> {
-        let mut looks = 0;
-        loop {
-            let Some(status) = self.look(libc::WNOHANG)? else {
-                looks += 1;
-                if Instant::now() >= deadline {
-                    return Err(TaskError::TimedOut { tid: self.tid });
-                }
-                if looks > LOOKS_BEFORE_SLEEP {
-                    self.reap_dead_sibling(libc::WNOHANG);
-                    std::thread::sleep(SLEEP);
-                } else {
-                    std::thread::yield_now();
-                }
-                continue;
-            };
+    /// When it ends.
+    pub fn poll_stop(&self) -> Result<Option<Standstill>, TaskError> {
+        while let Some(status) = self.look(libc::WNOHANG)? {
             match self.stop_of(status)? {
-                Stop::Asked => return Ok(()),
+                Stop::Asked if status.signal() == libc::SIGTRAP => return Ok(Some(Standstill::OurDoing)),
+                Stop::Asked => return Ok(Some(Standstill::JobControl { signal: status.signal() })),
                 Stop::Signal(signal) => self.resume(signal)?,
                 Stop::Syscall | Stop::Event(_) => self.resume(0)?,
             }
         }
+        Ok(None)
     }
 
     /// Waits, however long it takes, for the next stop of whichever kind.
@@ -115,22 +115,24 @@ impl Task {
     /// When it ends.
     pub fn wait(&self) -> Result<Stop, TaskError> {
         loop {
-            self.reap_dead_sibling(0);
+            // Any news of a task of this thread. It is not taken: what is not for us is there again the next time.
+            let _ = process::wait_for_news();
             if let Some(status) = self.look(libc::WNOHANG)? {
                 return self.stop_of(status);
+            }
+            if !self.reap_dead_siblings() {
+                std::thread::sleep(SLEEP);
             }
         }
     }
 
-    /// Waits (unless told not to) until there is news of any task of this thread, and takes the news if it is the death of
-    /// another thread of the same process. The main thread's own death stays for whoever asks for its status.
-    fn reap_dead_sibling(&self, flags: i32) {
-        let Ok(Some(news)) = process::peek_at_news(flags) else { return };
-        let is_sibling = news.id != self.tid && news.id != self.process && news.has_ended;
-        if is_sibling && std::path::Path::new(&format!("/proc/{}/task/{}", self.process, news.id)).exists() {
-            // Nobody asks for the status of a thread.
-            let _ = process::wait(news.id, libc::WNOHANG);
-        }
+    /// Takes the news of the deaths of other threads of the same process; whether there was any. The main thread's own
+    /// death stays for whoever asks for its status.
+    pub fn reap_dead_siblings(&self) -> bool {
+        let others = proc::numbers(self.process, "task").unwrap_or_default();
+        let others = others.into_iter().filter(|tid| *tid != self.tid && *tid != self.process);
+        // Nobody asks for the status of a thread.
+        others.filter(|tid| process::has_ended(*tid) && process::wait(*tid, libc::WNOHANG).is_ok()).count() > 0
     }
 
     fn look(&self, flags: i32) -> Result<Option<WaitStatus>, TaskError> {

@@ -7,7 +7,7 @@
 
 use rustix::fd::{AsFd, BorrowedFd};
 use signal_hook::consts::signal::{
-    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
 };
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -49,6 +49,7 @@ pub(crate) fn react(signal: i32, sender: Sender, terminated_before: bool) -> Rea
     match (signal, sender) {
         (SIGTERM, _) if !terminated_before => Reaction::CheckpointAndStop,
         (SIGTERM, _) => Reaction::PassOn,
+        (SIGCHLD, _) => Reaction::Leave,
         // Sent back, it would hit a program that only reports to its parent.
         (_, Sender::Kernel | Sender::Program) => Reaction::Leave,
         (_, Sender::Process) => Reaction::PassOn,
@@ -67,7 +68,8 @@ impl SignalInbox {
     pub(crate) fn open() -> std::io::Result<Self> {
         let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status")?);
         let is_heeded = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
-        let signals = PASSED_ON.into_iter().chain([SIGTERM]).chain(REAL_TIME).filter(is_heeded);
+        // A process of the job that has lost its parent may end, and we are then to take note of it.
+        let signals = PASSED_ON.into_iter().chain([SIGTERM, SIGCHLD]).chain(REAL_TIME).filter(is_heeded);
         let (read, write) = UnixStream::pair()?;
         Ok(Self { delivery: SignalDelivery::with_pipe(read, write, WithOrigin::default(), signals)? })
     }

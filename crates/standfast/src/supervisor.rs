@@ -40,8 +40,9 @@ pub(crate) struct Post {
 }
 
 /// Looks after `job` until it ends.
-pub(crate) fn supervise(post: Post, job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let pid = job.main_process().pid;
+    job.keep_orphans();
     listener(&Notice::Running { pid });
     let now = Instant::now();
     let mut supervisor = Supervisor {
@@ -256,6 +257,7 @@ impl Supervisor<'_, '_> {
     }
 
     fn heed_signals(&mut self) {
+        self.job.reap_orphans();
         for (signal, sender) in self.post.signals.take(self.job.main_process().pid) {
             match react(signal, sender, self.terminated) {
                 Reaction::Leave => {}

@@ -2,6 +2,7 @@
 
 use crate::files::{FileKey, Haste, identity};
 use crate::job::Shared;
+use crate::tree::Roots;
 use standfast_format::records::{FileReference, JobState, OpenFileKind};
 use standfast_linux::proc::{self, DescriptorInformation, Map};
 use std::collections::BTreeSet;
@@ -34,28 +35,32 @@ pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {
     Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file), digest: None })
 }
 
-/// Reads the files of a running process, looks who else writes to them and what was said about memory, so that the stop
-/// need not.
-pub(crate) fn look_ahead(pid: i32, shared: &Shared) {
-    let maps = Map::of(pid).unwrap_or_default();
-    let mut paths: BTreeSet<Vec<u8>> = maps.into_iter().filter(|map| map.inode != 0).map(|map| map.path).collect();
+/// Reads the files of a running job, and looks who else writes to them and what was said about memory, so that the
+/// stop need not.
+pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
+    let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
+    let mut paths = BTreeSet::new();
     let mut written = BTreeSet::new();
-    for number in proc::numbers(pid, "fd").unwrap_or_default() {
-        let (Ok(path), Ok(information)) =
-            (proc::link(pid, &format!("fd/{number}")), DescriptorInformation::of(pid, number))
-        else {
-            continue;
-        };
-        if information.flags & libc::O_ACCMODE as u32 != 0 {
-            written.extend(reference(&path).ok().as_ref().map(key_of));
+    for pid in &pids {
+        let maps = Map::of(*pid).unwrap_or_default();
+        paths.extend(maps.into_iter().filter(|map| map.inode != 0).map(|map| map.path));
+        for number in proc::numbers(*pid, "fd").unwrap_or_default() {
+            let (Ok(path), Ok(information)) =
+                (proc::link(*pid, &format!("fd/{number}")), DescriptorInformation::of(*pid, number))
+            else {
+                continue;
+            };
+            if information.flags & libc::O_ACCMODE as u32 != 0 {
+                written.extend(reference(&path).ok().as_ref().map(key_of));
+            }
+            paths.insert(path);
         }
-        paths.insert(path);
     }
     for mut file in paths.iter().filter_map(|path| reference(path).ok()) {
         shared.digests.fill(&mut file, Haste::Running);
     }
-    shared.writers.look(&written, &[pid]);
-    shared.looks.look_ahead(pid);
+    shared.writers.look(&written, &pids);
+    pids.iter().for_each(|pid| shared.looks.look_ahead(*pid));
 }
 
 /// Notes what the files hold, and who else writes to those that the job writes.

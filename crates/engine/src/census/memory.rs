@@ -38,10 +38,11 @@ enum Kind {
 }
 
 impl Mappings {
-    /// The mappings of the job's first process. What of them are memory objects goes into `objects`, after those that
-    /// descriptors lead to.
+    /// The mappings of the process at `place` in the job. What of them are memory objects goes into `objects`, after those
+    /// that descriptors lead to.
     pub(super) fn of(
         pid: i32,
+        place: usize,
         maps: &[Map],
         attributes: &Attributes,
         objects: &mut Objects,
@@ -59,7 +60,7 @@ impl Mappings {
                 }),
                 Kind::Ordinary(backing) => found.ordinary.push(mapping(backing)),
                 Kind::Object => {
-                    let (object, offset) = (objects.of_mapping(pid, 0, map)?, map.offset);
+                    let (object, offset) = (objects.of_mapping(pid, place, map)?, map.offset);
                     found.ordinary.push(mapping(match map.shared {
                         true => Backing::SharedObject { object, offset },
                         false => Backing::PrivateObject { object, offset },

@@ -7,6 +7,7 @@ mod asker;
 mod attributes;
 mod descriptors;
 mod files;
+mod kinship;
 mod memory;
 mod objects;
 mod restrictions;
@@ -16,8 +17,9 @@ mod threads;
 mod timers;
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
-use crate::job::Inheritance;
+use crate::job::{Inheritance, Shared};
 use crate::track::{Pages, Tracking};
+use crate::tree::Roots;
 use crate::{EngineError, Obstacle, ProcessIdentity, StackPart};
 use attributes::Attributes;
 pub(crate) use attributes::Looks;
@@ -27,14 +29,14 @@ pub(crate) use files::look_ahead;
 use files::reference;
 pub(crate) use objects::ObjectContents;
 use objects::Objects;
-pub(crate) use restrictions::children;
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{
-    Bytes, Clocks, FileReference, JobState, Limit, Machine, MemoryLayout, MemoryObject, ProcessState,
+    Bytes, Clocks, FileReference, JobState, Kinship, Limit, Machine, MemoryLayout, MemoryObject, ProcessState,
 };
 use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::sys::process;
+use std::borrow::Cow;
 
 /// Number of resource limits that Linux has.
 const LIMITS: u32 = 16;
@@ -53,40 +55,61 @@ pub(crate) struct Census {
 
 impl Census {
     pub(crate) fn take(frozen: &Frozen, stack: StackPart, tracking: Tracking) -> Result<Self, EngineError> {
-        let [process] = &frozen.processes[..] else {
-            unreachable!("a job is a tree of one for now");
-        };
-        let status = Status::of(process.pid).map_err(|source| crate::freeze::forbidden(process.pid, source))?;
-        let attributes = frozen.shared.looks.known(process.pid, status.locked_kib, &process.maps)?;
-        let mut found = Findings::of(process.pid, &process.maps, &attributes, &frozen.shared.inheritance)?;
-        if !found.obstacles.is_empty() {
-            return Err(EngineError::Refused(found.obstacles));
+        let subjects: Vec<_> =
+            frozen.processes.iter().map(|it| Subject::known(it, &frozen.shared)).collect::<Result<_, _>>()?;
+        let mut found = Findings::of(&subjects, &frozen.shared.inheritance)?;
+        let relations = kinship::Relations::of(frozen, &mut found.obstacles)?;
+        refuse(&mut found.obstacles)?;
+        let mut doubtful = Vec::new();
+        for (place, process) in frozen.processes.iter().enumerate() {
+            doubtful.push(found.objects.doubtful(place, process)?);
         }
-        let doubtful = found.objects.doubtful(0, process)?;
-        let hidden = found.objects.obstacles();
-        if !hidden.is_empty() {
-            return Err(EngineError::Refused(hidden));
-        }
+        refuse(&mut found.objects.obstacles())?;
         let mut tracks = frozen.shared.tracks();
-        let identity = ProcessIdentity::of(process.pid)?;
-        let is_new = tracking == Tracking::On && tracks.of(identity).is_none_or(|track| track.is_lost());
-        let mut inner = threads::Inner::ask(process, &frozen.shared, &doubtful, is_new)?;
-        if !inner.obstacles.is_empty() {
-            return Err(EngineError::Refused(inner.obstacles));
+        let mut answers = Vec::new();
+        for (place, process) in frozen.processes.iter().enumerate() {
+            let identity = ProcessIdentity::of(process.pid)?;
+            let is_new = tracking == Tracking::On && tracks.of(identity).is_none_or(|track| track.is_lost());
+            let mut inner = threads::Inner::ask(process, &frozen.shared, &doubtful[place], is_new)?;
+            found.obstacles.append(&mut named(std::mem::take(&mut inner.obstacles), process.pid, subjects.len()));
+            found.objects.keep_resident(place, &std::mem::take(&mut inner.resident));
+            if let Some(userfault) = inner.userfault.take() {
+                tracks.begin(identity, userfault);
+            }
+            answers.push((identity, inner));
         }
-        found.objects.keep_resident(0, &std::mem::take(&mut inner.resident));
-        if let Some(userfault) = inner.userfault.take() {
-            tracks.begin(identity, userfault);
+        refuse(&mut found.obstacles)?;
+        let mut pages = Vec::new();
+        for (place, (process, (identity, inner))) in frozen.processes.iter().zip(&answers).enumerate() {
+            let track = tracks.of(*identity).filter(|_| tracking == Tracking::On);
+            let live_stack = inner.live_stack(process, stack);
+            pages.push(memory::populated(process, &found.processes[place].mappings, live_stack, track)?);
         }
-        let track = tracks.of(identity).filter(|_| tracking == Tracking::On);
-        let pages = memory::populated(process, &found.mappings, inner.live_stack(process, stack), track)?;
-        found.mappings.note_guards(process.pid)?;
+        for (of_process, process) in found.processes.iter_mut().zip(&frozen.processes) {
+            of_process.mappings.note_guards(process.pid)?;
+        }
         let outputs = std::mem::take(&mut found.descriptors.outputs);
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
-        let mut state = found.into_state(process, inner, records)?;
+        let answers = answers.into_iter().map(|(_, inner)| inner).collect();
+        let mut state = found.into_state(frozen, answers, records, relations)?;
         files::note_contents(&mut state, &frozen.shared);
-        Ok(Self { state, pages: vec![pages], objects, outputs })
+        Ok(Self { state, pages, objects, outputs })
     }
+}
+
+/// Ends the census where something stands in the way.
+fn refuse(obstacles: &mut Vec<Obstacle>) -> Result<(), EngineError> {
+    if obstacles.is_empty() { Ok(()) } else { Err(EngineError::Refused(std::mem::take(obstacles))) }
+}
+
+/// Says whose obstacles they are, where there is more than one process.
+fn named(mut obstacles: Vec<Obstacle>, pid: i32, processes: usize) -> Vec<Obstacle> {
+    if processes > 1 {
+        let name = proc::read(pid, "comm").unwrap_or_default();
+        let name = String::from_utf8_lossy(&name);
+        obstacles.iter_mut().for_each(|it| it.what = format!("{} of process {pid} ({})", it.what, name.trim()));
+    }
+    obstacles
 }
 
 /// Asks every process of a job what only it can ask the kernel for, and forgets the answers.
@@ -94,66 +117,154 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
     frozen.processes.iter().try_for_each(|process| threads::Inner::ask(process, &frozen.shared, &[], false).map(drop))
 }
 
-/// What in this process could not be carried over: the part of the census that needs no freeze.
+/// What in this process and its descendants could not be carried over: the part of the census that needs no freeze.
 ///
 /// # Errors
 /// When the process is gone or may not be looked at.
 pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
-    let maps = Map::of(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
-    let attributes = Attributes::at(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
-    let found = Findings::of(pid, &maps, &attributes, &Inheritance::of_orphan(pid))?;
-    let others = restrictions::of_other_threads(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
-    Ok(found.obstacles.into_iter().chain(others).collect())
+    let roots = Roots { main: ProcessIdentity::of(pid)?, keeper: None };
+    let mut subjects = Vec::new();
+    for member in roots.members().iter().filter(|member| member.wait_status.is_none()) {
+        match Subject::at(member.pid) {
+            Ok(subject) => subjects.push(subject),
+            // It may have ended meanwhile.
+            Err(source) => match crate::freeze::forbidden(member.pid, source) {
+                EngineError::Ended if member.pid != pid => {}
+                error => return Err(error),
+            },
+        }
+    }
+    let mut obstacles = Findings::of(&subjects, &Inheritance::of_orphan(pid))?.obstacles;
+    for subject in &subjects {
+        let looking = |source| crate::freeze::forbidden(subject.pid, source);
+        let others = restrictions::of_other_threads(subject.pid).map_err(looking)?;
+        obstacles.append(&mut named(others, subject.pid, subjects.len()));
+    }
+    Ok(obstacles)
 }
 
-/// What `/proc` tells of a process.
+/// A process to be looked at.
+struct Subject<'a> {
+    pid: i32,
+    maps: Cow<'a, [Map]>,
+    attributes: Attributes,
+}
+
+impl<'a> Subject<'a> {
+    /// One that stands still, with what has been found out about it before.
+    fn known(process: &'a FrozenProcess, shared: &Shared) -> Result<Self, EngineError> {
+        let pid = process.pid;
+        let status = Status::of(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
+        let attributes = shared.looks.known(pid, status.locked_kib, &process.maps)?;
+        Ok(Self { pid, maps: Cow::Borrowed(&process.maps), attributes })
+    }
+
+    /// One that runs.
+    fn at(pid: i32) -> std::io::Result<Self> {
+        Ok(Self { pid, maps: Cow::Owned(Map::of(pid)?), attributes: Attributes::at(pid)? })
+    }
+}
+
+/// What `/proc` tells of a job.
 #[derive(Debug)]
 struct Findings {
     obstacles: Vec<Obstacle>,
-    mappings: memory::Mappings,
     descriptors: Descriptors,
     objects: Objects,
+    processes: Vec<OfProcess>,
+}
+
+/// What `/proc` tells of one process.
+#[derive(Debug)]
+struct OfProcess {
+    mappings: memory::Mappings,
     executable: FileReference,
     status: Status,
 }
 
 impl Findings {
-    fn of(pid: i32, maps: &[Map], attributes: &Attributes, inheritance: &Inheritance) -> Result<Self, EngineError> {
-        let looking = |source| crate::freeze::forbidden(pid, source);
-        let status = Status::of(pid).map_err(looking)?;
-        let mut obstacles = restrictions::find(pid, &status).map_err(looking)?;
-        let mut objects = Objects::default();
-        let descriptors = Descriptors::of(&[pid], inheritance, &mut obstacles).map_err(looking)?;
-        let mappings = memory::Mappings::of(pid, maps, attributes, &mut objects, &mut obstacles).map_err(looking)?;
-        let path = proc::link(pid, "exe").map_err(looking)?;
-        let executable = match reference(&path) {
-            Ok(executable) => executable,
-            Err(why) => {
-                obstacles.push(Obstacle {
-                    what: format!("executable {}", String::from_utf8_lossy(&path)),
-                    why,
-                    remedy: "start the program again from the installed file".to_owned(),
-                    passing: false,
-                });
-                FileReference::default()
-            }
+    fn of(subjects: &[Subject<'_>], inheritance: &Inheritance) -> Result<Self, EngineError> {
+        let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
+        let looking = |source| crate::freeze::forbidden(pids[0], source);
+        let mut found = Self {
+            obstacles: Vec::new(),
+            descriptors: Descriptors::default(),
+            objects: Objects::default(),
+            processes: Vec::new(),
         };
-        Ok(Self { obstacles, mappings, descriptors, objects, executable, status })
+        found.descriptors = Descriptors::of(&pids, inheritance, &mut found.obstacles).map_err(looking)?;
+        for (place, subject) in subjects.iter().enumerate() {
+            let mut obstacles = Vec::new();
+            let of_process = OfProcess::of(place, subject, &mut found.objects, &mut obstacles);
+            let looking = |source| crate::freeze::forbidden(subject.pid, source);
+            found.processes.push(of_process.map_err(looking)?);
+            found.obstacles.append(&mut named(obstacles, subject.pid, subjects.len()));
+        }
+        Ok(found)
     }
 
     fn into_state(
         self,
-        process: &FrozenProcess,
-        inner: threads::Inner,
+        frozen: &Frozen,
+        answers: Vec<threads::Inner>,
         objects: Vec<MemoryObject>,
+        mut relations: kinship::Relations,
     ) -> Result<JobState, EngineError> {
+        let machine = machine(answers.iter().fold(0, |all, inner| all | inner.xsave_features));
+        let clocks = clocks(frozen.processes[0].pid);
+        let mut descriptors = self.descriptors.descriptors.into_iter();
+        let mut processes = Vec::new();
+        for ((process, of_process), inner) in frozen.processes.iter().zip(self.processes).zip(answers) {
+            let mut state = of_process.into_state(process, inner)?;
+            state.descriptors = descriptors.next().unwrap_or_default();
+            state.kinship = relations.living.remove(0);
+            processes.push(state);
+        }
+        processes.append(&mut relations.zombies);
+        Ok(JobState {
+            machine,
+            clocks,
+            processes,
+            open_files: self.descriptors.open_files,
+            pipes: self.descriptors.pipes,
+            objects,
+        })
+    }
+}
+
+impl OfProcess {
+    fn of(
+        place: usize,
+        subject: &Subject<'_>,
+        objects: &mut Objects,
+        obstacles: &mut Vec<Obstacle>,
+    ) -> std::io::Result<Self> {
+        let status = Status::of(subject.pid)?;
+        obstacles.append(&mut restrictions::find(&status)?);
+        let mappings =
+            memory::Mappings::of(subject.pid, place, &subject.maps, &subject.attributes, objects, obstacles)?;
+        let path = proc::link(subject.pid, "exe")?;
+        let executable = reference(&path).unwrap_or_else(|why| {
+            obstacles.push(Obstacle {
+                what: format!("executable {}", String::from_utf8_lossy(&path)),
+                why,
+                remedy: "start the program again from the installed file".to_owned(),
+                passing: false,
+            });
+            FileReference::default()
+        });
+        Ok(Self { mappings, executable, status })
+    }
+
+    /// All but descriptors and kinship.
+    fn into_state(self, process: &FrozenProcess, inner: threads::Inner) -> Result<ProcessState, EngineError> {
         let pid = process.pid;
         let asking = |source| kernel("taking the census", source);
         let arguments = proc::read(pid, "cmdline").map_err(asking)?;
         let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
         let personality = proc::read(pid, "personality").map_err(asking)?;
         let personality = String::from_utf8_lossy(&personality);
-        let state = ProcessState {
+        Ok(ProcessState {
             pid: self.status.process_ids.last().copied().unwrap_or(pid),
             executable: self.executable,
             arguments: arguments.split(|byte| *byte == 0).map(Bytes::from).collect(),
@@ -166,19 +277,12 @@ impl Findings {
             special_mappings: self.mappings.special,
             dispositions: inner.dispositions,
             pending: inner.found.pending,
-            descriptors: self.descriptors.descriptors.into_iter().next().unwrap_or_default(),
+            descriptors: Vec::new(),
             threads: inner.threads,
             timers: inner.found.timers,
             permitted_features: inner.permitted_features,
             switches: inner.switches,
-        };
-        Ok(JobState {
-            machine: machine(inner.xsave_features),
-            clocks: clocks(pid),
-            processes: vec![state],
-            open_files: self.descriptors.open_files,
-            pipes: self.descriptors.pipes,
-            objects,
+            kinship: Kinship::default(),
         })
     }
 }

@@ -1,18 +1,16 @@
-//! Obstacles in the process as a whole and in single threads: children, restrictions that a new process would not have.
+//! Obstacles in a process as a whole and in single threads: restrictions that a new process would not have.
 
 use super::asker::Asker;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
-use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::proc::{self, Status};
 use std::io;
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 /// Finds those that `/proc` tells of the process and its main thread.
-pub(super) fn find(pid: i32, status: &Status) -> io::Result<Vec<Obstacle>> {
-    let mut obstacles = children(pid)?;
-    obstacles.extend(of_thread(status, &own()?));
-    Ok(obstacles)
+pub(super) fn find(status: &Status) -> io::Result<Vec<Obstacle>> {
+    own().map(|own| of_thread(status, &own))
 }
 
 /// The same of the other threads.
@@ -99,20 +97,4 @@ pub(super) fn secure_bits(asker: &Asker<'_>) -> Result<Option<Obstacle>, EngineE
 
 fn lasting(what: String, why: &str, remedy: &str) -> Obstacle {
     Obstacle { what, why: why.to_owned(), remedy: remedy.to_owned(), passing: false }
-}
-
-/// A job is a tree of one for now.
-pub(crate) fn children(pid: i32) -> io::Result<Vec<Obstacle>> {
-    let describe = |child: i32| {
-        let name = proc::read(child, "comm").unwrap_or_default();
-        let state = Stat::of(child).map(|stat| stat.state).unwrap_or(b'Z');
-        let what = format!("child process {child} ({})", String::from_utf8_lossy(&name).trim());
-        let why = if state == b'Z' {
-            "it has ended and the program has not yet asked how"
-        } else {
-            "jobs of several processes cannot be checkpointed yet"
-        };
-        Obstacle { what, why: why.to_owned(), remedy: "wait until it has ended".to_owned(), passing: true }
-    };
-    Ok(proc::children(pid)?.into_iter().map(describe).collect())
 }

@@ -1,13 +1,12 @@
-//! The address space of a process under construction: cleared, laid out as in the image, filled, and told to the kernel.
+//! The address space of a process under construction: cleared, laid out as in the image, protected when it has been
+//! filled, and told to the kernel.
 
 use super::construction::Construction;
-use super::objects::is_inside;
 use super::plan::{PARKING_BYTES, Plan, SCRATCH_BYTES};
 use crate::EngineError;
 use crate::freeze::kernel;
-use standfast_core::{Address, PAGE_BYTES, PageRange};
-use standfast_format::records::{Backing, Mapping, Owner, Protection, SpecialMapping};
-use standfast_format::{BoxError, Contents, ImageSource, Run};
+use standfast_core::{Address, PageRange};
+use standfast_format::records::{Backing, Mapping, ProcessState, Protection, SpecialMapping};
 use standfast_linux::proc::Map;
 
 const PROT_READ: u64 = libc::PROT_READ as u64;
@@ -30,17 +29,16 @@ const PR_SET_MM: u64 = libc::PR_SET_MM as u64;
 const PR_SET_MM_MAP: u64 = libc::PR_SET_MM_MAP as u64;
 /// Mappings without write access, and large ones, do not count against the system's promise of memory: reservations.
 const RESERVATION_BYTES: u64 = 64 << 20;
-/// Zeros written at a time over pages of a private file mapping that the program had cleared.
-static ZEROS: [u8; 16 * PAGE_BYTES] = [0; 16 * PAGE_BYTES];
 
 impl Construction {
-    /// Throws the new program's memory away and maps what the image has, all of it writable where pages follow.
+    pub(super) fn map_scratch(&self) -> Result<(), EngineError> {
+        let scratch = [self.scratch, SCRATCH_BYTES, PROT_READ | PROT_WRITE, anonymous(), NO_FILE, 0];
+        self.call("mapping working memory", libc::SYS_mmap, scratch).map(drop)
+    }
+
+    /// Maps what the image has into empty memory, all of it writable where pages follow.
     pub(super) fn map_everything(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        let special = self.clear()?;
-        let scratch = [plan.scratch, SCRATCH_BYTES, PROT_READ | PROT_WRITE, anonymous(), NO_FILE, 0];
-        self.call("mapping working memory", libc::SYS_mmap, scratch)?;
-        self.move_special(plan, special)?;
-        self.make_objects(plan)?;
+        self.move_special(plan)?;
         let mut open: Option<(&[u8], u64)> = None;
         for mapping in &plan.process.mappings {
             let (file, offset) = match &mapping.backing {
@@ -104,25 +102,22 @@ impl Construction {
         self.advise(mapping)
     }
 
-    /// Unmaps everything but the kernel's own mappings, which are returned.
-    fn clear(&self) -> Result<Vec<Map>, EngineError> {
-        let maps = Map::of(self.pid()).map_err(|source| kernel("reading the new process's mappings", source))?;
-        let mut special = Vec::new();
-        for map in maps {
-            match map.path.as_slice() {
-                b"[vsyscall]" => {}
-                path if path == b"[vdso]" || path.starts_with(b"[vvar") => special.push(map),
-                _ => {
-                    let bytes = map.end - map.start;
-                    self.call("clearing the new process", libc::SYS_munmap, [map.start, bytes, 0, 0, 0, 0])?;
-                }
-            }
+    /// Unmaps everything but the kernel's own mappings.
+    pub(super) fn clear(&self) -> Result<(), EngineError> {
+        for map in self.maps()?.iter().filter(|map| map.path != b"[vsyscall]" && !is_special(map)) {
+            let bytes = map.end - map.start;
+            self.call("clearing the new process", libc::SYS_munmap, [map.start, bytes, 0, 0, 0, 0])?;
         }
-        Ok(special)
+        Ok(())
+    }
+
+    fn maps(&self) -> Result<Vec<Map>, EngineError> {
+        Map::of(self.pid()).map_err(|source| kernel("reading the new process's mappings", source))
     }
 
     /// Moves vdso and vvar to where the program knows them; by way of a parking place, since old and new may overlap.
-    fn move_special(&mut self, plan: &Plan<'_>, now: Vec<Map>) -> Result<(), EngineError> {
+    fn move_special(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let now: Vec<Map> = self.maps()?.into_iter().filter(is_special).collect();
         let differs = || {
             let reason = "the kernel's own mappings (vdso, vvar) differ from those of the image";
             kernel("moving the vdso", std::io::Error::other(reason))
@@ -152,59 +147,6 @@ impl Construction {
         self.call("moving the vdso", libc::SYS_mremap, [from, bytes, bytes, MREMAP_MAYMOVE_FIXED, to, 0])?;
         if (from..from + bytes).contains(&self.syscall) {
             self.syscall = self.syscall - from + to;
-        }
-        Ok(())
-    }
-
-    /// Fills the memory; every block is verified before it is placed.
-    pub(super) fn deliver_pages(&self, plan: &Plan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
-        for run in source.runs() {
-            let has_place = match plan.job.owner(run.owner) {
-                Some(Owner::Process(_)) => is_mapped(plan, run.range),
-                Some(Owner::Object(object)) => is_inside(&plan.job.objects[object], run),
-                None => false,
-            };
-            if !has_place {
-                let message = format!("the image holds pages at {:?} where it maps nothing", run.range);
-                return Err(EngineError::Image(message.into()));
-            }
-        }
-        let place = |runs: &[Run], bytes: &[u8]| self.place(plan, runs, bytes);
-        source.deliver(&place).map_err(EngineError::Image)?;
-        for run in source.runs().iter().filter(|run| run.contents == Contents::Zero) {
-            // New objects hold zeros.
-            if matches!(plan.job.owner(run.owner), Some(Owner::Object(_))) {
-                continue;
-            }
-            let mut rest = run.range;
-            while rest.pages() > 0 {
-                let (head, tail) = rest.split_at((ZEROS.len() / PAGE_BYTES) as u64);
-                let zeros = &ZEROS[..head.bytes() as usize];
-                self.memory.write(head.start(), zeros).map_err(|source| kernel("clearing pages", source))?;
-                rest = tail;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes pages where they belong, run by run only where they are an object's.
-    fn place(&self, plan: &Plan<'_>, runs: &[Run], bytes: &[u8]) -> Result<(), BoxError> {
-        let mut rest = bytes;
-        for runs in runs.chunk_by(|one, next| one.owner == next.owner) {
-            let (own, behind) = rest.split_at(runs.iter().map(|run| run.range.bytes() as usize).sum());
-            rest = behind;
-            match plan.job.owner(runs[0].owner) {
-                Some(Owner::Process(_)) => self.memory.write_pages(runs.iter().map(|run| run.range), own)?,
-                Some(Owner::Object(object)) => {
-                    let mut rest = own;
-                    for run in runs {
-                        let (piece, behind) = rest.split_at(run.range.bytes() as usize);
-                        self.fill_object(object, run, piece)?;
-                        rest = behind;
-                    }
-                }
-                None => unreachable!("owners have been checked"),
-            }
         }
         Ok(())
     }
@@ -246,9 +188,14 @@ impl Construction {
     }
 }
 
-/// Whether the image maps all of a range, as memory that may have contents.
-fn is_mapped(plan: &Plan<'_>, range: PageRange) -> bool {
-    let mappings = &plan.process.mappings;
+/// The kernel's own mappings, which follow it wherever it is moved to.
+fn is_special(map: &Map) -> bool {
+    map.path == b"[vdso]" || map.path.starts_with(b"[vvar")
+}
+
+/// Whether a process maps all of a range, as memory that may have contents.
+pub(super) fn is_mapped(process: &ProcessState, range: PageRange) -> bool {
+    let mappings = &process.mappings;
     let place = mappings.partition_point(|mapping| mapping.end <= range.start().get());
     let mut at = range.start();
     for mapping in &mappings[place..] {

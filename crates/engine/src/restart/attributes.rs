@@ -15,8 +15,11 @@ impl Construction {
         let action = format!("changing to the program's working directory {directory}");
         self.call(&action, libc::SYS_chdir, [self.path_argument(&directory.0)?, 0, 0, 0, 0, 0])?;
         self.call("setting the umask", libc::SYS_umask, [plan.process.umask.into(), 0, 0, 0, 0, 0])?;
-        plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))?;
-        // Descriptors are first parked above the highest number that the program uses.
+        plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))
+    }
+
+    /// Descriptors are first parked above the highest number that the program uses.
+    pub(super) fn raise_descriptor_limit(&self) -> Result<(), EngineError> {
         let (_, hard) =
             process::limit(self.pid(), libc::RLIMIT_NOFILE).map_err(|source| kernel("asking for limits", source))?;
         process::set_limit(self.pid(), libc::RLIMIT_NOFILE, (hard, hard))

@@ -1,26 +1,31 @@
 //! A process under construction: held, seized, executing the right program, and doing as it is told.
 //!
+//! This file makes one and has it do system calls; [`super::family`] makes a job of several.
+//!
 //! It is tied to us twice: the kernel kills it when its tracer ends (`PTRACE_O_EXITKILL`), and the init of its namespaces
 //! ends when our end of their line closes. The commit cuts both ties.
 
 use super::ids::{IdPolicy, JobIds};
 use super::namespaces::hold;
 use super::objects::Object;
-use super::plan::{Plan, SCRATCH_BYTES};
+use super::plan::{JobPlan, Plan, SCRATCH_BYTES};
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_core::Address;
-use standfast_format::ImageSource;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::process;
 use standfast_linux::{
-    Answer, HeldProgram, InheritedSignals, NamespaceInit, PinnedToCpu, ProcessMemory, Registers, SYSCALL_INSTRUCTION,
-    Stop, Task, TaskError,
+    Answer, HeldProgram, InheritedSignals, NamespaceInit, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Stop, Task,
+    TaskError,
 };
+use std::sync::Arc;
 
-/// While it is built: new threads are attached, its exec is told, and it dies with us.
-const BUILDING: i32 =
-    libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL;
+/// While it is built: its threads and children are attached, its exec is told, and it dies with us.
+const BUILDING: i32 = libc::PTRACE_O_TRACESYSGOOD
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_EXITKILL;
 const ALL_SIGNALS: u64 = u64::MAX;
 
 /// A process under construction.
@@ -33,13 +38,14 @@ pub(super) struct Construction {
     /// Address of a `syscall` instruction in its vdso, wherever that is at the moment.
     pub(super) syscall: u64,
     pub(super) memory: ProcessMemory,
-    pub(super) init: Option<NamespaceInit>,
+    /// The init of the job's namespaces.
+    pub(super) init: Option<Arc<NamespaceInit>>,
     /// Under which ids it will run.
     pub(super) ids: JobIds,
     /// Addresses of the scratch memory.
     pub(super) scratch: u64,
-    /// The memory objects, in the order of the image.
-    pub(super) objects: Vec<Object>,
+    /// The memory objects of the job, in the order of the image.
+    pub(super) objects: Arc<Vec<Object>>,
     /// Its threads' ids as it sees them itself.
     pub(super) inner_ids: Vec<i32>,
     /// What it will go on without.
@@ -47,39 +53,99 @@ pub(super) struct Construction {
 }
 
 impl Construction {
-    /// Makes the process and lets it execute the job's program; it stands still behind its exec.
-    pub(super) fn begin(plan: &Plan<'_>, policy: IdPolicy, signals: InheritedSignals) -> Result<Self, EngineError> {
-        let program = HeldProgram { path: &plan.executable, personality: plan.process.personality };
+    /// Makes the job's main process and lets it execute its program; it stands still behind its exec, with nothing in its
+    /// memory but the scratch.
+    pub(super) fn begin(plan: &JobPlan<'_>, policy: IdPolicy, signals: InheritedSignals) -> Result<Self, EngineError> {
+        let main = plan.of(0);
+        let program = HeldProgram { path: main.executable, personality: main.process.personality };
         let (init, held, ids) = hold(plan, policy, program, signals)?;
         let pid = held.pid;
         let begun = Task::seize(pid, pid, BUILDING).map_err(building).and_then(|task| {
             held.let_go().map_err(|source| kernel("starting the new process", source))?;
-            wait_for_exec(&task, plan)?;
-            let base = task.registers().map_err(building)?;
-            let memory = ProcessMemory::open(pid).map_err(|source| kernel("opening the new process", source))?;
-            Ok((task, base, memory))
+            wait_for_exec(&task, &main)?;
+            task.set_signal_mask(ALL_SIGNALS).map_err(building)?;
+            Ok(task)
         });
+        let begun = begun.and_then(|task| {
+            let mut this = Self::of(task, main.scratch, ids)?;
+            this.begin_anew(&main)?;
+            Ok(this)
+        });
+        let init = init.map(Arc::new);
         match begun {
-            Ok((task, base, memory)) => {
-                task.set_signal_mask(ALL_SIGNALS).map_err(building)?;
-                Ok(Self {
-                    tasks: vec![task],
-                    base,
-                    syscall: 0,
-                    memory,
-                    init,
-                    ids,
-                    scratch: plan.scratch,
-                    objects: Vec::new(),
-                    inner_ids: Vec::new(),
-                    notes: Vec::new(),
-                })
-            }
+            Ok(this) => Ok(Self { init, ..this }),
             Err(error) => {
-                end_process(pid, &[], init);
+                end_processes(&[pid], &[], init);
                 Err(error)
             }
         }
+    }
+
+    /// A process that has nothing yet but a main thread.
+    fn of(task: Task, scratch: u64, ids: JobIds) -> Result<Self, EngineError> {
+        let memory = ProcessMemory::open(task.tid()).map_err(|source| kernel("opening the new process", source))?;
+        Ok(Self {
+            base: task.registers().map_err(building)?,
+            tasks: vec![task],
+            syscall: 0,
+            memory,
+            init: None,
+            ids,
+            scratch,
+            objects: Arc::default(),
+            inner_ids: Vec::new(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// A child of this process, which has nothing in its memory yet but the scratch. It stands still, in the same state.
+    /// `id` is what the two see it as; without one the kernel chooses.
+    pub(super) fn fork(&self, flags: i32, id: Option<i32>) -> Result<Self, EngineError> {
+        if let (Some(init), Some(id)) = (&self.init, id) {
+            init.choose_next_id(id).map_err(|source| kernel("choosing a process id", source))?;
+        }
+        let flags = (flags | libc::SIGCHLD) as u64;
+        let answer = self.ask(self.main(), &self.base, "making a process", libc::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
+        let failed = |reason: String| kernel("making a process", std::io::Error::other(reason));
+        let pid = answer.new_task.ok_or_else(|| failed("the kernel did not attach it".to_owned()))?;
+        let task = Task::attached_by_clone(pid, pid);
+        match task.wait().map_err(building)? {
+            Stop::Asked => {}
+            stop => return Err(failed(format!("unexpected stop {stop:?}"))),
+        }
+        if let Some(id) = id.filter(|id| i64::from(*id) != answer.result) {
+            end_processes(&[pid], &[], None);
+            return Err(failed(format!("it got the id {} instead of {id}", answer.result)));
+        }
+        let child = Self::of(task, self.scratch, self.ids.clone())?;
+        let (init, objects) = (self.init.clone(), Arc::clone(&self.objects));
+        Ok(Self { syscall: self.syscall, init, objects, ..child })
+    }
+
+    /// Lets it execute the program of `plan`: what it has of its maker is gone then, but for its descriptors.
+    pub(super) fn execute(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let personality = plan.process.personality.into();
+        self.call("setting the execution domain", libc::SYS_personality, [personality, 0, 0, 0, 0, 0])?;
+        let path = self.path_argument(plan.executable.to_bytes())?;
+        // Argument vector and environment: the path, and nothing.
+        let vector = path + (plan.executable.count_bytes() as u64 + 1).next_multiple_of(8);
+        let words: Vec<u8> = [path, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.memory
+            .write(Address::new(vector), &words)
+            .map_err(|source| kernel("writing into the new process", source))?;
+        let action = format!("executing {}", plan.process.executable.path);
+        self.call(&action, libc::SYS_execve, [path, vector, vector + 8, 0, 0, 0])?;
+        self.base = self.main().registers().map_err(building)?;
+        self.memory = ProcessMemory::open(self.pid()).map_err(|source| kernel("opening the new process", source))?;
+        self.begin_anew(plan)
+    }
+
+    /// Throws its memory away and maps the scratch.
+    pub(super) fn begin_anew(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        self.syscall = self.find_syscall()?;
+        self.clear()?;
+        self.scratch = plan.scratch;
+        self.map_scratch()
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -88,45 +154,6 @@ impl Construction {
 
     pub(super) fn main(&self) -> &Task {
         &self.tasks[0]
-    }
-
-    pub(super) fn build(&mut self, plan: &Plan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
-        let pinned = PinnedToCpu::new(standfast_linux::proc::Stat::of(self.pid()).map(|stat| stat.cpu).unwrap_or(0));
-        self.syscall = self.find_syscall()?;
-        self.map_everything(plan)?;
-        drop(pinned);
-        self.deliver_pages(plan, source)?;
-        let _pinned = PinnedToCpu::new(standfast_linux::proc::Stat::of(self.pid()).map(|stat| stat.cpu).unwrap_or(0));
-        self.map_shared_objects(plan)?;
-        self.refuse_held_locks(plan, source)?;
-        self.guard(plan)?;
-        self.lock(plan)?;
-        self.protect(plan)?;
-        self.set_layout(plan)?;
-        self.set_attributes(plan)?;
-        self.open_descriptors(plan)?;
-        self.make_threads(plan)?;
-        self.finish_threads(plan)
-    }
-
-    /// Cuts the ties, the last one being the commit, and lets the job run.
-    pub(super) fn commit(&mut self) -> Result<Option<NamespaceInit>, EngineError> {
-        for task in &self.tasks {
-            task.set_options(libc::PTRACE_O_TRACESYSGOOD).map_err(building)?;
-        }
-        if let Some(init) = &self.init {
-            init.commit().map_err(|source| kernel("handing over to the job's init", source))?;
-        }
-        for task in self.tasks.iter().rev() {
-            task.detach().map_err(building)?;
-        }
-        Ok(self.init.take())
-    }
-
-    /// Removes what has been built.
-    pub(super) fn abandon(self) {
-        let others: Vec<i32> = self.tasks.iter().skip(1).map(Task::tid).collect();
-        end_process(self.pid(), &others, self.init);
     }
 
     /// Makes the main thread execute a system call; an error of the kernel's is an error here.
@@ -205,15 +232,15 @@ fn wait_for_exec(task: &Task, plan: &Plan<'_>) -> Result<(), EngineError> {
     task.wait().map_err(failed).map(drop)
 }
 
-/// The init of a namespace cannot end before every process in it has been reaped, and we are the tracer of all: reap
-/// first, then end the init.
-fn end_process(pid: i32, other_threads: &[i32], init: Option<NamespaceInit>) {
+/// Ends processes under construction, and their namespaces. The init of a namespace cannot end before every process in it
+/// has been reaped, and we are the tracer of all: reap first, then end the init.
+pub(super) fn end_processes(pids: &[i32], other_threads: &[i32], init: Option<Arc<NamespaceInit>>) {
     // Errors mean that it is gone already.
-    let _ = process::kill(pid, libc::SIGKILL);
-    for tid in other_threads.iter().chain([&pid]) {
+    pids.iter().for_each(|pid| drop(process::kill(*pid, libc::SIGKILL)));
+    for tid in other_threads.iter().chain(pids) {
         while process::wait(*tid, 0).is_ok_and(|status| status.is_some_and(|status| status & 0xff == 0x7f)) {}
     }
-    if let Some(init) = init {
+    if let Some(init) = init.and_then(Arc::into_inner) {
         init.destroy();
     }
 }

@@ -272,7 +272,8 @@ pub(super) fn as_stream(job: &JobState, place: usize) -> (FilePlan, Option<FileN
     let recorded = (FilePlan::AsRecorded, None);
     let open = &job.open_files[place];
     let OpenFileKind::Regular { file, .. } = &open.kind else { return recorded };
-    let descriptors = job.processes.iter().flat_map(|process| &process.descriptors);
+    // Those of other processes have been redirected by the job itself.
+    let descriptors = job.processes.iter().take(1).flat_map(|process| &process.descriptors);
     let mut streams = descriptors.filter(|it| it.open_file as usize == place && it.number < 3);
     let Some(stream) = streams.next().map(|descriptor| descriptor.number) else { return recorded };
     let Some(own) = own_file(stream) else { return recorded };

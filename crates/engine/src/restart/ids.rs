@@ -3,11 +3,11 @@
 //! demonstrably keeps others is refused by name.
 
 use super::construction::Construction;
-use super::plan::Plan;
+use super::plan::{JobPlan, Plan};
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
-use standfast_format::records::ProcessState;
+use standfast_format::records::{JobState, ProcessState};
 use standfast_format::{Contents, ImageSource};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -40,12 +40,12 @@ pub enum JobIds {
     },
 }
 
-impl Plan<'_> {
+impl JobPlan<'_> {
     /// The kernel gives no id above its limit, in no namespace.
     pub(super) fn refuse_ids_above_limit(&self) -> Result<(), EngineError> {
         let limit = std::fs::read_to_string("/proc/sys/kernel/pid_max");
         let limit = limit.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(i32::MAX);
-        match highest_id(self.process) {
+        match highest_id(self.job) {
             id if id >= limit => Err(refuse(
                 format!("id {id}"),
                 format!("this machine gives ids below {limit} only (kernel.pid_max)"),
@@ -55,14 +55,19 @@ impl Plan<'_> {
         }
     }
 
-    /// A Go program keeps its thread ids where nobody finds them, and would hang with new ones.
+    /// Processes know each other by their ids. And a Go program keeps its thread ids where nobody finds them, and would
+    /// hang with new ones.
     pub(super) fn refuse_new_ids(&self, reason: Option<&std::io::Error>) -> Result<(), EngineError> {
-        let program = std::fs::read(OsStr::from_bytes(self.executable.as_bytes()));
+        let reason = reason.map(ToString::to_string);
+        if self.job.processes.len() > 1 {
+            let why = "a job of several processes must have its old ids back";
+            return Err(needs_old_ids("process ids", why, reason.as_deref()));
+        }
+        let program = std::fs::read(OsStr::from_bytes(self.of(0).executable.to_bytes()));
         let is_go = program.is_ok_and(|program| contains(&program, b"\xff Go buildinf:"));
         if !is_go {
             return Ok(());
         }
-        let reason = reason.map(ToString::to_string);
         Err(needs_old_ids("process ids", "a Go program must have its old ids back", reason.as_deref()))
     }
 }
@@ -111,8 +116,9 @@ fn held_lock(bytes: &[u8], owners: &[u32]) -> Option<usize> {
     })
 }
 
-fn highest_id(process: &ProcessState) -> i32 {
-    process.threads.iter().map(|thread| thread.tid).fold(process.pid, i32::max)
+pub(super) fn highest_id(job: &JobState) -> i32 {
+    let ids = |process: &ProcessState| process.threads.iter().map(|thread| thread.tid).fold(process.pid, i32::max);
+    job.processes.iter().map(ids).max().unwrap_or_default()
 }
 
 fn needs_old_ids(what: &str, why: &str, reason: Option<&str>) -> EngineError {
@@ -167,6 +173,7 @@ mod tests {
     fn the_highest_id_may_be_a_threads() {
         let thread = |tid| ThreadState { tid, ..ThreadState::default() };
         let process = ProcessState { pid: 7, threads: vec![thread(7), thread(12)], ..ProcessState::default() };
-        assert_eq!(highest_id(&process), 12);
+        let job = JobState { processes: vec![ProcessState::default(), process], ..JobState::default() };
+        assert_eq!(highest_id(&job), 12);
     }
 }

@@ -5,10 +5,14 @@
 //! ids            old or new process and thread ids, and what follows from that
 //! namespaces     which ones the job needs here for its old ids and its clocks
 //! construction   a child, held and seized, executes the job's program; its own memory is thrown away
+//! family         drives all that follows, first for the job's main process, then for all others, which it makes
 //! objects        shared memory and files in memory, made anew; filled and sealed between two steps of what follows
-//! address_space  kernel mappings moved, regions mapped, pages delivered and verified, layout told to the kernel
+//! descriptors    files opened and positioned; pipes, counters, epoll; parked, to be inherited by all processes
+//! kinship        the other processes: parents, sessions, groups, zombies
+//! address_space  kernel mappings moved, regions mapped, layout told to the kernel
+//! filling        pages delivered and verified
 //! attributes     directory, umask, signal dispositions, limits
-//! descriptors    files opened, cut back and positioned; pipes, counters, epoll; all under their old numbers
+//! descriptors    all under their old numbers
 //! switches       advice, locks and keys of memory; what the process has told the kernel about itself
 //! scheduling     policy, priorities and processors, as far as they are allowed here
 //! timers         made under their old ids, with the time that was left
@@ -23,8 +27,11 @@ mod address_space;
 mod attributes;
 mod construction;
 mod descriptors;
+mod family;
 mod files;
+mod filling;
 mod ids;
+mod kinship;
 mod namespaces;
 mod objects;
 mod plan;
@@ -35,12 +42,12 @@ mod threads;
 mod timers;
 
 use crate::freeze::kernel;
-use crate::job::{End, Inheritance, Job};
+use crate::job::{End, Inheritance, Job, stay_in_sight};
 use crate::{EngineError, ProcessIdentity};
-use construction::Construction;
+use family::Family;
 pub use files::{FileNote, FileOptions, FilePolicy};
 pub use ids::{IdPolicy, JobIds};
-use plan::Plan;
+use plan::JobPlan;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
@@ -79,27 +86,28 @@ pub struct Restarted {
 /// When anything stands in the way; nothing of the half-built job remains, and no file was cut back unless all pages
 /// had verified.
 pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
-    let plan = Plan::make(source.state(), options.files)?;
-    let mut construction = Construction::begin(&plan, options.ids, options.signals)?;
+    let plan = JobPlan::make(source.state(), options.files)?;
+    stay_in_sight()?;
+    let mut family = Family::begin(&plan, options.ids, options.signals)?;
     let mut files = plan.notes.clone();
-    let built = construction.build(&plan, source).and_then(|()| {
-        files.extend(construction.cut_back(&plan, options.keep_tail)?);
-        let identity = ProcessIdentity::of(construction.pid())?;
+    let built = family.build(&plan, source).and_then(|()| {
+        files.extend(family.cut_back(&plan, options.keep_tail)?);
+        let identity = ProcessIdentity::of(family.main().pid())?;
         (options.before_thaw)(identity).map_err(EngineError::Image)?;
         Ok(identity)
     });
-    match built.and_then(|identity| construction.commit().map(|init| (identity, init))) {
+    match built.and_then(|identity| family.commit().map(|init| (identity, init))) {
         Ok((identity, init)) => {
             let watching = |source| kernel("watching the program", source);
             let end = match init {
                 Some(init) => End::Namespace(init),
                 None => End::Child(process::pidfd_open(identity.pid).map_err(watching)?),
             };
-            let job = Job::new(identity, end, Inheritance::of_children())?;
-            Ok(Restarted { job, ids: construction.ids, notes: construction.notes, files })
+            let job = Job::new(identity, end, Inheritance::of_children());
+            Ok(Restarted { job, ids: family.main().ids.clone(), notes: family.notes(), files })
         }
         Err(error) => {
-            construction.abandon();
+            family.abandon();
             Err(error)
         }
     }

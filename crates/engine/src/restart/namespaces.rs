@@ -2,7 +2,7 @@
 //! be had, what follows from that: new ids for programs that can live with them, a refusal by name for the others.
 
 use super::ids::{IdPolicy, JobIds};
-use super::plan::Plan;
+use super::plan::JobPlan;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_linux::sys::process;
@@ -12,12 +12,12 @@ use standfast_linux::{
 
 /// A child that will execute the program: under its old id in namespaces of its own where that is wanted and allowed.
 pub(super) fn hold(
-    plan: &Plan<'_>,
+    plan: &JobPlan<'_>,
     policy: IdPolicy,
     program: HeldProgram<'_>,
     signals: InheritedSignals,
 ) -> Result<(Option<NamespaceInit>, Held, JobIds), EngineError> {
-    let old = plan.process.pid;
+    let old = plan.job.processes[0].pid;
     // Root stays root inside; in a container it may have to do as everybody else.
     let kinds = [NamespaceKind::Pid, NamespaceKind::User];
     let kinds = if process::effective_user() == 0 { &kinds[..] } else { &kinds[1..] };
@@ -43,7 +43,7 @@ pub(super) fn hold(
     Ok((None, held, JobIds::New { reason: reason.map(|reason| reason.to_string()) }))
 }
 
-impl Plan<'_> {
+impl JobPlan<'_> {
     /// The clocks that the job must be given, where those of this machine would go back for it: after a reboot, on another
     /// machine, or when the job has lived under shifted clocks before. Absolute deadlines lie in the program's memory; under
     /// earlier clocks it would sleep until they come again, for days perhaps.

@@ -1,7 +1,7 @@
 //! Memory objects of a job under construction: made anew in the new process, filled from outside, sealed, mapped.
 //!
 //! ```text
-//! make      an empty file in memory, with a descriptor in the new process and one of ours
+//! make      an empty file in memory, with a descriptor in the main process, which the others inherit, and one of ours
 //! private   mappings of it that copy on write, before the pages come, since some pages are theirs
 //! fill      pages that the image has; all others are holes
 //! seal      against writing: before shared mappings, which the seal would not tolerate
@@ -9,7 +9,7 @@
 //! seal      against later mappings that write, and against more seals
 //! ```
 //!
-//! The descriptors in the new process live until its own descriptors have been placed: whoever restores an open file
+//! The descriptors in the new processes live until their own descriptors have been placed: whoever restores an open file
 //! that is an object opens `/proc/self/fd/N` with `N` from [`Object::descriptor`].
 
 use super::construction::Construction;
@@ -23,6 +23,7 @@ use standfast_linux::sys::{file, process};
 use std::fs::{File, Permissions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::sync::Arc;
 
 const MFD_ALLOW_SEALING: u64 = libc::MFD_ALLOW_SEALING as u64;
 const MFD_EXEC: u64 = libc::MFD_EXEC as u64;
@@ -33,7 +34,7 @@ const LATE_SEALS: u32 = file::SEAL_FUTURE_WRITE | file::SEAL_SEAL;
 /// A memory object under construction.
 #[derive(Debug)]
 pub(super) struct Object {
-    /// A descriptor of it in the new process.
+    /// A descriptor of it in every new process.
     pub(super) descriptor: u64,
     /// The same open file as a descriptor of ours.
     own: File,
@@ -41,23 +42,22 @@ pub(super) struct Object {
 }
 
 impl Construction {
-    /// Makes all objects, empty and of the right length.
-    pub(super) fn make_objects(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        for object in &plan.job.objects {
-            let made = self.make_object(object)?;
-            self.objects.push(made);
-        }
+    /// Makes all objects of the job, empty and of the right length; their descriptors lie from `parking` on.
+    pub(super) fn make_objects(&mut self, plan: &Plan<'_>, parking: u64) -> Result<(), EngineError> {
+        let objects = plan.job.objects.iter().map(|object| self.make_object(object, parking));
+        self.objects = Arc::new(objects.collect::<Result<_, _>>()?);
         Ok(())
     }
 
-    fn make_object(&self, object: &MemoryObject) -> Result<Object, EngineError> {
+    fn make_object(&self, object: &MemoryObject, parking: u64) -> Result<Object, EngineError> {
         let name = match &object.kind {
             ObjectKind::SharedMemory => b"shared memory",
             ObjectKind::MemoryFile { name, .. } => name.0.as_slice(),
         };
         let flags = MFD_ALLOW_SEALING | executable_flag(&object.kind);
         let name = self.path_argument(name)?;
-        let descriptor = self.call("making shared memory", libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])?;
+        let made = self.call("making shared memory", libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])?;
+        let descriptor = self.park(made, parking)?;
         let taking = |source| kernel("sharing memory with the new process", source);
         let process = process::pidfd_open(self.pid()).map_err(taking)?;
         let own = File::from(process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)?);
@@ -91,19 +91,28 @@ impl Construction {
         }
     }
 
-    /// Seals what has been filled and maps it where it is shared.
+    /// Seals what has been filled.
+    pub(super) fn seal_filled(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        self.seal(plan, !LATE_SEALS)
+    }
+
+    /// Seals what has been mapped.
+    pub(super) fn seal_mapped(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        self.seal(plan, LATE_SEALS)
+    }
+
+    /// Maps objects where they are shared.
     pub(super) fn map_shared_objects(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        self.seal(plan, !LATE_SEALS)?;
         for mapping in &plan.process.mappings {
             if let Backing::SharedObject { object, offset } = mapping.backing {
                 self.map_one(mapping, self.objects[object as usize].descriptor, offset)?;
             }
         }
-        self.seal(plan, LATE_SEALS)
+        Ok(())
     }
 
     fn seal(&self, plan: &Plan<'_>, which: u32) -> Result<(), EngineError> {
-        for (record, object) in plan.job.objects.iter().zip(&self.objects) {
+        for (record, object) in plan.job.objects.iter().zip(self.objects.iter()) {
             let ObjectKind::MemoryFile { seals, mode, .. } = record.kind else { continue };
             if which & file::SEAL_SEAL == 0 {
                 let permissions = Permissions::from_mode(mode);

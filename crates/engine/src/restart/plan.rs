@@ -6,11 +6,11 @@ use crate::job::is_inherited;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
-    Backing, EpollInterest, FileReference, JobState, Mapping, OpenFile, OpenFileKind, ProcessState, SpecialMapping,
-    Watch,
+    Backing, EpollInterest, FileReference, JobState, Kinship, Mapping, OpenFile, OpenFileKind, ProcessState,
+    SpecialMapping, Watch,
 };
 use std::collections::BTreeSet;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -22,18 +22,38 @@ const ADDRESS_END: u64 = 0x7fff_ffff_f000;
 
 /// A job that can be rebuilt here.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
-    pub(super) process: &'a ProcessState,
+pub(super) struct JobPlan<'a> {
     pub(super) job: &'a JobState,
-    pub(super) executable: CString,
-    /// Addresses that neither the old nor the new process uses: `scratch_bytes` of them, for the work in between.
-    pub(super) scratch: u64,
+    /// For each living process, in the order of the image: they come before the zombies.
+    pub(super) processes: Vec<ProcessPlan>,
     /// For each open file: what is to be done about it.
     pub(super) files: Vec<FilePlan>,
     /// For each open regular file: where it goes on.
     pub(super) regular: Vec<RegularPlan>,
     /// What the user should know.
     pub(super) notes: Vec<FileNote>,
+}
+
+/// What is decided about one process.
+#[derive(Debug)]
+pub(super) struct ProcessPlan {
+    pub(super) executable: CString,
+    /// Addresses that neither the old nor the new process uses: for the work in between.
+    pub(super) scratch: u64,
+}
+
+/// One process and the job that it belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan<'a> {
+    pub(super) process: &'a ProcessState,
+    pub(super) job: &'a JobState,
+    pub(super) executable: &'a CStr,
+    /// See [`ProcessPlan::scratch`].
+    pub(super) scratch: u64,
+    /// See [`JobPlan::files`].
+    pub(super) files: &'a [FilePlan],
+    /// See [`JobPlan::regular`].
+    pub(super) regular: &'a [RegularPlan],
 }
 
 /// What is found out about files along the way.
@@ -64,36 +84,50 @@ pub(super) const PARKING_BYTES: u64 = 1024 * 1024;
 /// Kept free below growing stacks.
 const STACK_ROOM: u64 = 2 * 1024 * 1024;
 
-impl<'a> Plan<'a> {
+impl<'a> JobPlan<'a> {
     pub(super) fn make(job: &'a JobState, options: FileOptions<'_>) -> Result<Self, EngineError> {
         let mut obstacles = Obstacles::default();
-        let [process] = &job.processes[..] else {
-            obstacles.add("process tree", "this image holds several processes, which this version cannot restart", "");
-            return Err(obstacles.refusal());
-        };
         obstacles.check_machine(job);
-        obstacles.check_shape(process, job.objects.len());
+        obstacles.check_kinship(job);
         let reckoning = Reckoning::new(job, options);
-        obstacles.check_unchanged(&reckoning, &process.executable, "executable");
-        obstacles.check_mapped(&reckoning, process);
+        let mut processes = Vec::new();
+        for process in job.processes.iter().filter(|process| process.kinship.wait_status.is_none()) {
+            obstacles.check_shape(process, job.objects.len());
+            obstacles.check_unchanged(&reckoning, &process.executable, "executable");
+            obstacles.check_mapped(&reckoning, process);
+            let scratch = hole(process, SCRATCH_BYTES + PARKING_BYTES);
+            if scratch.is_none() {
+                obstacles.add("address space", "there is no room left in it to work in", "");
+            }
+            let executable = CString::new(process.executable.path.0.clone()).unwrap_or_default();
+            processes.push(ProcessPlan { executable, scratch: scratch.unwrap_or_default() });
+        }
         let mut found = Found::default();
         let mut check = |(place, file)| obstacles.check_file(&reckoning, job, place, file, &mut found);
         let files = job.open_files.iter().enumerate().map(&mut check);
         let files = files.collect();
-        let executable = CString::new(process.executable.path.0.clone()).unwrap_or_default();
-        let scratch = hole(process, SCRATCH_BYTES + PARKING_BYTES);
-        if scratch.is_none() {
-            obstacles.add("address space", "there is no room left in it to work in", "");
-        }
-        match scratch.filter(|_| obstacles.0.is_empty()) {
-            Some(scratch) => {
-                let Found { regular, notes } = found;
-                Ok(Self { process, job, executable, scratch, files, regular, notes })
-            }
-            None => Err(obstacles.refusal()),
+        if obstacles.0.is_empty() {
+            let Found { regular, notes } = found;
+            Ok(Self { job, processes, files, regular, notes })
+        } else {
+            Err(obstacles.refusal())
         }
     }
 
+    /// The plan of the process at `place`.
+    pub(super) fn of(&self, place: usize) -> Plan<'_> {
+        Plan {
+            process: &self.job.processes[place],
+            job: self.job,
+            executable: &self.processes[place].executable,
+            scratch: self.processes[place].scratch,
+            files: &self.files,
+            regular: &self.regular,
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
     /// The mappings that the kernel makes, as the image has them.
     pub(super) fn special(&self) -> &'a [SpecialMapping] {
         &self.process.special_mappings
@@ -128,6 +162,25 @@ impl Obstacles {
                 was.kernel_release, is.kernel_release
             );
             self.add("kernel", &why, "restart it under the same kernel");
+        }
+    }
+
+    /// A tree: the main process first, parents before children, the living before the dead, every id once.
+    fn check_kinship(&mut self, job: &JobState) {
+        let living = job.processes.iter().take_while(|process| process.kinship.wait_status.is_none()).count();
+        let is_sound = |(place, process): (usize, &ProcessState)| {
+            let Kinship { parent, wait_status, .. } = process.kinship;
+            let below = parent.is_none_or(|parent| (parent as usize) < place.min(living));
+            below && wait_status.is_some() == (place >= living) && (wait_status.is_none() || parent.is_some())
+        };
+        let ids: BTreeSet<i32> = job.processes.iter().map(|process| process.pid).collect();
+        let sound = living > 0 && ids.len() == job.processes.len() && job.processes[0].kinship.parent.is_none();
+        if !sound || !job.processes.iter().enumerate().all(is_sound) {
+            self.add(
+                "image",
+                "it verifies, but describes a tree of processes that cannot be",
+                "use another generation",
+            );
         }
     }
 
@@ -227,10 +280,19 @@ impl Obstacles {
                 watches.iter().for_each(|watch| self.check_watch(watch));
                 FilePlan::AsRecorded
             }
-            OpenFileKind::EventCounter { .. }
-            | OpenFileKind::Timer { .. }
-            | OpenFileKind::Signals { .. }
-            | OpenFileKind::Process { .. } => FilePlan::AsRecorded,
+            OpenFileKind::Process { process } => {
+                if *process as usize >= job.processes.len() {
+                    self.add(
+                        "image",
+                        "it verifies, but names a process that it does not hold",
+                        "use another generation",
+                    );
+                }
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::EventCounter { .. } | OpenFileKind::Timer { .. } | OpenFileKind::Signals { .. } => {
+                FilePlan::AsRecorded
+            }
         }
     }
 

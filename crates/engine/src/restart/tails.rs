@@ -2,12 +2,13 @@
 //! before the job runs; everything that could refuse has had its say by then.
 
 use super::construction::Construction;
+use super::family::Family;
 use super::files::{FileNote, RegularPlan, path_of};
-use super::plan::Plan;
+use super::plan::JobPlan;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_format::BoxError;
-use standfast_format::records::{FileReference, OpenFileKind};
+use standfast_format::records::{FileReference, OpenFileKind, ProcessState};
 use standfast_linux::sys::process;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -29,9 +30,9 @@ pub struct Tail<'a> {
 /// Keeps what is cut off, and tells where.
 pub type KeepTail<'a> = dyn FnMut(&Tail<'_>) -> Result<PathBuf, BoxError> + 'a;
 
-impl Construction {
+impl Family {
     /// Cuts files back to their length at the checkpoint; nothing is cut off before all that is to be has been kept.
-    pub(super) fn cut_back(&self, plan: &Plan<'_>, keep: &mut KeepTail<'_>) -> Result<Vec<FileNote>, EngineError> {
+    pub(super) fn cut_back(&self, plan: &JobPlan<'_>, keep: &mut KeepTail<'_>) -> Result<Vec<FileNote>, EngineError> {
         let mut notes = Vec::new();
         let mut cuts = Vec::new();
         for regular in &plan.regular {
@@ -59,13 +60,16 @@ impl Construction {
         Ok(notes)
     }
 
-    /// The open file of the new process, as a descriptor of our own.
-    fn own(&self, plan: &Plan<'_>, regular: &RegularPlan) -> std::io::Result<File> {
+    /// The open file of a new process, as a descriptor of our own.
+    fn own(&self, plan: &JobPlan<'_>, regular: &RegularPlan) -> std::io::Result<File> {
         let missing = || std::io::Error::other("no descriptor leads to it");
-        let mut descriptors = plan.process.descriptors.iter();
-        let descriptor = descriptors.find(|it| it.open_file as usize == regular.place).ok_or_else(missing)?;
-        let process = process::pidfd_open(self.pid())?;
-        process::pidfd_getfd(process.as_fd(), descriptor.number).map(File::from)
+        let holder = |(built, process): (&Construction, &ProcessState)| {
+            let found = process.descriptors.iter().find(|it| it.open_file as usize == regular.place)?;
+            Some((built.pid(), found.number))
+        };
+        let (pid, number) = self.processes.iter().zip(&plan.job.processes).find_map(holder).ok_or_else(missing)?;
+        let process = process::pidfd_open(pid)?;
+        process::pidfd_getfd(process.as_fd(), number).map(File::from)
     }
 }
 

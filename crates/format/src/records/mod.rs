@@ -7,6 +7,7 @@
 mod attributes;
 mod descriptors;
 mod files;
+mod kinship;
 mod memory;
 mod objects;
 mod signals;
@@ -18,6 +19,7 @@ pub use descriptors::{
     Descriptor, EpollInterest, OpenFile, OpenFileKind, PipeContents, StandardStream, TimerDescriptor, Watch,
 };
 pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
+pub use kinship::Kinship;
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner};
 pub use signals::{Disposition, PendingSignal};
@@ -36,7 +38,7 @@ pub struct JobState {
     /// When it was taken, on the clocks of that machine.
     #[n(1)]
     pub clocks: Clocks,
-    /// The processes; the first is the job's main process. Never empty in an image.
+    /// The processes, parents before their children; the first is the job's main process. Never empty in an image.
     #[n(2)]
     pub processes: Vec<ProcessState>,
     /// Open file descriptions, to which descriptors refer by position: what several descriptors share stands here once.
@@ -142,6 +144,9 @@ pub struct ProcessState {
     /// Switches that it has set for itself.
     #[n(16)]
     pub switches: ProcessSwitches,
+    /// Its place in the tree of the job.
+    #[n(17)]
+    pub kinship: Kinship,
 }
 
 /// Bytes that are not promised to be text: paths, arguments, names.

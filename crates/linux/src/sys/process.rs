@@ -22,26 +22,25 @@ pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
     }
 }
 
-/// What waitid(2) tells of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct News {
-    /// Which task.
-    pub id: i32,
-    /// Whether it ended, rather than stopped.
-    pub has_ended: bool,
+/// Waits for news of any child or tracee of this *thread* with waitid(2), without taking it: it is there again the next
+/// time.
+pub fn wait_for_news() -> io::Result<()> {
+    peek(libc::P_ALL, 0, libc::WEXITED | libc::WSTOPPED | libc::__WNOTHREAD).map(drop)
 }
 
-/// waitid(2) for any child or tracee of this *thread*, without taking the news: it is there again the next time.
-pub fn peek_at_news(flags: i32) -> io::Result<Option<News>> {
-    let what = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+/// Whether a child or tracee has ended; the news is not taken.
+pub fn has_ended(tid: i32) -> bool {
+    peek(libc::P_PID, tid as libc::id_t, libc::WEXITED | libc::WNOHANG).unwrap_or(false)
+}
+
+/// Whether there is news.
+fn peek(whose: libc::idtype_t, id: libc::id_t, flags: i32) -> io::Result<bool> {
     // SAFETY: a siginfo_t is plain data for which all zeros is a value.
     let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: `news` is live.
-    check(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut news, what | flags) }.into())?;
+    check(unsafe { libc::waitid(whose, id, &raw mut news, flags | libc::WNOWAIT | libc::__WALL) }.into())?;
     // SAFETY: waitid fills in the id; it is zero where there is no news.
-    let id = unsafe { news.si_pid() };
-    let has_ended = matches!(news.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
-    Ok((id != 0).then_some(News { id, has_ended }))
+    Ok(unsafe { news.si_pid() } != 0)
 }
 
 /// pidfd_open(2).
@@ -60,6 +59,12 @@ pub fn pidfd_getfd(process: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
+/// gettid(2): this thread, as /proc names tracers.
+pub fn own_thread() -> i32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::gettid() }
+}
+
 /// kill(2).
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: plain numbers.
@@ -71,6 +76,25 @@ pub fn same_open_file(one: (i32, i32), other: (i32, i32)) -> io::Result<bool> {
     const KCMP_FILE: i32 = 0;
     // SAFETY: plain numbers.
     check(unsafe { libc::syscall(libc::SYS_kcmp, one.0, other.0, KCMP_FILE, one.1, other.1) }).map(|order| order == 0)
+}
+
+/// What two processes may share, beside open files; kcmp(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Common {
+    /// The address space.
+    Memory = 1,
+    /// The table of descriptors.
+    Descriptors = 2,
+    /// Working directory and umask.
+    Directory = 3,
+    /// Signal dispositions.
+    Dispositions = 4,
+}
+
+/// kcmp(2): whether two tasks share a part of them.
+pub fn share(one: i32, other: i32, what: Common) -> io::Result<bool> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, what as i32, 0, 0) }).map(|order| order == 0)
 }
 
 /// prlimit(2): soft and hard limit of a resource, in the kernel's numbering.

@@ -55,9 +55,10 @@ impl Opening<'_> {
         self.call("making a signal descriptor", libc::SYS_signalfd4, arguments)
     }
 
-    /// A pidfd of the process itself.
-    pub(super) fn make_process_handle(&self, flags: u32) -> Result<u64, EngineError> {
-        let pid = self.call("asking for the process id", libc::SYS_getpid, [0; 6])?;
+    /// A pidfd of a process of the job.
+    pub(super) fn make_process_handle(&self, pid: i32, flags: u32) -> Result<u64, EngineError> {
+        let own = self.plan.process.pid == pid;
+        let pid = if own { self.call("asking for the process id", libc::SYS_getpid, [0; 6])? } else { pid as u64 };
         let arguments = [pid, (flags & O_NONBLOCK).into(), 0, 0, 0, 0];
         self.call("making a process descriptor", libc::SYS_pidfd_open, arguments)
     }

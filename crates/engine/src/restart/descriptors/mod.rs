@@ -1,5 +1,6 @@
-//! Descriptors of a process under construction. All open files are made first and parked above every number that the
-//! program uses; then each descriptor is put in its place; then the parking area is closed.
+//! Descriptors of a job under construction. All open files are made in the main process, while it is the only one, and
+//! parked above every number that the job uses; the other processes inherit them. Then each process puts its
+//! descriptors in their places and closes the parking area: what was shared is shared again.
 //!
 //! This file parks and places; a file for each family of open files knows how its members are made.
 
@@ -15,7 +16,7 @@ use crate::EngineError;
 use crate::freeze::kernel;
 use pipe::PipeEnds;
 use standfast_core::Address;
-use standfast_format::records::{OpenFile, OpenFileKind};
+use standfast_format::records::{JobState, OpenFile, OpenFileKind};
 
 const F_SETFL: u64 = libc::F_SETFL as u64;
 const F_DUPFD: u64 = libc::F_DUPFD as u64;
@@ -24,25 +25,58 @@ const O_WRONLY: u32 = libc::O_WRONLY as u32;
 const O_NONBLOCK: u32 = libc::O_NONBLOCK as u32;
 const O_CLOEXEC: u64 = libc::O_CLOEXEC as u64;
 
+/// The open files of a job, made and parked in its main process; every process made by it later has them too.
+#[derive(Debug)]
+pub(super) struct Parked {
+    /// The first number above all that the job uses.
+    pub(super) from: u64,
+    /// By position in the job's table. What stands for a process of the job can only be had once that is there.
+    files: Vec<Option<u64>>,
+}
+
+/// The first number above all that the job's processes use, or have used to watch a file.
+pub(super) fn parking(job: &JobState) -> u64 {
+    let used = job.processes.iter().flat_map(|process| &process.descriptors).map(|descriptor| descriptor.number);
+    let watched = job.open_files.iter().flat_map(watching::interests).map(|interest| interest.descriptor);
+    used.chain(watched).fold(2, i32::max) as u64 + 1
+}
+
 impl Construction {
-    pub(super) fn open_descriptors(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        let highest = plan.process.descriptors.iter().map(|descriptor| descriptor.number).max().unwrap_or(2);
-        let mut opening = Opening { process: self, plan, parking: 0, pipes: Vec::new() };
-        opening.parking = highest.max(2).max(opening.highest_watched()) as u64 + 1;
+    /// Makes the open files of the job.
+    pub(super) fn open_files(&self, plan: &Plan<'_>, from: u64) -> Result<Parked, EngineError> {
+        let mut opening = Opening { process: self, plan, parking: from, pipes: Vec::new() };
         opening.make_pipes()?;
         let files = opening.open_files()?;
         opening.watch(&files)?;
+        Ok(Parked { from, files })
+    }
+
+    /// Gives each descriptor of this process its number, and closes everything else.
+    pub(super) fn place_descriptors(&self, plan: &Plan<'_>, parked: &Parked) -> Result<(), EngineError> {
+        let opening = Opening { process: self, plan, parking: parked.from, pipes: Vec::new() };
+        let files = opening.open_own(&parked.files)?;
         opening.place(&files)?;
-        let parked = [opening.parking, u32::MAX.into(), 0, 0, 0, 0];
-        self.call("closing what was parked", libc::SYS_close_range, parked).map(drop)
+        let all = [parked.from, u32::MAX.into(), 0, 0, 0, 0];
+        self.call("closing what was parked", libc::SYS_close_range, all).map(drop)
+    }
+
+    /// Moves a descriptor to the lowest free number from `parking` on.
+    pub(super) fn park(&self, descriptor: u64, parking: u64) -> Result<u64, EngineError> {
+        let parked = self.copy_to_parking(descriptor, parking)?;
+        self.call("closing a descriptor", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
+        Ok(parked)
+    }
+
+    fn copy_to_parking(&self, descriptor: u64, parking: u64) -> Result<u64, EngineError> {
+        self.call("parking a descriptor", libc::SYS_fcntl, [descriptor, F_DUPFD, parking, 0, 0, 0])
     }
 }
 
-/// The opening of a process's descriptors under way.
+/// The opening of a job's files, or the placing of a process's descriptors, under way.
 struct Opening<'a> {
     process: &'a Construction,
     plan: &'a Plan<'a>,
-    /// The first number above all that the program uses.
+    /// The first number above all that the job uses.
     parking: u64,
     /// The pipes of the job, parked.
     pipes: Vec<PipeEnds>,
@@ -50,15 +84,33 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     /// Makes every open file, and parks it; by position in the job's table.
-    fn open_files(&self) -> Result<Vec<u64>, EngineError> {
-        let open_files = self.plan.job.open_files.iter().zip(&self.plan.files);
+    fn open_files(&self) -> Result<Vec<Option<u64>>, EngineError> {
+        let open_files = self.plan.job.open_files.iter().zip(self.plan.files);
         let parked = open_files.enumerate().map(|(place, (file, how))| {
+            if matches!(file.kind, OpenFileKind::Process { .. }) {
+                return Ok(None);
+            }
             let opened = self.open_file(place, file, *how)?;
             // A stream of our own stays open where it was.
             let ours = matches!(how, FilePlan::Own(_) | FilePlan::OwnFile(_));
-            if ours { self.copy_to_parking(opened) } else { self.park(opened) }
+            if ours { self.process.copy_to_parking(opened, self.parking) } else { self.park(opened) }.map(Some)
         });
         parked.collect()
+    }
+
+    /// Adds what only this process itself could open.
+    fn open_own(&self, files: &[Option<u64>]) -> Result<Vec<Option<u64>>, EngineError> {
+        let mut files = files.to_vec();
+        for descriptor in &self.plan.process.descriptors {
+            let place = descriptor.open_file as usize;
+            let Some(file) = self.plan.job.open_files.get(place) else { continue };
+            if let (OpenFileKind::Process { process }, Some(None)) = (&file.kind, files.get(place)) {
+                let pid = self.plan.job.processes[*process as usize].pid;
+                files[place] = Some(self.park(self.make_process_handle(pid, file.flags)?)?);
+            }
+        }
+        self.watch_processes(&files)?;
+        Ok(files)
     }
 
     fn open_file(&self, place: usize, file: &OpenFile, how: FilePlan) -> Result<u64, EngineError> {
@@ -79,17 +131,17 @@ impl Opening<'_> {
             OpenFileKind::Timer { timer } => self.make_timer(timer, file.flags),
             OpenFileKind::Signals { mask } => self.make_signal_descriptor(*mask, file.flags),
             OpenFileKind::Watches { .. } => self.make_inotify(),
-            OpenFileKind::Process { .. } => self.make_process_handle(file.flags),
+            OpenFileKind::Process { .. } => unreachable!("those are opened by their holders"),
             OpenFileKind::Stream { .. } => unreachable!("a stream is planned to be one of our own"),
         }
     }
 
     /// Gives each descriptor its number.
-    fn place(&self, files: &[u64]) -> Result<(), EngineError> {
+    fn place(&self, files: &[Option<u64>]) -> Result<(), EngineError> {
         self.call("closing streams", libc::SYS_close_range, [0, self.parking - 1, 0, 0, 0, 0])?;
         for descriptor in &self.plan.process.descriptors {
             let missing = || kernel("placing descriptors", std::io::ErrorKind::InvalidData.into());
-            let file = *files.get(descriptor.open_file as usize).ok_or_else(missing)?;
+            let file = files.get(descriptor.open_file as usize).copied().flatten().ok_or_else(missing)?;
             let flags = if descriptor.close_on_exec { O_CLOEXEC } else { 0 };
             let number = descriptor.number as u64;
             self.call(&format!("placing descriptor {number}"), libc::SYS_dup3, [file, number, flags, 0, 0, 0])?;
@@ -101,15 +153,8 @@ impl Opening<'_> {
         self.process.call(action, number, arguments)
     }
 
-    /// Moves a descriptor to the lowest free number from the parking area on.
     fn park(&self, descriptor: u64) -> Result<u64, EngineError> {
-        let parked = self.copy_to_parking(descriptor)?;
-        self.close(descriptor)?;
-        Ok(parked)
-    }
-
-    fn copy_to_parking(&self, descriptor: u64) -> Result<u64, EngineError> {
-        self.call("parking a descriptor", libc::SYS_fcntl, [descriptor, F_DUPFD, self.parking, 0, 0, 0])
+        self.process.park(descriptor, self.parking)
     }
 
     fn close(&self, descriptor: u64) -> Result<(), EngineError> {

@@ -4,7 +4,7 @@ use super::Opening;
 use crate::EngineError;
 use crate::freeze::kernel;
 use crate::restart::plan::SCRATCH_BYTES;
-use standfast_format::records::{EpollInterest, OpenFileKind, Watch};
+use standfast_format::records::{EpollInterest, OpenFile, OpenFileKind, Watch};
 
 const EPOLL_CTL_ADD: u64 = libc::EPOLL_CTL_ADD as u64;
 const IN_NONBLOCK: u64 = libc::IN_NONBLOCK as u64;
@@ -12,32 +12,63 @@ const IN_NONBLOCK: u64 = libc::IN_NONBLOCK as u64;
 const HOW: u32 = (libc::EPOLLWAKEUP | libc::EPOLLONESHOT | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32;
 const ANYTHING: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLPRI | libc::EPOLLRDHUP) as u32;
 
-impl Opening<'_> {
-    /// The highest number under which an epoll entry was added: it may lie above those that are in use now.
-    pub(super) fn highest_watched(&self) -> i32 {
-        let interests = self.plan.job.open_files.iter().filter_map(|file| match &file.kind {
-            OpenFileKind::Epoll { interests } => Some(interests),
-            _ => None,
-        });
-        interests.flatten().map(|interest| interest.descriptor).max().unwrap_or(0)
+/// What an open file watches, if it is an epoll instance.
+pub(super) fn interests(file: &OpenFile) -> &[EpollInterest] {
+    match &file.kind {
+        OpenFileKind::Epoll { interests } => interests,
+        _ => &[],
     }
+}
 
+impl Opening<'_> {
     /// Fills epoll and inotify instances. Numbers below the parking area are free to be used meanwhile.
-    pub(super) fn watch(&self, files: &[u64]) -> Result<(), EngineError> {
+    pub(super) fn watch(&self, files: &[Option<u64>]) -> Result<(), EngineError> {
         for (file, parked) in self.plan.job.open_files.iter().zip(files) {
-            match &file.kind {
-                OpenFileKind::Epoll { interests } => self.fill_epoll(*parked, interests, files)?,
-                OpenFileKind::Watches { watches } => self.fill_inotify(*parked, watches, file.flags)?,
+            match (&file.kind, *parked) {
+                (OpenFileKind::Epoll { interests }, Some(epoll)) => {
+                    let known = interests.iter().filter(|interest| !self.is_process(interest));
+                    self.fill_epoll(epoll, known, files)?;
+                }
+                (OpenFileKind::Watches { watches }, Some(instance)) => {
+                    self.fill_inotify(instance, watches, file.flags)?;
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
+    /// Adds this process's handles of processes to epoll instances of its own.
+    pub(super) fn watch_processes(&self, files: &[Option<u64>]) -> Result<(), EngineError> {
+        for descriptor in &self.plan.process.descriptors {
+            let place = descriptor.open_file as usize;
+            let Some(OpenFileKind::Epoll { interests }) = self.plan.job.open_files.get(place).map(|it| &it.kind) else {
+                continue;
+            };
+            let is_here = |interest: &&EpollInterest| {
+                self.is_process(interest) && files.get(interest.open_file as usize).is_some_and(Option::is_some)
+            };
+            if let Some(epoll) = files[place] {
+                self.fill_epoll(epoll, interests.iter().filter(is_here), files)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_process(&self, interest: &EpollInterest) -> bool {
+        let watched = self.plan.job.open_files.get(interest.open_file as usize);
+        watched.is_some_and(|file| matches!(file.kind, OpenFileKind::Process { .. }))
+    }
+
     /// Entries that have fired and wait to be armed again come first: to make one, it has to fire once more, alone.
-    fn fill_epoll(&self, epoll: u64, interests: &[EpollInterest], files: &[u64]) -> Result<(), EngineError> {
+    fn fill_epoll<'i>(
+        &self,
+        epoll: u64,
+        interests: impl Iterator<Item = &'i EpollInterest>,
+        files: &[Option<u64>],
+    ) -> Result<(), EngineError> {
         let (fired, armed): (Vec<&EpollInterest>, Vec<&EpollInterest>) =
-            interests.iter().partition(|interest| interest.events & !HOW == 0);
+            interests.partition(|interest| interest.events & !HOW == 0);
         for interest in fired {
             self.add_interest(epoll, &EpollInterest { events: interest.events | ANYTHING, ..*interest }, files)?;
             self.call("firing an epoll entry", libc::SYS_epoll_wait, [epoll, self.process.scratch, 1, 0, 0, 0])?;
@@ -46,9 +77,9 @@ impl Opening<'_> {
     }
 
     /// Adds a file under the number that it once had, whatever that number means now.
-    fn add_interest(&self, epoll: u64, interest: &EpollInterest, files: &[u64]) -> Result<(), EngineError> {
+    fn add_interest(&self, epoll: u64, interest: &EpollInterest, files: &[Option<u64>]) -> Result<(), EngineError> {
         let missing = || kernel("filling an epoll instance", std::io::ErrorKind::InvalidData.into());
-        let file = *files.get(interest.open_file as usize).ok_or_else(missing)?;
+        let file = files.get(interest.open_file as usize).copied().flatten().ok_or_else(missing)?;
         let number = interest.descriptor as u64;
         self.call("placing a watched file", libc::SYS_dup3, [file, number, 0, 0, 0, 0])?;
         // struct epoll_event is packed: four bytes, then eight.

@@ -1,0 +1,223 @@
+//! The chase: stops a tree of processes that fork, execute programs and end while they are being stopped.
+//!
+//! Whoever has been seized and forks has its child attached to us by the kernel, so nobody gets away by forking. The walk
+//! is repeated until it finds nobody new and everybody found stands still or has ended.
+//!
+//! The parent of a vfork(2) does not stop before its child has executed a program or ended, and cannot be let go
+//! meanwhile: such a child is left running until then. If that takes too long, the freeze fails, and the end of this
+//! thread lets go of the parent.
+
+use super::{FrozenProcess, FrozenTask, forbidden, kernel, refine};
+use crate::EngineError;
+use crate::job::Shared;
+use crate::tree::{Member, Roots, borrows_memory};
+use standfast_linux::proc::{self, Map, Status};
+use standfast_linux::{ProcessMemory, Standstill, Task, TaskError};
+use std::time::{Duration, Instant};
+
+/// What is attached to us by the kernel. Not the children of vfork, see above.
+const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACECLONE;
+/// How often is looked again without sleeping: a stop takes 11 to 140 us, a sleep at least 50.
+const LOOKS_BEFORE_SLEEP: u32 = 200;
+const SLEEP: Duration = Duration::from_micros(100);
+
+/// A freeze under way.
+pub(super) struct Stopping<'a> {
+    shared: &'a Shared,
+    limit: Duration,
+    deadline: Instant,
+    /// Those that are being stopped, or have been.
+    chased: Vec<Chased>,
+}
+
+/// One process on its way to standing still.
+struct Chased {
+    frozen: FrozenProcess,
+    /// Tasks that have been asked to stop.
+    stopping: Vec<Task>,
+    /// Whether a thread has ended meanwhile.
+    has_lost_threads: bool,
+}
+
+impl<'a> Stopping<'a> {
+    pub(super) fn new(shared: &'a Shared, limit: Duration, deadline: Instant) -> Self {
+        Self { shared, limit, deadline, chased: Vec::new() }
+    }
+
+    /// Returns when everybody stands still: the processes in the order of [`Roots::members`], and zombies. `None` if it
+    /// has to be begun again, since somebody has executed a program behind our back.
+    #[expect(clippy::type_complexity, reason = "two lists, or nothing")]
+    pub(super) fn stop(mut self, roots: &Roots) -> Result<Option<(Vec<FrozenProcess>, Vec<Member>)>, EngineError> {
+        loop {
+            let members = roots.members();
+            let news = self.seize_new(&members, roots.main.pid)?;
+            let running = members.iter().find(|member| member.wait_status.is_none() && !self.stands_still(member.pid));
+            let Some(running) = running.map(|member| member.pid) else {
+                if news {
+                    continue;
+                }
+                return self.finish(members);
+            };
+            self.wait(roots.main.pid)?;
+            if Instant::now() >= self.deadline {
+                return Err(EngineError::Unstoppable { tid: self.stuck().unwrap_or(running), limit: self.limit });
+            }
+        }
+    }
+
+    /// Waits a while for those that have been asked to stop.
+    fn wait(&mut self, main: i32) -> Result<(), EngineError> {
+        for _ in 0..LOOKS_BEFORE_SLEEP {
+            self.chased.iter_mut().try_for_each(|chased| chased.poll(main, self.shared))?;
+            if self.stuck().is_none() {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        self.chased.iter().flat_map(|chased| &chased.stopping).for_each(|task| _ = task.reap_dead_siblings());
+        std::thread::sleep(SLEEP);
+        Ok(())
+    }
+
+    fn stands_still(&self, pid: i32) -> bool {
+        let chased = self.chased.iter().find(|chased| chased.frozen.pid == pid);
+        chased.is_some_and(|chased| chased.stopping.is_empty() && !chased.frozen.tasks.is_empty())
+    }
+
+    /// A task that has been asked to stop and does not.
+    fn stuck(&self) -> Option<i32> {
+        self.chased.iter().flat_map(|chased| &chased.stopping).map(Task::tid).next()
+    }
+
+    /// Seizes whatever is not ours yet; whether there was anything.
+    fn seize_new(&mut self, members: &[Member], main: i32) -> Result<bool, EngineError> {
+        let mut news = false;
+        for member in members.iter().filter(|member| member.wait_status.is_none()) {
+            let known = self.chased.iter().position(|chased| chased.frozen.pid == member.pid);
+            let place = match known {
+                Some(place) => place,
+                None if borrows_memory(member) => continue,
+                None => {
+                    let memory = match ProcessMemory::open(member.pid) {
+                        Ok(memory) => memory,
+                        Err(source) => match forbidden(member.pid, source) {
+                            EngineError::Ended if member.pid != main => continue,
+                            error => return Err(error),
+                        },
+                    };
+                    self.chased.push(Chased::new(member, memory));
+                    self.chased.len() - 1
+                }
+            };
+            let chased = &mut self.chased[place];
+            chased.frozen.parent = member.parent;
+            news |= chased.seize_new(main, self.shared)?;
+        }
+        Ok(news)
+    }
+
+    fn finish(mut self, members: Vec<Member>) -> Result<Option<(Vec<FrozenProcess>, Vec<Member>)>, EngineError> {
+        if !self.chased.iter().all(Chased::is_settled) {
+            return Ok(None);
+        }
+        let mut processes = Vec::new();
+        let mut zombies = Vec::new();
+        for member in members {
+            if member.wait_status.is_some() {
+                zombies.push(member);
+                continue;
+            }
+            let place = self.chased.iter().position(|chased| chased.frozen.pid == member.pid);
+            let mut frozen = self.chased.swap_remove(place.expect("it stands still")).frozen;
+            frozen.tasks.sort_by_key(|it| (it.task.tid() != frozen.pid, it.task.tid()));
+            let reading = |source| kernel("reading the program's mappings", source);
+            frozen.maps = Map::of(frozen.pid).map_err(reading)?;
+            processes.push(frozen);
+        }
+        Ok(Some((processes, zombies)))
+    }
+}
+
+impl Chased {
+    fn new(member: &Member, memory: ProcessMemory) -> Self {
+        let Member { pid, parent, .. } = *member;
+        let frozen = FrozenProcess { pid, parent, tasks: Vec::new(), memory, maps: Vec::new(), stopped_by: None };
+        Self { frozen, stopping: Vec::new(), has_lost_threads: false }
+    }
+
+    /// Seizes its threads that are not ours yet; whether there were any.
+    fn seize_new(&mut self, main: i32, shared: &Shared) -> Result<bool, EngineError> {
+        let pid = self.frozen.pid;
+        let Ok(tids) = proc::numbers(pid, "task") else {
+            return if pid == main { Err(EngineError::Ended) } else { Ok(false) };
+        };
+        let mut news = false;
+        for tid in tids {
+            let known = self.frozen.tasks.iter().any(|it| it.task.tid() == tid);
+            if known || self.stopping.iter().any(|task| task.tid() == tid) {
+                continue;
+            }
+            match seize(pid, tid) {
+                Ok(task) => {
+                    self.stopping.push(task);
+                    news = true;
+                }
+                // It may end between the look and the seize; the job's main process may not.
+                Err(TaskError::Ended { .. }) if tid != main => {}
+                Err(error) => match refine(error, pid, shared) {
+                    EngineError::Ended if pid != main => {}
+                    error => return Err(error),
+                },
+            }
+        }
+        Ok(news)
+    }
+
+    /// Looks which of its tasks have stopped, or ended.
+    fn poll(&mut self, main: i32, shared: &Shared) -> Result<(), EngineError> {
+        for task in std::mem::take(&mut self.stopping) {
+            let tid = task.tid();
+            let polled = task.poll_stop().and_then(|stop| match stop {
+                // Put right at once: should we die before that, a call that waits returns EINTR, as after a SIGSTOP.
+                Some(stop) => FrozenTask::new(task, &self.frozen.memory, shared).map(|frozen| Ok((stop, frozen))),
+                None => Ok(Err(task)),
+            });
+            match polled {
+                Ok(Ok((stop, frozen))) => {
+                    if let Standstill::JobControl { signal } = stop {
+                        self.frozen.stopped_by = Some(signal);
+                    }
+                    self.frozen.tasks.push(frozen);
+                }
+                Ok(Err(task)) => self.stopping.push(task),
+                Err(TaskError::Ended { .. }) if tid != main => self.has_lost_threads = true,
+                Err(error) => return Err(refine(error, self.frozen.pid, shared)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everybody is where he was left: an exec by one thread ends all others, also those that stand still.
+    fn is_settled(&self) -> bool {
+        let is_unmoved = |it: &FrozenTask| it.task.registers().is_ok_and(|registers| registers == it.registers);
+        !self.has_lost_threads || self.frozen.tasks.iter().all(is_unmoved)
+    }
+}
+
+/// Seizes a task and asks it to stop; one that the kernel has attached to us by itself stops without being asked.
+fn seize(process: i32, tid: i32) -> Result<Task, TaskError> {
+    let task = match Task::seize(process, tid, OPTIONS) {
+        Ok(task) => task,
+        Err(_) if Status::of_task(process, tid).is_ok_and(|status| is_ours(status.tracer)) => {
+            return Ok(Task::attached_by_clone(process, tid));
+        }
+        Err(error) => return Err(error),
+    };
+    task.interrupt()?;
+    Ok(task)
+}
+
+/// Whether a tracer, as /proc names it, is this thread.
+fn is_ours(tracer: i32) -> bool {
+    tracer == standfast_linux::sys::process::own_thread()
+}

@@ -1,0 +1,131 @@
+//! A job under construction: its main process, and the others, which are made by it while there is nothing in it yet. All
+//! of them stand still under ptrace until the commit, and die with us before it.
+
+use super::construction::{Construction, building, end_processes};
+use super::descriptors::parking;
+use super::ids::IdPolicy;
+use super::kinship::Remains;
+use super::plan::JobPlan;
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_format::ImageSource;
+use standfast_linux::sys::process;
+use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task};
+use std::sync::Arc;
+
+/// A job under construction.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// The living, by their place in the image.
+    pub(super) processes: Vec<Construction>,
+    /// What is not to live, and has not ended yet.
+    pub(super) remains: Remains,
+}
+
+impl Family {
+    /// Makes the main process; see [`Construction::begin`].
+    pub(super) fn begin(plan: &JobPlan<'_>, policy: IdPolicy, signals: InheritedSignals) -> Result<Self, EngineError> {
+        let main = Construction::begin(plan, policy, signals)?;
+        Ok(Self { processes: vec![main], remains: Remains::default() })
+    }
+
+    /// The main process.
+    pub(super) fn main(&self) -> &Construction {
+        &self.processes[0]
+    }
+
+    /// What the job will go on without.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.processes.iter().flat_map(|process| process.notes.clone()).collect()
+    }
+
+    pub(super) fn build(&mut self, plan: &JobPlan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
+        let pinned = self.pin();
+        let root = plan.of(0);
+        let main = &mut self.processes[0];
+        main.raise_descriptor_limit()?;
+        let parking = parking(plan.job);
+        main.make_objects(&root, parking)?;
+        let parked = main.open_files(&root, parking)?;
+        self.make_relatives(plan)?;
+        for (place, process) in self.processes.iter_mut().enumerate() {
+            process.map_everything(&plan.of(place))?;
+        }
+        drop(pinned);
+        self.deliver_pages(plan, source)?;
+        let _pinned = self.pin();
+        self.main().seal_filled(&root)?;
+        for (place, process) in self.processes.iter_mut().enumerate() {
+            process.map_shared_objects(&plan.of(place))?;
+        }
+        self.main().seal_mapped(&root)?;
+        self.main().refuse_held_locks(&root, source)?;
+        for (place, process) in self.processes.iter_mut().enumerate() {
+            let plan = plan.of(place);
+            process.guard(&plan)?;
+            process.lock(&plan)?;
+            process.protect(&plan)?;
+            process.set_layout(&plan)?;
+            process.set_attributes(&plan)?;
+            if !plan.process.kinship.shares_descriptors {
+                process.place_descriptors(&plan, &parked)?;
+            }
+            process.make_threads(&plan)?;
+        }
+        // Only now: whoever has its own registers back can make no calls for us any more.
+        for (place, process) in self.processes.iter_mut().enumerate() {
+            process.finish_threads(&plan.of(place))?;
+        }
+        self.stop_the_stopped(plan)
+    }
+
+    /// Calls take less time on the processor of whom they are put into.
+    fn pin(&self) -> Option<PinnedToCpu> {
+        PinnedToCpu::new(standfast_linux::proc::Stat::of(self.main().pid()).map(|stat| stat.cpu).unwrap_or(0))
+    }
+
+    /// What job control had stopped stays stopped: the signal takes effect when the process is let go. Its parent is told
+    /// once more.
+    fn stop_the_stopped(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
+        for (process, state) in self.processes.iter().zip(&plan.job.processes) {
+            if state.kinship.stopped_by.is_some() {
+                process::kill(process.pid(), libc::SIGSTOP).map_err(|source| kernel("stopping a process", source))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts the ties, the last one being the commit, and lets the job run.
+    pub(super) fn commit(&mut self) -> Result<Option<NamespaceInit>, EngineError> {
+        for task in self.processes.iter().flat_map(|process| &process.tasks) {
+            task.set_options(libc::PTRACE_O_TRACESYSGOOD).map_err(building)?;
+        }
+        let mut init = None;
+        for process in &mut self.processes {
+            init = process.init.take().or(init);
+        }
+        let init = init.and_then(Arc::into_inner);
+        if let Some(init) = &init {
+            init.commit().map_err(|source| kernel("handing over to the job's init", source))?;
+        }
+        // Children first: a parent finds them as it left them.
+        for task in self.processes.iter().rev().flat_map(|process| process.tasks.iter().rev()) {
+            task.detach().map_err(building)?;
+        }
+        Ok(init)
+    }
+
+    /// Removes what has been built.
+    pub(super) fn abandon(mut self) {
+        let others: Vec<i32> =
+            self.processes.iter().flat_map(|process| process.tasks.iter().skip(1)).map(Task::tid).collect();
+        let mut pids: Vec<i32> = self.processes.iter().map(Construction::pid).collect();
+        pids.extend(self.remains.pids());
+        let mut init = None;
+        for process in &mut self.processes {
+            init = process.init.take().or(init);
+        }
+        drop(self);
+        end_processes(&pids, &others, init);
+    }
+}

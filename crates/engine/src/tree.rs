@@ -1,0 +1,77 @@
+//! Which processes belong to a job at this moment: its main process and all that descend from it, also by way of parents
+//! that have ended. Only looks; [`crate::freeze`] stops them.
+
+use crate::ProcessIdentity;
+use standfast_linux::proc::{self, Stat};
+use standfast_linux::sys::process::{self, Common};
+use std::collections::VecDeque;
+
+/// Where a job's processes are found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Roots {
+    /// The main process.
+    pub(crate) main: ProcessIdentity,
+    /// The process to which descendants come that lose their parent: ours, or the init of the job's namespaces. `None` if
+    /// they cannot be told from others' or are out of sight.
+    pub(crate) keeper: Option<i32>,
+}
+
+/// One process of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Its pid as we see it.
+    pub(crate) pid: i32,
+    /// Its parent, if that belongs to the job too.
+    pub(crate) parent: Option<i32>,
+    /// How it ended, as `waitpid(2)` has it, if it is a zombie.
+    pub(crate) wait_status: Option<i32>,
+}
+
+impl Roots {
+    /// The processes of the job, parents before their children, the main process first. One that ends meanwhile may be
+    /// listed or not; zombies that only wait for the keeper are left out.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        let mut members = Vec::new();
+        let mut open = VecDeque::from([(self.main.pid, None)]);
+        let orphans = self.keeper.map(proc::children).and_then(Result::ok).unwrap_or_default();
+        let is_orphan = |pid: &i32| *pid != self.main.pid && !standfast_linux::is_made_here(*pid);
+        open.extend(orphans.into_iter().filter(is_orphan).map(|pid| (pid, None)));
+        while let Some((pid, parent)) = open.pop_front() {
+            let Ok(stat) = Stat::of(pid) else { continue };
+            // A main thread that has ended is not yet the end of its process.
+            let is_zombie = matches!(stat.state, b'Z' | b'X') && !has_other_threads(pid);
+            if is_zombie && (parent.is_none() || stat.state == b'X') {
+                continue;
+            }
+            members.push(Member { pid, parent, wait_status: is_zombie.then_some(stat.wait_status) });
+            open.extend(proc::children(pid).unwrap_or_default().into_iter().map(|child| (child, Some(pid))));
+        }
+        members
+    }
+
+    /// Takes the news of descendants that have come to us and ended, so that they do not remain as zombies.
+    pub(crate) fn reap_orphans(&self) {
+        let own = std::process::id() as i32;
+        if self.keeper != Some(own) {
+            return;
+        }
+        for pid in proc::children(own).unwrap_or_default() {
+            let is_zombie = Stat::of(pid).is_ok_and(|stat| stat.state == b'Z');
+            if pid != self.main.pid && is_zombie && !standfast_linux::is_made_here(pid) {
+                // Nobody asks for the status of an orphan.
+                let _ = process::wait(pid, libc::WNOHANG);
+            }
+        }
+    }
+}
+
+fn has_other_threads(pid: i32) -> bool {
+    let lives = |tid: &i32| Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    proc::numbers(pid, "task").unwrap_or_default().iter().any(lives)
+}
+
+/// Whether a process has come from vfork(2) and still lives in the memory of its parent, which does not run, and cannot be
+/// stopped, before the child executes a program or ends.
+pub(crate) fn borrows_memory(member: &Member) -> bool {
+    member.parent.is_some_and(|parent| process::share(member.pid, parent, Common::Memory).unwrap_or(false))
+}
