@@ -28,7 +28,7 @@ static timer_t make(int value)
     return timer;
 }
 
-static void await(int which)
+static void await_calls_of(int which)
 {
     struct timespec pause = {0, 1000000};
     for (int until = calls[which] + 3; calls[which] < until;)
@@ -38,14 +38,14 @@ static void await(int which)
 int main(void)
 {
     timer_t first = make(0);
-    await(0);
+    await_calls_of(0);
     moment("calls come");
-    await(0);
+    await_calls_of(0);
     timer_t second = make(1);
-    await(1);
+    await_calls_of(1);
     moment("of both");
-    await(0);
-    await(1);
+    await_calls_of(0);
+    await_calls_of(1);
     CHECK(timer_delete(first) == 0 && timer_delete(second) == 0);
     puts("library timers: called");
     return 0;

@@ -3,13 +3,13 @@
 
 use super::construction::Construction;
 use super::family::Family;
-use super::files::{FileNote, RegularPlan, path_of};
+use super::files::{FileNote, path_of};
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_format::BoxError;
 use standfast_format::records::{FileReference, OpenFileKind, ProcessState};
-use standfast_linux::sys::process;
+use standfast_linux::sys::{descriptors, process};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Family {
             };
             let path = path_of(reference);
             let cutting = |source| kernel(&format!("cutting {} back", reference.path), source);
-            let file = self.own(plan, regular).map_err(cutting)?;
+            let file = self.own(plan, regular.place).map_err(cutting)?;
             let bytes = file.metadata().map_err(cutting)?.len().saturating_sub(length);
             // Several open files may lead to one file.
             if bytes > 0 && !notes.iter().any(|note| matches!(note, FileNote::CutBack { path: cut, .. } if cut == path))
@@ -57,14 +57,32 @@ impl Family {
                 file.set_len(length).map_err(cutting)?;
             }
         }
+        self.forget_events(plan)?;
         Ok(notes)
     }
 
-    /// The open file of a new process, as a descriptor of our own.
-    fn own(&self, plan: &JobPlan<'_>, regular: &RegularPlan) -> std::io::Result<File> {
+    /// Takes the events that the cutting has caused from inotify instances of the job: the program has not caused them.
+    fn forget_events(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
+        let taking = |source| kernel("emptying an inotify instance", source);
+        for (place, open) in plan.job.open_files.iter().enumerate() {
+            if !matches!(open.kind, OpenFileKind::Watches { .. }) {
+                continue;
+            }
+            let mut instance = self.own(plan, place).map_err(taking)?;
+            // Never more is read than there is: the instance may be one that waits.
+            while let bytes @ 1.. = descriptors::unread_bytes(instance.as_fd()).map_err(taking)? {
+                let mut events = vec![0; bytes];
+                std::io::Read::read(&mut instance, &mut events).map_err(taking)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An open file of the new processes, by its place in the job, as a descriptor of our own.
+    fn own(&self, plan: &JobPlan<'_>, place: usize) -> std::io::Result<File> {
         let missing = || std::io::Error::other("no descriptor leads to it");
         let holder = |(built, process): (&Construction, &ProcessState)| {
-            let found = process.descriptors.iter().find(|it| it.open_file as usize == regular.place)?;
+            let found = process.descriptors.iter().find(|it| it.open_file as usize == place)?;
             Some((built.pid(), found.number))
         };
         let (pid, number) = self.processes.iter().zip(&plan.job.processes).find_map(holder).ok_or_else(missing)?;

@@ -30,17 +30,18 @@ pub fn wait_for_news() -> io::Result<()> {
 
 /// Whether a child or tracee has ended; the news is not taken.
 pub fn has_ended(tid: i32) -> bool {
-    peek(libc::P_PID, tid as libc::id_t, libc::WEXITED | libc::WNOHANG).unwrap_or(false)
+    // Stops of tracees are told whether or not one asks for them.
+    let news = peek(libc::P_PID, tid as libc::id_t, libc::WEXITED | libc::WNOHANG);
+    news.is_ok_and(|code| matches!(code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED))
 }
 
-/// Whether there is news.
-fn peek(whose: libc::idtype_t, id: libc::id_t, flags: i32) -> io::Result<bool> {
+/// What kind of news there is (`CLD_`); 0 if there is none.
+fn peek(whose: libc::idtype_t, id: libc::id_t, flags: i32) -> io::Result<i32> {
     // SAFETY: a siginfo_t is plain data for which all zeros is a value.
     let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: `news` is live.
     check(unsafe { libc::waitid(whose, id, &raw mut news, flags | libc::WNOWAIT | libc::__WALL) }.into())?;
-    // SAFETY: waitid fills in the id; it is zero where there is no news.
-    Ok(unsafe { news.si_pid() } != 0)
+    Ok(news.si_code)
 }
 
 /// pidfd_open(2).
