@@ -120,9 +120,17 @@ fn open_files() -> Vec<OpenFile> {
 
 fn objects() -> Vec<MemoryObject> {
     let file = ObjectKind::MemoryFile { name: b"heap"[..].into(), seals: 1, mode: 0o777 };
+    let mapped = ObjectKind::MappedFile {
+        file: crate::file("/srv/state"),
+        mode: 0o640,
+        lock: Some(true),
+        other_writer: Some(b"process 9 (tee)"[..].into()),
+    };
     vec![
         MemoryObject { kind: ObjectKind::SharedMemory, length: 0x8000, huge_page_bytes: 0 },
         MemoryObject { kind: file, length: 0x20_0000, huge_page_bytes: 0x20_0000 },
+        MemoryObject { kind: mapped, length: 0x1234, huge_page_bytes: 0 },
+        MemoryObject { kind: ObjectKind::Segment { mode: 0o600 }, length: 0x5000, huge_page_bytes: 0 },
     ]
 }
 

@@ -75,6 +75,8 @@ fn describe_object(state: &JobState, place: usize, runs: &[Run]) -> ObjectReport
     let what = match &object.kind {
         ObjectKind::SharedMemory => "shared memory".to_owned(),
         ObjectKind::MemoryFile { name, .. } => format!("memfd {name}"),
+        ObjectKind::MappedFile { file, .. } => format!("mapped file {}", file.path),
+        ObjectKind::Segment { .. } => "System V segment".to_owned(),
     };
     let own = runs.iter().filter(|run| run.owner == number);
     ObjectReport { what, bytes: object.length, stored_bytes: own.map(|run| run.range.bytes()).sum() }

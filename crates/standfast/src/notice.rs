@@ -189,6 +189,11 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             )?;
             if *bytes > TAIL_BYTES_MAX { write!(f, " as far as the first {TAIL_BYTES_MAX}") } else { Ok(()) }
         }
+        FileNote::PutBack { path } => write!(
+            f,
+            "{} holds again what it held at the checkpoint: the program writes to it as to memory",
+            ForShell(path)
+        ),
         FileNote::StreamElsewhere { stream, from, to } => {
             let name = if *stream == 2 { "standard error" } else { "standard output" };
             write!(

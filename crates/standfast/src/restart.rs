@@ -151,10 +151,11 @@ fn skipped_notice(number: GenerationNumber, reason: &StoreError) -> Notice {
     Notice::Skipped { generation: number.get(), reason: without_numbers(&reason.to_string()) }
 }
 
-/// Files that the program has open for writing.
+/// Files that the program has open for writing, or writes through a mapping.
 fn outputs(state: &JobState) -> Vec<PathBuf> {
     let written = state.open_files.iter().filter(|open| open.is_writable());
-    let files = written.filter_map(|open| open.kind.file());
+    let mapped = state.objects.iter().filter_map(|object| object.kind.file());
+    let files = written.filter_map(|open| open.kind.file()).chain(mapped);
     files.map(|file| PathBuf::from(OsStr::from_bytes(&file.path.0))).collect()
 }
 

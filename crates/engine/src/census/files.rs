@@ -3,7 +3,7 @@
 use crate::files::{FileKey, Haste, identity};
 use crate::job::Shared;
 use crate::tree::Roots;
-use standfast_format::records::{FileReference, JobState, OpenFileKind};
+use standfast_format::records::{FileReference, JobState, ObjectKind, OpenFileKind};
 use standfast_linux::proc::{self, DescriptorInformation, Map};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -43,6 +43,9 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     let mut written = BTreeSet::new();
     for pid in &pids {
         let maps = Map::of(*pid).unwrap_or_default();
+        for map in maps.iter().filter(|map| map.inode != 0 && map.shared && map.protection.write) {
+            written.extend(reference(&map.path).ok().as_ref().map(key_of));
+        }
         paths.extend(maps.into_iter().filter(|map| map.inode != 0).map(|map| map.path));
         for number in proc::numbers(*pid, "fd").unwrap_or_default() {
             let (Ok(path), Ok(information)) =
@@ -71,6 +74,11 @@ pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
             let known = shared.writers.known(key_of(file));
             *other_writer =
                 known.filter(|_| open.flags & libc::O_ACCMODE as u32 != 0).map(|who| who.into_bytes().into());
+        }
+    }
+    for object in &mut state.objects {
+        if let ObjectKind::MappedFile { file, other_writer, .. } = &mut object.kind {
+            *other_writer = shared.writers.known(key_of(file)).map(|who| who.into_bytes().into());
         }
     }
 }

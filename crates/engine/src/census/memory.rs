@@ -1,14 +1,16 @@
 //! The census of an address space: which mappings there are, what lies beneath them, which of their pages hold something.
 
 use super::attributes::Attributes;
-use super::objects::Objects;
+use super::objects::{Objects, Unfit};
 use super::reference;
 use crate::freeze::{FrozenProcess, kernel};
 use crate::track::{Pages, Place, Track};
 use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::Beneath;
-use standfast_format::records::{Backing, Bytes, GuardedPages, Mapping, MappingAttributes, Protection, SpecialMapping};
+use standfast_format::records::{
+    Backing, Bytes, FileReference, GuardedPages, Mapping, MappingAttributes, Protection, SpecialMapping,
+};
 use standfast_linux::proc::Map;
 use standfast_linux::{PageScan, Populated};
 use std::io;
@@ -31,6 +33,10 @@ enum Kind {
     Ordinary(Backing),
     /// Memory that others may map as well.
     Object,
+    /// A file that is written through the mapping.
+    MappedFile(FileReference),
+    /// System V shared memory.
+    Segment,
     Refused {
         why: String,
         remedy: &'static str,
@@ -66,12 +72,17 @@ impl Mappings {
                         false => Backing::PrivateObject { object, offset },
                     }));
                 }
-                Kind::Refused { why, remedy } => obstacles.push(Obstacle {
-                    what: format!("mapping {:#x} ({})", map.start, String::from_utf8_lossy(&map.path)),
-                    why,
-                    remedy: remedy.to_owned(),
-                    passing: false,
-                }),
+                Kind::MappedFile(file) => match objects.of_mapped_file(pid, map, file) {
+                    Ok(object) => {
+                        found.ordinary.push(mapping(Backing::SharedObject { object, offset: map.offset }));
+                    }
+                    Err(Unfit { why, remedy }) => obstacles.push(obstacle(map, why, remedy)),
+                },
+                Kind::Segment => match objects.of_segment(place, map) {
+                    Ok(object) => found.ordinary.push(mapping(Backing::SharedObject { object, offset: 0 })),
+                    Err(Unfit { why, remedy }) => obstacles.push(obstacle(map, why, remedy)),
+                },
+                Kind::Refused { why, remedy } => obstacles.push(obstacle(map, why, remedy)),
             }
         }
         Ok(found)
@@ -89,6 +100,15 @@ impl Mappings {
             mapping.attributes.guards.extend(guards.drain(..).map(guarded));
         }
         Ok(())
+    }
+}
+
+fn obstacle(map: &Map, why: String, remedy: &str) -> Obstacle {
+    Obstacle {
+        what: format!("mapping {:#x} ({})", map.start, String::from_utf8_lossy(&map.path)),
+        why,
+        remedy: remedy.to_owned(),
+        passing: false,
     }
 }
 
@@ -119,19 +139,17 @@ fn kind(map: &Map) -> Kind {
         path if path.starts_with(b"[anon:") && !map.shared => return Kind::Ordinary(Backing::Anonymous),
         path if path.starts_with(b"[") => return refused("a mapping of the kernel's of a kind not known here", ""),
         path if path.starts_with(b"/memfd:") => return Kind::Object,
-        path if path.starts_with(b"/SYSV") => return refused("System V shared memory cannot be saved yet", ""),
+        _ if map.is_segment() => return Kind::Segment,
         b"/dev/zero (deleted)" => return Kind::Object,
         path if path.starts_with(b"/[aio]") => return refused("kernel asynchronous I/O cannot be saved", ""),
         _ => {}
-    }
-    if map.shared && map.protection.write {
-        return refused("a file mapped shared and writable cannot be saved yet", "");
     }
     match reference(&map.path) {
         Err(why) => Kind::Refused { why, remedy: "start the program again from the installed files" },
         Ok(file) if file.identity.inode != map.inode => {
             refused("another file has taken its place", "start the program again from the installed files")
         }
+        Ok(file) if map.shared && map.protection.write => Kind::MappedFile(file),
         Ok(file) if map.shared => Kind::Ordinary(Backing::SharedFileReadOnly { file, offset: map.offset }),
         Ok(file) => Kind::Ordinary(Backing::PrivateFile { file, offset: map.offset }),
     }

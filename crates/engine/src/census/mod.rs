@@ -88,7 +88,8 @@ impl Census {
         for (of_process, process) in found.processes.iter_mut().zip(&frozen.processes) {
             of_process.mappings.note_guards(process.pid)?;
         }
-        let outputs = std::mem::take(&mut found.descriptors.outputs);
+        let mut outputs = std::mem::take(&mut found.descriptors.outputs);
+        outputs.extend(found.objects.outputs());
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
         let answers = answers.into_iter().map(|(_, inner)| inner).collect();
         let mut state = found.into_state(frozen, answers, records, relations)?;
@@ -200,6 +201,7 @@ impl Findings {
             found.processes.push(of_process.map_err(looking)?);
             found.obstacles.append(&mut named(obstacles, subject.pid, subjects.len()));
         }
+        found.objects.refuse_shared_segments(&mut found.obstacles);
         Ok(found)
     }
 

@@ -5,6 +5,7 @@ use super::construction::{Construction, building, end_processes};
 use super::descriptors::parking;
 use super::ids::IdPolicy;
 use super::kinship::Remains;
+use super::mapped_files::Attached;
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::freeze::kernel;
@@ -55,8 +56,9 @@ impl Family {
         self.deliver_pages(plan, source)?;
         let _pinned = self.pin();
         self.main().seal_filled(&root)?;
+        let mut attached = Attached::default();
         for (place, process) in self.processes.iter_mut().enumerate() {
-            process.map_shared_objects(&plan.of(place))?;
+            process.map_shared_objects(&plan.of(place), &mut attached)?;
         }
         self.main().seal_mapped(&root)?;
         self.main().refuse_held_locks(&root, source)?;

@@ -10,7 +10,7 @@ use super::plan::FilePlan;
 use crate::files::{digest_of, identity, is_fresh, is_made_by_the_kernel, open, other_writers};
 use crate::job::is_inherited;
 use standfast_format::manifest::FileEnd;
-use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
+use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFileKind};
 use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::process;
 use std::collections::BTreeSet;
@@ -68,7 +68,7 @@ pub(super) struct Objection {
 }
 
 impl Objection {
-    fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { why: why.into(), remedy: remedy.into() }
     }
 }
@@ -85,6 +85,11 @@ pub enum FileNote {
         /// Where they were kept.
         kept: PathBuf,
     },
+    /// It had been written through a mapping since the checkpoint, and what it held then was put back.
+    PutBack {
+        /// The file.
+        path: PathBuf,
+    },
     /// A standard stream that was a file goes on in the one that the restart was given.
     StreamElsewhere {
         /// 1 or 2.
@@ -98,8 +103,8 @@ pub enum FileNote {
 
 /// The files of a job as they are found now.
 pub(super) struct Reckoning<'a> {
-    job: &'a JobState,
-    options: FileOptions<'a>,
+    pub(super) job: &'a JobState,
+    pub(super) options: FileOptions<'a>,
 }
 
 impl<'a> Reckoning<'a> {
@@ -110,7 +115,7 @@ impl<'a> Reckoning<'a> {
     /// How the open file at `place` goes on.
     pub(super) fn judge_open(&self, place: usize, how: FilePlan) -> Result<RegularPlan, Objection> {
         let open = &self.job.open_files[place];
-        let OpenFileKind::Regular { file, offset, .. } = &open.kind else {
+        let OpenFileKind::Regular { file, offset, other_writer } = &open.kind else {
             unreachable!("only regular files are judged");
         };
         let path = match how {
@@ -146,7 +151,7 @@ impl<'a> Reckoning<'a> {
             return Ok(unmoved);
         }
         if self.options.policy == FilePolicy::Auto
-            && let Some(who) = self.foreign_writer(open, &now, matches!(how, FilePlan::OwnFile(_)))
+            && let Some(who) = self.foreign_writer(other_writer.as_ref(), &now, matches!(how, FilePlan::OwnFile(_)))
         {
             let why = format!("it has grown by {grown} bytes since the checkpoint, and {who}");
             let remedy = format!(
@@ -170,6 +175,9 @@ impl<'a> Reckoning<'a> {
 
     /// What the file held at the checkpoint must be there still.
     fn check_content(&self, file: &FileReference, path: &Path, now: &Metadata) -> Result<(), Objection> {
+        if self.is_in_image(file) {
+            return Ok(());
+        }
         let taken = i64::try_from(self.job.clocks.realtime_nanoseconds).unwrap_or(i64::MAX);
         let is_untouched = identity(now) == file.identity && now.len() == file.length;
         if is_untouched && !is_fresh(&file.identity, taken) {
@@ -217,14 +225,15 @@ impl<'a> Reckoning<'a> {
         all && writes
     }
 
-    /// Why what a file has grown by may be somebody else's. `is_own` says that the restart's own output goes there, so
+    /// Why what has changed in a file may be somebody else's doing; `seen` is whoever was seen to write to it at the
+    /// checkpoint. `is_own` says that the restart's own output goes there, so
     /// that its surroundings (a script that says what it does) may well have written: that is no stranger.
-    fn foreign_writer(&self, open: &OpenFile, now: &Metadata, is_own: bool) -> Option<String> {
+    pub(super) fn foreign_writer(&self, seen: Option<&Bytes>, now: &Metadata, is_own: bool) -> Option<String> {
         let key = (now.dev(), now.ino());
         if let Some(who) = other_writers(&BTreeSet::from([key]), &[]).remove(&key) {
             return Some(format!("{who} writes to it as well"));
         }
-        if let OpenFileKind::Regular { other_writer: Some(who), .. } = &open.kind {
+        if let Some(who) = seen {
             return Some(format!("{who} wrote to it as well at the checkpoint"));
         }
         if is_own {
@@ -258,7 +267,7 @@ fn boot_nanoseconds() -> i64 {
     i64::try_from(now.saturating_sub(up)).unwrap_or(i64::MAX)
 }
 
-fn find(path: &Path) -> Result<Metadata, Objection> {
+pub(super) fn find(path: &Path) -> Result<Metadata, Objection> {
     match std::fs::metadata(path) {
         Ok(now) if now.is_file() => Ok(now),
         Ok(_) => Err(Objection::new("it is not a regular file any more", "put it back")),

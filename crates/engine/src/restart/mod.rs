@@ -11,6 +11,7 @@
 //! kinship        the other processes: parents, sessions, groups, zombies
 //! address_space  kernel mappings moved, regions mapped, layout told to the kernel
 //! filling        pages delivered and verified
+//! mapped_files   files that the program writes through mappings, and System V segments
 //! attributes     directory, umask, signal dispositions, limits
 //! descriptors    all under their old numbers
 //! switches       advice, locks and keys of memory; what the process has told the kernel about itself
@@ -32,6 +33,7 @@ mod files;
 mod filling;
 mod ids;
 mod kinship;
+mod mapped_files;
 mod namespaces;
 mod objects;
 mod plan;
@@ -91,6 +93,8 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     let mut family = Family::begin(&plan, options.ids, options.signals)?;
     let mut files = plan.notes.clone();
     let built = family.build(&plan, source).and_then(|()| {
+        let differing = family.main().differing(&plan)?;
+        files.extend(family.main().put_back(&plan, &differing)?);
         files.extend(family.cut_back(&plan, options.keep_tail)?);
         let identity = ProcessIdentity::of(family.main().pid())?;
         (options.before_thaw)(identity).map_err(EngineError::Image)?;

@@ -13,6 +13,7 @@
 //! that is an object opens `/proc/self/fd/N` with `N` from [`Object::descriptor`].
 
 use super::construction::Construction;
+use super::mapped_files::Attached;
 use super::plan::Plan;
 use crate::EngineError;
 use crate::freeze::kernel;
@@ -53,6 +54,8 @@ impl Construction {
         let name = match &object.kind {
             ObjectKind::SharedMemory => b"shared memory",
             ObjectKind::MemoryFile { name, .. } => name.0.as_slice(),
+            // What is read from the image is put there first, and where it belongs when all of it has verified.
+            ObjectKind::MappedFile { .. } | ObjectKind::Segment { .. } => b"staged memory",
         };
         let flags = MFD_ALLOW_SEALING | executable_flag(&object.kind);
         let name = self.path_argument(name)?;
@@ -102,13 +105,28 @@ impl Construction {
     }
 
     /// Maps objects where they are shared.
-    pub(super) fn map_shared_objects(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+    pub(super) fn map_shared_objects(&mut self, plan: &Plan<'_>, known: &mut Attached) -> Result<(), EngineError> {
         for mapping in &plan.process.mappings {
-            if let Backing::SharedObject { object, offset } = mapping.backing {
-                self.map_one(mapping, self.objects[object as usize].descriptor, offset)?;
+            let Backing::SharedObject { object, offset } = mapping.backing else { continue };
+            let place = object as usize;
+            let record = &plan.job.objects[place];
+            match record.kind {
+                ObjectKind::MappedFile { .. } => {
+                    self.map_file(mapping, record, offset, known.files.insert(place))?;
+                }
+                ObjectKind::Segment { .. } => {
+                    let id = self.attach(mapping, place, record, known.segments.get(&place).copied())?;
+                    known.segments.insert(place, id);
+                }
+                _ => self.map_one(mapping, self.objects[place].descriptor, offset)?,
             }
         }
         Ok(())
+    }
+
+    /// What the image holds of an object, as a file of ours.
+    pub(super) fn staged(&self, place: usize) -> &File {
+        &self.objects[place].own
     }
 
     fn seal(&self, plan: &Plan<'_>, which: u32) -> Result<(), EngineError> {

@@ -1,12 +1,13 @@
 //! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
 
 use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, as_stream};
+use super::mapped_files::MappedPlan;
 use crate::census::machine;
 use crate::job::is_inherited;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
-    Backing, EpollInterest, FileReference, JobState, Kinship, Mapping, OpenFile, OpenFileKind, ProcessState,
+    Backing, EpollInterest, FileReference, JobState, Kinship, Mapping, ObjectKind, OpenFile, OpenFileKind, ProcessState,
     SpecialMapping, Watch,
 };
 use std::collections::BTreeSet;
@@ -30,6 +31,8 @@ pub(super) struct JobPlan<'a> {
     pub(super) files: Vec<FilePlan>,
     /// For each open regular file: where it goes on.
     pub(super) regular: Vec<RegularPlan>,
+    /// For each file that is mapped shared and written: what becomes of it.
+    pub(super) mapped: Vec<MappedPlan>,
     /// What the user should know.
     pub(super) notes: Vec<FileNote>,
 }
@@ -102,13 +105,14 @@ impl<'a> JobPlan<'a> {
             let executable = CString::new(process.executable.path.0.clone()).unwrap_or_default();
             processes.push(ProcessPlan { executable, scratch: scratch.unwrap_or_default() });
         }
+        let mapped = obstacles.check_mapped_files(&reckoning);
         let mut found = Found::default();
         let mut check = |(place, file)| obstacles.check_file(&reckoning, job, place, file, &mut found);
         let files = job.open_files.iter().enumerate().map(&mut check);
         let files = files.collect();
         if obstacles.0.is_empty() {
             let Found { regular, notes } = found;
-            Ok(Self { job, processes, files, regular, notes })
+            Ok(Self { job, processes, files, regular, mapped, notes })
         } else {
             Err(obstacles.refusal())
         }
@@ -225,6 +229,19 @@ impl Obstacles {
                 self.check_unchanged(reckoning, file, "mapped file");
             }
         }
+    }
+
+    /// Files that the program writes through a mapping.
+    fn check_mapped_files(&mut self, reckoning: &Reckoning<'_>) -> Vec<MappedPlan> {
+        let mut plans = Vec::new();
+        for (place, object) in reckoning.job.objects.iter().enumerate() {
+            let ObjectKind::MappedFile { file, .. } = &object.kind else { continue };
+            match reckoning.judge_mapped_file(place) {
+                Ok(plan) => plans.push(plan),
+                Err(Objection { why, remedy }) => self.add(&format!("mapped file {}", file.path), &why, &remedy),
+            }
+        }
+        plans
     }
 
     fn check_file(

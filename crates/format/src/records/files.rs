@@ -5,7 +5,7 @@ use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
 
 /// A file as it was at the checkpoint, so that a restart can tell whether it finds the same one.
-#[derive(Encode, Decode, Clone, Debug, PartialEq, Default)]
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
 pub struct FileReference {
     /// Absolute path.
     #[n(0)]

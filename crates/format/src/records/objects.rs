@@ -6,7 +6,7 @@
 //!                processes.len() ..       pages of a memory object, by offset
 //! ```
 
-use super::{Bytes, JobState};
+use super::{Bytes, FileReference, JobState};
 use minicbor::{Decode, Encode};
 
 /// Memory with contents of its own.
@@ -42,6 +42,40 @@ pub enum ObjectKind {
         #[n(2)]
         mode: u32,
     },
+    /// A file mapped shared and written through the mapping. Its pages are those that are mapped; a restart writes them
+    /// back into the file.
+    #[n(3)]
+    MappedFile {
+        /// The file. Its digest is absent: the pages say what it held.
+        #[n(0)]
+        file: FileReference,
+        /// Its permissions.
+        #[n(1)]
+        mode: u32,
+        /// The lock of the whole file (`flock(2)`) that the mapping keeps alive, if there is one: whether it is exclusive.
+        #[n(2)]
+        lock: Option<bool>,
+        /// A process outside the job that had it open for writing, in words.
+        #[n(3)]
+        other_writer: Option<Bytes>,
+    },
+    /// A segment of System V shared memory that has been marked for removal, so that nobody can find it any more.
+    #[n(4)]
+    Segment {
+        /// Its permissions.
+        #[n(0)]
+        mode: u32,
+    },
+}
+
+impl ObjectKind {
+    /// The file that a mapping writes to.
+    pub fn file(&self) -> Option<&FileReference> {
+        match self {
+            Self::MappedFile { file, .. } => Some(file),
+            _ => None,
+        }
+    }
 }
 
 /// To whom pages belong.

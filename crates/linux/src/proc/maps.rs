@@ -69,6 +69,11 @@ impl Map {
         self.path == b"[stack]"
     }
 
+    /// Whether it is System V shared memory: `/SYSV` and the key.
+    pub fn is_segment(&self) -> bool {
+        self.path.starts_with(b"/SYSV")
+    }
+
     /// Whether the file beneath has been deleted.
     pub fn is_deleted(&self) -> bool {
         self.path.ends_with(b" (deleted)")

@@ -1,14 +1,18 @@
 //! `/proc` of a process: pure parsers of bytes, and beside each a thin function that reads the file.
 
 mod fdinfo;
+mod locks;
 mod maps;
+mod segments;
 mod smaps;
 mod stat;
 mod status;
 mod timers;
 
 pub use fdinfo::{DescriptorInformation, EpollTarget};
+pub use locks::WholeFileLock;
 pub use maps::{Map, MapProtection};
+pub use segments::SegmentInformation;
 pub use smaps::MapAttributes;
 pub use stat::Stat;
 pub use status::{Capabilities, Status};

@@ -10,10 +10,12 @@
 //! with is refused by the census of descriptors like everything else that was inherited; one that came or went through a
 //! socket which is closed by now is taken for the job's own.
 
+mod mapped;
 mod windows;
 
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
+pub(super) use mapped::Unfit;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{Bytes, MemoryObject, ObjectKind};
 use standfast_linux::ProcessMemory;
@@ -42,6 +44,8 @@ struct Found {
     identity: (u64, u64),
     record: MemoryObject,
     access: Access,
+    /// Of a file on a disk: the parts that are mapped, which alone count.
+    shown: Option<Vec<PageRange>>,
 }
 
 /// How its contents are read.
@@ -78,7 +82,7 @@ impl Objects {
         }
         let length = contents.metadata()?.len();
         let record = MemoryObject { kind, length, huge_page_bytes: file::huge_page_bytes(contents.as_fd())? };
-        self.found.push(Found { identity, record, access: Access::File(contents) });
+        self.found.push(Found { identity, record, access: Access::File(contents), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
 
@@ -106,7 +110,7 @@ impl Objects {
         windows.add(process, map);
         let length = map.offset + map.range().bytes();
         let record = MemoryObject { kind, length, huge_page_bytes: 0 };
-        self.found.push(Found { identity, record, access: Access::Windows(windows) });
+        self.found.push(Found { identity, record, access: Access::Windows(windows), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
 
@@ -157,12 +161,13 @@ impl Objects {
     /// Records and contents, in the order of the table.
     pub(super) fn into_parts(self) -> Result<(Vec<MemoryObject>, Vec<ObjectContents>), EngineError> {
         let reading = |source| kernel("looking for data in shared memory", source);
-        let parts = self.found.into_iter().map(|Found { record, access, .. }| {
+        let parts = self.found.into_iter().map(|Found { record, access, shown, .. }| {
             let contents = match access {
-                Access::File(file) => ObjectContents {
-                    ranges: data_of(&file, record.length).map_err(reading)?,
-                    access: Access::File(file),
-                },
+                Access::File(file) => {
+                    let data = data_of(&file, record.length).map_err(reading)?;
+                    let ranges = shown.map_or_else(|| data.clone(), |shown| mapped::shown_of(&data, &shown));
+                    ObjectContents { ranges, access: Access::File(file) }
+                }
                 Access::Windows(windows) => {
                     ObjectContents { ranges: windows.contents(), access: Access::Windows(windows) }
                 }

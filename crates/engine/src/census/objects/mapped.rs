@@ -1,0 +1,167 @@
+//! Memory that lies in files and segments which others could reach as well: files mapped shared and written through the
+//! mapping, and System V shared memory. Of a file only what is mapped is saved; the rest of it is the file's own business.
+
+use super::{Access, Found, Objects, Windows};
+use crate::Obstacle;
+use crate::census::Output;
+use standfast_core::PageRange;
+use standfast_format::records::{FileReference, MemoryObject, ObjectKind};
+use standfast_linux::proc::{self, Map, SegmentInformation, WholeFileLock};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
+/// Why memory cannot be saved.
+pub(in crate::census) struct Unfit {
+    pub(in crate::census) why: String,
+    pub(in crate::census) remedy: &'static str,
+}
+
+impl Unfit {
+    fn new(why: impl Into<String>, remedy: &'static str) -> Self {
+        Self { why: why.into(), remedy }
+    }
+}
+
+impl Objects {
+    /// A file that a mapping of the process may write.
+    pub(in crate::census) fn of_mapped_file(&mut self, pid: i32, map: &Map, file: FileReference) -> Result<u32, Unfit> {
+        let identity = (file.identity.device, file.identity.inode);
+        let shown = PageRange::new(standfast_core::Address::new(map.offset), map.range().pages());
+        if let Some(known) = self.position(identity) {
+            if let Some(ranges) = &mut self.found[known as usize].shown {
+                ranges.push(shown);
+            }
+            return Ok(known);
+        }
+        let unreadable = |error: io::Error| {
+            Unfit::new(format!("it is mapped shared and writable, and cannot be read ({error})"), "make it readable")
+        };
+        let contents = File::open(OsStr::from_bytes(&file.path.0)).map_err(unreadable)?;
+        let status = contents.metadata().map_err(unreadable)?;
+        let kind = ObjectKind::MappedFile {
+            mode: status.mode() & super::PERMISSIONS,
+            lock: lock_of_mapping(pid, map),
+            other_writer: None,
+            file,
+        };
+        let record = MemoryObject { kind, length: status.len(), huge_page_bytes: 0 };
+        self.found.push(Found { identity, record, access: Access::File(contents), shown: Some(vec![shown]) });
+        Ok(self.found.len() as u32 - 1)
+    }
+
+    /// The files among them.
+    pub(in crate::census) fn outputs(&self) -> Vec<Output> {
+        let output = |found: &Found| match (&found.record.kind, &found.access) {
+            (ObjectKind::MappedFile { file, .. }, Access::File(open)) => {
+                Some(Output { path: OsStr::from_bytes(&file.path.0).into(), file: open.try_clone().ok()? })
+            }
+            _ => None,
+        };
+        self.found.iter().filter_map(output).collect()
+    }
+
+    /// A System V segment that the process at place `process` has attached.
+    pub(in crate::census) fn of_segment(&mut self, process: usize, map: &Map) -> Result<u32, Unfit> {
+        const SHORT_LIVED: &str = "mark segments for removal once they are attached (shmctl with IPC_RMID)";
+        let identity = (map.device, map.inode);
+        let all = SegmentInformation::all()
+            .map_err(|error| Unfit::new(format!("System V shared memory cannot be looked at ({error})"), ""))?;
+        let Some(segment) = all.iter().find(|segment| segment.id as u64 == map.inode) else {
+            return Err(Unfit::new("its segment of System V shared memory cannot be found", ""));
+        };
+        if !segment.is_removed() {
+            let why = format!("System V segment {} (key {:#x}) lives on without the program", segment.id, segment.key);
+            return Err(Unfit::new(why, SHORT_LIVED));
+        }
+        if map.offset != 0 || map.range().bytes() < segment.bytes {
+            return Err(Unfit::new("only a part of a System V segment is still attached", "attach it whole"));
+        }
+        if let Some(known) = self.position(identity) {
+            if let Access::Windows(windows) = &mut self.found[known as usize].access {
+                windows.add(process, map);
+            }
+            return Ok(known);
+        }
+        let mut windows = Windows::default();
+        windows.add(process, map);
+        let kind = ObjectKind::Segment { mode: segment.mode & super::PERMISSIONS };
+        let record = MemoryObject { kind, length: segment.bytes, huge_page_bytes: 0 };
+        self.found.push(Found { identity, record, access: Access::Windows(windows), shown: None });
+        Ok(self.found.len() as u32 - 1)
+    }
+
+    /// Segments that somebody outside the job has attached as well, once all processes have been looked at.
+    pub(in crate::census) fn refuse_shared_segments(&self, obstacles: &mut Vec<Obstacle>) {
+        let all = SegmentInformation::all().unwrap_or_default();
+        for found in &self.found {
+            let (ObjectKind::Segment { .. }, Access::Windows(windows)) = (&found.record.kind, &found.access) else {
+                continue;
+            };
+            let told = all.iter().find(|segment| segment.id as u64 == found.identity.1);
+            if told.is_none_or(|segment| segment.attached != windows.len() as u64) {
+                obstacles.push(Obstacle {
+                    what: format!("System V segment {}", found.identity.1),
+                    why: "other programs have attached it as well".to_owned(),
+                    remedy: "end them first".to_owned(),
+                    passing: false,
+                });
+            }
+        }
+    }
+}
+
+/// The lock of a whole file that no descriptor holds any more but the open file beneath a mapping does: the Java virtual
+/// machine keeps others away from its performance data in this way.
+fn lock_of_mapping(pid: i32, map: &Map) -> Option<bool> {
+    let locks = WholeFileLock::all().ok()?;
+    let lock = locks.iter().find(|lock| lock.process == pid && (lock.device, lock.inode) == (map.device, map.inode))?;
+    let by_descriptor = |number: i32| {
+        let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}"));
+        file.is_ok_and(|file| file.ino() == map.inode)
+    };
+    let held = proc::numbers(pid, "fd").unwrap_or_default().into_iter().any(by_descriptor);
+    (!held).then_some(lock.exclusive)
+}
+
+/// What of `data` the windows show.
+pub(super) fn shown_of(data: &[PageRange], windows: &[PageRange]) -> Vec<PageRange> {
+    let mut windows = windows.to_vec();
+    windows.sort_unstable_by_key(|range| range.start());
+    let mut shown = Vec::new();
+    for range in data {
+        let mut at = range.start();
+        for window in &windows {
+            if let Some(common) = window.common(PageRange::between(at, range.end())) {
+                shown.push(common);
+                at = common.end();
+            }
+            if at >= range.end() {
+                break;
+            }
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_core::Address;
+
+    fn pages(first: u64, pages: u64) -> PageRange {
+        PageRange::new(Address::new(first * 4096), pages)
+    }
+
+    #[test]
+    fn each_page_that_is_shown_is_saved_once() {
+        let windows = [pages(4, 4), pages(0, 2), pages(6, 10)];
+        assert_eq!(
+            shown_of(&[pages(1, 4), pages(7, 3)], &windows),
+            [pages(1, 1), pages(4, 1), pages(7, 1), pages(8, 2)]
+        );
+        assert_eq!(shown_of(&[pages(2, 2)], &windows), []);
+    }
+}

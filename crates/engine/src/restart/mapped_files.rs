@@ -1,0 +1,321 @@
+//! Memory that lies in files and segments: files that the program has mapped shared and written, System V shared memory.
+//!
+//! What a mapped file held at the checkpoint is the program's memory, so that a restart puts it back, where it differs: the
+//! job itself has gone on writing there. It is compared and written when everything else is rebuilt, and nothing is written
+//! where somebody else may have changed it.
+
+use super::construction::Construction;
+use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
+use super::plan::JobPlan;
+use crate::freeze::kernel;
+use crate::{EngineError, Obstacle};
+use standfast_core::{Address, PAGE_BYTES, PageRange, is_zero};
+use standfast_format::records::{Backing, FileReference, JobState, Mapping, MemoryObject, ObjectKind};
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+
+const O_RDWR: u64 = libc::O_RDWR as u64;
+const LOCK_SHARED: u64 = libc::LOCK_SH as u64;
+const LOCK_EXCLUSIVE: u64 = libc::LOCK_EX as u64;
+const LOCK_WITHOUT_WAITING: u64 = libc::LOCK_NB as u64;
+const IPC_PRIVATE: u64 = libc::IPC_PRIVATE as u64;
+const IPC_CREAT: u64 = libc::IPC_CREAT as u64;
+const IPC_RMID: u64 = libc::IPC_RMID as u64;
+const SHM_EXEC: u64 = libc::SHM_EXEC as u64;
+const EITHER_WAY: &str =
+    "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
+/// How much is compared or copied at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// What becomes of a file that the program has mapped shared and written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MappedPlan {
+    /// Its place among the job's memory objects.
+    object: usize,
+    /// The parts of it that are mapped, ascending.
+    shown: Vec<PageRange>,
+    /// What speaks against putting back what it held, should it differ.
+    against: Option<Objection>,
+    /// Whether it stays as it is, whatever it holds.
+    stays: bool,
+}
+
+/// What processes of the job have mapped already.
+#[derive(Debug, Default)]
+pub(super) struct Attached {
+    /// Files, by their places among the memory objects.
+    pub(super) files: BTreeSet<usize>,
+    /// Segments: their new ids.
+    pub(super) segments: HashMap<usize, u64>,
+}
+
+impl Reckoning<'_> {
+    /// What becomes of a mapped file.
+    pub(super) fn judge_mapped_file(&self, object: usize) -> Result<MappedPlan, Objection> {
+        let record = &self.job.objects[object];
+        let ObjectKind::MappedFile { file, other_writer, .. } = &record.kind else {
+            unreachable!("only mapped files are judged");
+        };
+        let shown = shown(self.job, object);
+        let plan = MappedPlan { object, against: None, stays: self.options.policy == FilePolicy::Keep, shown };
+        let is_whole = covers(&plan.shown, record.length);
+        let now = match find(path_of(file)) {
+            Ok(now) => now,
+            Err(_) if is_whole && self.options.policy != FilePolicy::Refuse && !path_of(file).exists() => {
+                return Ok(MappedPlan { stays: false, ..plan });
+            }
+            Err(objection) => return Err(objection),
+        };
+        if now.len() != record.length && !is_whole {
+            let why = format!(
+                "it has {} bytes, but had {} at the checkpoint, and only the part that was mapped is in the image",
+                now.len(),
+                record.length
+            );
+            return Err(Objection::new(why, "put the old version back"));
+        }
+        let replaced = || {
+            let same = (now.dev(), now.ino()) == (file.identity.device, file.identity.inode);
+            (!same).then(|| "another file has taken its place".to_owned())
+        };
+        let against = match self.options.policy {
+            FilePolicy::Auto => self.foreign_writer(other_writer.as_ref(), &now, false).or_else(replaced),
+            FilePolicy::Refuse => Some("--files refuse was asked for".to_owned()),
+            FilePolicy::Rollback | FilePolicy::Keep => None,
+        };
+        let objection = |who| Objection::new(format!("what it held has been changed, and {who}"), EITHER_WAY);
+        let against = against.map(objection);
+        Ok(MappedPlan { against, ..plan })
+    }
+
+    /// Whether all that a file held is in the image, because the program has mapped it.
+    pub(super) fn is_in_image(&self, file: &FileReference) -> bool {
+        let key = |file: &FileReference| (file.identity.device, file.identity.inode);
+        let mut objects = self.job.objects.iter().enumerate();
+        objects.any(|(place, object)| match &object.kind {
+            ObjectKind::MappedFile { file: mapped, .. } => {
+                key(mapped) == key(file) && covers(&shown(self.job, place), object.length)
+            }
+            _ => false,
+        })
+    }
+}
+
+/// The parts of an object that are mapped shared, ascending.
+fn shown(job: &JobState, wanted: usize) -> Vec<PageRange> {
+    let part = |mapping: &Mapping| match mapping.backing {
+        Backing::SharedObject { object, offset } if object as usize == wanted => {
+            Some(PageRange::new(Address::new(offset), (mapping.end - mapping.start) / PAGE_BYTES as u64))
+        }
+        _ => None,
+    };
+    let mut shown: Vec<_> = job.processes.iter().flat_map(|process| &process.mappings).filter_map(part).collect();
+    shown.sort_unstable_by_key(|range| range.start());
+    shown
+}
+
+/// Whether ascending parts leave nothing of `length` bytes out.
+fn covers(parts: &[PageRange], length: u64) -> bool {
+    let end = parts.iter().fold(0, |end, part| if part.start().get() <= end { part.end().get().max(end) } else { end });
+    end >= length
+}
+
+impl Construction {
+    /// Maps what a file holds, made anew if it is gone. The lock that the mapping had kept alive is taken again.
+    /// `is_first` of its mappings takes it.
+    pub(super) fn map_file(
+        &mut self,
+        mapping: &Mapping,
+        object: &MemoryObject,
+        offset: u64,
+        is_first: bool,
+    ) -> Result<(), EngineError> {
+        let ObjectKind::MappedFile { file, mode, lock, .. } = &object.kind else {
+            unreachable!("the object is a mapped file");
+        };
+        if !path_of(file).exists() {
+            make_anew(file, object.length, *mode)
+                .map_err(|source| kernel(&format!("making {} anew", file.path), source))?;
+        }
+        let action = format!("opening {} for mapping", file.path);
+        let path = self.path_argument(&file.path.0)?;
+        let descriptor = self.call(&action, libc::SYS_open, [path, O_RDWR, 0, 0, 0, 0])?;
+        if let Some(exclusive) = lock.filter(|_| is_first) {
+            let kind = if exclusive { LOCK_EXCLUSIVE } else { LOCK_SHARED };
+            let arguments = [descriptor, kind | LOCK_WITHOUT_WAITING, 0, 0, 0, 0];
+            self.call(&format!("locking {}, which the program had locked", file.path), libc::SYS_flock, arguments)?;
+        }
+        self.map_one(mapping, descriptor, offset)?;
+        self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
+    }
+
+    /// Makes a segment anew and attaches it; `known` is its id if it has been made already. Returns the id.
+    pub(super) fn attach(
+        &mut self,
+        mapping: &Mapping,
+        place: usize,
+        object: &MemoryObject,
+        known: Option<u64>,
+    ) -> Result<u64, EngineError> {
+        let ObjectKind::Segment { mode } = object.kind else { unreachable!("the object is a segment") };
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let arguments = [IPC_PRIVATE, object.length, IPC_CREAT | u64::from(mode), 0, 0, 0];
+                self.call("making System V shared memory", libc::SYS_shmget, arguments)?
+            }
+        };
+        let flags = if mapping.protection.execute { SHM_EXEC } else { 0 };
+        let attached =
+            self.call("attaching System V shared memory", libc::SYS_shmat, [id, mapping.start, flags, 0, 0, 0]);
+        if known.is_none() {
+            self.call("marking a segment for removal", libc::SYS_shmctl, [id, IPC_RMID, 0, 0, 0, 0])?;
+            attached?;
+            self.fill_segment(mapping, place)?;
+        } else {
+            attached?;
+        }
+        if !mapping.protection.write {
+            let access = super::address_space::access(mapping.protection);
+            let arguments = [mapping.start, mapping.end - mapping.start, access, 0, 0, 0];
+            self.call("protecting memory", libc::SYS_mprotect, arguments)?;
+        }
+        Ok(id)
+    }
+
+    fn fill_segment(&self, mapping: &Mapping, place: usize) -> Result<(), EngineError> {
+        let filling = |source| kernel("filling System V shared memory", source);
+        let mut piece = vec![0u8; PIECE_BYTES];
+        let mut at = 0;
+        loop {
+            let got = read_piece(self.staged(place), at, &mut piece).map_err(filling)?;
+            if got == 0 {
+                return Ok(());
+            }
+            if !is_zero(&piece[..got]) {
+                self.memory.write(Address::new(mapping.start + at), &piece[..got]).map_err(filling)?;
+            }
+            at += got as u64;
+        }
+    }
+
+    /// The mapped files that do not hold what they held; refuses, before anything is written, where they may not be put
+    /// right.
+    pub(super) fn differing<'a>(&self, plan: &'a JobPlan<'_>) -> Result<Vec<&'a MappedPlan>, EngineError> {
+        let mut differing = Vec::new();
+        let mut obstacles = Vec::new();
+        for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays) {
+            let ObjectKind::MappedFile { file, .. } = &plan.job.objects[mapped.object].kind else { continue };
+            if !self.differs(plan, mapped).map_err(|source| kernel(&format!("comparing {}", file.path), source))? {
+                continue;
+            }
+            differing.push(mapped);
+            if let Some(Objection { why, remedy }) = mapped.against.clone() {
+                obstacles.push(Obstacle { what: format!("mapped file {}", file.path), why, remedy, passing: false });
+            }
+        }
+        if obstacles.is_empty() { Ok(differing) } else { Err(EngineError::Refused(obstacles)) }
+    }
+
+    fn differs(&self, plan: &JobPlan<'_>, mapped: &MappedPlan) -> io::Result<bool> {
+        let object = &plan.job.objects[mapped.object];
+        let file = open_mapped(object, OpenOptions::new().read(true))?;
+        if file.metadata()?.len() != object.length {
+            return Ok(true);
+        }
+        let mut differs = false;
+        self.compare(mapped, object.length, &file, &mut |_, _| {
+            differs = true;
+            Ok(())
+        })?;
+        Ok(differs)
+    }
+
+    /// Calls `each` with every piece that is not in `file`, and where it belongs.
+    fn compare(
+        &self,
+        mapped: &MappedPlan,
+        length: u64,
+        file: &File,
+        each: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (mut wanted, mut found) = (vec![0u8; PIECE_BYTES], vec![0u8; PIECE_BYTES]);
+        for part in &mapped.shown {
+            let (mut at, end) = (part.start().get(), part.end().get().min(length));
+            while at < end {
+                let bytes = PIECE_BYTES.min((end - at) as usize);
+                self.staged(mapped.object).read_exact_at(&mut wanted[..bytes], at)?;
+                let got = read_piece(file, at, &mut found[..bytes])?;
+                if got < bytes || found[..bytes] != wanted[..bytes] {
+                    each(at, &wanted[..bytes])?;
+                }
+                at += bytes as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts back what mapped files held. The new process has them mapped already and sees it.
+    pub(super) fn put_back(&self, plan: &JobPlan<'_>, differing: &[&MappedPlan]) -> Result<Vec<FileNote>, EngineError> {
+        let mut notes = Vec::new();
+        for mapped in differing {
+            let object = &plan.job.objects[mapped.object];
+            let ObjectKind::MappedFile { file: reference, .. } = &object.kind else { continue };
+            let writing = |source| kernel(&format!("putting back what {} held", reference.path), source);
+            let file = open_mapped(object, OpenOptions::new().read(true).write(true)).map_err(writing)?;
+            file.set_len(object.length).map_err(writing)?;
+            let mut put = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at);
+            self.compare(mapped, object.length, &file, &mut put).map_err(writing)?;
+            notes.push(FileNote::PutBack { path: path_of(reference).to_owned() });
+        }
+        Ok(notes)
+    }
+}
+
+fn open_mapped(object: &MemoryObject, how: &OpenOptions) -> io::Result<File> {
+    match &object.kind {
+        ObjectKind::MappedFile { file, .. } => how.open(path_of(file)),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// A file that is gone, empty; and its directory, which may have gone with it (the Java virtual machine's, from `/tmp`).
+fn make_anew(file: &FileReference, length: u64, mode: u32) -> io::Result<()> {
+    let path = path_of(file);
+    if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+        std::fs::create_dir(directory)?;
+    }
+    let made = OpenOptions::new().write(true).create_new(true).open(path)?;
+    made.set_permissions(Permissions::from_mode(mode))?;
+    made.set_len(length)
+}
+
+/// Reads as much as there is.
+fn read_piece(file: &File, start: u64, into: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match file.read_at(&mut into[filled..], start + filled as u64) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_a_file_only_without_gaps() {
+        let pages = |first: u64, pages: u64| PageRange::new(Address::new(first * 4096), pages);
+        assert!(covers(&[pages(0, 2), pages(1, 3)], 4 * 4096));
+        assert!(covers(&[pages(0, 1)], 100) && covers(&[], 0));
+        assert!(!covers(&[pages(0, 1), pages(2, 2)], 3 * 4096));
+        assert!(!covers(&[pages(1, 3)], 4096));
+    }
+}

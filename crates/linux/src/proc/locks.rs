@@ -1,0 +1,61 @@
+//! `/proc/locks`: locks of whole files (`flock(2)`), whoever holds them. One that only a mapping keeps alive shows nowhere
+//! else.
+
+use super::{parse, parse_hex, words};
+use std::io;
+
+/// A lock of a whole file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WholeFileLock {
+    /// Whether it keeps everybody else out, instead of writers only.
+    pub exclusive: bool,
+    /// The process that took it; it may have ended.
+    pub process: i32,
+    /// Device of the file, as `makedev` numbers it.
+    pub device: u64,
+    /// Inode of the file.
+    pub inode: u64,
+}
+
+impl WholeFileLock {
+    /// All that this process may see.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn all() -> io::Result<Vec<Self>> {
+        std::fs::read("/proc/locks").map(|text| Self::parse(&text))
+    }
+
+    /// Parses the file. Other kinds of lock, and processes that wait for one, are passed over.
+    pub fn parse(text: &[u8]) -> Vec<Self> {
+        text.split(|byte| *byte == b'\n').filter_map(lock).collect()
+    }
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`; with `->` before the kind it waits.
+fn lock(line: &[u8]) -> Option<WholeFileLock> {
+    let mut fields = words(line).skip(1);
+    if fields.next()? != b"FLOCK" {
+        return None;
+    }
+    let exclusive = fields.nth(1)? == b"WRITE";
+    let process = parse(fields.next()?)?;
+    let mut file = fields.next()?.splitn(3, |byte| *byte == b':');
+    let (major, minor) = (parse_hex(file.next()?)?, parse_hex(file.next()?)?);
+    let inode = parse(file.next()?)?;
+    Some(WholeFileLock { exclusive, process, device: libc::makedev(major as u32, minor as u32), inode })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_of_whole_files_are_told_and_no_others() {
+        let text = b"1: FLOCK  ADVISORY  WRITE 4711 fe:01:99 0 EOF\n1: -> FLOCK  ADVISORY  READ 4712 fe:01:99 0 EOF\n\
+            2: POSIX  ADVISORY  READ 4711 fe:01:99 0 10\n3: FLOCK  ADVISORY  READ 5 00:1a:7 0 EOF\n";
+        let lock = |exclusive, process, device, inode| WholeFileLock { exclusive, process, device, inode };
+        let expected = [lock(true, 4711, libc::makedev(0xfe, 1), 99), lock(false, 5, libc::makedev(0, 0x1a), 7)];
+        assert_eq!(WholeFileLock::parse(text), expected);
+    }
+}
