@@ -7,8 +7,8 @@ use crate::job::is_inherited;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
-    Backing, EpollInterest, FileReference, JobState, Kinship, Mapping, ObjectKind, OpenFile, OpenFileKind, ProcessState,
-    SpecialMapping, Watch,
+    Backing, EpollInterest, FileReference, JobState, Kinship, Mapping, ObjectKind, OpenFile, OpenFileKind,
+    ProcessState, SpecialMapping, Watch,
 };
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};
