@@ -1,5 +1,5 @@
 //! Any bytes as the tables and the state of an image, under a header whose checksums fit them: what random bytes cannot
-//! get past is not in the way here. The first four bytes say how the rest is divided and how many pages there are.
+//! get past is not in the way here. The first five bytes say how the rest is divided and how many pages there are.
 
 #![no_main]
 
@@ -10,10 +10,11 @@ use standfast_format::image::{HEADER_BYTES, Image, UnverifiedHeader};
 const PAGE: u64 = 4096;
 
 fuzz_target!(|input: &[u8]| {
-    let Some(([blocks, runs, pages, kind], tail)) = input.split_first_chunk() else { return };
+    let Some(([blocks, runs, inherited, pages, kind], tail)) = input.split_first_chunk() else { return };
     let blocks = (usize::from(*blocks) * 40).min(tail.len());
     let runs = (usize::from(*runs) * 16).min(tail.len() - blocks);
-    let page = header(tail, blocks, runs, u64::from(*pages), *kind);
+    let inherited = (usize::from(*inherited) * 24).min(tail.len() - blocks - runs);
+    let page = header(tail, [blocks, runs, inherited], u64::from(*pages), *kind);
     let tail_offset = PAGE * (1 + u64::from(*pages));
     let Ok(header) = UnverifiedHeader::new(&page).and_then(|header| header.verify(tail_offset + tail.len() as u64))
     else {
@@ -28,16 +29,16 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// A header page as docs/format.md describes it.
-fn header(tail: &[u8], blocks: usize, runs: usize, pages: u64, kind: u8) -> Vec<u8> {
+fn header(tail: &[u8], [blocks, runs, inherited]: [usize; 3], pages: u64, kind: u8) -> Vec<u8> {
     let data_end = PAGE * (1 + pages);
     let mut page = b"SFIMAGE\n".to_vec();
     for field in [1, PAGE as u32, 1 + u32::from(kind / 128), 0] {
         page.extend(field.to_le_bytes());
     }
-    page.extend([1u64, 0].map(u64::to_le_bytes).concat());
+    page.extend([2u64, u64::from(kind / 128)].map(u64::to_le_bytes).concat());
     page.extend([0; 16]);
     page.extend([pages, data_end + tail.len() as u64, PAGE, PAGE * pages].map(u64::to_le_bytes).concat());
-    let ends = [0, blocks, blocks + runs, tail.len()];
+    let ends = [0, blocks, blocks + runs, blocks + runs + inherited, tail.len()];
     for part in ends.windows(2) {
         page.extend((data_end + part[0] as u64).to_le_bytes());
         page.extend(((part[1] - part[0]) as u64).to_le_bytes());

@@ -5,10 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic, in its own functions too")]
 
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, Root};
-use standfast_format::image::{HEADER_BYTES, Image, ImageIdentity, NewBlock, UnverifiedHeader, assemble};
+use standfast_format::image::{
+    Contained, HEADER_BYTES, Image, ImageIdentity, Inherited, NewBlock, Parent, UnverifiedHeader, assemble,
+};
 use standfast_format::manifest::{
-    FileEnd, Files, Generation, GenerationNumber, Ids, Interval, JobDescription, JobId, Manifest, Outcome, RunOptions,
-    seal, unseal,
+    FileEnd, Files, Generation, GenerationNumber, Ids, Incremental, Interval, JobDescription, JobId, Manifest, Outcome,
+    RunOptions, Snapshot, Track, seal, unseal,
 };
 use standfast_format::records::*;
 use standfast_format::{Contents, Run};
@@ -210,6 +212,10 @@ fn run(first_page: u64, pages: u64, contents: Contents) -> Run {
     Run { owner, range: PageRange::new(Address::new(first_page * PAGE_BYTES as u64), pages), contents }
 }
 
+fn inherited() -> Inherited {
+    Inherited { owner: 0, range: run(0x403, 1 << 33, Contents::Stored).range, was: 1 }
+}
+
 fn image() -> Vec<u8> {
     let data: Vec<u8> = (0..4 * PAGE_BYTES).map(|at| (at / 16) as u8).collect();
     let (first, second) = data.split_at(2 * PAGE_BYTES);
@@ -225,9 +231,14 @@ fn image() -> Vec<u8> {
             runs: vec![run(0x7ffc_00001, 1, Contents::Stored), run(0x1ff, 1, Contents::Stored)],
         },
     ];
-    let identity =
-        ImageIdentity { job: JobId::from_bytes([1; 16]), generation: GenerationNumber::new(7).unwrap(), parent: None };
-    let assembled = assemble(identity, blocks, &[run(0x401, 1, Contents::Zero)], &state()).unwrap();
+    let parent = Parent { generation: GenerationNumber::new(5).unwrap(), origin: Root::of(&[b"origin"]) };
+    let identity = ImageIdentity {
+        job: JobId::from_bytes([1; 16]),
+        generation: GenerationNumber::new(7).unwrap(),
+        parent: Some(parent),
+    };
+    let zeros = vec![run(0x401, 1, Contents::Zero)];
+    let assembled = assemble(identity, Contained { blocks, zeros, inherited: vec![inherited()] }, &state()).unwrap();
     [assembled.header_page(), &data, &assembled.tail].concat()
 }
 
@@ -244,6 +255,10 @@ fn manifest() -> Manifest {
         ids: Some(Ids::New),
         stack: None,
         files: Some(Files::Keep),
+        max_files: Some(16),
+        incremental: Some(Incremental::On),
+        snapshot: Some(Snapshot::Copy),
+        track: Some(Track::Hash),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {
@@ -255,6 +270,9 @@ fn manifest() -> Manifest {
         taken_nanoseconds: 1_700_000_000_000_000_001,
         pause_nanoseconds: 2_000_000,
         superseded: true,
+        origin: Root::of(&[b"origin"]),
+        revision: 3,
+        inherited_pages: 5,
     }];
     manifest.next = GenerationNumber::new(9).unwrap();
     manifest.outcome = Outcome::Killed { signal: 9 };
@@ -266,6 +284,7 @@ fn manifest() -> Manifest {
 fn the_image_of_version_1_opens_and_says_what_it_said() {
     let header = UnverifiedHeader::new(IMAGE_1).unwrap().verify(IMAGE_1.len() as u64).unwrap();
     assert_eq!(header.identity().generation.get(), 7);
+    assert_eq!(header.identity().parent.unwrap().origin, Root::of(&[b"origin"]));
     let image = Image::verify(header.clone(), &IMAGE_1[header.tail().0 as usize..]).unwrap();
     assert_eq!(image.state, state());
     let runs = [
@@ -276,6 +295,7 @@ fn the_image_of_version_1_opens_and_says_what_it_said() {
         (0x1ff, Contents::Stored),
     ];
     assert_eq!(image.index.runs(), runs.map(|(page, contents)| run(page, 1, contents)));
+    assert_eq!(image.index.inherited(), [inherited()]);
     for block in image.index.blocks() {
         block.verify(&IMAGE_1[block.offset() as usize..][..block.bytes()]).unwrap();
     }

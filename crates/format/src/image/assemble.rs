@@ -1,7 +1,7 @@
 //! The writing side: once all blocks are in the data area, everything that stands around them.
 
 use super::header::{Fields, HEADER_BYTES, Header, ImageIdentity, Section};
-use super::index::{check_owners, encode_block, encode_run, sorted_runs};
+use super::index::{Inherited, check_inherited, check_owners, encode_block, encode_inherited, encode_run, sorted_runs};
 use super::{BLOCK_PAGES_MAX, ImageError};
 use crate::records::JobState;
 use crate::{Contents, Run};
@@ -36,21 +36,28 @@ impl Assembled {
     }
 }
 
-/// Puts an image together from its blocks, its runs of zeros and its state.
+/// What an image consists of, beside its state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Contained {
+    /// Its blocks, in any order.
+    pub blocks: Vec<NewBlock>,
+    /// Pages of zeros that are noted. All [`Contents::Zero`].
+    pub zeros: Vec<Run>,
+    /// Pages that are the parent's, ascending by owner and address. None in a full image, some in an incremental one.
+    pub inherited: Vec<Inherited>,
+}
+
+/// Puts an image together from what it contains and its state.
 ///
 /// # Errors
 /// When the same page comes twice, or a part grows beyond what a reader takes.
 ///
 /// # Panics
 /// When the blocks leave a gap in the data area or are longer than allowed: that is the caller's error.
-pub fn assemble(
-    identity: ImageIdentity,
-    mut blocks: Vec<NewBlock>,
-    zeros: &[Run],
-    state: &JobState,
-) -> Result<Assembled, ImageError> {
-    blocks.sort_unstable_by_key(|block| block.offset);
-    check_runs(&blocks, zeros, state)?;
+pub fn assemble(identity: ImageIdentity, mut contained: Contained, state: &JobState) -> Result<Assembled, ImageError> {
+    contained.blocks.sort_unstable_by_key(|block| block.offset);
+    contained.check(state)?;
+    let Contained { blocks, zeros, inherited } = contained;
     let mut table = Vec::with_capacity(blocks.len() * super::index::BLOCK_ENTRY_BYTES);
     let mut runs = Vec::new();
     let mut data_end = HEADER_BYTES as u64;
@@ -64,30 +71,35 @@ pub fn assemble(
         data_end += u64::from(bytes);
     }
     runs.extend(zeros.iter().flat_map(|run| pieces(*run)).flat_map(|run| encode_run(&run)));
+    let inherited: Vec<u8> = inherited.iter().flat_map(encode_inherited).collect();
     let records = minicbor::to_vec(state).expect("a vector takes all bytes");
-    seal(identity, data_end, [&table, &runs, &records])
+    seal(identity, data_end, [&table, &runs, &inherited, &records])
 }
 
-fn seal(identity: ImageIdentity, data_end: u64, parts: [&[u8]; 3]) -> Result<Assembled, ImageError> {
-    let [table, runs, records] = parts;
+fn seal(identity: ImageIdentity, data_end: u64, parts: [&[u8]; 4]) -> Result<Assembled, ImageError> {
+    let [table, runs, inherited, records] = parts;
     let data_bytes = data_end - HEADER_BYTES as u64;
     let blocks = Section::of(data_end, table);
     let run_table = Section::of(data_end + blocks.bytes, runs);
-    let state = Section::of(run_table.offset + run_table.bytes, records);
+    let inherited_table = Section::of(run_table.offset + run_table.bytes, inherited);
+    let state = Section::of(inherited_table.offset + inherited_table.bytes, records);
     let stored_pages = data_bytes / PAGE_BYTES as u64;
-    let fields = Fields { identity, stored_pages, data_bytes, blocks, runs: run_table, state };
+    let fields =
+        Fields { identity, stored_pages, data_bytes, blocks, runs: run_table, inherited: inherited_table, state };
     fields.check()?;
     let header = fields.encode();
-    let root = Root::of(&[header.page(), table, runs, records]);
+    let root = Root::of(&[header.page(), table, runs, inherited, records]);
     Ok(Assembled { tail: parts.concat(), header, root })
 }
 
-/// That every page comes once and belongs to an owner: what a reader would refuse is not written.
-fn check_runs(blocks: &[NewBlock], zeros: &[Run], state: &JobState) -> Result<(), ImageError> {
-    let all: Vec<Run> = blocks.iter().flat_map(|block| &block.runs).chain(zeros).copied().collect();
-    check_owners(&all, state)?;
-    assert!(zeros.iter().all(|run| run.contents == Contents::Zero), "runs of zeros hold zeros");
-    sorted_runs(&all).map(drop)
+impl Contained {
+    /// That every page comes once and belongs to an owner: what a reader would refuse is not written.
+    fn check(&self, state: &JobState) -> Result<(), ImageError> {
+        let all: Vec<Run> = self.blocks.iter().flat_map(|block| &block.runs).chain(&self.zeros).copied().collect();
+        check_owners(&all, &self.inherited, state)?;
+        assert!(self.zeros.iter().all(|run| run.contents == Contents::Zero), "runs of zeros hold zeros");
+        check_inherited(&self.inherited, &sorted_runs(&all)?)
+    }
 }
 
 /// A run in pieces whose number of pages fits 32 bits.

@@ -47,6 +47,8 @@ pub enum Part {
     BlockTable,
     /// The table of runs.
     RunTable,
+    /// The table of inherited runs.
+    InheritedTable,
     /// The records.
     State,
     /// A block of pages, which starts at this offset in the file.
@@ -59,6 +61,7 @@ impl fmt::Display for Part {
             Self::Header => f.write_str("header"),
             Self::BlockTable => f.write_str("block table"),
             Self::RunTable => f.write_str("run table"),
+            Self::InheritedTable => f.write_str("table of inherited runs"),
             Self::State => f.write_str("state"),
             Self::Block(offset) => write!(f, "block of pages at offset {offset}"),
         }

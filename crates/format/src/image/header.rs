@@ -1,9 +1,9 @@
 //! The first page of an image: what it is, and where everything else lies with which checksum.
 
-use super::index::{BLOCK_ENTRY_BYTES, RUN_ENTRY_BYTES};
+use super::index::{BLOCK_ENTRY_BYTES, INHERITED_ENTRY_BYTES, RUN_ENTRY_BYTES};
 use super::{ImageError, Part};
 use crate::manifest::{GenerationNumber, JobId};
-use standfast_core::{Checksum, PAGE_BYTES};
+use standfast_core::{Checksum, PAGE_BYTES, Root};
 
 /// Bytes in the header: one page, so that the data area behind it is page aligned.
 pub const HEADER_BYTES: usize = PAGE_BYTES;
@@ -19,8 +19,11 @@ pub const STATE_BYTES_MAX: u64 = 512 << 20;
 
 const MAGIC: [u8; 8] = *b"SFIMAGE\n";
 
-/// The only kind so far: every page stands in the image itself. Differences to a parent will be another.
+/// Every page stands in the image itself.
 const KIND_FULL: u32 = 1;
+
+/// Pages that have not changed are those of the parent.
+const KIND_INCREMENTAL: u32 = 2;
 
 /// Where the checksum of the header page stands: at its end, so that it covers one piece.
 const CHECKSUM_OFFSET: usize = HEADER_BYTES - 16;
@@ -32,8 +35,17 @@ pub struct ImageIdentity {
     pub job: JobId,
     /// The generation.
     pub generation: GenerationNumber,
-    /// The generation that differences refer to; none for a full image, the only kind so far.
-    pub parent: Option<GenerationNumber>,
+    /// The generation whose pages it inherits; none for a full image.
+    pub parent: Option<Parent>,
+}
+
+/// The generation that an image inherits from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parent {
+    /// Which.
+    pub generation: GenerationNumber,
+    /// The root that it had when it was taken. It keeps this name when it is coalesced and gets another root.
+    pub origin: Root,
 }
 
 /// A stretch of the file that has one checksum.
@@ -62,6 +74,7 @@ pub(super) struct Fields {
     pub(super) data_bytes: u64,
     pub(super) blocks: Section,
     pub(super) runs: Section,
+    pub(super) inherited: Section,
     pub(super) state: Section,
 }
 
@@ -81,6 +94,7 @@ pub struct Header {
 pub(super) struct TailParts<'a> {
     pub(super) blocks: &'a [u8],
     pub(super) runs: &'a [u8],
+    pub(super) inherited: &'a [u8],
     pub(super) state: &'a [u8],
 }
 
@@ -167,6 +181,7 @@ impl Header {
         Ok(TailParts {
             blocks: part(self.fields.blocks, Part::BlockTable)?,
             runs: part(self.fields.runs, Part::RunTable)?,
+            inherited: part(self.fields.inherited, Part::InheritedTable)?,
             state: part(self.fields.state, Part::State)?,
         })
     }
@@ -179,13 +194,18 @@ impl Fields {
 
     /// That the parts lie one after the other without a gap and within their limits.
     pub(super) fn check(&self) -> Result<(), ImageError> {
-        if self.identity.parent.is_some() {
-            return Err(senseless("a full image has no parent"));
+        let ImageIdentity { generation, parent, .. } = self.identity;
+        if parent.is_some_and(|parent| parent.generation >= generation) {
+            return Err(senseless("its parent is not older than itself"));
+        }
+        if parent.is_some() != (self.inherited.bytes > 0) {
+            return Err(senseless("it inherits pages without a parent, or none in spite of one"));
         }
         let data_end = (HEADER_BYTES as u64).checked_add(self.data_bytes);
         let adjoining = data_end == Some(self.blocks.offset)
             && self.blocks.end() == Some(self.runs.offset)
-            && self.runs.end() == Some(self.state.offset)
+            && self.runs.end() == Some(self.inherited.offset)
+            && self.inherited.end() == Some(self.state.offset)
             && self.state.end().is_some();
         if !adjoining {
             return Err(senseless("its parts do not lie one after the other"));
@@ -193,6 +213,7 @@ impl Fields {
         let limited = [
             (Part::BlockTable, self.blocks.bytes, TABLE_BYTES_MAX),
             (Part::RunTable, self.runs.bytes, TABLE_BYTES_MAX),
+            (Part::InheritedTable, self.inherited.bytes, TABLE_BYTES_MAX),
             (Part::State, self.state.bytes, STATE_BYTES_MAX),
         ];
         for (part, bytes, limit) in limited {
@@ -201,7 +222,8 @@ impl Fields {
             }
         }
         let whole_entries = self.blocks.bytes.is_multiple_of(BLOCK_ENTRY_BYTES as u64)
-            && self.runs.bytes.is_multiple_of(RUN_ENTRY_BYTES as u64);
+            && self.runs.bytes.is_multiple_of(RUN_ENTRY_BYTES as u64)
+            && self.inherited.bytes.is_multiple_of(INHERITED_ENTRY_BYTES as u64);
         if whole_entries { Ok(()) } else { Err(senseless("a table ends in the middle of an entry")) }
     }
 
@@ -212,20 +234,23 @@ impl Fields {
         writer.put(&MAGIC);
         writer.put(&IMAGE_VERSION.to_le_bytes());
         writer.put(&(PAGE_BYTES as u32).to_le_bytes());
-        writer.put(&KIND_FULL.to_le_bytes());
+        let parent = self.identity.parent;
+        let kind = if parent.is_some() { KIND_INCREMENTAL } else { KIND_FULL };
+        writer.put(&kind.to_le_bytes());
         writer.put(&[0; 4]);
         writer.put_u64(self.identity.generation.get());
-        writer.put_u64(self.identity.parent.map_or(0, GenerationNumber::get));
+        writer.put_u64(parent.map_or(0, |parent| parent.generation.get()));
         writer.put(&self.identity.job.to_bytes());
         writer.put_u64(self.stored_pages);
         writer.put_u64(self.file_bytes());
         writer.put_u64(HEADER_BYTES as u64);
         writer.put_u64(self.data_bytes);
-        for section in [self.blocks, self.runs, self.state] {
+        for section in [self.blocks, self.runs, self.inherited, self.state] {
             writer.put_u64(section.offset);
             writer.put_u64(section.bytes);
             writer.put(&section.checksum.to_bytes());
         }
+        writer.put(&parent.map_or([0; 32], |parent| parent.origin.to_bytes()));
         let checksum = Checksum::of(&page[..CHECKSUM_OFFSET]);
         page[CHECKSUM_OFFSET..].copy_from_slice(&checksum.to_bytes());
         Header { page, fields: *self }
@@ -241,22 +266,29 @@ struct Named {
 impl Named {
     fn read(from: &mut Reader<'_>, version: u32) -> Result<Self, ImageError> {
         let (page_bytes, kind, reserved) = (from.u32(), from.u32(), from.u32());
-        if version == 0 || page_bytes != PAGE_BYTES as u32 || kind != KIND_FULL || reserved != 0 {
+        let known = [KIND_FULL, KIND_INCREMENTAL].contains(&kind);
+        if version == 0 || page_bytes != PAGE_BYTES as u32 || !known || reserved != 0 {
             return Err(senseless("its version, page size or kind is unknown"));
         }
         let generation = GenerationNumber::new(from.u64()).ok_or_else(|| senseless("its generation is 0"))?;
-        let identity = ImageIdentity {
-            generation,
-            parent: GenerationNumber::new(from.u64()),
-            job: JobId::from_bytes(from.array()),
-        };
+        let parent = GenerationNumber::new(from.u64());
+        if parent.is_some() != (kind == KIND_INCREMENTAL) {
+            return Err(senseless("a full image has no parent, an incremental one has"));
+        }
+        let job = JobId::from_bytes(from.array());
         let (stored_pages, file_bytes) = (from.u64(), from.u64());
         let (data_offset, data_bytes) = (from.u64(), from.u64());
         if data_offset != HEADER_BYTES as u64 {
             return Err(senseless("its data area does not start behind the header"));
         }
-        let (blocks, runs, state) = (from.section(), from.section(), from.section());
-        Ok(Self { fields: Fields { identity, stored_pages, data_bytes, blocks, runs, state }, file_bytes })
+        let (blocks, runs, inherited, state) = (from.section(), from.section(), from.section(), from.section());
+        let origin = Root::from_bytes(from.array());
+        if parent.is_none() && origin != Root::from_bytes([0; 32]) {
+            return Err(senseless("it names the root of a parent that it has not"));
+        }
+        let parent = parent.map(|generation| Parent { generation, origin });
+        let identity = ImageIdentity { job, generation, parent };
+        Ok(Self { fields: Fields { identity, stored_pages, data_bytes, blocks, runs, inherited, state }, file_bytes })
     }
 }
 

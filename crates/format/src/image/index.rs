@@ -1,4 +1,4 @@
-//! The two tables of an image: which blocks there are, and which pages each holds.
+//! The tables of an image: which blocks there are, which pages each holds, and which pages are those of the parent.
 //!
 //! A block is a stretch of the data area with one checksum. The run table lists the runs of all blocks in the order of
 //! the file, each block saying how many are its own, and behind them the runs of zeros, which have no block. A run never
@@ -17,6 +17,7 @@ pub const BLOCK_PAGES_MAX: u32 = 64;
 
 pub(super) const BLOCK_ENTRY_BYTES: usize = 40;
 pub(super) const RUN_ENTRY_BYTES: usize = 16;
+pub(super) const INHERITED_ENTRY_BYTES: usize = 24;
 
 /// The bytes of a block are its pages as they are. The only encoding so far; a reader refuses any other.
 pub(super) const ENCODING_RAW: u32 = 0;
@@ -54,12 +55,24 @@ impl Block {
     }
 }
 
+/// Pages that hold what the pages of the same addresses of an owner of the parent hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Inherited {
+    /// Whose they are.
+    pub owner: u32,
+    /// Which.
+    pub range: PageRange,
+    /// The number that the owner had in the parent.
+    pub was: u32,
+}
+
 /// Where every page of an image is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
     blocks: Vec<Block>,
     stored: Vec<Run>,
     sorted: Vec<Run>,
+    inherited: Vec<Inherited>,
 }
 
 impl Index {
@@ -77,12 +90,17 @@ impl Index {
         }
     }
 
-    /// All runs, zeros too, ascending by owner and address; runs that adjoin have become one.
+    /// All runs of the image itself, zeros too, ascending by owner and address; runs that adjoin have become one.
     pub fn runs(&self) -> &[Run] {
         &self.sorted
     }
 
-    pub(super) fn decode(header: &Header, blocks: &[u8], runs: &[u8]) -> Result<Self, ImageError> {
+    /// What is the parent's, ascending by owner and address.
+    pub fn inherited(&self) -> &[Inherited] {
+        &self.inherited
+    }
+
+    pub(super) fn decode(header: &Header, blocks: &[u8], runs: &[u8], inherited: &[u8]) -> Result<Self, ImageError> {
         let mut stored = runs.as_chunks().0.iter().map(decode_run).collect::<Result<Vec<Run>, ImageError>>()?;
         let mut first_run = 0;
         let mut offset = HEADER_BYTES as u64;
@@ -102,23 +120,63 @@ impl Index {
         }
         let sorted = sorted_runs(&stored)?;
         stored.truncate(first_run);
-        Ok(Self { blocks: table, stored, sorted })
+        let inherited =
+            inherited.as_chunks().0.iter().map(decode_inherited).collect::<Result<Vec<Inherited>, ImageError>>()?;
+        check_inherited(&inherited, &sorted)?;
+        Ok(Self { blocks: table, stored, sorted, inherited })
     }
 
     pub(super) fn check_owners(&self, state: &JobState) -> Result<(), ImageError> {
-        check_owners(&self.sorted, state)
+        check_owners(&self.sorted, &self.inherited, state)
     }
 }
 
 /// That there is a process, and that every run belongs to an owner that the state holds.
-pub(super) fn check_owners(runs: &[Run], state: &JobState) -> Result<(), ImageError> {
+pub(super) fn check_owners(runs: &[Run], inherited: &[Inherited], state: &JobState) -> Result<(), ImageError> {
     if state.processes.is_empty() {
         return Err(ImageError::Senseless(Part::State, "it holds no process".into()));
     }
+    let unknown = "it names an owner that the state does not hold";
     if runs.iter().any(|run| state.owner(run.owner).is_none()) {
-        return Err(senseless_run("it names an owner that the state does not hold"));
+        return Err(senseless_run(unknown));
+    }
+    if inherited.iter().any(|run| state.owner(run.owner).is_none()) {
+        return Err(senseless_inherited(unknown));
     }
     Ok(())
+}
+
+/// That what is inherited ascends, and that no page of it is also the image's own. `runs` ascend.
+pub(super) fn check_inherited(inherited: &[Inherited], runs: &[Run]) -> Result<(), ImageError> {
+    let behind = |one: &Inherited, next: &Inherited| (one.owner, one.range.end()) <= (next.owner, next.range.start());
+    if !inherited.is_sorted_by(behind) {
+        return Err(senseless_inherited("its runs are out of order"));
+    }
+    let mut own = runs.iter().peekable();
+    for run in inherited {
+        while own.next_if(|own| (own.owner, own.range.end()) <= (run.owner, run.range.start())).is_some() {}
+        if own.peek().is_some_and(|own| own.owner == run.owner && own.range.overlaps(run.range)) {
+            return Err(senseless_inherited("a page in it is also the image's own"));
+        }
+    }
+    Ok(())
+}
+
+fn decode_inherited(entry: &[u8; INHERITED_ENTRY_BYTES]) -> Result<Inherited, ImageError> {
+    let (start, pages) = (u64_at(entry, 0), u64_at(entry, 8));
+    match PageRange::checked(Address::new(start), pages) {
+        Some(range) if pages > 0 => Ok(Inherited { owner: u32_at(entry, 16), range, was: u32_at(entry, 20) }),
+        _ => Err(senseless_inherited("a run is empty, not page aligned or reaches beyond 64 bits")),
+    }
+}
+
+pub(super) fn encode_inherited(run: &Inherited) -> [u8; INHERITED_ENTRY_BYTES] {
+    let mut entry = [0; INHERITED_ENTRY_BYTES];
+    entry[..8].copy_from_slice(&run.range.start().get().to_le_bytes());
+    entry[8..16].copy_from_slice(&run.range.pages().to_le_bytes());
+    entry[16..20].copy_from_slice(&run.owner.to_le_bytes());
+    entry[20..].copy_from_slice(&run.was.to_le_bytes());
+    entry
 }
 
 /// All runs in order, neighbours joined. No page may stand in two of them.
@@ -211,4 +269,8 @@ fn senseless_block(why: &str) -> ImageError {
 
 pub(super) fn senseless_run(why: &str) -> ImageError {
     ImageError::Senseless(Part::RunTable, why.into())
+}
+
+fn senseless_inherited(why: &str) -> ImageError {
+    ImageError::Senseless(Part::InheritedTable, why.into())
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! 0        4096                        d            b            r          file length
 //! +--------+---------------------------+------------+------------+----------+
-//! | header | data area: stored pages,  | block      | run        | state    |
-//! | page   | in blocks of up to 64     | table      | table      | (CBOR)   |
+//! | header | data area: stored pages,  | block      | run tables | state    |
+//! | page   | in blocks of up to 64     | table      | (two)      | (CBOR)   |
 //! +--------+---------------------------+------------+------------+----------+
 //!     |                 ^                   | | | one checksum per block
 //!     |                 +-------------------+-+-+
@@ -24,12 +24,12 @@ mod index;
 #[cfg(test)]
 mod tests;
 
-pub use assemble::{Assembled, NewBlock, assemble};
+pub use assemble::{Assembled, Contained, NewBlock, assemble};
 pub use error::{ImageError, Part};
 pub use header::{
-    HEADER_BYTES, Header, IMAGE_VERSION, ImageIdentity, STATE_BYTES_MAX, TABLE_BYTES_MAX, UnverifiedHeader,
+    HEADER_BYTES, Header, IMAGE_VERSION, ImageIdentity, Parent, STATE_BYTES_MAX, TABLE_BYTES_MAX, UnverifiedHeader,
 };
-pub use index::{BLOCK_PAGES_MAX, Block, Index};
+pub use index::{BLOCK_PAGES_MAX, Block, Index, Inherited};
 
 use crate::records::JobState;
 use standfast_core::Root;
@@ -54,10 +54,10 @@ impl Image {
     /// When a byte differs from what was written, or when the tables or the state make no sense.
     pub fn verify(header: Header, tail: &[u8]) -> Result<Self, ImageError> {
         let parts = header.split_tail(tail)?;
-        let index = Index::decode(&header, parts.blocks, parts.runs)?;
+        let index = Index::decode(&header, parts.blocks, parts.runs, parts.inherited)?;
         let state = decode_state(parts.state)?;
         index.check_owners(&state)?;
-        let root = Root::of(&[header.page(), parts.blocks, parts.runs, parts.state]);
+        let root = Root::of(&[header.page(), parts.blocks, parts.runs, parts.inherited, parts.state]);
         Ok(Self { header, index, state, root })
     }
 }

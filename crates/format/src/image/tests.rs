@@ -7,7 +7,7 @@ use crate::manifest::{GenerationNumber, JobId};
 use crate::records::ProcessState;
 use crate::{Contents, Run};
 use proptest::prelude::*;
-use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange};
+use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, Root};
 
 fn identity() -> ImageIdentity {
     ImageIdentity { job: JobId::from_bytes([7; 16]), generation: GenerationNumber::new(3).unwrap(), parent: None }
@@ -25,8 +25,20 @@ fn stored(owner: u32, first_page: u64, pages: u64) -> Run {
     run(owner, first_page, pages, Contents::Stored)
 }
 
+fn contained(blocks: Vec<NewBlock>, zeros: &[Run]) -> Contained {
+    Contained { blocks, zeros: zeros.to_vec(), inherited: Vec::new() }
+}
+
+fn inherited(owner: u32, first_page: u64, pages: u64, was: u32) -> Inherited {
+    Inherited { owner, range: stored(owner, first_page, pages).range, was }
+}
+
 /// An image file with these blocks, filled with bytes that differ from page to page.
 fn file_of(blocks: &[&[Run]], zeros: &[Run]) -> Vec<u8> {
+    file_with(identity(), blocks, zeros, &[])
+}
+
+fn file_with(identity: ImageIdentity, blocks: &[&[Run]], zeros: &[Run], inherited: &[Inherited]) -> Vec<u8> {
     let mut file = vec![0; HEADER_BYTES];
     let mut new_blocks = Vec::new();
     for runs in blocks {
@@ -38,7 +50,8 @@ fn file_of(blocks: &[&[Run]], zeros: &[Run]) -> Vec<u8> {
     }
     // Writers finish in any order.
     new_blocks.reverse();
-    let assembled = assemble(identity(), new_blocks, zeros, &state()).unwrap();
+    let contained = Contained { inherited: inherited.to_vec(), ..contained(new_blocks, zeros) };
+    let assembled = assemble(identity, contained, &state()).unwrap();
     assert_eq!(assembled.header.tail(), (file.len() as u64, assembled.tail.len() as u64));
     file.extend_from_slice(&assembled.tail);
     file[..HEADER_BYTES].copy_from_slice(assembled.header_page());
@@ -47,6 +60,16 @@ fn file_of(blocks: &[&[Run]], zeros: &[Run]) -> Vec<u8> {
 
 fn small_file() -> Vec<u8> {
     file_of(&[&[stored(0, 5, 1)]], &[run(1, 9, 2, Contents::Zero)])
+}
+
+fn with_parent() -> ImageIdentity {
+    let parent = Parent { generation: GenerationNumber::new(2).unwrap(), origin: Root::of(&[b"two"]) };
+    ImageIdentity { parent: Some(parent), ..identity() }
+}
+
+fn incremental_file() -> Vec<u8> {
+    let inherited = [inherited(0, 1, 4, 0), inherited(0, 6, 1 << 33, 0), inherited(1, 5, 4, 0)];
+    file_with(with_parent(), &[&[stored(0, 5, 1)]], &[run(1, 9, 2, Contents::Zero)], &inherited)
 }
 
 /// Verifies every byte of a file, as a restart does.
@@ -63,7 +86,7 @@ fn verify_all(file: &[u8]) -> Result<Image, ImageError> {
 /// file gets past them and meets the checks behind.
 fn reseal(file: &mut [u8]) {
     const SECTIONS_OFFSET: usize = 88;
-    for section in 0..3 {
+    for section in 0..4 {
         let at = SECTIONS_OFFSET + 32 * section;
         let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
         let (offset, bytes) = (word(at), word(at + 8));
@@ -90,19 +113,57 @@ fn an_image_reads_back_as_it_was_assembled() {
 }
 
 #[test]
+fn an_incremental_image_tells_what_is_its_parents() {
+    let image = verify_all(&incremental_file()).unwrap();
+    assert_eq!(image.header.identity(), with_parent());
+    assert_eq!(image.index.inherited(), [inherited(0, 1, 4, 0), inherited(0, 6, 1 << 33, 0), inherited(1, 5, 4, 0)]);
+    assert_eq!(image.index.runs(), [stored(0, 5, 1), run(1, 9, 2, Contents::Zero)]);
+}
+
+#[test]
+fn what_is_inherited_wrongly_is_neither_written_nor_read() {
+    let cases = [
+        (with_parent(), vec![inherited(0, 5, 1, 0)], "image's own"),
+        (with_parent(), vec![inherited(1, 1, 20, 0)], "image's own"),
+        (with_parent(), vec![inherited(1, 1, 1, 0), inherited(0, 1, 1, 0)], "out of order"),
+        (with_parent(), vec![inherited(0, 1, 2, 0), inherited(0, 2, 1, 1)], "out of order"),
+        (with_parent(), vec![inherited(2, 1, 1, 0)], "owner"),
+        (with_parent(), vec![], "in spite of"),
+        (identity(), vec![inherited(0, 1, 1, 0)], "without a parent"),
+        (
+            ImageIdentity { generation: GenerationNumber::new(2).unwrap(), ..with_parent() },
+            vec![inherited(0, 1, 1, 0)],
+            "older",
+        ),
+    ];
+    for (identity, inherited, why) in cases {
+        let blocks = vec![NewBlock { offset: 4096, checksum: Checksum::of(b""), runs: vec![stored(0, 5, 1)] }];
+        let contained = Contained { inherited, ..contained(blocks, &[run(1, 9, 2, Contents::Zero)]) };
+        let error = assemble(identity, contained, &state()).unwrap_err();
+        assert!(error.to_string().contains(why), "{why}: {error}");
+    }
+    let mut file = incremental_file();
+    let table = verify_all(&file).unwrap().header.tail().0 as usize + 40 + 2 * 16;
+    file[table..table + 8].copy_from_slice(&(5u64 * 4096).to_le_bytes());
+    reseal(&mut file);
+    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(Part::InheritedTable, _))));
+}
+
+#[test]
 fn every_flipped_bit_is_detected() {
-    let mut file = small_file();
-    assert!(verify_all(&file).is_ok());
-    for bit in 0..file.len() * 8 {
-        file[bit / 8] ^= 1 << (bit % 8);
-        assert!(verify_all(&file).is_err(), "bit {} of byte {}", bit % 8, bit / 8);
-        file[bit / 8] ^= 1 << (bit % 8);
+    for mut file in [small_file(), incremental_file()] {
+        assert!(verify_all(&file).is_ok());
+        for bit in 0..file.len() * 8 {
+            file[bit / 8] ^= 1 << (bit % 8);
+            assert!(verify_all(&file).is_err(), "bit {} of byte {}", bit % 8, bit / 8);
+            file[bit / 8] ^= 1 << (bit % 8);
+        }
     }
 }
 
 #[test]
 fn every_other_length_is_detected() {
-    let file = small_file();
+    let file = incremental_file();
     for length in 0..file.len() {
         assert!(verify_all(&file[..length]).is_err(), "cut to {length} bytes");
     }
@@ -124,9 +185,14 @@ fn an_image_of_a_later_version_asks_for_a_newer_standfast() {
 fn a_page_that_comes_twice_is_neither_written_nor_read() {
     let block = |offset, runs: &[Run]| NewBlock { offset, checksum: Checksum::of(b""), runs: runs.to_vec() };
     let twice = vec![block(4096, &[stored(0, 5, 2)]), block(4096 * 3, &[stored(0, 6, 1)])];
-    assert!(matches!(assemble(identity(), twice, &[], &state()), Err(ImageError::Senseless(Part::RunTable, _))));
+    assert!(matches!(
+        assemble(identity(), contained(twice, &[]), &state()),
+        Err(ImageError::Senseless(Part::RunTable, _))
+    ));
     let zero_over_stored = [run(0, 5, 1, Contents::Zero)];
-    assert!(assemble(identity(), vec![block(4096, &[stored(0, 5, 1)])], &zero_over_stored, &state()).is_err());
+    assert!(
+        assemble(identity(), contained(vec![block(4096, &[stored(0, 5, 1)])], &zero_over_stored), &state()).is_err()
+    );
 
     let mut file = small_file();
     let (tail, _) = verify_all(&file).unwrap().header.tail();
@@ -140,8 +206,8 @@ fn a_page_that_comes_twice_is_neither_written_nor_read() {
 #[test]
 fn a_process_that_does_not_exist_is_refused_on_both_sides() {
     let block = NewBlock { offset: 4096, checksum: Checksum::of(b""), runs: vec![stored(2, 5, 1)] };
-    assert!(assemble(identity(), vec![block], &[], &state()).is_err());
-    assert!(assemble(identity(), Vec::new(), &[], &JobState::default()).is_err(), "a job has a process");
+    assert!(assemble(identity(), contained(vec![block], &[]), &state()).is_err());
+    assert!(assemble(identity(), Contained::default(), &JobState::default()).is_err(), "a job has a process");
     let mut file = small_file();
     let (tail, _) = verify_all(&file).unwrap().header.tail();
     file[tail as usize + 56 + 8] = 2;
@@ -162,7 +228,7 @@ fn an_encoding_of_the_future_is_refused_by_name() {
 fn a_state_too_long_to_read_is_not_written() {
     let mut state = state();
     state.processes[0].working_directory = vec![b'x'; STATE_BYTES_MAX as usize + 1].into();
-    let result = assemble(identity(), Vec::new(), &[], &state);
+    let result = assemble(identity(), Contained::default(), &state);
     assert!(matches!(result, Err(ImageError::TooLong { part: Part::State, .. })));
 }
 
@@ -184,8 +250,8 @@ fn a_gigabyte_costs_small_tables_whether_in_one_piece_or_scattered() {
         };
         (0..PAGES).step_by(64).map(block).collect::<Vec<_>>()
     };
-    let piece = assemble(identity(), blocks(1), &[], &state()).unwrap();
-    let scattered = assemble(identity(), blocks(2), &[], &state()).unwrap();
+    let piece = assemble(identity(), contained(blocks(1), &[]), &state()).unwrap();
+    let scattered = assemble(identity(), contained(blocks(2), &[]), &state()).unwrap();
     assert!(piece.tail.len() < 256 << 10, "{}", piece.tail.len());
     assert!(scattered.tail.len() < 5 << 20, "{}", scattered.tail.len());
     assert_eq!(Image::verify(piece.header, &piece.tail).unwrap().index.runs(), [stored(0, 0, PAGES)]);
@@ -204,10 +270,11 @@ proptest! {
 
     #[test]
     fn a_change_that_gets_past_the_checksums_is_refused_or_makes_sense(changes in changes(), resealed: bool) {
-        let good = file_of(&[&[stored(0, 5, 3), stored(1, 1, 2)], &[stored(0, 8, 2)]], &[run(0, 20, 1, Contents::Zero)]);
+        let inherited = [inherited(0, 10, 8, 1), inherited(0, 30, 2, 1)];
+        let good = file_with(with_parent(), &[&[stored(0, 5, 3), stored(1, 1, 2)], &[stored(0, 8, 2)]], &[run(0, 20, 1, Contents::Zero)], &inherited);
         let mut file = good.clone();
         let tail = verify_all(&good).unwrap().header.tail().0 as usize;
-        let places: Vec<usize> = (0..200).chain(tail..file.len()).collect();
+        let places: Vec<usize> = (0..248).chain(tail..file.len()).collect();
         for (place, value) in changes {
             file[places[place.index(places.len())]] = value;
         }
@@ -226,17 +293,17 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_decoders_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), table in 0usize..3) {
-        let mut file = small_file();
+    fn no_bytes_make_the_decoders_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), table in 0usize..4) {
+        let mut file = incremental_file();
         let header = verify_all(&file).unwrap().header;
-        let ends = [0, 40, 72, header.tail().1 as usize].map(|end| header.tail().0 as usize + end);
+        let ends = [0, 40, 72, 144, header.tail().1 as usize].map(|end| header.tail().0 as usize + end);
         // One part is replaced by anything, and the header told so.
         let part = ends[table]..ends[table + 1];
         let grown = bytes.len() as u64;
         file.splice(part.clone(), bytes);
         let put = |file: &mut Vec<u8>, at: usize, value: u64| file[at..at + 8].copy_from_slice(&value.to_le_bytes());
         put(&mut file, 88 + 32 * table + 8, grown);
-        for (later, start) in ends.iter().enumerate().take(3).skip(table + 1) {
+        for (later, start) in ends.iter().enumerate().take(4).skip(table + 1) {
             put(&mut file, 88 + 32 * later, *start as u64 + grown - part.len() as u64);
         }
         let length = file.len() as u64;

@@ -82,7 +82,14 @@ impl Manifest {
 
     /// The generation with this number, if there is one.
     pub fn generation(&self, number: GenerationNumber) -> Option<&Generation> {
-        self.generations.iter().find(|generation| generation.number == number)
+        let place = self.generations.binary_search_by_key(&number, |generation| generation.number);
+        place.ok().map(|place| &self.generations[place])
+    }
+
+    /// A generation, its parent, and so on down to the full image; nothing where there is no such generation.
+    pub fn chain(&self, number: GenerationNumber) -> impl Iterator<Item = &Generation> {
+        let parent = |child: &&Generation| child.parent.and_then(|parent| self.generation(parent));
+        std::iter::successors(self.generation(number), parent)
     }
 }
 
@@ -121,6 +128,66 @@ pub struct RunOptions {
     /// What a restart does about files that are not what they were.
     #[n(4)]
     pub files: Option<Files>,
+    /// How many images there may be before they are coalesced.
+    #[n(5)]
+    pub max_files: Option<u32>,
+    /// Whether checkpoints save only what has changed.
+    #[n(6)]
+    pub incremental: Option<Incremental>,
+    /// How memory is taken while the program stands still.
+    #[n(7)]
+    pub snapshot: Option<Snapshot>,
+    /// How it is found out what has changed.
+    #[n(8)]
+    pub track: Option<Track>,
+}
+
+/// Whether checkpoints save only what has changed since the one before.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Incremental {
+    /// Each one saves everything.
+    #[n(0)]
+    Off,
+    /// Each one that can.
+    #[n(1)]
+    On,
+    /// Each one for which it pays.
+    #[n(2)]
+    Auto,
+}
+
+/// How memory is taken while the program stands still.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Snapshot {
+    /// Written while it stands still.
+    #[n(0)]
+    Sequential,
+    /// Copied; written when it runs on.
+    #[n(1)]
+    Copy,
+    /// Copied as far as memory for that is at hand.
+    #[n(2)]
+    Auto,
+}
+
+/// How it is found out which pages have changed.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Track {
+    /// As the kernel allows.
+    #[n(0)]
+    Auto,
+    /// The kernel notes first writes in its page tables.
+    #[n(1)]
+    Pagemap,
+    /// All pages are read and compared by checksum.
+    #[n(2)]
+    Hash,
+    /// Not at all.
+    #[n(3)]
+    Off,
 }
 
 /// Time between checkpoints.
@@ -186,7 +253,7 @@ pub struct Generation {
     /// Its number.
     #[n(0)]
     pub number: GenerationNumber,
-    /// The generation that its differences refer to; none for a full image.
+    /// The generation whose pages it inherits; none for a full image.
     #[n(1)]
     pub parent: Option<GenerationNumber>,
     /// Its identity: no other image of whatever content passes for it.
@@ -209,6 +276,16 @@ pub struct Generation {
     /// given up: a restart takes it only when it is asked for by number.
     #[n(7)]
     pub superseded: bool,
+    /// The root that it had when it was taken: what its children call it, also when it has been coalesced.
+    #[n(8)]
+    #[cbor(with = "root")]
+    pub origin: Root,
+    /// How often it has been coalesced: its file has another name each time.
+    #[n(9)]
+    pub revision: u32,
+    /// Pages that it inherits from its parent.
+    #[n(10)]
+    pub inherited_pages: u64,
 }
 
 /// How a job stands.

@@ -108,9 +108,11 @@ fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     let ascending = generations.is_sorted_by(|a, b| a.number < b.number);
     let before_next = generations.last().is_none_or(|last| last.number < manifest.next);
     let parents_earlier = generations.iter().all(|it| it.parent.is_none_or(|parent| parent < it.number));
-    if ascending && before_next && parents_earlier {
-        Ok(())
-    } else {
-        Err(ManifestError::Senseless("its generations are out of order".into()))
+    if !(ascending && before_next && parents_earlier) {
+        return Err(ManifestError::Senseless("its generations are out of order".into()));
     }
+    if generations.iter().any(|it| it.parent.is_some_and(|parent| manifest.generation(parent).is_none())) {
+        return Err(ManifestError::Senseless("the parent of a generation is missing".into()));
+    }
+    Ok(())
 }

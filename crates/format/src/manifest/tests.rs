@@ -18,6 +18,9 @@ fn generation(at: u64) -> Generation {
         taken_nanoseconds: 1_700_000_000_000_000_000,
         pause_nanoseconds: 5_000_000,
         superseded: at == 2,
+        origin: Root::of(&[&at.to_le_bytes()]),
+        revision: 0,
+        inherited_pages: 0,
     }
 }
 
@@ -34,6 +37,10 @@ fn manifest() -> Manifest {
         ids: Some(Ids::Auto),
         stack: Some(Stack::Live),
         files: Some(Files::Rollback),
+        max_files: Some(16),
+        incremental: Some(Incremental::Auto),
+        snapshot: Some(Snapshot::Auto),
+        track: Some(Track::Auto),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];
@@ -82,6 +89,7 @@ fn generations_out_of_order_are_neither_written_nor_read() {
         Manifest { generations: vec![generation(5), generation(5)], ..manifest() },
         Manifest { next: number(5), ..manifest() },
         Manifest { generations: vec![Generation { parent: Some(number(5)), ..generation(5) }], ..manifest() },
+        Manifest { generations: vec![Generation { parent: Some(number(4)), ..generation(5) }], ..manifest() },
     ];
     for manifest in disordered {
         assert!(matches!(seal(&manifest), Err(ManifestError::Senseless(_))));
