@@ -11,7 +11,7 @@ use standfast_format::records::{
     Backing, Bytes, JobState, ObjectKind, OpenFileKind, PendingSignal, ProcessState, StandardStream,
 };
 use standfast_format::{Contents, ImageSource, Run};
-use standfast_store::{ImageFile, JobDirectory, Wish};
+use standfast_store::{Chain, JobDirectory, Wish};
 use std::path::Path;
 
 /// What the image of a generation holds; the newest good one if none is named.
@@ -52,7 +52,7 @@ pub fn verify(directory: &Path, at: Option<GenerationNumber>) -> Result<Vec<Veri
     Ok(verified.collect())
 }
 
-fn describe(image: &ImageFile, generation: GenerationReport) -> InspectionReport {
+fn describe(image: &Chain, generation: GenerationReport) -> InspectionReport {
     let state = image.state();
     let machine = MachineReport {
         architecture: state.machine.architecture.clone(),

@@ -1,10 +1,7 @@
 //! Which generation a restart takes: the newest that is good, and why those before it were not.
 
-use crate::job::image_name;
-use crate::{ImageFile, JobDirectory, Lease, StoreError};
+use crate::{Chain, JobDirectory, Lease, StoreError};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
-use std::collections::BTreeSet;
-use std::num::NonZeroU32;
 
 /// Which generation is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,13 +14,14 @@ pub enum Wish {
     Exactly(GenerationNumber),
 }
 
-/// The generation that was chosen. Its header, tables and state have been verified, its pages not yet.
+/// The generation that was chosen. Header, tables and state of all that it builds upon have been verified, its pages not
+/// yet.
 #[derive(Debug)]
 pub struct Choice {
     /// Which.
     pub number: GenerationNumber,
-    /// Its image.
-    pub image: ImageFile,
+    /// Its image, and those that it inherits from.
+    pub image: Chain,
     /// Newer ones that were passed over, newest first.
     pub skipped: Vec<Skipped>,
 }
@@ -62,13 +60,15 @@ impl JobDirectory {
         let mut skipped = Vec::new();
         for generation in manifest.generations.iter().rev().filter(eligible) {
             let number = generation.number;
-            match ImageFile::open(&self.shelf, manifest.job, generation) {
+            let opened = match wish {
+                // What was found to be bad a moment ago need not be found once more.
+                Wish::Before(_) => self.found_bad(&manifest, number),
+                Wish::Newest | Wish::Exactly(_) => Ok(()),
+            };
+            match opened.and_then(|()| Chain::open(&self.shelf, &manifest, generation)) {
                 Ok(image) => return Ok(Choice { number, image, skipped }),
                 Err(error) if wish == Wish::Exactly(number) => return Err(error),
-                Err(error) => {
-                    self.shelf.bad_generations().insert(number);
-                    skipped.push(Skipped { number, reason: Box::new(error) });
-                }
+                Err(error) => skipped.push(Skipped { number, reason: Box::new(error) }),
             }
         }
         let directory = self.path().to_owned();
@@ -79,34 +79,21 @@ impl JobDirectory {
         })
     }
 
-    /// Opens the image of a generation and verifies all but its pages.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSuchGeneration`], or what is wrong with the file.
-    pub fn image(&self, number: GenerationNumber) -> Result<ImageFile, StoreError> {
-        self.choose(Wish::Exactly(number)).map(|choice| choice.image)
+    fn found_bad(&self, manifest: &Manifest, number: GenerationNumber) -> Result<(), StoreError> {
+        let bad = self.shelf.bad_generations();
+        match manifest.chain(number).find(|link| bad.contains(&link.number)) {
+            None => Ok(()),
+            Some(link) if link.number == number => Err(StoreError::FoundBad),
+            Some(link) => Err(StoreError::Link { number: link.number, source: Box::new(StoreError::FoundBad) }),
+        }
     }
 
-    /// Removes what is older than the `keep` newest generations of the present life, and says which they were.
-    /// Generations that proved to be bad do not count, so that the newest good one always stays.
+    /// Opens the image of a generation, with those that it inherits from, and verifies all but their pages.
     ///
     /// # Errors
-    /// When the manifest cannot be rewritten.
-    pub fn retain(&self, lease: &Lease, keep: NonZeroU32) -> Result<Vec<GenerationNumber>, StoreError> {
-        let bad = self.shelf.bad_generations().clone();
-        let mut removed = Vec::new();
-        self.shelf.update_manifest(lease.core(), |manifest| {
-            removed = outdated(&manifest.generations, keep, &bad);
-            manifest.generations.retain(|generation| !removed.contains(&generation.number));
-        })?;
-        for &number in &removed {
-            // The manifest no longer names it: if it stays, the next holder of the lease removes it.
-            let _ = self.shelf.medium.remove(&image_name(number));
-        }
-        if !removed.is_empty() {
-            self.shelf.clear_tails(|number| !removed.contains(&number));
-        }
-        Ok(removed)
+    /// [`StoreError::NoSuchGeneration`], or what is wrong with a file.
+    pub fn image(&self, number: GenerationNumber) -> Result<Chain, StoreError> {
+        self.choose(Wish::Exactly(number)).map(|choice| choice.image)
     }
 
     /// Notes that the job was continued from this generation: all later ones belong to a life that was given up.
@@ -122,62 +109,5 @@ impl JobDirectory {
             }
         };
         self.shelf.update_manifest(lease.core(), mark).map(drop)
-    }
-}
-
-/// The generations that need not be kept: all that are older than the `keep` newest good ones of the present life.
-fn outdated(generations: &[Generation], keep: NonZeroU32, bad: &BTreeSet<GenerationNumber>) -> Vec<GenerationNumber> {
-    let counts = |it: &&Generation| !it.superseded && !bad.contains(&it.number);
-    let oldest_kept = generations.iter().rev().filter(counts).nth(keep.get() as usize - 1);
-    let numbers = generations.iter().map(|it| it.number);
-    oldest_kept.map_or_else(Vec::new, |oldest| numbers.take_while(|number| *number < oldest.number).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use standfast_core::Root;
-
-    fn number(number: u64) -> GenerationNumber {
-        GenerationNumber::new(number).unwrap()
-    }
-
-    fn generation(at: u64, superseded: bool) -> Generation {
-        Generation {
-            number: number(at),
-            parent: None,
-            root: Root::default(),
-            file_bytes: 0,
-            stored_pages: 0,
-            taken_nanoseconds: 0,
-            pause_nanoseconds: 0,
-            superseded,
-        }
-    }
-
-    fn outdated_of(superseded: &[(u64, bool)], keep: u32, bad: &[u64]) -> Vec<u64> {
-        let generations: Vec<_> = superseded.iter().map(|(at, superseded)| generation(*at, *superseded)).collect();
-        let bad = bad.iter().map(|at| number(*at)).collect();
-        outdated(&generations, NonZeroU32::new(keep).unwrap(), &bad).iter().map(|it| it.get()).collect()
-    }
-
-    #[test]
-    fn the_newest_are_kept_and_given_up_lives_do_not_count() {
-        let live = [(3, false), (4, false), (5, false)];
-        assert_eq!(outdated_of(&live, 2, &[]), [3]);
-        assert_eq!(outdated_of(&live, 3, &[]), [0; 0]);
-        assert_eq!(outdated_of(&live, 9, &[]), [0; 0]);
-        assert_eq!(outdated_of(&[], 1, &[]), [0; 0]);
-        let restarted_from_3 = [(2, false), (3, false), (4, true), (5, true), (6, false)];
-        assert_eq!(outdated_of(&restarted_from_3, 2, &[]), [2], "the two newest live ones are 3 and 6");
-        assert_eq!(outdated_of(&restarted_from_3, 1, &[]), [2, 3, 4, 5]);
-    }
-
-    #[test]
-    fn the_newest_good_generation_is_never_outdated() {
-        let live = [(3, false), (4, false), (5, false)];
-        assert_eq!(outdated_of(&live, 1, &[5]), [3]);
-        assert_eq!(outdated_of(&live, 1, &[4, 5]), [0; 0]);
-        assert_eq!(outdated_of(&live, 1, &[3, 4, 5]), [0; 0]);
     }
 }

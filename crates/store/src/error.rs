@@ -58,6 +58,17 @@ pub enum StoreError {
     /// An image is whole and is not the one that the manifest means.
     #[error("{} is not the image that the manifest names: it was replaced or belongs to another job", .0.display())]
     WrongImage(PathBuf),
+    /// An older generation, from which this one inherits, is not good.
+    #[error("it builds upon checkpoint {number}: {source}")]
+    Link {
+        /// The older one.
+        number: GenerationNumber,
+        /// What is wrong with it.
+        source: Box<StoreError>,
+    },
+    /// A generation that could not be read before, by this process.
+    #[error("it was found not to be good before")]
+    FoundBad,
     /// The manifest is not what was written.
     #[error("{}: {source}", .path.display())]
     Manifest {

@@ -1,54 +1,34 @@
-//! An image in its file, on the way back: verified and delivered block by block.
+//! One image in its file, on the way back: header, tables and state verified when it is opened, blocks as they are read.
+//! What it inherits from its parent is the business of the chain.
 
 use crate::job::{Shelf, image_name};
 use crate::trust::open_trusted;
 use crate::{MediumFile, StoreError};
 use standfast_format::image::{HEADER_BYTES, Header, Image, ImageError, UnverifiedHeader};
-use standfast_format::manifest::{Generation, JobId};
-use standfast_format::records::JobState;
-use standfast_format::{BoxError, ImageSource, Run};
-use std::num::NonZeroUsize;
+use standfast_format::manifest::{Generation, GenerationNumber, JobId};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-
-/// Bytes that are read, verified and placed at a time: enough for full speed, little enough to stay in the cache.
-const PORTION_BYTES: usize = 1 << 20;
-
-/// Threads that read at most. Placing pages is bound by the kernel's memory management, which four keep busy.
-const READERS_MAX: usize = 4;
+use std::sync::Arc;
 
 /// An open image whose header, tables and state have been verified and are those that the manifest names.
-///
-/// Errors of the store that come out of [`ImageSource::deliver`] are [`StoreError`]s in their box: after one of those an
-/// older generation may still be good.
 #[derive(Debug)]
-pub struct ImageFile {
+pub(crate) struct ImageFile {
+    pub(crate) number: GenerationNumber,
+    pub(crate) image: Image,
     path: PathBuf,
     file: Arc<dyn MediumFile>,
-    image: Image,
-}
-
-/// What [`ImageFile::verify`] has looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verified {
-    /// Blocks of pages.
-    pub blocks: u64,
-    /// Length of the file, every byte of it verified.
-    pub bytes: u64,
 }
 
 impl ImageFile {
     pub(crate) fn open(shelf: &Shelf, job: JobId, generation: &Generation) -> Result<Self, StoreError> {
-        let name = image_name(generation.number);
+        let name = image_name(generation);
         let path = shelf.path_of(&name);
         let (file, status) = open_trusted(&*shelf.medium, &name, shelf.here.user)?;
         let damaged = |source| StoreError::Image { path: path.clone(), source };
         let header = read_header(&*file, status.bytes).map_err(|error| error.at(&path))?;
         let identity = header.identity();
-        if (identity.job, identity.generation) != (job, generation.number) {
+        let parent = identity.parent.map(|parent| parent.generation);
+        if (identity.job, identity.generation, parent) != (job, generation.number, generation.parent) {
             return Err(StoreError::WrongImage(path));
         }
         let (offset, bytes) = header.tail();
@@ -59,108 +39,28 @@ impl ImageFile {
         if image.root != generation.root {
             return Err(StoreError::WrongImage(path));
         }
-        Ok(Self { path, file, image })
+        Ok(Self { number: generation.number, image, path, file })
     }
 
-    /// The header.
-    pub fn header(&self) -> &Header {
-        &self.image.header
+    /// Where it lies, for messages.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
     }
 
-    /// Reads every block and verifies it.
-    ///
-    /// # Errors
-    /// The first block that is not what was written or cannot be read.
-    pub fn verify(&self) -> Result<Verified, StoreError> {
-        self.deliver_with(&|_, _| Ok(())).map_err(|failure| match failure {
-            Failure::Store(error) => error,
-            Failure::Placing(_) => unreachable!("nothing is placed"),
-        })?;
-        Ok(Verified { blocks: self.image.index.blocks().len() as u64, bytes: self.image.header.file_bytes() })
-    }
-
-    fn deliver_with(&self, place: Place<'_>) -> Result<(), Failure> {
-        let portions = self.portions();
-        let next = AtomicUsize::new(0);
-        let failure = Mutex::new(None);
-        let read = || {
-            let mut buffer = Vec::new();
-            while let Some(portion) = portions.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(error) = self.deliver_portion(portion.clone(), &mut buffer, place) {
-                    // The others find nothing left to do.
-                    next.store(portions.len(), Ordering::Relaxed);
-                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                }
-            }
-        };
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        thread::scope(|scope| {
-            for _ in 1..cores.min(READERS_MAX).min(portions.len()) {
-                scope.spawn(read);
-            }
-            read();
-        });
-        failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
-    }
-
-    fn deliver_portion(&self, portion: Range<usize>, buffer: &mut Vec<u8>, place: Place<'_>) -> Result<(), Failure> {
-        let index = &self.image.index;
-        let blocks = &index.blocks()[portion.clone()];
-        let Some(first) = blocks.first() else { return Ok(()) };
+    /// Reads adjoining blocks into `buffer`, which is cut to their length, and verifies them.
+    pub(crate) fn read_blocks(&self, blocks: Range<usize>, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+        let blocks = &self.image.index.blocks()[blocks];
         buffer.resize(blocks.iter().map(|block| block.bytes()).sum(), 0);
-        self.file
-            .read_at(buffer, first.offset())
-            .map_err(|error| Failure::Store(StoreError::reading(&self.path, error)))?;
+        let Some(first) = blocks.first() else { return Ok(()) };
+        self.file.read_at(buffer, first.offset()).map_err(|error| StoreError::reading(&self.path, error))?;
         let mut rest = &buffer[..];
         for block in blocks {
             let (bytes, behind) = rest.split_at(block.bytes());
-            block
-                .verify(bytes)
-                .map_err(|source| Failure::Store(StoreError::Image { path: self.path.clone(), source }))?;
+            block.verify(bytes).map_err(|source| StoreError::Image { path: self.path.clone(), source })?;
             rest = behind;
         }
-        place(index.runs_of(portion), buffer).map_err(Failure::Placing)
+        Ok(())
     }
-
-    /// The blocks, in groups that are read at once.
-    fn portions(&self) -> Vec<Range<usize>> {
-        let mut portions = Vec::new();
-        let (mut first, mut bytes) = (0, 0);
-        for (at, block) in self.image.index.blocks().iter().enumerate() {
-            if bytes + block.bytes() > PORTION_BYTES {
-                portions.push(first..at);
-                (first, bytes) = (at, 0);
-            }
-            bytes += block.bytes();
-        }
-        portions.push(first..self.image.index.blocks().len());
-        portions
-    }
-}
-
-impl ImageSource for ImageFile {
-    fn state(&self) -> &JobState {
-        &self.image.state
-    }
-
-    fn runs(&self) -> &[Run] {
-        self.image.index.runs()
-    }
-
-    fn deliver(&self, place: &(dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync)) -> Result<(), BoxError> {
-        self.deliver_with(place).map_err(|failure| match failure {
-            Failure::Store(error) => Box::new(error),
-            Failure::Placing(error) => error,
-        })
-    }
-}
-
-type Place<'a> = &'a (dyn Fn(&[Run], &[u8]) -> Result<(), BoxError> + Sync);
-
-/// Whose fault it is that not all pages were delivered.
-enum Failure {
-    Store(StoreError),
-    Placing(BoxError),
 }
 
 /// A header that could not be had; the name of the file is added by [`HeaderError::at`].

@@ -5,8 +5,8 @@ use crate::prepare::Pool;
 use crate::trust::{check_trusted, open_trusted};
 use crate::{Directory, Medium, StoreError, random};
 use standfast_format::manifest::{
-    self, FileEnd, GenerationNumber, JobDescription, JobId, MANIFEST_BYTES_MAX, Manifest, ManifestError, Outcome,
-    RunOptions,
+    self, FileEnd, Generation, GenerationNumber, JobDescription, JobId, MANIFEST_BYTES_MAX, Manifest, ManifestError,
+    Outcome, RunOptions,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -63,6 +63,8 @@ impl JobDirectory {
             manifest: Mutex::new(None),
             bad: Mutex::new(BTreeSet::new()),
             busy: AtomicBool::new(false),
+            coalescing: AtomicBool::new(false),
+            parent: Mutex::new(None),
             pool: Pool::default(),
         };
         Ok(Self { shelf: Arc::new(shelf) })
@@ -149,6 +151,10 @@ pub(crate) struct Shelf {
     bad: Mutex<BTreeSet<GenerationNumber>>,
     /// Whether a generation is in the making.
     pub(crate) busy: AtomicBool,
+    /// Whether generations are being coalesced.
+    pub(crate) coalescing: AtomicBool,
+    /// The parent of the generation in the making, which must stay.
+    pub(crate) parent: Mutex<Option<GenerationNumber>>,
     /// Buffers that one checkpoint leaves to the next.
     pub(crate) pool: Pool,
 }
@@ -239,15 +245,14 @@ impl Shelf {
     /// Removes half-written files and images that the manifest does not name. Without a manifest that can be read
     /// nobody knows which images those are, so all stay.
     fn clear_leftovers(&self, manifest: Option<&Manifest>) {
-        let named = |number| manifest.is_none_or(|manifest| manifest.generation(number).is_some());
-        let leftover = |name: &str| {
-            name.ends_with(TEMPORARY_SUFFIX) || generation_number(name).is_some_and(|number| !named(number))
-        };
+        let generations = manifest.map(|manifest| &manifest.generations);
+        let is_named = |name: &str| generations.is_none_or(|all| all.iter().any(|it| image_name(it) == name));
+        let leftover = |name: &str| name.ends_with(TEMPORARY_SUFFIX) || (is_image_name(name) && !is_named(name));
         // Leftovers cost room and nothing else: what cannot be removed is tried again next time.
         for name in self.medium.list().unwrap_or_default().iter().filter(|name| leftover(name)) {
             let _ = self.medium.remove(name);
         }
-        self.clear_tails(named);
+        self.clear_tails(|number| manifest.is_none_or(|manifest| manifest.generation(number).is_some()));
     }
 
     pub(crate) fn bad_generations(&self) -> MutexGuard<'_, BTreeSet<GenerationNumber>> {
@@ -269,15 +274,29 @@ const IMAGE_PREFIX: &str = "generation-";
 const IMAGE_SUFFIX: &str = ".image";
 
 /// The name of the file that holds a generation.
-pub(crate) fn image_name(number: GenerationNumber) -> String {
-    format!("{IMAGE_PREFIX}{:08}{IMAGE_SUFFIX}", number.get())
+pub(crate) fn image_name(generation: &Generation) -> String {
+    image_name_of(generation.number, generation.revision)
 }
 
-/// The inverse of [`image_name`]: serves clearing up only, never to find out which generations there are.
-fn generation_number(name: &str) -> Option<GenerationNumber> {
-    let number = name.strip_prefix(IMAGE_PREFIX)?.strip_suffix(IMAGE_SUFFIX)?;
-    let number = GenerationNumber::new(number.parse().ok()?)?;
-    (image_name(number) == name).then_some(number)
+/// The name of the file of a generation that has been coalesced `revision` times.
+pub(crate) fn image_name_of(number: GenerationNumber, revision: u32) -> String {
+    let stem = image_stem(number);
+    if revision == 0 { format!("{stem}{IMAGE_SUFFIX}") } else { format!("{stem}.{revision}{IMAGE_SUFFIX}") }
+}
+
+/// How the names of all files begin that belong to a generation.
+pub(crate) fn image_stem(number: GenerationNumber) -> String {
+    format!("{IMAGE_PREFIX}{:08}", number.get())
+}
+
+/// Whether [`image_name`] gives such names: serves clearing up only, never to find out which generations there are.
+fn is_image_name(name: &str) -> bool {
+    let parts = || {
+        let stem = name.strip_prefix(IMAGE_PREFIX)?.strip_suffix(IMAGE_SUFFIX)?;
+        let (number, revision) = stem.split_once('.').unwrap_or((stem, "0"));
+        Some((GenerationNumber::new(number.parse().ok()?)?, revision.parse().ok()?))
+    };
+    parts().is_some_and(|(number, revision)| image_name_of(number, revision) == name)
 }
 
 #[cfg(test)]
@@ -288,12 +307,18 @@ mod tests {
     fn only_names_that_the_store_gives_are_taken_for_generations() {
         for number in [1, 42, 99_999_999, 123_456_789_012] {
             let number = GenerationNumber::new(number).unwrap();
-            assert_eq!(generation_number(&image_name(number)), Some(number));
+            assert!((0..3).all(|revision| is_image_name(&image_name_of(number, revision))));
         }
-        for name in
-            ["generation-1.image", "generation-00000000.image", "generation-.image", "generation-+0000001.image"]
-        {
-            assert_eq!(generation_number(name), None, "{name}");
+        for name in [
+            "generation-1.image",
+            "generation-00000000.image",
+            "generation-.image",
+            "generation-+0000001.image",
+            "generation-00000001.0.image",
+            "generation-00000001.01.image",
+            "generation-00000001.1.1.image",
+        ] {
+            assert!(!is_image_name(name), "{name}");
         }
     }
 }

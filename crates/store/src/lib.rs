@@ -7,7 +7,7 @@
 //! ```text
 //! DIR/                         0700
 //!   manifest                   which generations there are: the truth
-//!   generation-00000001.image  one file per generation
+//!   generation-00000001.image  one file per generation; those that inherit from another one form a chain with it
 //!   lease                      who looks after the job; `lock` serves taking it over
 //! ```
 //!
@@ -40,7 +40,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod chain;
 mod choose;
+mod coalesce;
 mod error;
 mod image_file;
 mod job;
@@ -48,14 +50,17 @@ mod lease;
 mod medium;
 mod prepare;
 mod random;
+mod resolve;
+mod retention;
 mod tails;
 #[cfg(test)]
 mod tests;
 mod trust;
 
+pub use chain::{Chain, LINKS_MAX, Verified};
 pub use choose::{Choice, Skipped, Wish};
+pub use coalesce::{CoalesceRule, Coalesced};
 pub use error::StoreError;
-pub use image_file::{ImageFile, Verified};
 pub use job::JobDirectory;
 pub use lease::{Claim, Here, Holder, Lease, ProcessIdentity, Processes, Purpose, Standing, SystemProcesses};
 pub use medium::{Directory, LockGuard, Medium, MediumFile, Status};

@@ -1,7 +1,7 @@
 //! Tails: what a restart has cut off files that had grown since the checkpoint. Each is kept beside the image that the
 //! job was restarted from, and goes with it.
 
-use crate::job::{Shelf, image_name};
+use crate::job::{Shelf, image_stem};
 use crate::{JobDirectory, Lease, StoreError};
 use standfast_format::manifest::GenerationNumber;
 use std::fs::File;
@@ -94,7 +94,7 @@ impl Shelf {
 
 /// `generation-00000007.tail-`
 fn tail_prefix(number: GenerationNumber) -> String {
-    format!("{}.tail-", image_name(number).trim_end_matches(".image"))
+    format!("{}.tail-", image_stem(number))
 }
 
 fn tail_generation(name: &str) -> Option<GenerationNumber> {

@@ -179,8 +179,11 @@ pub(super) fn encode_inherited(run: &Inherited) -> [u8; INHERITED_ENTRY_BYTES] {
     entry
 }
 
-/// All runs in order, neighbours joined. No page may stand in two of them.
-pub(super) fn sorted_runs(runs: &[Run]) -> Result<Vec<Run>, ImageError> {
+/// All runs in order of owner and address, neighbours joined.
+///
+/// # Errors
+/// When a page stands in two of them.
+pub fn sorted_runs(runs: &[Run]) -> Result<Vec<Run>, ImageError> {
     let mut sorted = runs.to_vec();
     sorted.sort_unstable_by_key(|run| (run.owner, run.range.start()));
     let twice = |pair: &[Run]| pair[0].owner == pair[1].owner && pair[0].range.end() > pair[1].range.start();

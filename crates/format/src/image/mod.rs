@@ -29,7 +29,7 @@ pub use error::{ImageError, Part};
 pub use header::{
     HEADER_BYTES, Header, IMAGE_VERSION, ImageIdentity, Parent, STATE_BYTES_MAX, TABLE_BYTES_MAX, UnverifiedHeader,
 };
-pub use index::{BLOCK_PAGES_MAX, Block, Index, Inherited};
+pub use index::{BLOCK_PAGES_MAX, Block, Index, Inherited, sorted_runs};
 
 use crate::records::JobState;
 use standfast_core::Root;

@@ -6,16 +6,18 @@ mod sift;
 
 pub(crate) use pool::Pool;
 
-use crate::job::{Shelf, TEMPORARY_SUFFIX, image_name};
+use crate::chain::LINKS_MAX;
+use crate::job::{Shelf, TEMPORARY_SUFFIX, image_name_of};
 use crate::lease::LeaseCore;
 use crate::{JobDirectory, Lease, MediumFile, StoreError, random};
 use pipeline::{Pipeline, Written};
-use standfast_format::image::{Assembled, ImageIdentity, assemble};
+use standfast_core::PageSet;
+use standfast_format::image::{Assembled, Contained, ImageIdentity, Inherited, Parent, assemble};
 use standfast_format::manifest::{Generation, GenerationNumber, JobId};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, ImageSink, PageBatch};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 impl JobDirectory {
@@ -25,12 +27,30 @@ impl JobDirectory {
     /// # Errors
     /// [`StoreError::Busy`], [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::Medium`].
     pub fn prepare(&self, lease: &Lease) -> Result<Prepared, StoreError> {
+        self.prepare_upon(lease, None)
+    }
+
+    /// As [`JobDirectory::prepare`], for a generation that may inherit pages from `parent`. Where that one is gone, its
+    /// chain is not good or has become too long, the generation will be full: [`Prepared::parent`] tells.
+    ///
+    /// # Errors
+    /// As for [`JobDirectory::prepare`].
+    pub fn prepare_upon(&self, lease: &Lease, parent: Option<GenerationNumber>) -> Result<Prepared, StoreError> {
         let manifest = self.manifest()?;
-        let draft = Draft::begin(Arc::clone(&self.shelf), Arc::clone(lease.core()), manifest.next)?;
+        let draft = Draft::begin(&self.shelf, lease, Slot::Checkpoint, image_name_of(manifest.next, 0))?;
+        let bad = self.shelf.bad_generations().clone();
+        let is_good = |generation: &&Generation| {
+            let links: Vec<_> = manifest.chain(generation.number).collect();
+            links.len() < LINKS_MAX && links.iter().all(|link| !bad.contains(&link.number))
+        };
+        let parent = parent.and_then(|number| manifest.generation(number)).filter(is_good);
+        *self.shelf.parent.lock().unwrap_or_else(PoisonError::into_inner) = parent.map(|parent| parent.number);
+        let parent = parent.map(|parent| Parent { generation: parent.number, origin: parent.origin });
         let file = draft.create()?;
         let pipeline =
             Pipeline::start(Arc::clone(&file), self.shelf.pool.take()).map_err(|error| draft.writing(error))?;
-        Ok(Prepared { job: manifest.job, file, pipeline, finished: None, draft })
+        let number = manifest.next;
+        Ok(Prepared { job: manifest.job, number, parent, inherited: Vec::new(), file, pipeline, finished: None, draft })
     }
 }
 
@@ -38,6 +58,9 @@ impl JobDirectory {
 #[derive(Debug)]
 pub struct Prepared {
     job: JobId,
+    number: GenerationNumber,
+    parent: Option<Parent>,
+    inherited: Vec<Inherited>,
     file: Arc<dyn MediumFile>,
     // Before the draft: the threads end before the file is removed.
     pipeline: Pipeline,
@@ -54,7 +77,12 @@ struct Finished {
 impl Prepared {
     /// The number that the generation will have.
     pub fn number(&self) -> GenerationNumber {
-        self.draft.number
+        self.number
+    }
+
+    /// The generation from which this one may inherit.
+    pub fn parent(&self) -> Option<GenerationNumber> {
+        self.parent.map(|parent| parent.generation)
     }
 
     /// Makes the finished image durable under its final name. No restart takes it yet: the manifest does not name it.
@@ -84,13 +112,12 @@ impl Prepared {
             None => Box::new(StoreError::GivenUp),
         }
     }
+}
 
-    /// Writes what stands around the pages; the header last, so that a file that broke off has none.
-    fn write_frame(&self, image: &Assembled) -> Result<(), StoreError> {
-        let writing = |error| self.draft.writing(error);
-        self.file.write_at(&image.tail, image.header.tail().0).map_err(writing)?;
-        self.file.write_at(image.header_page(), 0).map_err(writing)
-    }
+/// Writes what stands around the pages; the header last, so that a file that broke off has none.
+pub(crate) fn write_frame(file: &dyn MediumFile, image: &Assembled) -> std::io::Result<()> {
+    file.write_at(&image.tail, image.header.tail().0)?;
+    file.write_at(image.header_page(), 0)
 }
 
 impl ImageSink for Prepared {
@@ -102,24 +129,38 @@ impl ImageSink for Prepared {
         if self.pipeline.submit(batch) { Ok(()) } else { Err(self.failure()) }
     }
 
+    fn inherit(&mut self, owner: u32, was: u32, pages: &PageSet) -> Result<(), BoxError> {
+        assert!(self.parent.is_some(), "a generation without a parent inherits nothing");
+        self.inherited.extend(pages.ranges().iter().map(|range| Inherited { owner, range: *range, was }));
+        Ok(())
+    }
+
     fn finish(&mut self, state: &JobState) -> Result<(), BoxError> {
         let Some(Written { blocks, zeros }) = self.pipeline.join_writers() else {
             return Err(self.failure());
         };
         self.draft.shelf.pool.put(self.pipeline.take_batches());
-        let identity = ImageIdentity { job: self.job, generation: self.draft.number, parent: None };
-        let image = assemble(identity, blocks, &zeros, state)
+        let mut inherited = std::mem::take(&mut self.inherited);
+        inherited.sort_unstable();
+        let inherited_pages = inherited.iter().map(|run| run.range.pages()).sum();
+        // What inherits nothing is full.
+        let parent = self.parent.filter(|_| !inherited.is_empty());
+        let identity = ImageIdentity { job: self.job, generation: self.number, parent };
+        let image = assemble(identity, Contained { blocks, zeros, inherited }, state)
             .map_err(|source| StoreError::Image { path: self.draft.path(), source })?;
-        self.write_frame(&image)?;
+        write_frame(&*self.file, &image).map_err(|error| self.draft.writing(error))?;
         let generation = Generation {
-            number: self.draft.number,
-            parent: None,
+            number: self.number,
+            parent: parent.map(|parent| parent.generation),
             root: image.root,
             file_bytes: image.header.file_bytes(),
             stored_pages: image.header.stored_pages(),
             taken_nanoseconds: state.clocks.realtime_nanoseconds,
             pause_nanoseconds: 0,
             superseded: false,
+            origin: image.root,
+            revision: 0,
+            inherited_pages,
         };
         self.finished = Some(Finished { generation });
         Ok(())
@@ -159,49 +200,68 @@ impl Sealed {
     pub fn abort(self) {}
 }
 
-/// The file of a generation in the making; removed with this unless it is kept.
+/// What a file is written for: of each kind one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// A new generation.
+    Checkpoint,
+    /// A generation that becomes full.
+    Coalescing,
+}
+
+impl Slot {
+    fn of(self, shelf: &Shelf) -> &AtomicBool {
+        match self {
+            Self::Checkpoint => &shelf.busy,
+            Self::Coalescing => &shelf.coalescing,
+        }
+    }
+}
+
+/// An image file in the making; removed with this unless it is kept.
 #[derive(Debug)]
-struct Draft {
-    shelf: Arc<Shelf>,
-    lease: Arc<LeaseCore>,
-    number: GenerationNumber,
+pub(crate) struct Draft {
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) lease: Arc<LeaseCore>,
+    slot: Slot,
+    /// The name that the file will have.
+    final_name: String,
     /// The name that the file has now.
     name: String,
-    kept: bool,
+    pub(crate) kept: bool,
 }
 
 impl Draft {
-    fn begin(shelf: Arc<Shelf>, lease: Arc<LeaseCore>, number: GenerationNumber) -> Result<Self, StoreError> {
+    pub(crate) fn begin(shelf: &Arc<Shelf>, lease: &Lease, slot: Slot, final_name: String) -> Result<Self, StoreError> {
+        let (shelf, lease) = (Arc::clone(shelf), Arc::clone(lease.core()));
         assert!(lease.is_of(&shelf.medium), "the lease is that of this directory");
-        if shelf.busy.swap(true, Ordering::AcqRel) {
+        if slot.of(&shelf).swap(true, Ordering::AcqRel) {
             return Err(StoreError::Busy);
         }
         // Random, so that a supervisor that lost its lease without noticing cannot touch the file of the next.
         let token: String = random::bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        let name = format!("{}.{token}{TEMPORARY_SUFFIX}", image_name(number));
-        Ok(Self { shelf, lease, number, name, kept: false })
+        let name = format!("{final_name}.{token}{TEMPORARY_SUFFIX}");
+        Ok(Self { shelf, lease, slot, final_name, name, kept: false })
     }
 
-    fn create(&self) -> Result<Arc<dyn MediumFile>, StoreError> {
+    pub(crate) fn create(&self) -> Result<Arc<dyn MediumFile>, StoreError> {
         let create = || self.shelf.medium.create(&self.name).map_err(|error| self.writing(error));
         self.lease.guarding(create)
     }
 
     /// Gives the file its final name, durably.
-    fn publish(&mut self) -> Result<(), StoreError> {
-        let name = image_name(self.number);
-        let renamed =
-            self.lease.guarding(|| self.shelf.medium.rename(&self.name, &name).map_err(|error| self.writing(error)));
-        renamed?;
-        self.name = name;
+    pub(crate) fn publish(&mut self) -> Result<(), StoreError> {
+        let rename = || self.shelf.medium.rename(&self.name, &self.final_name).map_err(|error| self.writing(error));
+        self.lease.guarding(rename)?;
+        self.name.clone_from(&self.final_name);
         self.shelf.medium.sync().map_err(|error| self.writing(error))
     }
 
-    fn path(&self) -> std::path::PathBuf {
-        self.shelf.path_of(&image_name(self.number))
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        self.shelf.path_of(&self.final_name)
     }
 
-    fn writing(&self, source: std::io::Error) -> StoreError {
+    pub(crate) fn writing(&self, source: std::io::Error) -> StoreError {
         StoreError::writing(&self.path(), source)
     }
 }
@@ -214,6 +274,9 @@ impl Drop for Draft {
             let remove = || self.shelf.medium.remove(&self.name).map_err(|error| self.writing(error));
             let _ = self.lease.guarding(remove);
         }
-        self.shelf.busy.store(false, Ordering::Release);
+        if self.slot == Slot::Checkpoint {
+            *self.shelf.parent.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        self.slot.of(&self.shelf).store(false, Ordering::Release);
     }
 }

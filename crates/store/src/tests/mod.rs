@@ -1,5 +1,6 @@
 //! Tests of the store as a whole, on a real directory and on a disk that fails. Tests of single rules stand beside them.
 
+mod chains;
 mod crash;
 mod damage;
 mod disk;
@@ -7,10 +8,9 @@ mod leasing;
 mod life;
 
 use crate::{
-    Claim, Here, ImageFile, JobDirectory, Lease, Medium, Prepared, ProcessIdentity, Processes, Purpose, StoreError,
-    Wish,
+    Chain, Claim, Here, JobDirectory, Lease, Medium, Prepared, ProcessIdentity, Processes, Purpose, StoreError, Wish,
 };
-use standfast_core::{Address, PAGE_BYTES, PageRange};
+use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::manifest::{Generation, JobDescription, RunOptions};
 use standfast_format::records::{JobState, ProcessState};
 use standfast_format::{Beneath, BoxError, ImageSink, ImageSource, PageBatch};
@@ -58,7 +58,7 @@ fn begin(directory: &JobDirectory, lease: &Lease) -> Result<(), StoreError> {
 
 fn state(name: &str) -> JobState {
     let process = ProcessState { working_directory: name.as_bytes().into(), ..ProcessState::default() };
-    JobState { processes: vec![process], ..JobState::default() }
+    JobState { processes: vec![process, ProcessState::default()], ..JobState::default() }
 }
 
 fn page(fill: u8) -> Vec<u8> {
@@ -98,8 +98,32 @@ fn checkpoint(directory: &JobDirectory, lease: &Lease, pages: &Pages, name: &str
     Ok(prepared.seal()?.commit(Duration::from_millis(3))?)
 }
 
+/// A checkpoint that builds upon the newest one, which held `before`: pages that are as they were are inherited.
+fn checkpoint_upon(
+    directory: &JobDirectory,
+    lease: &Lease,
+    before: &Pages,
+    pages: &Pages,
+    name: &str,
+) -> Result<Generation, BoxError> {
+    let parent = directory.manifest()?.generations.iter().rev().find(|it| !it.superseded).map(|it| it.number);
+    let mut prepared = directory.prepare_upon(lease, parent)?;
+    let is_same = |(key, page): &(&(u32, u64), &Vec<u8>)| before.get(*key) == Some(*page);
+    let changed = pages.iter().filter(|it| prepared.parent().is_none() || !is_same(it));
+    let changed: Pages = changed.map(|(key, page)| (*key, page.clone())).collect();
+    for owner in 0..2 {
+        let same = pages.keys().filter(|key| key.0 == owner && !changed.contains_key(key));
+        let same = PageSet::of(same.map(|key| PageRange::new(Address::new(key.1), 1)));
+        if !same.is_empty() {
+            prepared.inherit(owner, owner, &same)?;
+        }
+    }
+    fill(&mut prepared, &changed, &state(name))?;
+    Ok(prepared.seal()?.commit(Duration::from_millis(3))?)
+}
+
 /// All stored pages of an image.
-fn pages_of(image: &ImageFile) -> Result<Pages, BoxError> {
+fn pages_of(image: &Chain) -> Result<Pages, BoxError> {
     let pages = Mutex::new(Pages::new());
     image.deliver(&|runs, mut bytes| {
         for run in runs {

@@ -1,0 +1,214 @@
+//! Coalescing: a generation that inherits becomes full, and what only led up to it goes (L7). The program is not touched.
+//!
+//! ```text
+//! before   1 full <- 2 <- 3 <- ... <- 15 <- 16        two are to be kept
+//! after    1 full                     15 full <- 16   1 stays as what 15 and 16 do not hang on
+//! ```
+//!
+//! The full image of the old generation has a new name; the manifest changes from the one to the other in one step, so a
+//! crash at any moment leaves the old chain or the new one, whole. Its children call it by its [`Generation::origin`],
+//! which stays. Every page is verified as it is copied.
+
+use crate::chain::{Buffers, Chain, LINKS_MAX};
+use crate::job::{image_name, image_name_of};
+use crate::prepare::{Draft, Slot, write_frame};
+use crate::retention::counting;
+use crate::{JobDirectory, Lease, MediumFile, StoreError};
+use standfast_core::{Checksum, PAGE_BYTES};
+use standfast_format::image::{Assembled, BLOCK_PAGES_MAX, Contained, HEADER_BYTES, ImageIdentity, NewBlock, assemble};
+use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
+use standfast_format::{Contents, ImageSource, Run};
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// When a chain is coalesced, and how far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoalesceRule {
+    /// So many of the newest generations stay as they are.
+    pub keep: NonZeroU32,
+    /// Links of a chain from which on it is coalesced; where that is not more than `keep`, one more than that.
+    pub links: u32,
+}
+
+/// What was coalesced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coalesced {
+    /// The generation that is full now.
+    pub number: GenerationNumber,
+    /// Length of its new file.
+    pub file_bytes: u64,
+    /// Generations that led up to it and have gone.
+    pub removed: u64,
+}
+
+impl CoalesceRule {
+    /// As far as possible, whatever the length of the chain.
+    pub fn at_once(keep: NonZeroU32) -> Self {
+        Self { keep, links: 0 }
+    }
+
+    /// The generation that is to become full, if it is time for that: the chain of the newest generation is long, or its
+    /// differences have become as large as the full image that they build upon.
+    fn target(
+        self,
+        manifest: &Manifest,
+        newest: GenerationNumber,
+        oldest_kept: GenerationNumber,
+    ) -> Option<&Generation> {
+        let links: Vec<_> = manifest.chain(newest).collect();
+        let (base, differences) = links.split_last()?;
+        let bytes: u64 = differences.iter().map(|link| link.file_bytes).sum();
+        let keep = self.keep.get() as usize;
+        let is_long = links.len() >= (self.links as usize).max(keep + 1).min(LINKS_MAX);
+        let is_large = links.len() > keep + 1 && bytes >= base.file_bytes;
+        let target = links.iter().find(|link| link.number == oldest_kept && link.parent.is_some());
+        target.copied().filter(|_| is_long || is_large)
+    }
+}
+
+impl JobDirectory {
+    /// Coalesces the chain of the newest generation, if the rule says that it is time. `None` where there was nothing to
+    /// do, or `cancelled` was set meanwhile, or what was being coalesced has gone. May run while a checkpoint is taken.
+    ///
+    /// # Errors
+    /// A link that is not good, or a disk that refuses; all generations stay as they were then.
+    pub fn coalesce(
+        &self,
+        lease: &Lease,
+        rule: CoalesceRule,
+        cancelled: &AtomicBool,
+    ) -> Result<Option<Coalesced>, StoreError> {
+        let manifest = self.manifest()?;
+        let bad = self.shelf.bad_generations().clone();
+        let kept: Vec<_> = counting(&manifest, &bad).take(rule.keep.get() as usize).collect();
+        let (Some(newest), Some(oldest)) = (kept.first(), kept.last()) else { return Ok(None) };
+        let Some(target) = rule.target(&manifest, *newest, *oldest) else { return Ok(None) };
+        let chain = Chain::open(&self.shelf, &manifest, target)?;
+        let full = image_name_of(target.number, target.revision + 1);
+        let mut draft = Draft::begin(&self.shelf, lease, Slot::Coalescing, full)?;
+        let file = draft.create()?;
+        let Some(contained) = Packer::copy(&chain, &*file, cancelled, &draft)? else { return Ok(None) };
+        let identity = ImageIdentity { job: manifest.job, generation: target.number, parent: None };
+        let image = assemble(identity, contained, chain.state())
+            .map_err(|source| StoreError::Image { path: draft.path(), source })?;
+        write_frame(&*file, &image).and_then(|()| file.sync()).map_err(|error| draft.writing(error))?;
+        draft.publish()?;
+        self.exchange(draft, target, &image)
+    }
+
+    /// Puts the full image in the place of the old one, and takes what only led up to it out of the manifest.
+    fn exchange(
+        &self,
+        mut draft: Draft,
+        target: &Generation,
+        image: &Assembled,
+    ) -> Result<Option<Coalesced>, StoreError> {
+        let full = Generation {
+            parent: None,
+            root: image.root,
+            file_bytes: image.header.file_bytes(),
+            stored_pages: image.header.stored_pages(),
+            inherited_pages: 0,
+            revision: target.revision + 1,
+            ..target.clone()
+        };
+        let in_the_making = *self.shelf.parent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut gone = Vec::new();
+        let exchanged = self.shelf.update_manifest(&draft.lease, |manifest| {
+            let before: Vec<_> = manifest.chain(target.number).map(|link| link.number).collect();
+            // It may have been superseded meanwhile; the image is the same.
+            let place = manifest.generations.iter_mut().find(|it| (it.number, it.root) == (target.number, target.root));
+            let Some(place) = place else { return };
+            let superseded = place.superseded;
+            gone.push(image_name(place));
+            *place = Generation { superseded, ..full.clone() };
+            let between = before.iter().skip(1).take(before.len().saturating_sub(2));
+            for number in between.filter(|number| Some(**number) != in_the_making) {
+                if manifest.generations.iter().any(|it| it.parent == Some(*number)) {
+                    break;
+                }
+                gone.extend(manifest.generation(*number).map(image_name));
+                manifest.generations.retain(|it| it.number != *number);
+            }
+        });
+        // After an error only the directory tells which manifest it is; one that cannot be read may name the new image.
+        let known = self.shelf.known_manifest().clone();
+        draft.kept = known.is_none_or(|it| it.generation(target.number).is_some_and(|it| it.root == full.root));
+        exchanged?;
+        for name in &gone {
+            // The manifest no longer names it: if it stays, the next holder of the lease removes it.
+            let _ = self.shelf.medium.remove(name);
+        }
+        let removed = (gone.len() as u64).saturating_sub(1);
+        if let Some(manifest) = self.shelf.known_manifest().clone() {
+            self.shelf.clear_tails(|number| manifest.generation(number).is_some());
+        }
+        Ok(draft.kept.then_some(Coalesced { number: full.number, file_bytes: full.file_bytes, removed }))
+    }
+}
+
+/// Writes pages into full blocks, one after the other.
+struct Packer<'a> {
+    file: &'a dyn MediumFile,
+    offset: u64,
+    blocks: Vec<NewBlock>,
+    runs: Vec<Run>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Packer<'a> {
+    /// Copies all pages of a chain. `None` when it was cancelled.
+    fn copy(
+        chain: &Chain,
+        file: &'a dyn MediumFile,
+        cancelled: &AtomicBool,
+        draft: &Draft,
+    ) -> Result<Option<Contained>, StoreError> {
+        let offset = HEADER_BYTES as u64;
+        let mut packer = Self { file, offset, blocks: Vec::new(), runs: Vec::new(), bytes: Vec::new() };
+        let mut buffers = Buffers::default();
+        for portion in chain.portions() {
+            if cancelled.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let (runs, bytes) = chain.read(&portion, &mut buffers)?;
+            packer.add(runs, bytes).map_err(|error| draft.writing(error))?;
+        }
+        packer.flush().map_err(|error| draft.writing(error))?;
+        let is_zero = |run: &&Run| run.contents == Contents::Zero;
+        let zeros = chain.runs().iter().filter(is_zero).copied().collect();
+        Ok(Some(Contained { blocks: packer.blocks, zeros, inherited: Vec::new() }))
+    }
+
+    fn add(&mut self, runs: &[Run], bytes: &[u8]) -> io::Result<()> {
+        let mut pages = bytes;
+        for run in runs {
+            let mut rest = run.range;
+            while rest.pages() > 0 {
+                let room = u64::from(BLOCK_PAGES_MAX) - (self.bytes.len() / PAGE_BYTES) as u64;
+                let (piece, behind) = rest.split_at(room);
+                let (own, others) = pages.split_at(piece.bytes() as usize);
+                self.runs.push(Run { range: piece, ..*run });
+                self.bytes.extend_from_slice(own);
+                (rest, pages) = (behind, others);
+                if piece.pages() == room {
+                    self.flush()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        self.file.write_at(&self.bytes, self.offset)?;
+        let runs = std::mem::take(&mut self.runs);
+        self.blocks.push(NewBlock { offset: self.offset, checksum: Checksum::of(&self.bytes), runs });
+        self.offset += self.bytes.len() as u64;
+        self.bytes.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! Which page of a chain comes from which link: recovery reads newest to oldest until every page is found (C2). Pure.
+//!
+//! ```text
+//! newest   [stored][ inherited       ][stored]
+//! parent      .    [stored][inherited]   .
+//! full        .       .    [ stored  ]   .         what no link holds reads as what lies beneath it
+//! ```
+
+use standfast_core::PageRange;
+use standfast_format::image::{ImageError, Index, sorted_runs};
+use standfast_format::{Contents, Run};
+
+/// Pages of a block that a restart takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Take {
+    /// The block, by its place in the index of its link.
+    pub(crate) block: usize,
+    /// The first of the pages, counted from the start of the block.
+    pub(crate) first: u64,
+    /// Where they belong in the newest generation.
+    pub(crate) run: Run,
+}
+
+/// What a chain holds for its newest generation.
+#[derive(Debug, Default)]
+pub(crate) struct Resolved {
+    /// All pages, ascending by owner and address, neighbours joined.
+    pub(crate) runs: Vec<Run>,
+    /// For each link behind the newest: what of it is taken, in the order of the file. Of the newest it is everything.
+    pub(crate) takes: Vec<Vec<Take>>,
+}
+
+/// Pages that are wanted from a link.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    /// The owner's number in the link.
+    was: u32,
+    range: PageRange,
+    /// The owner's number in the newest generation.
+    owner: u32,
+}
+
+/// Resolves a chain, newest link first.
+///
+/// # Errors
+/// When a page is found twice, which no writer brings about.
+pub(crate) fn resolve(links: &[&Index]) -> Result<Resolved, ImageError> {
+    let Some((newest, older)) = links.split_first() else { return Ok(Resolved::default()) };
+    let mut runs = newest.runs().to_vec();
+    let mut wanted: Vec<_> =
+        newest.inherited().iter().map(|run| Wanted { was: run.was, range: run.range, owner: run.owner }).collect();
+    let mut takes = Vec::with_capacity(older.len());
+    for link in older {
+        let (taken, further) = look(link, &wanted, &mut runs);
+        takes.push(taken);
+        wanted = further;
+    }
+    Ok(Resolved { runs: sorted_runs(&runs)?, takes })
+}
+
+/// Finds wanted pages in a link: appends them to `runs`, and returns which blocks hold them and what is to be looked for
+/// in its parent.
+fn look(link: &Index, wanted: &[Wanted], runs: &mut Vec<Run>) -> (Vec<Take>, Vec<Wanted>) {
+    let stored = Shelved::of(link);
+    let zeros: Vec<_> = link.runs().iter().filter(|run| run.contents == Contents::Zero).collect();
+    let (mut takes, mut further) = (Vec::new(), Vec::new());
+    for wanted in wanted {
+        let own = |range: PageRange, contents| Run { owner: wanted.owner, range, contents };
+        for shelved in reached(&stored, wanted, |it| (it.owner, it.range)) {
+            let range = common(shelved.range, wanted.range);
+            let before = PageRange::between(shelved.range.start(), range.start()).pages();
+            let run = own(range, Contents::Stored);
+            takes.push(Take { block: shelved.block, first: shelved.first + before, run });
+            runs.push(run);
+        }
+        for zero in reached(&zeros, wanted, |it| (it.owner, it.range)) {
+            runs.push(own(common(zero.range, wanted.range), Contents::Zero));
+        }
+        for inherited in reached(link.inherited(), wanted, |it| (it.owner, it.range)) {
+            let range = common(inherited.range, wanted.range);
+            further.push(Wanted { was: inherited.was, range, owner: wanted.owner });
+        }
+    }
+    takes.sort_unstable();
+    (takes, further)
+}
+
+/// A stored run, and where in the file it is.
+struct Shelved {
+    owner: u32,
+    range: PageRange,
+    block: usize,
+    first: u64,
+}
+
+impl Shelved {
+    /// All stored runs of a link, ascending by owner and address.
+    fn of(link: &Index) -> Vec<Self> {
+        let mut all = Vec::new();
+        for block in 0..link.blocks().len() {
+            let mut first = 0;
+            for run in link.runs_of(block..block + 1) {
+                all.push(Self { owner: run.owner, range: run.range, block, first });
+                first += run.range.pages();
+            }
+        }
+        all.sort_unstable_by_key(|it| (it.owner, it.range.start()));
+        all
+    }
+}
+
+/// Those of ascending, disjoint runs that overlap what is wanted.
+fn reached<'a, T>(
+    runs: &'a [T],
+    wanted: &Wanted,
+    place: impl Fn(&T) -> (u32, PageRange),
+) -> impl Iterator<Item = &'a T> {
+    let key = |run: &T| {
+        let (owner, range) = place(run);
+        (owner, range.end())
+    };
+    let from = runs.partition_point(|run| key(run) <= (wanted.was, wanted.range.start()));
+    let (was, end) = (wanted.was, wanted.range.end());
+    runs[from..].iter().take_while(move |run| {
+        let (owner, range) = place(run);
+        owner == was && range.start() < end
+    })
+}
+
+fn common(one: PageRange, two: PageRange) -> PageRange {
+    one.common(two).expect("they overlap")
+}

@@ -1,0 +1,160 @@
+//! Which generations stay. The newest good one always does, and so does whatever a generation that stays builds upon.
+
+use crate::job::image_name;
+use crate::{JobDirectory, Lease, StoreError};
+use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::PoisonError;
+
+impl JobDirectory {
+    /// Removes what need not stay and says which generations that were. These stay:
+    ///
+    /// - the `keep` newest good ones of the present life, and whatever is newer than the oldest of them;
+    /// - where these all go back to the same full image, and more than one is to be kept, the newest good one that goes
+    ///   back to another: no single damaged file takes everything;
+    /// - everything that one of these builds upon.
+    ///
+    /// Generations that proved to be bad, or build upon one that did, do not count.
+    ///
+    /// # Errors
+    /// When the manifest cannot be rewritten.
+    pub fn retain(&self, lease: &Lease, keep: NonZeroU32) -> Result<Vec<GenerationNumber>, StoreError> {
+        let bad = self.shelf.bad_generations().clone();
+        let parent = *self.shelf.parent.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut removed, mut names) = (Vec::new(), Vec::new());
+        self.shelf.update_manifest(lease.core(), |manifest| {
+            let staying = staying(manifest, keep, &bad, parent);
+            let goes = |it: &&Generation| !staying.contains(&it.number);
+            (removed, names) = manifest.generations.iter().filter(goes).map(|it| (it.number, image_name(it))).unzip();
+            manifest.generations.retain(|it| staying.contains(&it.number));
+        })?;
+        for name in &names {
+            // The manifest no longer names it: if it stays, the next holder of the lease removes it.
+            let _ = self.shelf.medium.remove(name);
+        }
+        if !removed.is_empty() {
+            self.shelf.clear_tails(|number| !removed.contains(&number));
+        }
+        Ok(removed)
+    }
+}
+
+/// The generations that stay. `parent` is that of a generation in the making.
+fn staying(
+    manifest: &Manifest,
+    keep: NonZeroU32,
+    bad: &BTreeSet<GenerationNumber>,
+    parent: Option<GenerationNumber>,
+) -> BTreeSet<GenerationNumber> {
+    let all = || manifest.generations.iter().map(|it| it.number);
+    let counting: Vec<_> = counting(manifest, bad).collect();
+    let Some(oldest) = counting.get(keep.get() as usize - 1).copied() else { return all().collect() };
+    let mut roots: BTreeSet<_> = all().filter(|number| *number >= oldest).chain(parent).collect();
+    let base = |number| manifest.chain(number).last().map(|link| link.number);
+    let newest = counting.first().and_then(|newest| base(*newest));
+    let one_base = counting.iter().take(keep.get() as usize).all(|number| base(*number) == newest);
+    if keep.get() > 1 && one_base {
+        roots.extend(counting.iter().find(|number| base(**number) != newest));
+    }
+    roots.iter().flat_map(|number| manifest.chain(*number)).map(|link| link.number).collect()
+}
+
+/// The good generations of the present life, newest first.
+pub(crate) fn counting<'a>(
+    manifest: &'a Manifest,
+    bad: &'a BTreeSet<GenerationNumber>,
+) -> impl Iterator<Item = GenerationNumber> + 'a {
+    let is_good = |it: &&Generation| manifest.chain(it.number).all(|link| !bad.contains(&link.number));
+    manifest.generations.iter().rev().filter(|it| !it.superseded).filter(is_good).map(|it| it.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_core::Root;
+    use standfast_format::manifest::{JobDescription, JobId, RunOptions};
+
+    fn number(number: u64) -> GenerationNumber {
+        GenerationNumber::new(number).unwrap()
+    }
+
+    /// Generations by number, parent (0: full) and whether they were superseded.
+    fn manifest(generations: &[(u64, u64, bool)]) -> Manifest {
+        let mut manifest = Manifest::new(JobId::from_bytes([0; 16]), JobDescription::default(), RunOptions::default());
+        manifest.generations = generations
+            .iter()
+            .map(|(at, parent, superseded)| Generation {
+                number: number(*at),
+                parent: GenerationNumber::new(*parent),
+                root: Root::default(),
+                file_bytes: 0,
+                stored_pages: 0,
+                taken_nanoseconds: 0,
+                pause_nanoseconds: 0,
+                superseded: *superseded,
+                origin: Root::default(),
+                revision: 0,
+                inherited_pages: 0,
+            })
+            .collect();
+        manifest
+    }
+
+    fn removed(generations: &[(u64, u64, bool)], keep: u32, bad: &[u64]) -> Vec<u64> {
+        let manifest = manifest(generations);
+        let bad = bad.iter().map(|at| number(*at)).collect();
+        let staying = staying(&manifest, NonZeroU32::new(keep).unwrap(), &bad, None);
+        for kept in &staying {
+            assert!(manifest.chain(*kept).all(|link| staying.contains(&link.number)), "{kept} keeps its chain");
+        }
+        generations.iter().map(|it| it.0).filter(|at| !staying.contains(&number(*at))).collect()
+    }
+
+    const fn full(at: u64) -> (u64, u64, bool) {
+        (at, 0, false)
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_given_up_lives_do_not_count() {
+        let live = [full(3), full(4), full(5)];
+        assert_eq!(removed(&live, 2, &[]), [3]);
+        assert_eq!(removed(&live, 3, &[]), [0; 0]);
+        assert_eq!(removed(&live, 9, &[]), [0; 0]);
+        assert_eq!(removed(&[], 1, &[]), [0; 0]);
+        let restarted_from_3 = [full(2), full(3), (4, 0, true), (5, 0, true), full(6)];
+        assert_eq!(removed(&restarted_from_3, 2, &[]), [2], "the two newest live ones are 3 and 6");
+        assert_eq!(removed(&restarted_from_3, 1, &[]), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn the_newest_good_generation_is_never_removed() {
+        let live = [full(3), full(4), full(5)];
+        assert_eq!(removed(&live, 1, &[5]), [3]);
+        assert_eq!(removed(&live, 1, &[4, 5]), [0; 0]);
+        assert_eq!(removed(&live, 1, &[3, 4, 5]), [0; 0]);
+        let chain = [full(1), full(2), (3, 2, false), (4, 3, false)];
+        assert_eq!(removed(&chain, 1, &[3]), [1], "4 builds upon 3, so 2 is the newest good one");
+    }
+
+    #[test]
+    fn what_a_kept_generation_builds_upon_stays() {
+        let chain = [full(1), (2, 1, false), (3, 2, false), (4, 3, false)];
+        assert_eq!(removed(&chain, 1, &[]), [0; 0]);
+        let two = [full(1), full(2), (3, 2, false), (4, 3, false)];
+        assert_eq!(removed(&two, 1, &[]), [1]);
+        let given_up = [full(1), (2, 1, true), (3, 2, true), full(4), (5, 1, false)];
+        assert_eq!(removed(&given_up, 2, &[]), [2, 3]);
+    }
+
+    #[test]
+    fn two_kept_generations_do_not_hang_on_one_full_image() {
+        let coalesced = [full(1), full(7), (8, 7, false), (9, 8, false)];
+        assert_eq!(removed(&coalesced, 2, &[]), [0; 0], "1 stays as long as all others go back to 7");
+        let again = [full(1), full(7), full(15), (16, 15, false)];
+        assert_eq!(removed(&again, 2, &[]), [1], "7 has taken its place");
+        assert_eq!(removed(&again, 1, &[]), [1, 7]);
+        let apart = [full(1), full(2), (3, 2, false), full(4)];
+        assert_eq!(removed(&apart, 2, &[]), [1], "3 and 4 go back to different images");
+    }
+}
