@@ -319,6 +319,11 @@ impl Freezer {
         crate::census::look_ahead(&self.roots, &self.shared);
     }
 
+    /// The last generation for which [`crate::Captured::committed`] was called, if the next one can build upon it.
+    pub fn last_committed(&self) -> Option<u64> {
+        self.shared.tracks().generation()
+    }
+
     /// Stops every task of the job.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ mod census;
 mod error;
 mod files;
 mod freeze;
+mod hashes;
 mod job;
 mod read;
 mod rehearsal;

@@ -1,14 +1,17 @@
 //! Reads the pages of a frozen job into an image.
 
-use crate::EngineError;
 use crate::census::{Census, Output};
 use crate::freeze::{Frozen, kernel};
+use crate::hashes::{Key, Sieve};
 use crate::job::Shared;
 use crate::track::Tracking;
+use crate::{EngineError, ProcessIdentity};
 use standfast_core::{PAGE_BYTES, PageRange};
+use standfast_format::records::JobState;
 use standfast_format::{Beneath, ImageSink, PageBatch};
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How much of the main thread's stack is saved (L10, M2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,81 +28,123 @@ pub enum StackPart {
 pub struct CaptureOptions {
     /// How much of the main thread's stack is saved.
     pub stack: StackPart,
-    /// Whether memory is put under observation, so that a later checkpoint can tell what has changed.
+    /// How this and later checkpoints find out what has changed.
     pub tracking: Tracking,
     /// Whether the sink's image builds upon that of the last checkpoint for which [`Captured::committed`] was called:
-    /// pages that are as they were then are noted and not read. Needs [`Tracking::On`].
+    /// pages that are as they were then are noted and not saved. Needs tracking that is not [`Tracking::Off`].
     pub builds_upon_last: bool,
+    /// A process of which less than this share of the pages is as it was, in percent, is saved whole: that costs little
+    /// more, and what comes later builds upon less.
+    pub unchanged_percent_min: u8,
 }
 
 /// What a capture did.
 #[derive(Debug)]
 pub struct Captured {
+    /// Everything but the pages: what the sink is to be finished with.
+    pub state: JobState,
     /// Tasks (threads) that stood still.
     pub tasks: usize,
     /// Pages handed to the sink.
     pub pages: u64,
     /// Pages that hold something and were noted as unchanged.
     pub unchanged: u64,
+    /// How long it took until all was known but what the pages hold.
+    pub looking: Duration,
     /// Files that the program has open for writing. What it has written there must be made durable (`sync_data`) before
     /// the checkpoint is committed, since a restart counts on finding it; that can wait until after the thaw.
     pub outputs: Vec<Output>,
+    /// Why the kernel does not let memory be observed, where that was asked for.
+    pub unobserved: Option<String>,
     shared: Arc<Shared>,
 }
 
 impl Captured {
-    /// Says that the checkpoint is durable: the next one may build upon it. A checkpoint of which this is never said
-    /// is as if it had not been.
-    pub fn committed(&self) {
-        self.shared.tracks().committed();
+    /// Says that the checkpoint is durable, as this generation: the next one may build upon it. A checkpoint of which
+    /// this is never said is as if it had not been.
+    pub fn committed(&self, generation: u64) {
+        self.shared.tracks().committed(generation);
     }
 }
 
 impl Frozen {
-    /// Takes the census, refuses by name what could not be brought back, reads all memory into `sink` and finishes it.
+    /// Takes the census, refuses by name what could not be brought back, and reads all memory into `sink`, which is yet
+    /// to be finished with [`Captured::state`]: the program need not stand still for that.
     ///
     /// # Errors
     /// [`EngineError::Refused`] before anything went into the sink; others at any time. The job stays frozen and whole.
     pub fn capture(&mut self, sink: &mut dyn ImageSink, options: CaptureOptions) -> Result<Captured, EngineError> {
-        if options.tracking == Tracking::On && !options.builds_upon_last {
+        let begin = Instant::now();
+        if !options.builds_upon_last {
             self.shared.tracks().forget();
         }
-        let census = Census::take(self, options.stack, options.tracking)?;
-        let (mut pages, mut unchanged) = (0, 0);
+        let census = Census::take(self, options)?;
+        let looking = begin.elapsed();
+        let mut tracks = self.shared.tracks();
+        let tracking = tracks.resolve(options.tracking);
+        tracks.hashes.begin();
+        let mut pages = Count::default();
         for (place, (process, held)) in self.processes.iter().zip(&census.pages).enumerate() {
             let owner = place as u32;
             if !held.unchanged.is_empty() {
-                sink.inherit(owner, owner, &held.unchanged).map_err(EngineError::Image)?;
-                unchanged += held.unchanged.pages();
+                sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
+                pages.unchanged += held.unchanged.pages();
             }
             let read = |ranges: &[PageRange], into: &mut [u8]| process.memory.read_pages(ranges, into);
-            pages += read_owner(owner, held.changed.iter().copied(), sink, &read)?;
+            let key = Key::Process(ProcessIdentity::of(process.pid)?);
+            let sieve = (tracking == Tracking::Hash).then(|| tracks.hashes.sieve(key, owner));
+            pages.add(read_owner(owner, held.changed.iter().copied(), sink, &read, sieve)?);
         }
         let memories: Vec<_> = self.processes.iter().map(|process| &process.memory).collect();
         for (place, object) in census.objects.iter().enumerate() {
+            let owner = census.state.number_of_object(place);
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
             let ranges = object.ranges.iter().map(|range| (*range, Beneath::Zeros));
-            pages += read_owner(census.state.number_of_object(place), ranges, sink, &read)?;
+            let key = Key::Object(object.identity.0, object.identity.1);
+            let sieve = (tracking != Tracking::Off).then(|| tracks.hashes.sieve(key, owner));
+            pages.add(read_owner(owner, ranges, sink, &read, sieve)?);
         }
-        sink.finish(&census.state).map_err(EngineError::Image)?;
-        let tasks = self.processes.iter().map(|process| process.tasks.len()).sum();
-        Ok(Captured { tasks, pages, unchanged, outputs: census.outputs, shared: Arc::clone(&self.shared) })
+        Ok(Captured {
+            state: census.state,
+            tasks: self.processes.iter().map(|process| process.tasks.len()).sum(),
+            pages: pages.changed,
+            unchanged: pages.unchanged,
+            looking,
+            outputs: census.outputs,
+            unobserved: tracks.problem().map(str::to_owned),
+            shared: Arc::clone(&self.shared),
+        })
+    }
+}
+
+/// Pages by what became of them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    changed: u64,
+    unchanged: u64,
+}
+
+impl Count {
+    fn add(&mut self, more: Self) {
+        self.changed += more.changed;
+        self.unchanged += more.unchanged;
     }
 }
 
 /// Reads some pages of an owner, one after the other.
 type Read<'a> = &'a dyn Fn(&[PageRange], &mut [u8]) -> io::Result<()>;
 
-/// Cuts the ranges into batches as large as the sink lends them. Returns how many pages there were.
+/// Cuts the ranges into batches as large as the sink lends them, and leaves out of them what the sieve finds unchanged.
 fn read_owner(
     owner: u32,
     ranges: impl Iterator<Item = (PageRange, Beneath)>,
     sink: &mut dyn ImageSink,
     read: Read<'_>,
-) -> Result<u64, EngineError> {
+    mut sieve: Option<Sieve<'_>>,
+) -> Result<Count, EngineError> {
     let mut rest = ranges;
     let mut next = rest.next();
-    let mut pages = 0;
+    let mut pages = Count::default();
     while next.is_some() {
         let mut batch = sink.lend().map_err(EngineError::Image)?;
         let room = (batch.bytes.len() / PAGE_BYTES) as u64;
@@ -112,8 +157,19 @@ fn read_owner(
             next = if tail.pages() > 0 { Some((tail, beneath)) } else { rest.next() };
         }
         fill(&mut batch, filled as usize * PAGE_BYTES, read)?;
-        pages += filled;
+        if let Some(sieve) = &mut sieve {
+            sieve.sift(&mut batch);
+        }
+        pages.changed += (batch.bytes.len() / PAGE_BYTES) as u64;
         sink.submit(batch).map_err(EngineError::Image)?;
+    }
+    if let Some(sieve) = sieve {
+        let was = sieve.was;
+        let unchanged = sieve.into_unchanged();
+        if !unchanged.is_empty() {
+            sink.inherit(owner, was, &unchanged).map_err(EngineError::Image)?;
+        }
+        pages.unchanged = unchanged.pages();
     }
     Ok(pages)
 }

@@ -6,6 +6,7 @@
 //! or not in that generation, so all of them are saved.
 
 use crate::freeze::kernel;
+use crate::hashes::Hashes;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::{PAGE_BYTES, PageRange, PageSet};
 use standfast_format::Beneath;
@@ -13,30 +14,57 @@ use standfast_linux::{HeldPages, Holding, ProcessMemory, WriteProtection, Writte
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Whether memory is put under observation.
+/// How it is found out what has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tracking {
-    /// It is left alone, and every checkpoint saves all of it.
+    /// Not at all: every checkpoint saves everything.
     #[default]
     Off,
-    /// It is, where the kernel allows it.
-    On,
+    /// As [`Tracking::Pagemap`] where the kernel can do that, as [`Tracking::Hash`] elsewhere.
+    Auto,
+    /// The memory of processes is put under observation; shared memory is read and compared. What cannot be observed
+    /// has changed.
+    Pagemap,
+    /// Everything is read and compared with checksums of what it held.
+    Hash,
 }
 
 /// A program with this share of the mappings that it may have is not observed, since observation keeps neighbours apart
 /// that would else be one.
 const MAPPINGS_SHARE: usize = 2;
 
-/// The address spaces of a job that are under observation.
+/// What is remembered of the memory of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Tracks {
     spaces: Vec<Track>,
+    pub(crate) hashes: Hashes,
+    /// The last committed generation, upon which the next one can build.
+    generation: Option<u64>,
     /// Why the last address space that was to be observed is not.
-    pub(crate) problem: Option<String>,
+    problem: Option<String>,
 }
 
 impl Tracks {
-    /// That of a process.
+    /// How a job is tracked for which this was asked.
+    pub(crate) fn resolve(&self, tracking: Tracking) -> Tracking {
+        match (tracking, &self.problem) {
+            (Tracking::Auto, None) => Tracking::Pagemap,
+            (Tracking::Auto, Some(_)) => Tracking::Hash,
+            (other, _) => other,
+        }
+    }
+
+    /// Why the kernel does not let memory be observed, where it does not.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// The last committed generation, if the next one can build upon it.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        self.generation
+    }
+
+    /// The track of a process.
     pub(crate) fn of(&mut self, process: ProcessIdentity) -> Option<&mut Track> {
         self.spaces.iter_mut().find(|track| track.process == process)
     }
@@ -52,6 +80,8 @@ impl Tracks {
                     protection,
                     saved: PageSet::default(),
                     seen: PageSet::default(),
+                    was: 0,
+                    is: 0,
                     carried: PageSet::default(),
                     lost: false,
                 });
@@ -60,17 +90,22 @@ impl Tracks {
         }
     }
 
-    /// The last checkpoint has been committed: what it saw is what the next one builds upon.
-    pub(crate) fn committed(&mut self) {
+    /// The last checkpoint has been committed as this generation: what it saw is what the next one builds upon.
+    pub(crate) fn committed(&mut self, generation: u64) {
         for track in &mut self.spaces {
             track.saved = std::mem::take(&mut track.seen);
             track.carried = PageSet::default();
+            track.was = track.is;
         }
+        self.hashes.committed();
+        self.generation = Some(generation);
     }
 
     /// No generation is left to build upon: the next checkpoint saves everything.
     pub(crate) fn forget(&mut self) {
+        self.generation = None;
         self.spaces.iter_mut().for_each(|track| track.saved = PageSet::default());
+        self.hashes.forget();
     }
 }
 
@@ -81,6 +116,10 @@ pub(crate) struct Track {
     protection: WriteProtection,
     /// What the last committed generation holds.
     saved: PageSet,
+    /// The number that the process has there.
+    was: u32,
+    /// The number that it had at the last look.
+    is: u32,
     /// What the last look saw; saved when its checkpoint is committed.
     seen: PageSet,
     /// Written since the last committed generation, and told only to looks whose checkpoint was not committed.
@@ -107,6 +146,17 @@ pub(crate) struct Pages {
     pub(crate) changed: Vec<(PageRange, Beneath)>,
     /// As in the last committed generation.
     pub(crate) unchanged: PageSet,
+    /// The number that the process has there.
+    pub(crate) was: u32,
+}
+
+/// How a process is to be looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    /// The number that it has in the image.
+    pub(crate) owner: u32,
+    /// Where less than this share of its pages has not changed, in percent, all count as changed.
+    pub(crate) unchanged_percent_min: u8,
 }
 
 impl Track {
@@ -119,6 +169,7 @@ impl Track {
     /// populated pages where a mapping cannot be observed.
     pub(crate) fn look(
         &mut self,
+        how: Look,
         places: &[Place],
         memory: &ProcessMemory,
         otherwise: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
@@ -141,7 +192,7 @@ impl Track {
             written.extend(held.iter().filter(|held| held.written).map(|held| held.range));
             all.extend(held.drain(..).map(|held| (held.range, place.beneath)));
         }
-        Ok(self.sort(&all, written))
+        Ok(self.sort(how, &all, written))
     }
 
     /// Appends the pages of one mapping that hold something. Whether it is under observation.
@@ -172,10 +223,14 @@ impl Track {
         Ok(is_observed)
     }
 
-    fn sort(&mut self, all: &[(PageRange, Beneath)], written: Vec<PageRange>) -> Pages {
+    fn sort(&mut self, how: Look, all: &[(PageRange, Beneath)], written: Vec<PageRange>) -> Pages {
         self.seen = PageSet::of(all.iter().map(|(range, _)| *range));
         let written = PageSet::of(written).union(&self.carried.intersection(&self.seen));
-        let unchanged = self.seen.difference(&written).intersection(&self.saved);
+        let mut unchanged = self.seen.difference(&written).intersection(&self.saved);
+        if unchanged.pages() * 100 < self.seen.pages() * u64::from(how.unchanged_percent_min) {
+            unchanged = PageSet::default();
+        }
+        self.is = how.owner;
         self.carried = self.carried.union(&self.seen.difference(&unchanged));
         let mut changed = Vec::new();
         for beneath in [Beneath::Zeros, Beneath::File] {
@@ -183,7 +238,7 @@ impl Track {
             changed.extend(of_kind.difference(&unchanged).ranges().iter().map(|range| (*range, beneath)));
         }
         changed.sort_unstable_by_key(|(range, _)| range.start());
-        Pages { changed, unchanged }
+        Pages { changed, unchanged, was: self.was }
     }
 }
 

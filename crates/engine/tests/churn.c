@@ -1,6 +1,6 @@
 /* Changes its memory in every way that a program can, at random, until it is killed: maps, unmaps, moves, protects,
  * discards, writes, lets the kernel write, maps files privately and writes the files beneath, shares memory with threads,
- * executes itself anew. What it computes means nothing; its memory is compared from outside.
+ * with a second view of it and with children that come and go, executes itself anew. What it computes means nothing; its memory is compared from outside.
  *
  * usage: churn SEED FILE */
 #define _GNU_SOURCE
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, REGIONS = 48, PAGES_MAX = 96, FILE_PAGES = 64 };
@@ -27,7 +28,7 @@ static struct region regions[REGIONS];
 static uint64_t state;
 static int file, zero;
 static const char *path, *own;
-static unsigned char *shared_with_thread;
+static unsigned char *shared_with_thread, *shared, *shared_too;
 
 static uint64_t next(void)
 {
@@ -141,6 +142,24 @@ static void write_file(void)
         abort();
 }
 
+/* Memory that is written where this program's page tables, or this view of it, do not show it. */
+static void write_elsewhere(void)
+{
+    size_t place = below(32 * PAGE);
+    unsigned char byte = (unsigned char)next();
+    if (below(8)) {
+        (below(2) ? shared : shared_too)[place] = byte;
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        shared[place] = byte;
+        _exit(0);
+    }
+    if (child > 0)
+        waitpid(child, NULL, 0);
+}
+
 static void churn_heap(void)
 {
     static void *pieces[64];
@@ -180,6 +199,10 @@ int main(int argc, char **argv)
     shared_with_thread = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (file < 0 || zero < 0 || ftruncate(file, FILE_PAGES * PAGE) != 0 || shared_with_thread == MAP_FAILED)
         return 3;
+    shared = mmap(NULL, 32 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared_too = mremap(shared, 0, 32 * PAGE, MREMAP_MAYMOVE);
+    if (shared == MAP_FAILED || shared_too == MAP_FAILED)
+        return 3;
     for (uintptr_t i = 0; i < 2; i++)
         if (pthread_create(&thread, NULL, scribble, (void *)i) != 0)
             return 4;
@@ -191,6 +214,8 @@ int main(int argc, char **argv)
             change(region);
         if (below(8) == 0)
             write_file();
+        if (below(64) == 0)
+            write_elsewhere();
         if (below(4) == 0)
             churn_heap();
         if (below(16) == 0)

@@ -4,7 +4,7 @@ mod support;
 
 use fastrand::Rng;
 use standfast_core::{PAGE_BYTES, PageSet};
-use standfast_engine::{CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, StackPart, Tracking};
+use standfast_engine::{CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, Tracking};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, ImageSink, PageBatch};
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ use std::time::Duration;
 use support::compile;
 
 const CHECKPOINTS: usize = 150;
+/// All are committed under one number, since nobody keeps them.
+const GENERATION: u64 = 1;
 
 /// Pages by owner and address.
 type Memory = BTreeMap<(u32, u64), Vec<u8>>;
@@ -61,13 +63,25 @@ impl ImageSink for Flat {
 /// One checkpoint upon `parent`, and all of the memory at the same stop. `None` when it was refused. A second capture says
 /// which pages there are; what those of the process hold is read directly, since a capture moves threads from one
 /// processor to another, which the kernel notes in their restartable sequences.
-fn both(pid: i32, freezer: &Freezer, parent: Option<Memory>, commit: bool) -> Option<(Flat, Memory)> {
+fn both(
+    pid: i32,
+    freezer: &Freezer,
+    tracking: Tracking,
+    parent: Option<Memory>,
+    commit: bool,
+) -> Option<(Flat, Memory)> {
     std::thread::scope(|scope| {
         let work = || {
-            let mut frozen = freezer.freeze(Duration::from_secs(5)).expect("it can be frozen");
+            let mut frozen = match freezer.freeze(Duration::from_secs(5)) {
+                Ok(frozen) => frozen,
+                Err(EngineError::Refused(_)) => return None,
+                Err(error) => panic!("{error}"),
+            };
+            // One that was to save everything and was refused has left nothing to build upon.
+            let parent = parent.filter(|_| freezer.last_committed() == Some(GENERATION));
             let builds_upon_last = parent.is_some();
             let mut flat = Flat { parent: parent.unwrap_or_default(), ..Flat::default() };
-            let options = CaptureOptions { stack: StackPart::Live, tracking: Tracking::On, builds_upon_last };
+            let options = CaptureOptions { tracking, builds_upon_last, ..CaptureOptions::default() };
             let captured = match frozen.capture(&mut flat, options) {
                 Ok(captured) => captured,
                 Err(EngineError::Refused(_)) => return None,
@@ -80,11 +94,12 @@ fn both(pid: i32, freezer: &Freezer, parent: Option<Memory>, commit: bool) -> Op
                 read.then_some(((*owner, *address), bytes))
             };
             let of_process: Memory = flat.memory.keys().filter_map(present).collect();
-            let mut full = Flat::default();
-            frozen.capture(&mut full, CaptureOptions::default()).expect("what could be captured once can be again");
             if commit {
-                captured.committed();
+                captured.committed(GENERATION);
             }
+            let mut full = Flat::default();
+            let again = CaptureOptions { builds_upon_last: true, ..CaptureOptions::default() };
+            frozen.capture(&mut full, again).expect("what could be captured once can be again");
             full.memory
                 .extend(of_process.into_iter().filter(|(key, _)| full.memory.contains_key(key)).collect::<Vec<_>>());
             Some((flat, full.memory))
@@ -105,7 +120,16 @@ fn compare(found: &Memory, wanted: &Memory, place: usize, seed: u64) {
 }
 
 #[test]
-fn incremental_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
+fn observed_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
+    churn_under(Tracking::Pagemap);
+}
+
+#[test]
+fn compared_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
+    churn_under(Tracking::Hash);
+}
+
+fn churn_under(tracking: Tracking) {
     let seed =
         std::env::var("STANDFAST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let mut random = Rng::with_seed(seed);
@@ -113,8 +137,8 @@ fn incremental_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to
     let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
     let file = directory.path().join("file");
     let arguments = vec!["-c".into(), command.into(), program.into(), (seed >> 1).to_string().into(), file.into()];
-    let mut job =
-        Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals: InheritedSignals::capture() }).unwrap();
+    let mut job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals: InheritedSignals::capture() })
+        .expect("the program starts");
     let freezer = job.freezer();
     let mut parent = None;
     let (mut taken, mut saved_less) = (0, 0);
@@ -123,7 +147,7 @@ fn incremental_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to
         // Now and then a checkpoint fails behind the look, and now and then one builds upon nothing.
         let (commit, afresh) = (random.u32(..8) > 0, random.u32(..16) == 0);
         let upon = if afresh { None } else { parent.clone() };
-        let Some((flat, full)) = both(job.main_process().pid, &freezer, upon, commit) else { continue };
+        let Some((flat, full)) = both(job.main_process().pid, &freezer, tracking, upon, commit) else { continue };
         compare(&flat.memory, &full, place, seed);
         taken += 1;
         saved_less += usize::from(flat.stored < full.len());
@@ -133,8 +157,8 @@ fn incremental_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to
             parent = None;
         }
     }
-    job.signal(9).unwrap();
-    job.reap().unwrap();
+    job.signal(9).expect("it lives");
+    job.reap().expect("it is ours");
     assert!(taken > CHECKPOINTS / 2, "only {taken} checkpoints were taken");
     assert!(saved_less > taken / 2, "only {saved_less} of {taken} saved less than everything");
 }

@@ -144,6 +144,7 @@ fn a_killed_program_goes_on_from_memory() {
             let mut frozen = freezer.freeze(Duration::from_secs(5)).unwrap();
             let captured = frozen.capture(&mut held, CaptureOptions::default()).unwrap();
             frozen.kill().unwrap();
+            held.finish(&captured.state).unwrap();
             captured.tasks
         };
         scope.spawn(work).join().unwrap()

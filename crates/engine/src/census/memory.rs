@@ -4,7 +4,7 @@ use super::attributes::Attributes;
 use super::objects::{Objects, Unfit};
 use super::reference;
 use crate::freeze::{FrozenProcess, kernel};
-use crate::track::{Pages, Place, Track};
+use crate::track::{Look, Pages, Place, Track};
 use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::Beneath;
@@ -161,7 +161,7 @@ pub(super) fn populated(
     process: &FrozenProcess,
     mappings: &Mappings,
     live_stack: u64,
-    track: Option<&mut Track>,
+    track: Option<(&mut Track, Look)>,
 ) -> Result<Pages, EngineError> {
     let scanning = |source| kernel("scanning the program's pages", source);
     let scan = PageScan::open(process.pid).map_err(scanning)?;
@@ -173,8 +173,8 @@ pub(super) fn populated(
         };
         scan.populated(place.live, which, into)
     };
-    if let Some(track) = track {
-        return track.look(&places, &process.memory, populated);
+    if let Some((track, how)) = track {
+        return track.look(how, &places, &process.memory, populated);
     }
     let mut pages = Pages::default();
     let mut ranges = Vec::new();

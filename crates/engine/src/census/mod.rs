@@ -18,9 +18,9 @@ mod timers;
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::job::{Inheritance, Shared};
-use crate::track::{Pages, Tracking};
+use crate::track::{Look, Pages, Tracking};
 use crate::tree::Roots;
-use crate::{EngineError, Obstacle, ProcessIdentity, StackPart};
+use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity};
 use attributes::Attributes;
 pub(crate) use attributes::Looks;
 use descriptors::Descriptors;
@@ -54,7 +54,7 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    pub(crate) fn take(frozen: &Frozen, stack: StackPart, tracking: Tracking) -> Result<Self, EngineError> {
+    pub(crate) fn take(frozen: &Frozen, options: CaptureOptions) -> Result<Self, EngineError> {
         let subjects: Vec<_> =
             frozen.processes.iter().map(|it| Subject::known(it, &frozen.shared)).collect::<Result<_, _>>()?;
         let mut found = Findings::of(&subjects, &frozen.shared.inheritance)?;
@@ -66,10 +66,11 @@ impl Census {
         }
         refuse(&mut found.objects.obstacles())?;
         let mut tracks = frozen.shared.tracks();
+        let observes = tracks.resolve(options.tracking) == Tracking::Pagemap;
         let mut answers = Vec::new();
         for (place, process) in frozen.processes.iter().enumerate() {
             let identity = ProcessIdentity::of(process.pid)?;
-            let is_new = tracking == Tracking::On && tracks.of(identity).is_none_or(|track| track.is_lost());
+            let is_new = observes && tracks.of(identity).is_none_or(|track| track.is_lost());
             let mut inner = threads::Inner::ask(process, &frozen.shared, &doubtful[place], is_new)?;
             found.obstacles.append(&mut named(std::mem::take(&mut inner.obstacles), process.pid, subjects.len()));
             found.objects.keep_resident(place, &std::mem::take(&mut inner.resident));
@@ -81,8 +82,9 @@ impl Census {
         refuse(&mut found.obstacles)?;
         let mut pages = Vec::new();
         for (place, (process, (identity, inner))) in frozen.processes.iter().zip(&answers).enumerate() {
-            let track = tracks.of(*identity).filter(|_| tracking == Tracking::On);
-            let live_stack = inner.live_stack(process, stack);
+            let look = Look { owner: place as u32, unchanged_percent_min: options.unchanged_percent_min };
+            let track = tracks.of(*identity).filter(|_| observes).map(|track| (track, look));
+            let live_stack = inner.live_stack(process, options.stack);
             pages.push(memory::populated(process, &found.processes[place].mappings, live_stack, track)?);
         }
         for (of_process, process) in found.processes.iter_mut().zip(&frozen.processes) {

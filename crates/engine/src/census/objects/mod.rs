@@ -161,15 +161,15 @@ impl Objects {
     /// Records and contents, in the order of the table.
     pub(super) fn into_parts(self) -> Result<(Vec<MemoryObject>, Vec<ObjectContents>), EngineError> {
         let reading = |source| kernel("looking for data in shared memory", source);
-        let parts = self.found.into_iter().map(|Found { record, access, shown, .. }| {
+        let parts = self.found.into_iter().map(|Found { identity, record, access, shown, .. }| {
             let contents = match access {
                 Access::File(file) => {
                     let data = data_of(&file, record.length).map_err(reading)?;
                     let ranges = shown.map_or_else(|| data.clone(), |shown| mapped::shown_of(&data, &shown));
-                    ObjectContents { ranges, access: Access::File(file) }
+                    ObjectContents { identity, ranges, access: Access::File(file) }
                 }
                 Access::Windows(windows) => {
-                    ObjectContents { ranges: windows.contents(), access: Access::Windows(windows) }
+                    ObjectContents { identity, ranges: windows.contents(), access: Access::Windows(windows) }
                 }
             };
             Ok((record, contents))
@@ -181,6 +181,8 @@ impl Objects {
 /// The contents of one object, to be read while the job stands still.
 #[derive(Debug)]
 pub(crate) struct ObjectContents {
+    /// Device and inode.
+    pub(crate) identity: (u64, u64),
     /// Offsets that hold something, ascending.
     pub(crate) ranges: Vec<PageRange>,
     access: Access,
