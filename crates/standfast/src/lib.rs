@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod chains;
 mod checkpoint;
 mod ckptrc;
 mod control;
@@ -44,6 +45,7 @@ mod spelling;
 mod status;
 mod supervisor;
 
+pub use chains::{Incremental, MaxFiles, Snapshot, Track};
 pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault};
 pub use decision::Unfinished;
 pub use ending::{Ending, STOPPED_EXIT_STATUS};

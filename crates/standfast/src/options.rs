@@ -1,6 +1,7 @@
 //! The options of a run, each defined here once. They are kept in the job's manifest, so that a restarted job goes on
 //! being protected as its run was; how they are spelt on a command line is the command's business.
 
+use crate::chains::{Incremental, MaxFiles, Snapshot, Track};
 use serde::Serialize;
 use standfast_engine::{FilePolicy, StackPart};
 use standfast_format::manifest;
@@ -29,6 +30,14 @@ pub struct JobOptions {
     pub stack: Stack,
     /// What a restart does about files that are not what they were.
     pub files: Files,
+    /// How many images may build upon each other.
+    pub max_files: MaxFiles,
+    /// Whether checkpoints save only what has changed.
+    pub incremental: Incremental,
+    /// How memory is taken.
+    pub snapshot: Snapshot,
+    /// How changes are found.
+    pub track: Track,
 }
 
 /// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
@@ -44,6 +53,14 @@ pub struct OptionChoices {
     pub stack: Option<Stack>,
     /// What a restart does about files that are not what they were.
     pub files: Option<Files>,
+    /// How many images may build upon each other.
+    pub max_files: Option<MaxFiles>,
+    /// Whether checkpoints save only what has changed.
+    pub incremental: Option<Incremental>,
+    /// How memory is taken.
+    pub snapshot: Option<Snapshot>,
+    /// How changes are found.
+    pub track: Option<Track>,
 }
 
 impl JobOptions {
@@ -70,6 +87,10 @@ impl JobOptions {
             ids: Some(ids),
             stack: Some(stack),
             files: Some(self.files.to_record()),
+            max_files: Some(self.max_files.get().get()),
+            incremental: Some(self.incremental.to_record()),
+            snapshot: Some(self.snapshot.to_record()),
+            track: Some(self.track.to_record()),
         }
     }
 
@@ -93,7 +114,11 @@ impl JobOptions {
             manifest::Stack::Whole => Stack::Whole,
         });
         let files = record.files.map(Files::from_record);
-        OptionChoices { interval, keep, ids, stack, files }.or(Self::default())
+        let max_files = record.max_files.and_then(MaxFiles::new);
+        let incremental = record.incremental.map(Incremental::from_record);
+        let snapshot = record.snapshot.map(Snapshot::from_record);
+        let track = record.track.map(Track::from_record);
+        OptionChoices { interval, keep, ids, stack, files, max_files, incremental, snapshot, track }.or(Self::default())
     }
 }
 
@@ -106,6 +131,10 @@ impl OptionChoices {
             ids: self.ids.unwrap_or(otherwise.ids),
             stack: self.stack.unwrap_or(otherwise.stack),
             files: self.files.unwrap_or(otherwise.files),
+            max_files: self.max_files.unwrap_or(otherwise.max_files),
+            incremental: self.incremental.unwrap_or(otherwise.incremental),
+            snapshot: self.snapshot.unwrap_or(otherwise.snapshot),
+            track: self.track.unwrap_or(otherwise.track),
         }
     }
 
@@ -117,6 +146,10 @@ impl OptionChoices {
             ids: self.ids.or(weaker.ids),
             stack: self.stack.or(weaker.stack),
             files: self.files.or(weaker.files),
+            max_files: self.max_files.or(weaker.max_files),
+            incremental: self.incremental.or(weaker.incremental),
+            snapshot: self.snapshot.or(weaker.snapshot),
+            track: self.track.or(weaker.track),
         }
     }
 }
@@ -347,6 +380,30 @@ pub enum OptionError {
         /// What stood there.
         text: String,
     },
+    /// Not a number of images.
+    #[error("'{text}' is no number of images that may build upon each other: write 1 or more")]
+    MaxFiles {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a policy for incremental checkpoints.
+    #[error("'{text}' does not say whether checkpoints save only what has changed: write 'on', 'off' or 'auto'")]
+    Incremental {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a way to take memory.
+    #[error("'{text}' is no way to take memory: write 'sequential', 'copy' or 'auto'")]
+    Snapshot {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a way to find changes.
+    #[error("'{text}' is no way to find what has changed: write 'auto', 'pagemap', 'hash' or 'off'")]
+    Track {
+        /// What stood there.
+        text: String,
+    },
     /// Not a policy for ids.
     #[error("'{text}' is no way to give ids: write 'auto' or 'new'")]
     Ids {
@@ -406,6 +463,10 @@ mod tests {
                 ids: Ids::New,
                 stack: Stack::Whole,
                 files: Files::Keep,
+                max_files: MaxFiles::new(5).unwrap(),
+                incremental: Incremental::On,
+                snapshot: Snapshot::Copy,
+                track: Track::Hash,
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }
@@ -427,6 +488,7 @@ mod tests {
             ids: Ids::New,
             stack: Stack::Live,
             files: Files::Refuse,
+            ..JobOptions::default()
         };
         assert_eq!(OptionChoices::default().or(job), job);
         let said = OptionChoices { keep: Keep::new(1), ..OptionChoices::default() };

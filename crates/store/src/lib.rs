@@ -64,5 +64,5 @@ pub use error::StoreError;
 pub use job::JobDirectory;
 pub use lease::{Claim, Here, Holder, Lease, ProcessIdentity, Processes, Purpose, Standing, SystemProcesses};
 pub use medium::{Directory, LockGuard, Medium, MediumFile, Status};
-pub use prepare::{Prepared, Sealed};
+pub use prepare::{Plan, Prepared, Sealed, Writing};
 pub use tails::TAIL_BYTES_MAX;

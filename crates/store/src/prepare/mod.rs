@@ -10,7 +10,7 @@ use crate::chain::LINKS_MAX;
 use crate::job::{Shelf, TEMPORARY_SUFFIX, image_name_of};
 use crate::lease::LeaseCore;
 use crate::{JobDirectory, Lease, MediumFile, StoreError, random};
-use pipeline::{Pipeline, Written};
+use pipeline::{Pipeline, Priority, Written};
 use standfast_core::PageSet;
 use standfast_format::image::{Assembled, Contained, ImageIdentity, Inherited, Parent, assemble};
 use standfast_format::manifest::{Generation, GenerationNumber, JobId};
@@ -27,15 +27,15 @@ impl JobDirectory {
     /// # Errors
     /// [`StoreError::Busy`], [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::Medium`].
     pub fn prepare(&self, lease: &Lease) -> Result<Prepared, StoreError> {
-        self.prepare_upon(lease, None)
+        self.prepare_with(lease, Plan::default())
     }
 
-    /// As [`JobDirectory::prepare`], for a generation that may inherit pages from `parent`. Where that one is gone, its
-    /// chain is not good or has become too long, the generation will be full: [`Prepared::parent`] tells.
+    /// As [`JobDirectory::prepare`], according to a plan. Where the parent in it is gone, or its chain is not good or has
+    /// become too long, the generation will be full: [`Prepared::parent`] tells.
     ///
     /// # Errors
     /// As for [`JobDirectory::prepare`].
-    pub fn prepare_upon(&self, lease: &Lease, parent: Option<GenerationNumber>) -> Result<Prepared, StoreError> {
+    pub fn prepare_with(&self, lease: &Lease, plan: Plan) -> Result<Prepared, StoreError> {
         let manifest = self.manifest()?;
         let draft = Draft::begin(&self.shelf, lease, Slot::Checkpoint, image_name_of(manifest.next, 0))?;
         let bad = self.shelf.bad_generations().clone();
@@ -43,15 +43,37 @@ impl JobDirectory {
             let links: Vec<_> = manifest.chain(generation.number).collect();
             links.len() < LINKS_MAX && links.iter().all(|link| !bad.contains(&link.number))
         };
-        let parent = parent.and_then(|number| manifest.generation(number)).filter(is_good);
+        let parent = plan.parent.and_then(|number| manifest.generation(number)).filter(is_good);
         *self.shelf.parent.lock().unwrap_or_else(PoisonError::into_inner) = parent.map(|parent| parent.number);
         let parent = parent.map(|parent| Parent { generation: parent.number, origin: parent.origin });
         let file = draft.create()?;
         let pipeline =
-            Pipeline::start(Arc::clone(&file), self.shelf.pool.take()).map_err(|error| draft.writing(error))?;
+            Pipeline::start(Arc::clone(&file), &self.shelf.pool, plan.writing).map_err(|error| draft.writing(error))?;
         let number = manifest.next;
         Ok(Prepared { job: manifest.job, number, parent, inherited: Vec::new(), file, pipeline, finished: None, draft })
     }
+}
+
+/// What kind of generation is to be prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// The generation from which it may inherit pages.
+    pub parent: Option<GenerationNumber>,
+    /// When its pages are written.
+    pub writing: Writing,
+}
+
+/// When pages are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Writing {
+    /// As they come: a few buffers do.
+    #[default]
+    AtOnce,
+    /// Not before [`Prepared::release`], as far as this many bytes hold them; then with low priority.
+    Held {
+        /// Memory for that.
+        bytes_max: u64,
+    },
 }
 
 /// A generation that takes pages. Dropped before it is sealed, it is aborted.
@@ -83,6 +105,11 @@ impl Prepared {
     /// The generation from which this one may inherit.
     pub fn parent(&self) -> Option<GenerationNumber> {
         self.parent.map(|parent| parent.generation)
+    }
+
+    /// Lets pages that were held back be written, with low priority, while the program runs.
+    pub fn release(&mut self) {
+        self.pipeline.release(Priority::Low);
     }
 
     /// Makes the finished image durable under its final name. No restart takes it yet: the manifest does not name it.
@@ -139,7 +166,7 @@ impl ImageSink for Prepared {
         let Some(Written { blocks, zeros }) = self.pipeline.join_writers() else {
             return Err(self.failure());
         };
-        self.draft.shelf.pool.put(self.pipeline.take_batches());
+        self.pipeline.leave_batches(&self.draft.shelf.pool);
         let mut inherited = std::mem::take(&mut self.inherited);
         inherited.sort_unstable();
         let inherited_pages = inherited.iter().map(|run| run.range.pages()).sum();

@@ -10,7 +10,8 @@
 //! 0.5 s after the start with one sync at the end, and 0.36 s with these. (A hint to the kernel, `sync_file_range`, did
 //! no better; direct writes took 0.4 s and left the page cache empty, from which a restart reads.)
 
-use super::pool::{BATCHES_MAX, emptied, new_batch};
+use super::Writing;
+use super::pool::{Pool, batches_max, emptied, new_batch};
 use super::sift::{cut, sift};
 use crate::MediumFile;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -26,11 +27,20 @@ use std::thread::{self, JoinHandle};
 /// Writing threads at most: four checksum and copy faster than disks write, and the engine's reader needs a core too.
 const WRITERS_MAX: usize = 4;
 
-/// Batches that exist from the start, so that a small program finds its buffers populated.
-const BATCHES_READY: usize = 2;
-
 /// How much is written between two syncs of the flusher.
 const FLUSH_BYTES: u64 = 32 << 20;
+
+/// How much nicer than other threads the writers are once the program runs beside them.
+const NICENESS: i32 = 10;
+
+/// With which priority pages are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Priority {
+    /// The program waits for it.
+    Usual,
+    /// The program runs.
+    Low,
+}
 
 /// What has been written, once all is.
 #[derive(Debug, Default)]
@@ -44,29 +54,42 @@ pub(super) struct Written {
 pub(super) struct Pipeline {
     target: Arc<Target>,
     filled: Option<Sender<PageBatch>>,
+    /// Batches that are not to be written yet; `None` where each is written as it comes.
+    held: Option<Vec<PageBatch>>,
     free: Receiver<PageBatch>,
     batches: usize,
+    batches_max: usize,
+    /// Batches that were filled.
+    used: usize,
     writers: Vec<JoinHandle<Written>>,
     flusher: Option<JoinHandle<()>>,
 }
 
 impl Pipeline {
     /// Starts the threads, with the batches that an earlier generation left.
-    pub(super) fn start(file: Arc<dyn MediumFile>, mut ready: Vec<PageBatch>) -> io::Result<Self> {
+    pub(super) fn start(file: Arc<dyn MediumFile>, pool: &Pool, writing: Writing) -> io::Result<Self> {
+        let ready = pool.take(writing);
         let target = Arc::new(Target {
             file,
             end: AtomicU64::new(HEADER_BYTES as u64),
             failed: AtomicBool::new(false),
+            is_background: AtomicBool::new(false),
             error: Mutex::new(None),
         });
-        while ready.len() < BATCHES_READY {
-            ready.push(new_batch());
-        }
         let (filled, to_write) = unbounded();
         let (give_back, free) = unbounded();
         let (due, flushes) = bounded(1);
-        let mut pipeline =
-            Self { target, filled: Some(filled), free, batches: ready.len(), writers: Vec::new(), flusher: None };
+        let mut pipeline = Self {
+            target,
+            filled: Some(filled),
+            held: matches!(writing, Writing::Held { .. }).then(Vec::new),
+            free,
+            batches: ready.len(),
+            batches_max: batches_max(writing),
+            used: 0,
+            writers: Vec::new(),
+            flusher: None,
+        };
         for batch in ready {
             give_back.send(batch).expect("the other end lies in the pipeline");
         }
@@ -91,11 +114,15 @@ impl Pipeline {
     pub(super) fn lend(&mut self) -> Option<PageBatch> {
         let batch = match self.free.try_recv() {
             Ok(batch) => batch,
-            Err(_) if self.batches < BATCHES_MAX => {
+            Err(_) if self.batches < self.batches_max => {
                 self.batches += 1;
                 new_batch()
             }
-            Err(_) => self.free.recv().ok()?,
+            Err(_) => {
+                // There is no more room to hold anything back: the program waits for the writers.
+                self.release(Priority::Usual);
+                self.free.recv().ok()?
+            }
         };
         (!self.target.failed.load(Ordering::Acquire)).then_some(batch)
     }
@@ -104,12 +131,30 @@ impl Pipeline {
     pub(super) fn submit(&mut self, batch: PageBatch) -> bool {
         let pages: u64 = batch.ranges.iter().map(|(_, range, _)| range.pages()).sum();
         assert_eq!(pages * PAGE_BYTES as u64, batch.bytes.len() as u64, "ranges and bytes of a batch agree");
-        let taken = self.filled.as_ref().is_some_and(|filled| filled.send(batch).is_ok());
+        self.used += 1;
+        let taken = match &mut self.held {
+            Some(held) => {
+                held.push(batch);
+                true
+            }
+            None => self.filled.as_ref().is_some_and(|filled| filled.send(batch).is_ok()),
+        };
         taken && !self.target.failed.load(Ordering::Acquire)
+    }
+
+    /// Holds nothing back any more.
+    pub(super) fn release(&mut self, priority: Priority) {
+        self.target.is_background.fetch_or(priority == Priority::Low, Ordering::Relaxed);
+        let held = self.held.take().unwrap_or_default();
+        if let Some(filled) = &self.filled {
+            // Where the writers have gone, their error is told by whoever waits for them.
+            held.into_iter().for_each(|batch| drop(filled.send(batch)));
+        }
     }
 
     /// Waits until all batches have been written. `None` if something failed.
     pub(super) fn join_writers(&mut self) -> Option<Written> {
+        self.release(Priority::Usual);
         self.filled = None;
         let mut all = Written::default();
         for writer in self.writers.drain(..) {
@@ -136,9 +181,9 @@ impl Pipeline {
         self.target.error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The batches that have come back, for the next generation.
-    pub(super) fn take_batches(&mut self) -> Vec<PageBatch> {
-        self.free.try_iter().collect()
+    /// Leaves the batches that have come back to the next generation.
+    pub(super) fn leave_batches(&mut self, pool: &Pool) {
+        pool.put(self.free.try_iter().collect(), self.used);
     }
 }
 
@@ -157,6 +202,8 @@ struct Target {
     /// Where the next batch goes.
     end: AtomicU64,
     failed: AtomicBool,
+    /// Whether the program runs meanwhile.
+    is_background: AtomicBool,
     error: Mutex<Option<io::Error>>,
 }
 
@@ -181,7 +228,13 @@ struct Writer {
 impl Writer {
     fn work(self) -> Written {
         let mut written = Written::default();
+        let mut is_nice = false;
         for mut batch in &self.to_write {
+            if !is_nice && self.target.is_background.load(Ordering::Relaxed) {
+                // Where that is not allowed it is written all the same.
+                let _ = rustix::process::setpriority_process(None, NICENESS);
+                is_nice = true;
+            }
             if !self.target.failed.load(Ordering::Acquire) {
                 let result = self.write(&mut batch, &mut written);
                 self.target.note(result);

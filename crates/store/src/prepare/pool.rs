@@ -1,6 +1,7 @@
 //! Buffers for pages, used again and again: memory that the kernel has yet to populate is read into at a third of the
 //! speed, and the program stands still meanwhile.
 
+use super::Writing;
 use standfast_core::PAGE_BYTES;
 use standfast_format::PageBatch;
 use std::sync::{Mutex, PoisonError};
@@ -8,33 +9,78 @@ use std::sync::{Mutex, PoisonError};
 /// Pages in a batch. 1 MiB is enough for the kernel to copy at full speed, and several fit a processor's cache.
 const BATCH_PAGES: usize = 256;
 
-/// Batches in flight at most: two being filled or lent, the others waiting for or with the writing threads.
-pub(crate) const BATCHES_MAX: usize = 8;
+/// Batches in flight at most where they are written at once: two being filled or lent, the others waiting for or with the
+/// writing threads.
+const BATCHES_MAX: usize = 8;
 
-/// Batches that lie ready for the next checkpoint.
+/// Batches that exist from the start, so that a small program finds its buffers populated.
+const BATCHES_READY: usize = 2;
+
+/// Batches that lie ready for the next checkpoint: as many as the last one took.
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Vec<PageBatch>>);
 
 impl Pool {
-    /// All batches that lie ready; they are brought back with [`Pool::put`].
-    pub(crate) fn take(&self) -> Vec<PageBatch> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// All batches that lie ready, with room for a little more than last time; they are brought back with [`Pool::put`].
+    pub(super) fn take(&self, writing: Writing) -> Vec<PageBatch> {
+        let mut ready = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let wanted = match writing {
+            Writing::AtOnce => BATCHES_READY,
+            Writing::Held { .. } => (ready.len() + ready.len() / 4).max(BATCHES_READY),
+        };
+        ready.truncate(batches_max(writing));
+        while ready.len() < wanted.min(batches_max(writing)) {
+            ready.push(new_batch());
+        }
+        ready
     }
 
-    pub(crate) fn put(&self, batches: impl IntoIterator<Item = PageBatch>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(batches);
+    /// Takes batches back, of which `used` were needed; one more may be needed next time.
+    pub(super) fn put(&self, mut batches: Vec<PageBatch>, used: usize) {
+        batches.truncate((used + 1).max(BATCHES_READY));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = batches;
+    }
+}
+
+/// How many batches may be in flight.
+pub(super) fn batches_max(writing: Writing) -> usize {
+    match writing {
+        Writing::AtOnce => BATCHES_MAX,
+        Writing::Held { bytes_max } => {
+            let batches = usize::try_from(bytes_max / (BATCH_PAGES * PAGE_BYTES) as u64).unwrap_or(usize::MAX);
+            batches.max(BATCHES_MAX)
+        }
     }
 }
 
 /// A batch whose memory is populated.
-pub(crate) fn new_batch() -> PageBatch {
+pub(super) fn new_batch() -> PageBatch {
     // Zeros would come from the kernel lazily; any other value has to be written.
     PageBatch { ranges: Vec::new(), bytes: vec![1; BATCH_PAGES * PAGE_BYTES] }
 }
 
 /// A batch at full length again. What was not cut off costs nothing.
-pub(crate) fn emptied(mut batch: PageBatch) -> PageBatch {
+pub(super) fn emptied(mut batch: PageBatch) -> PageBatch {
     batch.ranges.clear();
     batch.bytes.resize(BATCH_PAGES * PAGE_BYTES, 0);
     batch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_keeps_what_the_last_checkpoint_took_and_no_more() {
+        let pool = Pool::default();
+        let held = Writing::Held { bytes_max: 64 << 20 };
+        assert_eq!(pool.take(held).len(), BATCHES_READY);
+        pool.put((0..40).map(|_| new_batch()).collect(), 40);
+        assert_eq!(pool.take(held).len(), 50, "a quarter more");
+        pool.put((0..50).map(|_| new_batch()).collect(), 3);
+        assert_eq!(pool.take(Writing::AtOnce).len(), 4);
+        pool.put((0..50).map(|_| new_batch()).collect(), 50);
+        assert_eq!(pool.take(Writing::AtOnce).len(), BATCHES_MAX);
+        assert_eq!(batches_max(Writing::Held { bytes_max: 0 }), BATCHES_MAX);
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::disk::{Disk, Fault, Survival};
 use super::{LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, some_pages, state};
-use crate::{CoalesceRule, JobDirectory, Lease, StoreError, Wish};
+use crate::{CoalesceRule, JobDirectory, Lease, Plan, StoreError, Wish, Writing};
 use proptest::prelude::*;
 use standfast_core::{Address, PageRange, PageSet};
 use standfast_format::manifest::GenerationNumber;
@@ -22,6 +22,10 @@ fn two() -> NonZeroU32 {
 
 fn number(number: u64) -> GenerationNumber {
     GenerationNumber::new(number).unwrap()
+}
+
+fn upon(at: u64) -> Plan {
+    Plan { parent: Some(number(at)), ..Plan::default() }
 }
 
 fn coalesce(directory: &JobDirectory, lease: &Lease, rule: CoalesceRule) -> Result<bool, StoreError> {
@@ -82,7 +86,7 @@ fn pages_are_inherited_from_whichever_owner_held_them() {
     begin(&directory, &lease).unwrap();
     let first: Pages = [((0, 0x1000), page(1)), ((1, 0x1000), page(2)), ((1, 0x2000), page(3))].into();
     checkpoint(&directory, &lease, &first, "one").unwrap();
-    let mut prepared = directory.prepare_upon(&lease, Some(number(1))).unwrap();
+    let mut prepared = directory.prepare_with(&lease, upon(1)).unwrap();
     // The two have changed places, and the second has a copy of one page.
     let pages = |pages| PageSet::of([PageRange::new(Address::new(0x1000), pages)]);
     prepared.inherit(0, 1, &pages(2)).unwrap();
@@ -94,13 +98,34 @@ fn pages_are_inherited_from_whichever_owner_held_them() {
 }
 
 #[test]
+fn what_is_held_back_is_written_when_it_is_released_and_where_there_is_no_room_before() {
+    let disk = Disk::new();
+    let directory = open_on(disk.medium(), 1);
+    let lease = directory.take_lease(LIVE).unwrap();
+    begin(&directory, &lease).unwrap();
+    let pages: Pages = (1..4000u64).map(|at| ((0, at * 0x1000), page(at as u8 | 1))).collect();
+    for bytes_max in [0, 64 << 20] {
+        let before = disk.operations();
+        let plan = Plan { writing: Writing::Held { bytes_max }, ..Plan::default() };
+        let mut prepared = directory.prepare_with(&lease, plan).unwrap();
+        super::submit_all(&mut prepared, &pages).unwrap();
+        let is_held = disk.operations() == before + 1;
+        assert_eq!(is_held, bytes_max > 0, "16 MB fit 64 and not 8");
+        prepared.release();
+        prepared.finish(&state("held")).unwrap();
+        prepared.seal().unwrap().commit(Duration::ZERO).unwrap();
+        assert_eq!(newest(&directory).unwrap(), ("held".into(), pages.clone()));
+    }
+}
+
+#[test]
 fn a_generation_without_anything_inherited_is_full_and_one_without_a_parent_inherits_nothing() {
     let disk = disk_with_chain();
     let directory = open_on(disk.medium(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     let generation = checkpoint_upon(&directory, &lease, &Pages::new(), &some_pages(9), "full").unwrap();
     assert_eq!((generation.parent, generation.inherited_pages), (None, 0));
-    let prepared = directory.prepare_upon(&lease, Some(number(77))).unwrap();
+    let prepared = directory.prepare_with(&lease, upon(77)).unwrap();
     assert_eq!(prepared.parent(), None, "there is no 77");
 }
 
@@ -222,7 +247,7 @@ fn a_damaged_link_ends_coalescing_and_leaves_what_can_be_had() {
     let error = coalesce(&directory, &lease, CoalesceRule::at_once(two())).unwrap_err();
     assert!(matches!(error, StoreError::Link { .. }), "{error}");
     assert_eq!(disk.names(), before);
-    assert_eq!(directory.prepare_upon(&lease, Some(number(6))).unwrap().parent(), None, "the next one is full");
+    assert_eq!(directory.prepare_with(&lease, upon(6)).unwrap().parent(), None, "the next one is full");
     assert_eq!(directory.retain(&lease, ONE).unwrap(), [number(1)][..0], "2 is the newest good one and needs 1");
 }
 

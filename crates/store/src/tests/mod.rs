@@ -8,7 +8,8 @@ mod leasing;
 mod life;
 
 use crate::{
-    Chain, Claim, Here, JobDirectory, Lease, Medium, Prepared, ProcessIdentity, Processes, Purpose, StoreError, Wish,
+    Chain, Claim, Here, JobDirectory, Lease, Medium, Plan, Prepared, ProcessIdentity, Processes, Purpose, StoreError,
+    Wish,
 };
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::manifest::{Generation, JobDescription, RunOptions};
@@ -78,6 +79,11 @@ fn lend_empty(prepared: &mut Prepared) -> Result<PageBatch, BoxError> {
 
 /// Writes pages and state into a generation, without making it durable.
 fn fill(prepared: &mut Prepared, pages: &Pages, state: &JobState) -> Result<(), BoxError> {
+    submit_all(prepared, pages)?;
+    prepared.finish(state)
+}
+
+fn submit_all(prepared: &mut Prepared, pages: &Pages) -> Result<(), BoxError> {
     let mut batch = lend_empty(prepared)?;
     for ((owner, address), bytes) in pages {
         if batch.bytes.len() == batch.bytes.capacity() {
@@ -87,8 +93,7 @@ fn fill(prepared: &mut Prepared, pages: &Pages, state: &JobState) -> Result<(), 
         batch.ranges.push((*owner, PageRange::new(Address::new(*address), 1), Beneath::Zeros));
         batch.bytes.extend_from_slice(bytes);
     }
-    prepared.submit(batch)?;
-    prepared.finish(state)
+    prepared.submit(batch)
 }
 
 /// One whole checkpoint.
@@ -107,7 +112,7 @@ fn checkpoint_upon(
     name: &str,
 ) -> Result<Generation, BoxError> {
     let parent = directory.manifest()?.generations.iter().rev().find(|it| !it.superseded).map(|it| it.number);
-    let mut prepared = directory.prepare_upon(lease, parent)?;
+    let mut prepared = directory.prepare_with(lease, Plan { parent, ..Plan::default() })?;
     let is_same = |(key, page): &(&(u32, u64), &Vec<u8>)| before.get(*key) == Some(*page);
     let changed = pages.iter().filter(|it| prepared.parent().is_none() || !is_same(it));
     let changed: Pages = changed.map(|(key, page)| (*key, page.clone())).collect();
