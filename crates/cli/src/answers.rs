@@ -1,6 +1,6 @@
 //! The commands that ask about a job and print the answer: for people, or as JSON.
 
-use crate::arguments::{Arguments, Checkpoint, Command, Doctor, Form, Inspect, Man, Status, Verify};
+use crate::arguments::{Arguments, Checkpoint, Coalesce, Command, Doctor, Form, Inspect, Man, Status, Verify};
 use crate::tables;
 use anyhow::bail;
 use clap::CommandFactory;
@@ -29,6 +29,11 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Verify(verify) => verify_generations(&verify),
+        Command::Coalesce(Coalesce { place }) => {
+            let report = standfast::coalesce(&place.directory)?;
+            print(place.form, &report, || tables::coalescing(&report))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Doctor(doctor) => examine(&doctor),
         Command::Completions(completions) => {
             let mut script = Vec::new();

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use standfast::{Files, GenerationNumber, Ids, Interval, Keep, Stack};
+use standfast::{Files, GenerationNumber, Ids, Incremental, Interval, Keep, MaxFiles, Snapshot, Stack, Track};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -50,6 +50,13 @@ Examples:
 
 Returns when the checkpoint is safe on disk. Also saves a program whose supervisor has died.";
 
+const COALESCE_EXAMPLES: &str = "\
+Examples:
+  standfast coalesce heat.standfast
+
+A supervisor does this by itself from time to time; the program runs meanwhile. Checkpoints that are
+to be kept stay, each can be restarted as before.";
+
 /// Keeps long-running programs safe: checkpoints any unmodified program, and continues it after a crash.
 #[derive(Parser, Debug)]
 #[command(name = "standfast", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
@@ -80,6 +87,7 @@ pub(crate) enum Command {
     List(List),
     Inspect(Inspect),
     Verify(Verify),
+    Coalesce(Coalesce),
     Doctor(Doctor),
     Completions(Completions),
     Man(Man),
@@ -108,6 +116,21 @@ pub(crate) struct Run {
     /// refuse in case of doubt, 'rollback' to cut off whoever wrote it, 'keep', 'refuse' [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub(crate) files: Option<Files>,
+    /// Save only what has changed since the checkpoint before: 'on', 'off' or 'auto', which saves processes whole most
+    /// of which has changed [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) incremental: Option<Incremental>,
+    /// How many checkpoint files may build upon each other before they are coalesced in the background [default: 16]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_files: Option<MaxFiles>,
+    /// How memory is taken: 'copy' to copy it, let the program run on and write it then, 'sequential' to write it while
+    /// the program stands still, 'auto' for copy where little is to be saved [default: auto]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) snapshot: Option<Snapshot>,
+    /// How it is found out what has changed: 'pagemap' by the kernel, 'hash' by reading and comparing everything, 'auto',
+    /// 'off' [default: auto]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) track: Option<Track>,
     /// Continue an unfinished job if there is one with a good checkpoint; otherwise start
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,
@@ -187,6 +210,14 @@ pub(crate) struct Verify {
     /// The checkpoint [default: all]
     #[arg(value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,
+}
+
+/// Merge checkpoints that build upon each other into one, and remove what only led up to it
+#[derive(Args, Debug)]
+#[command(after_help = COALESCE_EXAMPLES)]
+pub(crate) struct Coalesce {
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 /// Show what this machine offers, and what in a process could not be restored

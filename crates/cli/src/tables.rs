@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use humantime::{format_duration, format_rfc3339_seconds};
 use standfast::doctor::Finding;
 use standfast::report::{
-    CheckpointReport, GenerationReport, InspectionReport, LiveReport, ProcessReport, Standing, StatusReport,
-    VerificationReport,
+    CheckpointReport, CoalescingReport, GenerationReport, InspectionReport, LiveReport, ProcessReport, Standing,
+    StatusReport, VerificationReport,
 };
 use standfast::{Ending, ForShell, Interval};
 use std::fmt::Write;
@@ -70,14 +70,31 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
 /// One checkpoint.
 pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
     format!(
-        "checkpoint {}: {} ({} pages of {} threads), paused {}, safe after {}",
+        "checkpoint {}{}: {}, paused {} (of that {} to look what {} threads hold), safe after {}; of {} pages {} had \
+         changed, {} are stored",
         report.generation,
+        report.parent.map_or_else(String::new, |parent| format!(" upon {parent}")),
         size(report.file_bytes),
-        report.pages_stored,
-        report.tasks,
         nanoseconds(report.pause_nanoseconds),
-        nanoseconds(report.durable_nanoseconds)
+        nanoseconds(report.looking_nanoseconds),
+        report.tasks,
+        nanoseconds(report.durable_nanoseconds),
+        report.pages_scanned,
+        report.pages_read,
+        report.pages_stored,
     )
+}
+
+/// What was coalesced.
+pub(crate) fn coalescing(report: &CoalescingReport) -> String {
+    match report.generation {
+        None => "nothing to coalesce: no checkpoint that is kept builds upon another one\n".to_owned(),
+        Some(generation) => format!(
+            "checkpoint {generation} is full now: {}; {} older ones have gone\n",
+            size(report.file_bytes),
+            report.removed
+        ),
+    }
 }
 
 /// The generations of a job.
@@ -85,10 +102,11 @@ pub(crate) fn generations(generations: &[GenerationReport]) -> String {
     if generations.is_empty() {
         return "no checkpoint yet\n".to_owned();
     }
-    let mut table = bare_table(["checkpoint", "taken", "pause", "pages", "size", ""]);
+    let mut table = bare_table(["checkpoint", "upon", "taken", "pause", "pages", "size", ""]);
     for generation in generations {
         table.add_row([
             generation.generation.to_string(),
+            generation.parent.map_or_else(String::new, |parent| parent.to_string()),
             moment(generation.taken_nanoseconds),
             nanoseconds(generation.pause_nanoseconds),
             generation.pages_stored.to_string(),
@@ -96,7 +114,7 @@ pub(crate) fn generations(generations: &[GenerationReport]) -> String {
             if generation.is_superseded { "set aside".to_owned() } else { String::new() },
         ]);
     }
-    for column in [0, 2, 3, 4] {
+    for column in [0, 1, 3, 4, 5] {
         align_right(&mut table, column);
     }
     lines_of(&table)
@@ -245,6 +263,7 @@ mod tests {
             taken_nanoseconds: 1_700_000_000_000_000_000,
             pause_nanoseconds: 4_200_000,
             pages_stored: 300,
+            pages_inherited: 0,
             file_bytes: 1 << 20,
             is_superseded,
             root: String::new(),

@@ -2,17 +2,21 @@
 //! die, the kernel lets go of the job and it runs on.
 //!
 //! ```text
-//! protect:  rehearse  prepare  freeze  capture  thaw           seal  commit  retain
-//! stop:     rehearse  prepare  freeze  capture  seal  commit   kill          retain
-//!                               |<-- program stands still -->|
+//! sequential:  rehearse  prepare  freeze  capture  finish  thaw           seal  commit  retain
+//! copy:        rehearse  prepare  freeze  capture  thaw    finish         seal  commit  retain
+//! stop:        rehearse  prepare  freeze  capture  finish  seal   commit  kill          retain
+//!                                 |<-- program stands still -->|
 //! ```
 
 use crate::background::Background;
-use crate::options::Keep;
+use crate::chains::{Incremental, MaxFiles, Snapshot, tracking};
+use crate::options::{JobOptions, Keep};
 use crate::report::CheckpointReport;
-use standfast_engine::{CaptureOptions, Captured, EngineError, Freezer, Frozen, StackPart, rehearse};
-use standfast_format::BoxError;
-use standfast_store::{JobDirectory, Lease, Prepared, StoreError};
+use standfast_core::PAGE_BYTES;
+use standfast_engine::{CaptureOptions, Captured, EngineError, Freezer, Frozen, StackPart, Tracking, rehearse};
+use standfast_format::manifest::GenerationNumber;
+use standfast_format::{BoxError, ImageSink};
+use standfast_store::{JobDirectory, Lease, Plan, Prepared, StoreError, Writing};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -41,8 +45,56 @@ pub(crate) struct Destination {
     pub(crate) lease: Arc<Lease>,
     /// How many generations stay.
     pub(crate) keep: Keep,
+    /// How many images may build upon each other.
+    pub(crate) max_files: MaxFiles,
     /// How much of the stack goes into them.
-    pub(crate) stack: StackPart,
+    stack: StackPart,
+    incremental: Incremental,
+    tracking: Tracking,
+    snapshot: Snapshot,
+}
+
+impl Destination {
+    /// The job's directory, used as its options say.
+    pub(crate) fn new(directory: Arc<JobDirectory>, lease: Arc<Lease>, options: &JobOptions) -> Self {
+        Self {
+            directory,
+            lease,
+            keep: options.keep,
+            max_files: options.max_files,
+            stack: options.stack.part(),
+            incremental: options.incremental,
+            tracking: tracking(options.incremental, options.track),
+            snapshot: options.snapshot,
+        }
+    }
+
+    /// What kind of generation comes next, where the last one read so much from the program.
+    fn plan(&self, freezer: &Freezer, purpose: Purpose, last_bytes: Option<u64>) -> Plan {
+        let builds = self.tracking != Tracking::Off;
+        let parent = freezer.last_committed().filter(|_| builds).and_then(GenerationNumber::new);
+        let writing = match purpose {
+            Purpose::Protect => self.snapshot.writing(last_bytes, available_bytes()),
+            Purpose::Stop => Writing::AtOnce,
+        };
+        Plan { parent, writing }
+    }
+
+    fn capture_options(&self, prepared: &Prepared) -> CaptureOptions {
+        CaptureOptions {
+            stack: self.stack,
+            tracking: self.tracking,
+            builds_upon_last: prepared.parent().is_some(),
+            unchanged_percent_min: self.incremental.unchanged_percent_min(),
+        }
+    }
+}
+
+/// Memory that the system can spare: `MemAvailable` in `/proc/meminfo`; nothing where it does not say.
+fn available_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kilobytes = |line: &str| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
+    text.lines().find_map(kilobytes).unwrap_or(0) * 1024
 }
 
 /// A checkpoint that is durable.
@@ -52,6 +104,8 @@ pub(crate) struct Taken {
     pub(crate) report: CheckpointReport,
     /// Files that the program writes.
     pub(crate) outputs: Vec<PathBuf>,
+    /// Why the kernel does not let memory be observed, where that was asked for.
+    pub(crate) unobserved: Option<String>,
     /// Why older generations could not be removed, where that failed: no harm to the checkpoint.
     pub(crate) retention: Result<(), StoreError>,
 }
@@ -138,8 +192,14 @@ struct Attempt {
 
 impl Checkpointing {
     /// Starts the thread.
-    pub(crate) fn begin(destination: Destination, freezer: Freezer, purpose: Purpose) -> Result<Self, Failure> {
-        let work = move || take(&destination, &freezer, purpose);
+    /// The last checkpoint has read `last_bytes` from the program, if there was one.
+    pub(crate) fn begin(
+        destination: Destination,
+        freezer: Freezer,
+        purpose: Purpose,
+        last_bytes: Option<u64>,
+    ) -> Result<Self, Failure> {
+        let work = move || take(&destination, &freezer, purpose, last_bytes);
         Ok(Self { attempt: Background::begin("checkpoint", work).map_err(Failure::Thread)?, purpose })
     }
 
@@ -159,13 +219,14 @@ impl AsFd for Checkpointing {
     }
 }
 
-fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose) -> Attempt {
+fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, last_bytes: Option<u64>) -> Attempt {
     let started = Instant::now();
     let failed = |failure, given_up| Attempt { outcome: Err(failure), _given_up: given_up };
     if let Err(error) = rehearse() {
         return failed(error.into(), None);
     }
-    let mut prepared = match destination.directory.prepare(&destination.lease) {
+    let plan = destination.plan(freezer, purpose, last_bytes);
+    let mut prepared = match destination.directory.prepare_with(&destination.lease, plan) {
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),
     };
@@ -175,27 +236,36 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose) -> Attem
         Ok(frozen) => frozen,
         Err(error) => return failed(error.into(), Some(prepared)),
     };
-    let captured =
-        match frozen.capture(&mut prepared, CaptureOptions { stack: destination.stack, ..CaptureOptions::default() }) {
-            Ok(captured) => captured,
-            Err(error) => {
-                // The program runs on, unless it ended while it stood still; the reason is the same.
-                drop(frozen.thaw());
-                return failed(error.into(), Some(prepared));
-            }
-        };
-    let outcome = complete(destination, prepared, captured, frozen, Moments { started, freezing }, purpose);
+    let options = destination.capture_options(&prepared);
+    let is_held = matches!(plan.writing, Writing::Held { .. });
+    let captured = frozen.capture(&mut prepared, options).and_then(|captured| {
+        if !is_held {
+            prepared.finish(&captured.state).map_err(EngineError::Image)?;
+        }
+        Ok(captured)
+    });
+    let captured = match captured {
+        Ok(captured) => captured,
+        Err(error) => {
+            // The program runs on, unless it ended while it stood still; the reason is the same.
+            drop(frozen.thaw());
+            return failed(error.into(), Some(prepared));
+        }
+    };
+    let outcome = complete(destination, prepared, captured, frozen, Moments { started, freezing, is_held }, purpose);
     Attempt { outcome, _given_up: None }
 }
 
 struct Moments {
     started: Instant,
     freezing: Instant,
+    /// Whether the pages are yet to be written.
+    is_held: bool,
 }
 
 fn complete(
     destination: &Destination,
-    prepared: Prepared,
+    mut prepared: Prepared,
     captured: Captured,
     frozen: Frozen,
     moments: Moments,
@@ -206,8 +276,14 @@ fn complete(
             // That the program ended while it stood still does not harm the image: it may be needed the more.
             drop(frozen.thaw());
             let pause = moments.freezing.elapsed();
+            if moments.is_held {
+                prepared.release();
+                prepared.finish(&captured.state).map_err(EngineError::Image)?;
+            }
             make_durable(&captured)?;
-            (prepared.seal()?.commit(pause)?, pause)
+            let generation = prepared.seal()?.commit(pause)?;
+            captured.committed(generation.number.get());
+            (generation, pause)
         }
         Purpose::Stop => {
             let pause = moments.freezing.elapsed();
@@ -224,16 +300,24 @@ fn complete(
     let report = CheckpointReport {
         generation: generation.number.get(),
         tasks: captured.tasks as u64,
+        parent: generation.parent.map(GenerationNumber::get),
+        pages_scanned: captured.pages + captured.unchanged,
         pages_read: captured.pages,
         pages_stored: generation.stored_pages,
         file_bytes: generation.file_bytes,
         taken_nanoseconds: generation.taken_nanoseconds,
         pause_nanoseconds: nanoseconds(pause),
+        looking_nanoseconds: nanoseconds(captured.looking),
         durable_nanoseconds: nanoseconds(durable),
     };
     let retention = destination.directory.retain(&destination.lease, destination.keep.get()).map(drop);
     let outputs = captured.outputs.into_iter().map(|output| output.path).collect();
-    Ok(Taken { report, outputs, retention })
+    Ok(Taken { report, outputs, unobserved: captured.unobserved, retention })
+}
+
+/// Bytes that a checkpoint has read from its program.
+pub(crate) fn bytes_read(report: &CheckpointReport) -> u64 {
+    report.pages_read * PAGE_BYTES as u64
 }
 
 /// What the program has written to its files up to the checkpoint must survive a power failure as the checkpoint does: a

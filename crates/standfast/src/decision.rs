@@ -69,6 +69,9 @@ mod tests {
                 taken_nanoseconds: 0,
                 pause_nanoseconds: 0,
                 superseded: false,
+                origin: Root::from_bytes([0; 32]),
+                revision: 0,
+                inherited_pages: 0,
             });
         }
         manifest

@@ -25,6 +25,7 @@ mod background;
 mod chains;
 mod checkpoint;
 mod ckptrc;
+mod coalesce;
 mod control;
 mod decision;
 pub mod doctor;
@@ -47,6 +48,7 @@ mod supervisor;
 
 pub use chains::{Incremental, MaxFiles, Snapshot, Track};
 pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault};
+pub use coalesce::coalesce;
 pub use decision::Unfinished;
 pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};

@@ -49,6 +49,20 @@ pub enum Notice {
     },
     /// A checkpoint is durable.
     Taken(CheckpointReport),
+    /// Checkpoints that build upon each other were coalesced.
+    Coalesced {
+        /// The one that is full now.
+        generation: u64,
+        /// Length of its image.
+        file_bytes: u64,
+        /// How many older ones have gone for that.
+        removed: u64,
+    },
+    /// What has changed is found out the slow way.
+    Unobserved {
+        /// Why.
+        reason: String,
+    },
     /// No checkpoint was taken; the program runs on.
     NotTaken {
         /// Why, and what to do.
@@ -105,7 +119,8 @@ impl Notice {
     /// Who wants to hear it.
     pub fn weight(&self) -> Weight {
         match self {
-            Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) => Weight::Detail,
+            Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) | Self::Coalesced { .. } => Weight::Detail,
+            Self::Unobserved { .. } => Weight::Detail,
             Self::Ids(JobIds::New { reason: None }) => Weight::Detail,
             Self::Ids(_)
             | Self::Without { .. }
@@ -134,6 +149,13 @@ impl fmt::Display for Notice {
             Self::Skipped { generation, reason } => write!(f, "checkpoint {generation} cannot be used: {reason}"),
             Self::StartedAfresh { reason } => write!(f, "started from the beginning: {reason}"),
             Self::Taken(report) => write_taken(f, report),
+            Self::Coalesced { generation, file_bytes, removed } => {
+                write!(f, "coalesced into checkpoint {generation}: {file_bytes} bytes, {removed} older ones gone")
+            }
+            Self::Unobserved { reason } => write!(
+                f,
+                "the kernel does not note which pages the program writes ({reason}): with --track auto they are compared by checksum instead, and the program stands still for that"
+            ),
             Self::NotTaken { reason } => write!(f, "no checkpoint was taken, the program runs on: {reason}"),
             Self::Unprotectable { reason } => {
                 write!(f, "as it is, the program cannot be checkpointed: {reason}")
@@ -210,9 +232,10 @@ fn write_taken(f: &mut fmt::Formatter<'_>, report: &CheckpointReport) -> fmt::Re
     let milliseconds = |nanoseconds| Duration::from_nanos(nanoseconds).as_secs_f64() * 1e3;
     write!(
         f,
-        "checkpoint {}: {} pages, {} bytes, paused {:.1} ms, safe after {:.1} ms",
+        "checkpoint {}: {} of {} pages, {} bytes, paused {:.1} ms, safe after {:.1} ms",
         report.generation,
         report.pages_stored,
+        report.pages_scanned,
         report.file_bytes,
         milliseconds(report.pause_nanoseconds),
         milliseconds(report.durable_nanoseconds)

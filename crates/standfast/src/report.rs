@@ -12,7 +12,11 @@ pub struct CheckpointReport {
     pub generation: u64,
     /// Threads that stood still.
     pub tasks: u64,
-    /// Pages read from the program.
+    /// The generation that it builds upon; none for a full one.
+    pub parent: Option<u64>,
+    /// Pages of the program that hold something.
+    pub pages_scanned: u64,
+    /// Those of them that were read, since they had changed or may have.
     pub pages_read: u64,
     /// Pages that stand in the image.
     pub pages_stored: u64,
@@ -22,8 +26,21 @@ pub struct CheckpointReport {
     pub taken_nanoseconds: u64,
     /// How long the program stood still.
     pub pause_nanoseconds: u64,
+    /// How much of that it took to find out what it holds and what has changed.
+    pub looking_nanoseconds: u64,
     /// From the start of the checkpoint until it was durable.
     pub durable_nanoseconds: u64,
+}
+
+/// What became of checkpoints that build upon each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoalescingReport {
+    /// The generation that is full now; none where there was nothing to coalesce.
+    pub generation: Option<u64>,
+    /// Length of its image.
+    pub file_bytes: u64,
+    /// Older generations that have gone for that.
+    pub removed: u64,
 }
 
 /// What only a live supervisor knows.
@@ -35,6 +52,9 @@ pub struct LiveReport {
     pub program_pid: i32,
     /// Whether a checkpoint is being taken at this moment.
     pub is_checkpointing: bool,
+    /// Whether checkpoints are being coalesced at this moment.
+    #[serde(default)]
+    pub is_coalescing: bool,
     /// Time until the next checkpoint; `None` if none is planned.
     pub next_due_seconds: Option<f64>,
     /// The last checkpoint of this life.
@@ -74,7 +94,7 @@ pub enum Standing {
 pub struct GenerationReport {
     /// Its number.
     pub generation: u64,
-    /// The generation that its differences refer to.
+    /// The generation that it builds upon; none for a full one.
     pub parent: Option<u64>,
     /// When it was taken, in nanoseconds since 1970.
     pub taken_nanoseconds: u64,
@@ -82,6 +102,8 @@ pub struct GenerationReport {
     pub pause_nanoseconds: u64,
     /// Pages that stand in the image.
     pub pages_stored: u64,
+    /// Pages that are those of the generation that it builds upon.
+    pub pages_inherited: u64,
     /// Length of the image.
     pub file_bytes: u64,
     /// Whether the job was later restarted from an earlier one.

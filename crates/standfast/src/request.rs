@@ -31,7 +31,7 @@ pub fn checkpoint(directory: &Path, afterwards: Afterwards) -> Result<Checkpoint
     match ask(directory, request) {
         Ok(Reply::Taken(report)) => Ok(report),
         Ok(Reply::Failed { message }) => Err(Error::Declined(format!("no checkpoint was taken: {message}"))),
-        Ok(Reply::Status(_)) => Err(Error::Declined(
+        Ok(_) => Err(Error::Declined(
             "the supervisor answered another question: use the same standfast on both sides".into(),
         )),
         Err(ControlError::Nobody) => without_supervisor(directory, afterwards),
@@ -62,9 +62,10 @@ fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointR
         Afterwards::Stop => Purpose::Stop,
     };
     let options = JobOptions::from_record(manifest.options);
-    let destination =
-        Destination { directory: Arc::new(directory), lease, keep: options.keep, stack: options.stack.part() };
-    let taken = Checkpointing::begin(destination.clone(), job.freezer(), purpose)
+    // Nobody will be there to build upon it.
+    let options = JobOptions { incremental: crate::Incremental::Off, ..options };
+    let destination = Destination::new(Arc::new(directory), lease, &options);
+    let taken = Checkpointing::begin(destination.clone(), job.freezer(), purpose, None)
         .and_then(Checkpointing::join)
         .map_err(of_failure)?;
     if purpose == Purpose::Stop {

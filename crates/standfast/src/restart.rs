@@ -15,7 +15,7 @@ use standfast_engine::{
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, ImageSource};
-use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, Skipped, StoreError, Wish};
+use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -110,12 +110,7 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
                 notes.into_iter().for_each(|remark| listener(&Notice::Without { remark }));
                 touched.into_iter().for_each(|note| listener(&Notice::File(note)));
                 let control = bind_control(&job.path, listener);
-                let destination = Destination {
-                    directory: job.directory,
-                    lease: job.lease,
-                    keep: options.keep,
-                    stack: options.stack.part(),
-                };
+                let destination = Destination::new(job.directory, job.lease, &options);
                 return supervise(
                     Post { directory: job.path, destination, options, outputs, signals, control },
                     revived,
@@ -135,14 +130,9 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
 /// Whether no good will ever come from a job that could not be continued: it has no checkpoint, or all of them are
 /// damaged. A disk that cannot be read at present, or files that others may write, are no reason to give it up.
 pub(crate) fn is_hopeless(error: &StoreError) -> bool {
-    let is_damage = |skipped: &Skipped| match &*skipped.reason {
-        StoreError::Image { .. } | StoreError::WrongImage(_) => true,
-        StoreError::Medium { source, .. } => source.kind() == io::ErrorKind::NotFound,
-        _ => false,
-    };
     match error {
         StoreError::NoCheckpoint(_) => true,
-        StoreError::NoneGood { skipped, .. } => skipped.iter().all(is_damage),
+        StoreError::NoneGood { skipped, .. } => skipped.iter().all(|skipped| skipped.reason.is_damage()),
         _ => false,
     }
 }
@@ -262,7 +252,7 @@ mod tests {
     #[test]
     fn a_job_is_given_up_only_where_all_its_checkpoints_are_damaged() {
         let none_good = |reasons: Vec<StoreError>| {
-            let skip = |reason| Skipped { number: GenerationNumber::FIRST, reason: Box::new(reason) };
+            let skip = |reason| standfast_store::Skipped { number: GenerationNumber::FIRST, reason: Box::new(reason) };
             StoreError::NoneGood { directory: PathBuf::new(), skipped: reasons.into_iter().map(skip).collect() }
         };
         let damaged = || StoreError::WrongImage(PathBuf::new());
@@ -275,6 +265,9 @@ mod tests {
         let untrusted = StoreError::Untrusted { path: PathBuf::new(), fault: String::new(), remedy: String::new() };
         assert!(is_hopeless(&StoreError::NoCheckpoint(PathBuf::new())));
         assert!(is_hopeless(&none_good(vec![damaged(), unreadable(io::ErrorKind::NotFound)])));
+        let link = |source| StoreError::Link { number: GenerationNumber::FIRST, source: Box::new(source) };
+        assert!(is_hopeless(&none_good(vec![link(damaged())])));
+        assert!(!is_hopeless(&none_good(vec![link(unreadable(io::ErrorKind::TimedOut))])));
         assert!(!is_hopeless(&none_good(vec![damaged(), unreadable(io::ErrorKind::TimedOut)])));
         assert!(!is_hopeless(&none_good(vec![damaged(), untrusted])));
         assert!(!is_hopeless(&StoreError::Busy));

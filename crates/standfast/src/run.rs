@@ -132,7 +132,7 @@ fn start(
     let control = bind_control(&request.directory, listener);
     let launch = Launch { program: request.program.clone(), arguments: request.arguments.clone(), signals: inherited };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
-    let destination = Destination { directory, lease, keep: options.keep, stack: options.stack.part() };
+    let destination = Destination::new(directory, lease, &options);
     let post =
         Post { directory: request.directory.clone(), destination, options, outputs: Vec::new(), signals, control };
     supervise(post, job, listener)

@@ -71,6 +71,7 @@ impl GenerationReport {
             taken_nanoseconds: generation.taken_nanoseconds,
             pause_nanoseconds: generation.pause_nanoseconds,
             pages_stored: generation.stored_pages,
+            pages_inherited: generation.inherited_pages,
             file_bytes: generation.file_bytes,
             is_superseded: generation.superseded,
             root: generation.root.to_string(),

@@ -1,16 +1,18 @@
 //! The life of a job under its supervisor: one event loop that never waits for a disk, and one checkpoint at a time on a
 //! thread of its own. Whatever goes wrong here, the program runs on.
 
-use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose, Taken};
+use crate::chains::Incremental;
+use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose, Taken, bytes_read};
+use crate::coalesce::Coalescing;
 use crate::control::{ClientId, ControlSocket, Reply, Request};
 use crate::identity::in_lease;
 use crate::notice::{Listener, Notice};
 use crate::options::JobOptions;
 use crate::outlook::Outlook;
-use crate::report::{CheckpointReport, LiveReport};
+use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
 use crate::schedule::{Outcome as Attempt, Schedule};
 use crate::signals::{Reaction, SignalInbox, react};
-use crate::spelling::without_numbers;
+use crate::spelling::{InWords, without_numbers};
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use standfast_engine::Job;
@@ -51,12 +53,16 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         heartbeat_due: now,
         is_named: false,
         checkpointing: None,
+        coalescing: None,
+        merge_asked: Vec::new(),
+        merge_served: Vec::new(),
         asked: Vec::new(),
         served: Vec::new(),
         terminated: false,
         stop_wanted: false,
         last_checkpoint: None,
         last_failure: None,
+        unobserved: None,
         stopped_behind: None,
         post,
         job,
@@ -76,6 +82,11 @@ struct Supervisor<'a, 'l> {
     /// Whether the lease names the program.
     is_named: bool,
     checkpointing: Option<Checkpointing>,
+    coalescing: Option<Coalescing>,
+    /// Who waits for a coalescing that has not begun.
+    merge_asked: Vec<ClientId>,
+    /// Who waits for the one under way.
+    merge_served: Vec<ClientId>,
     /// Who waits for a checkpoint that has not begun, and whether the program is to stop behind it.
     asked: Vec<(ClientId, bool)>,
     /// Who waits for the one that is being taken.
@@ -86,6 +97,8 @@ struct Supervisor<'a, 'l> {
     stop_wanted: bool,
     last_checkpoint: Option<CheckpointReport>,
     last_failure: Option<String>,
+    /// Why the kernel does not let memory be observed.
+    unobserved: Option<String>,
     /// The generation behind which the program was stopped.
     stopped_behind: Option<u64>,
 }
@@ -96,6 +109,7 @@ struct Ready {
     ended: bool,
     signals: bool,
     checkpoint: bool,
+    coalescing: bool,
     outlook: bool,
 }
 
@@ -106,10 +120,14 @@ impl Supervisor<'_, '_> {
             let now = Instant::now();
             self.renew_lease(now);
             self.begin_checkpoint(now);
+            self.coalesce_as_asked();
             self.look_out(now);
             let ready = self.wait(now)?;
             if ready.checkpoint {
                 self.end_checkpoint();
+            }
+            if ready.coalescing {
+                self.end_coalescing();
             }
             if ready.outlook {
                 self.tell_outlook();
@@ -129,6 +147,7 @@ impl Supervisor<'_, '_> {
         let end = self.job.end_descriptor();
         let mut fds = vec![PollFd::new(&end, PollFlags::IN), PollFd::new(&self.post.signals, PollFlags::IN)];
         fds.extend(self.checkpointing.iter().map(|checkpointing| PollFd::new(checkpointing, PollFlags::IN)));
+        fds.extend(self.coalescing.iter().map(|coalescing| PollFd::new(coalescing, PollFlags::IN)));
         fds.extend(self.outlook.looking().map(|looking| PollFd::new(looking, PollFlags::IN)));
         fds.extend(self.post.control.iter().flat_map(ControlSocket::poll_fds));
         let timeout = self.next_due().map(|due| timespec(due.saturating_duration_since(now)));
@@ -137,8 +156,9 @@ impl Supervisor<'_, '_> {
                 let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
                 let mut more = fds[2..].iter().map(is_ready);
                 let checkpoint = self.checkpointing.is_some() && more.next() == Some(true);
+                let coalescing = self.coalescing.is_some() && more.next() == Some(true);
                 let outlook = self.outlook.looking().is_some() && more.next() == Some(true);
-                Ok(Ready { ended: is_ready(&fds[0]), signals: is_ready(&fds[1]), checkpoint, outlook })
+                Ok(Ready { ended: is_ready(&fds[0]), signals: is_ready(&fds[1]), checkpoint, coalescing, outlook })
             }
             // The handler of a signal ran: its news lie in the inbox.
             Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
@@ -178,7 +198,8 @@ impl Supervisor<'_, '_> {
         let stops = self.stop_wanted || self.asked.iter().any(|(_, stop)| *stop);
         let purpose = if stops { Purpose::Stop } else { Purpose::Protect };
         self.served = self.asked.drain(..).map(|(client, _)| client).collect();
-        match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), purpose) {
+        let last_bytes = self.last_checkpoint.as_ref().map(bytes_read);
+        match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), purpose, last_bytes) {
             Ok(checkpointing) => self.checkpointing = Some(checkpointing),
             Err(failure) => self.note_failure(&failure, purpose),
         }
@@ -195,7 +216,7 @@ impl Supervisor<'_, '_> {
     }
 
     fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
-        let Taken { report, outputs, retention } = taken;
+        let Taken { report, outputs, unobserved, retention } = taken;
         self.post.outputs = outputs;
         self.schedule.arm(Instant::now(), Attempt::Taken);
         self.last_checkpoint = Some(report);
@@ -206,6 +227,13 @@ impl Supervisor<'_, '_> {
         if let Err(error) = retention {
             self.warn(format!("older checkpoints could not be removed: {error}"));
         }
+        if self.unobserved != unobserved {
+            self.unobserved.clone_from(&unobserved);
+            if let Some(reason) = unobserved {
+                self.say(&Notice::Unobserved { reason });
+            }
+        }
+        self.begin_coalescing();
         if purpose == Purpose::Stop {
             self.stopped_behind = Some(report.generation);
             self.stop_wanted = false;
@@ -230,6 +258,56 @@ impl Supervisor<'_, '_> {
             self.say(&Notice::NotTaken { reason: reason.clone() });
         }
         self.last_failure = Some(reason);
+    }
+
+    /// Coalesces the chain of the newest checkpoint if it is time for that, while the program runs and checkpoints are
+    /// taken.
+    fn begin_coalescing(&mut self) {
+        if self.coalescing.is_some() || self.post.options.incremental == Incremental::Off {
+            return;
+        }
+        match Coalescing::begin(&self.post.destination) {
+            Ok(coalescing) => self.coalescing = Some(coalescing),
+            Err(error) => self.warn(format!("no thread could be started to coalesce checkpoints: {error}")),
+        }
+    }
+
+    /// Coalesces as far as possible for whoever has asked for it, once nothing is being coalesced.
+    fn coalesce_as_asked(&mut self) {
+        if self.coalescing.is_some() || self.merge_asked.is_empty() {
+            return;
+        }
+        self.merge_served = std::mem::take(&mut self.merge_asked);
+        match Coalescing::at_once(&self.post.destination) {
+            Ok(coalescing) => self.coalescing = Some(coalescing),
+            Err(error) => self.answer_merge(&Reply::Failed { message: InWords(&error).to_string() }),
+        }
+    }
+
+    fn answer_merge(&mut self, reply: &Reply) {
+        let served = std::mem::take(&mut self.merge_served);
+        if let Some(control) = &mut self.post.control {
+            served.into_iter().for_each(|client| control.answer(client, reply));
+        }
+    }
+
+    /// Takes note of what was coalesced, waiting for that if need be.
+    fn end_coalescing(&mut self) {
+        let Some(coalescing) = self.coalescing.take() else { return };
+        match coalescing.join() {
+            Ok(coalesced) => {
+                let report = CoalescingReport::of(coalesced);
+                self.answer_merge(&Reply::Coalesced(report));
+                if let CoalescingReport { generation: Some(generation), file_bytes, removed } = report {
+                    self.say(&Notice::Coalesced { generation, file_bytes, removed });
+                }
+            }
+            Err(reason) => {
+                let reason = without_numbers(&reason);
+                self.answer_merge(&Reply::Failed { message: reason.clone() });
+                self.warn(format!("checkpoints could not be coalesced, they stay as they are: {reason}"));
+            }
+        }
     }
 
     /// Looks, without touching the program, whether a checkpoint could be taken.
@@ -277,6 +355,7 @@ impl Supervisor<'_, '_> {
         for (client, request) in requests {
             match request {
                 Request::Checkpoint { stop } => self.asked.push((client, stop)),
+                Request::Coalesce => self.merge_asked.push(client),
                 Request::Status => {
                     let status = Reply::Status(self.live_report(now));
                     if let Some(control) = &mut self.post.control {
@@ -293,6 +372,7 @@ impl Supervisor<'_, '_> {
             supervisor_pid: i32::try_from(std::process::id()).expect("process ids are positive and small"),
             program_pid: self.job.main_process().pid,
             is_checkpointing: self.checkpointing.is_some(),
+            is_coalescing: self.coalescing.is_some(),
             next_due_seconds: self.schedule.due().map(until),
             last_checkpoint: self.last_checkpoint,
             last_failure: self.last_failure.clone(),
@@ -302,8 +382,12 @@ impl Supervisor<'_, '_> {
     /// The job has ended: brings a checkpoint under way to its end, notes how the job ended and gives the lease back.
     fn wind_up(mut self) -> Result<Ending, Error> {
         self.end_checkpoint();
+        self.coalescing.iter().for_each(Coalescing::cancel);
+        self.end_coalescing();
         self.served.extend(self.asked.drain(..).map(|(client, _)| client));
         self.answer_served(&Reply::Failed { message: "the program ended".to_owned() });
+        self.merge_served.append(&mut self.merge_asked);
+        self.answer_merge(&Reply::Failed { message: "the program ended".to_owned() });
         let status = self.job.reap()?;
         let ending = match (self.stopped_behind, status) {
             (Some(generation), _) => Ending::Stopped { generation },

@@ -205,7 +205,7 @@ fn note(first: &Mutex<Option<Failure>>, failure: Failure) {
 
 /// Notes that an image is bad, so that no other generation which builds upon it is tried, and says whose error it is.
 fn of_link(shelf: &Shelf, own: GenerationNumber, number: GenerationNumber, source: StoreError) -> StoreError {
-    shelf.bad_generations().insert(number);
+    shelf.bad_generations().insert(number, source.is_damage());
     if number == own { source } else { StoreError::Link { number, source: Box::new(source) } }
 }
 

@@ -81,11 +81,10 @@ impl JobDirectory {
 
     fn found_bad(&self, manifest: &Manifest, number: GenerationNumber) -> Result<(), StoreError> {
         let bad = self.shelf.bad_generations();
-        match manifest.chain(number).find(|link| bad.contains(&link.number)) {
-            None => Ok(()),
-            Some(link) if link.number == number => Err(StoreError::FoundBad),
-            Some(link) => Err(StoreError::Link { number: link.number, source: Box::new(StoreError::FoundBad) }),
-        }
+        let found = |link: &Generation| Some((link.number, *bad.get(&link.number)?));
+        let Some((link, is_damage)) = manifest.chain(number).find_map(found) else { return Ok(()) };
+        let found = StoreError::FoundBad { is_damage };
+        Err(if link == number { found } else { StoreError::Link { number: link, source: Box::new(found) } })
     }
 
     /// Opens the image of a generation, with those that it inherits from, and verifies all but their pages.

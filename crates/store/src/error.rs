@@ -68,7 +68,10 @@ pub enum StoreError {
     },
     /// A generation that could not be read before, by this process.
     #[error("it was found not to be good before")]
-    FoundBad,
+    FoundBad {
+        /// Whether that was damage.
+        is_damage: bool,
+    },
     /// The manifest is not what was written.
     #[error("{}: {source}", .path.display())]
     Manifest {
@@ -129,6 +132,18 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether an image is not what was written and never will be. A disk that cannot be read at present, or a file that
+    /// others may write, is no such thing.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Image { .. } | Self::WrongImage(_) => true,
+            Self::Link { source, .. } => source.is_damage(),
+            Self::FoundBad { is_damage } => *is_damage,
+            Self::Medium { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+
     pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
         let remedy = match source.kind() {
             io::ErrorKind::NotFound => "the file is missing: was it removed by hand?",

@@ -8,7 +8,7 @@ use standfast_format::manifest::{
     self, FileEnd, Generation, GenerationNumber, JobDescription, JobId, MANIFEST_BYTES_MAX, Manifest, ManifestError,
     Outcome, RunOptions,
 };
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -61,7 +61,7 @@ impl JobDirectory {
             medium,
             here: Arc::new(here),
             manifest: Mutex::new(None),
-            bad: Mutex::new(BTreeSet::new()),
+            bad: Mutex::new(BTreeMap::new()),
             busy: AtomicBool::new(false),
             coalescing: AtomicBool::new(false),
             parent: Mutex::new(None),
@@ -147,8 +147,8 @@ pub(crate) struct Shelf {
     pub(crate) medium: Arc<dyn Medium>,
     pub(crate) here: Arc<Here>,
     manifest: Mutex<Option<Manifest>>,
-    /// Generations that proved to be bad: they do not count as kept.
-    bad: Mutex<BTreeSet<GenerationNumber>>,
+    /// Generations that proved to be bad, and whether by damage: they do not count as kept.
+    bad: Mutex<BTreeMap<GenerationNumber, bool>>,
     /// Whether a generation is in the making.
     pub(crate) busy: AtomicBool,
     /// Whether generations are being coalesced.
@@ -255,7 +255,7 @@ impl Shelf {
         self.clear_tails(|number| manifest.is_none_or(|manifest| manifest.generation(number).is_some()));
     }
 
-    pub(crate) fn bad_generations(&self) -> MutexGuard<'_, BTreeSet<GenerationNumber>> {
+    pub(crate) fn bad_generations(&self) -> MutexGuard<'_, BTreeMap<GenerationNumber, bool>> {
         self.bad.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

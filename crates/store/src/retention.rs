@@ -3,7 +3,7 @@
 use crate::job::image_name;
 use crate::{JobDirectory, Lease, StoreError};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::PoisonError;
 
@@ -44,7 +44,7 @@ impl JobDirectory {
 fn staying(
     manifest: &Manifest,
     keep: NonZeroU32,
-    bad: &BTreeSet<GenerationNumber>,
+    bad: &BTreeMap<GenerationNumber, bool>,
     parent: Option<GenerationNumber>,
 ) -> BTreeSet<GenerationNumber> {
     let all = || manifest.generations.iter().map(|it| it.number);
@@ -63,9 +63,9 @@ fn staying(
 /// The good generations of the present life, newest first.
 pub(crate) fn counting<'a>(
     manifest: &'a Manifest,
-    bad: &'a BTreeSet<GenerationNumber>,
+    bad: &'a BTreeMap<GenerationNumber, bool>,
 ) -> impl Iterator<Item = GenerationNumber> + 'a {
-    let is_good = |it: &&Generation| manifest.chain(it.number).all(|link| !bad.contains(&link.number));
+    let is_good = |it: &&Generation| manifest.chain(it.number).all(|link| !bad.contains_key(&link.number));
     manifest.generations.iter().rev().filter(|it| !it.superseded).filter(is_good).map(|it| it.number)
 }
 
@@ -103,7 +103,7 @@ mod tests {
 
     fn removed(generations: &[(u64, u64, bool)], keep: u32, bad: &[u64]) -> Vec<u64> {
         let manifest = manifest(generations);
-        let bad = bad.iter().map(|at| number(*at)).collect();
+        let bad = bad.iter().map(|at| (number(*at), true)).collect();
         let staying = staying(&manifest, NonZeroU32::new(keep).unwrap(), &bad, None);
         for kept in &staying {
             assert!(manifest.chain(*kept).all(|link| staying.contains(&link.number)), "{kept} keeps its chain");

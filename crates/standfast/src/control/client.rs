@@ -27,7 +27,7 @@ pub(crate) enum ControlError {
     Protocol(#[from] ProtocolError),
 }
 
-/// Asks the supervisor of the job in `directory`. A checkpoint is waited for until it is durable, however long.
+/// Asks the supervisor of the job in `directory`. What it writes to the disk is waited for, however long.
 pub(crate) fn ask(directory: &Path, request: Request) -> Result<Reply, ControlError> {
     let place = SocketPlace::open(directory).map_err(|_| ControlError::Nobody)?;
     let mut stream = UnixStream::connect(place.address()).map_err(|_| ControlError::Nobody)?;
@@ -35,7 +35,7 @@ pub(crate) fn ask(directory: &Path, request: Request) -> Result<Reply, ControlEr
         return Err(ControlError::Untrusted);
     }
     let patience = match request {
-        Request::Checkpoint { .. } => None,
+        Request::Checkpoint { .. } | Request::Coalesce => None,
         Request::Status => Some(Duration::from_secs(ANSWER_SECONDS_MAX)),
     };
     let line = exchange(&mut stream, request, patience).map_err(ControlError::Silent)?;

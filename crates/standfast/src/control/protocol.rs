@@ -5,7 +5,7 @@
 //! supervisor  {"version":1,"reply":"taken","generation":7,...}\n
 //! ```
 
-use crate::report::{CheckpointReport, LiveReport};
+use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,8 @@ pub(crate) enum Request {
         /// Whether to stop the program where the checkpoint was taken.
         stop: bool,
     },
+    /// To coalesce the checkpoints that build upon each other.
+    Coalesce,
     /// How things stand.
     Status,
 }
@@ -34,6 +36,8 @@ pub(crate) enum Request {
 pub(crate) enum Reply {
     /// The checkpoint is durable.
     Taken(CheckpointReport),
+    /// What was coalesced.
+    Coalesced(CoalescingReport),
     /// How things stand.
     Status(LiveReport),
     /// It could not be done.
@@ -103,30 +107,36 @@ mod tests {
         CheckpointReport {
             generation: 7,
             tasks: 3,
+            parent: Some(6),
+            pages_scanned: 500,
             pages_read: 400,
             pages_stored: 300,
             file_bytes: u64::MAX,
             taken_nanoseconds: 1_700_000_000_000_000_001,
             pause_nanoseconds: 5,
+            looking_nanoseconds: 2,
             durable_nanoseconds: 6,
         }
     }
 
     #[test]
     fn every_message_survives_the_wire() {
-        for request in [Request::Checkpoint { stop: true }, Request::Checkpoint { stop: false }, Request::Status] {
+        let checkpoint = |stop| Request::Checkpoint { stop };
+        for request in [checkpoint(true), checkpoint(false), Request::Coalesce, Request::Status] {
             assert_eq!(decode(&encode(request)), Ok(request));
         }
         let status = LiveReport {
             supervisor_pid: 1,
             program_pid: 2,
             is_checkpointing: true,
+            is_coalescing: false,
             next_due_seconds: Some(1.5),
             last_checkpoint: Some(report()),
             last_failure: Some("two\nlines".into()),
         };
         let failed = Reply::Failed { message: "no \"space\"".into() };
-        for reply in [Reply::Taken(report()), Reply::Status(status), failed] {
+        let coalesced = CoalescingReport { generation: Some(7), file_bytes: 4096, removed: 5 };
+        for reply in [Reply::Taken(report()), Reply::Coalesced(coalesced), Reply::Status(status), failed] {
             let line = encode(&reply);
             assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
             assert_eq!(decode(&line), Ok(reply));

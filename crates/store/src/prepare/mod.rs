@@ -41,7 +41,7 @@ impl JobDirectory {
         let bad = self.shelf.bad_generations().clone();
         let is_good = |generation: &&Generation| {
             let links: Vec<_> = manifest.chain(generation.number).collect();
-            links.len() < LINKS_MAX && links.iter().all(|link| !bad.contains(&link.number))
+            links.len() < LINKS_MAX && links.iter().all(|link| !bad.contains_key(&link.number))
         };
         let parent = plan.parent.and_then(|number| manifest.generation(number)).filter(is_good);
         *self.shelf.parent.lock().unwrap_or_else(PoisonError::into_inner) = parent.map(|parent| parent.number);

@@ -1,0 +1,117 @@
+//! Coalescing: by the supervisor in the background, or by hand. The program is not touched.
+
+use crate::Error;
+use crate::background::Background;
+use crate::checkpoint::Destination;
+use crate::control::{ControlError, Reply, Request, ask};
+use crate::options::JobOptions;
+use crate::report::CoalescingReport;
+use rustix::process::setpriority_process;
+use standfast_store::{Claim, CoalesceRule, Coalesced, JobDirectory, Purpose, StoreError};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Nobody waits for it: every other thread goes first. The kernel derives the priority of its reading and writing from
+/// this.
+const NICENESS: i32 = 19;
+
+/// Coalescing under way.
+pub(crate) struct Coalescing {
+    work: Background<Result<Option<Coalesced>, StoreError>>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Coalescing {
+    /// Starts a thread that coalesces the newest chain as far as the job's options say.
+    pub(crate) fn begin(destination: &Destination) -> io::Result<Self> {
+        Self::with(destination, destination.max_files.rule(destination.keep))
+    }
+
+    /// Starts a thread that coalesces it as far as possible.
+    pub(crate) fn at_once(destination: &Destination) -> io::Result<Self> {
+        Self::with(destination, CoalesceRule::at_once(destination.keep.get()))
+    }
+
+    fn with(destination: &Destination, rule: CoalesceRule) -> io::Result<Self> {
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let (flag, destination) = (Arc::clone(&cancelled), destination.clone());
+        let work = move || {
+            // Where that is not allowed it is done all the same.
+            let _ = setpriority_process(None, NICENESS);
+            let Destination { directory, lease, keep, .. } = destination;
+            let coalesced = directory.coalesce(&lease, rule, &flag)?;
+            if coalesced.is_some() {
+                directory.retain(&lease, keep.get())?;
+            }
+            Ok(coalesced)
+        };
+        Ok(Self { work: Background::begin("coalescing", work)?, cancelled })
+    }
+
+    /// Asks it to end soon; what was there stays.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for its end: what was coalesced, or why nothing was.
+    pub(crate) fn join(self) -> Result<Option<Coalesced>, String> {
+        match self.work.join() {
+            Ok(outcome) => outcome.map_err(|error| error.to_string()),
+            Err(_) => Err("an internal error of standfast, told above; please report it".to_owned()),
+        }
+    }
+}
+
+impl AsFd for Coalescing {
+    /// Polls as hung up once the thread is through.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.work.as_fd()
+    }
+}
+
+/// Merges the checkpoints that build upon each other into one, as far as those that are to be kept allow; by the
+/// supervisor where there is one.
+///
+/// # Errors
+/// When a checkpoint on the way is damaged or the disk refuses; everything stays as it was.
+pub fn coalesce(directory: &Path) -> Result<CoalescingReport, Error> {
+    match ask(directory, Request::Coalesce) {
+        Ok(Reply::Coalesced(report)) => Ok(report),
+        Ok(Reply::Failed { message }) => Err(Error::Declined(format!("nothing was coalesced: {message}"))),
+        Ok(_) => Err(Error::Declined(
+            "the supervisor answered another question: use the same standfast on both sides".into(),
+        )),
+        Err(ControlError::Nobody) => without_supervisor(directory),
+        Err(source) => Err(Error::Unanswered { directory: directory.to_owned(), source: source.into() }),
+    }
+}
+
+fn without_supervisor(path: &Path) -> Result<CoalescingReport, Error> {
+    let of_store = |error| Error::of_store(path, error);
+    let directory = JobDirectory::open(path).map_err(of_store)?;
+    // Before the lease, which would leave a trace where there is no job.
+    let options = JobOptions::from_record(directory.manifest().map_err(of_store)?.options);
+    let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false }).map_err(of_store)?;
+    let rule = CoalesceRule::at_once(options.keep.get());
+    let outcome = directory.coalesce(&lease, rule, &AtomicBool::new(false));
+    let outcome = outcome.and_then(|coalesced| {
+        directory.retain(&lease, options.keep.get())?;
+        lease.release()?;
+        Ok(coalesced)
+    });
+    outcome.map(CoalescingReport::of).map_err(of_store)
+}
+
+impl CoalescingReport {
+    /// What there is to report; nothing may have been left to do.
+    pub(crate) fn of(coalesced: Option<Coalesced>) -> Self {
+        Self {
+            generation: coalesced.map(|it| it.number.get()),
+            file_bytes: coalesced.map_or(0, |it| it.file_bytes),
+            removed: coalesced.map_or(0, |it| it.removed),
+        }
+    }
+}
