@@ -212,6 +212,10 @@ pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
 
 /// Says why a process may not be looked at, as far as `/proc` tells.
 pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
+    // A process on its way out is still listed when its memory has gone.
+    if source.raw_os_error() == Some(libc::ESRCH) {
+        return EngineError::Ended;
+    }
     let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
     let lives = |tid: &i32| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     let main_thread_ended = !lives(&pid);

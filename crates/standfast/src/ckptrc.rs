@@ -4,6 +4,7 @@
 //! It is not Standfast's own configuration: it knows the seven keys of that paper and no others. What they ask for and
 //! this version does not do is kept and named ([`Ckptrc::unmet`]), never dropped.
 
+use crate::chains::{Incremental, MaxFiles, Snapshot};
 use crate::options::{INTERVAL_MAX, Interval, JobOptions, Keep, OptionChoices};
 use crate::run::default_directory;
 use crate::spelling::{ForShell, InWords};
@@ -91,7 +92,18 @@ impl Ckptrc {
         // `checkpointing on` alone speaks of the interval, too: a job that once was off must not stay so.
         let is_interval_said = self.checkpointing.is_some() || self.maxtime_seconds.is_some();
         let interval = is_interval_said.then(|| self.interval());
-        OptionChoices { interval, keep: self.maxfiles, ..OptionChoices::default() }
+        let said = OptionChoices { interval, snapshot: self.fork.map(snapshot), ..OptionChoices::default() };
+        match (self.incremental, self.maxfiles) {
+            (Some(Switch::On), Some(files)) if files != Self::defaults().keep => OptionChoices {
+                incremental: Some(Incremental::On),
+                max_files: MaxFiles::new(files.get().get()),
+                keep: Some(Self::defaults().keep),
+                ..said
+            },
+            (incremental, files) => {
+                OptionChoices { incremental: incremental.map(|_| Incremental::Off), keep: files, ..said }
+            }
+        }
     }
 
     fn interval(&self) -> Interval {
@@ -107,21 +119,20 @@ impl Ckptrc {
         JobOptions {
             interval: Interval::Every(Duration::from_secs(600)),
             keep: Keep::new(1).expect("one is not zero"),
+            incremental: Incremental::Off,
+            snapshot: Snapshot::Sequential,
             ..JobOptions::default()
         }
     }
 
     /// What is asked for and not done by this version, each in a sentence.
     pub fn unmet(&self) -> impl Iterator<Item = String> {
-        let incremental = self.incremental == Some(Switch::On);
-        let fork = self.fork == Some(Switch::On);
+        let one_file = self.maxfiles.is_none_or(|files| files == Self::defaults().keep);
+        let incremental = self.incremental == Some(Switch::On) && one_file;
         let mintime = self.mintime_seconds.is_some_and(|seconds| seconds > 0);
         [
             incremental.then_some(
-                "'incremental on' is without effect: this version takes no incremental checkpoints, each one is full",
-            ),
-            fork.then_some(
-                "'fork on' is without effect: this version takes no forked checkpoints, the program stands still for each one",
+                "'incremental on' is without effect where maxfiles is 1, as it is if it is not said: set it to 2 or more",
             ),
             mintime.then_some(
                 "'mintime' is without effect: in this version programs cannot ask for checkpoints, so that none comes too early",
@@ -130,6 +141,14 @@ impl Ckptrc {
         .into_iter()
         .flatten()
         .map(|sentence| format!("{CKPTRC}: {sentence}"))
+    }
+}
+
+/// How memory is taken: what a forked checkpoint is for, that the program runs while it is written, a copy does too.
+fn snapshot(fork: Switch) -> Snapshot {
+    match fork {
+        Switch::On => Snapshot::Copy,
+        Switch::Off => Snapshot::Sequential,
     }
 }
 

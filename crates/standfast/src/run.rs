@@ -207,7 +207,8 @@ mod tests {
             (said, None, seconds(7), 2),
         ];
         for (options, ckptrc, interval, keep) in table {
-            let wanted = JobOptions { interval, keep: Keep::new(keep).unwrap(), ..JobOptions::default() };
+            let others = if ckptrc.is_some() { Ckptrc::defaults() } else { JobOptions::default() };
+            let wanted = JobOptions { interval, keep: Keep::new(keep).unwrap(), ..others };
             assert_eq!(request(options, ckptrc).options(), wanted, "{options:?} {ckptrc:?}");
         }
     }

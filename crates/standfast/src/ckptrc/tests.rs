@@ -110,6 +110,28 @@ fn maxfiles_is_how_many_checkpoints_are_kept_and_one_if_it_is_not_there() {
 }
 
 #[test]
+fn incremental_makes_maxfiles_the_bound_on_files_that_build_upon_each_other_and_one_is_none() {
+    let said = |text: &str| {
+        let choices = parsed(text).choices();
+        (choices.incremental, choices.max_files, choices.keep)
+    };
+    assert_eq!(said("incremental on\nmaxfiles 7"), (Some(Incremental::On), MaxFiles::new(7), Keep::new(1)));
+    assert_eq!(said("incremental on\nmaxfiles 1"), (Some(Incremental::Off), None, Keep::new(1)));
+    assert_eq!(said("incremental on"), (Some(Incremental::Off), None, None));
+    assert_eq!(said("incremental off\nmaxfiles 7"), (Some(Incremental::Off), None, Keep::new(7)));
+    assert_eq!(said("maxfiles 7"), (None, None, Keep::new(7)));
+    assert_eq!(Ckptrc::defaults().incremental, Incremental::Off);
+}
+
+#[test]
+fn fork_lets_the_program_run_while_its_checkpoint_is_written() {
+    assert_eq!(parsed("fork on").choices().snapshot, Some(Snapshot::Copy));
+    assert_eq!(parsed("fork off").choices().snapshot, Some(Snapshot::Sequential));
+    assert_eq!(parsed("").choices().snapshot, None);
+    assert_eq!(Ckptrc::defaults().snapshot, Snapshot::Sequential);
+}
+
+#[test]
 fn dir_holds_a_directory_of_the_programs_own() {
     let directory = |text: &str| parsed(text).directory(OsStr::new("./build/heat"));
     assert_eq!(directory("dir /scratch/me"), Path::new("/scratch/me/heat.standfast"));
@@ -120,11 +142,12 @@ fn dir_holds_a_directory_of_the_programs_own() {
 #[test]
 fn what_this_version_does_not_do_is_named_once_each() {
     let unmet = |text: &str| parsed(text).unmet().collect::<Vec<_>>();
-    for (text, name) in [("incremental on", "incremental"), ("fork on", "fork"), ("mintime 5", "mintime")] {
+    for (text, name) in [("incremental on", "incremental"), ("mintime 5", "mintime")] {
         let said = unmet(text);
         assert!(said.len() == 1 && said[0].contains(CKPTRC) && said[0].contains(name), "{text}: {said:?}");
     }
-    assert_eq!(unmet("incremental on\nfork on\nmintime 5").len(), 3);
+    assert_eq!(unmet("incremental on\nfork on\nmintime 5").len(), 2);
+    assert_eq!(unmet("incremental on\nfork on\nmaxfiles 2"), [""; 0]);
     assert_eq!(unmet("incremental off\nfork off\nmintime 0\nmaxtime 5\nmaxfiles 9\ncheckpointing off"), [""; 0]);
 }
 
