@@ -5,7 +5,7 @@ mod support;
 use fastrand::Rng;
 use standfast_core::{PAGE_BYTES, PageSet};
 use standfast_engine::{CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, Tracking};
-use standfast_format::records::JobState;
+use standfast_format::records::{JobState, ProcessState};
 use standfast_format::{BoxError, ImageSink, PageBatch};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -61,15 +61,9 @@ impl ImageSink for Flat {
 }
 
 /// One checkpoint upon `parent`, and all of the memory at the same stop. `None` when it was refused. A second capture says
-/// which pages there are; what those of the process hold is read directly, since a capture moves threads from one
+/// which pages there are; what those of processes hold is read directly, since a capture moves threads from one
 /// processor to another, which the kernel notes in their restartable sequences.
-fn both(
-    pid: i32,
-    freezer: &Freezer,
-    tracking: Tracking,
-    parent: Option<Memory>,
-    commit: bool,
-) -> Option<(Flat, Memory)> {
+fn both(freezer: &Freezer, tracking: Tracking, parent: Option<Memory>, commit: bool) -> Option<(Flat, Memory)> {
     std::thread::scope(|scope| {
         let work = || {
             let mut frozen = match freezer.freeze(Duration::from_secs(5)) {
@@ -87,11 +81,13 @@ fn both(
                 Err(EngineError::Refused(_)) => return None,
                 Err(error) => panic!("{error}"),
             };
-            let memory = File::open(format!("/proc/{pid}/mem")).expect("it may be read");
+            // Zombies have none.
+            let open = |process: &ProcessState| File::open(format!("/proc/{}/mem", process.pid)).ok();
+            let memories: Vec<_> = captured.state.processes.iter().map(open).collect();
             let present = |(owner, address): &(u32, u64)| {
                 let mut bytes = vec![0; PAGE_BYTES];
-                let read = *owner == 0 && memory.read_exact_at(&mut bytes, *address).is_ok();
-                read.then_some(((*owner, *address), bytes))
+                let memory = memories.get(*owner as usize)?.as_ref()?;
+                memory.read_exact_at(&mut bytes, *address).ok().map(|()| ((*owner, *address), bytes))
             };
             let of_process: Memory = flat.memory.keys().filter_map(present).collect();
             if commit {
@@ -147,7 +143,7 @@ fn churn_under(tracking: Tracking) {
         // Now and then a checkpoint fails behind the look, and now and then one builds upon nothing.
         let (commit, afresh) = (random.u32(..8) > 0, random.u32(..16) == 0);
         let upon = if afresh { None } else { parent.clone() };
-        let Some((flat, full)) = both(job.main_process().pid, &freezer, tracking, upon, commit) else { continue };
+        let Some((flat, full)) = both(&freezer, tracking, upon, commit) else { continue };
         compare(&flat.memory, &full, place, seed);
         taken += 1;
         saved_less += usize::from(flat.stored < full.len());
