@@ -212,10 +212,6 @@ pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
 
 /// Says why a process may not be looked at, as far as `/proc` tells.
 pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
-    // A process on its way out is still listed when its memory has gone.
-    if source.raw_os_error() == Some(libc::ESRCH) {
-        return EngineError::Ended;
-    }
     let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
     let lives = |tid: &i32| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     let main_thread_ended = !lives(&pid);
@@ -228,6 +224,10 @@ pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
         if !proc::numbers(pid, "task").unwrap_or_default().iter().any(lives) {
             return EngineError::Ended;
         }
+    }
+    // A process on its way out is still listed when its memory has gone.
+    if !main_thread_ended && source.raw_os_error() == Some(libc::ESRCH) {
+        return EngineError::Ended;
     }
     let reason = if main_thread_ended {
         "its main thread has ended while others go on; such a program cannot be checkpointed yet".to_owned()
