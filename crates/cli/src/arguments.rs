@@ -140,6 +140,9 @@ pub(crate) struct Run {
     /// Take the directory over from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,
+    /// Stay until all processes of the job have ended, not only the program itself, and protect them
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command_line: Vec<OsString>,
@@ -165,6 +168,9 @@ pub(crate) struct Restart {
     /// Take the directory over from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,
+    /// Stay until all processes of the job have ended, not only the program itself, and protect them
+    #[arg(long)]
+    pub(crate) wait: bool,
 }
 
 /// Take a checkpoint of a running program now

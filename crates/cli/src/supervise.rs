@@ -48,6 +48,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         ckptrc,
         unfinished,
         force: run.force,
+        wait: run.wait,
     };
     conclude(standfast::run(&request, &mut |notice| hear(notice, voice)))
 }
@@ -55,7 +56,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
 pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode> {
     let directory = restart.directory.map_or_else(only_directory, Ok)?;
     let options = OptionChoices { ids: restart.ids, files: restart.files, ..OptionChoices::default() };
-    let request = RestartRequest { directory, at: restart.at, options, force: restart.force };
+    let request = RestartRequest { directory, at: restart.at, options, force: restart.force, wait: restart.wait };
     conclude(standfast::restart(&request, &mut |notice| hear(notice, voice)))
 }
 

@@ -5,10 +5,10 @@ use crate::census::Looks;
 use crate::files::{Digests, Writers};
 use crate::freeze::{Frozen, kernel};
 use crate::track::Tracks;
-use crate::tree::Roots;
+use crate::tree::{Member, Roots};
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
-use standfast_linux::{InheritedSignals, NamespaceInit, WaitStatus};
+use standfast_linux::{InheritedSignals, NamespaceInit, News as OfNamespace, WaitStatus};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -186,11 +186,22 @@ impl Shared {
     }
 }
 
+/// What has become of a job's main process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// Job control has stopped it.
+    Stopped,
+    /// It ended, and how, where that is known.
+    Ended(Option<ExitStatus>),
+}
+
 /// A job under this process's care.
 #[derive(Debug)]
 pub struct Job {
     roots: Roots,
     end: End,
+    /// The init of the job's namespaces, once the process that it tells about has ended.
+    init: Option<NamespaceInit>,
     shared: Arc<Shared>,
 }
 
@@ -236,7 +247,7 @@ impl Job {
             End::Namespace(init) => Some(init.pid()),
             End::Child(_) | End::Stranger(_) => None,
         };
-        Self { roots: Roots { main, keeper }, end, shared: Shared::new(main.pid, inheritance) }
+        Self { roots: Roots { main, keeper }, end, init: None, shared: Shared::new(main.pid, inheritance) }
     }
 
     /// Counts descendants that lose their parent, and so come to this process, as part of the job. Only for a process that
@@ -248,6 +259,7 @@ impl Job {
     /// Takes note of orphans that have ended. Now and then, or they pile up as zombies.
     pub fn reap_orphans(&self) {
         self.roots.reap_orphans();
+        self.init.iter().for_each(NamespaceInit::reap);
     }
 
     /// The job's main process.
@@ -255,7 +267,7 @@ impl Job {
         self.roots.main
     }
 
-    /// A descriptor that polls as readable once the job has ended.
+    /// A descriptor that polls as readable when there is [`Job::news`].
     pub fn end_descriptor(&self) -> BorrowedFd<'_> {
         match &self.end {
             End::Child(process) | End::Stranger(process) => process.as_fd(),
@@ -263,27 +275,67 @@ impl Job {
         }
     }
 
-    /// The main process's status; waits for its end. Call it when [`Job::end_descriptor`] is readable and no other thread
-    /// holds the job frozen. `None` for an adopted job: only its parent learns how it ended.
+    /// What has become of the main process; waits for that. Call it when [`Job::end_descriptor`] is readable and no other
+    /// thread holds the job frozen.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn news(&mut self) -> Result<News, EngineError> {
+        let passed = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let status = match (&self.end, passed) {
+            (End::Namespace(init), _) => match init.wait_for_news() {
+                Ok(OfNamespace::Stopped) => return Ok(News::Stopped),
+                Ok(OfNamespace::Ended(status)) => Some(status),
+                // An init that says nothing was killed, and took the job with it.
+                Err(_) => Some(WaitStatus(libc::SIGKILL)),
+            },
+            (End::Stranger(_), _) => {
+                // One that has lost its parent may be our child by now. Nobody asks for the status of an orphan.
+                let _ = process::wait(self.roots.main.pid, libc::WNOHANG);
+                None
+            }
+            (End::Child(_), Some(status)) => Some(status),
+            (End::Child(_), None) => {
+                let waited = process::wait(self.roots.main.pid, 0);
+                waited.map_err(|source| kernel("reaping the program", source))?.map(WaitStatus)
+            }
+        };
+        Ok(News::Ended(status.map(|status| ExitStatus::from_raw(status.0))))
+    }
+
+    /// How the main process ended; waits for its end. `None` for an adopted job: only its parent learns how it ended.
     ///
     /// # Errors
     /// When the kernel does not tell.
     pub fn reap(&mut self) -> Result<Option<ExitStatus>, EngineError> {
-        let passed = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let status = match (&self.end, passed) {
-            (End::Namespace(init), _) => {
-                // An init that says nothing was killed, and took the job with it.
-                Some(init.wait_for_end().unwrap_or(WaitStatus(libc::SIGKILL)))
+        loop {
+            if let News::Ended(status) = self.news()? {
+                return Ok(status);
             }
-            (End::Stranger(_), _) => None,
-            (End::Child(_), Some(status)) => Some(status),
-            (End::Child(_), None) => {
-                let status =
-                    process::wait(self.roots.main.pid, 0).map_err(|source| kernel("reaping the program", source))?;
-                status.map(WaitStatus)
-            }
-        };
-        Ok(status.map(|status| ExitStatus::from_raw(status.0)))
+        }
+    }
+
+    /// Whether job control has stopped the main process since this was asked last. Where [`Job::news`] tells it, never. Not
+    /// while another thread holds the job frozen, from which this would take the news.
+    pub fn has_stopped(&self) -> bool {
+        matches!(self.end, End::Child(_)) && process::has_stopped(self.roots.main.pid)
+    }
+
+    /// The processes of the job, but for the main process and zombies, as this process sees them.
+    pub fn descendants(&self) -> Vec<i32> {
+        self.reap_orphans();
+        let living = |member: &Member| member.wait_status.is_none() && member.pid != self.roots.main.pid;
+        self.roots.members().into_iter().filter(living).map(|member| member.pid).collect()
+    }
+
+    /// Goes on with one of the descendants as main process; `false` if it has ended by now.
+    pub fn follow(&mut self, pid: i32) -> bool {
+        let (Ok(handle), Ok(main)) = (process::pidfd_open(pid), ProcessIdentity::of(pid)) else { return false };
+        self.roots.main = main;
+        if let End::Namespace(init) = std::mem::replace(&mut self.end, End::Stranger(handle)) {
+            self.init = Some(init);
+        }
+        true
     }
 
     /// Sends a signal to the main process.

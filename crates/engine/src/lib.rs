@@ -27,11 +27,11 @@ mod tree;
 pub use census::{Output, examine};
 pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;
-pub use job::{Freezer, Job, Launch, ProcessIdentity};
+pub use job::{Freezer, Job, Launch, News, ProcessIdentity};
 pub use read::{CaptureOptions, Captured, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{
     FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted, Tail, restart,
 };
-pub use standfast_linux::InheritedSignals;
+pub use standfast_linux::{InheritedSignals, Terminal, own_group};
 pub use track::Tracking;

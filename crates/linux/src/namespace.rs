@@ -12,6 +12,7 @@
 //!  | -- seize, open the gate, exec, rebuild --------------------->  |
 //!  | -- NextId(n) ---------------> | ns_last_pid = n - 1            |
 //!  | -- Commit ------------------> | from now on ignores our death  | runs
+//!  | <------------------ Stopped - | <------------------ stops      |
 //!  | <------------ Ended(status) - | <------------------ ends       |
 //! ```
 //!
@@ -42,12 +43,22 @@ pub struct NamespaceInit {
     pid: i32,
 }
 
+/// What the init tells of the job's main process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// Job control has stopped it.
+    Stopped,
+    /// It ended, and how. The namespaces live on as long as any process in them.
+    Ended(WaitStatus),
+}
+
 /// One message: what, and a number.
 type Message = [u8; 5];
 const READY: u8 = b'R';
 const FAILED: u8 = b'F';
 const NEXT_ID: u8 = b'N';
 const COMMIT: u8 = b'C';
+const STOPPED: u8 = b'S';
 const ENDED: u8 = b'E';
 
 fn message(kind: u8, number: i32) -> Message {
@@ -114,23 +125,27 @@ impl NamespaceInit {
         self.pid
     }
 
-    /// Becomes readable when the main process has ended.
+    /// Becomes readable when there is [`News`].
     pub fn channel(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
-    /// How the main process ended; waits for it.
+    /// What has become of the main process; waits for that.
     ///
     /// # Errors
     /// When the init was killed, and the job with it.
-    pub fn wait_for_end(&self) -> io::Result<WaitStatus> {
-        let answer = receive(self.channel.as_raw_fd());
-        // The init exits behind its message (or was killed): reap it, it is our child.
-        process::wait(self.pid, 0)?;
-        match answer? {
-            [ENDED, status @ ..] => Ok(WaitStatus(i32::from_le_bytes(status))),
+    pub fn wait_for_news(&self) -> io::Result<News> {
+        match receive(self.channel.as_raw_fd())? {
+            [STOPPED, ..] => Ok(News::Stopped),
+            [ENDED, status @ ..] => Ok(News::Ended(WaitStatus(i32::from_le_bytes(status)))),
             _ => Err(io::Error::other("the namespace's init spoke out of turn")),
         }
+    }
+
+    /// Takes note of the init's own end, if that has come: it is our child.
+    pub fn reap(&self) {
+        // An error means that somebody has done so.
+        let _ = process::wait(self.pid, libc::WNOHANG);
     }
 
     fn expect_ready(&self) -> io::Result<()> {
@@ -261,20 +276,20 @@ fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// The first process of a namespace inherits all orphans; the namespace ends with it, so it stays as long as the main
-/// process does.
+/// The first process of a namespace inherits all orphans; the namespace ends with it, so it stays as long as there is any
+/// other process.
 fn reap_until_end(main: i32, channel: RawFd) -> ! {
     loop {
         let mut status = 0;
         // SAFETY: `status` is live.
-        let ended = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
-        if ended == main {
-            // If nobody listens any more the status is lost, as that of any orphan.
-            let _ = send(channel, message(ENDED, status));
+        let id = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::WUNTRACED) };
+        if id == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
             exit(0);
         }
-        if ended == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
-            exit(1);
+        if id == main {
+            // If nobody listens any more the status is lost, as that of any orphan.
+            let kind = if libc::WIFSTOPPED(status) { STOPPED } else { ENDED };
+            let _ = send(channel, message(kind, status));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Between fork and exec only async-signal-safe calls are made, on values prepared before.
 
 use crate::sys::check;
+use crate::terminal::{Terminal, lead_group};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
@@ -55,16 +56,20 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Starts a program as a child of this process; returns its pid. Reaping it is the caller's business.
+/// Starts a program as a child of this process, in a process group of its own, to which the keys of the terminal go if they
+/// came to us; returns its pid. Reaping it is the caller's business.
 ///
 /// # Errors
 /// When it cannot be executed.
 pub fn launch(program: &OsStr, arguments: &[OsString], signals: InheritedSignals) -> io::Result<i32> {
     let mut command = Command::new(program);
     command.args(arguments);
-    // SAFETY: `take_on` makes only async-signal-safe calls.
+    let terminal = Terminal::controlling().filter(Terminal::is_ours);
+    // SAFETY: both make only async-signal-safe calls; the terminal is open until the child has executed its program.
     unsafe {
+        let terminal = terminal.as_ref().map(AsRawFd::as_raw_fd);
         command.pre_exec(move || {
+            lead_group(terminal)?;
             signals.take_on();
             Ok(())
         });

@@ -31,6 +31,7 @@ mod decision;
 pub mod doctor;
 mod ending;
 mod error;
+mod foreground;
 mod identity;
 mod inspect;
 mod notice;

@@ -88,6 +88,16 @@ pub enum Notice {
         /// What, why, and what to do.
         reason: String,
     },
+    /// The main process has ended, and the others go on, still protected.
+    GoesOn {
+        /// Their process ids.
+        processes: Vec<i32>,
+    },
+    /// The main process has ended, and others go on, not protected any more.
+    LeftBehind {
+        /// Their process ids.
+        processes: Vec<i32>,
+    },
     /// The job was stopped behind a checkpoint.
     Stopped {
         /// Its directory.
@@ -126,6 +136,8 @@ impl Notice {
             | Self::Without { .. }
             | Self::File(_)
             | Self::ProtectedAgain { .. }
+            | Self::GoesOn { .. }
+            | Self::LeftBehind { .. }
             | Self::Stopped { .. }
             | Self::Unfinished { .. } => Weight::Note,
             Self::Skipped { .. }
@@ -168,6 +180,14 @@ impl fmt::Display for Notice {
                 )
             }
             Self::Trouble { reason } => f.write_str(reason),
+            Self::GoesOn { processes } => {
+                write!(f, "the program has ended; protecting on what it has left behind: {}", list(processes))
+            }
+            Self::LeftBehind { processes } => write!(
+                f,
+                "the program has ended and left behind, not protected any more: {} (standfast run --wait protects them until they end)",
+                list(processes)
+            ),
             Self::Stopped { directory, generation } => {
                 write!(
                     f,
@@ -180,6 +200,14 @@ impl fmt::Display for Notice {
             }
         }
     }
+}
+
+/// Processes by their ids, the first few.
+fn list(processes: &[i32]) -> String {
+    const SHOWN: usize = 8;
+    let ids: Vec<String> = processes.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = if processes.len() > SHOWN { ", ..." } else { "" };
+    format!("{} processes ({}{more})", processes.len(), ids.join(", "))
 }
 
 /// What a program and its user see of its ids after a restart.

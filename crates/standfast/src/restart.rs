@@ -1,6 +1,7 @@
 //! `restart`: a job goes on from one of its checkpoints.
 
 use crate::checkpoint::Destination;
+use crate::foreground::Foreground;
 use crate::identity::in_lease;
 use crate::notice::{Listener, Notice};
 use crate::options::{Files, Ids, JobOptions, OptionChoices};
@@ -33,6 +34,8 @@ pub struct RestartRequest {
     pub options: OptionChoices,
     /// Whether to take the directory from a holder that cannot be seen from here.
     pub force: bool,
+    /// Whether to stay until everybody in the job has ended, not only its main process.
+    pub wait: bool,
 }
 
 /// The directories right below `place` that are named as `run` names them, in alphabetical order.
@@ -71,7 +74,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
     let wish = request.at.map_or(Wish::Newest, Wish::Exactly);
     let path = request.directory.clone();
-    continue_job(Continuation { path, directory, lease, options: request.options }, wish, listener)
+    continue_job(Continuation { path, directory, lease, options: request.options, wait: request.wait }, wish, listener)
 }
 
 /// A job to be continued.
@@ -84,6 +87,8 @@ pub(crate) struct Continuation {
     pub(crate) lease: Arc<Lease>,
     /// Options that are to be other than those of its run.
     pub(crate) options: OptionChoices,
+    /// Whether to stay until everybody in the job has ended.
+    pub(crate) wait: bool,
 }
 
 /// Continues a job from the generation that is wished for, falling back to older ones where that leaves a choice.
@@ -112,7 +117,7 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
                 let control = bind_control(&job.path, listener);
                 let destination = Destination::new(job.directory, job.lease, &options);
                 return supervise(
-                    Post { directory: job.path, destination, options, outputs, signals, control },
+                    Post { directory: job.path, destination, options, outputs, signals, control, wait: job.wait },
                     revived,
                     listener,
                 );
@@ -177,6 +182,7 @@ fn revive(
             .and_then(|()| SignalInbox::open().map_err(Error::system("take over the signals")));
         match noted {
             Ok(inbox) => {
+                Foreground::of(process.pid).hand_on();
                 signals = Some(inbox);
                 Ok(())
             }

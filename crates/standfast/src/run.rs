@@ -37,6 +37,8 @@ pub struct RunRequest {
     pub unfinished: Unfinished,
     /// Whether to take the directory from a holder that cannot be seen from here.
     pub force: bool,
+    /// Whether to stay until everybody in the job has ended, not only its main process.
+    pub wait: bool,
 }
 
 impl RunRequest {
@@ -90,6 +92,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 directory: directory.clone(),
                 lease: lease.clone(),
                 options: request.choices(),
+                wait: request.wait,
             };
             match continue_job(continuation, Wish::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {
@@ -133,8 +136,15 @@ fn start(
     let launch = Launch { program: request.program.clone(), arguments: request.arguments.clone(), signals: inherited };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
     let destination = Destination::new(directory, lease, &options);
-    let post =
-        Post { directory: request.directory.clone(), destination, options, outputs: Vec::new(), signals, control };
+    let post = Post {
+        directory: request.directory.clone(),
+        destination,
+        options,
+        outputs: Vec::new(),
+        signals,
+        control,
+        wait: request.wait,
+    };
     supervise(post, job, listener)
 }
 
@@ -189,6 +199,7 @@ mod tests {
             ckptrc: ckptrc.map(|text| Ckptrc::parse(text.as_bytes()).unwrap()),
             unfinished: Unfinished::Refuse,
             force: false,
+            wait: false,
         }
     }
 

@@ -1,13 +1,14 @@
 //! What the supervisor does about the signals it gets: a pure policy, and the inbox that collects them.
 //!
-//! The program shares process group and terminal with the supervisor. What the kernel sends to the group (Ctrl-C, a
-//! hangup, a resized window) reaches the program by itself; what a process sends to the supervisor alone would not, and
-//! is passed on. SIGTSTP, SIGTTIN and SIGTTOU are left alone on purpose: the shell must see its job stop, and the
-//! kernel's own rules for orphaned groups must hold.
+//! The program leads a process group of its own in the supervisor's session. Mostly that group has the terminal's keys, and
+//! gets what the kernel sends because of them (Ctrl-C, a hangup, a resized window). Where we have them (a shell has
+//! brought its job to the foreground and told nobody), what we get is passed on to the group, and the keys with it. What a
+//! process sends to the supervisor is passed on to the program. SIGCONT wakes the job with us.
 
 use rustix::fd::{AsFd, BorrowedFd};
 use signal_hook::consts::signal::{
-    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGQUIT, SIGTERM, SIGTSTP, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGWINCH,
 };
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -16,8 +17,7 @@ use std::os::unix::net::UnixStream;
 
 /// Signals with a name that are passed on to the program. SIGPIPE is not among them: it is the answer to a write of
 /// one's own. Nor is SIGCHLD.
-const PASSED_ON: [i32; 11] =
-    [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGCONT, SIGWINCH, SIGURG, SIGIO];
+const PASSED_ON: [i32; 10] = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGWINCH, SIGURG, SIGIO];
 
 /// The signals without a name that programs may give a meaning (`SIGRTMIN` and on, above the C library's own two).
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
@@ -25,7 +25,7 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 /// Who sent a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// The kernel, as for a key on the terminal: the program has got it too.
+    /// The kernel, as for a key on the terminal: only our group has got it.
     Kernel,
     /// Some process: only the supervisor has got it.
     Process,
@@ -36,10 +36,14 @@ pub(crate) enum Sender {
 /// What to do about a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaction {
-    /// Nothing: the program has it already.
+    /// Nothing: it is not for the program.
     Leave,
+    /// Send it on to the program's group, and give it the terminal's keys.
+    HandOn,
     /// Send it on to the program.
     PassOn,
+    /// Wake the job.
+    GoOn,
     /// Take a checkpoint, stop the program, end with status 75.
     CheckpointAndStop,
 }
@@ -50,6 +54,10 @@ pub(crate) fn react(signal: i32, sender: Sender, terminated_before: bool) -> Rea
         (SIGTERM, _) if !terminated_before => Reaction::CheckpointAndStop,
         (SIGTERM, _) => Reaction::PassOn,
         (SIGCHLD, _) => Reaction::Leave,
+        // Whoever has woken us: a shell by `fg`, or a process that only knows us.
+        (SIGCONT, Sender::Kernel | Sender::Process) => Reaction::GoOn,
+        (SIGTSTP, Sender::Kernel | Sender::Process) => Reaction::HandOn,
+        (SIGINT | SIGQUIT | SIGHUP | SIGWINCH, Sender::Kernel) => Reaction::HandOn,
         // Sent back, it would hit a program that only reports to its parent.
         (_, Sender::Kernel | Sender::Program) => Reaction::Leave,
         (_, Sender::Process) => Reaction::PassOn,
@@ -69,7 +77,8 @@ impl SignalInbox {
         let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status")?);
         let is_heeded = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
         // A process of the job that has lost its parent may end, and we are then to take note of it.
-        let signals = PASSED_ON.into_iter().chain([SIGTERM, SIGCHLD]).chain(REAL_TIME).filter(is_heeded);
+        let signals =
+            PASSED_ON.into_iter().chain([SIGTERM, SIGCHLD, SIGCONT, SIGTSTP]).chain(REAL_TIME).filter(is_heeded);
         let (read, write) = UnixStream::pair()?;
         Ok(Self { delivery: SignalDelivery::with_pipe(read, write, WithOrigin::default(), signals)? })
     }
@@ -102,9 +111,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_on_the_terminal_are_left_to_the_program() {
-        for signal in [SIGINT, SIGQUIT, SIGWINCH, SIGHUP] {
-            assert_eq!(react(signal, Sender::Kernel, false), Reaction::Leave);
+    fn keys_on_the_terminal_are_handed_on_to_the_programs_group() {
+        for signal in [SIGINT, SIGQUIT, SIGWINCH, SIGHUP, SIGTSTP] {
+            assert_eq!(react(signal, Sender::Kernel, false), Reaction::HandOn);
         }
     }
 
@@ -113,6 +122,14 @@ mod tests {
         for signal in PASSED_ON.into_iter().chain(REAL_TIME) {
             assert_eq!(react(signal, Sender::Process, false), Reaction::PassOn);
         }
+    }
+
+    #[test]
+    fn the_job_wakes_when_we_do() {
+        for sender in [Sender::Kernel, Sender::Process] {
+            assert_eq!(react(SIGCONT, sender, false), Reaction::GoOn);
+        }
+        assert_eq!(react(SIGCONT, Sender::Program, false), Reaction::Leave);
     }
 
     #[test]

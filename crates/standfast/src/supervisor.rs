@@ -5,6 +5,7 @@ use crate::chains::Incremental;
 use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose, Taken, bytes_read};
 use crate::coalesce::Coalescing;
 use crate::control::{ClientId, ControlSocket, Reply, Request};
+use crate::foreground::Foreground;
 use crate::identity::in_lease;
 use crate::notice::{Listener, Notice};
 use crate::options::JobOptions;
@@ -15,10 +16,11 @@ use crate::signals::{Reaction, SignalInbox, react};
 use crate::spelling::{InWords, without_numbers};
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use standfast_engine::Job;
+use standfast_engine::{Job, News, ProcessIdentity};
 use standfast_format::manifest::{FileEnd, Outcome};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,6 +41,8 @@ pub(crate) struct Post {
     pub(crate) signals: SignalInbox,
     /// The control socket, where one could be had.
     pub(crate) control: Option<ControlSocket>,
+    /// Whether to stay until everybody in the job has ended, not only its main process.
+    pub(crate) wait: bool,
 }
 
 /// Looks after `job` until it ends.
@@ -64,12 +68,13 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         last_failure: None,
         unobserved: None,
         stopped_behind: None,
+        foreground: Foreground::of(pid),
         post,
         job,
         listener,
     };
-    supervisor.watch()?;
-    supervisor.wind_up()
+    let status = supervisor.watch()?;
+    supervisor.wind_up(status)
 }
 
 struct Supervisor<'a, 'l> {
@@ -101,12 +106,14 @@ struct Supervisor<'a, 'l> {
     unobserved: Option<String>,
     /// The generation behind which the program was stopped.
     stopped_behind: Option<u64>,
+    foreground: Foreground,
 }
 
 /// What has happened.
 #[derive(Debug, Default)]
 struct Ready {
-    ended: bool,
+    /// News of its main process.
+    job: bool,
     signals: bool,
     checkpoint: bool,
     coalescing: bool,
@@ -114,8 +121,9 @@ struct Ready {
 }
 
 impl Supervisor<'_, '_> {
-    /// The event loop: returns when the job has ended.
-    fn watch(&mut self) -> Result<(), Error> {
+    /// The event loop: returns when the job has ended, with the status of its main process where that is known.
+    fn watch(&mut self) -> Result<Option<ExitStatus>, Error> {
+        let mut ended = None;
         loop {
             let now = Instant::now();
             self.renew_lease(now);
@@ -136,10 +144,43 @@ impl Supervisor<'_, '_> {
                 self.heed_signals();
             }
             self.heed_clients();
-            if ready.ended {
-                return Ok(());
+            if ready.job
+                && let Some(status) = self.heed_job()?
+            {
+                let first = *ended.get_or_insert(status);
+                if !self.follow_descendants() {
+                    return Ok(first);
+                }
             }
         }
+    }
+
+    /// There is news of the main process: how it ended, if it did.
+    fn heed_job(&mut self) -> Result<Option<Option<ExitStatus>>, Error> {
+        // A checkpoint under way holds it.
+        self.end_checkpoint();
+        match self.job.news()? {
+            News::Stopped => {
+                self.foreground.stop_along();
+                Ok(None)
+            }
+            News::Ended(status) => Ok(Some(status)),
+        }
+    }
+
+    /// The main process has ended: goes on with the others, if there are any and that is wanted.
+    fn follow_descendants(&mut self) -> bool {
+        if !self.post.wait || self.stopped_behind.is_some() {
+            return false;
+        }
+        let descendants = self.job.descendants();
+        let followed = descendants.iter().any(|pid| self.job.follow(*pid));
+        if followed {
+            self.is_named = false;
+            self.heartbeat_due = Instant::now();
+            self.say(&Notice::GoesOn { processes: descendants });
+        }
+        followed
     }
 
     /// Sleeps until something happens or is due.
@@ -158,7 +199,7 @@ impl Supervisor<'_, '_> {
                 let checkpoint = self.checkpointing.is_some() && more.next() == Some(true);
                 let coalescing = self.coalescing.is_some() && more.next() == Some(true);
                 let outlook = self.outlook.looking().is_some() && more.next() == Some(true);
-                Ok(Ready { ended: is_ready(&fds[0]), signals: is_ready(&fds[1]), checkpoint, coalescing, outlook })
+                Ok(Ready { job: is_ready(&fds[0]), signals: is_ready(&fds[1]), checkpoint, coalescing, outlook })
             }
             // The handler of a signal ran: its news lie in the inbox.
             Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
@@ -213,6 +254,7 @@ impl Supervisor<'_, '_> {
             Ok(taken) => self.note_taken(taken, purpose),
             Err(failure) => self.note_failure(&failure, purpose),
         }
+        self.heed_stop();
     }
 
     fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
@@ -336,9 +378,12 @@ impl Supervisor<'_, '_> {
 
     fn heed_signals(&mut self) {
         self.job.reap_orphans();
+        self.heed_stop();
         for (signal, sender) in self.post.signals.take(self.job.main_process().pid) {
             match react(signal, sender, self.terminated) {
                 Reaction::Leave => {}
+                Reaction::GoOn => self.foreground.go_on(),
+                Reaction::HandOn => self.foreground.hand_on_with(signal),
                 Reaction::CheckpointAndStop => {
                     self.terminated = true;
                     self.stop_wanted = true;
@@ -346,6 +391,13 @@ impl Supervisor<'_, '_> {
                 // The only way this fails is that the program has ended, which is noticed by itself.
                 Reaction::PassOn => drop(self.job.signal(signal)),
             }
+        }
+    }
+
+    /// Job control may have stopped the main process. Under a checkpoint the kernel tells nobody but that.
+    fn heed_stop(&mut self) {
+        if self.checkpointing.is_none() && self.job.has_stopped() {
+            self.foreground.stop_along();
         }
     }
 
@@ -380,15 +432,14 @@ impl Supervisor<'_, '_> {
     }
 
     /// The job has ended: brings a checkpoint under way to its end, notes how the job ended and gives the lease back.
-    fn wind_up(mut self) -> Result<Ending, Error> {
-        self.end_checkpoint();
+    fn wind_up(mut self, status: Option<ExitStatus>) -> Result<Ending, Error> {
+        self.foreground.take_back();
         self.coalescing.iter().for_each(Coalescing::cancel);
         self.end_coalescing();
         self.served.extend(self.asked.drain(..).map(|(client, _)| client));
         self.answer_served(&Reply::Failed { message: "the program ended".to_owned() });
         self.merge_served.append(&mut self.merge_asked);
         self.answer_merge(&Reply::Failed { message: "the program ended".to_owned() });
-        let status = self.job.reap()?;
         let ending = match (self.stopped_behind, status) {
             (Some(generation), _) => Ending::Stopped { generation },
             (None, Some(status)) => Ending::of_status(status),
@@ -397,7 +448,9 @@ impl Supervisor<'_, '_> {
         // First what we say, which may go where the program's output goes, then how that stands.
         self.tell_end(ending);
         self.record(ending);
-        self.release_lease();
+        if !self.leave_descendants() {
+            self.release_lease();
+        }
         Ok(ending)
     }
 
@@ -413,6 +466,19 @@ impl Supervisor<'_, '_> {
         if let Err(error) = directory.set_end(lease, outcome, ends) {
             self.warn(format!("how the program ended could not be noted: {error}"));
         }
+    }
+
+    /// Says that others go on without us, if there are any; the lease then names one of them, so that nobody gives the
+    /// job a second life beside them.
+    fn leave_descendants(&mut self) -> bool {
+        let descendants = if self.stopped_behind.is_some() { Vec::new() } else { self.job.descendants() };
+        let mut identities = descendants.iter().filter_map(|pid| ProcessIdentity::of(*pid).ok());
+        let Some(survivor) = identities.next() else { return false };
+        if let Err(error) = self.post.destination.lease.set_program(in_lease(survivor)) {
+            self.warn(format!("the lease could not be renewed: {error}"));
+        }
+        self.say(&Notice::LeftBehind { processes: descendants });
+        true
     }
 
     fn release_lease(self) {

@@ -35,6 +35,17 @@ pub fn has_ended(tid: i32) -> bool {
     news.is_ok_and(|code| matches!(code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED))
 }
 
+/// Whether job control has stopped a child of this thread since this was asked last. Not while another thread traces it:
+/// this would take that one's news.
+pub fn has_stopped(pid: i32) -> bool {
+    // SAFETY: a siginfo_t is plain data for which all zeros is a value.
+    let mut news: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let what = libc::WSTOPPED | libc::WNOHANG | libc::__WNOTHREAD;
+    // SAFETY: `news` is live.
+    let told = check(unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut news, what) }.into());
+    told.is_ok() && news.si_code == libc::CLD_STOPPED
+}
+
 /// What kind of news there is (`CLD_`); 0 if there is none.
 fn peek(whose: libc::idtype_t, id: libc::id_t, flags: i32) -> io::Result<i32> {
     // SAFETY: a siginfo_t is plain data for which all zeros is a value.

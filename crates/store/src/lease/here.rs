@@ -11,6 +11,10 @@ pub trait Processes: fmt::Debug + Send + Sync {
     /// When the process of this number started, in clock ticks since boot; `None` if there is none, or if it has ended
     /// and only its exit status is left.
     fn start_time(&self, pid: i32) -> Option<u64>;
+
+    /// Whether there are members of the process group that the process of this number led. The kernel gives the number to
+    /// nobody else as long as there are.
+    fn has_group(&self, leader: i32) -> bool;
 }
 
 /// The processes that `/proc` shows.
@@ -21,14 +25,31 @@ impl Processes for SystemProcesses {
     fn start_time(&self, pid: i32) -> Option<u64> {
         parse_start_time(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
+
+    fn has_group(&self, leader: i32) -> bool {
+        let pids = fs::read_dir("/proc").into_iter().flatten();
+        let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+        let stats = pids.filter_map(|pid| fs::read(format!("/proc/{pid}/stat")).ok());
+        stats.into_iter().any(|stat| parse_start_time(&stat).is_some() && parse_group(&stat) == Some(leader))
+    }
+}
+
+/// Field 5 of `/proc/PID/stat`.
+fn parse_group(stat: &[u8]) -> Option<i32> {
+    fields(stat)?.get(2)?.parse().ok()
+}
+
+/// The fields of `/proc/PID/stat` from the third on. The name before them stands in parentheses and may hold anything,
+/// parentheses and line ends too: they start behind the last.
+fn fields(stat: &[u8]) -> Option<Vec<&str>> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let text = str::from_utf8(&stat[name_end + 1..]).ok()?;
+    Some(text.split_ascii_whitespace().collect())
 }
 
 /// Field 22 of `/proc/PID/stat`, unless the process has ended.
 fn parse_start_time(stat: &[u8]) -> Option<u64> {
-    // The name stands in parentheses and may hold anything, parentheses and line ends too: fields start behind the last.
-    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let text = str::from_utf8(&stat[name_end + 1..]).ok()?;
-    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+    let fields = fields(stat)?;
     let (state, threads, start_time) = (fields.first()?, fields.get(17)?, fields.get(19)?);
     // The first thread may have ended before the others: then it shows as a zombie, and the process lives.
     let ended = matches!(*state, "Z" | "X" | "x") && threads.parse::<u64>().ok()? <= 1;
@@ -82,6 +103,14 @@ impl Here {
     pub(super) fn lives(&self, process: ProcessIdentity) -> bool {
         self.processes.start_time(process.pid) == Some(process.start_time)
     }
+
+    /// Whether a program lives, if only in processes that it has left behind.
+    pub(super) fn program_lives(&self, program: ProcessIdentity) -> bool {
+        match self.processes.start_time(program.pid) {
+            Some(start_time) => start_time == program.start_time,
+            None => self.processes.has_group(program.pid),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +133,14 @@ mod tests {
         assert_eq!(parse_start_time(&stat("sh", 'Z', 1)), None);
         assert_eq!(parse_start_time(&stat("sh", 'Z', 3)), Some(4711));
         assert_eq!(parse_start_time(b"42 (sh) S"), None);
+    }
+
+    #[test]
+    fn a_group_lives_as_long_as_one_of_its_members() {
+        assert_eq!(parse_group(b"42 (a) 7 (b) S 1 40 30 0 0"), Some(40));
+        let own = rustix::process::getpgrp().as_raw_nonzero().get();
+        assert!(SystemProcesses.has_group(own));
+        assert!(!SystemProcesses.has_group(i32::MAX));
     }
 
     #[test]

@@ -272,7 +272,7 @@ impl Desk {
             boot_id: self.here.boot_id.clone(),
             pid_namespace: self.here.pid_namespace,
             supervisor_lives: self.here.lives(holder.supervisor),
-            program_lives: holder.program.is_some_and(|program| self.here.lives(program)),
+            program_lives: holder.program.is_some_and(|program| self.here.program_lives(program)),
             silent: self.now().duration_since(beaten).unwrap_or_default(),
         };
         Ok(content::judge(holder, &facts))

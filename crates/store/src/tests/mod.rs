@@ -32,6 +32,10 @@ impl Processes for Crowd {
     fn start_time(&self, pid: i32) -> Option<u64> {
         self.0.iter().find(|process| process.pid == pid).map(|process| process.start_time)
     }
+
+    fn has_group(&self, _leader: i32) -> bool {
+        false
+    }
 }
 
 const SUPERVISOR: ProcessIdentity = ProcessIdentity { pid: 10, start_time: 100 };

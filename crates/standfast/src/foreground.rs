@@ -1,0 +1,65 @@
+//! The terminal's keys. The job leads a process group of its own in our session; while our group would have the keys, the
+//! job's has them: Ctrl-C goes to the job alone. When Ctrl-Z has stopped the job we take the keys back and stop as well, so
+//! that the shell sees what it expects; when the shell wakes us, we hand them on again.
+
+use rustix::process::Pid;
+use rustix::process::{Signal, getpid, kill_process, kill_process_group};
+use signal_hook::consts::signal::SIGCONT;
+use standfast_engine::{Terminal, own_group};
+
+/// The controlling terminal, and the job's process group as we see it.
+#[derive(Debug)]
+pub(crate) struct Foreground {
+    terminal: Option<Terminal>,
+    group: i32,
+}
+
+impl Foreground {
+    /// Of a job whose main process is `leader`.
+    pub(crate) fn of(leader: i32) -> Self {
+        Self { terminal: Terminal::controlling(), group: leader }
+    }
+
+    /// Gives the keys to the job, if they come to us. A job that has left its group gets none.
+    pub(crate) fn hand_on(&self) {
+        if let Some(terminal) = self.terminal.as_ref().filter(|terminal| terminal.is_ours()) {
+            let _ = terminal.give_to(self.group);
+        }
+    }
+
+    /// Gives the keys to the job, and to its group the signal that one of them has caused.
+    pub(crate) fn hand_on_with(&self, signal: i32) {
+        self.hand_on();
+        self.send(signal);
+    }
+
+    /// Takes the keys back from a job that has ended or been stopped; whether it had them.
+    pub(crate) fn take_back(&self) -> bool {
+        let had = |terminal: &&Terminal| terminal.foreground().is_ok_and(|group| group == self.group);
+        self.terminal.as_ref().filter(had).is_some_and(|terminal| terminal.give_to(own_group()).is_ok())
+    }
+
+    /// Job control has stopped the job: if that was a key of this terminal we stop as well, and return when somebody has
+    /// woken us. If it wanted to use the terminal, which we have got meanwhile, it shall have it.
+    pub(crate) fn stop_along(&self) {
+        if self.take_back() {
+            // Not SIGTSTP, which the kernel keeps from groups that no shell looks after.
+            let _ = kill_process(getpid(), Signal::STOP);
+            self.go_on();
+        } else if self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+            self.go_on();
+        }
+    }
+
+    /// Somebody has woken us: the job goes on, with the keys if we have got them.
+    pub(crate) fn go_on(&self) {
+        self.hand_on_with(SIGCONT);
+    }
+
+    /// A group that is not there any more, or not yet, gets none.
+    fn send(&self, signal: i32) {
+        if let (Some(group), Some(signal)) = (Pid::from_raw(self.group), Signal::from_named_raw(signal)) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}

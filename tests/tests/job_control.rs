@@ -1,0 +1,157 @@
+//! A supervised job under an interactive shell, and what a main process leaves behind.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::Standfast;
+use standfast_tests::running::{Output, PATIENCE, Running, until};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::process::Child;
+
+/// An interactive shell on a terminal of its own.
+struct Shell {
+    child: Child,
+    terminal: File,
+    shown: String,
+}
+
+impl Shell {
+    fn start(arena: &Arena) -> Result<Self> {
+        let pty = openpty(None, None).context("opening a pseudo terminal")?;
+        let terminal = File::from(pty.slave);
+        let mut command = arena.command("setsid");
+        command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]).env("PS1", "$ ");
+        command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
+        let child = command.spawn()?;
+        drop(command);
+        fcntl(&pty.master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).context("reading without waiting")?;
+        Ok(Self { child, terminal: File::from(pty.master), shown: String::new() })
+    }
+
+    fn type_in(&mut self, keys: &str) -> Result<()> {
+        self.terminal.write_all(keys.as_bytes()).context("typing")
+    }
+
+    /// Waits until the terminal shows `text`, behind all that was waited for before.
+    fn await_text(&mut self, text: &str) -> Result<()> {
+        until(PATIENCE, &format!("the terminal to show {text:?}"), || {
+            let mut piece = [0; 1024];
+            match self.terminal.read(&mut piece) {
+                Ok(0) => bail!("the terminal was closed"),
+                Ok(got) => self.shown.push_str(&String::from_utf8_lossy(&piece[..got])),
+                Err(problem) if problem.kind() == ErrorKind::WouldBlock => {}
+                Err(problem) => return Err(problem).context("reading the terminal"),
+            }
+            Ok(self.shown.find(text).map(|at| self.shown.drain(..at + text.len()).count()))
+        })
+        .map(drop)
+        .with_context(|| format!("it shows: {}", self.shown))
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Counts aloud until a key interrupts it; says what it has read before.
+const COUNT: &str = r#"trap 'echo interrupted; exit 3' INT; read word; echo "read $word"; n=0; while sleep 0.02; do n=$((n+1)); echo "count $n."; done"#;
+
+#[test]
+fn the_keys_of_a_shell_stop_wake_feed_and_interrupt_the_job() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let mut shell = Shell::start(&arena)?;
+    shell.await_text("$ ")?;
+    let command = standfast.command(&[]);
+    let binary = command.get_program().to_str().context("a path in UTF-8")?.to_owned();
+    shell.type_in(&format!(
+        "{binary} run -d '{}' -i off -- bash -c '{}'\n",
+        arena.images().display(),
+        COUNT.replace('\'', r"'\''")
+    ))?;
+    shell.type_in("word\n")?;
+    shell.await_text("read word")?;
+    for wake in ["fg\n", "bg\n"] {
+        shell.await_text("count ")?;
+        shell.type_in("\x1a")?;
+        shell.await_text("Stopped")?;
+        shell.await_text("$ ")?;
+        shell.type_in(wake)?;
+    }
+    // In the background now, and running: nobody tells it that it comes to the foreground again.
+    shell.await_text("count ")?;
+    shell.type_in("fg\n")?;
+    shell.await_text("count ")?;
+    shell.type_in("\x03")?;
+    shell.await_text("interrupted")?;
+    shell.type_in("echo status $?.\n")?;
+    shell.await_text("status 3.")?;
+    shell.type_in("exit\n")?;
+    until(PATIENCE, "the shell to end", || Ok(shell.child.try_wait()?)).map(drop)
+}
+
+/// Leaves a child behind that says so at its end, once `gate` is there.
+const LEAVE: &str = "(while ! test -e gate; do sleep 0.01; done; echo late >> said) & echo early >> said; exit 4";
+
+fn run_leaving(arena: &Arena, options: &[&str]) -> Result<Running> {
+    let mut command = Standfast::new(arena)?.command(&["run", "-i", "off", "-d"]);
+    command.arg(arena.images()).args(options).args(["--", "bash", "-c", LEAVE]);
+    Running::start(arena, "run", Output::Nowhere, &mut command)
+}
+
+fn said(arena: &Arena) -> String {
+    fs::read_to_string(arena.work().join("said")).unwrap_or_default()
+}
+
+#[test]
+fn what_is_left_behind_is_named_and_keeps_the_directory_from_a_second_life() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let ended = run_leaving(&arena, &[])?.wait(PATIENCE)?;
+    ensure!(ended.exited(4), "instead of the program's status: {}; {}", ended.status, ended.errors);
+    ensure!(ended.errors.contains("left behind"), "not told: {}", ended.errors);
+    let again = run_leaving(&arena, &["--fresh"])?.wait(PATIENCE)?.refusal("a second life beside the first")?;
+    ensure!(again.contains("still runs"), "refused for another reason: {again}");
+    fs::write(arena.work().join("gate"), "")?;
+    until(PATIENCE, "the one left behind to end", || Ok((said(&arena) == "early\nlate\n").then_some(())))?;
+    arena.wait_until_empty(PATIENCE)?;
+    let mut command = standfast.command(&["run", "--fresh", "-i", "off", "-d"]);
+    command.arg(arena.images()).args(["--", "true"]);
+    Running::start(&arena, "third", Output::Nowhere, &mut command)?
+        .wait(PATIENCE)?
+        .well("a life after the first")
+        .map(drop)
+}
+
+#[test]
+fn wait_stays_with_what_is_left_behind_and_protects_it() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = run_leaving(&arena, &["--wait"])?;
+    let named = || -> Result<String> {
+        Ok(standfast.ask("status", &arena.images(), &["--json"])?.well("status")?.output)
+    };
+    until(PATIENCE, "the main process to end", || Ok(running.errors_so_far().contains("left behind").then_some(())))?;
+    let survivor = until(PATIENCE, "the survivor to be named", || {
+        let status: serde_json::Value = serde_json::from_str(&named()?).context("status answers in JSON")?;
+        Ok(status["program_pid"].as_i64())
+    })?;
+    standfast.checkpoint()?;
+    kill(Pid::from_raw(i32::try_from(survivor)?), Signal::SIGKILL).context("killing the survivor")?;
+    let ended = running.wait(PATIENCE)?;
+    ensure!(ended.exited(4), "instead of the program's status: {}; {}", ended.status, ended.errors);
+    arena.wait_until_empty(PATIENCE)?;
+    ensure!(said(&arena) == "early\n", "it said more: {}", said(&arena));
+    fs::write(arena.work().join("gate"), "")?;
+    standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("restart")?;
+    ensure!(said(&arena) == "early\nlate\n", "it said {}", said(&arena));
+    Ok(())
+}
