@@ -21,6 +21,9 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEFORK | li
 const LOOKS_BEFORE_SLEEP: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(100);
 
+/// Those who stand still, in the order of [`Roots::members`], and zombies.
+pub(super) type Stopped = (Vec<FrozenProcess>, Vec<Member>);
+
 /// A freeze under way.
 pub(super) struct Stopping<'a> {
     shared: &'a Shared,
@@ -44,10 +47,9 @@ impl<'a> Stopping<'a> {
         Self { shared, limit, deadline, chased: Vec::new() }
     }
 
-    /// Returns when everybody stands still: the processes in the order of [`Roots::members`], and zombies. `None` if it
-    /// has to be begun again, since somebody has executed a program behind our back.
-    #[expect(clippy::type_complexity, reason = "two lists, or nothing")]
-    pub(super) fn stop(mut self, roots: &Roots) -> Result<Option<(Vec<FrozenProcess>, Vec<Member>)>, EngineError> {
+    /// Returns when everybody stands still; `None` if it has to be begun again, since somebody has executed a program behind
+    /// our back.
+    pub(super) fn stop(mut self, roots: &Roots) -> Result<Option<Stopped>, EngineError> {
         loop {
             let members = roots.members();
             let news = self.seize_new(&members, roots.main.pid)?;
@@ -116,7 +118,7 @@ impl<'a> Stopping<'a> {
         Ok(news)
     }
 
-    fn finish(mut self, members: Vec<Member>) -> Result<Option<(Vec<FrozenProcess>, Vec<Member>)>, EngineError> {
+    fn finish(mut self, members: Vec<Member>) -> Result<Option<Stopped>, EngineError> {
         if !self.chased.iter().all(Chased::is_settled) {
             return Ok(None);
         }
