@@ -13,6 +13,7 @@
 //!     options: OptionChoices { interval: Some("30s".parse()?), ..OptionChoices::default() },
 //!     unfinished: Unfinished::Resume,
 //!     force: false,
+//!     wait: false,
 //!     ckptrc: None,
 //! };
 //! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
