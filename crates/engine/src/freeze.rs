@@ -24,6 +24,9 @@ const HEALING_PAUSE: Duration = Duration::from_millis(1);
 const DYING_MAX: Duration = Duration::from_millis(500);
 /// How far before a `syscall` instruction the number of the call is looked for.
 const CODE_BEFORE_CALL: usize = 34;
+/// How often a freeze is begun anew because a thread is in the middle of the vdso. One that hardly ever leaves it can be
+/// restarted under the same kernel only.
+const LOOKS_AT_VDSO_MAX: u32 = 3;
 /// Size of the code that heals, at the end of the vdso.
 const HEALING_CODE_BYTES: u64 = 16;
 
@@ -70,9 +73,15 @@ impl Frozen {
     /// Stops a job.
     pub(crate) fn new(roots: Roots, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
         let deadline = Instant::now() + limit;
+        let mut looks = 0;
         loop {
             let stopped = Stopping::new(&shared, limit, deadline).stop(&roots)?;
-            let settled = |(processes, _): &(Vec<FrozenProcess>, _)| !processes.iter().any(FrozenProcess::is_healing);
+            // A thread in the middle of the vdso could go on under this kernel only: it is soon through.
+            looks += 1;
+            let settled = |(processes, _): &(Vec<FrozenProcess>, _)| {
+                let is_inside = |process| FrozenProcess::is_in_vdso(process) && looks <= LOOKS_AT_VDSO_MAX;
+                !processes.iter().any(|process| process.is_healing() || is_inside(process))
+            };
             if let Some((processes, zombies)) = stopped.filter(settled) {
                 return Ok(Self { processes, zombies, shared, _thread: PhantomData });
             }
@@ -124,6 +133,12 @@ impl FrozenProcess {
             let code = vdso.end - HEALING_CODE_BYTES..vdso.end;
             self.tasks.iter().any(|task| code.contains(&task.registers.instruction()))
         })
+    }
+
+    /// Whether a task is in the code that the kernel has put into every program.
+    fn is_in_vdso(&self) -> bool {
+        let vdso = self.maps.iter().find(|map| map.path == b"[vdso]");
+        vdso.is_some_and(|vdso| self.tasks.iter().any(|task| vdso.contains(task.registers.instruction())))
     }
 
     fn let_go(self, shared: &Shared) -> Result<(), EngineError> {

@@ -2,18 +2,20 @@
 
 mod support;
 
-use standfast_core::PAGE_BYTES;
+use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_engine::{
     CaptureOptions, EngineError, FileOptions, IdPolicy, InheritedSignals, Job, Launch, RestartOptions, StackPart, Tail,
     restart,
 };
-use standfast_format::records::JobState;
+use standfast_format::records::{JobState, Machine};
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
+use standfast_linux::vdso;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 use support::compile;
+use tempfile::TempDir;
 
 const SIGKILL: i32 = 9;
 
@@ -127,33 +129,26 @@ fn only_the_live_part_of_the_stack_is_saved_unless_all_is_wanted() {
     assert!(live < stack_pages, "{live} pages");
 }
 
-#[test]
-fn a_killed_program_goes_on_from_memory() {
-    let (_directory, program) = compile("counter.c");
-    let result = program.with_extension("out");
-    let native = Command::new(&program).arg("2000").output().unwrap().stdout;
-    let launch = counting(&program, &result);
-    let mut job = Job::launch(&launch).unwrap();
-    while thread_count(job.main_process().pid) < 2 {
-        std::thread::yield_now();
-    }
+/// Takes the image of a job and ends it.
+fn captured(job: &mut Job) -> Held {
     let mut held = Held::default();
     let freezer = job.freezer();
-    let tasks = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let work = || {
-            let mut frozen = freezer.freeze(Duration::from_secs(5)).unwrap();
-            let captured = frozen.capture(&mut held, CaptureOptions::default()).unwrap();
-            frozen.kill().unwrap();
-            held.finish(&captured.state).unwrap();
-            captured.tasks
+            let mut frozen = freezer.freeze(Duration::from_secs(5)).expect("it can be frozen");
+            let captured = frozen.capture(&mut held, CaptureOptions::default()).expect("it can be captured");
+            frozen.kill().expect("it stood still");
+            held.finish(&captured.state).expect("memory takes it");
         };
-        scope.spawn(work).join().unwrap()
+        scope.spawn(work).join().expect("no panic");
     });
-    assert_eq!(tasks, 2);
-    job.reap().unwrap();
-    assert!(!result.exists(), "it was killed before its end");
-    let mut keep_tail = |tail: &Tail<'_>| panic!("nothing is to be cut off, but {tail:?}");
+    job.reap().expect("it has ended");
+    held
+}
 
+/// Goes on from an image to the end.
+fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
+    let mut keep_tail = |tail: &Tail<'_>| panic!("nothing is to be cut off, but {tail:?}");
     let mut before_thaw = |_| Ok(());
     let options = RestartOptions {
         ids: IdPolicy::Auto,
@@ -162,8 +157,108 @@ fn a_killed_program_goes_on_from_memory() {
         keep_tail: &mut keep_tail,
         before_thaw: &mut before_thaw,
     };
-    let mut revived = restart(&held, options).unwrap().job;
-    let status = revived.reap().unwrap().unwrap();
+    Ok(restart(held, options)?.job.reap().expect("it ends").expect("it is our child"))
+}
+
+#[test]
+fn a_killed_program_goes_on_from_memory() {
+    let (_directory, program) = compile("counter.c");
+    let result = program.with_extension("out");
+    let native = Command::new(&program).arg("2000").output().unwrap().stdout;
+    let mut job = Job::launch(&counting(&program, &result)).unwrap();
+    while thread_count(job.main_process().pid) < 2 {
+        std::thread::yield_now();
+    }
+    let held = captured(&mut job);
+    assert_eq!(held.state.processes[0].threads.len(), 2);
+    assert!(!result.exists(), "it was killed before its end");
+    let status = continued(&held).unwrap();
     assert!(status.success(), "{status:?}");
     assert_eq!(std::fs::read(&result).unwrap(), native);
+}
+
+/// The image of a program that looks at clocks, where it goes on, and what goes with them.
+fn ticking() -> (Held, PathBuf, TempDir) {
+    let (directory, program) = compile("ticking.c");
+    let (result, ready) = (program.with_extension("out"), program.with_extension("ready"));
+    let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
+    let words = [command.into(), program.into(), result.clone().into(), ready.clone().into()];
+    let arguments = std::iter::once("-c".into()).chain(words).collect();
+    let signals = InheritedSignals::capture();
+    let mut job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals }).expect("it can be executed");
+    while !ready.exists() {
+        std::thread::yield_now();
+    }
+    (captured(&mut job), result, directory)
+}
+
+/// What an image taken under another kernel would hold: other code, of which nothing may be executed any more.
+fn under_another_kernel(held: &mut Held) {
+    let machine = &mut held.state.machine;
+    machine.vdso = Checksum::of(b"another");
+    let code = &mut machine.vdso_code.0;
+    let redirected = vdso::redirect(code, code, 0x1234_5678_9abc).expect("it is our own code");
+    let changed = |at: &usize| redirected[*at] != code[*at];
+    let (first, last) =
+        ((0..code.len()).find(changed).expect("functions"), (0..code.len()).rfind(changed).expect("functions"));
+    const BREAKPOINT: u8 = 0xcc;
+    code[first..=last].fill(BREAKPOINT);
+}
+
+#[test]
+fn under_another_kernel_the_program_goes_on_with_the_functions_of_that_one() {
+    let (mut held, result, _directory) = ticking();
+    under_another_kernel(&mut held);
+    let status = continued(&held).unwrap();
+    assert!(status.success(), "{status:?}");
+    assert_eq!(std::fs::read(&result).unwrap(), b"forward\n");
+}
+
+#[test]
+fn under_another_kernel_a_thread_in_the_middle_of_the_old_code_is_refused() {
+    const RIP: usize = 16;
+    let (mut held, result, _directory) = ticking();
+    under_another_kernel(&mut held);
+    let process = &mut held.state.processes[0];
+    let old = process.special_mappings.iter().find(|mapping| mapping.name.0 == b"[vdso]").unwrap().start;
+    process.threads[0].registers[RIP] = old + 0x900;
+    let refusal = continued(&held).unwrap_err().to_string();
+    assert!(refusal.contains("vdso") && refusal.contains("middle"), "{refusal}");
+    assert!(!result.exists());
+}
+
+#[test]
+fn a_processor_that_lacks_what_the_program_may_use_is_refused_by_name() {
+    let (held, _, _directory) = ticking();
+    let refusal = |change: &dyn Fn(&mut Machine)| {
+        let mut other = Held { state: held.state.clone(), runs: held.runs.clone(), bytes: held.bytes.clone() };
+        change(&mut other.state.machine);
+        continued(&other).unwrap_err().to_string()
+    };
+    let lacking = refusal(&|machine| machine.processor_features.push("avx1024".to_owned()));
+    assert!(lacking.contains("processor") && lacking.contains("avx1024"), "{lacking}");
+    let more_state = refusal(&|machine| machine.xsave_features |= 1 << 40);
+    assert!(more_state.contains("XSAVE"), "{more_state}");
+    let other_places = refusal(&|machine| machine.state_areas.iter_mut().for_each(|area| area.offset += 64));
+    assert!(other_places.contains("XSAVE"), "{other_places}");
+}
+
+#[test]
+fn a_processor_with_more_registers_serves_as_well() {
+    /// x87, SSE and AVX; where the header says so.
+    const FEWER: u64 = 7;
+    const AREA_BYTES: usize = 832;
+    const HEADER: std::ops::Range<usize> = 512..520;
+    let (mut held, result, _directory) = ticking();
+    held.state.machine.xsave_features &= FEWER;
+    held.state.machine.state_areas.retain(|area| FEWER & 1 << area.feature != 0);
+    for thread in held.state.processes.iter_mut().flat_map(|process| &mut process.threads) {
+        let area = &mut thread.extended_registers.0;
+        area.truncate(AREA_BYTES);
+        let used = u64::from_le_bytes(area[HEADER].try_into().unwrap()) & FEWER;
+        area[HEADER].copy_from_slice(&used.to_le_bytes());
+    }
+    let status = continued(&held).unwrap();
+    assert!(status.success(), "{status:?}");
+    assert_eq!(std::fs::read(&result).unwrap(), b"forward\n");
 }

@@ -193,6 +193,9 @@ fn state() -> JobState {
             boot_id: "0b9c7f1e".into(),
             vdso: Checksum::of(b"vdso"),
             xsave_features: 0x2e7,
+            processor_features: vec!["avx2".into(), "bmi2".into()],
+            state_areas: vec![StateArea { feature: 2, offset: 576, bytes: 256 }],
+            vdso_code: vec![0x7f; 32].into(),
         },
         clocks: Clocks {
             realtime_nanoseconds: 1_700_000_000_000_000_000,

@@ -17,11 +17,13 @@ mod namespace;
 mod pages;
 mod pin;
 pub mod proc;
+pub mod processor;
 mod siginfo;
 mod spawn;
 pub mod sys;
 mod task;
 mod terminal;
+pub mod vdso;
 mod written;
 
 pub use arch::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob};

@@ -33,8 +33,10 @@ use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{
     Bytes, Clocks, FileReference, JobState, Kinship, Limit, Machine, MemoryLayout, MemoryObject, ProcessState,
+    StateArea,
 };
 use standfast_linux::proc::{self, Map, Stat, Status};
+use standfast_linux::processor;
 use standfast_linux::sys::process;
 use std::borrow::Cow;
 
@@ -299,13 +301,19 @@ pub(crate) fn machine(xsave_features: u64) -> Machine {
         kernel_release: line("/proc/sys/kernel/osrelease"),
         host: line("/proc/sys/kernel/hostname"),
         boot_id: line("/proc/sys/kernel/random/boot_id"),
-        vdso: own_vdso(),
+        vdso: Checksum::of(&own_vdso_code()),
         xsave_features,
+        processor_features: processor::features().into_iter().map(str::to_owned).collect(),
+        state_areas: processor::state_areas(xsave_features)
+            .into_iter()
+            .map(|(feature, offset, bytes)| StateArea { feature, offset, bytes })
+            .collect(),
+        vdso_code: own_vdso_code().into(),
     }
 }
 
-/// Checksum of the vdso of this process: the kernel gives every process the same code.
-fn own_vdso() -> Checksum {
+/// The vdso of this process: the kernel gives every process the same code.
+pub(crate) fn own_vdso_code() -> Vec<u8> {
     let own = std::process::id() as i32;
     let bytes = || {
         let maps = Map::of(own).ok()?;
@@ -315,7 +323,7 @@ fn own_vdso() -> Checksum {
         memory.read(Address::new(vdso.start), &mut bytes).ok()?;
         Some(bytes)
     };
-    Checksum::of(&bytes().unwrap_or_default())
+    bytes().unwrap_or_default()
 }
 
 fn clocks(pid: i32) -> Clocks {

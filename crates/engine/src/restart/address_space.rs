@@ -2,11 +2,12 @@
 //! filled, and told to the kernel.
 
 use super::construction::Construction;
-use super::plan::{PARKING_BYTES, Plan, SCRATCH_BYTES};
+use super::plan::{Plan, SCRATCH_BYTES};
+use super::vdso::is_special;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_core::{Address, PageRange};
-use standfast_format::records::{Backing, Mapping, ProcessState, Protection, SpecialMapping};
+use standfast_format::records::{Backing, Mapping, ProcessState, Protection};
 use standfast_linux::proc::Map;
 
 const PROT_READ: u64 = libc::PROT_READ as u64;
@@ -22,7 +23,6 @@ const MAP_HUGE_SHIFT: u32 = libc::MAP_HUGE_SHIFT as u32;
 const MAP_GROWSDOWN: u64 = libc::MAP_GROWSDOWN as u64;
 const MAP_NORESERVE: u64 = libc::MAP_NORESERVE as u64;
 const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
-const MREMAP_MAYMOVE_FIXED: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
 const O_RDONLY: u64 = libc::O_RDONLY as u64;
 const NO_FILE: u64 = u64::MAX;
 const PR_SET_MM: u64 = libc::PR_SET_MM as u64;
@@ -38,7 +38,7 @@ impl Construction {
 
     /// Maps what the image has into empty memory, all of it writable where pages follow.
     pub(super) fn map_everything(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        self.move_special(plan)?;
+        self.place_special(plan)?;
         let mut open: Option<(&[u8], u64)> = None;
         for mapping in &plan.process.mappings {
             let (file, offset) = match &mapping.backing {
@@ -115,42 +115,6 @@ impl Construction {
         Map::of(self.pid()).map_err(|source| kernel("reading the new process's mappings", source))
     }
 
-    /// Moves vdso and vvar to where the program knows them; by way of a parking place, since old and new may overlap.
-    fn move_special(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        let now: Vec<Map> = self.maps()?.into_iter().filter(is_special).collect();
-        let differs = || {
-            let reason = "the kernel's own mappings (vdso, vvar) differ from those of the image";
-            kernel("moving the vdso", std::io::Error::other(reason))
-        };
-        let wanted = plan.special();
-        let lengths = |map: &Map| map.end - map.start;
-        let parked_bytes: u64 = now.iter().map(lengths).sum();
-        if now.len() != wanted.len() || parked_bytes > PARKING_BYTES {
-            return Err(differs());
-        }
-        let mut parking = plan.scratch + SCRATCH_BYTES;
-        let mut parked = Vec::new();
-        for map in now {
-            self.move_mapping(map.start, lengths(&map), parking)?;
-            parked.push((map.path.clone(), parking, lengths(&map)));
-            parking += lengths(&map);
-        }
-        for SpecialMapping { start, end, name } in wanted {
-            let found = parked.iter().find(|(path, _, bytes)| *path == name.0 && *bytes == end - start);
-            let (_, from, bytes) = found.ok_or_else(differs)?;
-            self.move_mapping(*from, *bytes, *start)?;
-        }
-        Ok(())
-    }
-
-    fn move_mapping(&mut self, from: u64, bytes: u64, to: u64) -> Result<(), EngineError> {
-        self.call("moving the vdso", libc::SYS_mremap, [from, bytes, bytes, MREMAP_MAYMOVE_FIXED, to, 0])?;
-        if (from..from + bytes).contains(&self.syscall) {
-            self.syscall = self.syscall - from + to;
-        }
-        Ok(())
-    }
-
     /// `prctl(PR_SET_MM_MAP)`: where heap, stack, arguments and environment are; the heap then grows on from its end.
     pub(super) fn set_layout(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
         let layout = &plan.process.layout;
@@ -186,11 +150,6 @@ impl Construction {
     pub(super) fn unmap_scratch(&self) -> Result<(), EngineError> {
         self.call("unmapping working memory", libc::SYS_munmap, [self.scratch, SCRATCH_BYTES, 0, 0, 0, 0]).map(drop)
     }
-}
-
-/// The kernel's own mappings, which follow it wherever it is moved to.
-fn is_special(map: &Map) -> bool {
-    map.path == b"[vdso]" || map.path.starts_with(b"[vvar")
 }
 
 /// Whether a process maps all of a range, as memory that may have contents.

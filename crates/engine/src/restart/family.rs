@@ -62,6 +62,9 @@ impl Family {
         }
         self.main().seal_mapped(&root)?;
         self.main().refuse_held_locks(&root, source)?;
+        for (place, process) in self.processes.iter().enumerate() {
+            process.refuse_frames_in_vdso(&plan.of(place), place, source)?;
+        }
         for (place, process) in self.processes.iter_mut().enumerate() {
             let plan = plan.of(place);
             process.guard(&plan)?;

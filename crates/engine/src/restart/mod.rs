@@ -10,6 +10,7 @@
 //! descriptors    files opened and positioned; pipes, counters, epoll; parked, to be inherited by all processes
 //! kinship        the other processes: parents, sessions, groups, zombies
 //! address_space  kernel mappings moved, regions mapped, layout told to the kernel
+//! vdso           the kernel's own mappings: moved, or redirected under another kernel
 //! filling        pages delivered and verified
 //! mapped_files   files that the program writes through mappings, and System V segments
 //! attributes     directory, umask, signal dispositions, limits
@@ -42,6 +43,7 @@ mod switches;
 mod tails;
 mod threads;
 mod timers;
+mod vdso;
 
 use crate::freeze::kernel;
 use crate::job::{End, Inheritance, Job, stay_in_sight};

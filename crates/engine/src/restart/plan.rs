@@ -2,14 +2,16 @@
 
 use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, as_stream};
 use super::mapped_files::MappedPlan;
+use super::vdso::{self, Vdso};
 use crate::census::machine;
 use crate::job::is_inherited;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
-    Backing, EpollInterest, FileReference, JobState, Kinship, Mapping, ObjectKind, OpenFile, OpenFileKind,
-    ProcessState, SpecialMapping, Watch,
+    Backing, EpollInterest, FileReference, JobState, Kinship, Machine, Mapping, ObjectKind, OpenFile, OpenFileKind,
+    ProcessState, Watch,
 };
+use standfast_linux::processor;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -33,6 +35,8 @@ pub(super) struct JobPlan<'a> {
     pub(super) regular: Vec<RegularPlan>,
     /// For each file that is mapped shared and written: what becomes of it.
     pub(super) mapped: Vec<MappedPlan>,
+    /// How the kernel's mappings come back.
+    pub(super) vdso: Vdso,
     /// What the user should know.
     pub(super) notes: Vec<FileNote>,
 }
@@ -57,6 +61,8 @@ pub(super) struct Plan<'a> {
     pub(super) files: &'a [FilePlan],
     /// See [`JobPlan::regular`].
     pub(super) regular: &'a [RegularPlan],
+    /// How the kernel's mappings come back.
+    pub(super) vdso: Vdso,
 }
 
 /// What is found out about files along the way.
@@ -90,7 +96,7 @@ const STACK_ROOM: u64 = 2 * 1024 * 1024;
 impl<'a> JobPlan<'a> {
     pub(super) fn make(job: &'a JobState, options: FileOptions<'_>) -> Result<Self, EngineError> {
         let mut obstacles = Obstacles::default();
-        obstacles.check_machine(job);
+        let vdso = obstacles.check_machine(job);
         obstacles.check_kinship(job);
         let reckoning = Reckoning::new(job, options);
         let mut processes = Vec::new();
@@ -112,7 +118,7 @@ impl<'a> JobPlan<'a> {
         let files = files.collect();
         if obstacles.0.is_empty() {
             let Found { regular, notes } = found;
-            Ok(Self { job, processes, files, regular, mapped, notes })
+            Ok(Self { job, processes, files, regular, mapped, vdso, notes })
         } else {
             Err(obstacles.refusal())
         }
@@ -127,14 +133,8 @@ impl<'a> JobPlan<'a> {
             scratch: self.processes[place].scratch,
             files: &self.files,
             regular: &self.regular,
+            vdso: self.vdso,
         }
-    }
-}
-
-impl<'a> Plan<'a> {
-    /// The mappings that the kernel makes, as the image has them.
-    pub(super) fn special(&self) -> &'a [SpecialMapping] {
-        &self.process.special_mappings
     }
 }
 
@@ -154,18 +154,37 @@ impl Obstacles {
         EngineError::Refused(self.0)
     }
 
-    fn check_machine(&mut self, job: &JobState) {
+    fn check_machine(&mut self, job: &JobState) -> Vdso {
         let (was, is) = (&job.machine, machine(0));
         if was.architecture != is.architecture {
             let why = format!("the checkpoint was taken on {}, this machine is {}", was.architecture, is.architecture);
             self.add("processor", &why, "restart it on a machine of the same kind");
         }
-        if was.vdso != is.vdso {
+        self.check_processor(was);
+        vdso::decide(job, &is).unwrap_or_else(|obstacle| {
+            self.0.push(obstacle);
+            Vdso::Same
+        })
+    }
+
+    /// Code that the program has chosen for the old processor must run on this one.
+    fn check_processor(&mut self, was: &Machine) {
+        let here = processor::features();
+        let missing: Vec<_> = was.processor_features.iter().filter(|name| !here.contains(&name.as_str())).collect();
+        if !missing.is_empty() {
+            let names = missing.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+            let why = format!("this one lacks what the program may use: {names}");
+            self.add("processor", &why, "restart it on a machine that has all that the old one had");
+        }
+        let lacking = was.xsave_features & !processor::enabled_state();
+        let areas = processor::state_areas(was.xsave_features);
+        let moved = was.state_areas.iter().any(|was| !areas.contains(&(was.feature, was.offset, was.bytes)));
+        if lacking != 0 || moved {
             let why = format!(
-                "the checkpoint was taken under Linux {}, whose vdso differs from that of this kernel, {}",
-                was.kernel_release, is.kernel_release
+                "it keeps the registers that the program uses in another way (XSAVE features {:#x})",
+                was.xsave_features
             );
-            self.add("kernel", &why, "restart it under the same kernel");
+            self.add("processor", &why, "restart it on a machine of the same kind");
         }
     }
 

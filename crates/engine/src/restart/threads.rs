@@ -172,7 +172,13 @@ impl Construction {
         self.unmap_scratch()?;
         self.set_limits(plan)?;
         for (task, thread) in self.tasks.iter().zip(&plan.process.threads) {
-            task.set_extended_registers(&thread.extended_registers.0).map_err(building)?;
+            // A processor with more registers keeps them behind those that were saved, where zeros mean: unused.
+            let mut extended = task.extended_registers().map_err(building)?;
+            let saved = &thread.extended_registers.0;
+            extended.fill(0);
+            extended.resize(extended.len().max(saved.len()), 0);
+            extended[..saved.len()].copy_from_slice(saved);
+            task.set_extended_registers(&extended).map_err(building)?;
             task.set_registers(&Registers(registers(thread))).map_err(building)?;
             task.set_signal_mask(thread.signal_mask).map_err(building)?;
         }

@@ -74,6 +74,29 @@ pub struct Machine {
     /// XSAVE features that are enabled (XCR0): the new machine must offer all of them.
     #[n(5)]
     pub xsave_features: u64,
+    /// What the processor offers to programs, by the names of `/proc/cpuinfo`.
+    #[n(6)]
+    pub processor_features: Vec<String>,
+    /// Where the state of the XSAVE features lies in an XSAVE area.
+    #[n(7)]
+    pub state_areas: Vec<StateArea>,
+    /// The code of the kernel's vdso, for a restart under another kernel.
+    #[n(8)]
+    pub vdso_code: Bytes,
+}
+
+/// Where the state of one XSAVE feature lies.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateArea {
+    /// Number of the feature.
+    #[n(0)]
+    pub feature: u32,
+    /// Where, in bytes from the start of the XSAVE area.
+    #[n(1)]
+    pub offset: u32,
+    /// How long, in bytes.
+    #[n(2)]
+    pub bytes: u32,
 }
 
 /// The clocks at the moment of the checkpoint, in nanoseconds.

@@ -1,0 +1,209 @@
+//! The kernel's own mappings (vdso, vvar) in a process under construction: moved to where the program knows them; or, where
+//! this kernel's are others, left at a place of their own, with the old vdso as ordinary memory whose functions go on in
+//! the new one.
+
+use super::construction::Construction;
+use super::plan::{PARKING_BYTES, Plan, SCRATCH_BYTES};
+use crate::census::own_vdso_code;
+use crate::freeze::kernel;
+use crate::{EngineError, Obstacle};
+use standfast_core::{Address, PAGE_BYTES};
+use standfast_format::records::{JobState, Machine, Owner, ProcessState, SpecialMapping};
+use standfast_format::{Contents, ImageSource};
+use standfast_linux::proc::Map;
+use standfast_linux::{Registers, vdso};
+
+const VDSO: &[u8] = b"[vdso]";
+const PROT_READ: u64 = libc::PROT_READ as u64;
+const PROT_WRITE: u64 = libc::PROT_WRITE as u64;
+const PROT_EXEC: u64 = libc::PROT_EXEC as u64;
+const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+const NO_FILE: u64 = u64::MAX;
+const MREMAP_MAYMOVE_FIXED: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+/// How much is looked through at a time.
+const PIECE_PAGES: u64 = 256;
+
+/// How the kernel's mappings come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Vdso {
+    /// They are what they were, and go where they were.
+    #[default]
+    Same,
+    /// They are others: what was called in the old ones goes on in these.
+    Redirected,
+}
+
+/// Decides it for a job, or says why it cannot be.
+pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Obstacle> {
+    let own = own_special();
+    let shape = |mapping: &SpecialMapping| (mapping.name.0.clone(), mapping.end - mapping.start);
+    let here: Vec<_> = own.iter().map(|map| (map.path.clone(), map.end - map.start)).collect();
+    let living = || job.processes.iter().filter(|process| process.kinship.wait_status.is_none());
+    let same_shape = living().all(|process| process.special_mappings.iter().map(shape).eq(here.iter().cloned()));
+    let was = &job.machine;
+    if was.vdso == is.vdso && same_shape {
+        return Ok(Vdso::Same);
+    }
+    let refused = |why: &str| Obstacle {
+        what: "kernel".to_owned(),
+        why: format!(
+            "the checkpoint was taken under Linux {}, whose vdso differs from that of this kernel, {}, and {why}",
+            was.kernel_release, is.kernel_release
+        ),
+        remedy: "restart it under the same kernel, or from another generation".to_owned(),
+        passing: false,
+    };
+    vdso::redirect(&was.vdso_code.0, &own_vdso_code(), 0).map_err(|why| refused(&why))?;
+    for process in living() {
+        let Some(old) = old_vdso(process).filter(|old| old.end - old.start == was.vdso_code.0.len() as u64) else {
+            return Err(refused("a process has none of that length"));
+        };
+        let inside = |address: u64| (old.start..old.end).contains(&address);
+        let pointer = |words: &[u64]| words.try_into().map(|words| Registers(words).instruction());
+        if process.threads.iter().any(|thread| pointer(&thread.registers).is_ok_and(inside)) {
+            return Err(refused("a thread was in the middle of it"));
+        }
+    }
+    Ok(Vdso::Redirected)
+}
+
+fn old_vdso(process: &ProcessState) -> Option<&SpecialMapping> {
+    process.special_mappings.iter().find(|mapping| mapping.name.0 == VDSO)
+}
+
+/// Those of this process: the kernel makes the same ones in all.
+fn own_special() -> Vec<Map> {
+    let maps = Map::of(std::process::id() as i32).unwrap_or_default();
+    maps.into_iter().filter(is_special).collect()
+}
+
+pub(super) fn is_special(map: &Map) -> bool {
+    map.path == VDSO || map.path.starts_with(b"[vvar")
+}
+
+impl Construction {
+    pub(super) fn place_special(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let maps = Map::of(self.pid()).map_err(|source| kernel("reading the new process's mappings", source))?;
+        let now: Vec<Map> = maps.into_iter().filter(is_special).collect();
+        match plan.vdso {
+            Vdso::Same => self.move_special(plan, now),
+            Vdso::Redirected => self.redirect_special(plan, &now),
+        }
+    }
+
+    /// To where the program knows them; by way of a parking place, since old and new may overlap.
+    fn move_special(&mut self, plan: &Plan<'_>, now: Vec<Map>) -> Result<(), EngineError> {
+        let wanted = &plan.process.special_mappings;
+        let lengths = |map: &Map| map.end - map.start;
+        let parked_bytes: u64 = now.iter().map(lengths).sum();
+        if now.len() != wanted.len() || parked_bytes > PARKING_BYTES {
+            return Err(differs());
+        }
+        let mut parking = plan.scratch + SCRATCH_BYTES;
+        let mut parked = Vec::new();
+        for map in now {
+            self.move_mapping(map.start, lengths(&map), parking)?;
+            parked.push((map.path.clone(), parking, lengths(&map)));
+            parking += lengths(&map);
+        }
+        for SpecialMapping { start, end, name } in wanted {
+            let found = parked.iter().find(|(path, _, bytes)| *path == name.0 && *bytes == end - start);
+            let (_, from, bytes) = found.ok_or_else(differs)?;
+            self.move_mapping(*from, *bytes, *start)?;
+        }
+        Ok(())
+    }
+
+    /// To the parking place, for good and as far apart as they were; the old vdso, redirected, to where it was.
+    fn redirect_special(&mut self, plan: &Plan<'_>, now: &[Map]) -> Result<(), EngineError> {
+        let (Some(first), Some(last)) = (now.first(), now.last()) else { return Err(differs()) };
+        if last.end - first.start > PARKING_BYTES {
+            return Err(differs());
+        }
+        let to = |map: &Map| plan.scratch + SCRATCH_BYTES + (map.start - first.start);
+        for map in now {
+            self.move_mapping(map.start, map.end - map.start, to(map))?;
+        }
+        let base = now.iter().find(|map| map.path == VDSO).map(to).ok_or_else(differs)?;
+        let old = old_vdso(plan.process).ok_or_else(differs)?;
+        let code = vdso::redirect(&plan.job.machine.vdso_code.0, &own_vdso_code(), base)
+            .map_err(|why| kernel("redirecting the vdso", std::io::Error::other(why)))?;
+        let bytes = old.end - old.start;
+        let arguments = [old.start, bytes, PROT_READ | PROT_WRITE, ANONYMOUS, NO_FILE, 0];
+        self.call("mapping the old vdso", libc::SYS_mmap, arguments)?;
+        self.memory.write(Address::new(old.start), &code).map_err(|source| kernel("filling the old vdso", source))?;
+        let arguments = [old.start, bytes, PROT_READ | PROT_EXEC, 0, 0, 0];
+        self.call("protecting the old vdso", libc::SYS_mprotect, arguments).map(drop)
+    }
+
+    fn move_mapping(&mut self, from: u64, bytes: u64, to: u64) -> Result<(), EngineError> {
+        self.call("moving the vdso", libc::SYS_mremap, [from, bytes, bytes, MREMAP_MAYMOVE_FIXED, to, 0])?;
+        if (from..from + bytes).contains(&self.syscall) {
+            self.syscall = self.syscall - from + to;
+        }
+        Ok(())
+    }
+
+    /// Looks through the memory of the process at `place`, filled by now, for signal frames that return into the middle of
+    /// a vdso that is no longer what it was.
+    pub(super) fn refuse_frames_in_vdso(
+        &self,
+        plan: &Plan<'_>,
+        place: usize,
+        source: &dyn ImageSource,
+    ) -> Result<(), EngineError> {
+        let Some(old) = old_vdso(plan.process).filter(|_| plan.vdso == Vdso::Redirected) else { return Ok(()) };
+        let of_process = |owner: u32| plan.job.owner(owner) == Some(Owner::Process(place));
+        let mut bytes = vec![0u8; PIECE_PAGES as usize * PAGE_BYTES];
+        for run in source.runs().iter().filter(|run| run.contents == Contents::Stored && of_process(run.owner)) {
+            let mut rest = run.range;
+            while rest.pages() > 0 {
+                let (piece, tail) = rest.split_at(PIECE_PAGES);
+                let bytes = &mut bytes[..piece.bytes() as usize];
+                self.memory
+                    .read(piece.start(), bytes)
+                    .map_err(|source| kernel("looking for signal handlers", source))?;
+                if has_frame(bytes, old) {
+                    return Err(EngineError::Refused(vec![Obstacle {
+                        what: "kernel".to_owned(),
+                        why: "a signal handler had interrupted code of the kernel (vdso) that is another here"
+                            .to_owned(),
+                        remedy: "restart it under the same kernel, or from another generation".to_owned(),
+                        passing: false,
+                    }]));
+                }
+                rest = tail;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is a saved instruction pointer into `old`: in a signal frame, flags and the code segment follow it.
+fn has_frame(bytes: &[u8], old: &SpecialMapping) -> bool {
+    const CODE_SEGMENT: u64 = 0x33;
+    let (words, _) = bytes.as_chunks::<8>();
+    words.windows(3).any(|window| {
+        let [pointer, _, segments] = [0, 1, 2].map(|place| u64::from_le_bytes(window[place]));
+        (old.start..old.end).contains(&pointer) && segments & 0xffff == CODE_SEGMENT
+    })
+}
+
+fn differs() -> EngineError {
+    let reason = "the kernel's own mappings (vdso, vvar) are not what they should be";
+    kernel("moving the vdso", std::io::Error::other(reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_return_into_the_old_code_are_found_and_no_plain_pointers() {
+        let old = SpecialMapping { start: 0x7000_0000, end: 0x7000_2000, name: VDSO.into() };
+        let bytes = |words: [u64; 4]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        assert!(has_frame(&bytes([1, 0x7000_0b10, 0x246, 0x2b_0000_0000_0033]), &old));
+        assert!(!has_frame(&bytes([1, 0x7000_0b10, 0x246, 0]), &old), "a pointer to a function");
+        assert!(!has_frame(&bytes([1, 0x6000_0b10, 0x246, 0x33]), &old), "a frame elsewhere");
+    }
+}

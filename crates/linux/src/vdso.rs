@@ -1,0 +1,169 @@
+//! The kernel's code in every program (vdso), as bytes: which functions it has, and how the code of one kernel is made to
+//! call that of another. Pure.
+//!
+//! A program keeps addresses of these functions, so they stay where they were when it goes on under another kernel: the old
+//! code becomes ordinary memory in which each function jumps to the one of the same name in the new code, or makes the
+//! system call. What follows the jump in the old code is never executed.
+
+use std::collections::BTreeMap;
+
+/// Names of functions and their offsets.
+type Functions = BTreeMap<Vec<u8>, usize>;
+
+/// What may stand in for a function that the new kernel has not got.
+const CALLS: [(&[u8], i64); 6] = [
+    (b"__vdso_clock_gettime", libc::SYS_clock_gettime),
+    (b"__vdso_clock_getres", libc::SYS_clock_getres),
+    (b"__vdso_gettimeofday", libc::SYS_gettimeofday),
+    (b"__vdso_time", libc::SYS_time),
+    (b"__vdso_getcpu", libc::SYS_getcpu),
+    (b"__vdso_getrandom", libc::SYS_getrandom),
+];
+/// `jmp *0(%rip)` and the address.
+const JUMP_BYTES: usize = 14;
+const SECTION_DYNAMIC_SYMBOLS: u32 = 11;
+const SYMBOL_BYTES: usize = 24;
+const FUNCTION: u8 = 2;
+
+/// The old code, with every function made to go on in the new code, which lies at `base`.
+///
+/// # Errors
+/// In words, when one of the two is of unknown form, or has a function that cannot be replaced.
+pub fn redirect(old: &[u8], new: &[u8], base: u64) -> Result<Vec<u8>, String> {
+    let unknown = || "the vdso is of unknown form".to_owned();
+    let (were, are) = (functions(old).ok_or_else(unknown)?, functions(new).ok_or_else(unknown)?);
+    if were.is_empty() {
+        return Err(unknown());
+    }
+    let mut starts: Vec<usize> = were.values().copied().collect();
+    starts.sort_unstable();
+    let mut redirected = old.to_vec();
+    for (name, offset) in &were {
+        let room = starts.iter().find(|start| *start > offset).unwrap_or(&old.len()) - offset;
+        let code = match (are.get(name), call_of(name)) {
+            (Some(target), _) => jump(base + *target as u64),
+            (None, Some(number)) => call(number),
+            (None, None) => {
+                return Err(format!("this kernel has no {} for programs", String::from_utf8_lossy(name)));
+            }
+        };
+        if room < code.len() {
+            return Err(unknown());
+        }
+        redirected[*offset..offset + code.len()].copy_from_slice(&code);
+    }
+    Ok(redirected)
+}
+
+/// The call that does what a function does; its other name lacks the prefix.
+fn call_of(name: &[u8]) -> Option<i64> {
+    let of = |(known, number): &(&[u8], i64)| {
+        let short = known.strip_prefix(b"__vdso_").expect("they all have it");
+        (*known == name || short == name).then_some(*number)
+    };
+    CALLS.iter().find_map(of)
+}
+
+fn jump(target: u64) -> Vec<u8> {
+    let mut code = vec![0xff, 0x25, 0, 0, 0, 0];
+    code.extend(target.to_le_bytes());
+    debug_assert_eq!(code.len(), JUMP_BYTES);
+    code
+}
+
+/// `mov $number, %eax; mov %rcx, %r10; syscall; ret`: a C function whose arguments are those of the call.
+fn call(number: i64) -> Vec<u8> {
+    let mut code = vec![0xb8];
+    code.extend((number as u32).to_le_bytes());
+    code.extend([0x49, 0x89, 0xca, 0x0f, 0x05, 0xc3]);
+    code
+}
+
+/// The functions that a vdso offers, by all their names; `None` where it is of unknown form.
+fn functions(code: &[u8]) -> Option<Functions> {
+    let bytes = |at: usize, length: usize| code.get(at..at.checked_add(length)?);
+    let half = |at: usize| bytes(at, 2).map(|it| u16::from_le_bytes(it.try_into().expect("two bytes")));
+    let word = |at: usize| bytes(at, 4).map(|it| u32::from_le_bytes(it.try_into().expect("four bytes")));
+    let long = |at: usize| bytes(at, 8).map(|it| u64::from_le_bytes(it.try_into().expect("eight bytes")) as usize);
+    if bytes(0, 5)? != b"\x7fELF\x02" {
+        return None;
+    }
+    // Elf64_Ehdr: section headers at 40, length of one at 58, their number at 60.
+    let (table, size, count) = (long(40)?, usize::from(half(58)?), usize::from(half(60)?));
+    let section = |index: usize| table.checked_add(index.checked_mul(size)?);
+    let symbols = (0..count).filter_map(section).find(|at| word(at + 4) == Some(SECTION_DYNAMIC_SYMBOLS))?;
+    // Elf64_Shdr: offset at 24, length at 32, section of the names at 40.
+    let (start, length, names) = (long(symbols + 24)?, long(symbols + 32)?, word(symbols + 40)? as usize);
+    let names = long(section(names)?.checked_add(24)?)?;
+    let mut functions = Functions::new();
+    for index in 0..length / SYMBOL_BYTES {
+        let at = start.checked_add(index * SYMBOL_BYTES)?;
+        // Elf64_Sym: name at 0, kind at 4, value at 8.
+        if *code.get(at + 4)? & 0xf != FUNCTION {
+            continue;
+        }
+        let name = code.get(names.checked_add(word(at)? as usize)?..)?;
+        let name = &name[..name.iter().position(|byte| *byte == 0)?];
+        let value = long(at + 8)?;
+        if value >= code.len() {
+            return None;
+        }
+        functions.insert(name.to_vec(), value);
+    }
+    Some(functions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ProcessMemory;
+    use crate::proc::Map;
+
+    fn own() -> Vec<u8> {
+        let pid = std::process::id() as i32;
+        let map = Map::of(pid).unwrap().into_iter().find(|map| map.path == b"[vdso]").unwrap();
+        let mut code = vec![0; map.range().bytes() as usize];
+        ProcessMemory::open(pid).unwrap().read(map.range().start(), &mut code).unwrap();
+        code
+    }
+
+    #[test]
+    fn every_function_goes_on_in_the_new_code() {
+        let code = own();
+        let functions = functions(&code).unwrap();
+        assert!(functions.contains_key(&b"__vdso_clock_gettime"[..]));
+        let redirected = redirect(&code, &code, 0x7000_0000).unwrap();
+        for offset in functions.values() {
+            assert_eq!(redirected[*offset..offset + JUMP_BYTES], jump(0x7000_0000 + *offset as u64));
+        }
+    }
+
+    #[test]
+    fn a_function_that_is_gone_becomes_its_system_call_or_is_named() {
+        let code = own();
+        let name = |from: &[u8], to: &[u8]| {
+            let mut other = code.clone();
+            let places: Vec<usize> = (0..code.len() - from.len()).filter(|at| code[*at..].starts_with(from)).collect();
+            assert!(!places.is_empty());
+            places.into_iter().for_each(|at| other[at..at + to.len()].copy_from_slice(to));
+            other
+        };
+        let time = functions(&code).unwrap()[&b"__vdso_time"[..]];
+        let redirected = redirect(&code, &name(b"__vdso_time\0", b"__vdso_lime\0"), 0x1000).unwrap();
+        assert_eq!(redirected[time..time + 11], call(libc::SYS_time));
+        let strange = redirect(&name(b"__vdso_getcpu\0", b"__vdso_gotcpu\0"), &code, 0x1000);
+        assert!(strange.unwrap_err().contains("__vdso_gotcpu"));
+    }
+
+    #[test]
+    fn damaged_code_is_an_error() {
+        let code = own();
+        assert!(redirect(&code[..100], &code, 0).is_err());
+        for at in (0..code.len()).step_by(7) {
+            let mut other = code.clone();
+            other[at] ^= 0xff;
+            let _ = redirect(&other, &code, 0);
+        }
+        assert!(redirect(b"", b"", 0).is_err());
+    }
+}
