@@ -21,8 +21,13 @@ pub struct Victim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Language {
     C { statically: bool },
+    Musl,
     Go,
+    Rust,
+    Fortran,
+    Java,
     Python { module: &'static str },
+    Script { interpreter: &'static [&'static str], ending: &'static str },
 }
 
 /// A program to run, with its arguments.
@@ -86,6 +91,40 @@ pub const ARRAYS: Victim = Victim {
     language: Language::Python { module: "numpy" },
 };
 
+/// The same as [`THREADS`], with another C library.
+pub const THREADS_MUSL: Victim =
+    Victim { name: "threads-musl", source: include_str!("../victims/threads.c"), language: Language::Musl };
+/// Rust.
+pub const RUST: Victim =
+    Victim { name: "rust", source: include_str!("../victims/languages/work.rs"), language: Language::Rust };
+/// Fortran with OpenMP.
+pub const FORTRAN: Victim =
+    Victim { name: "fortran", source: include_str!("../victims/languages/work.f90"), language: Language::Fortran };
+/// Java as it comes, with its default options.
+pub const JAVA: Victim =
+    Victim { name: "java", source: include_str!("../victims/languages/Work.java"), language: Language::Java };
+/// Node.js.
+pub const NODE: Victim = script("node", include_str!("../victims/languages/work.js"), &["node"], "js");
+/// Perl.
+pub const PERL: Victim = script("perl", include_str!("../victims/languages/work.pl"), &["perl"], "pl");
+/// GNU awk.
+pub const AWK: Victim = script("awk", include_str!("../victims/languages/work.awk"), &["gawk", "-f"], "awk");
+/// R.
+pub const R: Victim =
+    script("r", include_str!("../victims/languages/work.R"), &["R", "--vanilla", "--no-echo", "-f"], "R");
+/// GNU Octave.
+pub const OCTAVE: Victim =
+    script("octave", include_str!("../victims/languages/work.m"), &["octave-cli", "--norc", "--quiet"], "m");
+
+const fn script(
+    name: &'static str,
+    source: &'static str,
+    interpreter: &'static [&'static str],
+    ending: &'static str,
+) -> Victim {
+    Victim { name, source, language: Language::Script { interpreter, ending } }
+}
+
 /// Those that compute for a second or two to a result of their own.
 pub const COMPUTING: [Victim; 9] =
     [THREADS, THREADS_STATIC, SIGNALS, WAITS, CHANNELS, MEMORY, ROUTINES, OBJECTS, ARRAYS];
@@ -104,7 +143,55 @@ impl Victim {
             Language::C { statically } => self.compiled(&folder, |path| self.c(path, statically)).map(Some),
             Language::Go => self.compiled(&folder, |path| self.go(path)).map(Some),
             Language::Python { module } => self.python(&folder, module),
+            Language::Musl => self.built_with("musl-gcc", &folder, |path| {
+                workshop::compile_c(path, self.source, "musl-gcc", ["-O2", "-march=native"])
+            }),
+            Language::Rust => self.built_with("rustc", &folder, |path| self.compiled_by(path, "rs", &["rustc", "-O"])),
+            Language::Fortran => self.built_with("gfortran", &folder, |path| {
+                self.compiled_by(path, "f90", &["gfortran", "-O2", "-fopenmp"])
+            }),
+            Language::Java => self.java(&folder),
+            Language::Script { interpreter, ending } => self.script(&folder, interpreter, ending),
         }
+    }
+
+    /// As [`Victim::compiled`], where the compiler is there.
+    fn built_with(
+        &self,
+        compiler: &str,
+        folder: &Path,
+        build: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Option<Program>> {
+        if in_path(compiler).is_none() { Ok(None) } else { self.compiled(folder, build).map(Some) }
+    }
+
+    fn compiled_by(&self, path: &Path, ending: &str, compiler: &[&str]) -> Result<()> {
+        let source = path.with_extension(ending);
+        fs::write(&source, self.source)?;
+        let folder = path.parent().context("a program lies in a folder")?;
+        let mut command = Command::new(compiler[0]);
+        workshop::compile(command.args(&compiler[1..]).arg("-o").arg(path).arg(source).current_dir(folder))
+    }
+
+    /// The class lies in the folder of the victim; what is executed is the Java virtual machine.
+    fn java(&self, folder: &Path) -> Result<Option<Program>> {
+        let (Some(machine), Some(_)) = (in_path("java"), in_path("javac")) else { return Ok(None) };
+        let class = workshop::built(folder, "Work.class", |path| {
+            let source = path.with_extension("java");
+            fs::write(&source, self.source)?;
+            workshop::compile(Command::new("javac").arg(source))
+        })?;
+        let classes = class.parent().context("a class lies in a folder")?.to_owned();
+        Ok(Some(Program { path: machine, arguments: vec!["-cp".into(), classes.into(), "Work".into()] }))
+    }
+
+    fn script(&self, folder: &Path, interpreter: &[&str], ending: &str) -> Result<Option<Program>> {
+        let Some(path) = in_path(interpreter[0]) else { return Ok(None) };
+        let name = format!("work.{ending}");
+        let write = |path: &Path| fs::write(path, self.source).context("writing a script");
+        let script = workshop::built(folder, &name, write)?;
+        let arguments = interpreter[1..].iter().map(OsString::from).chain([script.into()]).collect();
+        Ok(Some(Program { path, arguments }))
     }
 
     /// As [`Victim::program`], for victims that only need a C or Go compiler, with arguments.
@@ -145,6 +232,14 @@ impl Victim {
         }
         Ok(Some(Program { path: interpreter, arguments: vec![script.into()] }))
     }
+}
+
+/// Where a program is, as a shell would find it, if it works.
+fn in_path(name: &str) -> Option<PathBuf> {
+    let works = Command::new(name).arg("--version").output().is_ok_and(|answer| answer.status.success());
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let mut candidates = env::split_paths(&folders).map(|folder| folder.join(name));
+    candidates.find(|path| path.is_file()).filter(|_| works)
 }
 
 /// An interpreter that can import `module` and that this user can execute: wrappers are seen through.

@@ -5,14 +5,15 @@ use anyhow::{Result, ensure};
 use standfast_tests::result::RunResult;
 use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
 use standfast_tests::victims::{
-    ARRAYS, CHANNELS, MEMORY, OBJECTS, ROUTINES, SIGNALS, THREADS, THREADS_STATIC, Victim, WAITS,
+    ARRAYS, AWK, CHANNELS, FORTRAN, JAVA, MEMORY, NODE, OBJECTS, OCTAVE, PERL, R, ROUTINES, RUST, SIGNALS, THREADS,
+    THREADS_MUSL, THREADS_STATIC, Victim, WAITS,
 };
 use standfast_tests::{seed, skip};
 use std::time::Duration;
 
 fn survives(victim: Victim) -> Result<()> {
     let Some(program) = victim.program()? else {
-        skip(victim.name, "no Python with the module it needs");
+        skip(victim.name, "no compiler or interpreter for it");
         return Ok(());
     };
     let native = RunResult::native(&program)?;
@@ -45,6 +46,51 @@ fn python_survives_kills() -> Result<()> {
 #[test]
 fn numpy_survives_kills() -> Result<()> {
     survives(ARRAYS)
+}
+
+#[test]
+fn c_with_musl_survives_kills() -> Result<()> {
+    survives(THREADS_MUSL)
+}
+
+#[test]
+fn rust_survives_kills() -> Result<()> {
+    survives(RUST)
+}
+
+#[test]
+fn fortran_with_openmp_survives_kills() -> Result<()> {
+    survives(FORTRAN)
+}
+
+#[test]
+fn java_survives_kills() -> Result<()> {
+    survives(JAVA)
+}
+
+#[test]
+fn node_survives_kills() -> Result<()> {
+    survives(NODE)
+}
+
+#[test]
+fn perl_survives_kills() -> Result<()> {
+    survives(PERL)
+}
+
+#[test]
+fn awk_survives_kills() -> Result<()> {
+    survives(AWK)
+}
+
+#[test]
+fn r_survives_kills() -> Result<()> {
+    survives(R)
+}
+
+#[test]
+fn octave_survives_kills() -> Result<()> {
+    survives(OCTAVE)
 }
 
 #[test]
