@@ -33,5 +33,6 @@ pub use rehearsal::rehearse;
 pub use restart::{
     FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted, Tail, restart,
 };
+pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, Terminal, own_group};
 pub use track::Tracking;

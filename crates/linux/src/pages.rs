@@ -2,6 +2,7 @@
 
 use crate::sys::memory::{PageRegion, Selection, category, scan_pages};
 use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -26,10 +27,12 @@ pub struct PageScan {
     by_ioctl: bool,
     /// [`category::GUARD`] where the kernel tells guarded pages from others (Linux 6.15), else 0.
     guard: u64,
+    /// Where the kernel puts its answers.
+    regions: RefCell<Vec<PageRegion>>,
 }
 
-/// Regions fetched by one ioctl.
-const REGIONS: usize = 4096;
+/// Regions fetched by one ioctl: so few that the room for them need not be fetched from the system.
+pub(crate) const REGIONS: usize = 512;
 /// Words of the page table read at a time.
 const WORDS: usize = 16 * 1024;
 
@@ -42,7 +45,7 @@ impl PageScan {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         let by_ioctl = knows(&pagemap, category::PRESENT);
         let guard = guard_category(&pagemap);
-        Ok(Self { pagemap, by_ioctl, guard })
+        Ok(Self { pagemap, by_ioctl, guard, regions: RefCell::new(vec![PageRegion::default(); REGIONS]) })
     }
 
     /// Whether the kernel walks the tables for us.
@@ -92,7 +95,7 @@ impl PageScan {
     }
 
     fn select(&self, range: PageRange, selection: Selection, into: &mut Vec<PageRange>) -> io::Result<()> {
-        let mut regions = vec![PageRegion::default(); REGIONS];
+        let mut regions = self.regions.borrow_mut();
         let mut rest = range;
         while rest.pages() > 0 {
             let (found, end) = scan_pages(self.pagemap.as_fd(), rest, selection, &mut regions)?;
@@ -160,7 +163,12 @@ mod tests {
         let range = PageRange::new(Address::new(start), 60);
         let scan = PageScan::open(std::process::id() as i32).unwrap();
         assert!(scan.by_ioctl, "this test needs Linux 6.7");
-        let twin = PageScan { pagemap: scan.pagemap.try_clone().unwrap(), by_ioctl: false, guard: 0 };
+        let twin = PageScan {
+            pagemap: scan.pagemap.try_clone().unwrap(),
+            by_ioctl: false,
+            guard: 0,
+            regions: RefCell::default(),
+        };
         let (mut fast, mut naive) = (Vec::new(), Vec::new());
         scan.populated(range, Populated::Any, &mut fast).unwrap();
         twin.populated(range, Populated::Any, &mut naive).unwrap();

@@ -62,6 +62,8 @@ const SLEEP: Duration = Duration::from_micros(100);
 pub struct Task {
     process: i32,
     tid: i32,
+    /// Whether it is known to be the only one of its process.
+    is_alone: bool,
 }
 
 impl Task {
@@ -71,12 +73,17 @@ impl Task {
     /// When it is gone, or may not be traced.
     pub fn seize(process: i32, tid: i32, options: i32) -> Result<Self, TaskError> {
         ptrace::seize(tid, options).map_err(|error| TaskError::of(tid, "seizing", error))?;
-        Ok(Self { process, tid })
+        Ok(Self { process, tid, is_alone: false })
     }
 
     /// A task that a seized one has just created and that the kernel has attached to us by itself.
     pub fn attached_by_clone(process: i32, tid: i32) -> Self {
-        Self { process, tid }
+        Self { process, tid, is_alone: false }
+    }
+
+    /// Says that there is no other task in its process, and will not be: waiting for it costs less then.
+    pub fn is_alone(&mut self) {
+        self.is_alone = true;
     }
 
     /// Its id as this process sees it.
@@ -114,6 +121,13 @@ impl Task {
     /// # Errors
     /// When it ends.
     pub fn wait(&self) -> Result<Stop, TaskError> {
+        if self.is_alone || self.tid != self.process {
+            // Whose end shows at once.
+            return match self.look(0)? {
+                Some(status) => self.stop_of(status),
+                None => unreachable!("this wait does not end without news"),
+            };
+        }
         loop {
             // Any news of a task of this thread. It is not taken: what is not for us is there again the next time.
             let _ = process::wait_for_news();

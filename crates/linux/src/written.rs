@@ -8,10 +8,11 @@
 //! their own, by write(2) to the object beneath or by a device, is not seen. And it is exact only while the process stands
 //! still.
 
-use crate::pages::guard_category;
+use crate::pages::{REGIONS, guard_category};
 use crate::sys::memory::{PageRegion, Selection, category, scan_and_protect_pages};
 use crate::sys::userfault;
 use standfast_core::{Address, PageRange};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,6 +30,8 @@ pub struct WrittenScan {
     pagemap: File,
     /// The category of pages that must not be touched, where the kernel tells them from pages in swap.
     guard: u64,
+    /// Where the kernel puts its answers.
+    regions: RefCell<Vec<PageRegion>>,
 }
 
 /// Some adjoining pages that hold something.
@@ -51,9 +54,6 @@ pub enum Holding {
     /// Those that no longer show the file beneath: of private mappings of files.
     Own,
 }
-
-/// Regions fetched by one ioctl.
-const REGIONS: usize = 4096;
 
 impl WriteProtection {
     /// Flags with which the program itself must call userfaultfd(2) once, by injection.
@@ -94,7 +94,7 @@ impl WrittenScan {
     pub fn open(pid: i32) -> io::Result<Self> {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         let guard = guard_category(&pagemap);
-        Ok(Self { pagemap, guard })
+        Ok(Self { pagemap, guard, regions: RefCell::new(vec![PageRegion::default(); REGIONS]) })
     }
 
     /// Appends the pages of one mapping that hold something, ascending, and protects them. Costs what is populated.
@@ -108,7 +108,7 @@ impl WrittenScan {
             Holding::Own => category::ZERO | category::FILE | self.guard,
         };
         let selection = Selection { none_of, all_of: 0, any_of: category::PRESENT | category::SWAPPED };
-        let mut regions = vec![PageRegion::default(); REGIONS];
+        let mut regions = self.regions.borrow_mut();
         let mut rest = mapping;
         while rest.pages() > 0 {
             let (found, end) = match scan_and_protect_pages(self.pagemap.as_fd(), rest, selection, &mut regions) {

@@ -1,5 +1,6 @@
 //! Work on a thread of its own, whose end an event loop can poll for.
 
+use standfast_engine::hold_child_signal;
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::{self, JoinHandle};
@@ -20,7 +21,11 @@ impl<T: Send + 'static> Background<T> {
             let _ends = ends;
             work()
         };
-        Ok(Self { thread: thread::Builder::new().name(name.into()).spawn(work)?, ended })
+        // The event loop hears of children; a thread that traces them would be woken by each of their stops.
+        let was_held = hold_child_signal(true);
+        let thread = thread::Builder::new().name(name.into()).spawn(work);
+        hold_child_signal(was_held);
+        Ok(Self { thread: thread?, ended })
     }
 
     /// Waits for its end. An error is its panic.

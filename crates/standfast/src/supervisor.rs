@@ -16,7 +16,7 @@ use crate::signals::{Reaction, SignalInbox, react};
 use crate::spelling::{InWords, without_numbers};
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use standfast_engine::{Job, News, ProcessIdentity};
+use standfast_engine::{Job, News, ProcessIdentity, hold_child_signal};
 use standfast_format::manifest::{FileEnd, Outcome};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -241,7 +241,11 @@ impl Supervisor<'_, '_> {
         self.served = self.asked.drain(..).map(|(client, _)| client).collect();
         let last_bytes = self.last_checkpoint.as_ref().map(bytes_read);
         match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), purpose, last_bytes) {
-            Ok(checkpointing) => self.checkpointing = Some(checkpointing),
+            Ok(checkpointing) => {
+                // Each stop of each task would wake us for nothing.
+                hold_child_signal(true);
+                self.checkpointing = Some(checkpointing);
+            }
             Err(failure) => self.note_failure(&failure, purpose),
         }
     }
@@ -249,6 +253,7 @@ impl Supervisor<'_, '_> {
     /// Takes note of a checkpoint that has come to its end, waiting for that if need be.
     fn end_checkpoint(&mut self) {
         let Some(checkpointing) = self.checkpointing.take() else { return };
+        hold_child_signal(false);
         let purpose = checkpointing.purpose;
         match checkpointing.join() {
             Ok(taken) => self.note_taken(taken, purpose),

@@ -91,13 +91,18 @@ impl Mappings {
     /// Notes which pages must not be touched, where the kernel tells (Linux 6.15).
     pub(super) fn note_guards(&mut self, pid: i32) -> Result<(), EngineError> {
         let scanning = |source| kernel("looking for guarded pages", source);
-        let scan = PageScan::open(pid).map_err(scanning)?;
+        let (Some(first), Some(last)) = (self.ordinary.first(), self.ordinary.last()) else { return Ok(()) };
+        let all = PageRange::between(Address::new(first.start), Address::new(last.end));
         let mut guards = Vec::new();
-        for mapping in &mut self.ordinary {
-            let range = PageRange::between(Address::new(mapping.start), Address::new(mapping.end));
-            scan.guarded(range, &mut guards).map_err(scanning)?;
-            let guarded = |range: PageRange| GuardedPages { start: range.start().get(), pages: range.pages() };
-            mapping.attributes.guards.extend(guards.drain(..).map(guarded));
+        PageScan::open(pid).and_then(|scan| scan.guarded(all, &mut guards)).map_err(scanning)?;
+        for mapping in self.ordinary.iter_mut().filter(|_| !guards.is_empty()) {
+            for guard in &guards {
+                let (start, end) = (guard.start().get().max(mapping.start), guard.end().get().min(mapping.end));
+                if start < end {
+                    let pages = (end - start) / PAGE_BYTES as u64;
+                    mapping.attributes.guards.push(GuardedPages { start, pages });
+                }
+            }
         }
         Ok(())
     }

@@ -39,6 +39,7 @@ use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::processor;
 use standfast_linux::sys::process;
 use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
 
 /// Number of resource limits that Linux has.
 const LIMITS: u32 = 16;
@@ -293,8 +294,17 @@ impl OfProcess {
     }
 }
 
-/// This machine, as far as a restart must find it again.
+/// This machine, as far as a restart must find it again, for a program that has these processor features.
 pub(crate) fn machine(xsave_features: u64) -> Machine {
+    static LAST: Mutex<Option<Machine>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match last.take().filter(|last| last.xsave_features == xsave_features) {
+        Some(found) => last.insert(found).clone(),
+        None => last.insert(find_machine(xsave_features)).clone(),
+    }
+}
+
+fn find_machine(xsave_features: u64) -> Machine {
     let line = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     Machine {
         architecture: std::env::consts::ARCH.to_owned(),

@@ -132,6 +132,9 @@ impl<'a> Stopping<'a> {
             let place = self.chased.iter().position(|chased| chased.frozen.pid == member.pid);
             let mut frozen = self.chased.swap_remove(place.expect("it stands still")).frozen;
             frozen.tasks.sort_by_key(|it| (it.task.tid() != frozen.pid, it.task.tid()));
+            if let [only] = &mut frozen.tasks[..] {
+                only.task.is_alone();
+            }
             let reading = |source| kernel("reading the program's mappings", source);
             frozen.maps = Map::of(frozen.pid).map_err(reading)?;
             processes.push(frozen);

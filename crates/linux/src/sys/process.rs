@@ -22,6 +22,19 @@ pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
     }
 }
 
+/// Holds SIGCHLD back from this thread, or lets it through again; what came meanwhile comes then, once. Threads made by this
+/// one meanwhile never get it. Returns whether it was held back before.
+pub fn hold_child_signal(hold: bool) -> bool {
+    // SAFETY: signal sets are bit masks for which all zeros is a value; both are live.
+    unsafe {
+        let (mut child, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigaddset(&raw mut child, libc::SIGCHLD);
+        let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+        libc::pthread_sigmask(how, &raw const child, &raw mut before);
+        libc::sigismember(&raw const before, libc::SIGCHLD) == 1
+    }
+}
+
 /// Waits for news of any child or tracee of this *thread* with waitid(2), without taking it: it is there again the next
 /// time.
 pub fn wait_for_news() -> io::Result<()> {
