@@ -91,9 +91,16 @@ impl<'a> Standfast<'a> {
     /// # Errors
     /// When the command cannot be started.
     pub fn run_to_be_copied(&self, checkpoints: Checkpoints, program: &Program) -> Result<Running> {
-        let options = ROLLBACK.map(str::to_owned);
+        self.run_with(&ROLLBACK.map(str::to_owned), checkpoints, program)
+    }
+
+    /// As [`Standfast::run`], with more options.
+    ///
+    /// # Errors
+    /// When the command cannot be started.
+    pub fn run_with(&self, options: &[String], checkpoints: Checkpoints, program: &Program) -> Result<Running> {
         let output = Output::File(self.arena.work().join(OUTPUT));
-        Running::start(self.arena, "run", output, &mut self.run_command_with(&options, checkpoints, program))
+        Running::start(self.arena, "run", output, &mut self.run_command_with(options, checkpoints, program))
     }
 
     /// Restarts the job in `directory`. The program's output goes where it went before, to its own file.

@@ -21,6 +21,8 @@ pub struct Torment {
     pub kills_max: u32,
     /// Where the random moments come from.
     pub seed: u64,
+    /// More options of the run.
+    pub options: &'static [&'static str],
 }
 
 /// What happened.
@@ -44,7 +46,8 @@ fn tormented(arena: &Arena, program: &Program, native: &RunResult, torment: Torm
     let standfast = Standfast::new(arena)?;
     let mut random = Rng::with_seed(torment.seed);
     let interval = u64::try_from(torment.interval.as_millis()).context("an interval of milliseconds")?;
-    let mut running = standfast.run(Checkpoints::EveryMilliseconds(interval), program)?;
+    let options: Vec<_> = torment.options.iter().map(|option| (*option).to_owned()).collect();
+    let mut running = standfast.run_with(&options, Checkpoints::EveryMilliseconds(interval), program)?;
     let mut tally = Tally::default();
     while tally.kills < torment.kills_max {
         // Mostly a life may save something first, so that the job gets on; only what it has saved itself counts. Now

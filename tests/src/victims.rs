@@ -59,6 +59,8 @@ pub const WAITS: Victim = c("waits", include_str!("../victims/waits.c"));
 pub const CHANNELS: Victim = c("channels", include_str!("../victims/channels.c"));
 /// Memory of all ordinary kinds.
 pub const MEMORY: Victim = c("memory", include_str!("../victims/memory.c"));
+/// Changes its memory in every way, in an order that follows from a seed.
+pub const CHURN: Victim = c("churn", include_str!("../victims/churn.c"));
 /// The smallest interesting program, with a gate in the middle.
 pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
 /// Monotonic clocks.

@@ -17,7 +17,7 @@ fn survives(victim: Victim) -> Result<()> {
         return Ok(());
     };
     let native = RunResult::native(&program)?;
-    let torment = Torment { interval: Duration::from_millis(200), kills_max: 8, seed: seed() };
+    let torment = Torment { interval: Duration::from_millis(200), kills_max: 8, seed: seed(), options: &[] };
     let tally = survives_kills(&program, &native, torment)?;
     ensure!(tally.kills >= 1, "{} ended before it could be killed even once", victim.name);
     Ok(())

@@ -1,7 +1,7 @@
 //! Reads the pages of a frozen job into an image.
 
 use crate::census::{Census, Output};
-use crate::freeze::{Frozen, kernel};
+use crate::freeze::{Frozen, kernel, refine};
 use crate::hashes::{Key, Sieve};
 use crate::job::Shared;
 use crate::track::Tracking;
@@ -104,6 +104,7 @@ impl Frozen {
             let sieve = (tracking != Tracking::Off).then(|| tracks.hashes.sieve(key, owner));
             pages.add(read_owner(owner, ranges, sink, &read, sieve)?);
         }
+        self.check_alive()?;
         Ok(Captured {
             state: census.state,
             tasks: self.processes.iter().map(|process| process.tasks.len()).sum(),
@@ -114,6 +115,26 @@ impl Frozen {
             unobserved: tracks.problem().map(str::to_owned),
             shared: Arc::clone(&self.shared),
         })
+    }
+}
+
+impl Frozen {
+    /// That everybody stands still yet. The memory of a process that is killed while it stands still vanishes under our
+    /// hands: its pages then look as if they had never been, and nothing that was read since can be believed. As long as
+    /// all tasks are stopped, it was there.
+    fn check_alive(&self) -> Result<(), EngineError> {
+        for process in &self.processes {
+            for task in &process.tasks {
+                task.task.registers().map_err(|error| match refine(error, process.pid, &self.shared) {
+                    EngineError::Ended if process.pid != self.shared.main => {
+                        let message = format!("process {} was killed while it stood still", process.pid);
+                        kernel("reading the program's memory", io::Error::other(message))
+                    }
+                    error => error,
+                })?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -92,6 +92,42 @@ fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
     assert_eq!(job.reap().unwrap().and_then(|status| status.signal()), Some(SIGKILL));
 }
 
+/// Takes all of an image at once, and kills the program at that moment.
+struct Deadly<'a>(&'a Job);
+
+impl ImageSink for Deadly<'_> {
+    fn lend(&mut self) -> Result<PageBatch, BoxError> {
+        Ok(PageBatch { ranges: Vec::new(), bytes: vec![0; 64 << 20] })
+    }
+
+    fn submit(&mut self, _: PageBatch) -> Result<(), BoxError> {
+        Ok(self.0.signal(SIGKILL)?)
+    }
+
+    fn finish(&mut self, _: &JobState) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_was_read_from_a_program_that_was_killed_meanwhile_is_not_believed() {
+    let (_directory, program) = compile("counter.c");
+    let mut job = Job::launch(&counting(&program, &program.with_extension("out"))).unwrap();
+    while thread_count(job.main_process().pid) < 2 {
+        std::thread::yield_now();
+    }
+    let freezer = job.freezer();
+    let outcome = std::thread::scope(|scope| {
+        let work = || {
+            let mut frozen = freezer.freeze(Duration::from_secs(5)).unwrap();
+            frozen.capture(&mut Deadly(&job), CaptureOptions::default()).map(|captured| captured.pages)
+        };
+        scope.spawn(work).join().unwrap()
+    });
+    assert!(matches!(outcome, Err(EngineError::Ended)), "{outcome:?}");
+    assert_eq!(job.reap().unwrap().and_then(|status| status.signal()), Some(SIGKILL));
+}
+
 /// Freezes and captures a job, and lets it run on; the pages of its image.
 fn captured_pages(job: &mut Job, stack: StackPart) -> usize {
     let freezer = job.freezer();

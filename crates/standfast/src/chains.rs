@@ -14,6 +14,9 @@ use std::str::FromStr;
 /// and neither restart nor coalescing has a chain to read.
 const UNCHANGED_PERCENT_MIN: u8 = 25;
 
+/// Differences of less than this are coalesced for their number only.
+const COALESCED_BYTES_MIN: u64 = 4 << 20;
+
 /// [`Snapshot::Auto`] copies what fits this.
 const COPY_BYTES_MAX: u64 = 512 << 20;
 /// And this share of the memory that the system has to spare.
@@ -236,7 +239,7 @@ impl MaxFiles {
 
     /// When the store is to coalesce.
     pub(crate) fn rule(self, keep: Keep) -> CoalesceRule {
-        CoalesceRule { keep: keep.get(), links: self.0.get() }
+        CoalesceRule { keep: keep.get(), links: self.0.get(), bytes_min: COALESCED_BYTES_MIN }
     }
 }
 

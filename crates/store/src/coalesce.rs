@@ -29,6 +29,8 @@ pub struct CoalesceRule {
     pub keep: NonZeroU32,
     /// Links of a chain from which on it is coalesced; where that is not more than `keep`, one more than that.
     pub links: u32,
+    /// Fewer bytes of differences are not worth it before the chain is that long.
+    pub bytes_min: u64,
 }
 
 /// What was coalesced.
@@ -45,7 +47,7 @@ pub struct Coalesced {
 impl CoalesceRule {
     /// As far as possible, whatever the length of the chain.
     pub fn at_once(keep: NonZeroU32) -> Self {
-        Self { keep, links: 0 }
+        Self { keep, links: 0, bytes_min: 0 }
     }
 
     /// The generation that is to become full, if it is time for that: the chain of the newest generation is long, or its
@@ -61,7 +63,7 @@ impl CoalesceRule {
         let bytes: u64 = differences.iter().map(|link| link.file_bytes).sum();
         let keep = self.keep.get() as usize;
         let is_long = links.len() >= (self.links as usize).max(keep + 1).min(LINKS_MAX);
-        let is_large = links.len() > keep + 1 && bytes >= base.file_bytes;
+        let is_large = links.len() > keep + 1 && bytes >= base.file_bytes.max(self.bytes_min);
         let target = links.iter().find(|link| link.number == oldest_kept && link.parent.is_some());
         target.copied().filter(|_| is_long || is_large)
     }

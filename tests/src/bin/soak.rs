@@ -14,7 +14,7 @@ use standfast_tests::damage::one_flipped_bit_is_noticed;
 use standfast_tests::disaster::{Before, DISASTERS, KilledJob, Subject};
 use standfast_tests::result::RunResult;
 use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
-use standfast_tests::victims::{COMPUTING, SMALL, Victim};
+use standfast_tests::victims::{CHURN, COMPUTING, SMALL, Victim};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +23,14 @@ use std::{env, fs};
 
 /// The calls of a checkpoint or restart of the smallest victim: a bit more than there are, so that the last are struck.
 const CALLS_MAX: u64 = 1500;
+
+/// Ways to take checkpoints that build upon each other.
+const OPTIONS: [&[&str]; 4] = [
+    &[],
+    &["--incremental", "on", "--max-files", "3", "--keep", "1"],
+    &["--incremental", "on", "--max-files", "6", "--snapshot", "copy"],
+    &["--track", "hash", "--snapshot", "sequential"],
+];
 
 struct Settings {
     hours: f64,
@@ -104,7 +112,8 @@ impl Soak {
         let mut random = Rng::with_seed(seed);
         match random.u32(..100) {
             _ if self.victim.is_some() => self.kills(seed, &mut random),
-            0..50 => self.kills(seed, &mut random),
+            0..25 => self.churn(seed, &mut random),
+            25..50 => self.kills(seed, &mut random),
             50..58 => self.many_restarts(seed, &mut random),
             58..80 => self.struck_checkpoint(seed, &mut random),
             80..92 => self.struck_restart(seed, &mut random),
@@ -118,7 +127,20 @@ impl Soak {
         println!("seed {seed}: kills of {}, a checkpoint every {} ms", victim.name, interval.as_millis());
         let Some(program) = victim.program()? else { return Ok(()) };
         let native = self.native(victim)?;
-        let tally = survives_kills(&program, &native, Torment { interval, kills_max: 30, seed })?;
+        let options = OPTIONS[random.usize(..OPTIONS.len())];
+        let tally = survives_kills(&program, &native, Torment { interval, kills_max: 30, seed, options })?;
+        println!("    {} kills", tally.kills);
+        Ok(())
+    }
+
+    /// A program that changes its memory in an order that follows from the seed.
+    fn churn(&self, seed: u64, random: &mut Rng) -> Result<()> {
+        let interval = Duration::from_millis(random.u64(10..60));
+        let options = OPTIONS[random.usize(..OPTIONS.len())];
+        println!("seed {seed}: churned memory, a checkpoint every {} ms, {options:?}", interval.as_millis());
+        let program = CHURN.with(&[&(seed >> 1).to_string()])?;
+        let native = RunResult::native(&program)?;
+        let tally = survives_kills(&program, &native, Torment { interval, kills_max: 30, seed, options })?;
         println!("    {} kills", tally.kills);
         Ok(())
     }

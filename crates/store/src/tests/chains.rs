@@ -24,6 +24,10 @@ fn number(number: u64) -> GenerationNumber {
     GenerationNumber::new(number).unwrap()
 }
 
+fn rule(keep: NonZeroU32, links: u32) -> CoalesceRule {
+    CoalesceRule { keep, links, bytes_min: 0 }
+}
+
 fn upon(at: u64) -> Plan {
     Plan { parent: Some(number(at)), ..Plan::default() }
 }
@@ -191,8 +195,8 @@ fn coalescing_keeps_what_the_kept_generations_hold_and_bounds_the_files() {
     let disk = disk_with_chain();
     let directory = open_on(disk.medium(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
-    assert!(!coalesce(&directory, &lease, CoalesceRule { keep: two(), links: 7 }).unwrap(), "6 links are few");
-    assert!(coalesce(&directory, &lease, CoalesceRule { keep: two(), links: 6 }).unwrap());
+    assert!(!coalesce(&directory, &lease, rule(two(), 7)).unwrap(), "6 links are few");
+    assert!(coalesce(&directory, &lease, rule(two(), 6)).unwrap());
     let numbers = || directory.manifest().unwrap().generations.iter().map(|it| it.number.get()).collect::<Vec<_>>();
     assert_eq!(numbers(), [1, 5, 6]);
     assert_eq!(directory.retain(&lease, two()).unwrap(), []);
@@ -215,11 +219,13 @@ fn differences_as_large_as_the_full_image_are_coalesced_before_the_chain_is_long
     let disk = disk_with_chain();
     let directory = open_on(disk.medium(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
-    let rule = CoalesceRule { keep: two(), links: 100 };
+    let rule = rule(two(), 100);
     assert!(!coalesce(&directory, &lease, rule).unwrap());
     let mut pages = history()[5].clone();
     pages.extend((0..30u8).map(|at| ((1, 0x10_0000 + 0x1000 * u64::from(at)), page(at + 1))));
     checkpoint_upon(&directory, &lease, &history()[5], &pages, "7").unwrap();
+    let little = CoalesceRule { bytes_min: 1 << 20, ..rule };
+    assert!(!coalesce(&directory, &lease, little).unwrap(), "it is little");
     assert!(coalesce(&directory, &lease, rule).unwrap());
     assert_eq!(newest(&directory).unwrap(), ("7".into(), pages));
 }
@@ -369,7 +375,7 @@ proptest! {
                 }
                 Step::Retain(keep) => drop(directory.retain(&lease, NonZeroU32::new(keep).unwrap()).unwrap()),
                 Step::Coalesce(keep, links) => {
-                    let rule = CoalesceRule { keep: NonZeroU32::new(keep).unwrap(), links };
+                    let rule = rule(NonZeroU32::new(keep).unwrap(), links);
                     coalesce(&directory, &lease, rule).unwrap();
                 }
                 Step::Restart(which) => {

@@ -1,0 +1,192 @@
+//! Checkpoints that build upon each other: the truth comes back whatever the program does to its memory, and nothing
+//! grows without bound.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast, copy_folder};
+use standfast_tests::result::{RunResult, open_gate};
+use standfast_tests::running::{Output, PATIENCE, Running};
+use standfast_tests::survival::{Torment, survives_kills};
+use standfast_tests::victims::{ARRAYS, CHANNELS, CHURN, MEMORY, OBJECTS, ROUTINES, SIGNALS, SMALL, Victim, WAITS};
+use standfast_tests::{seed, skip};
+use std::fs;
+use std::time::Duration;
+
+/// Checkpoints all the time, coalesced all the time.
+const BUSY: &[&str] = &["--incremental", "on", "--max-files", "3"];
+const INTERVAL: Duration = Duration::from_millis(10);
+
+fn churn_survives(options: &'static [&'static str]) -> Result<()> {
+    let seed = seed();
+    let program = CHURN.with(&[&(seed >> 1).to_string()])?;
+    let native = RunResult::native(&program)?;
+    let tally = survives_kills(&program, &native, Torment { interval: INTERVAL, kills_max: 12, seed, options })?;
+    ensure!(tally.kills >= 1, "it ended before it could be killed even once (STANDFAST_SEED={seed})");
+    Ok(())
+}
+
+#[test]
+fn memory_that_is_changed_in_every_way_comes_back_from_chains() -> Result<()> {
+    churn_survives(BUSY)
+}
+
+#[test]
+fn memory_that_is_changed_in_every_way_comes_back_from_copies() -> Result<()> {
+    churn_survives(&["--snapshot", "copy", "--keep", "1"])
+}
+
+#[test]
+fn memory_that_is_changed_in_every_way_comes_back_from_what_checksums_tell() -> Result<()> {
+    churn_survives(&["--track", "hash", "--incremental", "on", "--max-files", "4"])
+}
+
+#[test]
+fn memory_that_is_changed_in_every_way_comes_back_from_full_images() -> Result<()> {
+    churn_survives(&["--incremental", "off"])
+}
+
+fn survives(victim: Victim) -> Result<()> {
+    let Some(program) = victim.program()? else {
+        skip(victim.name, "no Python with the module it needs");
+        return Ok(());
+    };
+    let native = RunResult::native(&program)?;
+    let torment = Torment { interval: INTERVAL, kills_max: 5, seed: seed(), options: BUSY };
+    let tally = survives_kills(&program, &native, torment)?;
+    ensure!(tally.kills >= 1, "{} ended before it could be killed even once", victim.name);
+    Ok(())
+}
+
+#[test]
+fn programs_of_all_kinds_survive_kills_with_a_checkpoint_every_few_milliseconds() -> Result<()> {
+    let victims = [SIGNALS, WAITS, CHANNELS, MEMORY, ROUTINES, OBJECTS, ARRAYS];
+    victims.into_iter().try_for_each(|victim| survives(victim).context(victim.name))
+}
+
+/// A job of the smallest victim, at its gate.
+fn at_gate<'a>(arena: &'a Arena, options: &[&str]) -> Result<(Standfast<'a>, Running)> {
+    let standfast = Standfast::new(arena)?;
+    let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
+    let running = standfast.run_with(&options, Checkpoints::OnRequest, &SMALL.with(&[])?)?;
+    standfast.await_gate()?;
+    Ok((standfast, running))
+}
+
+fn generations(standfast: Standfast<'_>, arena: &Arena) -> Result<Vec<Value>> {
+    let status = standfast.status(&arena.images())?;
+    Ok(status["generations"].as_array().context("status has generations")?.clone())
+}
+
+fn numbers(generations: &[Value]) -> Vec<u64> {
+    generations.iter().filter_map(|it| it["generation"].as_u64()).collect()
+}
+
+fn kill_job(standfast: Standfast<'_>, running: Running) -> Result<()> {
+    kill(standfast.await_program()?, Signal::SIGKILL)?;
+    running.wait(PATIENCE).map(drop)
+}
+
+#[test]
+fn every_kept_checkpoint_of_a_chain_can_be_restarted() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--incremental", "on", "--files", "rollback"])?;
+    (0..5).try_for_each(|_| standfast.checkpoint())?;
+    let found = generations(standfast, &arena)?;
+    ensure!(numbers(&found) == [1, 2, 3, 4, 5], "{found:?}");
+    ensure!(found[1..].iter().all(|it| it["parent"].is_u64() && it["pages_inherited"].as_u64() > Some(0)), "{found:?}");
+    kill_job(standfast, running)?;
+    open_gate(&arena)?;
+    let native = RunResult::native(&SMALL.with(&[])?)?;
+    for number in 1..=5 {
+        let copy = arena.folder().join(format!("at-{number}"));
+        copy_folder(&arena.images(), &copy)?;
+        let mut command = standfast.restart_command(&copy);
+        command.args(["--at", &number.to_string()]);
+        let restarted = Running::start(&arena, &format!("at-{number}"), Output::Nowhere, &mut command)?;
+        restarted.wait(PATIENCE)?.well("the restart")?;
+        RunResult::read(&arena.work())?.must_equal(&native).with_context(|| format!("checkpoint {number}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_damaged_link_is_named_and_the_newest_checkpoint_that_does_without_it_continues() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--incremental", "on", "--files", "rollback"])?;
+    (0..4).try_for_each(|_| standfast.checkpoint())?;
+    kill_job(standfast, running)?;
+    let image = arena.images().join("generation-00000002.image");
+    let mut bytes = fs::read(&image)?;
+    *bytes.last_mut().context("an image is not empty")? ^= 1;
+    fs::write(&image, bytes)?;
+    let said = standfast.ask("verify", &arena.images(), &[])?;
+    ensure!(!said.status.success(), "verify finds nothing wrong");
+    ensure!(said.output.contains("checkpoint 1: good"), "said: {}", said.output);
+    ensure!(said.output.contains("checkpoint 4: DAMAGED, it builds upon checkpoint 2"), "said: {}", said.output);
+    open_gate(&arena)?;
+    let ended = standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("the restart")?;
+    for number in 2..=4 {
+        ensure!(ended.errors.contains(&format!("checkpoint {number} cannot be used")), "said: {}", ended.errors);
+    }
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&SMALL.with(&[])?)?)
+}
+
+#[test]
+fn checkpoints_are_coalesced_by_hand_with_and_without_a_supervisor() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--incremental", "on"])?;
+    let coalesce = || standfast.ask("coalesce", &arena.images(), &["--json"])?.well("coalesce");
+    ensure!(coalesce()?.output.contains("null"), "there is nothing to coalesce yet");
+    (0..6).try_for_each(|_| standfast.checkpoint())?;
+    ensure!(coalesce()?.output.contains("\"generation\": 5"), "5 is the oldest that is to be kept");
+    let found = numbers(&generations(standfast, &arena)?);
+    ensure!(found == [1, 5, 6], "{found:?}");
+    standfast.verify(&arena.images())?;
+    (0..4).try_for_each(|_| standfast.checkpoint())?;
+    kill_job(standfast, running)?;
+    coalesce()?;
+    let found = numbers(&generations(standfast, &arena)?);
+    ensure!(found == [5, 9, 10], "{found:?}");
+    open_gate(&arena)?;
+    standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("the restart")?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&SMALL.with(&[])?)?)
+}
+
+/// What a supervisor takes: descriptors, and kilobytes of memory.
+fn taken_by(supervisor: Pid) -> Result<(usize, u64)> {
+    let descriptors = fs::read_dir(format!("/proc/{supervisor}/fd"))?.count();
+    let status = fs::read_to_string(format!("/proc/{supervisor}/status"))?;
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+    Ok((descriptors, memory.context("a process has memory")?))
+}
+
+#[test]
+fn five_hundred_checkpoints_in_a_row_leave_files_bytes_descriptors_and_memory_bounded() -> Result<()> {
+    let count: u32 = std::env::var("STANDFAST_CHECKPOINTS").ok().and_then(|it| it.parse().ok()).unwrap_or(500);
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--incremental", "on", "--max-files", "8"])?;
+    let (mut before, mut bytes_max, mut files_max) = (None, 0, 0);
+    for turn in 0..count {
+        standfast.checkpoint()?;
+        let entries = fs::read_dir(arena.images())?.flatten().filter_map(|entry| Some(entry.metadata().ok()?.len()));
+        let sizes: Vec<u64> = entries.collect();
+        files_max = files_max.max(sizes.len());
+        bytes_max = bytes_max.max(sizes.iter().sum());
+        if turn == count / 5 {
+            before = Some((taken_by(running.pid())?, bytes_max));
+        }
+    }
+    let after = taken_by(running.pid())?;
+    let ((descriptors, memory), bytes_then) = before.context("there were some")?;
+    // Eight of the chain, one full image before it, the one being coalesced; manifest, lease, lock, control; temporary ones.
+    ensure!(files_max <= 8 + 2 + 4 + 4, "{files_max} files");
+    ensure!(bytes_max <= bytes_then * 2, "{bytes_max} bytes instead of {bytes_then}");
+    ensure!(after.0 <= descriptors + 4, "{} descriptors instead of {descriptors}", after.0);
+    ensure!(after.1 <= memory + memory / 4, "{} kB instead of {memory} kB", after.1);
+    open_gate(&arena)?;
+    running.wait(PATIENCE)?.well("the job").map(drop)
+}
