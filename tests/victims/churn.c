@@ -253,12 +253,13 @@ static void begin_anew(char *own, uint64_t turns, uint64_t turn)
     CHECK(0);
 }
 
-static void prepare(int is_first)
+static void prepare(void)
 {
     pthread_t thread;
     unsigned char bytes[PAGE];
     base = open("base.bin", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    mapped_file = open("mapped.bin", O_RDWR | O_CREAT | O_CLOEXEC | (is_first ? O_TRUNC : 0), 0644);
+    /* Emptied, since a checkpoint that falls between the execution and this holds nothing of the file. */
+    mapped_file = open("mapped.bin", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     CHECK(base >= 0 && mapped_file >= 0 && pipe2(ends, O_CLOEXEC) == 0);
     for (int page = 0; page < FILE_PAGES; page++) {
         memset(bytes, page + 1, sizeof bytes);
@@ -277,7 +278,7 @@ int main(int argc, char **argv)
     uint64_t turns = argc > 2 ? strtoul(argv[2], NULL, 10) : 60000;
     uint64_t turn = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
     sum = argc > 4 ? strtoul(argv[4], NULL, 10) : FOLD_START;
-    prepare(turn == 0);
+    prepare();
     for (; turn < turns; turn++) {
         struct region *region = &regions[below(REGIONS)];
         if (region->kind == NOTHING)
