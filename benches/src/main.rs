@@ -12,6 +12,7 @@ mod delta;
 mod figures;
 mod overhead;
 mod pause;
+mod tree;
 
 use anyhow::{Context as _, Result, bail};
 use figures::Verdict;
@@ -64,6 +65,12 @@ fn measure(settings: &Settings) -> Result<bool> {
         say(overhead::with_checkpoints_off(kind, settings.repeats)?);
     }
     say(pause::of_a_tiny_process(settings.repeats)?);
+    for verdict in tree::pause_and_restart(10, settings.repeats)? {
+        say(verdict);
+    }
+    for verdict in tree::pause_and_restart(200, settings.repeats)? {
+        say(verdict);
+    }
     for pages in [bulk::Pages::Small, bulk::Pages::Huge] {
         let job = bulk::Job::start(settings.megabytes, pages)?;
         let (checkpoint, restart) = job.measure(settings.repeats)?;

@@ -75,6 +75,8 @@ pub const PLAIN: Victim = c("plain", include_str!("../victims/plain.c"));
 pub const LOOPS: Victim = c("loops", include_str!("../victims/loops.c"));
 /// Much memory, for measurements.
 pub const BULK: Victim = c("bulk", include_str!("../victims/bulk.c"));
+/// A tree of processes, for measurements.
+pub const FAMILY: Victim = c("family", include_str!("../victims/family.c"));
 /// Fresh memory filled from a file, for measurements.
 pub const FILL: Victim = c("fill", include_str!("../victims/fill.c"));
 /// Goroutines.
