@@ -243,22 +243,22 @@ impl Job {
     }
 
     pub(crate) fn new(main: ProcessIdentity, end: End, inheritance: Inheritance) -> Self {
-        let keeper = match &end {
+        let reaper = match &end {
             End::Namespace(init) => Some(init.pid()),
             End::Child(_) | End::Stranger(_) => None,
         };
-        Self { roots: Roots { main, keeper }, end, init: None, shared: Shared::new(main.pid, inheritance) }
+        Self { roots: Roots { main, reaper }, end, init: None, shared: Shared::new(main.pid, inheritance) }
     }
 
     /// Counts descendants that lose their parent, and so come to this process, as part of the job. Only for a process that
     /// looks after one job and starts no others.
-    pub fn keep_orphans(&mut self) {
-        self.roots.keeper.get_or_insert(std::process::id() as i32);
+    pub fn keep_strays(&mut self) {
+        self.roots.reaper.get_or_insert(std::process::id() as i32);
     }
 
-    /// Takes note of orphans that have ended. Now and then, or they pile up as zombies.
-    pub fn reap_orphans(&self) {
-        self.roots.reap_orphans();
+    /// Takes note of strays that have ended. Now and then, or they pile up as zombies.
+    pub fn reap_strays(&self) {
+        self.roots.reap_strays();
         self.init.iter().for_each(NamespaceInit::reap);
     }
 
@@ -290,7 +290,7 @@ impl Job {
                 Err(_) => Some(WaitStatus(libc::SIGKILL)),
             },
             (End::Stranger(_), _) => {
-                // One that has lost its parent may be our child by now. Nobody asks for the status of an orphan.
+                // One that has lost its parent may be our child by now. Nobody asks for the status of a stray.
                 let _ = process::wait(self.roots.main.pid, libc::WNOHANG);
                 None
             }
@@ -323,7 +323,7 @@ impl Job {
 
     /// The processes of the job, but for the main process and zombies, as this process sees them.
     pub fn descendants(&self) -> Vec<i32> {
-        self.reap_orphans();
+        self.reap_strays();
         let living = |member: &Member| member.wait_status.is_none() && member.pid != self.roots.main.pid;
         self.roots.members().into_iter().filter(living).map(|member| member.pid).collect()
     }
@@ -355,7 +355,7 @@ impl Job {
 /// Descendants of this process that lose their parent come to it from now on.
 pub(crate) fn stay_in_sight() -> Result<(), EngineError> {
     // Older kernels than any supported would refuse.
-    process::become_subreaper().map_err(|source| kernel("becoming the reaper of orphans", source))
+    process::become_subreaper().map_err(|source| kernel("becoming the reaper of strays", source))
 }
 
 /// Freezes a job, from whichever thread; that thread then is its tracer, and if it ends the job runs on unharmed.

@@ -56,7 +56,7 @@ fn perform() -> Result<(), EngineError> {
 }
 
 fn ask(pid: i32) -> Result<(), EngineError> {
-    let roots = Roots { main: ProcessIdentity::of(pid)?, keeper: None };
+    let roots = Roots { main: ProcessIdentity::of(pid)?, reaper: None };
     let frozen = Frozen::new(roots, Shared::new(pid, Inheritance::default()), STOP_MAX)?;
     ask_from_within(&frozen)?;
     frozen.thaw()

@@ -13,7 +13,7 @@ pub(crate) struct Roots {
     pub(crate) main: ProcessIdentity,
     /// The process to which descendants come that lose their parent: ours, or the init of the job's namespaces. `None` if
     /// they cannot be told from others' or are out of sight.
-    pub(crate) keeper: Option<i32>,
+    pub(crate) reaper: Option<i32>,
 }
 
 /// One process of a job.
@@ -29,13 +29,13 @@ pub(crate) struct Member {
 
 impl Roots {
     /// The processes of the job, parents before their children, the main process first. One that ends meanwhile may be
-    /// listed or not; zombies that only wait for the keeper are left out.
+    /// listed or not; zombies that only wait for the reaper are left out.
     pub(crate) fn members(&self) -> Vec<Member> {
         let mut members = Vec::new();
         let mut open = VecDeque::from([(self.main.pid, None)]);
-        let orphans = self.keeper.map(proc::children).and_then(Result::ok).unwrap_or_default();
-        let is_orphan = |pid: &i32| *pid != self.main.pid && !standfast_linux::is_made_here(*pid);
-        open.extend(orphans.into_iter().filter(is_orphan).map(|pid| (pid, None)));
+        let strays = self.reaper.map(proc::children).and_then(Result::ok).unwrap_or_default();
+        let is_stray = |pid: &i32| *pid != self.main.pid && !standfast_linux::is_made_here(*pid);
+        open.extend(strays.into_iter().filter(is_stray).map(|pid| (pid, None)));
         while let Some((pid, parent)) = open.pop_front() {
             let Ok(stat) = Stat::of(pid) else { continue };
             // A main thread that has ended is not yet the end of its process.
@@ -50,15 +50,15 @@ impl Roots {
     }
 
     /// Takes the news of descendants that have come to us and ended, so that they do not remain as zombies.
-    pub(crate) fn reap_orphans(&self) {
+    pub(crate) fn reap_strays(&self) {
         let own = std::process::id() as i32;
-        if self.keeper != Some(own) {
+        if self.reaper != Some(own) {
             return;
         }
         for pid in proc::children(own).unwrap_or_default() {
             let is_zombie = Stat::of(pid).is_ok_and(|stat| stat.state == b'Z');
             if pid != self.main.pid && is_zombie && !standfast_linux::is_made_here(pid) {
-                // Nobody asks for the status of an orphan.
+                // Nobody asks for the status of a stray.
                 let _ = process::wait(pid, libc::WNOHANG);
             }
         }

@@ -48,7 +48,7 @@ pub(crate) struct Post {
 /// Looks after `job` until it ends.
 pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let pid = job.main_process().pid;
-    job.keep_orphans();
+    job.keep_strays();
     listener(&Notice::Running { pid });
     let now = Instant::now();
     let mut supervisor = Supervisor {
@@ -382,7 +382,7 @@ impl Supervisor<'_, '_> {
     }
 
     fn heed_signals(&mut self) {
-        self.job.reap_orphans();
+        self.job.reap_strays();
         self.heed_stop();
         for (signal, sender) in self.post.signals.take(self.job.main_process().pid) {
             match react(signal, sender, self.terminated) {

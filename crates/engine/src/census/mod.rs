@@ -128,7 +128,7 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
 /// # Errors
 /// When the process is gone or may not be looked at.
 pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
-    let roots = Roots { main: ProcessIdentity::of(pid)?, keeper: None };
+    let roots = Roots { main: ProcessIdentity::of(pid)?, reaper: None };
     let mut subjects = Vec::new();
     for member in roots.members().iter().filter(|member| member.wait_status.is_none()) {
         match Subject::at(member.pid) {

@@ -1,10 +1,10 @@
 //! The relatives of the main process: each made by its parent, in the right session and group, under its old id; and the
 //! zombies. While they are made there is nothing in any of them but the scratch.
 //!
-//! A process can only be born into the session of its maker, and whoever has lost its parent has the job's keeper for one.
+//! A process can only be born into the session of its maker, and whoever has lost its parent has the job's reaper for one.
 //! So processes are made in this order: first those that a later session leader had before it became one, then the
-//! leader becomes it, then its other children. For an orphan whose session is not that of the main process, a *stand-in*
-//! is made, which makes the orphan and ends. Another one stands in for the leader of a session or group that has ended.
+//! leader becomes it, then its other children. For a stray whose session is not that of the main process, a *stand-in*
+//! is made, which makes the stray and ends. Another one stands in for the leader of a session or group that has ended.
 
 use super::construction::{Construction, building, end_processes};
 use super::family::Family;
@@ -113,9 +113,9 @@ impl Family {
 
 impl Birth<'_, '_> {
     fn make_all(&mut self) -> Result<(), EngineError> {
-        self.make_orphans(|session| session == 0)?;
+        self.make_strays(|session| session == 0)?;
         self.make_children(0)?;
-        self.make_orphans(|_| true)?;
+        self.make_strays(|_| true)?;
         self.set_groups()
     }
 
@@ -123,8 +123,8 @@ impl Birth<'_, '_> {
         &self.plan.job.processes[place]
     }
 
-    /// Makes the orphans that are not there yet and whose session satisfies `which`, with all their descendants.
-    fn make_orphans(&mut self, which: impl Fn(i32) -> bool) -> Result<(), EngineError> {
+    /// Makes the strays that are not there yet and whose session satisfies `which`, with all their descendants.
+    fn make_strays(&mut self, which: impl Fn(i32) -> bool) -> Result<(), EngineError> {
         for place in 1..self.plan.job.processes.len() {
             let Kinship { parent, session, .. } = self.state(place).kinship;
             let leads = session == self.state(place).pid;
@@ -133,23 +133,23 @@ impl Birth<'_, '_> {
             }
             let pid = self.state(place).pid;
             let main_session = self.sessions[&0];
-            let orphan = if leads || session == main_session {
+            let stray = if leads || session == main_session {
                 self.born[&0].fork(CLONE_PARENT, Some(pid))?
             } else {
                 let (id, process) = self.stand_in_for_leader(session)?;
-                let orphan = process.fork(CLONE_PARENT, Some(pid));
+                let stray = process.fork(CLONE_PARENT, Some(pid));
                 self.family.remains.stand_ins.insert(id, StandIn { process, parent: None });
-                orphan?
+                stray?
             };
             let born_into = if leads || session == main_session { main_session } else { session };
             self.sessions.insert(place, born_into);
-            self.born.insert(place, orphan);
+            self.born.insert(place, stray);
             self.make_children(place)?;
         }
         Ok(())
     }
 
-    /// Somebody in a session who has the keeper for a parent: a stand-in for the leader if that has ended, else one made
+    /// Somebody in a session who has the reaper for a parent: a stand-in for the leader if that has ended, else one made
     /// by a stand-in that the living leader makes and that ends at once.
     fn stand_in_for_leader(&mut self, session: i32) -> Result<(i32, Construction), EngineError> {
         if let Some(known) = self.family.remains.stand_ins.remove(&session) {
