@@ -63,6 +63,16 @@ const ROOMS: &[Room] = &[
         rooms: &["standfast-core", "standfast-format", "standfast-linux"],
         outside: Outside::Any,
     },
+    Room {
+        package: "standfast-group",
+        rooms: &["standfast-core", "standfast-format"],
+        outside: Outside::Only(&["minicbor", "thiserror"]),
+    },
+    Room {
+        package: "standfast-sim",
+        rooms: &["standfast-core", "standfast-format", "standfast-group"],
+        outside: Outside::Any,
+    },
     Room { package: "standfast-store", rooms: &["standfast-core", "standfast-format"], outside: Outside::Any },
     Room {
         package: "standfast",

@@ -1,0 +1,235 @@
+//! What to recover: from everybody's report to an epoch and to who sits where. A pure function, run by the coordinator alone.
+//!
+//! The newest epoch is taken of which the sealed pieces suffice in *every* group, whether or not anybody has marked it:
+//! marks lag behind. Pieces are the same epoch's only if life, number and random id agree, so the piece of a process that
+//! comes back from a history that was given up is just a piece of another epoch.
+
+use crate::identity::{EpochId, Life, Rank, Seat};
+use crate::plan::Plan;
+use minicbor::{Decode, Encode};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A sealed piece that a process has, and that verifies.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Holding {
+    /// Of which epoch.
+    #[n(0)]
+    pub epoch: EpochId,
+    /// Of which seat.
+    #[n(1)]
+    pub seat: Seat,
+    /// Whether the process has learned that everybody sealed it.
+    #[n(2)]
+    pub marked: bool,
+}
+
+/// What a process has to say before a recovery.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Report {
+    /// The latest life that it knows of.
+    #[n(0)]
+    pub life: Life,
+    /// Whether the application may have run already, so that starting from the beginning would be a surprise.
+    #[n(1)]
+    pub started: bool,
+    /// Where it would sit if nothing speaks against it; `None` for a spare.
+    #[n(2)]
+    pub prefers: Option<Seat>,
+    /// What it has.
+    #[n(3)]
+    pub holdings: Vec<Holding>,
+    /// Whether its storage shows that it was there when the job began, and has sealed nothing since. If no life has begun
+    /// after that, nobody can have been told that an epoch counts.
+    #[n(4)]
+    pub unsealed: bool,
+}
+
+/// What is to be done.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Restore {
+    /// The life that begins.
+    #[n(0)]
+    pub life: Life,
+    /// The epoch to go back to; `None` at the very start of a job.
+    #[n(1)]
+    pub epoch: Option<EpochId>,
+    /// Who sits where from now on. A keeper's seat may stay empty, a member's never does.
+    #[n(2)]
+    pub seats: Vec<(Seat, Rank)>,
+    /// Whose pieces there are. A process may hold another seat's piece than the one it takes: it lends it.
+    #[n(3)]
+    pub sources: Vec<(Seat, Rank)>,
+}
+
+/// Why nothing can be recovered.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The application had begun, and no piece of any epoch is left or was ever sealed.
+    #[n(0)]
+    #[error("there is no epoch to go back to: nobody holds a sealed piece")]
+    Nothing,
+    /// There are pieces, but of no epoch enough.
+    #[n(1)]
+    #[error("epoch {epoch} cannot be recovered: group {group} lacks the pieces of {} seats, more than its code bears", .missing.len())]
+    TooMuchLost {
+        /// The newest epoch.
+        #[n(0)]
+        epoch: EpochId,
+        /// The first group that is not whole.
+        #[n(1)]
+        group: u32,
+        /// Seats of that group without a piece.
+        #[n(2)]
+        missing: Vec<Seat>,
+    },
+    /// Fewer processes than members.
+    #[n(3)]
+    #[error("the application has {members} members and only {present} processes are here: add processes, then recover")]
+    TooFew {
+        /// Members of the plan.
+        #[n(0)]
+        members: u32,
+        /// Processes that are here.
+        #[n(1)]
+        present: u32,
+    },
+    /// What was computed is not what its owner had sealed, and there is no other epoch.
+    #[n(4)]
+    #[error("epoch {epoch} cannot be recovered: {reason}; and there is no other epoch to go back to")]
+    Rejected {
+        /// The epoch.
+        #[n(0)]
+        epoch: EpochId,
+        /// What was found.
+        #[n(1)]
+        reason: String,
+    },
+}
+
+/// Epochs that were tried in this muster and could not be rebuilt, with the reason.
+pub type Rejected = BTreeMap<EpochId, String>;
+
+/// What to recover from these reports.
+///
+/// # Errors
+/// [`Refusal`]: by name, and nobody has done anything yet.
+pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected) -> Result<Restore, Refusal> {
+    let life = reports.values().map(latest_life).max().unwrap_or_default();
+    let life = Life(life.0 + 1);
+    let holdings = || reports.values().flat_map(|report| &report.holdings).filter(|holding| plan.has(holding.seat));
+    let mut epochs: Vec<_> = holdings().map(|holding| holding.epoch).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut refusal = None;
+    // Of two histories the later life is the one that was gone on with. Equal in life and number, at most one was ever
+    // marked, unless more was lost than is borne.
+    let marked: BTreeSet<_> = holdings().filter(|holding| holding.marked).map(|holding| holding.epoch).collect();
+    epochs.sort_by_key(|epoch| (epoch.life, epoch.number, marked.contains(epoch), epoch.random));
+    for epoch in epochs.into_iter().rev() {
+        if let Some(reason) = rejected.get(&epoch) {
+            refusal.get_or_insert(Refusal::Rejected { epoch, reason: reason.clone() });
+            continue;
+        }
+        let sources = sources(reports, epoch, plan);
+        match lacking(plan, &sources) {
+            Some((group, missing)) => {
+                refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing });
+            }
+            None => {
+                let seats = seated(plan, reports, &sources)?;
+                return Ok(Restore { life, epoch: Some(epoch), seats, sources });
+            }
+        }
+    }
+    if reports.values().any(|report| report.started) {
+        return Err(refusal.unwrap_or(Refusal::Nothing));
+    }
+    let none_was_promised = |report: &Report| report.unsealed && report.life.0 + 1 == life.0;
+    match refusal {
+        Some(refusal) if !reports.values().any(none_was_promised) => Err(refusal),
+        _ => Ok(Restore { life, epoch: None, seats: seated(plan, reports, &[])?, sources: Vec::new() }),
+    }
+}
+
+fn latest_life(report: &Report) -> Life {
+    let held = report.holdings.iter().map(|holding| holding.epoch.life).max();
+    held.unwrap_or_default().max(report.life)
+}
+
+/// One process for each seat of which there is a piece. Where two have the same piece, who prefers the seat lends it.
+fn sources(reports: &BTreeMap<Rank, Report>, epoch: EpochId, plan: &Plan) -> Vec<(Seat, Rank)> {
+    let mut found: BTreeMap<Seat, Rank> = BTreeMap::new();
+    for (rank, report) in reports {
+        for holding in report.holdings.iter().filter(|it| it.epoch == epoch && plan.has(it.seat)) {
+            let place = found.entry(holding.seat).or_insert(*rank);
+            if report.prefers == Some(holding.seat) {
+                *place = *rank;
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// The first group whose pieces do not suffice, and what it lacks.
+fn lacking(plan: &Plan, sources: &[(Seat, Rank)]) -> Option<(usize, Vec<Seat>)> {
+    let held: BTreeSet<Seat> = sources.iter().map(|(seat, _)| *seat).collect();
+    (0..plan.groups().len()).find_map(|group| {
+        let layout = plan.layout(group);
+        let lost: Vec<usize> =
+            (0..layout.positions()).filter(|position| !held.contains(&plan.seat(group, *position))).collect();
+        let missing = || lost.iter().map(|position| plan.seat(group, *position)).collect();
+        (!layout.bears(&lost)).then(|| (group, missing()))
+    })
+}
+
+/// Who sits where. Whoever has a member's piece keeps that seat. Empty members' seats go to who prefers them, then to
+/// spares, then to keepers; what is left over becomes keeper.
+fn seated(
+    plan: &Plan,
+    reports: &BTreeMap<Rank, Report>,
+    sources: &[(Seat, Rank)],
+) -> Result<Vec<(Seat, Rank)>, Refusal> {
+    let mut seats: BTreeMap<Seat, Rank> = BTreeMap::new();
+    let mut free: BTreeSet<Rank> = reports.keys().copied().collect();
+    // Members come first in `sources`, so that who has a member's and a keeper's piece sits down as the member.
+    let (members, keepers): (Vec<_>, Vec<_>) = sources.iter().partition(|(seat, _)| plan.is_member(*seat));
+    for (seat, rank) in members {
+        if free.remove(&rank) {
+            seats.insert(seat, rank);
+        }
+    }
+    let holds_check: BTreeMap<Rank, Seat> = keepers.iter().map(|(seat, rank)| (*rank, *seat)).collect();
+    let prefers = |rank: &Rank| reports[rank].prefers;
+    let empty = |seats: &BTreeMap<Seat, Rank>, kind: bool| -> Vec<Seat> {
+        let all = (0..plan.seats() as u32).map(Seat);
+        all.filter(|seat| plan.is_member(*seat) == kind && !seats.contains_key(seat)).collect()
+    };
+    for seat in empty(&seats, true) {
+        if let Some(rank) = free.iter().copied().find(|rank| prefers(rank) == Some(seat)) {
+            free.remove(&rank);
+            seats.insert(seat, rank);
+        }
+    }
+    // Spares first, processes that hold nothing next, keepers of checks last (D8).
+    let reluctance = |rank: &Rank| (holds_check.contains_key(rank), prefers(rank).is_some(), *rank);
+    for seat in empty(&seats, true) {
+        let Some(rank) = free.iter().copied().min_by_key(reluctance) else {
+            return Err(Refusal::TooFew { members: plan.members() as u32, present: reports.len() as u32 });
+        };
+        free.remove(&rank);
+        seats.insert(seat, rank);
+    }
+    for (rank, seat) in holds_check {
+        if free.remove(&rank) {
+            seats.insert(seat, rank);
+        }
+    }
+    for seat in empty(&seats, false) {
+        let wish = free.iter().copied().find(|rank| prefers(rank) == Some(seat));
+        let Some(rank) = wish.or_else(|| free.first().copied()) else { break };
+        free.remove(&rank);
+        seats.insert(seat, rank);
+    }
+    Ok(seats.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests;

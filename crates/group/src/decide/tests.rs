@@ -1,0 +1,156 @@
+//! Decisions, case by case. The simulator and the exhaustive explorer try what no list of cases has.
+
+use super::*;
+use crate::plan::WayBack;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+
+const JOB: JobId = JobId::from_bytes([7; 16]);
+
+fn epoch(life: u64, number: u64, random: u64) -> EpochId {
+    EpochId { job: JOB, life: Life(life), number, random }
+}
+
+fn rotating(members: u32) -> Plan {
+    Plan::rotating(JOB, WayBack::Relaunch, Scheme::Parity, members).unwrap()
+}
+
+fn dedicated() -> Plan {
+    Plan::dedicated(JOB, WayBack::InPlace, Scheme::ReedSolomon { checks: 2 }, 3, 2).unwrap()
+}
+
+/// A process that sat on a seat and holds that seat's pieces of some epochs.
+fn holds(seat: u32, epochs: &[EpochId]) -> Report {
+    let holding = |epoch: &EpochId| Holding { epoch: *epoch, seat: Seat(seat), marked: false };
+    let holdings: Vec<_> = epochs.iter().map(holding).collect();
+    Report { life: Life(1), started: true, prefers: Some(Seat(seat)), holdings, unsealed: false }
+}
+
+fn spare() -> Report {
+    Report::default()
+}
+
+fn reports(list: impl IntoIterator<Item = Report>) -> BTreeMap<Rank, Report> {
+    (0..).map(Rank).zip(list).collect()
+}
+
+fn seat_of(restore: &Restore, rank: u32) -> Option<u32> {
+    restore.seats.iter().find(|(_, holder)| *holder == Rank(rank)).map(|(seat, _)| seat.0)
+}
+
+#[test]
+fn the_newest_epoch_that_suffices_is_taken_whatever_the_marks() {
+    let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
+    let mut list = vec![holds(0, &[old, new]), holds(1, &[old, new]), holds(2, &[old])];
+    list[2].holdings[0].marked = true;
+    let restore = decide(&rotating(3), &reports(list.clone()), &Rejected::new()).unwrap();
+    assert_eq!(restore.epoch, Some(new), "two of three suffice for parity");
+    assert_eq!((restore.sources.len(), restore.seats.len(), restore.life), (2, 3, Life(2)));
+    list[1] = holds(1, &[old]);
+    assert_eq!(decide(&rotating(3), &reports(list), &Rejected::new()).unwrap().epoch, Some(old));
+}
+
+#[test]
+fn validity_is_global_over_all_groups() {
+    let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
+    let group = |members: [u32; 2]| crate::Group {
+        members: members.map(Seat).to_vec(),
+        keepers: vec![],
+        scheme: Scheme::Parity,
+    };
+    let plan = Plan::new(JOB, WayBack::Relaunch, vec![group([0, 1]), group([2, 3])]).unwrap();
+    let list = [holds(0, &[old, new]), holds(1, &[old, new]), holds(2, &[old]), holds(3, &[old])];
+    assert_eq!(decide(&plan, &reports(list), &Rejected::new()).unwrap().epoch, Some(old));
+}
+
+#[test]
+fn a_number_that_was_used_twice_is_two_epochs() {
+    let (stale, fresh) = (epoch(1, 7, 0xbad), epoch(2, 7, 0x600d));
+    let list = [holds(0, &[stale]), holds(1, &[fresh]), holds(2, &[fresh])];
+    let restore = decide(&rotating(3), &reports(list), &Rejected::new()).unwrap();
+    assert_eq!(restore.epoch, Some(fresh));
+    assert_eq!(restore.sources, [(Seat(1), Rank(1)), (Seat(2), Rank(2))]);
+    let list = [holds(0, &[stale]), holds(1, &[fresh]), holds(2, &[])];
+    let refused = decide(&rotating(3), &reports(list), &Rejected::new()).unwrap_err();
+    assert!(
+        matches!(refused, Refusal::TooMuchLost { epoch, group: 0, ref missing } if epoch == fresh && missing.len() == 2)
+    );
+}
+
+#[test]
+fn a_later_life_is_newer_than_a_higher_number_of_a_history_given_up() {
+    let mirrors = Plan::rotating(JOB, WayBack::Relaunch, Scheme::Mirroring, 2).unwrap();
+    let (given_up, gone_on_with) = (epoch(1, 9, 1), epoch(2, 8, 2));
+    let list = [holds(0, &[given_up]), holds(1, &[gone_on_with])];
+    assert_eq!(decide(&mirrors, &reports(list), &Rejected::new()).unwrap().epoch, Some(gone_on_with));
+}
+
+#[test]
+fn a_spare_comes_before_a_keeper_and_a_keeper_before_nobody() {
+    let now = [epoch(1, 3, 3)];
+    let lost_one = || vec![holds(0, &now), holds(2, &now), holds(3, &now), holds(4, &now)];
+    let mut with_spare = lost_one();
+    with_spare.push(spare());
+    let restore = decide(&dedicated(), &reports(with_spare), &Rejected::new()).unwrap();
+    assert_eq!((seat_of(&restore, 4), restore.seats.len()), (Some(1), 5));
+    let restore = decide(&dedicated(), &reports(lost_one()), &Rejected::new()).unwrap();
+    assert_eq!(seat_of(&restore, 2), Some(1), "the first keeper takes the member's seat");
+    assert_eq!((restore.seats.len(), restore.sources.len()), (4, 4), "and lends its check to the rebuilding");
+    let too_few = [holds(0, &now), holds(2, &now)];
+    let refused = decide(&rotating(3), &reports(too_few), &Rejected::new()).unwrap_err();
+    assert_eq!(refused, Refusal::TooFew { members: 3, present: 2 });
+    assert!(refused.to_string().contains("3 members and only 2 processes"));
+}
+
+#[test]
+fn processes_that_come_later_become_keepers() {
+    let now = [epoch(1, 3, 3)];
+    let list = [holds(0, &now), holds(1, &now), holds(2, &now), spare(), holds(4, &now)];
+    let restore = decide(&dedicated(), &reports(list), &Rejected::new()).unwrap();
+    assert_eq!(seat_of(&restore, 3), Some(3));
+}
+
+#[test]
+fn who_comes_back_with_the_same_piece_does_not_unseat_anybody() {
+    let now = [epoch(1, 3, 3)];
+    let mut back = holds(1, &now);
+    back.prefers = None;
+    let list = [back, holds(0, &now), holds(1, &now), holds(2, &now)];
+    let restore = decide(&rotating(3), &reports(list), &Rejected::new()).unwrap();
+    assert_eq!((seat_of(&restore, 2), seat_of(&restore, 0)), (Some(1), None));
+}
+
+#[test]
+fn a_job_starts_only_where_nothing_had_begun() {
+    let fresh = (0..3).map(|seat| Report { prefers: Some(Seat(seat)), ..spare() });
+    let restore = decide(&rotating(3), &reports(fresh.clone()), &Rejected::new()).unwrap();
+    assert_eq!((restore.epoch, restore.life, restore.seats.len()), (None, Life(1), 3));
+    let begun = fresh.map(|report| Report { started: true, ..report });
+    assert_eq!(decide(&rotating(3), &reports(begun), &Rejected::new()), Err(Refusal::Nothing));
+}
+
+#[test]
+fn a_job_that_broke_off_before_anything_counted_starts_again() {
+    let first = epoch(1, 1, 1);
+    let unsealed = Report { life: Life(1), prefers: Some(Seat(1)), unsealed: true, ..Report::default() };
+    let sealed = Report { started: false, ..holds(0, &[first]) };
+    let list = reports([sealed.clone(), unsealed.clone(), spare()]);
+    assert_eq!(decide(&rotating(3), &list, &Rejected::new()).unwrap().epoch, None);
+    let list = reports([sealed, spare(), spare()]);
+    assert!(matches!(decide(&rotating(3), &list, &Rejected::new()), Err(Refusal::TooMuchLost { .. })));
+    // Who was there at the beginning and away since knows nothing of what counted later.
+    let later = Report { started: false, life: Life(2), ..holds(0, &[epoch(2, 5, 5)]) };
+    let list = reports([later, unsealed, spare()]);
+    assert!(matches!(decide(&rotating(3), &list, &Rejected::new()), Err(Refusal::TooMuchLost { .. })));
+}
+
+#[test]
+fn an_epoch_that_could_not_be_rebuilt_is_not_tried_again() {
+    let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
+    let list = || reports((0..3).map(|seat| holds(seat, &[old, new])));
+    let mut rejected = Rejected::from([(new, "seat 1 differs".to_owned())]);
+    assert_eq!(decide(&rotating(3), &list(), &rejected).unwrap().epoch, Some(old));
+    rejected.insert(old, "seat 2 differs".to_owned());
+    let refused = decide(&rotating(3), &list(), &rejected).unwrap_err();
+    assert!(refused.to_string().contains("seat 1 differs"), "{refused}");
+}

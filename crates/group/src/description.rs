@@ -1,0 +1,159 @@
+//! The description of a member's piece of an epoch: its slot map, and sums by which its pages are known again.
+//!
+//! It is mirrored: every seat of the group keeps every member's, because a lost member's pages are computed from the
+//! checks, but what they are and whether they are right must be known before. Pages are checked by *stretches* of 64:
+//!
+//! ```text
+//! sum of a stretch = the sum over its pages that are not zero of XXH3(page) x (2 x place + 1)   modulo 2^128
+//! ```
+//!
+//! A sum follows a change from the page before and the page now, without the other 63, and pages that trade places
+//! change it. It guards against accidents, as the checksums of an image do.
+
+use crate::identity::Seat;
+use crate::slots::{SlotError, SlotMap};
+use minicbor::{Decode, Encode};
+use standfast_core::delta::Page;
+use standfast_core::{Checksum, is_zero};
+
+/// Slots with one sum.
+pub const STRETCH_SLOTS: u32 = 64;
+
+/// What a page adds to the sum of its stretch.
+pub fn page_sum(slot: u32, page: &Page) -> u128 {
+    if is_zero(page) {
+        return 0;
+    }
+    let place = u128::from(slot % STRETCH_SLOTS);
+    u128::from_le_bytes(Checksum::of(page).to_bytes()).wrapping_mul(2 * place + 1)
+}
+
+/// One sum for each stretch of slots; stretches beyond the end are zeros.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Sums(Vec<u128>);
+
+impl Sums {
+    /// Takes a changed page into account.
+    pub fn change(&mut self, slot: u32, before: &Page, now: &Page) {
+        let stretch = (slot / STRETCH_SLOTS) as usize;
+        if self.0.len() <= stretch {
+            self.0.resize(stretch + 1, 0);
+        }
+        let sum = &mut self.0[stretch];
+        *sum = sum.wrapping_sub(page_sum(slot, before)).wrapping_add(page_sum(slot, now));
+    }
+
+    /// Adds a page to a sum that does not have it yet.
+    pub fn add(&mut self, slot: u32, page: &Page) {
+        self.change(slot, &[0; standfast_core::PAGE_BYTES], page);
+    }
+
+    /// The first slot of the first stretch that differs.
+    pub fn first_difference(&self, other: &Self) -> Option<u32> {
+        let stretches = self.0.len().max(other.0.len());
+        let sum = |sums: &Self, at: usize| sums.0.get(at).copied().unwrap_or(0);
+        let stretch = (0..stretches).find(|at| sum(self, *at) != sum(other, *at))?;
+        Some(stretch as u32 * STRETCH_SLOTS)
+    }
+}
+
+impl<C> Encode<C> for Sums {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        encoder: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        let bytes: Vec<u8> = self.0.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        encoder.bytes(&bytes)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Sums {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        let (sums, rest) = decoder.bytes()?.as_chunks::<16>();
+        if !rest.is_empty() {
+            return Err(minicbor::decode::Error::message("a sum has 16 bytes"));
+        }
+        Ok(Self(sums.iter().map(|sum| u128::from_le_bytes(*sum)).collect()))
+    }
+}
+
+/// What is kept of a member's piece by every seat of its group.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Description {
+    /// Whose piece.
+    #[n(0)]
+    pub seat: Seat,
+    /// Which page stands in which slot.
+    #[n(1)]
+    pub map: SlotMap,
+    /// Of its slots.
+    #[n(2)]
+    pub sums: Sums,
+    /// So many slots may hold something: those in use now, and those that were and are zeros.
+    #[n(3)]
+    pub slots: u32,
+}
+
+impl Description {
+    /// For descriptions that come from outside.
+    ///
+    /// # Errors
+    /// [`SlotError::Senseless`] where its map is not one, or its sums are not those of so many slots: their number bounds
+    /// what is allocated for the slots.
+    pub fn check(&self) -> Result<(), SlotError> {
+        self.map.check()?;
+        if self.map.end() > self.slots || self.slots.div_ceil(STRETCH_SLOTS) as usize != self.sums.0.len() {
+            return Err(SlotError::Senseless("it has not as many sums as stretches of slots"));
+        }
+        Ok(())
+    }
+
+    /// Makes the sums as many as the slots ask for.
+    pub(crate) fn complete(&mut self) {
+        self.slots = self.slots.max(self.map.end());
+        self.sums.0.resize(self.slots.div_ceil(STRETCH_SLOTS) as usize, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::RegionId;
+
+    #[test]
+    fn sums_follow_changes_as_if_made_anew_and_notice_what_moves() {
+        let page = |byte: u8| [byte; 4096];
+        let mut sums = Sums::default();
+        for slot in 0..200 {
+            sums.add(slot, &page(slot as u8));
+        }
+        let mut changed = sums.clone();
+        changed.change(70, &page(70), &page(9));
+        assert_eq!(changed.first_difference(&sums), Some(64));
+        changed.change(70, &page(9), &page(70));
+        assert_eq!(changed, sums);
+        changed.change(3, &page(3), &page(4));
+        changed.change(4, &page(4), &page(3));
+        assert_eq!(changed.first_difference(&sums), Some(0), "two pages that trade places are noticed");
+    }
+
+    #[test]
+    fn zero_pages_add_nothing() {
+        let mut sums = Sums::default();
+        sums.add(1000, &[0; 4096]);
+        assert_eq!(sums.first_difference(&Sums::default()), None);
+    }
+
+    #[test]
+    fn a_description_with_too_few_sums_is_refused() {
+        let mut map = SlotMap::default();
+        map.resize(RegionId(1), 65 * 4096).unwrap();
+        let mut description = Description { seat: Seat(0), map, sums: Sums::default(), slots: 0 };
+        assert!(description.check().is_err());
+        description.complete();
+        assert!(description.check().is_ok());
+        description.slots = u32::MAX;
+        assert!(description.check().is_err());
+    }
+}

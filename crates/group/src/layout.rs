@@ -1,0 +1,212 @@
+//! Where the pages of a group lie in its code: which slot of which member is which column of which row, and who holds the
+//! checks. Arithmetic only.
+//!
+//! *Dedicated*: every member is a column, every keeper holds one check. *Rotating*: the code has as many columns fewer than
+//! members as it has checks, and each row leaves out other members, who hold its checks; rows that leave out the same ones
+//! are a *class*. With one check and four members (`.` is the check):
+//!
+//! ```text
+//!            member 0   1   2   3        slot 3 r + c of member p lies in row r, column c, class (p - 1 - c) mod 4
+//! class 0         .   0   1   2
+//! class 1         2   .   0   1        A member with M pages holds M / 3 check pages: parity over n members
+//! class 2         1   2   .   0        takes M / (n - 1) beside the copy of the pages themselves (D18).
+//! class 3         0   1   2   .
+//! ```
+
+use standfast_core::erasure::{Code, CodeError, Scheme};
+
+/// The code of a group and how its rows lie over the positions.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    code: Code,
+    members: usize,
+    rotating: bool,
+}
+
+/// A page in the code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// Rows with the same holders.
+    pub class: usize,
+    /// Column of the code.
+    pub column: usize,
+    /// Row within the class.
+    pub row: u32,
+}
+
+impl Layout {
+    /// Members and, where there are any, keepers: as many as the scheme has checks.
+    ///
+    /// # Errors
+    /// [`CodeError::Shape`] where the scheme does not fit so many members or keepers.
+    pub fn new(scheme: Scheme, members: usize, keepers: usize) -> Result<Self, CodeError> {
+        let rotating = keepers == 0;
+        let columns = if rotating { rotating_columns(scheme, members) } else { members };
+        let code = Code::new(scheme, columns)?;
+        let refused = |reason| Err(CodeError::Shape { members, checks: code.checks(), reason });
+        if rotating && columns + code.checks() != members {
+            return refused("rotating mirrors take an even number of members");
+        }
+        if !rotating && keepers != code.checks() {
+            return refused("it takes one keeper for each check");
+        }
+        Ok(Self { code, members, rotating })
+    }
+
+    /// The code over one row.
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// Number of classes.
+    pub fn classes(&self) -> usize {
+        if self.rotating { self.members } else { 1 }
+    }
+
+    /// Members of the group.
+    pub fn members(&self) -> usize {
+        self.members
+    }
+
+    /// Members and keepers of the group.
+    pub fn positions(&self) -> usize {
+        if self.rotating { self.members } else { self.members + self.code.checks() }
+    }
+
+    /// The member whose page is this column.
+    pub fn column_holder(&self, class: usize, column: usize) -> usize {
+        if self.rotating { (class + self.code.checks() + column) % self.members } else { column }
+    }
+
+    /// The position that holds this check.
+    pub fn check_holder(&self, class: usize, check: usize) -> usize {
+        if self.rotating { (class + check) % self.members } else { self.members + check }
+    }
+
+    /// The class of which the position holds this check; `None` where it holds none.
+    pub fn class_of_check(&self, position: usize, check: usize) -> Option<usize> {
+        if self.rotating {
+            Some((position + self.members - check % self.members) % self.members)
+        } else {
+            (position == self.members + check).then_some(0)
+        }
+    }
+
+    /// The column of a class that a member's pages are; `None` for those who hold its checks.
+    pub fn column_of(&self, class: usize, position: usize) -> Option<usize> {
+        let columns = self.code.members();
+        if !self.rotating {
+            return (position < columns).then_some(position);
+        }
+        let turn = (position + 2 * self.members - class - self.code.checks()) % self.members;
+        (turn < columns).then_some(turn)
+    }
+
+    /// Where a member's slot lies.
+    pub fn cell(&self, position: usize, slot: u32) -> Cell {
+        if !self.rotating {
+            return Cell { class: 0, column: position, row: slot };
+        }
+        let columns = self.code.members() as u32;
+        let column = (slot % columns) as usize;
+        let class = (position + 2 * self.members - self.code.checks() - column) % self.members;
+        Cell { class, column, row: slot / columns }
+    }
+
+    /// The slot of its member that a column's row is.
+    pub fn slot(&self, column: usize, row: u32) -> u32 {
+        if self.rotating { row * self.code.members() as u32 + column as u32 } else { row }
+    }
+
+    /// Whether what is left tells all the rest, when these positions are lost.
+    pub fn bears(&self, lost: &[usize]) -> bool {
+        (0..self.classes()).all(|class| {
+            let (columns, checks) = self.lost_in(class, lost);
+            self.code.repair(&columns, &checks).is_ok()
+        })
+    }
+
+    /// The columns and checks of a class that these positions hold.
+    pub fn lost_in(&self, class: usize, lost: &[usize]) -> (Vec<usize>, Vec<usize>) {
+        let columns = (0..self.code.members()).filter(|column| lost.contains(&self.column_holder(class, *column)));
+        let checks = (0..self.code.checks()).filter(|check| lost.contains(&self.check_holder(class, *check)));
+        (columns.collect(), checks.collect())
+    }
+}
+
+/// Members less checks; nonsense becomes a shape that the code refuses.
+fn rotating_columns(scheme: Scheme, members: usize) -> usize {
+    match scheme {
+        Scheme::Mirroring => members / 2,
+        Scheme::Parity => members.saturating_sub(1),
+        Scheme::EvenOdd => members.saturating_sub(2),
+        Scheme::OneDimensional { groups: checks } | Scheme::ReedSolomon { checks } => members.saturating_sub(checks),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn layouts() -> Vec<Layout> {
+        let rotating = [
+            (Scheme::Mirroring, 2),
+            (Scheme::Mirroring, 6),
+            (Scheme::Parity, 2),
+            (Scheme::Parity, 5),
+            (Scheme::OneDimensional { groups: 2 }, 6),
+            (Scheme::EvenOdd, 7),
+            (Scheme::ReedSolomon { checks: 3 }, 8),
+        ];
+        let rotating = rotating.map(|(scheme, members)| Layout::new(scheme, members, 0).unwrap());
+        let dedicated = [(Scheme::Parity, 5, 1), (Scheme::ReedSolomon { checks: 2 }, 4, 2), (Scheme::Mirroring, 3, 3)];
+        let dedicated = dedicated.map(|(scheme, members, keepers)| Layout::new(scheme, members, keepers).unwrap());
+        rotating.into_iter().chain(dedicated).collect()
+    }
+
+    #[test]
+    fn every_slot_has_one_cell_and_no_row_has_two_pieces_in_one_position() {
+        for layout in layouts() {
+            let mut seen = BTreeSet::new();
+            for (position, slot) in (0..layout.members()).flat_map(|p| (0..60).map(move |slot| (p, slot))) {
+                let cell = layout.cell(position, slot);
+                assert_eq!(layout.column_holder(cell.class, cell.column), position);
+                assert_eq!(layout.column_of(cell.class, position), Some(cell.column));
+                assert_eq!(layout.slot(cell.column, cell.row), slot);
+                assert!(seen.insert((cell.class, cell.column, cell.row)));
+            }
+            for class in 0..layout.classes() {
+                let columns = (0..layout.code().members()).map(|column| layout.column_holder(class, column));
+                let checks = (0..layout.code().checks()).map(|check| layout.check_holder(class, check));
+                let holders: BTreeSet<_> = columns.chain(checks).collect();
+                assert_eq!(holders.len(), layout.positions());
+                for check in 0..layout.code().checks() {
+                    let holder = layout.check_holder(class, check);
+                    assert_eq!(layout.class_of_check(holder, check), Some(class));
+                    assert_eq!(layout.column_of(class, holder), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_loss_up_to_the_tolerance_is_borne() {
+        for layout in layouts() {
+            for bits in 0..1_usize << layout.positions() {
+                let lost: Vec<_> = (0..layout.positions()).filter(|position| bits >> position & 1 == 1).collect();
+                if lost.len() <= layout.code().tolerance() {
+                    assert!(layout.bears(&lost), "{:?} without {lost:?}", layout.code().scheme());
+                }
+            }
+            assert!(!layout.bears(&(0..layout.positions()).collect::<Vec<_>>()));
+        }
+    }
+
+    #[test]
+    fn schemes_that_do_not_fit_are_refused() {
+        assert!(Layout::new(Scheme::Mirroring, 3, 0).is_err());
+        assert!(Layout::new(Scheme::Parity, 1, 0).is_err());
+        assert!(Layout::new(Scheme::ReedSolomon { checks: 2 }, 4, 1).is_err());
+    }
+}

@@ -1,0 +1,33 @@
+//! Diskless checkpoints: processes keep each other's state, encoded, and recover it together (D1, D3, D4, D6, D7, D18).
+//!
+//! Nothing here sends, stores, waits or draws a random number. A [`Protocol`] takes events and returns actions; whoever
+//! drives it owns transport, storage and clock: an MPI library in a running job, a simulator in the tests.
+#![forbid(unsafe_code)]
+
+mod decide;
+mod description;
+mod identity;
+mod layout;
+mod message;
+mod payload;
+pub mod placement;
+mod plan;
+mod process;
+mod protocol;
+mod reckoning;
+mod shelf;
+mod slots;
+pub mod transfer;
+
+pub use decide::{Holding, Refusal, Rejected, Report, Restore, decide};
+pub use description::{Description, STRETCH_SLOTS, Sums, page_sum};
+pub use identity::{EpochId, Life, Muster, Rank, Seat, Term};
+pub use layout::{Cell, Layout};
+pub use message::{Data, MESSAGE_BYTES_MAX, MESSAGE_VERSION, Message, MessageError, Node, Part, decode, encode};
+pub use payload::{Nothing, Payload};
+pub use plan::{Group, Plan, PlanError, SEATS_MAX, WayBack};
+pub use process::{Input, Output, Process, Settings};
+pub use protocol::{Action, After, Beginning, Control, Event, Phase, Protocol, Resumption, Stage, Survey, Work};
+pub use reckoning::Reckoning;
+pub use shelf::{LoadError, MemoryShelf, PieceId, Place, Shelf, load};
+pub use slots::{Extent, Region, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotSet};

@@ -1,0 +1,351 @@
+//! Messages as bytes: a fixed head that says to what a message belongs, then CBOR, all under one checksum.
+//!
+//! ```text
+//! 0      4         6      8     24     40       48      52       56         72
+//! +------+---------+------+-----+------+--------+-------+--------+----------+------------------+
+//! | SFGP | version | kind | job | plan | muster | round | length | checksum | length x body    |
+//! +------+---------+------+-----+------+--------+-------+--------+----------+------------------+
+//!                                                                  XXH3 of all the rest
+//! ```
+//!
+//! Nothing is taken from a message before length, checksum, version, job and plan are found right. What its body says is
+//! believed as far as it makes sense by itself; whether it fits what is under way is the state machines' question.
+
+use crate::description::Description;
+use crate::identity::{EpochId, Seat, Term};
+use crate::plan::Plan;
+use crate::protocol::Control;
+use minicbor::{Decode, Encode};
+use standfast_core::Checksum;
+use standfast_format::manifest::JobId;
+
+/// Longest message. A description with the sums of a tebibyte takes as much; parts are far below it.
+pub const MESSAGE_BYTES_MAX: usize = 80 << 20;
+
+/// The version that this library speaks. All processes of a job are of one build, so there is no other.
+pub const MESSAGE_VERSION: u16 = 1;
+
+const MAGIC: [u8; 4] = *b"SFGP";
+const HEAD_BYTES: usize = 72;
+const CHECKSUM_AT: usize = 56;
+const CONTROL: u16 = 0;
+const DATA: u16 = 1;
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// Of the protocol.
+    Control(Control),
+    /// Of encoding and rebuilding.
+    Data(Data),
+}
+
+/// What goes between the seats of one group while they encode or rebuild.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Debug)]
+pub enum Data {
+    /// What a member's piece of the epoch will be, and which slots changed.
+    #[n(0)]
+    Outline {
+        /// Which epoch.
+        #[n(0)]
+        epoch: EpochId,
+        /// The member's description.
+        #[n(1)]
+        description: Description,
+        /// Slots that changed, one bit each.
+        #[n(2)]
+        #[cbor(with = "minicbor::bytes")]
+        changed: Vec<u8>,
+    },
+    /// What the pieces of an epoch are, for who has none of it.
+    #[n(1)]
+    Descriptions {
+        /// Which epoch.
+        #[n(0)]
+        epoch: EpochId,
+        /// Of which group.
+        #[n(1)]
+        group: u32,
+        /// One for each member of the group.
+        #[n(2)]
+        descriptions: Vec<Description>,
+    },
+    /// Partial sums.
+    #[n(2)]
+    Part(#[n(0)] Part),
+    /// The sender has done with all pieces below this one, and takes those of the window above it.
+    #[n(3)]
+    Floor {
+        /// Which epoch.
+        #[n(0)]
+        epoch: EpochId,
+        /// Of which group.
+        #[n(1)]
+        group: u32,
+        /// Number of the first piece that it has not done with.
+        #[n(2)]
+        piece: u32,
+    },
+}
+
+/// Partial sums of one piece of one sum, on their way from one node of its tree to the next.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Which epoch.
+    #[n(0)]
+    pub epoch: EpochId,
+    /// Of which group.
+    #[n(1)]
+    pub group: u32,
+    /// Which sum of the transfer.
+    #[n(2)]
+    pub sum: u32,
+    /// Which piece of the transfer.
+    #[n(3)]
+    pub piece: u32,
+    /// For which node.
+    #[n(4)]
+    pub to: Node,
+    /// The rows of the piece that stand here.
+    #[n(5)]
+    pub rows: u64,
+    /// How many sums stand here for each row.
+    #[n(6)]
+    pub sums: u32,
+    /// Whether pages are in word form where that is shorter, each behind a byte that says so.
+    #[n(7)]
+    pub words: bool,
+    /// The pages, sum by sum.
+    #[n(8)]
+    #[cbor(with = "minicbor::bytes")]
+    pub bytes: Vec<u8>,
+}
+
+/// A place in the tree of a sum.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Node {
+    /// Adds its own share: the contributor with this number.
+    #[n(0)]
+    Hop(#[n(0)] u32),
+    /// Takes the sum: the target with this number.
+    #[n(1)]
+    Target(#[n(0)] u32),
+    /// Takes what the target has solved: the lost column with this number.
+    #[n(2)]
+    Heir(#[n(0)] u32),
+}
+
+/// Why some bytes are not a message to us.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MessageError {
+    /// Not a message at all.
+    #[error("it is not a message of a Standfast group")]
+    Foreign,
+    /// Of another build.
+    #[error("it has version {0}, this Standfast speaks {MESSAGE_VERSION}: run the same build everywhere")]
+    Version(u16),
+    /// Of another job.
+    #[error("it belongs to job {0}, not to this one")]
+    ForeignJob(JobId),
+    /// Of another plan.
+    #[error("it belongs to another plan of this job: start all processes with the same groups")]
+    ForeignPlan,
+    /// Longer than any is.
+    #[error("it has {0} bytes, at most {MESSAGE_BYTES_MAX} are taken")]
+    TooLong(usize),
+    /// Its length is not the one that it names.
+    #[error("it has {found} bytes and says that it has {told}")]
+    Length {
+        /// Bytes that came.
+        found: usize,
+        /// Bytes that its head names.
+        told: usize,
+    },
+    /// Not the bytes that were sent.
+    #[error("its checksum does not match")]
+    Damaged,
+    /// Intact and without sense.
+    #[error("it makes no sense: {0}")]
+    Senseless(String),
+}
+
+/// The bytes of a message.
+pub fn encode(plan: &Plan, term: Term, message: &Message) -> Vec<u8> {
+    let mut bytes = vec![0; HEAD_BYTES];
+    let kind = match message {
+        Message::Control(control) => {
+            minicbor::encode(control, &mut bytes).expect("a vector takes all bytes");
+            CONTROL
+        }
+        Message::Data(data) => {
+            minicbor::encode(data, &mut bytes).expect("a vector takes all bytes");
+            DATA
+        }
+    };
+    let length = u32::try_from(bytes.len() - HEAD_BYTES).expect("what is sent is far shorter");
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..6].copy_from_slice(&MESSAGE_VERSION.to_le_bytes());
+    bytes[6..8].copy_from_slice(&kind.to_le_bytes());
+    bytes[8..24].copy_from_slice(&plan.job().to_bytes());
+    bytes[24..40].copy_from_slice(&plan.digest().to_bytes());
+    bytes[40..48].copy_from_slice(&term.muster.to_le_bytes());
+    bytes[48..52].copy_from_slice(&term.round.to_le_bytes());
+    bytes[52..56].copy_from_slice(&length.to_le_bytes());
+    // The place of the checksum is still zero.
+    let checksum = Checksum::of(&bytes);
+    bytes[CHECKSUM_AT..HEAD_BYTES].copy_from_slice(&checksum.to_bytes());
+    bytes
+}
+
+/// The message in some bytes, which are scratch afterwards.
+///
+/// # Errors
+/// [`MessageError`]
+pub fn decode(plan: &Plan, bytes: &mut [u8]) -> Result<(Term, Message), MessageError> {
+    if bytes.len() > MESSAGE_BYTES_MAX {
+        return Err(MessageError::TooLong(bytes.len()));
+    }
+    if bytes.len() < HEAD_BYTES || bytes[..4] != MAGIC {
+        return Err(MessageError::Foreign);
+    }
+    let (version, kind, length) = (number(bytes, 4, 2), number(bytes, 6, 2), number(bytes, 52, 4));
+    if version != u64::from(MESSAGE_VERSION) {
+        return Err(MessageError::Version(version as u16));
+    }
+    let told = HEAD_BYTES + length as usize;
+    if told != bytes.len() {
+        return Err(MessageError::Length { found: bytes.len(), told });
+    }
+    let checksum: [u8; 16] = field(bytes, CHECKSUM_AT);
+    bytes[CHECKSUM_AT..HEAD_BYTES].fill(0);
+    if Checksum::of(bytes).to_bytes() != checksum {
+        return Err(MessageError::Damaged);
+    }
+    let job = JobId::from_bytes(field(bytes, 8));
+    if job != plan.job() {
+        return Err(MessageError::ForeignJob(job));
+    }
+    if field::<16>(bytes, 24) != plan.digest().to_bytes() {
+        return Err(MessageError::ForeignPlan);
+    }
+    let term = Term { muster: number(bytes, 40, 8), round: number(bytes, 48, 4) as u32 };
+    let body = &bytes[HEAD_BYTES..];
+    let message = match kind as u16 {
+        CONTROL => Message::Control(whole(body)?),
+        DATA => Message::Data(whole(body)?),
+        other => return Err(MessageError::Senseless(format!("there is no kind {other}"))),
+    };
+    check(plan, &message)?;
+    Ok((term, message))
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("the head is there")
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
+    bytes[at..at + length].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn whole<'b, T: Decode<'b, ()>>(body: &'b [u8]) -> Result<T, MessageError> {
+    let mut decoder = minicbor::Decoder::new(body);
+    let value = decoder.decode().map_err(|error| MessageError::Senseless(error.to_string()))?;
+    if decoder.position() != body.len() {
+        return Err(MessageError::Senseless("more follows after its end".into()));
+    }
+    Ok(value)
+}
+
+/// What a body must fulfil by itself. Its epochs must be the job's, its seats the plan's.
+fn check(plan: &Plan, message: &Message) -> Result<(), MessageError> {
+    let senseless = |reason: String| Err(MessageError::Senseless(reason));
+    let epochs = epochs(message);
+    if let Some(foreign) = epochs.iter().find(|epoch| epoch.job != plan.job()) {
+        return Err(MessageError::ForeignJob(foreign.job));
+    }
+    if let Message::Data(Data::Descriptions { group, .. } | Data::Floor { group, .. } | Data::Part(Part { group, .. })) =
+        message
+        && *group as usize >= plan.groups().len()
+    {
+        return senseless(format!("the plan has no group {group}"));
+    }
+    if let Some(seat) = seats(message).into_iter().find(|seat| !plan.has(*seat)) {
+        return senseless(format!("the plan has no seat {}", seat.0));
+    }
+    let descriptions: &[Description] = match message {
+        Message::Data(Data::Outline { description, changed, .. }) => {
+            if changed.len() as u64 > u64::from(description.slots).div_ceil(8) {
+                return senseless("slots have changed that the member has not".into());
+            }
+            std::slice::from_ref(description)
+        }
+        Message::Data(Data::Descriptions { descriptions, .. }) => descriptions,
+        Message::Data(Data::Part(part)) => return check_part(part),
+        _ => &[],
+    };
+    match descriptions.iter().find_map(|description| description.check().err()) {
+        Some(error) => senseless(error.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// Raw pages have exactly the length that rows and sums ask for; others are shorter or a byte a page longer.
+fn check_part(part: &Part) -> Result<(), MessageError> {
+    let pages = u64::from(part.rows.count_ones()) * u64::from(part.sums);
+    let raw = pages * standfast_core::PAGE_BYTES as u64;
+    let right = if part.words { part.bytes.len() as u64 <= raw + pages } else { part.bytes.len() as u64 == raw };
+    if right && pages > 0 {
+        return Ok(());
+    }
+    Err(MessageError::Senseless(format!("{} bytes stand for {pages} pages", part.bytes.len())))
+}
+
+fn epochs(message: &Message) -> Vec<EpochId> {
+    use crate::protocol::Phase;
+    match message {
+        Message::Control(Control::Report(report)) => report.holdings.iter().map(|holding| holding.epoch).collect(),
+        Message::Control(Control::Restore(restore)) => restore.epoch.into_iter().collect(),
+        Message::Control(Control::Refuse(_) | Control::Phase(Phase::Arrived(_))) => Vec::new(),
+        Message::Control(Control::Phase(phase)) => match phase {
+            Phase::Prepare(epoch, base) => base.iter().chain([epoch]).copied().collect(),
+            Phase::Sealed(epoch) | Phase::Commit(epoch) | Phase::Marked(epoch) | Phase::Settled(epoch) => vec![*epoch],
+            Phase::Failed(epoch, _) | Phase::Abandon(epoch, _) => vec![*epoch],
+            Phase::Arrived(_) => Vec::new(),
+        },
+        Message::Data(data) => vec![data.epoch()],
+    }
+}
+
+fn seats(message: &Message) -> Vec<Seat> {
+    match message {
+        Message::Control(Control::Report(report)) => {
+            report.holdings.iter().map(|holding| holding.seat).chain(report.prefers).collect()
+        }
+        Message::Control(Control::Restore(restore)) => {
+            restore.seats.iter().chain(&restore.sources).map(|(seat, _)| *seat).collect()
+        }
+        Message::Data(Data::Outline { description, .. }) => vec![description.seat],
+        Message::Data(Data::Descriptions { descriptions, .. }) => descriptions.iter().map(|it| it.seat).collect(),
+        _ => Vec::new(),
+    }
+}
+
+impl Data {
+    /// The group that it is about.
+    pub fn group(&self, plan: &Plan) -> usize {
+        match self {
+            Self::Outline { description, .. } => plan.place(description.seat).0,
+            Self::Descriptions { group, .. } | Self::Floor { group, .. } | Self::Part(Part { group, .. }) => {
+                *group as usize
+            }
+        }
+    }
+
+    /// The epoch that it is about.
+    pub fn epoch(&self) -> EpochId {
+        match self {
+            Self::Outline { epoch, .. } | Self::Descriptions { epoch, .. } | Self::Floor { epoch, .. } => *epoch,
+            Self::Part(part) => part.epoch,
+        }
+    }
+}

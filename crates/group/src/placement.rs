@@ -1,0 +1,174 @@
+//! Which members share a group: such that the loss of one node, or one rack, takes as few of a group as can be.
+//!
+//! Members are sorted by rack and node and dealt out to the groups in turn. Then a domain with c members has at most
+//! c / groups, rounded up, in any one group, and no way of dealing has fewer. Whether that is few enough is looked up in
+//! the code, loss by loss ([`weaknesses`]); keepers are part of the question.
+
+use crate::identity::Seat;
+use crate::plan::{Group, Plan, PlanError};
+use standfast_core::erasure::Scheme;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Where a seat's process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Site {
+    /// Which rack, or other set of nodes that fails as one.
+    pub rack: u32,
+    /// Which node, of all nodes.
+    pub node: u32,
+}
+
+/// What fails at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Domain {
+    /// A node with all its processes.
+    Node(u32),
+    /// A rack with all its nodes.
+    Rack(u32),
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(number) => write!(f, "node {number}"),
+            Self::Rack(number) => write!(f, "rack {number}"),
+        }
+    }
+}
+
+/// A domain whose loss a group would not survive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Weakness {
+    /// What would be lost.
+    pub domain: Domain,
+    /// Which group would not be recovered.
+    pub group: usize,
+    /// What the group would lose.
+    pub seats: Vec<Seat>,
+}
+
+impl fmt::Display for Weakness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (domain, group, seats) = (self.domain, self.group, self.seats.len());
+        write!(
+            f,
+            "the loss of {domain} would take {seats} seats of group {group}, more than its code bears: use more nodes, \
+             smaller groups or more checks"
+        )
+    }
+}
+
+/// What the plan must survive; anything beyond it is only told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Demand {
+    /// Processes alone.
+    Process,
+    /// Any one node.
+    Node,
+    /// Any one rack.
+    Rack,
+}
+
+/// Members dealt out to groups of at most `group_members`, as equal as can be, with rotating checks. `sites` has one
+/// entry for each member.
+pub fn rotating_groups(sites: &[Site], scheme: Scheme, group_members: usize) -> Vec<Group> {
+    let count = sites.len().div_ceil(group_members.max(1)).max(1);
+    let mut order: Vec<usize> = (0..sites.len()).collect();
+    order.sort_by_key(|seat| (sites[*seat], *seat));
+    let mut groups = vec![Group { members: Vec::new(), keepers: Vec::new(), scheme }; count];
+    for (turn, seat) in order.into_iter().enumerate() {
+        groups[turn % count].members.push(Seat(seat as u32));
+    }
+    groups
+}
+
+/// Every domain whose loss would be too much, for the sites of all seats.
+pub fn weaknesses(plan: &Plan, sites: &[Site]) -> Vec<Weakness> {
+    assert_eq!(sites.len(), plan.seats(), "one site for each seat");
+    let mut lost: BTreeMap<(Domain, usize), Vec<Seat>> = BTreeMap::new();
+    for (seat, site) in sites.iter().enumerate() {
+        let seat = Seat(seat as u32);
+        let (group, _) = plan.place(seat);
+        for domain in [Domain::Node(site.node), Domain::Rack(site.rack)] {
+            lost.entry((domain, group)).or_default().push(seat);
+        }
+    }
+    let weak = lost.into_iter().filter(|((_, group), seats)| {
+        let positions: Vec<usize> = seats.iter().map(|seat| plan.place(*seat).1).collect();
+        !plan.layout(*group).bears(&positions)
+    });
+    weak.map(|((domain, group), seats)| Weakness { domain, group, seats }).collect()
+}
+
+/// Refuses a plan that falls short of the demand, and returns what else there is to warn of.
+///
+/// # Errors
+/// [`PlanError::Weak`]
+pub fn check(plan: &Plan, sites: &[Site], demand: Demand) -> Result<Vec<Weakness>, PlanError> {
+    // Where all is one domain there is nothing to choose: it is told, not refused.
+    let several = |domain: Domain| match domain {
+        Domain::Node(_) => sites.iter().map(|site| site.node).collect::<BTreeSet<_>>().len() > 1,
+        Domain::Rack(_) => sites.iter().map(|site| site.rack).collect::<BTreeSet<_>>().len() > 1,
+    };
+    let weak = weaknesses(plan, sites);
+    let refused = weak.iter().find(|weakness| match weakness.domain {
+        Domain::Node(_) => demand >= Demand::Node && several(weakness.domain),
+        Domain::Rack(_) => demand >= Demand::Rack && several(weakness.domain),
+    });
+    match refused {
+        Some(weakness) => Err(PlanError::Weak(weakness.clone())),
+        None => Ok(weak),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::WayBack;
+    use standfast_format::manifest::JobId;
+
+    /// Two processes a node, two nodes a rack, numbered as launchers do.
+    fn sites(count: u32) -> Vec<Site> {
+        (0..count).map(|rank| Site { rack: rank / 4, node: rank / 2 }).collect()
+    }
+
+    fn plan(groups: Vec<Group>) -> Plan {
+        Plan::new(JobId::from_bytes([1; 16]), WayBack::Relaunch, groups).unwrap()
+    }
+
+    #[test]
+    fn neighbours_on_a_node_do_not_share_a_group() {
+        let sites = sites(16);
+        let plan = plan(rotating_groups(&sites, Scheme::Parity, 4));
+        assert!(plan.groups().iter().all(|group| group.members.len() == 4));
+        assert_eq!(weaknesses(&plan, &sites), []);
+        assert_eq!(check(&plan, &sites, Demand::Rack), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_plan_that_a_node_would_break_is_refused_and_one_that_a_rack_would_is_told() {
+        let sites = sites(8);
+        let one_group = plan(rotating_groups(&sites, Scheme::Parity, 8));
+        let refused = check(&one_group, &sites, Demand::Node).unwrap_err().to_string();
+        assert!(refused.contains("node 0") && refused.contains("group 0"), "{refused}");
+        let two_checks = plan(rotating_groups(&sites, Scheme::ReedSolomon { checks: 2 }, 8));
+        let told = check(&two_checks, &sites, Demand::Node).unwrap();
+        assert_eq!(told.iter().map(|weak| weak.domain).collect::<Vec<_>>(), [Domain::Rack(0), Domain::Rack(1)]);
+        assert!(check(&two_checks, &sites, Demand::Rack).is_err());
+        assert_eq!(check(&one_group, &sites, Demand::Process).unwrap().len(), 6);
+    }
+
+    #[test]
+    fn on_one_node_the_loss_of_the_node_is_told_and_not_refused() {
+        let sites = vec![Site { rack: 0, node: 0 }; 4];
+        let plan = plan(rotating_groups(&sites, Scheme::Parity, 4));
+        assert_eq!(check(&plan, &sites, Demand::Rack).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn groups_are_as_equal_as_can_be() {
+        let groups = rotating_groups(&sites(10), Scheme::Parity, 4);
+        assert_eq!(groups.iter().map(|group| group.members.len()).collect::<Vec<_>>(), [4, 3, 3]);
+    }
+}

@@ -1,0 +1,376 @@
+//! One process of a group, whole: the protocol, the transfers that it asks for, messages as bytes. What a driver drives.
+//!
+//! ```text
+//!   transport --bytes--> +---------+ --bytes--> transport
+//!   storage   --done---> | Process | --seal, mark, keep, survey--> storage
+//!   program   --stands-> +---------+ --resume--> program
+//!                          |     |
+//!                     Payload   Shelf       pages, read and written while an input is handled
+//! ```
+
+mod job;
+
+use crate::decide::Refusal;
+use crate::description::Description;
+use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
+use crate::message::{self, Data, Message, MessageError};
+use crate::payload::Payload;
+use crate::plan::{Plan, WayBack};
+use crate::protocol::{Action, Beginning, Event, Protocol, Resumption, Survey};
+use crate::shelf::{PieceId, Place, Shelf};
+use crate::slots::SlotSet;
+use crate::transfer::Costs;
+use job::Job;
+use standfast_core::PAGE_BYTES;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Messages about an epoch that has not begun here, from one sender: what the windows of a transfer let it send.
+const EARLY_PER_SENDER_MAX: usize = 4096;
+
+/// What happens to a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// Who is there has changed.
+    Muster(Muster),
+    /// The application stands at a checkpoint, and its payload holds still until it is resumed. With a random number.
+    Arrived(u64),
+    /// A message came.
+    Message(Rank, Vec<u8>),
+    /// Answer to [`Output::Survey`].
+    Surveyed(Survey),
+    /// Answer to [`Output::Seal`].
+    Sealed(EpochId),
+    /// Answer to [`Output::Mark`].
+    Marked(EpochId),
+    /// Answer to [`Output::Keep`].
+    Kept,
+    /// Answer to any of them: it could not be done, for this reason.
+    Failed(EpochId, String),
+}
+
+/// What the driver has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Send a message.
+    Send(Rank, Vec<u8>),
+    /// Look what sealed pieces there are and whether they verify.
+    Survey,
+    /// Make the open pieces of an epoch durable.
+    Seal(EpochId),
+    /// Note that everybody has sealed it.
+    Mark(EpochId),
+    /// Delete every piece but this one, and note the life.
+    Keep {
+        /// What stays; `None` for nothing at all.
+        epoch: Option<EpochId>,
+        /// The seat; `None` for a spare, which keeps nothing.
+        seat: Option<Seat>,
+        /// The life.
+        life: Life,
+    },
+    /// Let the application go on. What it changes from here on is changed since this epoch, except after
+    /// [`Resumption::Abandoned`], which changes nothing about that.
+    Resume(Resumption),
+    /// Nothing can be recovered.
+    Refuse(Refusal),
+    /// This process cannot keep what it must keep: end it.
+    Leave(String),
+    /// Something that was not taken, for the log.
+    Rejected(Rank, MessageError),
+}
+
+/// What a process begins with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Who it is.
+    pub beginning: Beginning,
+    /// What sending costs: the same in all processes, because they choose by it and must choose alike.
+    pub costs: Costs,
+    /// Whether differences travel in word form where that pays.
+    pub compress: bool,
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    plan: Arc<Plan>,
+    protocol: Protocol,
+    settings: Settings,
+    /// What is being encoded or rebuilt, by group: a process may lend a piece to one and take a seat in another.
+    jobs: BTreeMap<usize, Job>,
+    /// The epoch whose pages still stand in the live memory alone.
+    live: Option<(PieceId, SlotSet)>,
+    early: Vec<(Rank, Term, Data)>,
+    /// The last epoch that was worked on, and when.
+    finished: Option<(Term, EpochId)>,
+}
+
+impl Process {
+    /// A process that has not been told a muster.
+    pub fn new(plan: Arc<Plan>, settings: Settings) -> Self {
+        let protocol = Protocol::new(plan.clone(), settings.beginning.clone());
+        Self { plan, protocol, settings, jobs: BTreeMap::new(), live: None, early: Vec::new(), finished: None }
+    }
+
+    /// Its protocol, to look at.
+    pub fn protocol(&self) -> &Protocol {
+        &self.protocol
+    }
+
+    /// What is to be done about an input.
+    pub fn handle(&mut self, input: Input, payload: &mut dyn Payload, shelf: &mut dyn Shelf) -> Vec<Output> {
+        let mut turn = Turn { payload, shelf, outputs: Vec::new(), events: VecDeque::new() };
+        match input {
+            Input::Muster(muster) => {
+                self.settle_live(&mut turn);
+                turn.events.push_back(Event::Muster(muster));
+            }
+            Input::Arrived(random) => turn.events.push_back(Event::Arrived(random)),
+            Input::Message(from, bytes) => self.received(from, bytes, &mut turn),
+            Input::Surveyed(survey) => turn.events.push_back(Event::Surveyed(survey)),
+            Input::Sealed(epoch) => turn.events.push_back(Event::Sealed(epoch)),
+            Input::Marked(epoch) => turn.events.push_back(Event::Marked(epoch)),
+            Input::Kept => {
+                self.settle_live(&mut turn);
+                turn.events.push_back(Event::Kept);
+            }
+            Input::Failed(epoch, reason) => turn.events.push_back(Event::Failed(epoch, reason)),
+        }
+        while let Some(event) = turn.events.pop_front() {
+            for action in self.protocol.handle(event) {
+                self.act(action, &mut turn);
+            }
+        }
+        turn.outputs
+    }
+
+    fn act(&mut self, action: Action, turn: &mut Turn) {
+        let output = match action {
+            Action::Send { to, term, control } => {
+                Output::Send(to, message::encode(&self.plan, term, &Message::Control(control)))
+            }
+            Action::Survey => {
+                self.jobs.clear();
+                Output::Survey
+            }
+            Action::Encode { epoch, base, seat, seats } => return self.encode(epoch, base, seat, &seats, turn),
+            Action::Rebuild { restore, epoch } => {
+                let me = self.settings.beginning.rank;
+                let settings = (self.settings.costs, self.settings.compress);
+                self.jobs = Job::rebuild(&self.plan, me, epoch, &restore, settings, turn.shelf);
+                return self.begin(epoch, turn);
+            }
+            Action::Seal(epoch) => Output::Seal(epoch),
+            Action::Mark(epoch) => Output::Mark(epoch),
+            Action::Keep { epoch, seat, life } => {
+                // What is kept now is another epoch: the live memory goes on from there, or is rolled back to it.
+                if self.live.as_ref().is_some_and(|(piece, _)| Some(piece.epoch) != epoch) {
+                    self.live = None;
+                }
+                self.jobs.clear();
+                Output::Keep { epoch, seat, life }
+            }
+            Action::Resume(resumption) => Output::Resume(resumption),
+            Action::Refuse(refusal) => Output::Refuse(refusal),
+            Action::Leave(reason) => Output::Leave(reason),
+        };
+        turn.outputs.push(output);
+    }
+
+    /// Writes what a piece has only in the live memory into the piece.
+    fn settle_live(&mut self, turn: &mut Turn) {
+        let Some((piece, changed)) = self.live.take() else { return };
+        if !turn.shelf.has(piece) {
+            return;
+        }
+        let used = turn.payload.map().used();
+        let mut page = [0; PAGE_BYTES];
+        for slot in changed.iter() {
+            read_now(turn.payload, &used, slot, &mut page);
+            turn.shelf.write(piece, Place::Slot(slot), &page);
+        }
+    }
+
+    /// Begins a member's or keeper's part in a new epoch.
+    fn encode(
+        &mut self,
+        epoch: EpochId,
+        base: Option<EpochId>,
+        seat: Option<Seat>,
+        seats: &[(Seat, Rank)],
+        turn: &mut Turn,
+    ) {
+        self.jobs.clear();
+        let Some(seat) = seat else { return self.begin(epoch, turn) };
+        let piece = PieceId { epoch, seat };
+        let base = base.map(|epoch| PieceId { epoch, seat });
+        turn.shelf.open(piece, base);
+        let outline = if self.plan.is_member(seat) {
+            match self.outline(piece, base, turn) {
+                Ok(outline) => Some(outline),
+                Err(reason) => return turn.events.push_back(Event::Failed(epoch, reason)),
+            }
+        } else {
+            None
+        };
+        let me = self.settings.beginning.rank;
+        let settings = (self.settings.costs, self.settings.compress);
+        let job = Job::encode(&self.plan, me, piece, seats, settings, turn.payload.map().used());
+        let group = job.group();
+        if let Some((description, changed)) = outline {
+            if self.plan.way_back() == WayBack::InPlace {
+                self.live = Some((piece, changed.clone()));
+            }
+            let data = Data::Outline { epoch, description, changed: changed.to_bytes() };
+            job.others().into_iter().for_each(|rank| self.send(rank, data.clone(), turn));
+            self.jobs.insert(group, job);
+            self.take(me, data, turn);
+        } else {
+            self.jobs.insert(group, job);
+        }
+        self.begin(epoch, turn);
+    }
+
+    /// What this member's piece will be, and what changed of it. With relaunch its changed pages are laid down at once.
+    fn outline(
+        &self,
+        piece: PieceId,
+        base: Option<PieceId>,
+        turn: &mut Turn,
+    ) -> Result<(Description, SlotSet), String> {
+        let before = base.map_or(&[][..], |base| turn.shelf.descriptions(base));
+        let before = before.iter().find(|description| description.seat == piece.seat).cloned();
+        let map = turn.payload.map().clone();
+        let (mut sums, slots, used_before) =
+            before.map_or_else(Default::default, |it| (it.sums, it.slots, it.map.used()));
+        let (told, used) = (turn.payload.changed(), map.used());
+        let in_one = |slot: &u32| used.contains(*slot) != used_before.contains(*slot);
+        if let Some(slot) = used.iter().chain(used_before.iter()).filter(in_one).find(|slot| !told.contains(*slot)) {
+            return Err(format!(
+                "slot {slot} was given out or given back, and the payload does not count it as changed"
+            ));
+        }
+        let (mut now, mut was) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
+        let mut changed = SlotSet::default();
+        for slot in told.iter().filter(|slot| used.contains(*slot) || used_before.contains(*slot)) {
+            read_now(turn.payload, &used, slot, &mut now);
+            match base {
+                Some(base) => turn.shelf.read(base, Place::Slot(slot), &mut was),
+                None => was.fill(0),
+            }
+            if now == was {
+                continue;
+            }
+            changed.insert(slot);
+            sums.change(slot, &was, &now);
+            if self.plan.way_back() == WayBack::Relaunch {
+                turn.shelf.write(piece, Place::Slot(slot), &now);
+            }
+        }
+        let mut description = Description { seat: piece.seat, map, sums, slots };
+        description.complete();
+        Ok((description, changed))
+    }
+
+    /// Takes up what came early for an epoch, and sees whether anything is to be done at all.
+    fn begin(&mut self, epoch: EpochId, turn: &mut Turn) {
+        self.finished = None;
+        let term = self.protocol.term();
+        let hello: Vec<_> = self.jobs.values().flat_map(Job::hello).collect();
+        hello.into_iter().for_each(|(rank, data)| self.send(rank, data, turn));
+        for (from, of, data) in std::mem::take(&mut self.early) {
+            if of == term && data.epoch() == epoch {
+                self.take(from, data, turn);
+            } else if of > term {
+                self.early.push((from, of, data));
+            }
+        }
+        self.advance(epoch, turn);
+    }
+
+    fn received(&mut self, from: Rank, mut bytes: Vec<u8>, turn: &mut Turn) {
+        let (term, message) = match message::decode(&self.plan, &mut bytes) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                // Something that was waited for will not come.
+                let under_way = self.jobs.values().next().map(Job::epoch);
+                let failed = |epoch| Event::Failed(epoch, format!("a message from process {}: {error}", from.0));
+                turn.events.extend(under_way.map(failed));
+                return turn.outputs.push(Output::Rejected(from, error));
+            }
+        };
+        match message {
+            Message::Control(control) => turn.events.push_back(Event::Message { from, term, control }),
+            Message::Data(data) => {
+                let epoch = data.epoch();
+                let current = self.protocol.term();
+                if term < current || self.finished == Some((term, epoch)) {
+                    return;
+                }
+                let is_awaited = term == current && self.jobs.values().any(|job| job.epoch() == epoch);
+                if is_awaited {
+                    self.take(from, data, turn);
+                    self.advance(epoch, turn);
+                } else if self.early.iter().filter(|(sender, ..)| *sender == from).count() < EARLY_PER_SENDER_MAX {
+                    self.early.push((from, term, data));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, from: Rank, data: Data, turn: &mut Turn) {
+        let (epoch, group) = (data.epoch(), data.group(&self.plan));
+        let Some(job) = self.jobs.get_mut(&group) else { return };
+        if let Err(reason) = job.take(from, data, turn.payload, turn.shelf) {
+            self.fail(epoch, reason, turn);
+        }
+    }
+
+    /// Does what the jobs can do, and tells the protocol when there is nothing left of them.
+    fn advance(&mut self, epoch: EpochId, turn: &mut Turn) {
+        let groups: Vec<usize> = self.jobs.keys().copied().collect();
+        for group in groups {
+            let Some(job) = self.jobs.get_mut(&group) else { continue };
+            let messages = match job.advance(turn.payload, turn.shelf) {
+                Ok(messages) => messages,
+                Err(reason) => return self.fail(epoch, reason, turn),
+            };
+            let finished = if job.is_done() { Some(job.finish(turn.shelf)) } else { None };
+            messages.into_iter().for_each(|(rank, data)| self.send(rank, data, turn));
+            match finished {
+                Some(Ok(())) => drop(self.jobs.remove(&group)),
+                Some(Err(reason)) => return self.fail(epoch, reason, turn),
+                None => {}
+            }
+        }
+        if self.jobs.is_empty() && self.finished.is_none() {
+            self.finished = Some((self.protocol.term(), epoch));
+            turn.events.push_back(Event::Done(epoch));
+        }
+    }
+
+    fn fail(&mut self, epoch: EpochId, reason: String, turn: &mut Turn) {
+        self.jobs.clear();
+        self.finished = Some((self.protocol.term(), epoch));
+        turn.events.push_back(Event::Failed(epoch, reason));
+    }
+
+    fn send(&self, to: Rank, data: Data, turn: &mut Turn) {
+        let bytes = message::encode(&self.plan, self.protocol.term(), &Message::Data(data));
+        turn.outputs.push(Output::Send(to, bytes));
+    }
+}
+
+/// What is at hand while one input is handled.
+struct Turn<'t> {
+    payload: &'t mut dyn Payload,
+    shelf: &'t mut dyn Shelf,
+    outputs: Vec<Output>,
+    events: VecDeque<Event>,
+}
+
+/// A slot's content: zeros where no page stands.
+fn read_now(payload: &dyn Payload, used: &SlotSet, slot: u32, page: &mut standfast_core::delta::Page) {
+    if used.contains(slot) { payload.read(slot, page) } else { page.fill(0) }
+}

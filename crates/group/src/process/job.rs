@@ -1,0 +1,346 @@
+//! A process's part in encoding or rebuilding one group: first everybody learns the descriptions, then a transfer runs.
+
+use super::read_now;
+use crate::decide::Restore;
+use crate::description::Description;
+use crate::identity::{EpochId, Rank, Seat};
+use crate::layout::Layout;
+use crate::message::Data;
+use crate::payload::Payload;
+use crate::plan::{Plan, WayBack};
+use crate::shelf::{PieceId, Place, Shelf, load};
+use crate::slots::SlotSet;
+use crate::transfer::{Costs, Pages, Route, Seating, Task, Transfer, TransferPlan};
+use standfast_core::PAGE_BYTES;
+use standfast_core::delta::Page;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Work on one group.
+#[derive(Debug)]
+pub(super) struct Job {
+    plan: Arc<Plan>,
+    group: usize,
+    epoch: EpochId,
+    kind: Kind,
+    seating: Seating,
+    costs: Costs,
+    compress: bool,
+    /// Of the members, as they become known; with what changed.
+    outlines: BTreeMap<usize, (Description, SlotSet)>,
+    /// Parts that came before all was described.
+    pending: VecDeque<(Rank, Data)>,
+    transfer: Option<Transfer>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// With the slots that the payload has in use.
+    Encode { piece: PieceId, used: SlotSet },
+    /// With the positions that this process takes and has nothing of.
+    Rebuild { heirs: Vec<usize> },
+}
+
+impl Job {
+    /// A seat's part in a new epoch.
+    pub(super) fn encode(
+        plan: &Arc<Plan>,
+        me: Rank,
+        piece: PieceId,
+        seats: &[(Seat, Rank)],
+        settings: (Costs, bool),
+        used: SlotSet,
+    ) -> Self {
+        let (group, _) = plan.place(piece.seat);
+        let seated = by_position(plan, group, seats);
+        let seating = Seating { me, givers: seated.clone(), takers: seated };
+        Self::new(plan, group, piece.epoch, Kind::Encode { piece, used }, seating, settings)
+    }
+
+    /// A process's parts in a recovery: one for each group in which it has or takes something, and something is lost.
+    pub(super) fn rebuild(
+        plan: &Arc<Plan>,
+        me: Rank,
+        epoch: EpochId,
+        restore: &Restore,
+        settings: (Costs, bool),
+        shelf: &mut dyn Shelf,
+    ) -> BTreeMap<usize, Self> {
+        let mine = restore.seats.iter().chain(&restore.sources).filter(|(_, rank)| *rank == me);
+        let groups: BTreeSet<usize> = mine.map(|(seat, _)| plan.place(*seat).0).collect();
+        let mut jobs = BTreeMap::new();
+        for group in groups {
+            let givers = by_position(plan, group, &restore.sources);
+            let takers = by_position(plan, group, &restore.seats);
+            let is_heir = |at: &usize| takers[*at].is_some() && takers[*at] != givers[*at];
+            let heirs: Vec<usize> = (0..takers.len()).filter(is_heir).collect();
+            if heirs.is_empty() {
+                continue;
+            }
+            let own: Vec<usize> = heirs.into_iter().filter(|at| takers[*at] == Some(me)).collect();
+            for position in &own {
+                shelf.open(PieceId { epoch, seat: plan.seat(group, *position) }, None);
+            }
+            let seating = Seating { me, givers, takers };
+            let mut job = Self::new(plan, group, epoch, Kind::Rebuild { heirs: own }, seating, settings);
+            job.learn_own(shelf);
+            jobs.insert(group, job);
+        }
+        jobs
+    }
+
+    fn new(
+        plan: &Arc<Plan>,
+        group: usize,
+        epoch: EpochId,
+        kind: Kind,
+        seating: Seating,
+        (costs, compress): (Costs, bool),
+    ) -> Self {
+        let plan = plan.clone();
+        let (outlines, pending) = (BTreeMap::new(), VecDeque::new());
+        Self { plan, group, epoch, kind, seating, costs, compress, outlines, pending, transfer: None }
+    }
+
+    pub(super) fn group(&self) -> usize {
+        self.group
+    }
+
+    pub(super) fn epoch(&self) -> EpochId {
+        self.epoch
+    }
+
+    /// The other processes that take part.
+    pub(super) fn others(&self) -> BTreeSet<Rank> {
+        let everybody = self.seating.givers.iter().chain(&self.seating.takers).flatten().copied();
+        everybody.filter(|rank| *rank != self.seating.me).collect()
+    }
+
+    fn layout(&self) -> &Layout {
+        self.plan.layout(self.group)
+    }
+
+    fn piece(&self, position: usize) -> PieceId {
+        PieceId { epoch: self.epoch, seat: self.plan.seat(self.group, position) }
+    }
+
+    /// Descriptions beside a piece that this process lends.
+    fn learn_own(&mut self, shelf: &dyn Shelf) {
+        let lent = (0..self.seating.givers.len()).find(|at| self.seating.givers[*at] == Some(self.seating.me));
+        if let Some(position) = lent {
+            self.learn(shelf.descriptions(self.piece(position)).to_vec());
+        }
+    }
+
+    fn learn(&mut self, descriptions: Vec<Description>) {
+        for description in descriptions {
+            let (group, position) = self.plan.place(description.seat);
+            if group == self.group {
+                let used = description.map.used();
+                self.outlines.insert(position, (description, used));
+            }
+        }
+    }
+
+    /// In a recovery the first who has a piece tells the descriptions to those who have none.
+    pub(super) fn hello(&self) -> Vec<(Rank, Data)> {
+        let first = self.seating.givers.iter().flatten().next();
+        if matches!(self.kind, Kind::Encode { .. }) || first != Some(&self.seating.me) {
+            return Vec::new();
+        }
+        let descriptions: Vec<_> = self.outlines.values().map(|(description, _)| description.clone()).collect();
+        let ignorant = self.others().into_iter().filter(|rank| !self.seating.givers.contains(&Some(*rank)));
+        let (epoch, group) = (self.epoch, self.group as u32);
+        ignorant.map(|rank| (rank, Data::Descriptions { epoch, group, descriptions: descriptions.clone() })).collect()
+    }
+
+    /// Takes what came from another process.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub(super) fn take(
+        &mut self,
+        from: Rank,
+        data: Data,
+        payload: &mut dyn Payload,
+        shelf: &mut dyn Shelf,
+    ) -> Result<(), String> {
+        match data {
+            Data::Outline { description, changed, .. } => {
+                let (_, position) = self.plan.place(description.seat);
+                if self.seating.givers[position] != Some(from) {
+                    return Err(format!(
+                        "process {} describes {:?}, on which it does not sit",
+                        from.0, description.seat
+                    ));
+                }
+                self.outlines.insert(position, (description, SlotSet::from_bytes(&changed)));
+            }
+            Data::Descriptions { descriptions, .. } => self.learn(descriptions),
+            Data::Floor { piece, .. } => match &mut self.transfer {
+                Some(transfer) => transfer.floor(from, piece),
+                None => self.pending.push_back((from, data)),
+            },
+            Data::Part(ref part) => {
+                let Some(mut transfer) = self.transfer.take() else {
+                    self.pending.push_back((from, data));
+                    return Ok(());
+                };
+                let taken = transfer.receive(part, &mut self.pages(payload, shelf));
+                self.transfer = Some(transfer);
+                taken.map_err(|error| format!("from process {}: {error}", from.0))?;
+            }
+        }
+        self.start()?;
+        while self.transfer.is_some()
+            && let Some((from, data)) = self.pending.pop_front()
+        {
+            self.take(from, data, payload, shelf)?;
+        }
+        Ok(())
+    }
+
+    /// Plans the transfer once all members are described.
+    fn start(&mut self) -> Result<(), String> {
+        if self.transfer.is_some() || self.outlines.len() < self.layout().members() {
+            return Ok(());
+        }
+        let sets: Vec<SlotSet> = self.outlines.values().map(|(_, set)| set.clone()).collect();
+        let positions = 0..self.layout().positions();
+        let route = self.route(&sets);
+        let task = match &self.kind {
+            Kind::Encode { .. } => {
+                let vacant = positions.filter(|at| self.seating.takers[*at].is_none()).collect();
+                Task::Encode { changed: sets, vacant }
+            }
+            Kind::Rebuild { .. } => Task::Rebuild {
+                lost: positions.clone().filter(|at| self.seating.givers[*at].is_none()).collect(),
+                heirs: positions
+                    .filter(|at| {
+                        self.seating.takers[*at].is_some() && self.seating.takers[*at] != self.seating.givers[*at]
+                    })
+                    .collect(),
+                used: sets,
+            },
+        };
+        let plan = TransferPlan::new(self.layout(), &task, route).map_err(|error| error.to_string())?;
+        let (name, layout, seating) = ((self.epoch, self.group as u32), self.layout().clone(), self.seating.clone());
+        let compress = self.compress && matches!(self.kind, Kind::Encode { .. });
+        self.transfer = Some(Transfer::new(name, plan, layout, seating, compress));
+        Ok(())
+    }
+
+    /// The way that the shares take, from what everybody knows: so everybody comes to the same.
+    fn route(&self, sets: &[SlotSet]) -> Route {
+        let code = self.layout().code();
+        let pages = sets.iter().map(SlotSet::len).max().unwrap_or(0) as u64 / self.layout().classes() as u64;
+        let rows = sets.iter().map(SlotSet::len).sum::<usize>() as u64 / self.layout().classes() as u64;
+        let end = sets.iter().flat_map(|set| set.iter().last()).max().map_or(0, |last| u64::from(last) + 1);
+        Route::choose(self.costs, code.members() as u64, pages.max(1), rows.min(end).max(1), code.checks() as u64)
+    }
+
+    /// Does what can be done, and returns what is to be sent.
+    ///
+    /// # Errors
+    /// Why nothing can be done.
+    pub(super) fn advance(
+        &mut self,
+        payload: &mut dyn Payload,
+        shelf: &mut dyn Shelf,
+    ) -> Result<Vec<(Rank, Data)>, String> {
+        self.start()?;
+        let Some(mut transfer) = self.transfer.take() else { return Ok(Vec::new()) };
+        let messages = transfer.advance(&mut self.pages(payload, shelf));
+        self.transfer = Some(transfer);
+        Ok(messages)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.transfer.as_ref().is_some_and(Transfer::is_done)
+    }
+
+    /// Checks what was rebuilt against what its owner had sealed, and lays the descriptions beside the piece.
+    ///
+    /// # Errors
+    /// Which pages differ.
+    pub(super) fn finish(&self, shelf: &mut dyn Shelf) -> Result<(), String> {
+        let descriptions: Vec<_> = self.outlines.values().map(|(description, _)| description.clone()).collect();
+        match &self.kind {
+            Kind::Encode { piece, .. } => shelf.describe(*piece, descriptions),
+            Kind::Rebuild { heirs } => {
+                for position in heirs {
+                    let piece = self.piece(*position);
+                    shelf.describe(piece, descriptions.clone());
+                    if self.plan.is_member(piece.seat) {
+                        load(shelf, piece, |_, _| ()).map_err(|error| format!("after rebuilding, {error}"))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pages<'p>(&'p self, payload: &'p mut dyn Payload, shelf: &'p mut dyn Shelf) -> SeatPages<'p> {
+        let (pieces, live) = match &self.kind {
+            Kind::Encode { piece, used } => (Vec::new(), Some((*piece, self.plan.way_back(), used))),
+            Kind::Rebuild { .. } => ((0..self.layout().positions()).map(|at| self.piece(at)).collect(), None),
+        };
+        SeatPages { payload, shelf, pieces, live }
+    }
+}
+
+fn by_position(plan: &Plan, group: usize, seats: &[(Seat, Rank)]) -> Vec<Option<Rank>> {
+    let mut places = vec![None; plan.layout(group).positions()];
+    for (seat, rank) in seats {
+        let (of, position) = plan.place(*seat);
+        if of == group {
+            places[position] = Some(*rank);
+        }
+    }
+    places
+}
+
+/// The pages of this process, for a transfer.
+struct SeatPages<'p> {
+    payload: &'p mut dyn Payload,
+    shelf: &'p mut dyn Shelf,
+    /// For a rebuilding the piece of each position.
+    pieces: Vec<PieceId>,
+    /// For a new epoch the piece of this seat, and the payload's slots in use.
+    live: Option<(PieceId, WayBack, &'p SlotSet)>,
+}
+
+impl Pages for SeatPages<'_> {
+    fn column(&mut self, position: usize, slot: u32, page: &mut Page) {
+        let Some((piece, way_back, used)) = self.live else {
+            return self.shelf.read(self.pieces[position], Place::Slot(slot), page);
+        };
+        let mut before = [0; PAGE_BYTES];
+        self.shelf.read_base(piece, Place::Slot(slot), &mut before);
+        match way_back {
+            WayBack::InPlace => read_now(self.payload, used, slot, page),
+            WayBack::Relaunch => self.shelf.read(piece, Place::Slot(slot), page),
+        }
+        page.iter_mut().zip(&before).for_each(|(byte, before)| *byte ^= before);
+    }
+
+    fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page) {
+        self.shelf.read(self.pieces[position], Place::Check { check: check as u32, row }, page);
+    }
+
+    fn take_check(&mut self, position: usize, check: usize, row: u32, page: &Page, update: bool) {
+        let place = Place::Check { check: check as u32, row };
+        let piece = self.live.map_or_else(|| self.pieces[position], |(piece, ..)| piece);
+        let mut sum = *page;
+        if update {
+            let mut old = [0; PAGE_BYTES];
+            self.shelf.read(piece, place, &mut old);
+            sum.iter_mut().zip(&old).for_each(|(sum, old)| *sum ^= old);
+        }
+        self.shelf.write(piece, place, &sum);
+    }
+
+    fn take_column(&mut self, position: usize, slot: u32, page: &Page) {
+        self.shelf.write(self.pieces[position], Place::Slot(slot), page);
+    }
+}

@@ -1,0 +1,126 @@
+//! What the coordinator counts and decides. Any process may be it: the first of the muster is.
+
+use super::{Action, Control, Phase, Protocol};
+use crate::decide::{Rejected, Report, decide};
+use crate::identity::{EpochId, Muster, Rank};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the coordinator waits for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Coordinator {
+    /// This process is not it, or nothing can be done.
+    None,
+    /// Everybody's report.
+    Surveying(Recovery),
+    /// Everybody's piece of the epoch that is recovered.
+    Restoring(Recovery, EpochId, BTreeSet<Rank>),
+    /// All members' arrival at a checkpoint, with random numbers.
+    Gathering(BTreeMap<Rank, u64>),
+    /// Everybody's piece of a new epoch.
+    Preparing(EpochId, BTreeSet<Rank>),
+    /// Everybody's mark.
+    Committing(EpochId, BTreeSet<Rank>),
+}
+
+/// What a recovery is decided from.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Recovery {
+    present: Vec<Rank>,
+    reports: BTreeMap<Rank, Report>,
+    rejected: Rejected,
+}
+
+impl Coordinator {
+    pub(super) fn new(muster: &Muster, me: Rank) -> Self {
+        if muster.coordinator() != me {
+            return Self::None;
+        }
+        let present = muster.present.clone();
+        Self::Surveying(Recovery { present, reports: BTreeMap::new(), rejected: Rejected::new() })
+    }
+}
+
+impl Protocol {
+    pub(super) fn reported(&mut self, from: Rank, report: Report, actions: &mut Vec<Action>) {
+        let Coordinator::Surveying(recovery) = &mut self.coordinator else { return };
+        recovery.reports.insert(from, report);
+        if recovery.reports.len() == recovery.present.len() {
+            let recovery = recovery.clone();
+            self.decide(recovery, actions);
+        }
+    }
+
+    fn decide(&mut self, recovery: Recovery, actions: &mut Vec<Action>) {
+        let (coordinator, control) = match decide(&self.plan, &recovery.reports, &recovery.rejected) {
+            Ok(restore) => {
+                let coordinator = match restore.epoch {
+                    Some(epoch) => {
+                        Coordinator::Restoring(recovery.clone(), epoch, recovery.present.iter().copied().collect())
+                    }
+                    None => Coordinator::Gathering(BTreeMap::new()),
+                };
+                (coordinator, Control::Restore(restore))
+            }
+            Err(refusal) => (Coordinator::None, Control::Refuse(refusal)),
+        };
+        self.coordinator = coordinator;
+        recovery.present.iter().for_each(|rank| self.send(*rank, control.clone(), actions));
+    }
+
+    pub(super) fn member_arrived(&mut self, from: Rank, random: u64, actions: &mut Vec<Action>) {
+        let Coordinator::Gathering(arrived) = &mut self.coordinator else { return };
+        arrived.insert(from, random);
+        let mut members = self.seats.iter().filter(|(seat, _)| self.plan.is_member(**seat));
+        if !members.all(|(_, rank)| arrived.contains_key(rank)) {
+            return;
+        }
+        let random = arrived.values().fold(0, |sum: u64, random| sum.rotate_left(1) ^ random);
+        let epoch = EpochId { job: self.plan.job(), life: self.life, number: self.number + 1, random };
+        self.coordinator = Coordinator::Preparing(epoch, self.everybody());
+        self.order(&Phase::Prepare(epoch, self.kept), actions);
+    }
+
+    pub(super) fn seat_sealed(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {
+        let (of, waiting) = match &mut self.coordinator {
+            Coordinator::Restoring(_, of, waiting) | Coordinator::Preparing(of, waiting) => (*of, waiting),
+            _ => return,
+        };
+        if of == epoch && waiting.remove(&from) && waiting.is_empty() {
+            self.coordinator = Coordinator::Committing(epoch, self.everybody());
+            self.order(&Phase::Commit(epoch), actions);
+        }
+    }
+
+    pub(super) fn seat_marked(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {
+        let Coordinator::Committing(of, waiting) = &mut self.coordinator else { return };
+        if *of == epoch && waiting.remove(&from) && waiting.is_empty() {
+            self.coordinator = Coordinator::Gathering(BTreeMap::new());
+            self.order(&Phase::Settled(epoch), actions);
+        }
+    }
+
+    pub(super) fn seat_failed(&mut self, epoch: EpochId, reason: String, actions: &mut Vec<Action>) {
+        match &mut self.coordinator {
+            Coordinator::Preparing(of, _) if *of == epoch => {
+                self.coordinator = Coordinator::Gathering(BTreeMap::new());
+                self.order(&Phase::Abandon(epoch, reason), actions);
+            }
+            Coordinator::Restoring(recovery, of, _) if *of == epoch => {
+                let mut recovery = recovery.clone();
+                recovery.rejected.insert(epoch, reason);
+                self.term.round += 1;
+                self.decide(recovery, actions);
+            }
+            _ => {}
+        }
+    }
+
+    /// Says something to all who are present: spares have nothing to encode, but may have to follow as coordinator tomorrow.
+    fn order(&mut self, phase: &Phase, actions: &mut Vec<Action>) {
+        self.everybody().iter().for_each(|rank| self.send(*rank, Control::Phase(phase.clone()), actions));
+    }
+
+    fn everybody(&self) -> BTreeSet<Rank> {
+        self.muster.iter().flat_map(|muster| muster.present.iter().copied()).collect()
+    }
+}

@@ -1,0 +1,428 @@
+//! Commit and recovery, without a byte of anybody's memory: events in, actions out (D4).
+//!
+//! ```text
+//!              coordinator                         everybody present, the coordinator as well
+//! arrived      <--------------------------------   members, when the application stands at a checkpoint
+//! prepare(i)   -------------------------------->   encode, then seal the piece of i           i-1 |
+//! sealed(i)    <--------------------------------   (phase 1: i is recoverable from here on)       |  both
+//! commit(i)    -------------------------------->   mark i                                         |  kept
+//! marked(i)    <--------------------------------   (phase 2)                                      |
+//! settled(i)   -------------------------------->   everybody knows: keep i alone                i |
+//! ```
+//!
+//! i-1 is deleted only when everybody is known to have marked i, and the coordinator begins the next epoch no earlier. A recovery ends with the same second half: what was rebuilt is
+//! sealed, committed and settled like a new epoch. A change of the muster at any moment ends everything that is under way
+//! and begins a recovery; a failure during a recovery is a change of the muster.
+//!
+//! The driver owns transport, storage and clock. It promises:
+//!
+//! - messages arrive whole and once, those from one process to another in the order in which they were sent, or their
+//!   receiver is told a new muster;
+//! - storage actions are carried out in order, and each is answered when it would survive what it must survive;
+//! - [`Action::Survey`] is answered when no earlier action can change the answer any more, and these are answered before
+//!   it or never;
+//! - a muster is the same for all that are in it, and its number grows.
+
+mod coordinator;
+mod seat;
+
+use crate::decide::{Holding, Refusal, Report, Restore};
+use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
+use crate::plan::{Plan, WayBack};
+use coordinator::Coordinator;
+use minicbor::{Decode, Encode};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Messages of a term that is not told here yet, from one sender: it sends no more before it must hear from us.
+const EARLY_PER_SENDER_MAX: usize = 4;
+
+/// What the seats tell each other about an epoch.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Phase {
+    /// To the coordinator: the application stands at a checkpoint; a random number to draw the id from.
+    #[n(0)]
+    Arrived(#[n(0)] u64),
+    /// From the coordinator: encode and seal this epoch, as differences to the other.
+    #[n(1)]
+    Prepare(#[n(0)] EpochId, #[n(1)] Option<EpochId>),
+    /// To the coordinator: the piece is sealed.
+    #[n(2)]
+    Sealed(#[n(0)] EpochId),
+    /// From the coordinator: everybody has sealed it.
+    #[n(3)]
+    Commit(#[n(0)] EpochId),
+    /// To the coordinator: it is marked.
+    #[n(4)]
+    Marked(#[n(0)] EpochId),
+    /// From the coordinator: everybody has marked it.
+    #[n(5)]
+    Settled(#[n(0)] EpochId),
+    /// To the coordinator: it cannot be done here.
+    #[n(6)]
+    Failed(#[n(0)] EpochId, #[n(1)] String),
+    /// From the coordinator: the epoch is given up, the other stays.
+    #[n(7)]
+    Abandon(#[n(0)] EpochId, #[n(1)] String),
+}
+
+/// What the processes tell each other.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Control {
+    /// To the coordinator, before a recovery.
+    #[n(0)]
+    Report(#[n(0)] Report),
+    /// From the coordinator: do this.
+    #[n(1)]
+    Restore(#[n(0)] Restore),
+    /// From the coordinator: nothing can be done.
+    #[n(2)]
+    Refuse(#[n(0)] Refusal),
+    /// About an epoch.
+    #[n(3)]
+    Phase(#[n(0)] Phase),
+}
+
+/// What happens to a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Who is there has changed.
+    Muster(Muster),
+    /// The application stands at a checkpoint and its memory holds still. With a random number.
+    Arrived(u64),
+    /// A message came.
+    Message {
+        /// From whom.
+        from: Rank,
+        /// Of which term.
+        term: Term,
+        /// What it says.
+        control: Control,
+    },
+    /// Answer to [`Action::Survey`].
+    Surveyed(Survey),
+    /// Answer to [`Action::Encode`] and [`Action::Rebuild`]: this process's part in it is done.
+    Done(EpochId),
+    /// Answer to [`Action::Seal`].
+    Sealed(EpochId),
+    /// Answer to [`Action::Mark`].
+    Marked(EpochId),
+    /// Answer to [`Action::Keep`].
+    Kept,
+    /// Answer to any of them: it could not be done.
+    Failed(EpochId, String),
+}
+
+/// What the storage of a process shows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Survey {
+    /// The latest life that it knows of.
+    pub life: Life,
+    /// Every sealed piece that verifies.
+    pub holdings: Vec<Holding>,
+    /// Whether it was told to keep nothing and has sealed nothing since: no piece was deleted, damaged or left out above.
+    pub unsealed: bool,
+}
+
+/// What a process has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Send a message.
+    Send {
+        /// To whom; never to itself.
+        to: Rank,
+        /// Of which term.
+        term: Term,
+        /// What it says.
+        control: Control,
+    },
+    /// Give up whatever is being encoded or rebuilt, and look what pieces there are.
+    Survey,
+    /// Make this seat's piece of an epoch out of the live memory, together with the group.
+    Encode {
+        /// The epoch.
+        epoch: EpochId,
+        /// What the differences refer to; `None` for zeros.
+        base: Option<EpochId>,
+        /// The seat of this process; a spare has nothing to do but to say that it is done.
+        seat: Option<Seat>,
+        /// All seats that are taken.
+        seats: Vec<(Seat, Rank)>,
+    },
+    /// Rebuild what was lost, together with the group.
+    Rebuild {
+        /// From and to what.
+        restore: Restore,
+        /// The epoch: that of `restore`.
+        epoch: EpochId,
+    },
+    /// Make the piece of an epoch durable.
+    Seal(EpochId),
+    /// Note that everybody has sealed it.
+    Mark(EpochId),
+    /// Delete every piece but this one of this seat, and note the life.
+    Keep {
+        /// What stays; `None` for nothing at all.
+        epoch: Option<EpochId>,
+        /// The seat; `None` for a spare, which keeps nothing.
+        seat: Option<Seat>,
+        /// The life.
+        life: Life,
+    },
+    /// Let the application go on.
+    Resume(Resumption),
+    /// Nothing can be recovered. The driver tells, and ends the job or waits for another muster.
+    Refuse(Refusal),
+    /// This process cannot keep what it must keep. It counts as lost from now on.
+    Leave(String),
+}
+
+/// How the application goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resumption {
+    /// From its beginning, on this seat.
+    Start(Seat),
+    /// Behind its checkpoint, which counts.
+    Committed(EpochId),
+    /// Behind its checkpoint, which does not count.
+    Abandoned(String),
+    /// From the epoch's content, on this seat.
+    Rollback(EpochId, Seat),
+}
+
+/// Where a process stands.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Stage {
+    /// Not told any muster yet.
+    Alone,
+    /// Waits for the storage.
+    Surveying,
+    /// Waits for the coordinator's decision.
+    Reported,
+    /// Nothing can be done.
+    Refused,
+    /// Encodes or rebuilds.
+    Working(Work),
+    /// Waits for the storage.
+    Sealing(Work),
+    /// Waits for the others.
+    Sealed(Work),
+    /// Waits for the storage.
+    Marking(Work),
+    /// Waits for the others.
+    Marked(Work),
+    /// Deletes what is over, and then tells the application this.
+    Keeping(Option<After>),
+    /// The application runs, or waits for the others to arrive.
+    Idle,
+}
+
+/// What is being made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Work {
+    /// Which epoch.
+    pub epoch: EpochId,
+    /// Whether it is brought back, and not new.
+    pub recovery: bool,
+}
+
+/// What follows when old pieces are deleted.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum After {
+    /// The job begins.
+    Start,
+    /// The application goes on.
+    Commit(EpochId),
+    /// The application goes on, and hears why the epoch was given up.
+    Abandon(String),
+    /// The application goes back.
+    Rollback(EpochId),
+}
+
+/// How a process is to begin.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Beginning {
+    /// Its own number.
+    pub rank: Rank,
+    /// Its seat if it has one of right; `None` for a spare.
+    pub prefers: Option<Seat>,
+    /// Whether the application may have run before: then it does not start anew where pieces are missing.
+    pub started: bool,
+}
+
+/// The protocol of one process.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Protocol {
+    plan: Arc<Plan>,
+    me: Rank,
+    prefers: Option<Seat>,
+    started: bool,
+    term: Term,
+    muster: Option<Muster>,
+    stage: Stage,
+    seats: BTreeMap<Seat, Rank>,
+    life: Life,
+    kept: Option<EpochId>,
+    /// The highest number of an epoch that was begun.
+    number: u64,
+    /// The application has arrived and the coordinator has not heard of it.
+    arrived: Option<u64>,
+    /// A *prepare* that came while old pieces were still being deleted.
+    prepare: Option<(EpochId, Option<EpochId>)>,
+    coordinator: Coordinator,
+    early: Vec<(Rank, Term, Control)>,
+    /// Messages to itself.
+    own: VecDeque<Control>,
+}
+
+impl Protocol {
+    /// The protocol of a process that has not been told a muster.
+    pub fn new(plan: Arc<Plan>, beginning: Beginning) -> Self {
+        Self {
+            plan,
+            me: beginning.rank,
+            prefers: beginning.prefers,
+            started: beginning.started,
+            term: Term::default(),
+            muster: None,
+            stage: Stage::Alone,
+            seats: BTreeMap::new(),
+            life: Life::default(),
+            kept: None,
+            number: 0,
+            arrived: None,
+            prepare: None,
+            coordinator: Coordinator::None,
+            early: Vec::new(),
+            own: VecDeque::new(),
+        }
+    }
+
+    /// Messages of this term are taken.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// The seat of this process, once it has one.
+    pub fn seat(&self) -> Option<Seat> {
+        self.seats.iter().find(|(_, rank)| **rank == self.me).map(|(seat, _)| *seat)
+    }
+
+    /// Where it stands.
+    pub fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// The epoch that this process keeps for good.
+    pub fn kept(&self) -> Option<EpochId> {
+        self.kept
+    }
+
+    /// What is to be done about an event.
+    pub fn handle(&mut self, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Muster(muster) => self.mustered(muster, &mut actions),
+            Event::Message { from, term, control } => self.received(from, term, control, &mut actions),
+            Event::Arrived(random) => {
+                self.arrived = Some(random);
+                self.tell_arrival(&mut actions);
+            }
+            Event::Surveyed(survey) => self.surveyed(survey, &mut actions),
+            Event::Done(epoch) => self.done(epoch, &mut actions),
+            Event::Sealed(epoch) => self.sealed(epoch, &mut actions),
+            Event::Marked(epoch) => self.marked(epoch, &mut actions),
+            Event::Kept => self.kept_alone(&mut actions),
+            Event::Failed(epoch, reason) => self.failed(epoch, reason, &mut actions),
+        }
+        while let Some(control) = self.own.pop_front() {
+            self.take(self.me, control, &mut actions);
+        }
+        actions
+    }
+
+    fn mustered(&mut self, muster: Muster, actions: &mut Vec<Action>) {
+        if muster.number <= self.term.muster || !muster.present.contains(&self.me) {
+            return;
+        }
+        self.coordinator = Coordinator::new(&muster, self.me);
+        self.term = Term { muster: muster.number, round: 0 };
+        self.muster = Some(muster);
+        self.stage = Stage::Surveying;
+        self.arrived = None;
+        self.prepare = None;
+        self.own.clear();
+        actions.push(Action::Survey);
+        self.replay(actions);
+    }
+
+    fn received(&mut self, from: Rank, term: Term, control: Control, actions: &mut Vec<Action>) {
+        // A new attempt begins with the coordinator's decision, which is the first that anybody hears of its term.
+        let begins = matches!(control, Control::Restore(_) | Control::Refuse(_)) && term.muster == self.term.muster;
+        if term == self.term {
+            return self.take(from, control, actions);
+        }
+        if term > self.term && begins && self.stage != Stage::Surveying {
+            self.term = term;
+            self.take(from, control, actions);
+            return self.replay(actions);
+        }
+        let waiting = self.early.iter().filter(|(sender, ..)| *sender == from).count();
+        if term > self.term && waiting < EARLY_PER_SENDER_MAX {
+            self.early.push((from, term, control));
+        }
+    }
+
+    /// Takes what was early for the term that has begun.
+    fn replay(&mut self, actions: &mut Vec<Action>) {
+        let early = std::mem::take(&mut self.early);
+        for (from, term, control) in early {
+            self.received(from, term, control, actions);
+        }
+    }
+
+    fn take(&mut self, from: Rank, control: Control, actions: &mut Vec<Action>) {
+        if self.muster.as_ref().is_none_or(|muster| !muster.present.contains(&from)) {
+            return;
+        }
+        let from_coordinator = Some(from) == self.coordinator_rank();
+        match control {
+            Control::Report(report) => self.reported(from, report, actions),
+            Control::Restore(restore) if from_coordinator => self.restore(restore, actions),
+            Control::Refuse(refusal) if from_coordinator => {
+                self.stage = Stage::Refused;
+                actions.push(Action::Refuse(refusal));
+            }
+            Control::Phase(phase) => match phase {
+                Phase::Arrived(random) => self.member_arrived(from, random, actions),
+                Phase::Sealed(epoch) => self.seat_sealed(from, epoch, actions),
+                Phase::Marked(epoch) => self.seat_marked(from, epoch, actions),
+                Phase::Failed(epoch, reason) => self.seat_failed(epoch, reason, actions),
+                order if from_coordinator => self.ordered(order, actions),
+                _ => {}
+            },
+            Control::Restore(_) | Control::Refuse(_) => {}
+        }
+    }
+
+    fn coordinator_rank(&self) -> Option<Rank> {
+        self.muster.as_ref().map(Muster::coordinator)
+    }
+
+    fn send(&mut self, to: Rank, control: Control, actions: &mut Vec<Action>) {
+        if to == self.me {
+            self.own.push_back(control);
+        } else {
+            actions.push(Action::Send { to, term: self.term, control });
+        }
+    }
+
+    fn send_coordinator(&mut self, phase: Phase, actions: &mut Vec<Action>) {
+        let coordinator = self.coordinator_rank().expect("it acts only within a muster");
+        self.send(coordinator, Control::Phase(phase), actions);
+    }
+
+    fn resumes_early(&self) -> bool {
+        self.plan.way_back() == WayBack::Relaunch
+    }
+}

@@ -1,0 +1,162 @@
+//! What every process does, the coordinator's own seat as well.
+
+use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
+use crate::decide::{Report, Restore};
+use crate::identity::EpochId;
+
+impl Protocol {
+    pub(super) fn surveyed(&mut self, survey: Survey, actions: &mut Vec<Action>) {
+        if self.stage != Stage::Surveying {
+            return;
+        }
+        self.stage = Stage::Reported;
+        self.life = self.life.max(survey.life);
+        let prefers = self.seat().or(self.prefers);
+        let Survey { holdings, unsealed, .. } = survey;
+        let report = Report { life: self.life, started: self.started, prefers, holdings, unsealed };
+        let coordinator = self.coordinator_rank().expect("a survey follows a muster");
+        self.send(coordinator, Control::Report(report), actions);
+        self.replay(actions);
+    }
+
+    pub(super) fn restore(&mut self, restore: Restore, actions: &mut Vec<Action>) {
+        if matches!(self.stage, Stage::Alone | Stage::Surveying) {
+            return;
+        }
+        self.seats = restore.seats.iter().copied().collect();
+        self.life = restore.life;
+        self.started = true;
+        let Some(epoch) = restore.epoch else {
+            self.kept = None;
+            self.keep(After::Start, actions);
+            return;
+        };
+        self.stage = Stage::Working(Work { epoch, recovery: true });
+        actions.push(Action::Rebuild { restore, epoch });
+    }
+
+    /// An order of the coordinator's. What does not fit the stage belongs to something that has ended.
+    pub(super) fn ordered(&mut self, order: Phase, actions: &mut Vec<Action>) {
+        match (order, self.stage.clone()) {
+            (Phase::Prepare(epoch, base), Stage::Idle) => self.prepare_epoch(epoch, base, actions),
+            (Phase::Prepare(epoch, base), Stage::Keeping(_)) => self.prepare = Some((epoch, base)),
+            (Phase::Commit(epoch), Stage::Sealed(work)) if work.epoch == epoch => {
+                self.stage = Stage::Marking(work);
+                actions.push(Action::Mark(epoch));
+            }
+            (Phase::Settled(epoch), Stage::Marked(work)) if work.epoch == epoch => {
+                self.kept = Some(epoch);
+                self.number = self.number.max(epoch.number);
+                let after = if work.recovery { After::Rollback(epoch) } else { After::Commit(epoch) };
+                self.keep(after, actions);
+            }
+            (Phase::Abandon(epoch, reason), Stage::Working(work) | Stage::Sealing(work) | Stage::Sealed(work))
+                if work.epoch == epoch && !work.recovery =>
+            {
+                self.keep(After::Abandon(reason), actions);
+            }
+            // Nothing of the epoch exists here: what was before it is still being deleted.
+            (Phase::Abandon(..), Stage::Keeping(_)) => self.prepare = None,
+            _ => {}
+        }
+    }
+
+    fn prepare_epoch(&mut self, epoch: EpochId, base: Option<EpochId>, actions: &mut Vec<Action>) {
+        self.number = self.number.max(epoch.number);
+        self.stage = Stage::Working(Work { epoch, recovery: false });
+        if base != self.kept {
+            let reason =
+                format!("process {} keeps another epoch than the one that the differences refer to", self.me.0);
+            self.send_coordinator(Phase::Failed(epoch, reason), actions);
+            return;
+        }
+        let seats = self.seats.iter().map(|(seat, rank)| (*seat, *rank)).collect();
+        actions.push(Action::Encode { epoch, base, seat: self.seat(), seats });
+    }
+
+    pub(super) fn done(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
+        if let Stage::Working(work) = self.stage
+            && work.epoch == epoch
+        {
+            self.stage = Stage::Sealing(work);
+            actions.push(Action::Seal(epoch));
+        }
+    }
+
+    pub(super) fn sealed(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
+        if let Stage::Sealing(work) = self.stage
+            && work.epoch == epoch
+        {
+            self.stage = Stage::Sealed(work);
+            self.send_coordinator(Phase::Sealed(epoch), actions);
+        }
+    }
+
+    pub(super) fn marked(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
+        if let Stage::Marking(work) = self.stage
+            && work.epoch == epoch
+        {
+            self.stage = Stage::Marked(work);
+            self.send_coordinator(Phase::Marked(epoch), actions);
+            if self.resumes_early() && !work.recovery {
+                self.resume(Resumption::Committed(epoch), actions);
+            }
+        }
+    }
+
+    fn keep(&mut self, after: After, actions: &mut Vec<Action>) {
+        let told = self.resumes_early() && matches!(after, After::Commit(_));
+        self.stage = Stage::Keeping((!told).then_some(after));
+        actions.push(Action::Keep { epoch: self.kept, seat: self.seat(), life: self.life });
+    }
+
+    pub(super) fn kept_alone(&mut self, actions: &mut Vec<Action>) {
+        let Stage::Keeping(after) = self.stage.clone() else { return };
+        self.stage = Stage::Idle;
+        if matches!(after, Some(After::Start | After::Rollback(_))) {
+            // Where the application stood is no longer where it stands.
+            self.arrived = None;
+        }
+        if let (Some(after), Some(seat)) = (after, self.seat()) {
+            let resumption = match after {
+                After::Start => Resumption::Start(seat),
+                After::Commit(epoch) => Resumption::Committed(epoch),
+                After::Abandon(reason) => Resumption::Abandoned(reason),
+                After::Rollback(epoch) => Resumption::Rollback(epoch, seat),
+            };
+            self.resume(resumption, actions);
+        }
+        self.tell_arrival(actions);
+        if let Some((epoch, base)) = self.prepare.take() {
+            self.prepare_epoch(epoch, base, actions);
+        }
+    }
+
+    /// Keepers and spares have no application.
+    fn resume(&mut self, resumption: Resumption, actions: &mut Vec<Action>) {
+        if self.seat().is_some_and(|seat| self.plan.is_member(seat)) {
+            actions.push(Action::Resume(resumption));
+        }
+    }
+
+    pub(super) fn tell_arrival(&mut self, actions: &mut Vec<Action>) {
+        if self.stage == Stage::Idle
+            && let Some(random) = self.arrived.take()
+        {
+            self.send_coordinator(Phase::Arrived(random), actions);
+        }
+    }
+
+    pub(super) fn failed(&mut self, epoch: EpochId, reason: String, actions: &mut Vec<Action>) {
+        match self.stage {
+            // The epoch is as good as it was; it is this process that cannot store its part.
+            Stage::Sealing(work) if work.recovery => actions.push(Action::Leave(reason)),
+            Stage::Working(work) | Stage::Sealing(work) if work.epoch == epoch => {
+                self.send_coordinator(Phase::Failed(epoch, reason), actions);
+            }
+            // It is sealed everywhere and may be committed: it cannot be taken back, and this process cannot go along.
+            Stage::Marking(_) | Stage::Keeping(_) => actions.push(Action::Leave(reason)),
+            _ => {}
+        }
+    }
+}

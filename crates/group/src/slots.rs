@@ -1,0 +1,362 @@
+//! Slots: the numbers under which a member's pages stand in the code, and which page stands where.
+//!
+//! A page keeps its slot for as long as its region has it, whatever other regions do: a region that grows takes free
+//! slots, one that shrinks gives its last ones back, and nobody else moves. So a resize changes the pages that it must and
+//! no others. What a slot held before it was given back still stands in the checks; whoever frees or reuses a slot counts
+//! as having changed it, and the difference takes the old content out.
+
+use minicbor::{Decode, Encode};
+use standfast_core::PAGE_BYTES;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Most slots of one member: 16 TiB. A slot's number has 32 bits.
+pub const SLOTS_MAX: u32 = u32::MAX;
+
+/// A set of slots, one bit each: what a page that did not change costs on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct SlotSet(Vec<u64>);
+
+impl SlotSet {
+    /// The slots below `end`.
+    pub fn all(end: u32) -> Self {
+        let mut set = Self::default();
+        set.insert_range(0..end);
+        set
+    }
+
+    /// Adds a slot.
+    pub fn insert(&mut self, slot: u32) {
+        let word = slot as usize / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (slot % 64);
+    }
+
+    /// Adds a run of slots.
+    pub fn insert_range(&mut self, slots: Range<u32>) {
+        slots.for_each(|slot| self.insert(slot));
+    }
+
+    /// Adds another set.
+    pub fn extend(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    }
+
+    /// Whether it has the slot.
+    pub fn contains(&self, slot: u32) -> bool {
+        self.0.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    /// How many slots it has.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    /// Its slots, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, word)| {
+            let mut left = *word;
+            std::iter::from_fn(move || {
+                let bit = left.trailing_zeros();
+                (bit < 64).then(|| {
+                    left &= left - 1;
+                    index as u32 * 64 + bit
+                })
+            })
+        })
+    }
+
+    /// As bytes, without zeros at the end.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+        bytes
+    }
+
+    /// Back from bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let word = |piece: &[u8]| {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            u64::from_le_bytes(word)
+        };
+        Self(bytes.chunks(8).map(word).collect())
+    }
+}
+
+impl FromIterator<u32> for SlotSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(slots: I) -> Self {
+        let mut set = Self::default();
+        slots.into_iter().for_each(|slot| set.insert(slot));
+        set
+    }
+}
+
+/// What a member calls a piece of its state: a registered region, a mapping.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[cbor(transparent)]
+pub struct RegionId(#[n(0)] pub u64);
+
+/// Adjoining slots for adjoining pages.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Extent {
+    /// First slot.
+    #[n(0)]
+    pub first: u32,
+    /// How many.
+    #[n(1)]
+    pub slots: u32,
+}
+
+/// A region and the slots of its pages, in their order.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Region {
+    /// Which region.
+    #[n(0)]
+    pub id: RegionId,
+    /// Its length in bytes; the rest of its last page counts as zeros.
+    #[n(1)]
+    pub bytes: u64,
+    /// Its slots.
+    #[n(2)]
+    pub extents: Vec<Extent>,
+}
+
+impl Region {
+    /// The slot of the page with this number.
+    pub fn slot(&self, page: u32) -> Option<u32> {
+        let mut left = page;
+        for extent in &self.extents {
+            if left < extent.slots {
+                return Some(extent.first + left);
+            }
+            left -= extent.slots;
+        }
+        None
+    }
+
+    /// Its pages.
+    pub fn pages(&self) -> u32 {
+        self.extents.iter().map(|extent| extent.slots).sum()
+    }
+}
+
+/// Which page stands in which slot.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SlotMap {
+    /// Regions, ascending by id.
+    #[n(0)]
+    regions: Vec<Region>,
+    /// No slot in use is at or beyond it.
+    #[n(1)]
+    end: u32,
+}
+
+/// Why a slot map cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SlotError {
+    /// There are no more numbers.
+    #[error("a member has room for {SLOTS_MAX} pages, which is not enough for region {0:?}")]
+    Full(RegionId),
+    /// Two pages in one slot, a slot beyond the end, regions out of order, or lengths that do not fit.
+    #[error("the slot map makes no sense: {0}")]
+    Senseless(&'static str),
+}
+
+impl SlotMap {
+    /// The regions, ascending by id.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// No slot in use is at or beyond it.
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// The slots in use.
+    pub fn used(&self) -> SlotSet {
+        let mut used = SlotSet::default();
+        let extents = self.regions.iter().flat_map(|region| &region.extents);
+        extents.for_each(|extent| used.insert_range(extent.first..extent.first + extent.slots));
+        used
+    }
+
+    /// Registers a region, or gives one another length; pages that stay keep their slots. Returns the slots that were
+    /// given back: they now hold zeros, and count as changed.
+    ///
+    /// # Errors
+    /// [`SlotError::Full`]; nothing has changed then.
+    pub fn resize(&mut self, id: RegionId, bytes: u64) -> Result<SlotSet, SlotError> {
+        let full = || SlotError::Full(id);
+        let pages = u32::try_from(bytes.div_ceil(PAGE_BYTES as u64)).map_err(|_| full())?;
+        let place = self.regions.binary_search_by_key(&id, |region| region.id);
+        let mut region = match place {
+            Ok(index) => self.regions[index].clone(),
+            Err(_) => Region { id, bytes: 0, extents: Vec::new() },
+        };
+        region.bytes = bytes;
+        let before = region.pages();
+        let freed = if pages < before { cut(&mut region.extents, before - pages) } else { SlotSet::default() };
+        if pages > before {
+            let taken = self.free(pages - before).ok_or_else(full)?;
+            taken.into_iter().for_each(|extent| append(&mut region.extents, extent));
+        }
+        let end = region.extents.iter().map(|extent| extent.first + extent.slots).max().unwrap_or(0);
+        self.end = self.end.max(end);
+        match place {
+            Ok(index) => self.regions[index] = region,
+            Err(index) => self.regions.insert(index, region),
+        }
+        Ok(freed)
+    }
+
+    /// Forgets a region, and returns the slots that it gives back.
+    pub fn remove(&mut self, id: RegionId) -> SlotSet {
+        let Ok(index) = self.regions.binary_search_by_key(&id, |region| region.id) else { return SlotSet::default() };
+        let region = self.regions.remove(index);
+        let slots = region.extents.iter().flat_map(|extent| extent.first..extent.first + extent.slots);
+        slots.collect()
+    }
+
+    /// Free runs with so many slots together, the lowest first.
+    fn free(&self, mut wanted: u32) -> Option<Vec<Extent>> {
+        let mut taken: Vec<_> = self.regions.iter().flat_map(|region| &region.extents).collect();
+        taken.sort_unstable_by_key(|extent| extent.first);
+        let mut found = Vec::new();
+        let mut first = 0;
+        for extent in taken {
+            let slots = wanted.min(extent.first - first);
+            if slots > 0 {
+                found.push(Extent { first, slots });
+                wanted -= slots;
+            }
+            first = extent.first + extent.slots;
+        }
+        if wanted > 0 {
+            first.checked_add(wanted)?;
+            found.push(Extent { first, slots: wanted });
+        }
+        Some(found)
+    }
+
+    /// Whether it is one that [`SlotMap::resize`] and [`SlotMap::remove`] can lead to. For maps that come from outside.
+    ///
+    /// # Errors
+    /// [`SlotError::Senseless`]
+    pub fn check(&self) -> Result<(), SlotError> {
+        let refused = |reason| Err(SlotError::Senseless(reason));
+        if !self.regions.is_sorted_by(|one, two| one.id < two.id) {
+            return refused("its regions are out of order");
+        }
+        let mut extents = BTreeMap::new();
+        for region in &self.regions {
+            let mut pages = 0_u64;
+            for extent in &region.extents {
+                let Some(end) = extent.first.checked_add(extent.slots) else { return refused("a slot has no number") };
+                if extent.slots == 0 || end > self.end || extents.insert(extent.first, end).is_some() {
+                    return refused("slots are beyond its end, in use twice, or none");
+                }
+                pages += u64::from(extent.slots);
+            }
+            if region.bytes.div_ceil(PAGE_BYTES as u64) != pages {
+                return refused("a region has not as many slots as pages");
+            }
+        }
+        let overlap = extents.iter().zip(extents.iter().skip(1)).any(|((_, end), (first, _))| end > first);
+        if overlap { refused("two pages are in one slot") } else { Ok(()) }
+    }
+}
+
+/// Takes so many slots off the end.
+fn cut(extents: &mut Vec<Extent>, mut slots: u32) -> SlotSet {
+    let mut freed = SlotSet::default();
+    while slots > 0 {
+        let last = extents.last_mut().expect("no more is cut than there is");
+        let part = slots.min(last.slots);
+        last.slots -= part;
+        slots -= part;
+        freed.insert_range(last.first + last.slots..last.first + last.slots + part);
+        if last.slots == 0 {
+            extents.pop();
+        }
+    }
+    freed
+}
+
+fn append(extents: &mut Vec<Extent>, extent: Extent) {
+    match extents.last_mut() {
+        Some(last) if last.first + last.slots == extent.first => last.slots += extent.slots,
+        _ => extents.push(extent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_set_survives_its_bytes() {
+        let set: SlotSet = [0, 7, 64, 1000].into_iter().collect();
+        assert_eq!(set.to_bytes().len(), 126);
+        assert!(SlotSet::from_bytes(&set.to_bytes()).iter().eq([0, 7, 64, 1000]));
+        assert!(set.contains(64) && !set.contains(65) && set.len() == 4);
+        assert!(SlotSet::default().is_empty() && SlotSet::default().to_bytes().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn a_resize_moves_no_page_that_stays(changes in proptest::collection::vec((0u64..4, 0u64..9), 1..30)) {
+            let mut map = SlotMap::default();
+            let mut kept: BTreeMap<(u64, u32), u32> = BTreeMap::new();
+            for (id, pages) in changes {
+                let before = map.used();
+                let freed = if pages == 0 { map.remove(RegionId(id)) } else {
+                    map.resize(RegionId(id), pages * 4096 - 5).unwrap()
+                };
+                map.check().unwrap();
+                let used: BTreeSet<_> = map.used().iter().collect();
+                prop_assert!(before.iter().all(|slot| used.contains(&slot) != freed.contains(slot)));
+                kept.retain(|(region, page), _| *region != id || u64::from(*page) < pages);
+                for region in map.regions() {
+                    for page in 0..region.pages() {
+                        let slot = region.slot(page).unwrap();
+                        prop_assert_eq!(*kept.entry((region.id.0, page)).or_insert(slot), slot);
+                    }
+                }
+                prop_assert_eq!(kept.len(), used.len());
+            }
+        }
+    }
+
+    #[test]
+    fn maps_that_make_no_sense_are_refused() {
+        let region = |id, bytes, extents: &[(u32, u32)]| Region {
+            id: RegionId(id),
+            bytes,
+            extents: extents.iter().map(|(first, slots)| Extent { first: *first, slots: *slots }).collect(),
+        };
+        let map = |regions, end| SlotMap { regions, end };
+        assert!(map(vec![region(1, 8192, &[(3, 2)])], 5).check().is_ok());
+        assert!(map(vec![region(1, 8192, &[(3, 2)])], 4).check().is_err());
+        assert!(map(vec![region(1, 9000, &[(3, 2)])], 5).check().is_err());
+        assert!(map(vec![region(1, 8192, &[(0, 2)]), region(2, 4096, &[(1, 1)])], 5).check().is_err());
+        assert!(map(vec![region(2, 4096, &[(0, 1)]), region(1, 4096, &[(1, 1)])], 5).check().is_err());
+        assert!(map(vec![region(1, 8192, &[(u32::MAX, 2)])], 5).check().is_err());
+        let mut full = map(vec![region(1, 4096, &[(u32::MAX - 1, 1)])], u32::MAX);
+        assert!(full.resize(RegionId(0), (u64::from(u32::MAX) - 1) * 4096).is_ok());
+        assert!(full.resize(RegionId(2), 4096).is_err());
+    }
+}

@@ -1,0 +1,420 @@
+//! Encoding and rebuilding, byte by byte: one process's part in a transfer (D6, D7). Messages in, messages out.
+//!
+//! Shares travel to their sum along the route of the [`TransferPlan`]: a process adds what arrives to an accumulator, adds
+//! its own share once, and passes the accumulator on when all that it waits for has come. Adding is XOR, so nothing has to
+//! come in order. Pieces are numbered through, and a process works on a window of them: it tells its *floor*, the first
+//! piece that it has not done with, and nobody sends it parts beyond floor + [`WINDOW`]. The lowest piece of all can
+//! always go on, so nothing ever waits in a circle, and a process holds no more accumulators than the window has.
+
+mod part;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+pub use part::PartError;
+pub use plan::{Costs, PIECE_ROWS, Route, Share, Task, TransferPlan, Use};
+
+use crate::identity::{EpochId, Rank};
+use crate::layout::Layout;
+use crate::message::{Data, Node, Part};
+use plan::Sum;
+use standfast_core::PAGE_BYTES;
+use standfast_core::delta::Page;
+use std::collections::BTreeMap;
+
+/// Pieces under way at once.
+pub const WINDOW: u32 = 4;
+
+/// Why a part cannot be taken. It comes from a process with another plan, or was made by a fault: the epoch fails.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransferError {
+    /// It fits nothing that is waited for.
+    #[error("a part of sum {sum}, piece {piece}, for {to:?} is not waited for")]
+    Unexpected {
+        /// Which sum.
+        sum: u32,
+        /// Which piece.
+        piece: u32,
+        /// For whom.
+        to: Node,
+    },
+    /// Its pages are not pages.
+    #[error(transparent)]
+    Pages(#[from] PartError),
+}
+
+/// The pages of a process, read and written by a transfer.
+pub trait Pages {
+    /// What a position adds as a column: the difference, or the content, of one of its slots.
+    fn column(&mut self, position: usize, slot: u32, page: &mut Page);
+    /// A page of a check that a position holds.
+    fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page);
+    /// A check's page, or what is to be added to it.
+    fn take_check(&mut self, position: usize, check: usize, row: u32, page: &Page, update: bool);
+    /// A page that was rebuilt.
+    fn take_column(&mut self, position: usize, slot: u32, page: &Page);
+}
+
+/// Where the parts of a transfer come from and go to.
+#[derive(Clone, Debug)]
+pub struct Seating {
+    /// This process.
+    pub me: Rank,
+    /// For each position who holds its piece, and adds its shares. After a loss the heir does, once it has it.
+    pub givers: Vec<Option<Rank>>,
+    /// For each position who sits there now, and takes what is made.
+    pub takers: Vec<Option<Rank>>,
+}
+
+/// One process's part in a transfer.
+#[derive(Debug)]
+pub struct Transfer {
+    epoch: EpochId,
+    group: u32,
+    plan: TransferPlan,
+    layout: Layout,
+    seating: Seating,
+    compress: bool,
+    /// What this process still has to do, by piece.
+    tasks: BTreeMap<u32, BTreeMap<(u32, Node), Accumulator>>,
+    floor: u32,
+    /// First piece whose tasks are not laid out yet.
+    laid_out: u32,
+    /// What the others have told, and what waits for them to go on.
+    floors: BTreeMap<Rank, u32>,
+    waiting: BTreeMap<Rank, Vec<(u32, Part)>>,
+    out: Vec<(Rank, Data)>,
+}
+
+/// Partial sums in the making.
+#[derive(Debug, Default)]
+struct Accumulator {
+    sums: Vec<Vec<u8>>,
+    /// Parts that have not come.
+    missing: usize,
+    /// Whether the process's own share is to be added.
+    owes: bool,
+}
+
+impl Transfer {
+    /// This process's part in a plan of a group. With `compress`, differences travel in word form where that pays.
+    pub fn new(
+        (epoch, group): (EpochId, u32),
+        plan: TransferPlan,
+        layout: Layout,
+        seating: Seating,
+        compress: bool,
+    ) -> Self {
+        let everybody = seating.givers.iter().chain(&seating.takers).flatten().copied();
+        let floors = everybody.filter(|rank| *rank != seating.me).map(|rank| (rank, 0)).collect();
+        Self {
+            epoch,
+            group,
+            plan,
+            layout,
+            seating,
+            compress,
+            tasks: BTreeMap::new(),
+            floor: 0,
+            laid_out: 0,
+            floors,
+            waiting: BTreeMap::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Whether this process's part is done. Others may still wait for parts that are in [`Transfer::advance`]'s answer.
+    pub fn is_done(&self) -> bool {
+        self.floor == self.plan.pieces && self.waiting.values().all(Vec::is_empty)
+    }
+
+    /// Takes a part that came.
+    ///
+    /// # Errors
+    /// [`TransferError`]
+    pub fn receive(&mut self, part: &Part, pages: &mut dyn Pages) -> Result<(), TransferError> {
+        self.lay_out();
+        self.add_part(part)?;
+        self.work(pages);
+        Ok(())
+    }
+
+    /// Notes how far another process is.
+    pub fn floor(&mut self, from: Rank, piece: u32) {
+        let floor = self.floors.entry(from).or_insert(piece);
+        *floor = piece.max(*floor);
+        let open = *floor + WINDOW;
+        let Some(waiting) = self.waiting.get_mut(&from) else { return };
+        let (ready, rest) = std::mem::take(waiting).into_iter().partition(|(piece, _)| *piece < open);
+        *waiting = rest;
+        let ready: Vec<(u32, Part)> = ready;
+        self.out.extend(ready.into_iter().map(|(_, part)| (from, Data::Part(part))));
+    }
+
+    /// Does all that can be done, and returns what is to be sent.
+    pub fn advance(&mut self, pages: &mut dyn Pages) -> Vec<(Rank, Data)> {
+        self.work(pages);
+        std::mem::take(&mut self.out)
+    }
+
+    /// Works until nothing is left that can be done without another part.
+    fn work(&mut self, pages: &mut dyn Pages) {
+        loop {
+            self.lay_out();
+            self.give_shares(pages);
+            let done = |it: &Accumulator| it.missing == 0 && !it.owes;
+            let ready: Vec<_> = self
+                .tasks
+                .iter()
+                .flat_map(|(piece, tasks)| {
+                    tasks.iter().filter(|(_, it)| done(it)).map(|((sum, node), _)| (*piece, *sum, *node))
+                })
+                .collect();
+            for (piece, sum, node) in &ready {
+                let tasks = self.tasks.get_mut(piece).expect("it was found there");
+                let accumulator = tasks.remove(&(*sum, *node)).expect("it was found there");
+                self.finish(*piece, *sum, *node, accumulator, pages);
+            }
+            let before = self.floor;
+            self.raise_floor();
+            if ready.is_empty() && self.floor == before {
+                return;
+            }
+        }
+    }
+
+    fn raise_floor(&mut self) {
+        let before = self.floor;
+        while self.floor < self.laid_out && self.tasks.get(&self.floor).is_none_or(BTreeMap::is_empty) {
+            self.tasks.remove(&self.floor);
+            self.floor += 1;
+        }
+        if self.floor > before {
+            let floor = Data::Floor { epoch: self.epoch, group: self.group, piece: self.floor };
+            self.out.extend(self.floors.keys().map(|rank| (*rank, floor.clone())));
+        }
+    }
+
+    /// Lays out the tasks of pieces that have come into the window.
+    fn lay_out(&mut self) {
+        while self.laid_out < self.plan.pieces.min(self.floor + WINDOW) {
+            let mut tasks = BTreeMap::new();
+            for (index, sum) in self.plan.sums.iter().enumerate() {
+                let Some(piece) = self.piece_of(sum, self.laid_out) else { continue };
+                self.tasks_of(sum, piece, |node, missing, owes| {
+                    tasks.insert((index as u32, node), Accumulator { sums: Vec::new(), missing, owes });
+                });
+            }
+            self.tasks.insert(self.laid_out, tasks);
+            self.laid_out += 1;
+        }
+    }
+
+    fn piece_of(&self, sum: &Sum, number: u32) -> Option<usize> {
+        let piece = number.checked_sub(sum.first_piece)? as usize;
+        (piece < sum.pieces()).then_some(piece)
+    }
+
+    fn tasks_of(&self, sum: &Sum, piece: usize, mut task: impl FnMut(Node, usize, bool)) {
+        for (index, contributor) in sum.contributors.iter().enumerate() {
+            if self.giver(sum, contributor.position) != Some(self.seating.me) || contributor.below(piece) == 0 {
+                continue;
+            }
+            let children = contributor.children().iter();
+            let missing = children.filter(|child| sum.contributors[**child].below(piece) != 0).count();
+            task(Node::Hop(index as u32), missing, contributor.own(piece) != 0);
+        }
+        let roots = sum.roots(piece).count();
+        for (index, target) in sum.targets.iter().enumerate() {
+            if roots > 0 && self.seating.takers[target.position] == Some(self.seating.me) {
+                task(Node::Target(index as u32), roots, false);
+            }
+        }
+        let heirs = sum.repair.iter().flat_map(|(_, heirs)| heirs.iter().enumerate());
+        for (index, heir) in heirs {
+            let takes = self.seating.takers[heir.position] == Some(self.seating.me);
+            if takes && heir.position != sum.targets[0].position && heir.rows[piece] != 0 {
+                task(Node::Heir(index as u32), 1, false);
+            }
+        }
+    }
+
+    /// Who adds a position's share. In the second half what was rebuilt is added by who has taken it.
+    fn giver(&self, sum: &Sum, position: usize) -> Option<Rank> {
+        let second = sum.first_piece >= self.plan.second && self.plan.second < self.plan.pieces;
+        let taker = if second { self.seating.takers[position] } else { None };
+        self.seating.givers[position].or(taker)
+    }
+
+    /// Adds this process's own shares to the pieces of the window.
+    fn give_shares(&mut self, pages: &mut dyn Pages) {
+        let open: Vec<_> = self
+            .tasks
+            .iter()
+            // What others rebuild here must be complete before it is added elsewhere.
+            .filter(|(piece, _)| **piece < self.plan.second || self.floor >= self.plan.second)
+            .flat_map(|(piece, tasks)| {
+                tasks.iter().filter(|(_, it)| it.owes).map(|((sum, node), _)| (*piece, *sum, *node))
+            })
+            .collect();
+        for (number, sum_index, node) in open {
+            let sum = &self.plan.sums[sum_index as usize];
+            let piece = (number - sum.first_piece) as usize;
+            let Node::Hop(index) = node else { unreachable!("only hops have shares") };
+            let tasks = self.tasks.get_mut(&number).expect("it was found there");
+            let accumulator = tasks.get_mut(&(sum_index, node)).expect("it was found there");
+            accumulator.make_room(sum.width, sum.piece_rows(piece).len());
+            add_share(sum, piece, index as usize, &self.layout, accumulator, pages);
+            accumulator.owes = false;
+        }
+    }
+
+    fn add_part(&mut self, part: &Part) -> Result<(), TransferError> {
+        let unexpected = || TransferError::Unexpected { sum: part.sum, piece: part.piece, to: part.to };
+        let sum = self.plan.sums.get(part.sum as usize).ok_or_else(unexpected)?;
+        let piece = self.piece_of(sum, part.piece).ok_or_else(unexpected)?;
+        let rows = sum.piece_rows(piece).len();
+        let width = match part.to {
+            Node::Hop(_) => sum.width,
+            Node::Target(index) => sum.targets.get(index as usize).ok_or_else(unexpected)?.sums.len(),
+            Node::Heir(_) => 1,
+        };
+        let tasks = self.tasks.get_mut(&part.piece).ok_or_else(unexpected)?;
+        let accumulator = tasks.get_mut(&(part.sum, part.to)).ok_or_else(unexpected)?;
+        let beyond = rows < PIECE_ROWS && part.rows >> rows != 0;
+        if accumulator.missing == 0 || part.sums as usize != width || beyond {
+            return Err(unexpected());
+        }
+        accumulator.make_room(width, rows);
+        let sums = &mut accumulator.sums;
+        part::unpack(&part.bytes, width, part.rows, part.words, |sum, row, page| {
+            let target = &mut sums[sum][row * PAGE_BYTES..][..PAGE_BYTES];
+            target.iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
+        })?;
+        accumulator.missing -= 1;
+        Ok(())
+    }
+
+    /// Passes on, or uses, a sum that is complete here.
+    fn finish(&mut self, number: u32, sum_index: u32, node: Node, mut it: Accumulator, pages: &mut dyn Pages) {
+        let sum = &self.plan.sums[sum_index as usize];
+        let piece = (number - sum.first_piece) as usize;
+        let rows = sum.piece_rows(piece);
+        let mut messages = Vec::new();
+        match node {
+            Node::Hop(index) => {
+                let contributor = &sum.contributors[index as usize];
+                let below = contributor.below(piece);
+                if let Some(parent) = contributor.parent {
+                    let to = self.giver(sum, sum.contributors[parent].position);
+                    messages.push((to, Node::Hop(parent as u32), below, (0..sum.width).collect::<Vec<_>>()));
+                } else {
+                    for (target_index, target) in sum.targets.iter().enumerate() {
+                        let to = self.seating.takers[target.position];
+                        messages.push((to, Node::Target(target_index as u32), below, target.sums.clone()));
+                    }
+                }
+            }
+            Node::Target(index) => {
+                let target = &sum.targets[index as usize];
+                let position = target.position;
+                match (target.purpose, &sum.repair) {
+                    (Use::Check { check, update }, _) => {
+                        for (row, page) in rows.iter().zip(it.sums[0].as_chunks::<PAGE_BYTES>().0) {
+                            pages.take_check(position, check, *row, page, update);
+                        }
+                    }
+                    (Use::Solve, Some((repair, heirs))) => {
+                        let mut sums: Vec<&mut [u8]> = it.sums.iter_mut().map(Vec::as_mut_slice).collect();
+                        repair.solve(&mut sums);
+                        for (solved, heir) in heirs.iter().enumerate() {
+                            if heir.position == position {
+                                let column = &it.sums[solved];
+                                inherit(&self.layout, heir, piece, rows, column, pages);
+                            } else if heir.rows[piece] != 0 {
+                                let to = self.seating.takers[heir.position];
+                                messages.push((to, Node::Heir(solved as u32), heir.rows[piece], vec![solved]));
+                            }
+                        }
+                    }
+                    (Use::Solve, None) => unreachable!("only a repair is solved"),
+                }
+            }
+            Node::Heir(index) => {
+                let (_, heirs) = sum.repair.as_ref().expect("only a repair has heirs");
+                inherit(&self.layout, &heirs[index as usize], piece, rows, &it.sums[0], pages);
+            }
+        }
+        for (to, node, bits, which) in messages {
+            let to = to.expect("whoever is sent something sits there");
+            let sums: Vec<&[u8]> = which.iter().map(|index| it.sums[*index].as_slice()).collect();
+            let (bytes, words) = part::pack(&sums, bits, self.compress);
+            let (epoch, group, sums) = (self.epoch, self.group, sums.len() as u32);
+            let part = Part { epoch, group, sum: sum_index, piece: number, to: node, rows: bits, sums, words, bytes };
+            self.send(to, number, part);
+        }
+    }
+
+    /// Sends a part, or keeps it until its receiver's window has come so far. To itself it is handed over at once.
+    fn send(&mut self, to: Rank, piece: u32, part: Part) {
+        if to == self.seating.me {
+            self.add_part(&part).expect("what a process sends itself, it waits for");
+        } else if piece < self.floors[&to] + WINDOW {
+            self.out.push((to, Data::Part(part)));
+        } else {
+            self.waiting.entry(to).or_default().push((piece, part));
+        }
+    }
+}
+
+impl Accumulator {
+    fn make_room(&mut self, sums: usize, rows: usize) {
+        if self.sums.is_empty() {
+            self.sums = vec![vec![0; rows * PAGE_BYTES]; sums];
+        }
+    }
+}
+
+fn inherit(layout: &Layout, heir: &plan::Heir, piece: usize, rows: &[u32], column: &[u8], pages: &mut dyn Pages) {
+    let content = rows.iter().zip(column.as_chunks::<PAGE_BYTES>().0).enumerate();
+    for (_, (row, page)) in content.filter(|(at, _)| heir.rows[piece] >> at & 1 == 1) {
+        pages.take_column(heir.position, layout.slot(heir.column, *row), page);
+    }
+}
+
+/// Adds a contributor's share, run by run of rows in which it has something.
+fn add_share(
+    sum: &Sum,
+    piece: usize,
+    index: usize,
+    layout: &Layout,
+    accumulator: &mut Accumulator,
+    pages: &mut dyn Pages,
+) {
+    let contributor = &sum.contributors[index];
+    let rows = sum.piece_rows(piece);
+    let own = |at: &usize| contributor.own(piece) >> at & 1 == 1;
+    let mut run = Vec::with_capacity(rows.len() * PAGE_BYTES);
+    let mut start = 0;
+    while let Some(first) = (start..rows.len()).find(own) {
+        let end = (first..rows.len()).find(|at| !own(at)).unwrap_or(rows.len());
+        run.resize((end - first) * PAGE_BYTES, 0);
+        for (row, page) in rows[first..end].iter().zip(run.as_chunks_mut::<PAGE_BYTES>().0) {
+            match contributor.share {
+                Share::Column(column) => pages.column(contributor.position, layout.slot(column, *row), page),
+                Share::Check { check, .. } => pages.check(contributor.position, check, *row, page),
+            }
+        }
+        let range = first * PAGE_BYTES..end * PAGE_BYTES;
+        match contributor.share {
+            Share::Column(column) => {
+                let sums = accumulator.sums.iter_mut().map(|sum| &mut sum[range.clone()]);
+                sum.combiner.add(column, &run, &mut sums.collect::<Vec<_>>());
+            }
+            Share::Check { sum, .. } => {
+                accumulator.sums[sum][range].iter_mut().zip(&run).for_each(|(sum, byte)| *sum ^= byte);
+            }
+        }
+        start = end;
+    }
+}

@@ -1,0 +1,131 @@
+//! Partial sums as bytes: which pages, and each of them raw or in word form.
+//!
+//! A difference is mostly zero as long as few shares are in it, and word form pays; with each hop less of it is. A hop
+//! tries, and sends a part raw as soon as three quarters of the bytes would not be saved by more than a quarter.
+
+use standfast_core::delta::Page;
+use standfast_core::{PAGE_BYTES, words};
+
+/// A page in word form takes at most this share of its size on average, or the part goes raw.
+const WORTH: (usize, usize) = (3, 4);
+/// So many pages are tried before judging.
+const TRIED: usize = 4;
+
+const RAW: u8 = 0;
+const WORDS: u8 = 1;
+
+/// Why some bytes are not the pages that they should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the pages of a part make no sense: {0}")]
+pub struct PartError(String);
+
+/// The pages of some rows, sum by sum, and whether they are in word form.
+pub(super) fn pack(sums: &[&[u8]], rows: u64, compress: bool) -> (Vec<u8>, bool) {
+    if compress && let Some(bytes) = packed(sums, rows) {
+        return (bytes, true);
+    }
+    let mut bytes = Vec::with_capacity(sums.len() * rows.count_ones() as usize * PAGE_BYTES);
+    pages(sums, rows).for_each(|page| bytes.extend_from_slice(page));
+    (bytes, false)
+}
+
+fn packed(sums: &[&[u8]], rows: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for (count, page) in (1..).zip(pages(sums, rows)) {
+        let start = bytes.len();
+        bytes.push(WORDS);
+        if !words::pack(page, &mut bytes) {
+            bytes.truncate(start);
+            bytes.push(RAW);
+            bytes.extend_from_slice(page);
+        }
+        if count >= TRIED && bytes.len() * WORTH.1 > count * PAGE_BYTES * WORTH.0 {
+            return None;
+        }
+    }
+    let pages = sums.len() * rows.count_ones() as usize;
+    (bytes.len() * WORTH.1 <= pages * PAGE_BYTES * WORTH.0).then_some(bytes)
+}
+
+/// Calls with sum, row within the piece, and page.
+pub(super) fn unpack(
+    bytes: &[u8],
+    sums: usize,
+    rows: u64,
+    in_words: bool,
+    mut take: impl FnMut(usize, usize, &Page),
+) -> Result<(), PartError> {
+    let mut rest = bytes;
+    let mut page = [0; PAGE_BYTES];
+    let cut_off = || PartError("it is cut off".into());
+    for sum in 0..sums {
+        for row in (0..64).filter(|row| rows >> row & 1 == 1) {
+            let form = if in_words {
+                let (form, behind) = rest.split_first().ok_or_else(cut_off)?;
+                rest = behind;
+                *form
+            } else {
+                RAW
+            };
+            match form {
+                RAW => {
+                    let (raw, behind) = rest.split_first_chunk::<PAGE_BYTES>().ok_or_else(cut_off)?;
+                    take(sum, row, raw);
+                    rest = behind;
+                }
+                WORDS => {
+                    let length = words::unpack(rest, &mut page).map_err(|error| PartError(error.to_string()))?;
+                    take(sum, row, &page);
+                    rest = &rest[length..];
+                }
+                other => return Err(PartError(format!("there is no form {other}"))),
+            }
+        }
+    }
+    if rest.is_empty() { Ok(()) } else { Err(PartError("more follows after its end".into())) }
+}
+
+fn pages<'s>(sums: &'s [&'s [u8]], rows: u64) -> impl Iterator<Item = &'s Page> {
+    sums.iter().flat_map(move |sum| {
+        let (pages, _) = sum.as_chunks::<PAGE_BYTES>();
+        pages.iter().enumerate().filter(move |(row, _)| rows >> row & 1 == 1).map(|(_, page)| page)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_packed_is_unpacked(rows: u64, changed in 0_usize..600, compress: bool, seed: u64) {
+            let mut sum = vec![0; 64 * PAGE_BYTES];
+            for row in 0..64 {
+                for word in 0..changed.min(512) {
+                    sum[row * PAGE_BYTES + word * 8 + (seed as usize % 8)] = 1 + (word as u8 & 0x7f);
+                }
+            }
+            let sums = [&sum[..], &sum[..]];
+            let (bytes, words) = pack(&sums, rows, compress);
+            let mut found = vec![vec![0; 64 * PAGE_BYTES]; 2];
+            unpack(&bytes, 2, rows, words, |sum, row, page| {
+                found[sum][row * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(page);
+            }).unwrap();
+            for (row, found) in (0..64).flat_map(|row| found.iter().map(move |sum| (row, sum))) {
+                let range = row * PAGE_BYTES..(row + 1) * PAGE_BYTES;
+                let wanted = if rows >> row & 1 == 1 { &sum[range.clone()] } else { &[0; PAGE_BYTES][..] };
+                prop_assert_eq!(&found[range], wanted);
+            }
+            let raw = rows.count_ones() as usize * 2 * PAGE_BYTES;
+            prop_assert!(bytes.len() <= raw);
+            if compress && raw > 0 && changed < 300 {
+                prop_assert!(words && bytes.len() < raw * 3 / 4);
+            }
+            prop_assert!(unpack(&[&bytes[..], &[0]].concat(), 2, rows, words, |_, _, _| ()).is_err());
+            if let Some((_, cut)) = bytes.split_last() {
+                prop_assert!(unpack(cut, 2, rows, words, |_, _, _| ()).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! What a transfer does, decided before the first byte moves: which sums are made of whose shares, in which rows, by which
+//! way, and who takes them. Every process of the group makes the same plan from the same facts, so that nothing of it goes
+//! over the wire.
+//!
+//! ```text
+//! chain     a -> b -> c -> d -> targets     each hop adds its share: every link carries each row once (the default)
+//! fan-in    a -> b, c -> d, b -> d -> ...   log n steps (D6)
+//! direct    a, b, c, d -> each target       one step; the target's link carries n rows (D6's broadcast)
+//! ```
+//!
+//! With rotating checks the chains of the classes begin at different members, and all links are busy: a reduce-scatter
+//! around the ring. Only rows in which somebody has something are in the plan, packed into pieces of 64 rows.
+
+use crate::layout::Layout;
+use crate::slots::SlotSet;
+use standfast_core::erasure::{CodeError, Combiner, Repair};
+use std::collections::BTreeSet;
+
+/// Rows of a piece: 256 KiB for each sum.
+pub const PIECE_ROWS: usize = 64;
+
+/// The way that shares take to their sum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub enum Route {
+    /// One after the other.
+    #[default]
+    Chain,
+    /// In pairs.
+    FanIn,
+    /// Each on its own.
+    Direct,
+}
+
+/// What is to be computed.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// New checks from the members' differences.
+    Encode {
+        /// For each member the slots that changed.
+        changed: Vec<SlotSet>,
+        /// Positions of keepers that nobody sits on.
+        vacant: Vec<usize>,
+    },
+    /// What these positions held, from the rest.
+    Rebuild {
+        /// Positions without a piece.
+        lost: Vec<usize>,
+        /// Positions that are taken by somebody who has not their piece; all lost members are among them.
+        heirs: Vec<usize>,
+        /// For each member the slots that may hold something.
+        used: Vec<SlotSet>,
+    },
+}
+
+/// What a contributor adds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// Its own pages, as this column.
+    Column(usize),
+    /// A check that it holds, as it is, to the sum with this number.
+    Check {
+        /// Which check.
+        check: usize,
+        /// Which sum.
+        sum: usize,
+    },
+}
+
+/// Who adds something to a sum.
+#[derive(Clone, Debug)]
+pub struct Contributor {
+    /// Position in the group.
+    pub position: usize,
+    /// What it adds.
+    pub share: Share,
+    /// The contributor to which its partial sums go; `None`: to the targets.
+    pub parent: Option<usize>,
+    /// For each piece the rows in which it has something itself.
+    own: Vec<u64>,
+    /// For each piece the rows in which it or someone below it has something.
+    below: Vec<u64>,
+    children: Vec<usize>,
+}
+
+/// What a target does with the sums that it gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// Adds it to the check that it has, or has it as its check.
+    Check {
+        /// Which check.
+        check: usize,
+        /// Whether there is an old one to add to.
+        update: bool,
+    },
+    /// Solves for the lost columns.
+    Solve,
+}
+
+/// Who takes a sum.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Position in the group.
+    pub position: usize,
+    /// Which of the sums.
+    pub sums: Vec<usize>,
+    /// For what.
+    pub purpose: Use,
+}
+
+/// A lost column and who takes it.
+#[derive(Clone, Debug)]
+pub struct Heir {
+    /// Position in the group.
+    pub position: usize,
+    /// Its column.
+    pub column: usize,
+    /// For each piece the rows in which the column may hold something.
+    pub rows: Vec<u64>,
+}
+
+/// Sums of one class that travel together.
+#[derive(Clone, Debug)]
+pub struct Sum {
+    /// The rows of the class, ascending, 64 to a piece.
+    pub rows: Vec<u32>,
+    /// How many sums.
+    pub width: usize,
+    /// Adds shares to them.
+    pub combiner: Combiner,
+    /// Who adds.
+    pub contributors: Vec<Contributor>,
+    /// Who takes.
+    pub targets: Vec<Target>,
+    /// For a rebuilding: how to solve, and for whom.
+    pub repair: Option<(Repair, Vec<Heir>)>,
+    /// Number of its first piece among those of the whole transfer.
+    pub first_piece: u32,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct TransferPlan {
+    /// The sums. Those that need what others rebuild come behind them.
+    pub sums: Vec<Sum>,
+    /// Pieces of the transfer; sums side by side share numbers.
+    pub pieces: u32,
+    /// From this piece on, rebuilt columns are added in.
+    pub second: u32,
+}
+
+impl TransferPlan {
+    /// The plan for a task.
+    ///
+    /// # Errors
+    /// [`CodeError::Lost`] where the task cannot be done.
+    pub fn new(layout: &Layout, task: &Task, route: Route) -> Result<Self, CodeError> {
+        let (mut sums, later) = match task {
+            Task::Encode { changed, vacant } => (encoding(layout, changed, vacant, route), Vec::new()),
+            Task::Rebuild { lost, heirs, used } => {
+                (rebuilding(layout, lost, used, route)?, renewing(layout, heirs, used, route))
+            }
+        };
+        let pieces = |sums: &[Sum]| sums.iter().map(|sum| sum.pieces() as u32).max().unwrap_or(0);
+        let second = pieces(&sums);
+        let all = second + pieces(&later);
+        sums.extend(later.into_iter().map(|sum| Sum { first_piece: second, ..sum }));
+        Ok(Self { sums, pieces: all, second })
+    }
+}
+
+impl Sum {
+    /// Its pieces.
+    pub fn pieces(&self) -> usize {
+        self.rows.len().div_ceil(PIECE_ROWS)
+    }
+
+    /// The rows of a piece.
+    pub fn piece_rows(&self, piece: usize) -> &[u32] {
+        &self.rows[piece * PIECE_ROWS..self.rows.len().min((piece + 1) * PIECE_ROWS)]
+    }
+
+    /// The contributors whose partial sums of a piece go straight to the targets, and that have any.
+    pub fn roots(&self, piece: usize) -> impl Iterator<Item = usize> + '_ {
+        let roots =
+            self.contributors.iter().enumerate().filter(move |(_, it)| it.parent.is_none() && it.below[piece] != 0);
+        roots.map(|(index, _)| index)
+    }
+}
+
+impl Contributor {
+    /// The rows of a piece that it adds to.
+    pub fn own(&self, piece: usize) -> u64 {
+        self.own[piece]
+    }
+
+    /// The rows of a piece that it passes on.
+    pub fn below(&self, piece: usize) -> u64 {
+        self.below[piece]
+    }
+
+    /// Those whose partial sums come to it.
+    pub fn children(&self) -> &[usize] {
+        &self.children
+    }
+}
+
+/// Checks of a class that cover the same columns travel together: all of a code's, or each by itself.
+fn bundles(layout: &Layout) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let code = layout.code();
+    let covered = |check| (0..code.members()).filter(|column| code.covers(check, *column)).collect::<Vec<_>>();
+    let mut bundles: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
+    for check in 0..code.checks() {
+        let columns = covered(check);
+        match bundles.iter_mut().find(|(_, same)| *same == columns) {
+            Some((checks, _)) => checks.push(check),
+            None => bundles.push((vec![check], columns)),
+        }
+    }
+    bundles
+}
+
+fn encoding(layout: &Layout, changed: &[SlotSet], vacant: &[usize], route: Route) -> Vec<Sum> {
+    let mut sums = Vec::new();
+    for class in 0..layout.classes() {
+        for (checks, columns) in bundles(layout) {
+            let holders =
+                checks.iter().enumerate().map(|(sum, check)| (sum, *check, layout.check_holder(class, *check)));
+            let taken = holders.filter(|(.., position)| !vacant.contains(position));
+            let target = |(sum, check, position)| Target {
+                position,
+                sums: vec![sum],
+                purpose: Use::Check { check, update: true },
+            };
+            let shares = columns.iter().map(|column| (layout.column_holder(class, *column), Share::Column(*column)));
+            let draft = Draft {
+                layout,
+                class,
+                has: changed,
+                rows: rows_of(layout, class, &columns, changed),
+                combiner: layout.code().combiner_of(&checks),
+                targets: taken.map(target).collect(),
+            };
+            sums.extend(draft.sum(shares.collect(), route));
+        }
+    }
+    sums
+}
+
+/// The lost columns of each class, gathered at one position that solves for all of them.
+fn rebuilding(layout: &Layout, lost: &[usize], used: &[SlotSet], route: Route) -> Result<Vec<Sum>, CodeError> {
+    let mut sums = Vec::new();
+    for class in 0..layout.classes() {
+        let (columns, checks) = layout.lost_in(class, lost);
+        if columns.is_empty() {
+            continue;
+        }
+        let repair = layout.code().repair(&columns, &checks)?;
+        let covers = |column: &usize| repair.checks().iter().any(|check| layout.code().covers(*check, *column));
+        let left = (0..layout.code().members()).filter(|column| !columns.contains(column) && covers(column));
+        let mut shares: Vec<_> =
+            left.map(|column| (layout.column_holder(class, column), Share::Column(column))).collect();
+        shares.extend(
+            repair
+                .checks()
+                .iter()
+                .enumerate()
+                .map(|(sum, check)| (layout.check_holder(class, *check), Share::Check { check: *check, sum })),
+        );
+        let rows = rows_of(layout, class, &columns, used);
+        let solver = layout.column_holder(class, columns[0]);
+        let target = Target { position: solver, sums: (0..repair.checks().len()).collect(), purpose: Use::Solve };
+        let draft = Draft {
+            layout,
+            class,
+            has: used,
+            rows: rows.clone(),
+            combiner: repair.combiner().clone(),
+            targets: vec![target],
+        };
+        let heir = |column: &usize| {
+            let position = layout.column_holder(class, *column);
+            Heir { position, column: *column, rows: present(layout, &rows, *column, &used[position]) }
+        };
+        let heirs = columns.iter().map(heir).collect();
+        sums.extend(draft.sum(shares, route).map(|sum| Sum { repair: Some((repair, heirs)), ..sum }));
+    }
+    Ok(sums)
+}
+
+/// Checks that whoever takes their seat has not, made anew when all columns are there again.
+fn renewing(layout: &Layout, heirs: &[usize], used: &[SlotSet], route: Route) -> Vec<Sum> {
+    let mut sums = Vec::new();
+    for class in 0..layout.classes() {
+        for (bundle, columns) in bundles(layout) {
+            let holder = |check: &usize| layout.check_holder(class, *check);
+            let checks: Vec<usize> = bundle.into_iter().filter(|check| heirs.contains(&holder(check))).collect();
+            if checks.is_empty() {
+                continue;
+            }
+            let targets = checks.iter().enumerate().map(|(sum, check)| Target {
+                position: holder(check),
+                sums: vec![sum],
+                purpose: Use::Check { check: *check, update: false },
+            });
+            let shares = columns.iter().map(|column| (layout.column_holder(class, *column), Share::Column(*column)));
+            let draft = Draft {
+                layout,
+                class,
+                has: used,
+                rows: rows_of(layout, class, &columns, used),
+                combiner: layout.code().combiner_of(&checks),
+                targets: targets.collect(),
+            };
+            sums.extend(draft.sum(shares.collect(), route));
+        }
+    }
+    sums
+}
+
+/// The rows in which one of the columns has something.
+fn rows_of(layout: &Layout, class: usize, columns: &[usize], has: &[SlotSet]) -> Vec<u32> {
+    let mut rows = BTreeSet::new();
+    for column in columns {
+        let position = layout.column_holder(class, *column);
+        let cells = has[position].iter().map(|slot| layout.cell(position, slot));
+        rows.extend(cells.filter(|cell| cell.class == class).map(|cell| cell.row));
+    }
+    rows.into_iter().collect()
+}
+
+/// For each piece the rows in which a column has something.
+fn present(layout: &Layout, rows: &[u32], column: usize, has: &SlotSet) -> Vec<u64> {
+    let bits = |piece: &[u32]| {
+        let marked = piece.iter().enumerate().filter(|(_, row)| has.contains(layout.slot(column, **row)));
+        marked.fold(0, |bits, (at, _)| bits | 1 << at)
+    };
+    rows.chunks(PIECE_ROWS).map(bits).collect()
+}
+
+struct Draft<'d> {
+    layout: &'d Layout,
+    class: usize,
+    has: &'d [SlotSet],
+    rows: Vec<u32>,
+    combiner: Combiner,
+    targets: Vec<Target>,
+}
+
+impl Draft<'_> {
+    /// `None` where there is nothing to add, or nobody to take it.
+    fn sum(self, shares: Vec<(usize, Share)>, route: Route) -> Option<Sum> {
+        if self.rows.is_empty() || self.targets.is_empty() {
+            return None;
+        }
+        let count = shares.len();
+        let mut contributors: Vec<Contributor> = shares
+            .into_iter()
+            .enumerate()
+            .map(|(index, (position, share))| {
+                let own = match share {
+                    Share::Column(column) => {
+                        debug_assert_eq!(self.layout.column_holder(self.class, column), position);
+                        present(self.layout, &self.rows, column, &self.has[position])
+                    }
+                    // A check has something in every row.
+                    Share::Check { .. } => {
+                        self.rows.chunks(PIECE_ROWS).map(|rows| u64::MAX >> (64 - rows.len())).collect()
+                    }
+                };
+                let parent = parent(route, index, count);
+                Contributor { position, share, parent, below: own.clone(), own, children: Vec::new() }
+            })
+            .collect();
+        // Parents have higher numbers, so one pass upwards gathers what is below everybody.
+        for index in 0..count {
+            let Some(parent) = contributors[index].parent else { continue };
+            let below = contributors[index].below.clone();
+            contributors[parent].below.iter_mut().zip(below).for_each(|(bits, more)| *bits |= more);
+            contributors[parent].children.push(index);
+        }
+        Some(Sum {
+            width: self.combiner.checks(),
+            rows: self.rows,
+            combiner: self.combiner,
+            contributors,
+            targets: self.targets,
+            repair: None,
+            first_piece: 0,
+        })
+    }
+}
+
+/// Numbers count from the leaves. In a fan-in, seen from the last, each clears the lowest bit of its number.
+fn parent(route: Route, index: usize, count: usize) -> Option<usize> {
+    let from_last = count - 1 - index;
+    match route {
+        _ if from_last == 0 => None,
+        Route::Direct => None,
+        Route::Chain => Some(index + 1),
+        Route::FanIn => Some(count - 1 - (from_last & (from_last - 1))),
+    }
+}
+
+/// What sending costs, as measured between the processes of a job and agreed among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Costs {
+    /// Nanoseconds from sending a short message until it is taken.
+    pub latency_nanoseconds: u64,
+    /// Nanoseconds for each page, on a link and in adding it up.
+    pub page_nanoseconds: u64,
+}
+
+impl Route {
+    /// The quickest way for `givers` of up to `pages` pages each, which fall into `rows` rows of each of `sums` sums.
+    ///
+    /// - direct: one step, in which the target takes all pages one after the other;
+    /// - chain: as many steps as givers, of one piece each, and behind the first piece all rows once;
+    /// - fan-in: log n steps with all rows each.
+    pub fn choose(costs: Costs, givers: u64, pages: u64, rows: u64, sums: u64) -> Self {
+        let Costs { latency_nanoseconds: latency, page_nanoseconds: page } = costs;
+        let steps = u64::from(givers.next_power_of_two().ilog2());
+        let piece = rows.min(PIECE_ROWS as u64);
+        let direct = latency.saturating_add(page.saturating_mul(givers.max(sums) * pages));
+        let chain =
+            givers.saturating_mul(latency + page * sums * piece).saturating_add(page.saturating_mul(sums * rows));
+        let fan_in = steps.saturating_mul(latency.saturating_add(page.saturating_mul(sums * rows)));
+        let quickest = [(chain, Self::Chain), (direct, Self::Direct), (fan_in, Self::FanIn)];
+        quickest.into_iter().min_by_key(|(time, _)| *time).map(|(_, route)| route).expect("there are three")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_route_follows_what_sending_costs() {
+        let choose = |latency_nanoseconds, pages, rows| {
+            Route::choose(Costs { latency_nanoseconds, page_nanoseconds: 1000 }, 8, pages, rows, 1)
+        };
+        assert_eq!(choose(2_000, 100_000, 100_000), Route::Chain, "much data goes over each link once");
+        assert_eq!(choose(20_000, 1, 1), Route::Direct, "little goes in one step");
+        assert_eq!(choose(5_000_000, 20_000, 20_000), Route::Chain);
+        assert_eq!(choose(2_000_000, 3_000, 3_000), Route::FanIn, "in between, where latency is dear, few steps");
+    }
+
+    #[test]
+    fn every_route_leads_to_the_targets() {
+        for route in [Route::Chain, Route::FanIn, Route::Direct] {
+            for (index, count) in (1..20_usize).flat_map(|count| (0..count).map(move |index| (index, count))) {
+                let mut at = index;
+                let mut steps = 0;
+                while let Some(next) = parent(route, at, count) {
+                    assert!(next > at && next < count);
+                    at = next;
+                    steps += 1;
+                }
+                let most = match route {
+                    Route::Chain => count - 1,
+                    Route::FanIn => count.ilog2() as usize + 1,
+                    Route::Direct => 0,
+                };
+                assert!(steps <= most, "{route:?}: {steps} steps for {count}");
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Transfers between processes that are nothing but pages, with messages in random order, against encoding directly.
+
+use super::*;
+use crate::identity::Life;
+use crate::layout::Layout;
+use crate::slots::SlotSet;
+use proptest::prelude::*;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+
+const EPOCH: EpochId = EpochId { job: JobId::from_bytes([1; 16]), life: Life(1), number: 1, random: 1 };
+
+/// What one process has: pages of its own before and now, and checks.
+#[derive(Clone, Default, Debug)]
+struct Store {
+    before: BTreeMap<u32, Page>,
+    now: BTreeMap<u32, Page>,
+    checks: BTreeMap<(usize, u32), Page>,
+    difference: bool,
+}
+
+impl Pages for Store {
+    fn column(&mut self, _: usize, slot: u32, page: &mut Page) {
+        *page = self.now.get(&slot).copied().unwrap_or([0; PAGE_BYTES]);
+        if let Some(before) = self.before.get(&slot).filter(|_| self.difference) {
+            page.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
+        }
+    }
+
+    fn check(&mut self, _: usize, check: usize, row: u32, page: &mut Page) {
+        *page = self.checks.get(&(check, row)).copied().unwrap_or([0; PAGE_BYTES]);
+    }
+
+    fn take_check(&mut self, _: usize, check: usize, row: u32, page: &Page, update: bool) {
+        let entry = self.checks.entry((check, row)).or_insert([0; PAGE_BYTES]);
+        if !update {
+            *entry = [0; PAGE_BYTES];
+        }
+        entry.iter_mut().zip(page).for_each(|(byte, new)| *byte ^= new);
+    }
+
+    fn take_column(&mut self, _: usize, slot: u32, page: &Page) {
+        self.now.insert(slot, *page);
+    }
+}
+
+struct Pseudo(u64);
+
+impl Pseudo {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % end
+    }
+
+    /// Mostly a few changed bytes, sometimes all.
+    fn change(&mut self, page: &mut Page) {
+        if self.below(4) == 0 {
+            page.iter_mut().for_each(|byte| *byte = self.below(256) as u8);
+        } else {
+            page[self.below(PAGE_BYTES)] ^= 1 + self.below(255) as u8;
+        }
+    }
+}
+
+/// Runs a task at all positions that have somebody; messages of different pairs overtake each other.
+fn run(layout: &Layout, task: &Task, route: Route, stores: &mut [Store], seating: &Seating, random: &mut Pseudo) {
+    let plan = TransferPlan::new(layout, task, route).unwrap();
+    let compress = random.below(2) == 0;
+    let transfer = |at: usize| {
+        let seating = Seating { me: Rank(at as u32), ..seating.clone() };
+        Transfer::new((EPOCH, 0), plan.clone(), layout.clone(), seating, compress)
+    };
+    let mut transfers: Vec<Transfer> = (0..stores.len()).map(transfer).collect();
+    let mut links: BTreeMap<(usize, usize), std::collections::VecDeque<Data>> = BTreeMap::new();
+    for at in 0..stores.len() {
+        for (to, data) in transfers[at].advance(&mut stores[at]) {
+            links.entry((at, to.0 as usize)).or_default().push_back(data);
+        }
+    }
+    while !links.is_empty() {
+        let keys: Vec<_> = links.keys().copied().collect();
+        let (from, to) = keys[random.below(keys.len())];
+        let link = links.get_mut(&(from, to)).unwrap();
+        let data = link.pop_front().unwrap();
+        if link.is_empty() {
+            links.remove(&(from, to));
+        }
+        match data {
+            Data::Part(part) => transfers[to].receive(&part, &mut stores[to]).unwrap(),
+            Data::Floor { piece, .. } => transfers[to].floor(Rank(from as u32), piece),
+            other => panic!("{other:?} is not a transfer's"),
+        }
+        for (next, data) in transfers[to].advance(&mut stores[to]) {
+            links.entry((to, next.0 as usize)).or_default().push_back(data);
+        }
+    }
+    assert!(transfers.iter().all(Transfer::is_done), "everybody comes to the end");
+}
+
+/// Checks computed row by row from what everybody has now.
+fn direct(layout: &Layout, stores: &[Store]) -> Vec<BTreeMap<(usize, u32), Page>> {
+    let mut found = vec![BTreeMap::new(); layout.positions()];
+    let rows = stores.iter().flat_map(|store| store.now.keys()).max().map_or(0, |slot| slot + 1);
+    for (class, row) in (0..layout.classes()).flat_map(|class| (0..rows).map(move |row| (class, row))) {
+        let mut sums = vec![vec![0; PAGE_BYTES]; layout.code().checks()];
+        for column in 0..layout.code().members() {
+            let page = stores[layout.column_holder(class, column)].now.get(&layout.slot(column, row));
+            let mut refs: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
+            layout.code().combiner().add(column, page.unwrap_or(&[0; PAGE_BYTES]), &mut refs);
+        }
+        for (check, sum) in sums.iter().enumerate().filter(|(_, sum)| sum.iter().any(|byte| *byte != 0)) {
+            found[layout.check_holder(class, check)].insert((check, row), sum.as_slice().try_into().unwrap());
+        }
+    }
+    found
+}
+
+fn nonzero(checks: &BTreeMap<(usize, u32), Page>) -> BTreeMap<(usize, u32), Page> {
+    checks.iter().filter(|(_, page)| page.iter().any(|byte| *byte != 0)).map(|(key, page)| (*key, *page)).collect()
+}
+
+fn layouts() -> impl Strategy<Value = (Scheme, usize, usize)> {
+    prop_oneof![
+        (2_usize..7).prop_map(|members| (Scheme::Parity, members, 0)),
+        (2_usize..6).prop_map(|members| (Scheme::Parity, members, 1)),
+        (3_usize..8).prop_map(|members| (Scheme::EvenOdd, members, 0)),
+        (2_usize..6).prop_map(|members| (Scheme::EvenOdd, members, 2)),
+        (1_usize..4).prop_map(|pairs| (Scheme::Mirroring, 2 * pairs, 0)),
+        (1_usize..4).prop_map(|members| (Scheme::Mirroring, members, members)),
+        (4_usize..8).prop_map(|members| (Scheme::OneDimensional { groups: 2 }, members, 0)),
+        (4_usize..8).prop_map(|members| (Scheme::ReedSolomon { checks: 3 }, members, 0)),
+        (2_usize..6).prop_map(|members| (Scheme::ReedSolomon { checks: 2 }, members, 2)),
+    ]
+}
+
+fn seated(layout: &Layout) -> Seating {
+    let everybody: Vec<_> = (0..layout.positions()).map(|at| Some(Rank(at as u32))).collect();
+    Seating { me: Rank(0), givers: everybody.clone(), takers: everybody }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn checks_follow_changes_and_any_loss_is_rebuilt(
+        (scheme, members, keepers) in layouts(),
+        route in prop_oneof![Just(Route::Chain), Just(Route::FanIn), Just(Route::Direct)],
+        slots in 1_usize..900,
+        seed: u64,
+    ) {
+        let layout = Layout::new(scheme, members, keepers).unwrap();
+        let mut random = Pseudo(seed);
+        let mut stores = vec![Store { difference: true, ..Store::default() }; layout.positions()];
+        let mut used = vec![SlotSet::default(); layout.members()];
+        for _ in 0..3 {
+            let mut changed = vec![SlotSet::default(); layout.members()];
+            for (at, store) in stores.iter_mut().enumerate().take(layout.members()) {
+                let extent = 1 + random.below(slots);
+                for _ in 0..random.below(40) {
+                    let slot = random.below(extent) as u32;
+                    let page = store.now.entry(slot).or_insert([0; PAGE_BYTES]);
+                    random.change(page);
+                    if random.below(9) == 0 {
+                        store.now.remove(&slot);
+                    }
+                    changed[at].insert(slot);
+                }
+                used[at].extend(&changed[at]);
+            }
+            let task = Task::Encode { changed, vacant: Vec::new() };
+            run(&layout, &task, route, &mut stores, &seated(&layout), &mut random);
+            let wanted = direct(&layout, &stores);
+            for (store, wanted) in stores.iter_mut().zip(wanted) {
+                prop_assert!(nonzero(&store.checks) == wanted);
+                store.before = store.now.clone();
+            }
+        }
+        let mut lost: Vec<usize> = Vec::new();
+        for _ in 0..layout.code().tolerance() {
+            let next = random.below(layout.positions());
+            if !lost.contains(&next) {
+                lost.push(next);
+            }
+        }
+        let whole = stores.clone();
+        let mut seating = seated(&layout);
+        for position in &lost {
+            stores[*position] = Store::default();
+            seating.givers[*position] = None;
+        }
+        stores.iter_mut().for_each(|store| store.difference = false);
+        let task = Task::Rebuild { lost: lost.clone(), heirs: lost.clone(), used };
+        run(&layout, &task, route, &mut stores, &seating, &mut random);
+        for position in lost {
+            let content = |store: &Store| {
+                let pages = store.now.iter().filter(|(_, page)| page.iter().any(|byte| *byte != 0));
+                pages.map(|(slot, page)| (*slot, *page)).collect::<BTreeMap<_, _>>()
+            };
+            prop_assert!(content(&stores[position]) == content(&whole[position]));
+            prop_assert!(nonzero(&stores[position].checks) == nonzero(&whole[position].checks));
+        }
+    }
+}
+
+#[test]
+fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
+    let layout = Layout::new(Scheme::Parity, 3, 1).unwrap();
+    let mut random = Pseudo(5);
+    let mut stores = vec![Store { difference: true, ..Store::default() }; 4];
+    let all: SlotSet = (0..100).collect();
+    for store in stores.iter_mut().take(3) {
+        for slot in 0..100 {
+            let mut page = [0; PAGE_BYTES];
+            random.change(&mut page);
+            store.now.insert(slot, page);
+        }
+    }
+    let changed = vec![all.clone(); 3];
+    let encode = Task::Encode { changed: changed.clone(), vacant: Vec::new() };
+    run(&layout, &encode, Route::Chain, &mut stores, &seated(&layout), &mut random);
+    let wanted = stores[1].now.clone();
+    stores[1] = Store::default();
+    let mut seating = seated(&layout);
+    (seating.givers[1], seating.takers[1], seating.takers[3]) = (None, Some(Rank(3)), None);
+    stores.iter_mut().for_each(|store| store.difference = false);
+    let rebuild = Task::Rebuild { lost: vec![1], heirs: vec![1], used: changed };
+    run(&layout, &rebuild, Route::Chain, &mut stores, &seating, &mut random);
+    assert!(stores[3].now == wanted);
+}
+
+#[test]
+fn parts_that_nobody_waits_for_are_refused() {
+    let layout = Layout::new(Scheme::Parity, 2, 1).unwrap();
+    let task = Task::Encode { changed: vec![[0].into_iter().collect(), SlotSet::default()], vacant: Vec::new() };
+    let plan = TransferPlan::new(&layout, &task, Route::Direct).unwrap();
+    let seating = Seating { me: Rank(2), ..seated(&layout) };
+    let part = |sum, piece, to, rows, sums| {
+        let bytes = vec![0; u64::count_ones(rows) as usize * sums as usize * PAGE_BYTES];
+        Part { epoch: EPOCH, group: 0, sum, piece, to, rows, sums, words: false, bytes }
+    };
+    let mut keeper = Transfer::new((EPOCH, 0), plan, layout, seating, false);
+    let mut store = Store::default();
+    let wrong = [
+        part(1, 0, Node::Target(0), 1, 1),
+        part(0, 1, Node::Target(0), 1, 1),
+        part(0, 0, Node::Target(1), 1, 1),
+        part(0, 0, Node::Hop(0), 1, 1),
+        part(0, 0, Node::Heir(0), 1, 1),
+        part(0, 0, Node::Target(0), 2, 1),
+        part(0, 0, Node::Target(0), 1, 2),
+    ];
+    for part in wrong {
+        assert!(keeper.receive(&part, &mut store).is_err(), "{part:?}");
+    }
+    keeper.receive(&part(0, 0, Node::Target(0), 1, 1), &mut store).unwrap();
+    assert!(keeper.is_done());
+}

@@ -1,0 +1,138 @@
+//! Messages from outside: every kind comes back as it was sent, and whatever is wrong with one is named.
+
+use standfast_core::Checksum;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_group::{
+    Control, Data, Description, EpochId, Holding, Life, MESSAGE_BYTES_MAX, Message, MessageError, Node, Part, Phase, Plan,
+    Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, Sums, Term, WayBack, decode, encode,
+};
+
+const TERM: Term = Term { muster: 7, round: 2 };
+
+fn job(byte: u8) -> JobId {
+    JobId::from_bytes([byte; 16])
+}
+
+fn plan_of(byte: u8, members: u32) -> Plan {
+    Plan::rotating(job(byte), WayBack::Relaunch, Scheme::Parity, members).expect("parity takes any number")
+}
+
+fn epoch(byte: u8) -> EpochId {
+    EpochId { job: job(byte), life: Life(3), number: 9, random: 0xabc }
+}
+
+fn description(seat: u32) -> Description {
+    let mut map = SlotMap::default();
+    map.resize(RegionId(5), 3 * 4096 - 7).expect("three pages have room");
+    let mut sums = Sums::default();
+    sums.add(1, &[9; 4096]);
+    Description { seat: Seat(seat), map, sums, slots: 3 }
+}
+
+fn part() -> Part {
+    let bytes = vec![1; 2 * 4096];
+    Part { epoch: epoch(1), group: 0, sum: 1, piece: 0, to: Node::Hop(1), rows: 0b101, sums: 1, words: false, bytes }
+}
+
+fn every_kind() -> Vec<Message> {
+    let holdings = vec![Holding { epoch: epoch(1), seat: Seat(2), marked: true }];
+    let report = Report { life: Life(3), started: true, prefers: Some(Seat(1)), holdings, unsealed: false };
+    let (seats, sources) = (vec![(Seat(0), Rank(4))], vec![(Seat(1), Rank(2))]);
+    let restore = Restore { life: Life(4), epoch: Some(epoch(1)), seats, sources };
+    let controls = [
+        Control::Report(report),
+        Control::Restore(restore),
+        Control::Refuse(Refusal::Nothing),
+        Control::Refuse(Refusal::TooMuchLost { epoch: epoch(1), group: 3, missing: vec![Seat(1)] }),
+        Control::Refuse(Refusal::TooFew { members: 3, present: 2 }),
+        Control::Refuse(Refusal::Rejected { epoch: epoch(1), reason: "it differs".into() }),
+        Control::Phase(Phase::Arrived(77)),
+        Control::Phase(Phase::Prepare(epoch(1), Some(epoch(1)))),
+        Control::Phase(Phase::Sealed(epoch(1))),
+        Control::Phase(Phase::Commit(epoch(1))),
+        Control::Phase(Phase::Marked(epoch(1))),
+        Control::Phase(Phase::Settled(epoch(1))),
+        Control::Phase(Phase::Failed(epoch(1), "no space".into())),
+        Control::Phase(Phase::Abandon(epoch(1), "no space".into())),
+    ];
+    let data = [
+        Data::Outline { epoch: epoch(1), description: description(0), changed: vec![0b110] },
+        Data::Descriptions { epoch: epoch(1), group: 0, descriptions: vec![description(0), description(1)] },
+        Data::Part(part()),
+        Data::Floor { epoch: epoch(1), group: 0, piece: 8 },
+    ];
+    controls.map(Message::Control).into_iter().chain(data.map(Message::Data)).collect()
+}
+
+fn refused(bytes: &[u8]) -> MessageError {
+    decode(&plan_of(1, 3), &mut bytes.to_vec()).expect_err("it is wrong")
+}
+
+/// The message with a checksum that fits.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[56..72].fill(0);
+    let checksum = Checksum::of(&bytes);
+    bytes[56..72].copy_from_slice(&checksum.to_bytes());
+    bytes
+}
+
+#[test]
+fn every_message_comes_back_as_it_was_sent() {
+    let plan = plan_of(1, 3);
+    for message in every_kind() {
+        let mut bytes = encode(&plan, TERM, &message);
+        assert_eq!(decode(&plan, &mut bytes), Ok((TERM, message)));
+    }
+}
+
+#[test]
+fn one_flipped_bit_and_every_other_length_are_noticed() {
+    let plan = plan_of(1, 3);
+    for message in every_kind() {
+        let bytes = encode(&plan, TERM, &message);
+        for at in 0..bytes.len().min(400) {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << (at % 8);
+            assert!(decode(&plan, &mut flipped).is_err(), "byte {at} of {message:?}");
+        }
+        for length in (0..bytes.len().min(200)).chain([bytes.len() - 1]) {
+            assert!(decode(&plan, &mut bytes[..length].to_vec()).is_err());
+        }
+        assert!(matches!(refused(&[&bytes[..], &[0]].concat()), MessageError::Length { .. }));
+    }
+}
+
+#[test]
+fn what_belongs_elsewhere_is_named() {
+    let message = Message::Control(Control::Phase(Phase::Arrived(1)));
+    assert_eq!(refused(&encode(&plan_of(2, 3), TERM, &message)), MessageError::ForeignJob(job(2)));
+    assert_eq!(refused(&encode(&plan_of(1, 4), TERM, &message)), MessageError::ForeignPlan);
+    assert_eq!(refused(b"GET / HTTP/1.1\r\n"), MessageError::Foreign);
+    assert_eq!(refused(&vec![0; MESSAGE_BYTES_MAX + 1]), MessageError::TooLong(MESSAGE_BYTES_MAX + 1));
+    let mut other = encode(&plan_of(1, 3), TERM, &message);
+    other[4] = 9;
+    assert_eq!(refused(&sealed(other)), MessageError::Version(9));
+    let mut other = encode(&plan_of(1, 3), TERM, &message);
+    other[6] = 9;
+    assert!(matches!(refused(&sealed(other)), MessageError::Senseless(_)));
+    let foreign = Message::Control(Control::Phase(Phase::Commit(epoch(2))));
+    assert_eq!(refused(&encode(&plan_of(1, 3), TERM, &foreign)), MessageError::ForeignJob(job(2)));
+}
+
+#[test]
+fn sizes_that_cannot_be_are_named() {
+    let senseless = |data: Data| match refused(&encode(&plan_of(1, 3), TERM, &Message::Data(data))) {
+        MessageError::Senseless(reason) => reason,
+        other => panic!("{other}"),
+    };
+    let outline = |description, changed| Data::Outline { epoch: epoch(1), description, changed };
+    assert!(senseless(outline(description(0), vec![0, 1])).contains("slots have changed"));
+    assert!(senseless(outline(description(3), vec![])).contains("no seat 3"));
+    let large = Description { slots: u32::MAX, ..description(0) };
+    assert!(senseless(outline(large, vec![])).contains("as many sums as stretches"));
+    assert!(senseless(Data::Part(Part { rows: 0b111, ..part() })).contains("8192 bytes stand for 3 pages"));
+    assert!(senseless(Data::Part(Part { rows: 0, bytes: vec![], ..part() })).contains("0 pages"));
+    assert!(senseless(Data::Part(Part { sums: u32::MAX, ..part() })).contains("8192 bytes"));
+    assert!(senseless(Data::Part(Part { group: 1, ..part() })).contains("no group 1"));
+}
