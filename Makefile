@@ -3,6 +3,7 @@
 PREFIX ?= /usr/local
 CARGO ?= cargo
 SOAK ?=
+SIMULATE_MINUTES ?= 10
 BENCH ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
@@ -20,6 +21,7 @@ test: ## everything that must hold (below 15 minutes)
 
 soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	@scripts/install-needs test
+	$(CARGO) xtask simulate --minutes $(SIMULATE_MINUTES)
 	$(CARGO) build --release -p standfast-cli
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
 

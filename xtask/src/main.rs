@@ -1,6 +1,7 @@
-//! Checks of the source tree that neither the compiler nor clippy can make: `cargo xtask tidy`.
+//! Checks of the source tree that neither the compiler nor clippy can make: `cargo xtask tidy`. And the door to the
+//! simulator: `cargo xtask simulate`.
 //!
-//! It reads, and says what it found; it changes nothing. The rules are pure functions over text ([`rooms`], [`sources`],
+//! Tidy reads, and says what it found; it changes nothing. The rules are pure functions over text ([`rooms`], [`sources`],
 //! [`documents`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
 #![forbid(unsafe_code)]
 
@@ -12,14 +13,33 @@ mod sources;
 mod tidy;
 
 use std::io::Write;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [word] = words.as_slice() else { return usage() };
-    if word != "tidy" {
-        return usage();
+    match words.split_first() {
+        Some((word, [])) if word == "tidy" => check(),
+        Some((word, rest)) if word == "simulate" => simulate(rest),
+        _ => usage(),
     }
+}
+
+/// The simulator is a program of its own, which this one does not know: it is built and run, optimised.
+fn simulate(words: &[String]) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["run", "--quiet", "--release", "--package", "standfast-sim", "--"]).args(words);
+    match command.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("simulate: cargo could not be started: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check() -> ExitCode {
     match tidy::check() {
         Ok(report) if report.findings.is_empty() => {
             say(&format!("tidy: {} files and {} packages, nothing to mend", report.files, report.packages));
@@ -40,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    say("usage: cargo xtask tidy");
+    say("usage: cargo xtask tidy | simulate [--ranks N] [--seeds A..B] [--kills K] [--minutes M]");
     ExitCode::from(2)
 }
 

@@ -1,0 +1,557 @@
+//! A simulated cluster: the real [`Process`]es on simulated nodes, with a clock, a network, storage that takes its time,
+//! and failures. All follows from the scenario's seed.
+//!
+//! What must hold is checked as it happens ([`Failure`]): whoever goes back, goes back with all others to one epoch, to
+//! exactly the bytes that it had, and to nothing older than what was promised, unless more was lost than is borne.
+
+use crate::network::Agenda;
+use crate::program::Program;
+use crate::scenario::{Plant, Scenario};
+use fastrand::Rng;
+use standfast_core::Checksum;
+use standfast_group::{
+    Beginning, EpochId, Input, Life, LoadError, MemoryShelf, Message, Muster, Nothing, Output, PieceId, Process, Rank,
+    Resumption, Seat, Settings, Shelf, Stage, WayBack, decode, encode,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// More happens in no run; one that goes on for longer goes in circles.
+const HAPPENINGS_MAX: u64 = 40_000_000;
+
+/// What a run showed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Epochs that were committed.
+    pub committed: u64,
+    /// Failures that happened.
+    pub kills: u32,
+    /// Recoveries that came to their end.
+    pub recoveries: u32,
+    /// Whether nothing could be recovered in the end, because more was lost than is borne.
+    pub refused: bool,
+    /// Checkpoints that were given up because storage failed.
+    pub abandoned: u32,
+    /// Messages sent.
+    pub messages: u64,
+    /// For each seat the most pages that it held beside the program: own, and of checks.
+    pub peaks: BTreeMap<Seat, (usize, usize)>,
+    /// For each seat the pages that it holds at the end.
+    pub steady: BTreeMap<Seat, (usize, usize)>,
+    /// For each member the pages of its program at the end.
+    pub program: BTreeMap<Seat, usize>,
+}
+
+/// What must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(pub String);
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+enum Happening {
+    Message(Rank, Rank, Vec<u8>),
+    /// Storage is done, in this incarnation of the host.
+    Stored(Rank, u64, Store),
+    Arrives(Rank, u64),
+    Told(Rank, Muster),
+    Kill,
+}
+
+#[derive(Clone, Debug)]
+enum Store {
+    Survey,
+    Seal(EpochId),
+    Mark(EpochId),
+    Keep(Option<EpochId>, Option<Seat>, Life),
+}
+
+struct Host {
+    process: Process,
+    shelf: MemoryShelf,
+    program: Option<Program>,
+    /// The storage actions to come, the first of which is under way.
+    storage: std::collections::VecDeque<Store>,
+    last_epoch: u64,
+    /// Told apart from what it was before, when something old happens late.
+    incarnation: u64,
+    /// When its program was last let go on.
+    resumed: u64,
+}
+
+/// A cluster in the middle of a run.
+pub struct Cluster<'s> {
+    scenario: &'s Scenario,
+    random: Rng,
+    agenda: Agenda<Happening>,
+    hosts: BTreeMap<Rank, Host>,
+    away: Vec<MemoryShelf>,
+    muster: u64,
+    next_rank: u32,
+    incarnations: u64,
+    resumptions: u64,
+    kills_left: u32,
+    /// What every member's program was when its piece was sealed.
+    truth: BTreeMap<PieceId, Checksum>,
+    promised: Option<EpochId>,
+    /// Losses in each group since all was whole; `None`: anything may be gone.
+    lost: BTreeMap<usize, u32>,
+    beyond: bool,
+    rolled_back: Option<(u64, EpochId)>,
+    outcome: Outcome,
+}
+
+/// Runs a scenario to its end.
+///
+/// # Errors
+/// [`Failure`]
+pub fn run(scenario: &Scenario) -> Result<Outcome, Failure> {
+    let mut cluster = Cluster::new(scenario);
+    let mut happened = 0;
+    while let Some(happening) = cluster.agenda.next() {
+        cluster.happen(happening)?;
+        happened += 1;
+        if happened > HAPPENINGS_MAX {
+            return Err(Failure("it goes on and on".into()));
+        }
+    }
+    cluster.end()
+}
+
+impl<'s> Cluster<'s> {
+    fn new(scenario: &'s Scenario) -> Self {
+        let mut cluster = Self {
+            scenario,
+            random: Rng::with_seed(scenario.seed ^ 0x5eed),
+            agenda: Agenda::default(),
+            hosts: BTreeMap::new(),
+            away: Vec::new(),
+            muster: 0,
+            next_rank: 0,
+            incarnations: 0,
+            resumptions: 0,
+            kills_left: scenario.kills,
+            truth: BTreeMap::new(),
+            promised: None,
+            lost: BTreeMap::new(),
+            beyond: false,
+            rolled_back: None,
+            outcome: Outcome::default(),
+        };
+        let count = scenario.plan.seats() as u32 + scenario.spares;
+        cluster.launch(vec![MemoryShelf::default(); count as usize]);
+        for _ in 0..scenario.kills {
+            let at = cluster.random.u64(..30_000);
+            cluster.agenda.after(at, Happening::Kill);
+        }
+        cluster
+    }
+
+    /// All processes begin anew, one on each of these shelves, in any order.
+    fn launch(&mut self, mut shelves: Vec<MemoryShelf>) {
+        self.random.shuffle(&mut shelves);
+        self.hosts.clear();
+        self.next_rank = 0;
+        for shelf in shelves {
+            self.add_host(shelf);
+        }
+        self.assemble();
+    }
+
+    fn add_host(&mut self, shelf: MemoryShelf) {
+        let rank = Rank(self.next_rank);
+        self.next_rank += 1;
+        self.incarnations += 1;
+        let seat = Seat(rank.0);
+        let beginning = Beginning { rank, prefers: self.scenario.plan.has(seat).then_some(seat), started: false };
+        let settings = Settings { beginning, costs: self.scenario.costs, compress: self.scenario.compress };
+        let process = Process::new(self.scenario.plan.clone(), settings);
+        let (storage, incarnation) = (std::collections::VecDeque::new(), self.incarnations);
+        self.hosts
+            .insert(rank, Host { process, shelf, program: None, storage, last_epoch: 0, incarnation, resumed: 0 });
+    }
+
+    /// Tells everybody who is there, each at another time, under any of them as coordinator.
+    fn assemble(&mut self) {
+        self.muster += 1;
+        let mut present: Vec<Rank> = self.hosts.keys().copied().collect();
+        self.random.shuffle(&mut present);
+        let muster = Muster { number: self.muster, present };
+        for rank in muster.present.clone() {
+            let delay = self.random.u64(..300);
+            self.agenda.after(delay, Happening::Told(rank, muster.clone()));
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) -> Result<(), Failure> {
+        match happening {
+            Happening::Message(from, to, bytes) => self.input(to, Input::Message(from, bytes)),
+            Happening::Told(rank, muster) => self.input(rank, Input::Muster(muster)),
+            Happening::Stored(rank, incarnation, store) => match self.hosts.get(&rank) {
+                Some(host) if host.incarnation == incarnation => self.stored(rank, store),
+                _ => Ok(()),
+            },
+            Happening::Arrives(rank, resumed) => {
+                let Some(host) = self.hosts.get_mut(&rank).filter(|it| it.resumed == resumed) else { return Ok(()) };
+                if let Some(program) = &mut host.program {
+                    program.compute();
+                }
+                let random = self.random.u64(..);
+                self.input(rank, Input::Arrived(random))
+            }
+            Happening::Kill => self.kill(),
+        }
+    }
+
+    fn input(&mut self, rank: Rank, input: Input) -> Result<(), Failure> {
+        let Some(host) = self.hosts.get_mut(&rank) else { return Ok(()) };
+        let mut nothing = Nothing::default();
+        let outputs = match &mut host.program {
+            Some(program) => host.process.handle(input, program, &mut host.shelf),
+            None => host.process.handle(input, &mut nothing, &mut host.shelf),
+        };
+        self.note_truth(rank);
+        for output in outputs {
+            // A process that has been ended does nothing more.
+            if self.hosts.contains_key(&rank) {
+                self.output(rank, output)?;
+            }
+        }
+        self.note_pages(rank);
+        self.note_wholeness();
+        Ok(())
+    }
+
+    fn output(&mut self, rank: Rank, output: Output) -> Result<(), Failure> {
+        match output {
+            Output::Send(to, mut bytes) => {
+                self.outcome.messages += 1;
+                if self.scenario.plant == Some(Plant::WrongCoefficient) {
+                    self.miscompute(&mut bytes);
+                }
+                let between = (rank, to);
+                self.agenda.message(between, &mut self.random, Happening::Message(rank, to, bytes));
+            }
+            Output::Survey => self.store(rank, Store::Survey),
+            Output::Seal(epoch) => {
+                self.store(rank, Store::Seal(epoch));
+                if self.scenario.plant == Some(Plant::CommittedTooEarly) {
+                    self.input(rank, Input::Sealed(epoch))?;
+                }
+            }
+            Output::Mark(epoch) => self.store(rank, Store::Mark(epoch)),
+            Output::Keep { epoch, seat, life } => self.store(rank, Store::Keep(epoch, seat, life)),
+            Output::Resume(resumption) => return self.resume(rank, resumption),
+            Output::Refuse(refusal) => return self.refused(&refusal.to_string()),
+            Output::Leave(_) => {
+                self.beyond |= !self.bears(rank);
+                self.lose_seats(rank);
+                self.hosts.remove(&rank);
+                return self.begin_again(Some(MemoryShelf::default()));
+            }
+            Output::Rejected(from, error) => {
+                return Err(Failure(format!("process {} does not take a message of {}: {error}", rank.0, from.0)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Storage works through its actions one by one.
+    fn store(&mut self, rank: Rank, store: Store) {
+        let host = self.hosts.get_mut(&rank).expect("it has just acted");
+        host.storage.push_back(store);
+        if host.storage.len() == 1 {
+            self.begin_storage(rank);
+        }
+    }
+
+    fn begin_storage(&mut self, rank: Rank) {
+        let host = &self.hosts[&rank];
+        let Some(store) = host.storage.front() else { return };
+        let delay = self.random.u64(1..400);
+        self.agenda.after(delay, Happening::Stored(rank, host.incarnation, store.clone()));
+    }
+
+    fn stored(&mut self, rank: Rank, store: Store) -> Result<(), Failure> {
+        let fails = self.random.u32(..1000) < self.scenario.storage_fails_permille;
+        let host = self.hosts.get_mut(&rank).expect("its incarnation was looked at");
+        host.storage.pop_front();
+        let input = match store {
+            Store::Survey => {
+                let mut survey = host.shelf.survey();
+                if self.scenario.plant == Some(Plant::IdIgnored) {
+                    survey.holdings.iter_mut().for_each(|it| (it.epoch.life, it.epoch.random) = (Life(0), 0));
+                }
+                Input::Surveyed(survey)
+            }
+            Store::Seal(epoch) if fails => Input::Failed(epoch, "no space left on the device".into()),
+            Store::Seal(epoch) => {
+                host.shelf.seal(epoch);
+                if self.scenario.plant == Some(Plant::DeletedTooEarly) {
+                    let (seat, life) = (host.process.protocol().seat(), host.shelf.survey().life);
+                    host.shelf.keep(Some(epoch), seat, life);
+                }
+                Input::Sealed(epoch)
+            }
+            Store::Mark(epoch) => {
+                host.shelf.mark(epoch);
+                Input::Marked(epoch)
+            }
+            Store::Keep(epoch, seat, life) => {
+                host.shelf.keep(epoch, seat, life);
+                Input::Kept
+            }
+        };
+        self.begin_storage(rank);
+        self.input(rank, input)
+    }
+
+    /// What a member's program is while an epoch is made of it.
+    fn note_truth(&mut self, rank: Rank) {
+        let Some(host) = self.hosts.get(&rank) else { return };
+        let (Some(seat), Some(program)) = (host.process.protocol().seat(), &host.program) else { return };
+        if let Stage::Working(work) | Stage::Sealing(work) = host.process.protocol().stage()
+            && !work.recovery
+        {
+            let piece = PieceId { epoch: work.epoch, seat };
+            self.truth.entry(piece).or_insert_with(|| program.fingerprint());
+        }
+    }
+
+    fn resume(&mut self, rank: Rank, resumption: Resumption) -> Result<(), Failure> {
+        let scenario = self.scenario;
+        let host = self.hosts.get_mut(&rank).expect("it has just acted");
+        match resumption {
+            Resumption::Start(seat) => {
+                if let Some(promised) = self.promised.filter(|_| !self.beyond) {
+                    return Err(Failure(format!("{seat:?} begins anew though {promised} was promised")));
+                }
+                self.promised = None;
+                host.program = Some(Program::new(scenario.habits, scenario.seed ^ u64::from(seat.0) << 32));
+                host.last_epoch = 0;
+            }
+            Resumption::Committed(epoch) => {
+                host.last_epoch = epoch.number;
+                if self.promised < Some(epoch) {
+                    (self.promised, self.outcome.committed) = (Some(epoch), self.outcome.committed + 1);
+                }
+                if let Some(program) = &mut host.program {
+                    program.is_saved();
+                }
+            }
+            Resumption::Abandoned(reason) => {
+                self.outcome.abandoned += 1;
+                if scenario.storage_fails_permille == 0 {
+                    return Err(Failure(format!("a checkpoint was given up: {reason}")));
+                }
+            }
+            Resumption::Rollback(epoch, seat) => {
+                if !self.roll_back(rank, epoch, seat)? {
+                    return self.begin_again(None);
+                }
+            }
+        }
+        self.resumptions += 1;
+        let host = self.hosts.get_mut(&rank).expect("it has just acted");
+        host.resumed = self.resumptions;
+        if host.last_epoch < scenario.epochs {
+            let delay = self.random.u64(1..3000);
+            self.agenda.after(delay, Happening::Arrives(rank, host.resumed));
+        }
+        Ok(())
+    }
+
+    /// Says whether it could: not where the piece was damaged after it was looked at.
+    fn roll_back(&mut self, rank: Rank, epoch: EpochId, seat: Seat) -> Result<bool, Failure> {
+        let muster = self.hosts[&rank].process.protocol().term().muster;
+        let host = self.hosts.get_mut(&rank).expect("it has just acted");
+        let age = |epoch: EpochId| (epoch.life, epoch.number);
+        if let Some(promised) = self.promised.filter(|_| !self.beyond)
+            && epoch != promised
+            && age(epoch) <= age(promised)
+        {
+            return Err(Failure(format!("{seat:?} goes back to {epoch} though {promised} was promised")));
+        }
+        if let Some((when, other)) = self.rolled_back
+            && when == muster
+            && other != epoch
+        {
+            return Err(Failure(format!("{seat:?} goes back to {epoch}, another to {other}")));
+        }
+        if self.rolled_back.is_none_or(|(when, _)| when != muster) {
+            self.outcome.recoveries += 1;
+        }
+        (self.rolled_back, self.promised) = (Some((muster, epoch)), Some(epoch));
+        let piece = PieceId { epoch, seat };
+        let program = match Program::restored(self.scenario.habits, &host.shelf, piece) {
+            Ok(program) => program,
+            Err(LoadError::Damaged { .. }) => return Ok(false),
+            Err(error) => return Err(Failure(error.to_string())),
+        };
+        if Some(program.fingerprint()) != self.truth.get(&piece).copied() {
+            return Err(Failure(format!("{seat:?} went back to {epoch} and is not what it was")));
+        }
+        (host.program, host.last_epoch) = (Some(program), epoch.number);
+        Ok(true)
+    }
+
+    fn refused(&mut self, reason: &str) -> Result<(), Failure> {
+        let few = self.hosts.len() < self.scenario.plan.members();
+        let nothing = self.promised.is_none() && self.scenario.plan.way_back() == WayBack::InPlace;
+        if !(self.beyond || few || nothing) {
+            return Err(Failure(format!("refused: {reason}")));
+        }
+        self.outcome.refused = true;
+        Ok(())
+    }
+
+    /// A node fails, or a disk does.
+    fn kill(&mut self) -> Result<(), Failure> {
+        if self.outcome.refused || self.hosts.len() < 2 || self.kills_left == 0 {
+            return Ok(());
+        }
+        self.kills_left -= 1;
+        let ranks: Vec<Rank> = self.hosts.keys().copied().collect();
+        let victim = ranks[self.random.usize(..ranks.len())];
+        let disk = self.random.u8(..5) == 0;
+        if !self.bears(victim) {
+            if self.random.u32(..100) >= self.scenario.beyond_percent {
+                return Ok(());
+            }
+            self.beyond = true;
+        }
+        self.outcome.kills += 1;
+        if disk {
+            let choice = self.random.usize(..);
+            self.hosts.get_mut(&victim).expect("it was chosen").shelf.damage(choice);
+            self.lose_seats(victim);
+            return self.begin_again(None);
+        }
+        self.lose_seats(victim);
+        let lost = self.hosts.remove(&victim).expect("it was chosen");
+        self.begin_again(Some(lost.shelf))
+    }
+
+    /// After a failure: in place the others are told; otherwise all begin anew, in which a node may come back that was
+    /// away, with all that it had.
+    fn begin_again(&mut self, lost: Option<MemoryShelf>) -> Result<(), Failure> {
+        let back = (self.random.u8(..3) == 0).then(|| self.away.pop()).flatten();
+        let gone = usize::from(lost.is_some());
+        if self.random.bool() {
+            self.away.extend(lost);
+        }
+        match self.scenario.plan.way_back() {
+            WayBack::InPlace => {
+                if self.random.u8(..3) == 0 {
+                    self.add_host(back.unwrap_or_default());
+                }
+                self.assemble();
+            }
+            WayBack::Relaunch => {
+                self.agenda.retain(|happening| matches!(happening, Happening::Kill));
+                let hosts = std::mem::take(&mut self.hosts);
+                let mut shelves: Vec<MemoryShelf> = hosts.into_values().map(|host| host.shelf).collect();
+                shelves.extend(vec![MemoryShelf::default(); gone]);
+                shelves.extend(back);
+                self.launch(shelves);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every group still bears the loss of what this host has.
+    fn bears(&self, victim: Rank) -> bool {
+        self.groups_of(victim).into_iter().all(|group| {
+            let tolerance = self.scenario.plan.layout(group).code().tolerance() as u32;
+            self.lost.get(&group).copied().unwrap_or(0) < tolerance
+        })
+    }
+
+    fn lose_seats(&mut self, victim: Rank) {
+        for group in self.groups_of(victim) {
+            *self.lost.entry(group).or_default() += 1;
+        }
+    }
+
+    /// The groups of which a host has pieces, or in which it sits.
+    fn groups_of(&self, rank: Rank) -> BTreeSet<usize> {
+        let host = &self.hosts[&rank];
+        let pieces = host.shelf.pieces().map(|piece| piece.seat);
+        pieces.chain(host.process.protocol().seat()).map(|seat| self.scenario.plan.place(seat).0).collect()
+    }
+
+    /// Once everybody keeps the same epoch again and works on, all losses are made good but those of empty seats.
+    fn note_wholeness(&mut self) {
+        if self.lost.values().all(|lost| *lost == 0) {
+            return;
+        }
+        let mut seated = BTreeSet::new();
+        for host in self.hosts.values() {
+            let protocol = host.process.protocol();
+            let works = match protocol.stage() {
+                Stage::Idle => true,
+                Stage::Working(work) | Stage::Sealing(work) | Stage::Sealed(work) => !work.recovery,
+                _ => false,
+            };
+            let piece = protocol.kept().zip(protocol.seat()).map(|(epoch, seat)| PieceId { epoch, seat });
+            if !works || protocol.term().muster != self.muster || piece.is_some_and(|piece| !host.shelf.has(piece)) {
+                return;
+            }
+            seated.extend(protocol.seat());
+        }
+        self.lost.clear();
+        for seat in (0..self.scenario.plan.seats() as u32).map(Seat).filter(|seat| !seated.contains(seat)) {
+            *self.lost.entry(self.scenario.plan.place(seat).0).or_default() += 1;
+        }
+        self.beyond = false;
+    }
+
+    fn note_pages(&mut self, rank: Rank) {
+        let Some(host) = self.hosts.get(&rank) else { return };
+        let Some(seat) = host.process.protocol().seat() else { return };
+        if self.scenario.habits.everything {
+            let (own, checks) = host.shelf.pages();
+            let peak = self.outcome.peaks.entry(seat).or_default();
+            *peak = (peak.0.max(own), peak.1.max(checks));
+        }
+    }
+
+    /// A hop adds twice what it should to one byte: the checksum is made anew, so nobody notices on the way.
+    fn miscompute(&mut self, bytes: &mut Vec<u8>) {
+        let plan = &self.scenario.plan;
+        let Ok((term, Message::Data(standfast_group::Data::Part(mut part)))) = decode(plan, &mut bytes.clone()) else {
+            return;
+        };
+        if !part.words
+            && let Some(byte) = part.bytes.iter_mut().find(|byte| **byte != 0)
+        {
+            *byte = byte.rotate_left(1) ^ 1;
+            *bytes = encode(plan, term, &Message::Data(standfast_group::Data::Part(part)));
+        }
+    }
+
+    fn outline(&self) -> String {
+        let host = |(rank, host): (&Rank, &Host)| {
+            let protocol = host.process.protocol();
+            format!("{}: {:?} at {}, {:?}", rank.0, protocol.seat(), host.last_epoch, protocol.stage())
+        };
+        self.hosts.iter().map(host).collect::<Vec<_>>().join("; ")
+    }
+
+    fn end(mut self) -> Result<Outcome, Failure> {
+        for host in self.hosts.values() {
+            let Some(seat) = host.process.protocol().seat() else { continue };
+            self.outcome.steady.insert(seat, host.shelf.pages());
+            if let Some(program) = &host.program {
+                self.outcome.program.insert(seat, program.pages());
+            }
+            let done = !self.scenario.plan.is_member(seat) || host.last_epoch >= self.scenario.epochs;
+            if !done && !self.outcome.refused {
+                return Err(Failure(format!("{seat:?} comes to no end; {}", self.outline())));
+            }
+        }
+        Ok(self.outcome)
+    }
+}

@@ -1,0 +1,118 @@
+//! What a simulated run is made of, drawn from its seed.
+
+use crate::program::Habits;
+use fastrand::Rng;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_group::placement::{Site, rotating_groups};
+use standfast_group::transfer::Costs;
+use standfast_group::{Group, Plan, Seat, WayBack};
+use std::sync::Arc;
+
+/// Faults put in on purpose, which a run must find.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plant {
+    /// A process says that its piece is sealed before it is.
+    CommittedTooEarly,
+    /// The old piece is deleted as soon as the new one is sealed.
+    DeletedTooEarly,
+    /// One hop multiplies by a wrong number.
+    WrongCoefficient,
+    /// Pieces are told apart by their number alone.
+    IdIgnored,
+    /// Pages that are removed are not taken out of the checks.
+    RemovedNotSubtracted,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// From which all else follows.
+    pub seed: u64,
+    /// The groups.
+    pub plan: Arc<Plan>,
+    /// Processes beyond the seats.
+    pub spares: u32,
+    /// The program goes on to the epoch with this number.
+    pub epochs: u64,
+    /// Failures.
+    pub kills: u32,
+    /// In so many of a hundred a failure may come though the code does not bear it.
+    pub beyond_percent: u32,
+    /// In so many of a thousand a storage action fails.
+    pub storage_fails_permille: u32,
+    /// What the programs do.
+    pub habits: Habits,
+    /// By which routes are chosen.
+    pub costs: Costs,
+    /// Whether differences travel in word form.
+    pub compress: bool,
+    /// A fault put in on purpose.
+    pub plant: Option<Plant>,
+}
+
+/// What is asked for from outside; the rest is drawn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// Processes, spares not counted.
+    pub ranks: Option<u32>,
+    /// Failures.
+    pub kills: Option<u32>,
+}
+
+impl Scenario {
+    /// The run of a seed.
+    pub fn new(seed: u64, wishes: Wishes) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let way_back = if random.bool() { WayBack::InPlace } else { WayBack::Relaunch };
+        let ranks = wishes.ranks.unwrap_or_else(|| random.u32(2..=16)).max(2);
+        let job = JobId::from_bytes(random.u128(..).to_le_bytes());
+        let plan = (0..).find_map(|_| Plan::new(job, way_back, groups(ranks, &mut random)).ok());
+        let kills = wishes.kills.unwrap_or_else(|| random.u32(0..4));
+        // In place a lost member's seat needs somebody.
+        let spares = if way_back == WayBack::InPlace { random.u32(0..=kills) } else { 0 };
+        let latency_nanoseconds = [1_000, 100_000, 10_000_000][random.usize(..3)];
+        Self {
+            seed,
+            plan: Arc::new(plan.expect("some draw fits")),
+            spares,
+            epochs: random.u64(2..6),
+            kills,
+            beyond_percent: if random.u8(..4) == 0 { 30 } else { 0 },
+            storage_fails_permille: if random.u8(..5) == 0 { 8 } else { 0 },
+            habits: Habits { pages_max: random.u32(1..90), everything: false, forgets_removed: false },
+            costs: Costs { latency_nanoseconds, page_nanoseconds: 1_000 },
+            compress: random.bool(),
+            plant: None,
+        }
+    }
+}
+
+/// Groups over so many processes: rotating checks in groups of up to ten across nodes, or keepers.
+fn groups(ranks: u32, random: &mut Rng) -> Vec<Group> {
+    let scheme = match random.u8(..6) {
+        0 => Scheme::Mirroring,
+        1 | 2 => Scheme::Parity,
+        3 => Scheme::EvenOdd,
+        4 => Scheme::OneDimensional { groups: 2 },
+        _ => Scheme::ReedSolomon { checks: random.usize(1..4) },
+    };
+    if random.u8(..3) > 0 {
+        let node = random.u32(1..4);
+        let sites: Vec<Site> = (0..ranks).map(|rank| Site { rack: rank / (4 * node), node: rank / node }).collect();
+        return rotating_groups(&sites, scheme, random.usize(2..=10));
+    }
+    let checks = match scheme {
+        Scheme::Mirroring => 1,
+        Scheme::Parity => 1,
+        Scheme::EvenOdd => 2,
+        Scheme::OneDimensional { groups: checks } | Scheme::ReedSolomon { checks } => checks as u32,
+    };
+    let (scheme, width) = if scheme == Scheme::Mirroring { (Scheme::Parity, 1) } else { (scheme, random.u32(2..9)) };
+    let count = (ranks / (width + checks)).max(1);
+    let members = ranks.saturating_sub(count * checks).max(count * checks.max(2));
+    let all: Vec<u32> = (0..members).collect();
+    let dealt = |group: u32| all.iter().copied().filter(move |seat| seat % count == group).map(Seat).collect();
+    let keepers = |group: u32| (0..checks).map(|check| Seat(members + group * checks + check)).collect();
+    (0..count).map(|group| Group { members: dealt(group), keepers: keepers(group), scheme }).collect()
+}

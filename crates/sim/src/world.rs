@@ -1,0 +1,591 @@
+//! The abstract world of the explorer: processes with the real protocol, shelves with abstract pieces, links with messages.
+
+use standfast_group::{
+    Action, Beginning, Control, EpochId, Event, Holding, Life, Muster, Plan, Protocol, Rank, Rejected, Report, Restore,
+    Resumption, Seat, Stage, Survey, Term, WayBack, decide,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// What is explored.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The groups.
+    pub plan: Arc<Plan>,
+    /// Processes beyond the seats.
+    pub spares: u32,
+    /// The application goes on to the epoch with this number.
+    pub epochs: u64,
+    /// Nodes that may fail.
+    pub kills: u32,
+    /// Whether the second and further failures may come before the one before is recovered, though the code does not bear
+    /// both.
+    pub beyond: bool,
+    /// Whether a failed node may come back with the pieces that it had.
+    pub returns: bool,
+    /// Whether every order of messages is explored; otherwise they arrive at once.
+    pub messages: bool,
+    /// Whether states that differ in names alone are one.
+    pub symmetric: bool,
+    /// A fault that is put in on purpose.
+    pub plant: Option<Plant>,
+}
+
+/// Faults put in on purpose, at the doors of the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plant {
+    /// A piece is reported sealed before it is.
+    CommittedTooEarly,
+    /// The old piece is deleted as soon as the new one is sealed.
+    DeletedTooEarly,
+    /// Pieces are told apart by their number alone.
+    IdIgnored,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The oldest message from one to the other arrives.
+    Deliver(Rank, Rank),
+    /// The oldest action of a process is done.
+    Complete(Rank),
+    /// A process learns the current muster.
+    Tell(Rank),
+    /// A node fails. The rest is mustered under a new coordinator; `back`: with a node that failed before.
+    Kill {
+        /// Which.
+        victim: Rank,
+        /// Who is coordinator from now on.
+        coordinator: Rank,
+        /// Whether a node that failed before comes back.
+        back: bool,
+    },
+}
+
+/// What must not be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Violation {
+    /// A tolerated loss would not be recovered.
+    Unrecoverable(String),
+    /// A rebuilding, encoding or rollback with the wrong piece.
+    Mixed(String),
+    /// Nothing can happen any more, and the application has not come to its end.
+    Stuck(String),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Work {
+    Survey,
+    Encode(EpochId, Option<EpochId>, Vec<(Seat, Rank)>),
+    Rebuild(EpochId, Restore),
+    Seal(EpochId),
+    Mark(EpochId),
+    Keep(Option<EpochId>, Option<Seat>, Life),
+}
+
+/// Sealed pieces, and whether they are marked.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Shelf {
+    life: Life,
+    pieces: BTreeMap<(EpochId, Seat), bool>,
+    /// Whether anything was sealed since the job last began.
+    sealed: bool,
+}
+
+impl Shelf {
+    /// The epoch of which the piece really is.
+    fn find(&self, model: &Model, epoch: EpochId, seat: Seat) -> Option<EpochId> {
+        let mut pieces = self.pieces.keys().filter(|(of, whose)| model.same(*of, epoch) && *whose == seat);
+        pieces.next_back().map(|(of, _)| *of)
+    }
+}
+
+impl Model {
+    /// Whether two epochs count as one.
+    fn same(&self, one: EpochId, two: EpochId) -> bool {
+        one == two || (self.plant == Some(Plant::IdIgnored) && one.number == two.number)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Host {
+    protocol: Protocol,
+    shelf: Shelf,
+    work: VecDeque<Work>,
+    last_epoch: u64,
+    refused: bool,
+    /// A muster that it has not been told.
+    untold: bool,
+}
+
+/// A state.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct World {
+    hosts: BTreeMap<Rank, Host>,
+    away: Vec<Shelf>,
+    links: BTreeMap<(Rank, Rank), VecDeque<(Term, Control)>>,
+    muster: Muster,
+    next_rank: u32,
+    kills_left: u32,
+    /// Failures since every seat had its piece.
+    missing: u32,
+    /// The newest epoch on which an application went on.
+    promised: Option<EpochId>,
+    /// What the processes of this muster were rolled back to.
+    rolled_back: Option<EpochId>,
+}
+
+impl World {
+    /// The beginning: everybody has just been told that all are here.
+    pub fn new(model: &Model) -> Self {
+        let seats = model.plan.seats() as u32;
+        let present: Vec<Rank> = (0..seats + model.spares).map(Rank).collect();
+        let mut world = Self {
+            hosts: BTreeMap::new(),
+            away: Vec::new(),
+            links: BTreeMap::new(),
+            muster: Muster { number: 1, present: present.clone() },
+            next_rank: seats + model.spares,
+            kills_left: model.kills,
+            missing: 0,
+            promised: None,
+            rolled_back: None,
+        };
+        for rank in present {
+            let prefers = (rank.0 < seats).then_some(Seat(rank.0));
+            world.hosts.insert(rank, world.host(model, rank, prefers, Shelf::default()));
+        }
+        world.tell_all(model).expect("nothing has happened yet that could be wrong");
+        world
+    }
+
+    fn host(&self, model: &Model, rank: Rank, prefers: Option<Seat>, shelf: Shelf) -> Host {
+        let beginning = Beginning { rank, prefers, started: false };
+        Host {
+            protocol: Protocol::new(model.plan.clone(), beginning),
+            shelf,
+            work: VecDeque::new(),
+            last_epoch: 0,
+            refused: false,
+            untold: true,
+        }
+    }
+
+    fn tell_all(&mut self, model: &Model) -> Result<(), Violation> {
+        if !model.messages {
+            for rank in self.muster.present.clone() {
+                self.tell(model, rank)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, model: &Model, rank: Rank) -> Result<(), Violation> {
+        self.hosts.get_mut(&rank).expect("it is present").untold = false;
+        self.event(model, rank, Event::Muster(self.muster.clone()))
+    }
+
+    /// Whether somebody was refused.
+    pub fn is_refused(&self) -> bool {
+        self.hosts.values().any(|host| host.refused)
+    }
+
+    /// All that can happen next.
+    pub fn steps(&self, model: &Model) -> Vec<Step> {
+        let mut steps = self.progress(model);
+        self.kills(model, &mut steps);
+        steps
+    }
+
+    /// What happens without a failure.
+    fn progress(&self, model: &Model) -> Vec<Step> {
+        let told = self.hosts.iter().filter(|(_, host)| host.untold).map(|(rank, _)| Step::Tell(*rank));
+        let alive = |rank: &Rank| self.hosts.contains_key(rank);
+        let full = self.links.iter().filter(|((_, to), link)| alive(to) && !link.is_empty());
+        let messages = full.map(|((from, to), _)| Step::Deliver(*from, *to));
+        let work = self.hosts.iter().filter(|(rank, _)| self.can_complete(model, **rank));
+        told.chain(messages).chain(work.map(|(rank, _)| Step::Complete(*rank))).collect()
+    }
+
+    fn kills(&self, model: &Model, steps: &mut Vec<Step>) {
+        let bears = model.beyond || self.missing < tolerance(&model.plan);
+        if self.kills_left > 0 && bears && !self.is_refused() {
+            for victim in self.hosts.keys() {
+                let others = self.hosts.keys().filter(|rank| *rank != victim);
+                for coordinator in others {
+                    steps.push(Step::Kill { victim: *victim, coordinator: *coordinator, back: false });
+                    if !self.away.is_empty() {
+                        steps.push(Step::Kill { victim: *victim, coordinator: *coordinator, back: true });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Work on bytes ends only when all have begun whose bytes it takes.
+    fn can_complete(&self, model: &Model, rank: Rank) -> bool {
+        let host = &self.hosts[&rank];
+        let group_of = |seat: &Seat| model.plan.place(*seat).0;
+        let began = |rank: &Rank, epoch: EpochId| {
+            let Some(host) = self.hosts.get(rank) else { return false };
+            let has = |work: &Work| match work {
+                Work::Encode(of, ..) | Work::Rebuild(of, _) => *of == epoch,
+                _ => false,
+            };
+            host.protocol.term() == self.hosts[&self.muster.coordinator()].protocol.term()
+                && (host.work.iter().any(has) || has_done(host.protocol.stage(), epoch))
+        };
+        match host.work.front() {
+            None => false,
+            Some(Work::Encode(epoch, _, seats)) => {
+                let mine = seats.iter().find(|(_, holder)| *holder == rank).map(|(seat, _)| group_of(seat));
+                let Some(mine) = mine else { return true };
+                seats.iter().filter(|(seat, _)| group_of(seat) == mine).all(|(_, holder)| began(holder, *epoch))
+            }
+            Some(Work::Rebuild(epoch, restore)) => {
+                let all = restore.seats.iter().chain(&restore.sources);
+                all.clone().filter(|(_, holder)| *holder == rank).all(|(seat, _)| {
+                    let mine = group_of(seat);
+                    all.clone().filter(|(seat, _)| group_of(seat) == mine).all(|(_, holder)| began(holder, *epoch))
+                })
+            }
+            Some(_) => true,
+        }
+    }
+
+    /// Takes a step.
+    ///
+    /// # Errors
+    /// [`Violation::Mixed`]
+    pub fn take(&mut self, model: &Model, step: Step) -> Result<(), Violation> {
+        match step {
+            Step::Tell(rank) => self.tell(model, rank),
+            Step::Deliver(from, to) => self.deliver(model, from, to),
+            Step::Complete(rank) => self.complete(model, rank),
+            Step::Kill { victim, coordinator, back } => self.kill(model, victim, coordinator, back),
+        }?;
+        if self.is_whole(model) {
+            self.missing = 0;
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, model: &Model, from: Rank, to: Rank) -> Result<(), Violation> {
+        let link = self.links.get_mut(&(from, to)).expect("the step was offered");
+        let (term, control) = link.pop_front().expect("the step was offered");
+        if link.is_empty() {
+            self.links.remove(&(from, to));
+        }
+        self.event(model, to, Event::Message { from, term, control })
+    }
+
+    /// The node is gone with its pieces, or comes back with them later. In place the others go on; otherwise all begin
+    /// anew, with another node in the place of the one that failed.
+    fn kill(&mut self, model: &Model, victim: Rank, coordinator: Rank, back: bool) -> Result<(), Violation> {
+        let lost = self.hosts.remove(&victim).expect("the step was offered");
+        let returned = if back { self.away.pop() } else { None };
+        if model.returns {
+            self.away.push(lost.shelf);
+        }
+        self.kills_left -= 1;
+        self.missing += 1;
+        self.rolled_back = None;
+        let relaunch = model.plan.way_back() == WayBack::Relaunch;
+        if relaunch {
+            self.links.clear();
+            for rank in self.hosts.keys().copied().collect::<Vec<_>>() {
+                let host = &self.hosts[&rank];
+                let fresh = self.host(model, rank, host.protocol.seat(), host.shelf.clone());
+                self.hosts.insert(rank, fresh);
+            }
+        }
+        for shelf in returned.into_iter().chain(relaunch.then(Shelf::default)) {
+            let rank = Rank(self.next_rank);
+            self.next_rank += 1;
+            self.hosts.insert(rank, self.host(model, rank, None, shelf));
+        }
+        let others = self.hosts.keys().copied().filter(|rank| *rank != coordinator);
+        let present = std::iter::once(coordinator).chain(others).collect();
+        self.muster = Muster { number: self.muster.number + 1, present };
+        self.hosts.values_mut().for_each(|host| host.untold = true);
+        self.tell_all(model)
+    }
+
+    fn complete(&mut self, model: &Model, rank: Rank) -> Result<(), Violation> {
+        let host = self.hosts.get_mut(&rank).expect("the step was offered");
+        let seat = host.protocol.seat();
+        let event = match host.work.pop_front().expect("the step was offered") {
+            Work::Survey => Event::Surveyed(survey(model, &host.shelf)),
+            Work::Encode(epoch, base, _) => {
+                if let (Some(base), Some(seat)) = (base, seat)
+                    && host.shelf.find(model, base, seat).is_none()
+                {
+                    return Err(Violation::Mixed(format!("{seat:?} encodes {epoch} without its {base}")));
+                }
+                Event::Done(epoch)
+            }
+            Work::Rebuild(epoch, restore) => {
+                self.check_sources(model, epoch, &restore)?;
+                Event::Done(epoch)
+            }
+            Work::Seal(epoch) => {
+                if let Some(seat) = seat {
+                    host.shelf.pieces.entry((epoch, seat)).or_insert(false);
+                    host.shelf.sealed = true;
+                }
+                if model.plant == Some(Plant::DeletedTooEarly) {
+                    host.shelf.pieces.retain(|(of, _), _| *of == epoch);
+                }
+                if model.plant == Some(Plant::CommittedTooEarly) {
+                    return Ok(());
+                }
+                Event::Sealed(epoch)
+            }
+            Work::Mark(epoch) => {
+                host.shelf.pieces.iter_mut().filter(|((of, _), _)| *of == epoch).for_each(|(_, marked)| *marked = true);
+                Event::Marked(epoch)
+            }
+            Work::Keep(epoch, seat, life) => {
+                host.shelf.life = life;
+                host.shelf.sealed = epoch.is_some();
+                host.shelf
+                    .pieces
+                    .retain(|(of, whose), _| epoch.is_some_and(|epoch| model.same(*of, epoch)) && Some(*whose) == seat);
+                Event::Kept
+            }
+        };
+        self.event(model, rank, event)
+    }
+
+    /// What is put together for a rebuilding must be of one epoch.
+    fn check_sources(&self, model: &Model, epoch: EpochId, restore: &Restore) -> Result<(), Violation> {
+        let mut found = BTreeSet::new();
+        for (seat, rank) in &restore.sources {
+            let piece = self.hosts.get(rank).and_then(|host| host.shelf.find(model, epoch, *seat));
+            let missing = || Violation::Mixed(format!("process {} has no piece of {seat:?} for {epoch}", rank.0));
+            found.insert(piece.ok_or_else(missing)?);
+        }
+        if found.len() > 1 {
+            return Err(Violation::Mixed(format!("{epoch} is put together from {found:?}")));
+        }
+        Ok(())
+    }
+
+    /// Gives a process an event and does what it answers; without `messages`, also all that follows by messages alone.
+    fn event(&mut self, model: &Model, rank: Rank, event: Event) -> Result<(), Violation> {
+        let mut events = VecDeque::from([(rank, event)]);
+        while let Some((rank, event)) = events.pop_front() {
+            let Some(host) = self.hosts.get_mut(&rank) else { continue };
+            for action in host.protocol.handle(event) {
+                match action {
+                    Action::Send { to, term, control } if model.messages => {
+                        self.links.entry((rank, to)).or_default().push_back((term, control));
+                    }
+                    Action::Send { to, term, control } => {
+                        events.push_back((to, Event::Message { from: rank, term, control }));
+                    }
+                    other => events.extend(self.act(model, rank, other)?.map(|event| (rank, event))),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Storage actions queue up; the application arrives at its next checkpoint as soon as it may.
+    fn act(&mut self, model: &Model, rank: Rank, action: Action) -> Result<Option<Event>, Violation> {
+        let host = self.hosts.get_mut(&rank).expect("it has just acted");
+        let work = match action {
+            Action::Survey => {
+                host.work.clear();
+                Work::Survey
+            }
+            Action::Encode { epoch, base, seats, .. } => Work::Encode(epoch, base, seats),
+            Action::Rebuild { restore, epoch } => Work::Rebuild(epoch, restore),
+            Action::Seal(epoch) => {
+                host.work.push_back(Work::Seal(epoch));
+                return Ok((model.plant == Some(Plant::CommittedTooEarly)).then_some(Event::Sealed(epoch)));
+            }
+            Action::Mark(epoch) => Work::Mark(epoch),
+            Action::Keep { epoch, seat, life } => Work::Keep(epoch, seat, life),
+            Action::Resume(resumption) => return self.resume(model, rank, resumption),
+            Action::Refuse(_) => {
+                host.refused = true;
+                return Ok(None);
+            }
+            Action::Leave(_) | Action::Send { .. } => unreachable!("no storage fails here, and messages were sent"),
+        };
+        host.work.push_back(work);
+        Ok(None)
+    }
+
+    fn resume(&mut self, model: &Model, rank: Rank, resumption: Resumption) -> Result<Option<Event>, Violation> {
+        let host = self.hosts.get_mut(&rank).expect("it has just acted");
+        match resumption {
+            Resumption::Start(_) => {}
+            Resumption::Committed(epoch) => {
+                host.last_epoch = epoch.number;
+                self.promised = self.promised.max(Some(epoch));
+            }
+            Resumption::Abandoned(reason) => return Err(Violation::Stuck(reason)),
+            Resumption::Rollback(epoch, seat) => {
+                if host.shelf.find(model, epoch, seat).is_none() {
+                    return Err(Violation::Mixed(format!("{seat:?} goes back to {epoch} and has no piece of it")));
+                }
+                if self.rolled_back.replace(epoch).is_some_and(|other| other != epoch) {
+                    return Err(Violation::Mixed(format!("{seat:?} goes back to {epoch}, another to another epoch")));
+                }
+                host.last_epoch = epoch.number;
+                self.promised = Some(epoch);
+            }
+        }
+        let host = &self.hosts[&rank];
+        // Any number will do for the id, as long as an epoch that is begun again in another muster has another one.
+        Ok((host.last_epoch < model.epochs).then_some(Event::Arrived(self.muster.number)))
+    }
+
+    /// Nothing is under way and every seat has the piece that it keeps.
+    fn is_whole(&self, model: &Model) -> bool {
+        let quiet = self.links.is_empty() && self.hosts.values().all(|host| host.work.is_empty() && !host.untold);
+        let kept = self.hosts.values().filter(|host| host.protocol.seat().is_some() && host.shelf.pieces.len() == 1);
+        quiet && kept.count() == model.plan.seats()
+    }
+
+    /// What must hold in every state.
+    ///
+    /// # Errors
+    /// [`Violation`]
+    pub fn check(&self, model: &Model) -> Result<(), Violation> {
+        if self.missing <= tolerance(&model.plan) {
+            self.check_recoverable(model)?;
+        }
+        let idle = self.progress(model).is_empty();
+        let enough = self.hosts.len() >= model.plan.members() && self.missing <= tolerance(&model.plan);
+        // In place nobody can begin again where nothing was promised yet.
+        let may_refuse = !enough || (self.promised.is_none() && model.plan.way_back() == WayBack::InPlace);
+        let done = self.hosts.values().all(|host| {
+            host.protocol.seat().is_none_or(|seat| !model.plan.is_member(seat)) || host.last_epoch >= model.epochs
+        });
+        if (idle && !done && !self.is_refused()) || (self.is_refused() && !may_refuse) {
+            return Err(Violation::Stuck(self.outline()));
+        }
+        Ok(())
+    }
+
+    fn outline(&self) -> String {
+        let host = |(rank, host): (&Rank, &Host)| {
+            let (seat, stage) = (host.protocol.seat(), host.protocol.stage());
+            let (pieces, work) = (&host.shelf.pieces, &host.work);
+            let last = host.last_epoch;
+            format!("process {}: {seat:?} {stage:?}, pieces {pieces:?}, work {work:?}, at {last}", rank.0)
+        };
+        let hosts: Vec<String> = self.hosts.iter().map(host).collect();
+        format!("{} failures, promised {:?}; {}", self.missing, self.promised, hosts.join("; "))
+    }
+
+    /// Every further loss that is borne leaves an epoch to go back to, no older than any on which an application went on.
+    fn check_recoverable(&self, model: &Model) -> Result<(), Violation> {
+        let Some(promised) = self.promised else { return Ok(()) };
+        let spare = tolerance(&model.plan) - self.missing;
+        let ranks: Vec<Rank> = self.hosts.keys().copied().collect();
+        for bits in 0..1_u32 << ranks.len() {
+            if bits.count_ones() > spare {
+                continue;
+            }
+            let mut reports = BTreeMap::new();
+            for (index, rank) in ranks.iter().enumerate() {
+                let mut report = Report { started: true, ..Report::default() };
+                if bits >> index & 1 == 0 {
+                    report.holdings = survey(model, &self.hosts[rank].shelf).holdings;
+                }
+                reports.insert(*rank, report);
+            }
+            // Whether there are processes enough is another question.
+            reports.extend((0..8).map(|extra| (Rank(u32::MAX - extra), Report::default())));
+            let found = decide(&model.plan, &reports, &Rejected::new());
+            let age = |epoch: EpochId| (epoch.life, epoch.number);
+            let good = found.as_ref().is_ok_and(|restore| {
+                restore.epoch.is_some_and(|epoch| epoch == promised || age(epoch) > age(promised))
+            });
+            if !good && model.plant != Some(Plant::IdIgnored) {
+                let lost: Vec<_> = (0..ranks.len()).filter(|index| bits >> index & 1 == 1).collect();
+                let what = format!("{promised} was promised; without {lost:?} of {ranks:?} there is {found:?}");
+                return Err(Violation::Unrecoverable(what));
+            }
+        }
+        Ok(())
+    }
+
+    /// What makes two states one.
+    pub fn key(&self, model: &Model) -> u128 {
+        if !model.symmetric {
+            return hash_of(self);
+        }
+        assert!(!model.messages && !model.returns, "links have names in them, and so have pieces of who comes back");
+        let coordinator = self.muster.coordinator();
+        let seats = |host: &Host, seat: Seat| (Some(seat) == host.protocol.seat(), model.plan.is_member(seat));
+        let mut outlines: Vec<u128> = Vec::new();
+        for (rank, host) in &self.hosts {
+            let pieces: BTreeSet<_> = host.shelf.pieces.iter().map(|((e, s), m)| (*e, seats(host, *s), *m)).collect();
+            let work: Vec<_> = host.work.iter().map(outline_of).collect();
+            let seat = host.protocol.seat().map(|seat| model.plan.is_member(seat));
+            let own = (*rank == coordinator, seat, host.shelf.life, host.shelf.sealed, pieces, work);
+            let stage = (host.protocol.stage(), host.protocol.kept(), host.last_epoch, host.refused);
+            outlines.push(hash_of(&(own, stage)));
+        }
+        outlines.sort_unstable();
+        let member = |seat: Seat| model.plan.is_member(seat);
+        let away: Vec<BTreeSet<_>> =
+            self.away.iter().map(|it| it.pieces.iter().map(|((e, s), m)| (*e, member(*s), *m)).collect()).collect();
+        let rest = (self.muster.number, self.kills_left, self.missing, self.promised, self.rolled_back);
+        hash_of(&(outlines, away, rest))
+    }
+}
+
+fn has_done(stage: &Stage, epoch: EpochId) -> bool {
+    match stage {
+        Stage::Sealing(work) | Stage::Sealed(work) | Stage::Marking(work) | Stage::Marked(work) => work.epoch == epoch,
+        _ => false,
+    }
+}
+
+fn outline_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
+    match work {
+        Work::Survey => (0, None, None),
+        Work::Encode(epoch, base, _) => (1, Some(*epoch), *base),
+        Work::Rebuild(epoch, _) => (2, Some(*epoch), None),
+        Work::Seal(epoch) => (3, Some(*epoch), None),
+        Work::Mark(epoch) => (4, Some(*epoch), None),
+        Work::Keep(epoch, ..) => (5, *epoch, None),
+    }
+}
+
+fn survey(model: &Model, shelf: &Shelf) -> Survey {
+    let id = |epoch: EpochId| match model.plant {
+        Some(Plant::IdIgnored) => EpochId { life: Life(0), random: 0, ..epoch },
+        _ => epoch,
+    };
+    let pieces = shelf.pieces.iter();
+    let holding = |((epoch, seat), marked): (&(EpochId, Seat), &bool)| Holding {
+        epoch: id(*epoch),
+        seat: *seat,
+        marked: *marked,
+    };
+    let unsealed = shelf.life != Life::default() && !shelf.sealed;
+    Survey { life: shelf.life, holdings: pieces.map(holding).collect(), unsealed }
+}
+
+/// So many losses every group bears, wherever they fall.
+fn tolerance(plan: &Plan) -> u32 {
+    (0..plan.groups().len()).map(|group| plan.layout(group).code().tolerance() as u32).min().unwrap_or(0)
+}
+
+fn hash_of(value: &impl Hash) -> u128 {
+    let half = |salt: u64| {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
+        value.hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(1) << 64 | half(2)
+}

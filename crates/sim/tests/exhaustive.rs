@@ -1,0 +1,129 @@
+//! Commit and recovery, every order of events and every kill point, for up to six processes.
+
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_group::{Group, Plan, Seat, WayBack};
+use standfast_sim::explore::{Explored, explore, symmetry_holds};
+use standfast_sim::world::{Model, Plant, Violation};
+use std::sync::Arc;
+
+const JOB: JobId = JobId::from_bytes([3; 16]);
+
+fn model(plan: Plan) -> Model {
+    Model {
+        plan: Arc::new(plan),
+        spares: 0,
+        epochs: 2,
+        kills: 1,
+        beyond: false,
+        returns: false,
+        messages: false,
+        symmetric: true,
+        plant: None,
+    }
+}
+
+fn rotating(way_back: WayBack, scheme: Scheme, members: u32) -> Plan {
+    Plan::rotating(JOB, way_back, scheme, members).expect("the tests ask for codes that there are")
+}
+
+fn holds(model: &Model) -> Explored {
+    match explore(model) {
+        Ok(explored) => explored,
+        Err(counterexample) => panic!("{:?}\n{:?}", counterexample.violation, counterexample.steps),
+    }
+}
+
+#[test]
+fn parity_over_two_to_six_survives_a_kill_at_every_point() {
+    for members in 2..=6 {
+        for way_back in [WayBack::Relaunch, WayBack::InPlace] {
+            let explored = {
+                let spares = u32::from(way_back == WayBack::InPlace);
+                holds(&Model { spares, ..model(rotating(way_back, Scheme::Parity, members)) })
+            };
+            assert!(explored.ends > 0 && explored.states > 100);
+        }
+    }
+}
+
+#[test]
+fn a_second_kill_during_recovery_is_survived_by_two_checks() {
+    for members in 3..=6 {
+        let plan = rotating(WayBack::Relaunch, Scheme::ReedSolomon { checks: 2 }, members);
+        let explored = holds(&Model { kills: 2, epochs: 1, ..model(plan) });
+        assert_eq!(explored.refusals, 0, "nothing is refused that two checks bear");
+    }
+}
+
+/// With one check the second failure may come at any moment once the first is recovered, and during the recovery as well:
+/// then what is left may be too little, and must be refused, never mixed.
+#[test]
+fn a_second_kill_with_one_check_is_survived_or_refused() {
+    for members in 2..=3 {
+        for way_back in [WayBack::Relaunch, WayBack::InPlace] {
+            let plan = rotating(way_back, Scheme::Parity, members);
+            let explored = holds(&Model { kills: 2, spares: 2, beyond: true, epochs: 1, ..model(plan) });
+            assert!(explored.ends > explored.refusals);
+        }
+    }
+}
+
+#[test]
+fn nodes_that_come_back_from_a_history_given_up_are_not_mixed_in() {
+    for members in 2..=3 {
+        let plan = rotating(WayBack::Relaunch, Scheme::Parity, members);
+        holds(&Model { kills: 2, returns: true, symmetric: false, ..model(plan) });
+    }
+    let mirrors = rotating(WayBack::Relaunch, Scheme::Mirroring, 2);
+    holds(&Model { kills: 3, returns: true, symmetric: false, ..model(mirrors) });
+}
+
+#[test]
+fn dedicated_keepers_take_the_seats_of_members_where_there_is_no_spare() {
+    for spares in 0..=1 {
+        let plan = Plan::dedicated(JOB, WayBack::InPlace, Scheme::ReedSolomon { checks: 2 }, 2, 2).unwrap();
+        holds(&Model { kills: 2, spares, epochs: 1, symmetric: false, ..model(plan) });
+    }
+}
+
+#[test]
+fn an_epoch_is_valid_in_all_groups_or_in_none() {
+    let group =
+        |members: [u32; 2]| Group { members: members.map(Seat).to_vec(), keepers: Vec::new(), scheme: Scheme::Parity };
+    let plan = Plan::new(JOB, WayBack::Relaunch, vec![group([0, 1]), group([2, 3])]).unwrap();
+    holds(&Model { symmetric: false, ..model(plan) });
+}
+
+#[test]
+fn every_order_of_messages_is_survived() {
+    for members in 2..=3 {
+        for way_back in [WayBack::Relaunch, WayBack::InPlace] {
+            let spares = u32::from(way_back == WayBack::InPlace);
+            let plan = rotating(way_back, Scheme::Parity, members);
+            let messages = Model { messages: true, symmetric: false, spares, epochs: 1, ..model(plan) };
+            holds(&messages);
+        }
+    }
+}
+
+#[test]
+fn states_that_differ_in_names_alone_have_equal_futures() {
+    for (members, kills) in [(2, 2), (3, 1), (4, 1)] {
+        let plan = rotating(WayBack::Relaunch, Scheme::Parity, members);
+        let (states, classes) = symmetry_holds(&Model { kills, epochs: 1, ..model(plan) });
+        assert!(classes < states);
+    }
+}
+
+#[test]
+fn faults_put_in_on_purpose_are_found() {
+    let found = |model: &Model| explore(model).expect_err("the fault shows").violation;
+    let plan = || rotating(WayBack::Relaunch, Scheme::Parity, 3);
+    let early = Model { plant: Some(Plant::CommittedTooEarly), ..model(plan()) };
+    assert!(matches!(found(&early), Violation::Unrecoverable(_) | Violation::Mixed(_)));
+    let deleted = Model { plant: Some(Plant::DeletedTooEarly), ..model(plan()) };
+    assert!(matches!(found(&deleted), Violation::Unrecoverable(_)));
+    let mixed = Model { plant: Some(Plant::IdIgnored), kills: 2, returns: true, symmetric: false, ..model(plan()) };
+    assert!(matches!(found(&mixed), Violation::Mixed(_)));
+}

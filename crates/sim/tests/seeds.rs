@@ -1,0 +1,119 @@
+//! The simulated cluster over hundreds of seeds, with a thousand processes, and with faults put in on purpose.
+
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_group::transfer::Costs;
+use standfast_group::{Plan, Reckoning, Seat, WayBack};
+use standfast_sim::cluster::run;
+use standfast_sim::program::Habits;
+use standfast_sim::scenario::{Plant, Scenario, Wishes};
+use std::sync::Arc;
+
+#[test]
+fn hundreds_of_seeds_recover_every_byte_or_refuse_by_name() {
+    let (mut recoveries, mut refused, mut abandoned) = (0, 0, 0);
+    for seed in 0..300 {
+        let outcome = run(&Scenario::new(seed, Wishes::default()));
+        let outcome =
+            outcome.unwrap_or_else(|failure| panic!("cargo xtask simulate --seeds {seed}..{}: {failure}", seed + 1));
+        recoveries += outcome.recoveries;
+        refused += u32::from(outcome.refused);
+        abandoned += outcome.abandoned;
+    }
+    // What the seeds are for must be among what they lead to.
+    assert!(recoveries > 100 && refused > 10 && abandoned > 10, "{recoveries}, {refused}, {abandoned}");
+}
+
+#[test]
+fn a_thousand_processes_recover() {
+    let wishes = Wishes { ranks: Some(1000), kills: Some(2) };
+    let mut scenario = Scenario::new(5, wishes);
+    (scenario.epochs, scenario.storage_fails_permille, scenario.habits.pages_max) = (2, 0, 4);
+    let outcome = run(&scenario).unwrap();
+    assert!(outcome.committed >= 2 && outcome.recoveries > 0 && !outcome.refused, "{}", outcome.recoveries);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let scenario = Scenario::new(11, Wishes { kills: Some(3), ..Wishes::default() });
+    assert_eq!(run(&scenario), run(&scenario));
+}
+
+/// Some seed must fail, and for a reason that fits.
+fn is_found(plant: Plant, change: impl Fn(&mut Scenario), reasons: &[&str]) {
+    let failures = (0..200).filter_map(|seed| {
+        let mut scenario = Scenario::new(seed, Wishes { kills: Some(3), ..Wishes::default() });
+        (scenario.plant, scenario.storage_fails_permille, scenario.beyond_percent) = (Some(plant), 0, 0);
+        change(&mut scenario);
+        run(&scenario).err()
+    });
+    let found: Vec<String> = failures.map(|failure| failure.0).collect();
+    let fits = found.iter().any(|failure| reasons.iter().any(|reason| failure.contains(reason)));
+    assert!(fits, "{plant:?}: {} failures, {:?}", found.len(), found.first());
+}
+
+#[test]
+fn an_epoch_committed_too_early_is_found() {
+    is_found(Plant::CommittedTooEarly, |_| (), &["was promised", "refused", "is not what it was"]);
+}
+
+#[test]
+fn a_piece_deleted_too_early_is_found() {
+    is_found(Plant::DeletedTooEarly, |_| (), &["refused"]);
+}
+
+#[test]
+fn a_wrong_coefficient_is_found_by_the_hashes_before_anything_is_used() {
+    is_found(Plant::WrongCoefficient, |scenario| scenario.compress = false, &["after rebuilding"]);
+}
+
+#[test]
+fn an_id_that_is_ignored_is_found() {
+    let change = |scenario: &mut Scenario| scenario.habits.pages_max = 12;
+    is_found(Plant::IdIgnored, change, &["is not what it was", "after rebuilding", "no piece", "lacks the pieces"]);
+}
+
+#[test]
+fn a_removed_page_that_is_not_subtracted_is_found() {
+    let change = |scenario: &mut Scenario| scenario.habits.forgets_removed = true;
+    is_found(Plant::RemovedNotSubtracted, change, &["the payload does not count it as changed"]);
+}
+
+/// A run without failures in which everything changes each time.
+fn memory(plan: Plan) -> (Scenario, Habits) {
+    let habits = Habits { pages_max: 40, everything: true, forgets_removed: false };
+    let costs = Costs { latency_nanoseconds: 1_000, page_nanoseconds: 1_000 };
+    let base = Scenario::new(1, Wishes::default());
+    let quiet = Scenario { plan: Arc::new(plan), spares: 0, epochs: 4, kills: 0, beyond_percent: 0, ..base };
+    (Scenario { storage_fails_permille: 0, habits, costs, compress: false, ..quiet }, habits)
+}
+
+#[test]
+fn memory_is_what_the_reckoning_says() {
+    let job = JobId::from_bytes([1; 16]);
+    let plans = [
+        Plan::rotating(job, WayBack::InPlace, Scheme::Parity, 5).unwrap(),
+        Plan::rotating(job, WayBack::Relaunch, Scheme::Parity, 5).unwrap(),
+        Plan::rotating(job, WayBack::Relaunch, Scheme::ReedSolomon { checks: 2 }, 6).unwrap(),
+        Plan::dedicated(job, WayBack::InPlace, Scheme::Parity, 4, 1).unwrap(),
+    ];
+    for plan in plans {
+        let (scenario, habits) = memory(plan);
+        let outcome = run(&scenario).unwrap();
+        let pages = outcome.program[&Seat(0)] as u64;
+        // Beside three regions there is one page with the program's number; all of them change.
+        assert_eq!(pages, 3 * u64::from(habits.pages_max) + 1);
+        for (seat, (own, checks)) in &outcome.steady {
+            let (group, position) = scenario.plan.place(*seat);
+            let layout = scenario.plan.layout(group);
+            let reckoning = Reckoning::new(layout, scenario.plan.way_back(), position, pages, pages);
+            let steady = (own + checks) as u64;
+            assert!(steady <= reckoning.steady && steady + 4 > reckoning.steady, "{seat:?}: {steady}, {reckoning:?}");
+            let peak = outcome.peaks[seat].0 + outcome.peaks[seat].1;
+            assert!(
+                peak as u64 <= reckoning.peak && peak as u64 + 8 > reckoning.peak,
+                "{seat:?}: {peak}, {reckoning:?}"
+            );
+        }
+    }
+}
