@@ -1,0 +1,61 @@
+//! Any messages of any kind to a process in the middle of its first epoch: it may refuse, never panic.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_group::transfer::Costs;
+use standfast_group::{
+    Beginning, Input, MemoryShelf, Message, Muster, Nothing, Output, Plan, Process, Rank, Seat, Settings, Term, WayBack,
+    encode,
+};
+use std::sync::Arc;
+
+fuzz_target!(|input: &[u8]| {
+    let plan = Plan::rotating(JobId::from_bytes([1; 16]), WayBack::Relaunch, Scheme::Parity, 3).expect("a plan");
+    let plan = Arc::new(plan);
+    let costs = Costs { latency_nanoseconds: 1, page_nanoseconds: 1 };
+    let beginning = Beginning { rank: Rank(0), prefers: Some(Seat(0)), started: false };
+    let mut process = Process::new(plan.clone(), Settings { beginning, costs, compress: true });
+    let (mut payload, mut shelf) = (Nothing::default(), MemoryShelf::default());
+    let muster = Muster { number: 1, present: (0..3).map(Rank).collect() };
+    let mut inputs = vec![Input::Muster(muster)];
+    let mut rest = input;
+    loop {
+        while let Some(input) = inputs.pop() {
+            for output in process.handle(input, &mut payload, &mut shelf) {
+                match output {
+                    Output::Survey => inputs.push(Input::Surveyed(shelf.survey())),
+                    Output::Seal(epoch) => {
+                        shelf.seal(epoch);
+                        inputs.push(Input::Sealed(epoch));
+                    }
+                    Output::Mark(epoch) => {
+                        shelf.mark(epoch);
+                        inputs.push(Input::Marked(epoch));
+                    }
+                    Output::Keep { epoch, seat, life } => {
+                        shelf.keep(epoch, seat, life);
+                        inputs.push(Input::Kept);
+                    }
+                    Output::Resume(_) => inputs.push(Input::Arrived(1)),
+                    _ => {}
+                }
+            }
+        }
+        // One message: from whom and of what kind, its length, its body.
+        let [head, length, behind @ ..] = rest else { return };
+        let body = &behind[..behind.len().min(usize::from(*length))];
+        rest = &behind[body.len()..];
+        let message = if head & 1 == 0 {
+            minicbor::decode(body).map(Message::Control).ok()
+        } else {
+            minicbor::decode(body).map(Message::Data).ok()
+        };
+        let Some(message) = message else { continue };
+        let term = Term { muster: 1, round: u32::from(head >> 6) };
+        let from = Rank(u32::from(head >> 1 & 3));
+        inputs.push(Input::Message(from, encode(&plan, term, &message)));
+    }
+});
