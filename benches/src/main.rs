@@ -12,6 +12,7 @@ mod delta;
 mod figures;
 mod overhead;
 mod pause;
+mod reservation;
 mod tree;
 
 use anyhow::{Context as _, Result, bail};
@@ -71,6 +72,7 @@ fn measure(settings: &Settings) -> Result<bool> {
     for verdict in tree::pause_and_restart(200, settings.repeats)? {
         say(verdict);
     }
+    say(reservation::of_a_terabyte(settings.repeats)?);
     for pages in [bulk::Pages::Small, bulk::Pages::Huge] {
         let job = bulk::Job::start(settings.megabytes, pages)?;
         let (checkpoint, restart) = job.measure(settings.repeats)?;

@@ -35,6 +35,8 @@ pub(crate) struct Taken {
     pub(crate) pause: Duration,
     /// From the start of the checkpoint until it was durable.
     pub(crate) durable: Duration,
+    /// Length of the image.
+    pub(crate) file_bytes: u64,
 }
 
 /// Takes a checkpoint on request.
@@ -45,5 +47,6 @@ pub(crate) fn checkpoint(standfast: Standfast<'_>, arena: &Arena) -> Result<Take
         let nanoseconds = report[name].as_u64().with_context(|| format!("no {name} in {report}"))?;
         anyhow::Ok(Duration::from_nanos(nanoseconds))
     };
-    Ok(Taken { pause: time("pause_nanoseconds")?, durable: time("durable_nanoseconds")? })
+    let file_bytes = report["file_bytes"].as_u64().with_context(|| format!("no length in {report}"))?;
+    Ok(Taken { file_bytes, pause: time("pause_nanoseconds")?, durable: time("durable_nanoseconds")? })
 }

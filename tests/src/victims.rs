@@ -79,6 +79,8 @@ pub const BULK: Victim = c("bulk", include_str!("../victims/bulk.c"));
 pub const FAMILY: Victim = c("family", include_str!("../victims/family.c"));
 /// Fresh memory filled from a file, for measurements.
 pub const FILL: Victim = c("fill", include_str!("../victims/fill.c"));
+/// A terabyte of addresses, for measurements.
+pub const VAST: Victim = c("vast", include_str!("../victims/vast.c"));
 /// Goroutines.
 pub const ROUTINES: Victim =
     Victim { name: "routines", source: include_str!("../victims/routines.go"), language: Language::Go };

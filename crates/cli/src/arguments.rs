@@ -165,6 +165,9 @@ pub(crate) struct Restart {
     /// Process ids: 'auto' for the old ones where that is allowed, 'new' [default: as in the run]
     #[arg(long, value_name = "POLICY")]
     pub(crate) ids: Option<Ids>,
+    /// Let monotonic clocks jump back to those of this machine, instead of going on where they were
+    #[arg(long)]
+    pub(crate) clock_jump: bool,
     /// Take the directory over from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,

@@ -6,7 +6,7 @@ use crate::program;
 use crate::voice::{Voice, say};
 use anyhow::{Context, bail};
 use standfast::{
-    CKPTRC, Ckptrc, Ending, Error, ForShell, Notice, OptionChoices, RestartRequest, RunRequest, Unfinished,
+    CKPTRC, Ckptrc, ClockPolicy, Ending, Error, ForShell, Notice, OptionChoices, RestartRequest, RunRequest, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -56,7 +56,9 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
 pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode> {
     let directory = restart.directory.map_or_else(only_directory, Ok)?;
     let options = OptionChoices { ids: restart.ids, files: restart.files, ..OptionChoices::default() };
-    let request = RestartRequest { directory, at: restart.at, options, force: restart.force, wait: restart.wait };
+    let clocks = if restart.clock_jump { ClockPolicy::Jump } else { ClockPolicy::Continue };
+    let request =
+        RestartRequest { directory, at: restart.at, options, clocks, force: restart.force, wait: restart.wait };
     conclude(standfast::restart(&request, &mut |notice| hear(notice, voice)))
 }
 

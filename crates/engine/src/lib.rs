@@ -31,7 +31,8 @@ pub use job::{Freezer, Job, Launch, News, ProcessIdentity};
 pub use read::{CaptureOptions, Captured, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{
-    FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted, Tail, restart,
+    ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted, Tail,
+    restart,
 };
 pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, Terminal, own_group};

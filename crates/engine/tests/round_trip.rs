@@ -4,8 +4,8 @@ mod support;
 
 use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_engine::{
-    CaptureOptions, EngineError, FileOptions, IdPolicy, InheritedSignals, Job, Launch, RestartOptions, StackPart, Tail,
-    restart,
+    CaptureOptions, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, Job, Launch, RestartOptions,
+    StackPart, Tail, restart,
 };
 use standfast_format::records::{JobState, Machine};
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
@@ -188,6 +188,7 @@ fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
     let mut before_thaw = |_| Ok(());
     let options = RestartOptions {
         ids: IdPolicy::Auto,
+        clocks: ClockPolicy::Continue,
         signals: InheritedSignals::capture(),
         files: FileOptions::default(),
         keep_tail: &mut keep_tail,

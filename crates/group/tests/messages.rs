@@ -4,8 +4,8 @@ use standfast_core::Checksum;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::{
-    Control, Data, Description, EpochId, Holding, Life, MESSAGE_BYTES_MAX, Message, MessageError, Node, Part, Phase, Plan,
-    Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, Sums, Term, WayBack, decode, encode,
+    Control, Data, Description, EpochId, Holding, Life, MESSAGE_BYTES_MAX, Message, MessageError, Node, Part, Phase,
+    Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, Sums, Term, WayBack, decode, encode,
 };
 
 const TERM: Term = Term { muster: 7, round: 2 };

@@ -63,6 +63,6 @@ pub use request::{Afterwards, checkpoint};
 pub use restart::{RestartRequest, find_directories, restart};
 pub use run::{RunRequest, default_directory, run};
 pub use spelling::{ForShell, InWords, without_numbers};
-pub use standfast_engine::JobIds;
+pub use standfast_engine::{ClockPolicy, JobIds};
 pub use standfast_format::manifest::GenerationNumber;
 pub use status::{list, status};

@@ -11,7 +11,7 @@ use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
 use standfast_engine::{
-    self as engine, EngineError, FileOptions, IdPolicy, InheritedSignals, RestartOptions, Restarted, Tail,
+    self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, RestartOptions, Restarted, Tail,
 };
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::JobState;
@@ -32,6 +32,8 @@ pub struct RestartRequest {
     pub at: Option<GenerationNumber>,
     /// What is to be other than in the run.
     pub options: OptionChoices,
+    /// What to do about monotonic clocks that are behind the checkpoint's.
+    pub clocks: ClockPolicy,
     /// Whether to take the directory from a holder that cannot be seen from here.
     pub force: bool,
     /// Whether to stay until everybody in the job has ended, not only its main process.
@@ -74,7 +76,8 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
     let wish = request.at.map_or(Wish::Newest, Wish::Exactly);
     let path = request.directory.clone();
-    continue_job(Continuation { path, directory, lease, options: request.options, wait: request.wait }, wish, listener)
+    let RestartRequest { options, clocks, wait, .. } = *request;
+    continue_job(Continuation { path, directory, lease, options, clocks, wait }, wish, listener)
 }
 
 /// A job to be continued.
@@ -87,6 +90,8 @@ pub(crate) struct Continuation {
     pub(crate) lease: Arc<Lease>,
     /// Options that are to be other than those of its run.
     pub(crate) options: OptionChoices,
+    /// What to do about monotonic clocks that are behind the checkpoint's.
+    pub(crate) clocks: ClockPolicy,
     /// Whether to stay until everybody in the job has ended.
     pub(crate) wait: bool,
 }
@@ -204,6 +209,7 @@ fn revive(
         &choice.image,
         RestartOptions {
             ids,
+            clocks: job.clocks,
             signals: InheritedSignals::capture(),
             files: FileOptions { policy: files.policy(), ends: &manifest.ends },
             keep_tail: &mut keep_tail,

@@ -11,7 +11,7 @@ use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
-use standfast_engine::{EngineError, InheritedSignals, Job, Launch};
+use standfast_engine::{ClockPolicy, EngineError, InheritedSignals, Job, Launch};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_store::{Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
 use std::ffi::{OsStr, OsString};
@@ -92,6 +92,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 directory: directory.clone(),
                 lease: lease.clone(),
                 options: request.choices(),
+                clocks: ClockPolicy::Continue,
                 wait: request.wait,
             };
             match continue_job(continuation, Wish::Newest, listener) {

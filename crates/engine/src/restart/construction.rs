@@ -6,7 +6,7 @@
 //! ends when our end of their line closes. The commit cuts both ties.
 
 use super::ids::{IdPolicy, JobIds};
-use super::namespaces::hold;
+use super::namespaces::{ClockPolicy, hold};
 use super::objects::Object;
 use super::plan::{JobPlan, Plan, SCRATCH_BYTES};
 use crate::EngineError;
@@ -55,10 +55,14 @@ pub(super) struct Construction {
 impl Construction {
     /// Makes the job's main process and lets it execute its program; it stands still behind its exec, with nothing in its
     /// memory but the scratch.
-    pub(super) fn begin(plan: &JobPlan<'_>, policy: IdPolicy, signals: InheritedSignals) -> Result<Self, EngineError> {
+    pub(super) fn begin(
+        plan: &JobPlan<'_>,
+        policies: (IdPolicy, ClockPolicy),
+        signals: InheritedSignals,
+    ) -> Result<Self, EngineError> {
         let main = plan.of(0);
         let program = HeldProgram { path: main.executable, personality: main.process.personality };
-        let (init, held, ids) = hold(plan, policy, program, signals)?;
+        let (init, held, ids) = hold(plan, policies, program, signals)?;
         let pid = held.pid;
         let begun = Task::seize(pid, pid, BUILDING).map_err(building).and_then(|task| {
             held.let_go().map_err(|source| kernel("starting the new process", source))?;

@@ -6,6 +6,7 @@ use super::descriptors::parking;
 use super::ids::IdPolicy;
 use super::kinship::Remains;
 use super::mapped_files::Attached;
+use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::freeze::kernel;
@@ -25,8 +26,12 @@ pub(super) struct Family {
 
 impl Family {
     /// Makes the main process; see [`Construction::begin`].
-    pub(super) fn begin(plan: &JobPlan<'_>, policy: IdPolicy, signals: InheritedSignals) -> Result<Self, EngineError> {
-        let main = Construction::begin(plan, policy, signals)?;
+    pub(super) fn begin(
+        plan: &JobPlan<'_>,
+        policies: (IdPolicy, ClockPolicy),
+        signals: InheritedSignals,
+    ) -> Result<Self, EngineError> {
+        let main = Construction::begin(plan, policies, signals)?;
         Ok(Self { processes: vec![main], remains: Remains::default() })
     }
 

@@ -51,6 +51,7 @@ use crate::{EngineError, ProcessIdentity};
 use family::Family;
 pub use files::{FileNote, FileOptions, FilePolicy};
 pub use ids::{IdPolicy, JobIds};
+pub use namespaces::ClockPolicy;
 use plan::JobPlan;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
@@ -61,6 +62,8 @@ pub use tails::{KeepTail, Tail};
 pub struct RestartOptions<'a> {
     /// Process and thread ids.
     pub ids: IdPolicy,
+    /// Clocks that would go back.
+    pub clocks: ClockPolicy,
     /// The signals that the caller was started with, captured before it installed handlers.
     pub signals: InheritedSignals,
     /// What to do about files that are not what they were.
@@ -92,7 +95,7 @@ pub struct Restarted {
 pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
     let plan = JobPlan::make(source.state(), options.files)?;
     stay_in_sight()?;
-    let mut family = Family::begin(&plan, options.ids, options.signals)?;
+    let mut family = Family::begin(&plan, (options.ids, options.clocks), options.signals)?;
     let mut files = plan.notes.clone();
     let built = family.build(&plan, source).and_then(|()| {
         let differing = family.main().differing(&plan)?;

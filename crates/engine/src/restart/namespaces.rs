@@ -10,10 +10,20 @@ use standfast_linux::{
     ClockOffsets, Held, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind, monotonic_clocks_of,
 };
 
+/// What a restart does where the monotonic clocks of this machine are behind those that the job has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClockPolicy {
+    /// The job gets a time namespace in which they go on; where that cannot be had, the restart is refused.
+    #[default]
+    Continue,
+    /// They jump back to those of this machine, whatever deadlines the program may have reckoned out.
+    Jump,
+}
+
 /// A child that will execute the program: under its old id in namespaces of its own where that is wanted and allowed.
 pub(super) fn hold(
     plan: &JobPlan<'_>,
-    policy: IdPolicy,
+    (policy, clock_policy): (IdPolicy, ClockPolicy),
     program: HeldProgram<'_>,
     signals: InheritedSignals,
 ) -> Result<(Option<NamespaceInit>, Held, JobIds), EngineError> {
@@ -21,7 +31,10 @@ pub(super) fn hold(
     // Root stays root inside; in a container it may have to do as everybody else.
     let kinds = [NamespaceKind::Pid, NamespaceKind::User];
     let kinds = if process::effective_user() == 0 { &kinds[..] } else { &kinds[1..] };
-    let clocks = plan.shifted_clocks()?;
+    let clocks = match clock_policy {
+        ClockPolicy::Continue => plan.shifted_clocks()?,
+        ClockPolicy::Jump => None,
+    };
     let mut reason = None;
     // Process 1 of the new namespace is its init.
     if policy == IdPolicy::Auto && old > 1 {
@@ -67,7 +80,9 @@ impl JobPlan<'_> {
         EngineError::Refused(vec![Obstacle {
             what: "monotonic clock".to_owned(),
             why: format!("that of this machine is behind the checkpoint's (rebooted since, or another machine), {why}"),
-            remedy: "allow unprivileged user namespaces, or restart it as root, without --ids new".to_owned(),
+            remedy: "allow unprivileged user namespaces, or restart it as root, without --ids new; or let the clocks jump back \
+                     (--clock-jump), which may make the program sleep for as long as the machine had been up"
+                .to_owned(),
             passing: false,
         }])
     }
