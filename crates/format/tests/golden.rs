@@ -116,8 +116,46 @@ fn open_files() -> Vec<OpenFile> {
             watches: vec![Watch { descriptor: 1, path: b"/tmp"[..].into(), mask: 0xfff, device: 3, inode: 4 }],
         },
         OpenFileKind::Process { process: 0 },
+        OpenFileKind::Directory { path: b"/tmp"[..].into(), position: 1 << 40, device: 3, inode: 4 },
+        OpenFileKind::Place { path: b"/tmp/link"[..].into(), mode: 0o120_777, device: 3, inode: 5 },
+        OpenFileKind::Object { object: 1, offset: 4097 },
+        OpenFileKind::Socket { socket: 0 },
     ];
-    kinds.into_iter().map(|kind| OpenFile { flags: 0o2002, kind }).collect()
+    let told = SignalTarget { process: 0, main_thread: true, signal: 34 };
+    let lock = |kind| FileLock { kind, exclusive: true, start: 5, length: 0 };
+    let locks = vec![lock(LockKind::Whole), lock(LockKind::Process { process: 0 }), lock(LockKind::OpenFile)];
+    let open = |kind| OpenFile { flags: 0o2002, kind, told: Some(told), locks: locks.clone() };
+    kinds.into_iter().map(open).collect()
+}
+
+fn sockets() -> Vec<Socket> {
+    let states = vec![
+        SocketState::Unconnected,
+        SocketState::Listening { backlog: 5 },
+        SocketState::Paired { peer: 3 },
+        SocketState::Widowed { peer: b"\x01\0/tmp/gone"[..].into() },
+        SocketState::Waiting { listener: 1, place: 2 },
+        SocketState::Towards { address: b"\x01\0/dev/log"[..].into() },
+        SocketState::Reset,
+    ];
+    let message = Message {
+        contents: b"hello"[..].into(),
+        sender: Some(1),
+        open_files: vec![0],
+        credentials: Some(Credentials { process: 0 }),
+    };
+    let socket = |state| Socket {
+        family: 1,
+        kind: 5,
+        protocol: 0,
+        name: b"\x01\0/tmp/here"[..].into(),
+        file_mode: Some(0o140_755),
+        state,
+        options: vec![SocketOption { level: 1, name: 7, value: vec![0, 1, 0, 0].into() }],
+        shut_down: 2,
+        received: vec![message.clone()],
+    };
+    states.into_iter().map(socket).collect()
 }
 
 fn objects() -> Vec<MemoryObject> {
@@ -128,11 +166,13 @@ fn objects() -> Vec<MemoryObject> {
         lock: Some(true),
         other_writer: Some(b"process 9 (tee)"[..].into()),
     };
+    let deleted = ObjectKind::DeletedFile { path: b"/tmp/gone"[..].into(), mode: 0o600 };
     vec![
         MemoryObject { kind: ObjectKind::SharedMemory, length: 0x8000, huge_page_bytes: 0 },
         MemoryObject { kind: file, length: 0x20_0000, huge_page_bytes: 0x20_0000 },
         MemoryObject { kind: mapped, length: 0x1234, huge_page_bytes: 0 },
         MemoryObject { kind: ObjectKind::Segment { mode: 0o600 }, length: 0x5000, huge_page_bytes: 0 },
+        MemoryObject { kind: deleted, length: 4099, huge_page_bytes: 0 },
     ]
 }
 
@@ -204,8 +244,14 @@ fn state() -> JobState {
         },
         processes: vec![process, zombie],
         open_files: open_files(),
-        pipes: vec![PipeContents { capacity: 65536, contents: b"in flight"[..].into(), packets: vec![2, 7] }],
+        pipes: vec![PipeContents {
+            capacity: 65536,
+            contents: b"in flight"[..].into(),
+            packets: vec![2, 7],
+            path: Some(b"/tmp/fifo"[..].into()),
+        }],
         objects: objects(),
+        sockets: sockets(),
     }
 }
 

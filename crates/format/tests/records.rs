@@ -196,6 +196,20 @@ fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
             OpenFileKind::Watches { watches: vec![Watch { descriptor, path, mask, device, inode }] }
         }),
         any::<u32>().prop_map(|process| OpenFileKind::Process { process }),
+        (bytes(), any::<[u64; 3]>()).prop_map(|(path, [position, device, inode])| OpenFileKind::Directory {
+            path,
+            position,
+            device,
+            inode
+        }),
+        (bytes(), any::<u32>(), any::<[u64; 2]>()).prop_map(|(path, mode, [device, inode])| OpenFileKind::Place {
+            path,
+            mode,
+            device,
+            inode
+        }),
+        any::<(u32, u64)>().prop_map(|(object, offset)| OpenFileKind::Object { object, offset }),
+        any::<u32>().prop_map(|socket| OpenFileKind::Socket { socket }),
         (stream, bytes()).prop_map(|(stream, was)| OpenFileKind::Stream { stream, was }),
         (any::<i32>(), bytes()).prop_map(|(number, was)| OpenFileKind::Inherited { number, was }),
     ]
@@ -237,6 +251,30 @@ let descriptor = |(number, close_on_exec, open_file)| Descriptor { number, close
     }
 }
 
+prop_compose! {
+    fn socket()(
+        [name, peer, value, contents] in [bytes(), bytes(), bytes(), bytes()],
+        (family, kind, protocol, shut_down) in any::<(i32, i32, i32, u32)>(),
+        number: u32,
+        sender: Option<u32>,
+        state in 0..7,
+    ) -> Socket {
+        let state = match state {
+            0 => SocketState::Unconnected,
+            1 => SocketState::Listening { backlog: number },
+            2 => SocketState::Paired { peer: number },
+            3 => SocketState::Widowed { peer },
+            4 => SocketState::Waiting { listener: number, place: number },
+            5 => SocketState::Towards { address: peer },
+            _ => SocketState::Reset,
+        };
+        let credentials = sender.map(|process| Credentials { process });
+        let received = vec![Message { contents, sender, open_files: vec![number], credentials }];
+        let options = vec![SocketOption { level: family, name: kind, value }];
+        Socket { family, kind, protocol, name, file_mode: sender, state, options, shut_down, received }
+    }
+}
+
 fn object() -> impl Strategy<Value = MemoryObject> {
     let file = (bytes(), any::<u32>(), any::<u32>());
     let kind = prop_oneof![
@@ -259,6 +297,7 @@ prop_compose! {
         kinds in prop::collection::vec((any::<u32>(), open_file_kind()), 0..4),
         pipes in prop::collection::vec((any::<u32>(), bytes()), 0..3),
         objects in prop::collection::vec(object(), 0..3),
+        sockets in prop::collection::vec(socket(), 0..3),
         realtime_nanoseconds: u64,
         host: String,
     ) -> JobState {
@@ -266,9 +305,10 @@ prop_compose! {
             machine: Machine { host, ..Machine::default() },
             clocks: Clocks { realtime_nanoseconds, ..Clocks::default() },
             processes,
-            open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind }).collect(),
-            pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents, packets: vec![capacity] }).collect(),
+            open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind, told: None, locks: Vec::new() }).collect(),
+            pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents, packets: vec![capacity], path: None }).collect(),
             objects,
+            sockets,
         }
     }
 }

@@ -23,6 +23,7 @@ mod spawn;
 pub mod sys;
 mod task;
 mod terminal;
+mod unix_sockets;
 pub mod vdso;
 mod written;
 
@@ -40,4 +41,5 @@ pub use siginfo::SignalInformation;
 pub use spawn::{Held, HeldProgram, InheritedSignals, is_made_here, launch, made_here_is_gone};
 pub use task::{Standstill, Stop, Task, WaitStatus};
 pub use terminal::{Terminal, own_group};
+pub use unix_sockets::UnixSocket;
 pub use written::{Held as HeldPages, Holding, WriteProtection, WrittenScan};

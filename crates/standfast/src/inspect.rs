@@ -77,6 +77,7 @@ fn describe_object(state: &JobState, place: usize, runs: &[Run]) -> ObjectReport
         ObjectKind::MemoryFile { name, .. } => format!("memfd {name}"),
         ObjectKind::MappedFile { file, .. } => format!("mapped file {}", file.path),
         ObjectKind::Segment { .. } => "System V segment".to_owned(),
+        ObjectKind::DeletedFile { path, .. } => format!("deleted file {path}"),
     };
     let own = runs.iter().filter(|run| run.owner == number);
     ObjectReport { what, bytes: object.length, stored_bytes: own.map(|run| run.range.bytes()).sum() }
@@ -151,6 +152,10 @@ fn describe_file(kind: &OpenFileKind) -> String {
         OpenFileKind::Signals { .. } => "signal descriptor".to_owned(),
         OpenFileKind::Watches { watches } => format!("inotify instance, watching {} paths", watches.len()),
         OpenFileKind::Process { .. } => "process descriptor".to_owned(),
+        OpenFileKind::Directory { path, .. } => format!("directory {path}"),
+        OpenFileKind::Place { path, .. } => format!("place {path} (O_PATH)"),
+        OpenFileKind::Object { object, offset } => format!("memory object {object} at {offset}"),
+        OpenFileKind::Socket { socket } => format!("socket {socket} of the job"),
         OpenFileKind::Inherited { number, was } => format!("inherited as descriptor {number} ({was})"),
     }
 }

@@ -4,7 +4,7 @@ use crate::files::{FileKey, Haste, identity};
 use crate::job::Shared;
 use crate::tree::Roots;
 use standfast_format::records::{FileReference, JobState, ObjectKind, OpenFileKind};
-use standfast_linux::proc::{self, DescriptorInformation, Map};
+use standfast_linux::proc::{self, DescriptorInformation, LockKind, Map};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -40,7 +40,7 @@ pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {
 pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
     let mut paths = BTreeSet::new();
-    let mut written = BTreeSet::new();
+    let (mut written, mut leased) = (BTreeSet::new(), BTreeSet::new());
     for pid in &pids {
         let maps = Map::of(*pid).unwrap_or_default();
         for map in maps.iter().filter(|map| map.inode != 0 && map.shared && map.protection.write) {
@@ -56,9 +56,14 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
             if information.flags & libc::O_ACCMODE as u32 != 0 {
                 written.extend(reference(&path).ok().as_ref().map(key_of));
             }
+            // To open such a file would tell its holder to give the lease up, by a signal that ends programs.
+            if information.locks.iter().any(|lock| lock.kind == LockKind::Other) {
+                leased.insert(path.clone());
+            }
             paths.insert(path);
         }
     }
+    paths.retain(|path| !leased.contains(path));
     for mut file in paths.iter().filter_map(|path| reference(path).ok()) {
         shared.digests.fill(&mut file, Haste::Running);
     }

@@ -23,7 +23,8 @@ use crate::tree::Roots;
 use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity};
 use attributes::Attributes;
 pub(crate) use attributes::Looks;
-use descriptors::Descriptors;
+pub(crate) use descriptors::received;
+use descriptors::{Descriptors, Motion};
 pub use files::Output;
 pub(crate) use files::look_ahead;
 use files::reference;
@@ -60,7 +61,7 @@ impl Census {
     pub(crate) fn take(frozen: &Frozen, options: CaptureOptions) -> Result<Self, EngineError> {
         let subjects: Vec<_> =
             frozen.processes.iter().map(|it| Subject::known(it, &frozen.shared)).collect::<Result<_, _>>()?;
-        let mut found = Findings::of(&subjects, &frozen.shared.inheritance)?;
+        let mut found = Findings::of(&subjects, Motion::Stopped, &frozen.shared.inheritance)?;
         let relations = kinship::Relations::of(frozen, &mut found.obstacles)?;
         refuse(&mut found.obstacles)?;
         let mut doubtful = Vec::new();
@@ -140,7 +141,7 @@ pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
             },
         }
     }
-    let mut obstacles = Findings::of(&subjects, &Inheritance::of_orphan(pid))?.obstacles;
+    let mut obstacles = Findings::of(&subjects, Motion::Running, &Inheritance::of_orphan(pid))?.obstacles;
     for subject in &subjects {
         let looking = |source| crate::freeze::forbidden(subject.pid, source);
         let others = restrictions::of_other_threads(subject.pid).map_err(looking)?;
@@ -189,7 +190,7 @@ struct OfProcess {
 }
 
 impl Findings {
-    fn of(subjects: &[Subject<'_>], inheritance: &Inheritance) -> Result<Self, EngineError> {
+    fn of(subjects: &[Subject<'_>], motion: Motion, inheritance: &Inheritance) -> Result<Self, EngineError> {
         let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
         let looking = |source| crate::freeze::forbidden(pids[0], source);
         let mut found = Self {
@@ -198,7 +199,8 @@ impl Findings {
             objects: Objects::default(),
             processes: Vec::new(),
         };
-        found.descriptors = Descriptors::of(&pids, inheritance, &mut found.obstacles).map_err(looking)?;
+        let (objects, obstacles) = (&mut found.objects, &mut found.obstacles);
+        found.descriptors = Descriptors::of(&pids, motion, inheritance, objects, obstacles).map_err(looking)?;
         for (place, subject) in subjects.iter().enumerate() {
             let mut obstacles = Vec::new();
             let of_process = OfProcess::of(place, subject, &mut found.objects, &mut obstacles);
@@ -234,6 +236,7 @@ impl Findings {
             processes,
             open_files: self.descriptors.open_files,
             pipes: self.descriptors.pipes,
+            sockets: self.descriptors.sockets,
             objects,
         })
     }

@@ -5,4 +5,4 @@ mod digest;
 mod writers;
 
 pub(crate) use digest::{Digests, Haste, digest_of, identity, is_fresh, is_made_by_the_kernel, open};
-pub(crate) use writers::{FileKey, Writers, other_writers};
+pub(crate) use writers::{FileKey, Writers, other_holder, other_writers};

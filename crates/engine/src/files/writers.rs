@@ -72,6 +72,20 @@ pub(crate) fn other_writers(files: &BTreeSet<FileKey>, job: &[i32]) -> HashMap<F
     found
 }
 
+/// A process outside the job that has a file open, in words.
+pub(crate) fn other_holder(file: FileKey, job: &[i32]) -> Option<String> {
+    let processes = std::fs::read_dir("/proc").ok()?;
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let holds = |pid: &i32| {
+        let numbers = proc::numbers(*pid, "fd").unwrap_or_default();
+        numbers.into_iter().any(|number| {
+            let found = std::fs::metadata(format!("/proc/{pid}/fd/{number}"));
+            found.is_ok_and(|found| (found.dev(), found.ino()) == file)
+        })
+    };
+    pids.filter(|pid| !job.contains(pid)).find(holds).map(describe)
+}
+
 /// A process and those from which it descends.
 fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
     let parent = |pid: &i32| Stat::of(*pid).ok().map(|stat| stat.parent).filter(|parent| *parent > 0);

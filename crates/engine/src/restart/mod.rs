@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! plan           what must be there is there, else refused by name; nothing has been touched
+//! surroundings   paths and addresses that the job shares with others
 //! ids            old or new process and thread ids, and what follows from that
 //! namespaces     which ones the job needs here for its old ids and its clocks
 //! construction   a child, held and seized, executes the job's program; its own memory is thrown away
@@ -39,6 +40,7 @@ mod namespaces;
 mod objects;
 mod plan;
 mod scheduling;
+mod surroundings;
 mod switches;
 mod tails;
 mod threads;

@@ -21,13 +21,18 @@ use standfast_core::{PAGE_BYTES, PageRange};
 use standfast_format::records::{Backing, MemoryObject, ObjectKind, Owner};
 use standfast_format::{BoxError, Run};
 use standfast_linux::sys::{file, process};
+use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 
 const MFD_ALLOW_SEALING: u64 = libc::MFD_ALLOW_SEALING as u64;
 const MFD_EXEC: u64 = libc::MFD_EXEC as u64;
+const O_TMPFILE: u64 = (libc::O_TMPFILE | libc::O_RDWR) as u64;
+const OWNER_ONLY: u64 = 0o600;
 const EXECUTE_BITS: u32 = 0o111;
 /// Seals that take effect on what is mapped later, or on later seals.
 const LATE_SEALS: u32 = file::SEAL_FUTURE_WRITE | file::SEAL_SEAL;
@@ -51,21 +56,43 @@ impl Construction {
     }
 
     fn make_object(&self, object: &MemoryObject, parking: u64) -> Result<Object, EngineError> {
-        let name = match &object.kind {
-            ObjectKind::SharedMemory => b"shared memory",
-            ObjectKind::MemoryFile { name, .. } => name.0.as_slice(),
+        let made = match &object.kind {
+            ObjectKind::SharedMemory => self.make_memory_file(b"shared memory", &object.kind)?,
+            ObjectKind::MemoryFile { name, .. } => self.make_memory_file(&name.0, &object.kind)?,
             // What is read from the image is put there first, and where it belongs when all of it has verified.
-            ObjectKind::MappedFile { .. } | ObjectKind::Segment { .. } => b"staged memory",
+            ObjectKind::MappedFile { .. } | ObjectKind::Segment { .. } => {
+                self.make_memory_file(b"staged memory", &object.kind)?
+            }
+            ObjectKind::DeletedFile { path, .. } => self.make_deleted_file(&path.0)?,
         };
-        let flags = MFD_ALLOW_SEALING | executable_flag(&object.kind);
-        let name = self.path_argument(name)?;
-        let made = self.call("making shared memory", libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])?;
         let descriptor = self.park(made, parking)?;
         let taking = |source| kernel("sharing memory with the new process", source);
         let process = process::pidfd_open(self.pid()).map_err(taking)?;
         let own = File::from(process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)?);
         own.set_len(object.length).map_err(|source| kernel("sizing shared memory", source))?;
         Ok(Object { descriptor, own, length: object.length })
+    }
+
+    fn make_memory_file(&self, name: &[u8], kind: &ObjectKind) -> Result<u64, EngineError> {
+        let flags = MFD_ALLOW_SEALING | executable_flag(kind);
+        let name = self.path_argument(name)?;
+        self.call("making shared memory", libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0])
+    }
+
+    /// A file without a name, in the directory that it was in, or elsewhere: no path leads to it in any case.
+    fn make_deleted_file(&self, path: &[u8]) -> Result<u64, EngineError> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let directories = path.parent().into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"].map(Path::new));
+        let mut made = Err(kernel("making a deleted file", std::io::ErrorKind::NotFound.into()));
+        for directory in directories {
+            let argument = self.path_argument(directory.as_os_str().as_bytes())?;
+            let action = format!("making a file in the place of {}, which has been deleted", path.display());
+            made = self.call(&action, libc::SYS_open, [argument, O_TMPFILE, OWNER_ONLY, 0, 0, 0]);
+            if made.is_ok() {
+                break;
+            }
+        }
+        made
     }
 
     /// Writes pages of an object. Called from several threads.
@@ -131,7 +158,11 @@ impl Construction {
 
     fn seal(&self, plan: &Plan<'_>, which: u32) -> Result<(), EngineError> {
         for (record, object) in plan.job.objects.iter().zip(self.objects.iter()) {
-            let ObjectKind::MemoryFile { seals, mode, .. } = record.kind else { continue };
+            let (seals, mode) = match record.kind {
+                ObjectKind::MemoryFile { seals, mode, .. } => (seals, mode),
+                ObjectKind::DeletedFile { mode, .. } => (0, mode),
+                ObjectKind::SharedMemory | ObjectKind::MappedFile { .. } | ObjectKind::Segment { .. } => continue,
+            };
             if which & file::SEAL_SEAL == 0 {
                 let permissions = Permissions::from_mode(mode);
                 object.own.set_permissions(permissions).map_err(|source| kernel("setting permissions", source))?;

@@ -112,6 +112,7 @@ impl<'a> JobPlan<'a> {
             processes.push(ProcessPlan { executable, scratch: scratch.unwrap_or_default() });
         }
         let mapped = obstacles.check_mapped_files(&reckoning);
+        obstacles.check_sockets(job);
         let mut found = Found::default();
         let mut check = |(place, file)| obstacles.check_file(&reckoning, job, place, file, &mut found);
         let files = job.open_files.iter().enumerate().map(&mut check);
@@ -139,10 +140,10 @@ impl<'a> JobPlan<'a> {
 }
 
 #[derive(Default)]
-struct Obstacles(Vec<Obstacle>);
+pub(super) struct Obstacles(Vec<Obstacle>);
 
 impl Obstacles {
-    fn add(&mut self, what: &str, why: &str, remedy: &str) {
+    pub(super) fn add(&mut self, what: &str, why: &str, remedy: &str) {
         let obstacle =
             Obstacle { what: what.to_owned(), why: why.to_owned(), remedy: remedy.to_owned(), passing: false };
         if !self.0.contains(&obstacle) {
@@ -292,8 +293,30 @@ impl Obstacles {
                 FilePlan::AsRecorded
             }
             OpenFileKind::Pipe { pipe } => {
-                if *pipe as usize >= job.pipes.len() {
-                    self.add("image", "it verifies, but names a pipe that it does not hold", "use another generation");
+                self.check_pipe(job.pipes.get(*pipe as usize));
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::Directory { path, position, device, inode } => {
+                self.check_place(path, libc::S_IFDIR, (*position > 0).then_some((*device, *inode)));
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::Place { path, mode, .. } => {
+                self.check_place(path, mode & libc::S_IFMT, None);
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::Object { object, .. } => {
+                if *object as usize >= job.objects.len() {
+                    self.add("image", "it verifies, but names memory that it does not hold", "use another generation");
+                }
+                FilePlan::AsRecorded
+            }
+            OpenFileKind::Socket { socket } => {
+                if *socket as usize >= job.sockets.len() {
+                    self.add(
+                        "image",
+                        "it verifies, but names a socket that it does not hold",
+                        "use another generation",
+                    );
                 }
                 FilePlan::AsRecorded
             }

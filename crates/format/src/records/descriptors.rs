@@ -26,6 +26,61 @@ pub struct OpenFile {
     /// What it is.
     #[n(1)]
     pub kind: OpenFileKind,
+    /// Who is told by a signal when it is ready (O_ASYNC), or has urgent data.
+    #[n(2)]
+    pub told: Option<SignalTarget>,
+    /// Locks on the file, taken through this open file description.
+    #[n(3)]
+    pub locks: Vec<FileLock>,
+}
+
+/// Who gets a signal from an open file: `F_SETOWN_EX` and `F_SETSIG`.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalTarget {
+    /// Position in [`super::JobState::processes`].
+    #[n(0)]
+    pub process: u32,
+    /// Whether only the main thread of that process is meant, instead of any thread.
+    #[n(1)]
+    pub main_thread: bool,
+    /// Which signal; 0 is SIGIO without further information.
+    #[n(2)]
+    pub signal: i32,
+}
+
+/// A lock on a file.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileLock {
+    /// Whose it is.
+    #[n(0)]
+    pub kind: LockKind,
+    /// Whether it keeps everybody else out, instead of writers only.
+    #[n(1)]
+    pub exclusive: bool,
+    /// First byte.
+    #[n(2)]
+    pub start: u64,
+    /// Number of bytes; 0 means: to the end, however far that may come to be.
+    #[n(3)]
+    pub length: u64,
+}
+
+/// Whose a lock is.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// The open file description's, on the whole file: `flock(2)`.
+    #[n(0)]
+    Whole,
+    /// A process's: `F_SETLK`.
+    #[n(1)]
+    Process {
+        /// Position in [`super::JobState::processes`].
+        #[n(0)]
+        process: u32,
+    },
+    /// The open file description's, on a range: `F_OFD_SETLK`.
+    #[n(2)]
+    OpenFile,
 }
 
 impl OpenFile {
@@ -137,6 +192,55 @@ pub enum OpenFileKind {
         #[n(0)]
         process: u32,
     },
+    /// An open directory, found again by path.
+    #[n(11)]
+    Directory {
+        /// Path.
+        #[n(0)]
+        path: Bytes,
+        /// How far it has been listed, in the file system's own terms; 0 is the beginning.
+        #[n(1)]
+        position: u64,
+        /// Device that holds it.
+        #[n(2)]
+        device: u64,
+        /// Its inode.
+        #[n(3)]
+        inode: u64,
+    },
+    /// A place in the file system (O_PATH): not the file, but where it lies.
+    #[n(12)]
+    Place {
+        /// Path.
+        #[n(0)]
+        path: Bytes,
+        /// Type and permissions of what lies there, as `st_mode` has them.
+        #[n(1)]
+        mode: u32,
+        /// Device that holds it.
+        #[n(2)]
+        device: u64,
+        /// Its inode.
+        #[n(3)]
+        inode: u64,
+    },
+    /// A file that no path leads to, whose contents are in the image: a memfd, a deleted file.
+    #[n(13)]
+    Object {
+        /// Position in [`super::JobState::objects`].
+        #[n(0)]
+        object: u32,
+        /// Offset in bytes.
+        #[n(1)]
+        offset: u64,
+    },
+    /// A socket.
+    #[n(14)]
+    Socket {
+        /// Position in [`super::JobState::sockets`]. Each stands there for one open file only.
+        #[n(0)]
+        socket: u32,
+    },
 }
 
 /// What a timerfd is set to.
@@ -239,4 +343,7 @@ pub struct PipeContents {
     /// Lengths of the packets that the contents consist of, in a pipe in packet mode (O_DIRECT); else empty.
     #[n(2)]
     pub packets: Vec<u32>,
+    /// The path of a named pipe (FIFO); absent where it has no name, or none any more.
+    #[n(3)]
+    pub path: Option<Bytes>,
 }

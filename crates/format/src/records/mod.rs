@@ -11,18 +11,21 @@ mod kinship;
 mod memory;
 mod objects;
 mod signals;
+mod sockets;
 mod threads;
 mod timers;
 
 pub use attributes::{Advice, GuardedPages, MappingAttributes, MemoryLock, ProcessSwitches};
 pub use descriptors::{
-    Descriptor, EpollInterest, OpenFile, OpenFileKind, PipeContents, StandardStream, TimerDescriptor, Watch,
+    Descriptor, EpollInterest, FileLock, LockKind, OpenFile, OpenFileKind, PipeContents, SignalTarget, StandardStream,
+    TimerDescriptor, Watch,
 };
 pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
 pub use kinship::Kinship;
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner};
 pub use signals::{Disposition, PendingSignal};
+pub use sockets::{Credentials, Message, Socket, SocketOption, SocketState};
 pub use threads::{AlternateStack, RestartableSequence, RobustList, Scheduling, ThreadRestrictions, ThreadState, Wait};
 pub use timers::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
 
@@ -50,6 +53,9 @@ pub struct JobState {
     /// Memory that belongs to no process alone; mappings and open files refer to it by position.
     #[n(5)]
     pub objects: Vec<MemoryObject>,
+    /// Sockets; open files, and sockets among themselves, refer to them by position.
+    #[n(6)]
+    pub sockets: Vec<Socket>,
 }
 
 /// What a restart must find again in order to continue this job.

@@ -42,6 +42,16 @@ pub enum ObjectKind {
         #[n(2)]
         mode: u32,
     },
+    /// A file on a disk whose last name has been deleted, or that never had one (O_TMPFILE).
+    #[n(2)]
+    DeletedFile {
+        /// Where it was: it is made anew in the same directory, if that is there.
+        #[n(0)]
+        path: Bytes,
+        /// Its permissions.
+        #[n(1)]
+        mode: u32,
+    },
     /// A file mapped shared and written through the mapping. Its pages are those that are mapped; a restart writes them
     /// back into the file.
     #[n(3)]

@@ -16,8 +16,8 @@ pub struct DescriptorInformation {
     pub event_semaphore: bool,
     /// What an epoll instance watches.
     pub epoll_targets: Vec<EpollTarget>,
-    /// Whether there are locks on the file, taken through this open file description.
-    pub locked: bool,
+    /// Locks on the file: those of this open file description, and those of the process that holds the descriptor.
+    pub locks: Vec<Lock>,
     /// What a timerfd is set to.
     pub timer: TimerSetting,
     /// What a signalfd listens to; bit n - 1 is signal n.
@@ -41,6 +41,34 @@ pub struct TimerSetting {
     pub remaining_nanoseconds: u64,
     /// Nanoseconds from each expiration to the next; 0 for a single one.
     pub interval_nanoseconds: u64,
+}
+
+/// One `lock:` line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lock {
+    /// Which kind.
+    pub kind: LockKind,
+    /// Whether it keeps everybody else out, instead of writers only.
+    pub exclusive: bool,
+    /// The process that took it, as the reader of the file sees it; it may have ended. -1 for open file descriptions.
+    pub process: i32,
+    /// First byte.
+    pub start: u64,
+    /// Last byte; absent where it reaches to the end, however far that may come to be.
+    pub end: Option<u64>,
+}
+
+/// The kinds of lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    /// `flock(2)`.
+    Whole,
+    /// `F_SETLK`.
+    Process,
+    /// `F_OFD_SETLK`.
+    OpenFile,
+    /// `F_SETLEASE`, and what may come to be added.
+    Other,
 }
 
 /// One `inotify` line.
@@ -90,7 +118,7 @@ impl DescriptorInformation {
                 b"eventfd-count" => information.event_count = parse_hex(value),
                 b"eventfd-semaphore" => information.event_semaphore = value == b"1",
                 b"tfd" => information.epoll_targets.extend(epoll_target(line)),
-                b"lock" => information.locked = true,
+                b"lock" => information.locks.extend(lock(value)),
                 b"clockid" => information.timer.clock = parse(value).unwrap_or_default(),
                 b"ticks" => information.timer.ticks = parse(value).unwrap_or_default(),
                 b"settime flags" => information.timer.flags = parse_octal(value).unwrap_or_default(),
@@ -104,6 +132,21 @@ impl DescriptorInformation {
         }
         information
     }
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 4711 00:1f:1234 0 EOF`
+fn lock(value: &[u8]) -> Option<Lock> {
+    let mut fields = words(value).skip(1);
+    let kind = match fields.next()? {
+        b"FLOCK" => LockKind::Whole,
+        b"POSIX" => LockKind::Process,
+        b"OFDLCK" => LockKind::OpenFile,
+        _ => LockKind::Other,
+    };
+    let exclusive = fields.nth(1)? == b"WRITE";
+    let process = parse(fields.next()?)?;
+    let (start, end) = (parse(fields.nth(1)?)?, fields.next()?);
+    Some(Lock { kind, exclusive, process, start, end: parse(end) })
 }
 
 /// `(3, 250000000)`
@@ -153,6 +196,21 @@ mod tests {
         assert_eq!(information.flags, 0o2_000_002);
         let target = EpollTarget { descriptor: 8, events: 0x8000_001a, data: u64::MAX - 7, inode: 0x35 };
         assert_eq!(information.epoll_targets, [target]);
+    }
+
+    #[test]
+    fn locks_of_every_kind_are_told_apart() {
+        let text = b"pos:\t0\nflags:\t02\nlock:\t1: FLOCK  ADVISORY  WRITE 4711 00:1f:1234 0 EOF\n\
+            lock:\t2: POSIX  ADVISORY  READ 4711 fe:00:5 100 199\nlock:\t3: OFDLCK ADVISORY  WRITE -1 fe:00:5 0 0\n\
+            lock:\t4: LEASE  ACTIVE    READ 4711 fe:00:5 0 EOF\n";
+        let lock = |kind, exclusive, process, start, end| Lock { kind, exclusive, process, start, end };
+        let locks = [
+            lock(LockKind::Whole, true, 4711, 0, None),
+            lock(LockKind::Process, false, 4711, 100, Some(199)),
+            lock(LockKind::OpenFile, true, -1, 0, Some(0)),
+            lock(LockKind::Other, false, 4711, 0, None),
+        ];
+        assert_eq!(DescriptorInformation::parse(text).locks, locks);
     }
 
     #[test]

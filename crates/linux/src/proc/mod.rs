@@ -3,15 +3,17 @@
 mod fdinfo;
 mod locks;
 mod maps;
+mod net;
 mod segments;
 mod smaps;
 mod stat;
 mod status;
 mod timers;
 
-pub use fdinfo::{DescriptorInformation, EpollTarget};
+pub use fdinfo::{DescriptorInformation, EpollTarget, Lock, LockKind};
 pub use locks::WholeFileLock;
 pub use maps::{Map, MapProtection};
+pub use net::{Endpoint, TcpConnection};
 pub use segments::SegmentInformation;
 pub use smaps::MapAttributes;
 pub use stat::Stat;

@@ -33,6 +33,22 @@ pub fn timer_remaining(timer: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(now.it_value.tv_sec as u64 * 1_000_000_000 + now.it_value.tv_nsec as u64)
 }
 
+/// `F_GETOWN_EX`: who gets signals from an open file, as kind (`F_OWNER_TID` and its like) and id; 0 where nobody does.
+pub fn signal_target(file: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
+    const F_GETOWN_EX: i32 = 16;
+    let mut owner = [0i32; 2];
+    // SAFETY: struct f_owner_ex is two words, and `owner` is live.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), F_GETOWN_EX, owner.as_mut_ptr()) }.into())?;
+    Ok((owner[0], owner[1]))
+}
+
+/// `F_GETSIG`: which signal that is.
+pub fn signal_number(file: BorrowedFd<'_>) -> io::Result<i32> {
+    const F_GETSIG: i32 = 11;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), F_GETSIG) }.into()).map(|signal| signal as i32)
+}
+
 /// One entry of an epoll instance, as kcmp(2) wants it named.
 #[derive(Debug, Clone, Copy)]
 pub struct EpollEntry {

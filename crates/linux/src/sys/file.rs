@@ -40,6 +40,16 @@ pub fn add_seals(file: BorrowedFd<'_>, seals: u32) -> io::Result<()> {
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.into()).map(drop)
 }
 
+/// Whether a file is a message queue of POSIX (`mq_open(3)`).
+pub fn is_message_queue(file: BorrowedFd<'_>) -> io::Result<bool> {
+    const MQUEUE_MAGIC: i64 = 0x1980_0202;
+    // SAFETY: a statfs is plain data for which all zeros is a value.
+    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `system` is live.
+    check(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut system) }.into())?;
+    Ok(system.f_type == MQUEUE_MAGIC)
+}
+
 /// The size of a file's pages where they are huge pages from the system's pool, else 0.
 pub fn huge_page_bytes(file: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: a statfs is plain data for which all zeros is a value.

@@ -7,6 +7,7 @@ pub mod memory;
 pub mod process;
 pub mod ptrace;
 pub mod schedule;
+pub mod socket;
 pub mod userfault;
 
 use std::io;

@@ -5,22 +5,32 @@
 //! (kcmp(2), inode), never by the process or the number under which it was met first.
 
 mod anonymous;
+mod directory;
 mod epoll;
 mod external;
 mod inotify;
+mod locks;
+mod object;
 mod pipe;
 mod refused;
 mod regular;
 mod shown;
+mod socket;
+mod told;
 
 use crate::Obstacle;
 use crate::census::Output;
+use crate::census::objects::Objects;
 use crate::job::Inheritance;
 use pipe::Pipes;
 use shown::{Holder, Shown};
-use standfast_format::records::{Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents};
+pub(crate) use socket::received;
+use socket::{Found, Unread};
+use standfast_format::records::{Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents, Socket};
+use std::collections::HashMap;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_WRONLY: u32 = libc::O_WRONLY as u32;
@@ -32,7 +42,19 @@ const O_ASYNC: u32 = libc::O_ASYNC as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const O_PATH: u32 = libc::O_PATH as u32;
 const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
-const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
+/// Without O_DIRECTORY, which is part of it.
+const O_TMPFILE: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+const O_DIRECTORY: u32 = libc::O_DIRECTORY as u32;
+const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC | O_TMPFILE;
+
+/// In which state the job is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Motion {
+    /// It runs: what is in flight in sockets is left out, since to look at it makes the kernel move it on.
+    Running,
+    /// It stands still.
+    Stopped,
+}
 
 /// The descriptors of a job.
 #[derive(Debug, Default)]
@@ -41,6 +63,7 @@ pub(super) struct Descriptors {
     pub(super) descriptors: Vec<Vec<Descriptor>>,
     pub(super) open_files: Vec<OpenFile>,
     pub(super) pipes: Vec<PipeContents>,
+    pub(super) sockets: Vec<Socket>,
     /// Regular files open for writing.
     pub(super) outputs: Vec<Output>,
 }
@@ -79,25 +102,51 @@ impl From<io::Error> for Unfit {
 }
 
 impl Descriptors {
-    /// Of the processes `pids`, which are one job.
-    pub(super) fn of(pids: &[i32], inheritance: &Inheritance, obstacles: &mut Vec<Obstacle>) -> io::Result<Self> {
-        let holders = pids.iter().map(|pid| Holder::of(*pid)).collect::<io::Result<Vec<_>>>()?;
+    /// Of the processes `pids`, which are one job. Files that no path leads to become `objects`.
+    pub(super) fn of(
+        pids: &[i32],
+        motion: Motion,
+        inheritance: &Inheritance,
+        objects: &mut Objects,
+        obstacles: &mut Vec<Obstacle>,
+    ) -> io::Result<Self> {
+        let mut holders = pids.iter().map(|pid| Holder::of(*pid)).collect::<io::Result<Vec<_>>>()?;
         let mut shown = Vec::new();
         for (place, holder) in holders.iter().enumerate() {
             shown.extend(holder.show(place)?);
         }
+        // We ourselves hold what is on its way in messages.
+        holders.push(Holder::of(std::process::id() as i32)?);
         let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };
-        let mut walk = Walk { holders, inheritance, shown, known: Vec::new(), found, pipes: Pipes::default() };
+        let mut walk = Walk {
+            holders,
+            motion,
+            inheritance,
+            shown,
+            known: Vec::new(),
+            found,
+            pipes: Pipes::default(),
+            sockets: Vec::new(),
+            unread: HashMap::new(),
+            on_their_way: Vec::new(),
+            objects,
+        };
+        walk.read_unix_messages();
         walk.walk(obstacles)?;
+        walk.examine_sockets(obstacles)?;
         walk.watched(obstacles)?;
+        walk.note_locks();
         walk.found.pipes = walk.pipes.into_records();
+        walk.found.sockets = walk.sockets.into_iter().map(|socket| socket.record).collect();
         Ok(walk.found)
     }
 }
 
 /// A census of descriptors under way.
 struct Walk<'a> {
+    /// The processes of the job, and behind them ourselves.
     holders: Vec<Holder>,
+    motion: Motion,
     inheritance: &'a Inheritance,
     /// Every descriptor of every process.
     shown: Vec<Shown>,
@@ -105,32 +154,56 @@ struct Walk<'a> {
     known: Vec<usize>,
     found: Descriptors,
     pipes: Pipes,
+    sockets: Vec<Found>,
+    /// What Unix sockets have received, by inode.
+    unread: HashMap<u64, Unread>,
+    /// Copies of the descriptors that were found in messages.
+    on_their_way: Vec<OwnedFd>,
+    objects: &'a mut Objects,
 }
 
 impl Walk<'_> {
     fn walk(&mut self, obstacles: &mut Vec<Obstacle>) -> io::Result<()> {
         for place in 0..self.shown.len() {
-            let open_file = match self.position(&self.shown[place]) {
-                Some(open_file) => open_file,
-                None => match self.kind(place) {
-                    Ok(kind) => {
-                        let flags = self.shown[place].information.flags & !CREATION_FLAGS;
-                        self.known.push(place);
-                        self.found.open_files.push(OpenFile { flags, kind });
-                        self.known.len() - 1
-                    }
-                    Err(unfit) => {
-                        obstacles.push(self.obstacle(place, unfit)?);
-                        continue;
-                    }
-                },
-            };
+            let Some(open_file) = self.open_file(place, obstacles)? else { continue };
             let shown = &self.shown[place];
+            if shown.holder == self.processes() {
+                continue;
+            }
             let close_on_exec = shown.information.flags & O_CLOEXEC != 0;
-            let descriptor = Descriptor { number: shown.number, close_on_exec, open_file: open_file as u32 };
+            let descriptor = Descriptor { number: shown.number, close_on_exec, open_file };
             self.found.descriptors[shown.holder].push(descriptor);
         }
         Ok(())
+    }
+
+    /// The position of the open file that a descriptor leads to; `None` where it stands among the obstacles.
+    fn open_file(&mut self, place: usize, obstacles: &mut Vec<Obstacle>) -> io::Result<Option<u32>> {
+        if let Some(known) = self.position(&self.shown[place]) {
+            return Ok(Some(known as u32));
+        }
+        let described = self.kind(place).and_then(|kind| Ok((kind, self.told(place)?)));
+        match described {
+            Ok((kind, told)) => {
+                let mut flags = self.shown[place].information.flags;
+                if flags & O_TMPFILE != 0 {
+                    flags &= !O_DIRECTORY;
+                }
+                flags &= !CREATION_FLAGS;
+                self.known.push(place);
+                self.found.open_files.push(OpenFile { flags, kind, told, locks: Vec::new() });
+                Ok(Some(self.known.len() as u32 - 1))
+            }
+            Err(unfit) => {
+                obstacles.push(self.obstacle(place, unfit)?);
+                Ok(None)
+            }
+        }
+    }
+
+    /// How many processes the job has.
+    fn processes(&self) -> usize {
+        self.found.descriptors.len()
     }
 
     /// The position of an open file among those found so far.
@@ -141,8 +214,7 @@ impl Walk<'_> {
     fn obstacle(&self, place: usize, unfit: Unfit) -> io::Result<Obstacle> {
         let shown = &self.shown[place];
         let (why, remedy, passing) = match unfit {
-            // Programs hardly ever keep a directory open: they list it and close it.
-            Unfit::Refused { why, remedy } => (why, remedy, shown.file.is_dir()),
+            Unfit::Refused { why, remedy } => (why, remedy, false),
             Unfit::NotNow { why } => (why, "", true),
             Unfit::Unknown(error) => return Err(error),
         };
@@ -155,28 +227,35 @@ impl Walk<'_> {
         let shown = &self.shown[place];
         let flags = shown.information.flags;
         if flags & O_PATH != 0 {
-            return Err(Unfit::because("a descriptor opened with O_PATH cannot be brought back yet"));
+            return self.place_in_tree(shown);
         }
-        if flags & O_ASYNC != 0 {
-            return Err(Unfit::because("signal-driven I/O (O_ASYNC) cannot be brought back yet"));
+        if shown.has_lease() {
+            return Err(Unfit::with_remedy("the program has a lease on it (F_SETLEASE)", "give the lease up"));
         }
-        if shown.information.locked {
-            return Err(Unfit::because("the program holds a lock on it, which cannot be brought back yet"));
-        }
-        if shown.file.is_file() && shown.target.starts_with(b"/") && !shown.target.starts_with(b"/memfd:") {
-            return self.regular(place);
+        if shown.file.is_file() && shown.target.starts_with(b"/") {
+            let is_nameless = shown.file.nlink() == 0 || shown.target.starts_with(b"/memfd:");
+            let stream = if flags & O_ACCMODE != 0 { self.external(shown) } else { None };
+            return match (is_nameless, stream) {
+                (false, _) => self.regular(place),
+                // What is written there is for whoever gave it to us.
+                (true, Some(stream @ OpenFileKind::Stream { .. })) => Ok(stream),
+                (true, _) => self.object(place),
+            };
         }
         if let Some(external) = self.external(shown) {
             return Ok(external);
         }
-        if shown.file.file_type().is_fifo() && shown.target.starts_with(b"pipe:") {
+        if shown.file.is_dir() {
+            return self.directory(shown);
+        }
+        if shown.file.file_type().is_fifo() {
             return self.pipe(place);
         }
+        if shown.file.file_type().is_socket() {
+            return self.socket(place);
+        }
         if shown.is_common_device() {
-            return Ok(OpenFileKind::Device {
-                path: Bytes::from(shown.target.as_slice()),
-                number: std::os::unix::fs::MetadataExt::rdev(&shown.file),
-            });
+            return Ok(OpenFileKind::Device { path: Bytes::from(shown.target.as_slice()), number: shown.file.rdev() });
         }
         self.anonymous(place)
     }

@@ -1,12 +1,15 @@
-//! Pipes whose two ends are the job's, or whose other end is closed everywhere.
+//! Pipes, named or not, whose two ends are the job's, or whose other end is closed everywhere.
 
 use super::shown::Shown;
 use super::{Known, O_ACCMODE, O_DIRECT, O_WRONLY, Unfit, Walk};
-use standfast_format::records::{OpenFileKind, PipeContents};
+use crate::files::other_holder;
+use standfast_format::records::{Bytes, OpenFileKind, PipeContents};
 use standfast_linux::sys::process;
+use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 /// Linux never lets a pipe hold more.
 const PIPE_BYTES_MAX: usize = 1 << 31;
@@ -37,7 +40,9 @@ impl Walk<'_> {
         let (reader, writer) = (ends().find(|end| access(end) != O_WRONLY), ends().find(|end| access(end) != 0));
         let own = self.shown[place].own(&self.holders)?;
         let whole = reader.is_some() && writer.is_some();
-        if !whole && !process::pipe_is_widowed(own.as_fd()) {
+        let is_named = !self.shown[place].target.starts_with(b"pipe:");
+        let path = if is_named { self.name_of_pipe(place)? } else { None };
+        if !whole && !is_named && !process::pipe_is_widowed(own.as_fd()) {
             return Err(Unfit::with_remedy(
                 "the other end of this pipe is outside the program",
                 "start it with only its standard streams connected to other programs",
@@ -51,9 +56,30 @@ impl Walk<'_> {
         let capacity = process::pipe_capacity(own.as_fd())?;
         let packets = pieces.iter().map(|piece| piece.len() as u32).filter(|_| in_packets || pieces.len() > 1);
         let packets = packets.collect();
-        self.pipes.records.push(PipeContents { capacity, contents: pieces.concat().into(), packets });
+        self.pipes.records.push(PipeContents { capacity, contents: pieces.concat().into(), packets, path });
         self.pipes.identities.push(identity);
         Ok(OpenFileKind::Pipe { pipe: self.pipes.records.len() as u32 - 1 })
+    }
+
+    /// The path of a named pipe, if it has one still. Whether one end is closed the kernel does not tell of these, so
+    /// everybody who might hold it is asked.
+    fn name_of_pipe(&self, place: usize) -> Result<Option<Bytes>, Unfit> {
+        let shown = &self.shown[place];
+        let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
+        if let Some(who) = other_holder(shown.identity(), &job) {
+            return Err(Unfit::with_remedy(
+                format!("{who}, which is outside the program, has this named pipe open as well"),
+                "start both under one standfast run",
+            ));
+        }
+        if shown.file.nlink() == 0 {
+            return Ok(None);
+        }
+        let there = std::fs::symlink_metadata(OsStr::from_bytes(&shown.target));
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == shown.identity()) {
+            return Ok(Some(Bytes::from(shown.target.as_slice())));
+        }
+        Err(Unfit::with_remedy("it cannot be found under its path any more", "keep named pipes in place while in use"))
     }
 }
 

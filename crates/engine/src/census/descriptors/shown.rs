@@ -1,6 +1,6 @@
 //! One descriptor as the kernel shows it, before anybody knows what it means.
 
-use standfast_linux::proc::{self, DescriptorInformation};
+use standfast_linux::proc::{self, DescriptorInformation, LockKind};
 use standfast_linux::sys::process;
 use std::fs::Metadata;
 use std::io;
@@ -24,16 +24,19 @@ impl Holder {
     /// Its descriptors; `holder` is its own place among the holders. One that a running program closes while it is
     /// looked at is left out.
     pub(super) fn show(&self, holder: usize) -> io::Result<Vec<Shown>> {
-        let one = |number: i32| {
-            Ok::<_, io::Error>(Shown {
-                holder,
-                number,
-                target: proc::link(self.pid, &format!("fd/{number}"))?,
-                file: std::fs::metadata(format!("/proc/{}/fd/{number}", self.pid))?,
-                information: DescriptorInformation::of(self.pid, number)?,
-            })
-        };
-        Ok(proc::numbers(self.pid, "fd")?.into_iter().filter_map(|number| one(number).ok()).collect())
+        let numbers = proc::numbers(self.pid, "fd")?;
+        Ok(numbers.into_iter().filter_map(|number| self.show_one(holder, number).ok()).collect())
+    }
+
+    /// One of its descriptors.
+    pub(super) fn show_one(&self, holder: usize, number: i32) -> io::Result<Shown> {
+        Ok(Shown {
+            holder,
+            number,
+            target: proc::link(self.pid, &format!("fd/{number}"))?,
+            file: std::fs::metadata(format!("/proc/{}/fd/{number}", self.pid))?,
+            information: DescriptorInformation::of(self.pid, number)?,
+        })
     }
 }
 
@@ -73,6 +76,10 @@ impl Shown {
     /// Where the kernel leads to the same file, whatever has become of its name.
     pub(super) fn link(&self, holders: &[Holder]) -> String {
         format!("/proc/{}/fd/{}", holders[self.holder].pid, self.number)
+    }
+
+    pub(super) fn has_lease(&self) -> bool {
+        self.information.locks.iter().any(|lock| lock.kind == LockKind::Other)
     }
 
     pub(super) fn is_common_device(&self) -> bool {

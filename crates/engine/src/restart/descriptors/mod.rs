@@ -6,8 +6,10 @@
 
 mod anonymous;
 mod external;
+mod locks;
 mod pipe;
 mod regular;
+mod socket;
 mod watching;
 
 use super::construction::Construction;
@@ -15,14 +17,19 @@ use super::plan::{FilePlan, Plan};
 use crate::EngineError;
 use crate::freeze::kernel;
 use pipe::PipeEnds;
+use socket::Made;
+pub(super) use socket::{directory_of, path_in};
 use standfast_core::Address;
 use standfast_format::records::{JobState, OpenFile, OpenFileKind};
+use standfast_linux::sys::process;
+use std::os::fd::{AsFd, OwnedFd};
 
 const F_SETFL: u64 = libc::F_SETFL as u64;
 const F_DUPFD: u64 = libc::F_DUPFD as u64;
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_WRONLY: u32 = libc::O_WRONLY as u32;
 const O_NONBLOCK: u32 = libc::O_NONBLOCK as u32;
+const O_ASYNC: u32 = libc::O_ASYNC as u32;
 const O_CLOEXEC: u64 = libc::O_CLOEXEC as u64;
 
 /// The open files of a job, made and parked in its main process; every process made by it later has them too.
@@ -44,20 +51,25 @@ pub(super) fn parking(job: &JobState) -> u64 {
 impl Construction {
     /// Makes the open files of the job.
     pub(super) fn open_files(&self, plan: &Plan<'_>, from: u64) -> Result<Parked, EngineError> {
-        let mut opening = Opening { process: self, plan, parking: from, pipes: Vec::new() };
+        let mut opening = Opening { process: self, plan, parking: from, pipes: Vec::new(), sockets: Vec::new() };
         opening.make_pipes()?;
+        opening.make_sockets()?;
         let files = opening.open_files()?;
+        opening.finish_sockets(&files)?;
         opening.watch(&files)?;
         Ok(Parked { from, files })
     }
 
     /// Gives each descriptor of this process its number, and closes everything else.
     pub(super) fn place_descriptors(&self, plan: &Plan<'_>, parked: &Parked) -> Result<(), EngineError> {
-        let opening = Opening { process: self, plan, parking: parked.from, pipes: Vec::new() };
+        let opening = Opening { process: self, plan, parking: parked.from, pipes: Vec::new(), sockets: Vec::new() };
         let files = opening.open_own(&parked.files)?;
         opening.place(&files)?;
         let all = [parked.from, u32::MAX.into(), 0, 0, 0, 0];
-        self.call("closing what was parked", libc::SYS_close_range, all).map(drop)
+        self.call("closing what was parked", libc::SYS_close_range, all)?;
+        opening.tell()?;
+        // The last, since a process loses its locks on a file whenever it closes any descriptor of it.
+        opening.lock()
     }
 
     /// Moves a descriptor to the lowest free number from `parking` on.
@@ -80,6 +92,8 @@ struct Opening<'a> {
     parking: u64,
     /// The pipes of the job, parked.
     pipes: Vec<PipeEnds>,
+    /// The sockets of the job, parked.
+    sockets: Vec<Made>,
 }
 
 impl Opening<'_> {
@@ -91,9 +105,13 @@ impl Opening<'_> {
                 return Ok(None);
             }
             let opened = self.open_file(place, file, *how)?;
-            // A stream of our own stays open where it was.
-            let ours = matches!(how, FilePlan::Own(_) | FilePlan::OwnFile(_));
-            if ours { self.process.copy_to_parking(opened, self.parking) } else { self.park(opened) }.map(Some)
+            match (how, &file.kind) {
+                // A stream of our own stays open where it was.
+                (FilePlan::Own(_) | FilePlan::OwnFile(_), _) => self.process.copy_to_parking(opened, self.parking),
+                (_, OpenFileKind::Socket { .. }) => Ok(opened),
+                _ => self.park(opened),
+            }
+            .map(Some)
         });
         parked.collect()
     }
@@ -117,21 +135,27 @@ impl Opening<'_> {
         if let FilePlan::Own(number) = how {
             return self.take_over(number, file.flags);
         }
+        // Set when it is known who is told: the kernel heeds it only where it changes.
+        let flags = file.flags & !O_ASYNC;
         match &file.kind {
             OpenFileKind::Regular { file: reference, offset, .. } => {
                 let planned = self.plan.regular.iter().find(|planned| planned.place == place);
                 let offset = planned.map_or(*offset, |planned| planned.offset);
-                self.open_regular(reference, offset, file.flags, how)
+                self.open_regular(reference, offset, flags, how)
             }
-            OpenFileKind::Device { path, .. } => self.open_path(&path.0, file.flags),
-            OpenFileKind::Pipe { pipe } => self.open_pipe_end(*pipe as usize, file.flags),
-            OpenFileKind::EventCounter { count, semaphore } => self.make_counter(*count, *semaphore, file.flags),
+            OpenFileKind::Device { path, .. } => self.open_path(&path.0, flags),
+            OpenFileKind::Pipe { pipe } => self.open_pipe_end(*pipe as usize, flags),
+            OpenFileKind::EventCounter { count, semaphore } => self.make_counter(*count, *semaphore, flags),
             OpenFileKind::Epoll { .. } => self.call("making an epoll instance", libc::SYS_epoll_create1, [0; 6]),
-            OpenFileKind::Inherited { was, .. } => self.make_widow(was.0.starts_with(b"socket:"), file.flags),
-            OpenFileKind::Timer { timer } => self.make_timer(timer, file.flags),
-            OpenFileKind::Signals { mask } => self.make_signal_descriptor(*mask, file.flags),
+            OpenFileKind::Inherited { was, .. } => self.make_widow(was.0.starts_with(b"socket:"), flags),
+            OpenFileKind::Timer { timer } => self.make_timer(timer, flags),
+            OpenFileKind::Signals { mask } => self.make_signal_descriptor(*mask, flags),
             OpenFileKind::Watches { .. } => self.make_inotify(),
             OpenFileKind::Process { .. } => unreachable!("those are opened by their holders"),
+            OpenFileKind::Directory { path, position, .. } => self.open_directory(path, *position, flags),
+            OpenFileKind::Place { path, mode, .. } => self.open_place(path, *mode, flags),
+            OpenFileKind::Object { object, offset } => self.open_object(*object as usize, *offset, flags),
+            OpenFileKind::Socket { socket } => Ok(self.sockets[*socket as usize].number),
             OpenFileKind::Stream { .. } => unreachable!("a stream is planned to be one of our own"),
         }
     }
@@ -169,6 +193,13 @@ impl Opening<'_> {
     fn set_flags(&self, descriptor: u64, flags: u32) -> Result<(), EngineError> {
         let arguments = [descriptor, F_SETFL, flags.into(), 0, 0, 0];
         self.call("setting a descriptor's flags", libc::SYS_fcntl, arguments).map(drop)
+    }
+
+    /// A descriptor of ours for one of the new process.
+    fn own(&self, descriptor: u64) -> Result<OwnedFd, EngineError> {
+        let taking = |source| kernel("sharing a descriptor with the new process", source);
+        let process = process::pidfd_open(self.process.pid()).map_err(taking)?;
+        process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)
     }
 
     /// The two descriptors that a call has left in the scratch memory.

@@ -4,8 +4,11 @@ use super::{O_ACCMODE, O_WRONLY, Opening};
 use crate::EngineError;
 use crate::freeze::kernel;
 use crate::restart::plan::SCRATCH_BYTES;
-use standfast_format::records::PipeContents;
+use standfast_format::records::{Bytes, PipeContents};
+use standfast_linux::sys::descriptors;
+use std::os::fd::AsFd;
 
+const O_RDWR: u32 = libc::O_RDWR as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const F_SETPIPE_SZ: u64 = libc::F_SETPIPE_SZ as u64;
 
@@ -23,9 +26,10 @@ impl Opening<'_> {
     }
 
     fn make_pipe(&self, pipe: &PipeContents) -> Result<PipeEnds, EngineError> {
-        self.call("making a pipe", libc::SYS_pipe2, [self.process.scratch, 0, 0, 0, 0, 0])?;
-        let [reader, writer] = self.two_descriptors()?;
-        let (reader, writer) = (self.park(reader)?, self.park(writer)?);
+        let PipeEnds { reader, writer } = match &pipe.path {
+            None => self.make_unnamed()?,
+            Some(path) => self.open_named(path)?,
+        };
         self.call("sizing a pipe", libc::SYS_fcntl, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
         if !pipe.packets.is_empty() {
             self.set_flags(writer, O_DIRECT)?;
@@ -38,6 +42,22 @@ impl Opening<'_> {
             }
         }
         Ok(PipeEnds { reader, writer })
+    }
+
+    fn make_unnamed(&self) -> Result<PipeEnds, EngineError> {
+        self.call("making a pipe", libc::SYS_pipe2, [self.process.scratch, 0, 0, 0, 0, 0])?;
+        let [reader, writer] = self.two_descriptors()?;
+        Ok(PipeEnds { reader: self.park(reader)?, writer: self.park(writer)? })
+    }
+
+    /// Both ends of a named pipe at once, which waits for nobody.
+    fn open_named(&self, path: &Bytes) -> Result<PipeEnds, EngineError> {
+        let both = self.park(self.open_path(&path.0, O_RDWR)?)?;
+        let looking = |source| kernel(&format!("looking at the named pipe {path}"), source);
+        if descriptors::unread_bytes(self.own(both)?.as_fd()).map_err(looking)? > 0 {
+            return Err(looking(std::io::Error::other("somebody has written to it since the program ended")));
+        }
+        Ok(PipeEnds { reader: both, writer: both })
     }
 
     /// Each open file of a pipe is opened anew through /proc, since pipe2 makes only one for each end.

@@ -1,9 +1,12 @@
-//! Regular files: opened by path and positioned. They are cut back later, when all else has been done.
+//! Files, directories and places in the file system: opened by path and positioned; files that no path leads to, by way of
+//! the memory object that holds them. Regular files are cut back later, when all else has been done.
 
 use super::Opening;
 use crate::EngineError;
 use crate::restart::plan::FilePlan;
-use standfast_format::records::FileReference;
+use standfast_format::records::{Bytes, FileReference};
+
+const O_NOFOLLOW: u32 = libc::O_NOFOLLOW as u32;
 
 impl Opening<'_> {
     pub(super) fn open_regular(
@@ -17,6 +20,27 @@ impl Opening<'_> {
             FilePlan::OwnFile(stream) => stream as u64,
             _ => self.open_path(&file.path.0, flags)?,
         };
+        self.position(opened, offset)
+    }
+
+    pub(super) fn open_directory(&self, path: &Bytes, position: u64, flags: u32) -> Result<u64, EngineError> {
+        let opened = self.open_path(&path.0, flags)?;
+        self.position(opened, position)
+    }
+
+    /// A symbolic link is meant itself.
+    pub(super) fn open_place(&self, path: &Bytes, mode: u32, flags: u32) -> Result<u64, EngineError> {
+        let follow = if mode & libc::S_IFMT == libc::S_IFLNK { O_NOFOLLOW } else { 0 };
+        self.open_path(&path.0, flags | follow)
+    }
+
+    pub(super) fn open_object(&self, object: usize, offset: u64, flags: u32) -> Result<u64, EngineError> {
+        let held = self.process.objects[object].descriptor;
+        let opened = self.open_path(format!("/proc/self/fd/{held}").as_bytes(), flags)?;
+        self.position(opened, offset)
+    }
+
+    fn position(&self, opened: u64, offset: u64) -> Result<u64, EngineError> {
         self.call("positioning a file", libc::SYS_lseek, [opened, offset, 0, 0, 0, 0])?;
         Ok(opened)
     }

@@ -1,0 +1,260 @@
+//! What a program has set of a socket: every option that differs from that of a socket just made.
+
+use super::Unfit;
+use standfast_format::records::SocketOption;
+use standfast_linux::sys::socket;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+const WORD: usize = 4;
+const PAIR: usize = 8;
+const TIME: usize = 16;
+const NAME: usize = 16;
+
+const SO_BUF_LOCK: i32 = 72;
+const SO_PASSPIDFD: i32 = 76;
+const TCP_INQ: i32 = 36;
+const UDP_CORK: i32 = 1;
+const UDP_SEGMENT: i32 = 103;
+const UDP_GRO: i32 = 104;
+const NETLINK_EXT_ACK: i32 = 11;
+const NETLINK_GET_STRICT_CHK: i32 = 12;
+const NETLINK_LIST_MEMBERSHIPS: i32 = 9;
+/// Longest classic packet filter, in instructions, and the size of one.
+const FILTER_MAX: usize = 4096;
+const FILTER_BYTES: usize = 8;
+
+/// Buffer sizes, which matter only where the program has chosen them.
+const BUFFERS: [i32; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
+
+/// Level, name and length, in the order in which they are set.
+const GENERAL: &[(i32, usize)] = &[
+    (libc::SO_REUSEADDR, WORD),
+    (libc::SO_REUSEPORT, WORD),
+    (libc::SO_BINDTODEVICE, NAME),
+    (libc::SO_BROADCAST, WORD),
+    (libc::SO_DONTROUTE, WORD),
+    (libc::SO_KEEPALIVE, WORD),
+    (libc::SO_LINGER, PAIR),
+    (libc::SO_OOBINLINE, WORD),
+    (libc::SO_PRIORITY, WORD),
+    (libc::SO_MARK, WORD),
+    (libc::SO_NO_CHECK, WORD),
+    (libc::SO_RCVTIMEO, TIME),
+    (libc::SO_SNDTIMEO, TIME),
+    (libc::SO_RCVLOWAT, WORD),
+    (libc::SO_PASSCRED, WORD),
+    (libc::SO_PASSSEC, WORD),
+    (SO_PASSPIDFD, WORD),
+    (libc::SO_PEEK_OFF, WORD),
+    (libc::SO_TIMESTAMP, WORD),
+    (libc::SO_TIMESTAMPNS, WORD),
+    (libc::SO_TIMESTAMPING, WORD),
+    (libc::SO_RXQ_OVFL, WORD),
+    (libc::SO_BUSY_POLL, WORD),
+    (libc::SO_SELECT_ERR_QUEUE, WORD),
+    (libc::SO_ZEROCOPY, WORD),
+    (libc::SO_SNDBUF, WORD),
+    (libc::SO_RCVBUF, WORD),
+    (SO_BUF_LOCK, WORD),
+];
+const IPV4: &[(i32, usize)] = &[
+    (libc::IP_TOS, WORD),
+    (libc::IP_TTL, WORD),
+    (libc::IP_MTU_DISCOVER, WORD),
+    (libc::IP_RECVERR, WORD),
+    (libc::IP_PKTINFO, WORD),
+    (libc::IP_RECVTTL, WORD),
+    (libc::IP_RECVTOS, WORD),
+    (libc::IP_RECVOPTS, WORD),
+    (libc::IP_RECVORIGDSTADDR, WORD),
+    (libc::IP_FREEBIND, WORD),
+    (libc::IP_TRANSPARENT, WORD),
+    (libc::IP_BIND_ADDRESS_NO_PORT, WORD),
+    (libc::IP_MINTTL, WORD),
+];
+const IPV6: &[(i32, usize)] = &[
+    (libc::IPV6_V6ONLY, WORD),
+    (libc::IPV6_UNICAST_HOPS, WORD),
+    (libc::IPV6_MTU_DISCOVER, WORD),
+    (libc::IPV6_RECVERR, WORD),
+    (libc::IPV6_RECVPKTINFO, WORD),
+    (libc::IPV6_RECVHOPLIMIT, WORD),
+    (libc::IPV6_RECVTCLASS, WORD),
+    (libc::IPV6_TCLASS, WORD),
+    (libc::IPV6_FREEBIND, WORD),
+    (libc::IPV6_TRANSPARENT, WORD),
+];
+/// Streams have values of their own here, which nobody can set.
+const GROUPS_IPV4: &[(i32, usize)] = &[
+    (libc::IP_MULTICAST_TTL, WORD),
+    (libc::IP_MULTICAST_LOOP, WORD),
+    (libc::IP_MULTICAST_ALL, WORD),
+    (libc::IP_MULTICAST_IF, WORD),
+];
+const GROUPS_IPV6: &[(i32, usize)] =
+    &[(libc::IPV6_MULTICAST_HOPS, WORD), (libc::IPV6_MULTICAST_LOOP, WORD), (libc::IPV6_MULTICAST_IF, WORD)];
+const TCP: &[(i32, usize)] = &[
+    (libc::TCP_NODELAY, WORD),
+    (libc::TCP_CORK, WORD),
+    (libc::TCP_KEEPIDLE, WORD),
+    (libc::TCP_KEEPINTVL, WORD),
+    (libc::TCP_KEEPCNT, WORD),
+    (libc::TCP_SYNCNT, WORD),
+    (libc::TCP_LINGER2, WORD),
+    (libc::TCP_DEFER_ACCEPT, WORD),
+    (libc::TCP_USER_TIMEOUT, WORD),
+    (libc::TCP_NOTSENT_LOWAT, WORD),
+    (libc::TCP_FASTOPEN, WORD),
+    (libc::TCP_CONGESTION, NAME),
+    (TCP_INQ, WORD),
+];
+const UDP: &[(i32, usize)] = &[(UDP_CORK, WORD), (UDP_SEGMENT, WORD), (UDP_GRO, WORD)];
+const NETLINK: &[(i32, usize)] = &[
+    (libc::NETLINK_PKTINFO, WORD),
+    (libc::NETLINK_BROADCAST_ERROR, WORD),
+    (libc::NETLINK_NO_ENOBUFS, WORD),
+    (libc::NETLINK_CAP_ACK, WORD),
+    (NETLINK_EXT_ACK, WORD),
+    (NETLINK_GET_STRICT_CHK, WORD),
+];
+
+/// The options of a socket of this family, kind and protocol that are not as the kernel makes them.
+pub(super) fn set_options(
+    own: BorrowedFd<'_>,
+    (family, kind, protocol): (i32, i32, i32),
+) -> Result<Vec<SocketOption>, Unfit> {
+    refuse_hidden(own, (family, kind))?;
+    let fresh = socket::create(family, kind, protocol)?;
+    let value = |of: BorrowedFd<'_>, level, name, bytes| match socket::option(of, level, name, bytes) {
+        Ok(value) => Ok(Some(value)),
+        // This kernel, or this kind of socket, has no such option.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EINVAL)) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    };
+    let locked = value(own, libc::SOL_SOCKET, SO_BUF_LOCK, WORD)?;
+    let mut options = Vec::new();
+    for (level, names) in levels(family, kind) {
+        for &(name, bytes) in names {
+            let (now, usual) = (value(own, level, name, bytes)?, value(fresh.as_fd(), level, name, bytes)?);
+            // A size that the kernel has chosen by itself is for it to choose again.
+            let is_buffer = level == libc::SOL_SOCKET && BUFFERS.contains(&name);
+            let is_chosen = !is_buffer || is_locked(locked.as_deref(), name);
+            if let Some(value) = now.filter(|now| is_chosen && Some(now) != usual.as_ref()) {
+                options.push(SocketOption { level, name, value: value.into() });
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Whether the program has set the size of a buffer; kernels before 5.15 do not tell.
+fn is_locked(locked: Option<&[u8]>, name: i32) -> bool {
+    let bit = if name == libc::SO_SNDBUF { 1 } else { 2 };
+    locked.is_none_or(|locked| locked.first().is_some_and(|bits| bits & bit != 0))
+}
+
+fn levels(family: i32, kind: i32) -> Vec<(i32, &'static [(i32, usize)])> {
+    let mut levels = vec![(libc::SOL_SOCKET, GENERAL)];
+    match family {
+        libc::AF_INET => levels.push((libc::IPPROTO_IP, IPV4)),
+        libc::AF_INET6 => levels.extend([(libc::IPPROTO_IPV6, IPV6), (libc::IPPROTO_IP, IPV4)]),
+        libc::AF_NETLINK => levels.push((libc::SOL_NETLINK, NETLINK)),
+        _ => {}
+    }
+    match (family, kind) {
+        (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM) => levels.push((libc::IPPROTO_TCP, TCP)),
+        (libc::AF_INET, libc::SOCK_DGRAM) => levels.extend([(libc::IPPROTO_UDP, UDP), (libc::IPPROTO_IP, GROUPS_IPV4)]),
+        (libc::AF_INET6, libc::SOCK_DGRAM) => levels.extend([
+            (libc::IPPROTO_UDP, UDP),
+            (libc::IPPROTO_IPV6, GROUPS_IPV6),
+            (libc::IPPROTO_IP, GROUPS_IPV4),
+        ]),
+        _ => {}
+    }
+    levels
+}
+
+/// What options show to be there, and do not give back.
+fn refuse_hidden(own: BorrowedFd<'_>, (family, kind): (i32, i32)) -> Result<(), Unfit> {
+    let filter = socket::option(own, libc::SOL_SOCKET, libc::SO_GET_FILTER, FILTER_MAX * FILTER_BYTES);
+    let is_filtered = match filter {
+        Ok(instructions) => !instructions.is_empty(),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    if is_filtered {
+        return Err(Unfit::because("it has a packet filter (SO_ATTACH_FILTER), which cannot be brought back"));
+    }
+    let is_internet = matches!(family, libc::AF_INET | libc::AF_INET6);
+    if is_internet && kind == libc::SOCK_STREAM {
+        let upper = socket::option(own, libc::IPPROTO_TCP, libc::TCP_ULP, NAME).unwrap_or_default();
+        if upper.first().is_some_and(|byte| *byte != 0) {
+            return Err(Unfit::because("the kernel encrypts it or the like (TCP_ULP), which cannot be brought back"));
+        }
+    }
+    if is_internet && kind == libc::SOCK_DGRAM {
+        if socket::number(own, libc::IPPROTO_UDP, UDP_CORK).is_ok_and(|corked| corked != 0) {
+            return Err(Unfit::for_now("a datagram is being put together (UDP_CORK)"));
+        }
+        if listens_to_a_group(own)? {
+            return Err(Unfit::because("it has joined a multicast group, which cannot be brought back"));
+        }
+    }
+    if family == libc::AF_NETLINK {
+        let groups = socket::option(own, libc::SOL_NETLINK, NETLINK_LIST_MEMBERSHIPS, 64).unwrap_or_default();
+        // The first 32 are part of its address.
+        if groups.iter().skip(WORD).any(|byte| *byte != 0) {
+            return Err(Unfit::because("it listens to groups beyond the first 32"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a socket is a member of any multicast group: the kernel answers only if asked for one, so all groups that
+/// somebody on this machine has joined are gone through.
+fn listens_to_a_group(own: BorrowedFd<'_>) -> io::Result<bool> {
+    let groups = std::fs::read_to_string("/proc/self/net/igmp").unwrap_or_default();
+    let mut interface = 0;
+    for line in groups.lines().skip(1) {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        if !line.starts_with(char::is_whitespace) {
+            interface = first.parse::<i32>().unwrap_or_default();
+        } else if let Ok(group) = u32::from_str_radix(first, 16)
+            && is_member(own, libc::IPPROTO_IP, interface, &internet_address(group))
+        {
+            return Ok(true);
+        }
+    }
+    let groups = std::fs::read_to_string("/proc/self/net/igmp6").unwrap_or_default();
+    Ok(groups.lines().any(|line| {
+        let mut fields = line.split_whitespace();
+        let interface = fields.next().and_then(|field| field.parse::<i32>().ok());
+        let address = fields.nth(1).and_then(sixteen_bytes);
+        interface.zip(address).is_some_and(|(interface, address)| {
+            let address = [&(libc::AF_INET6 as u16).to_le_bytes()[..], &[0; 6], &address, &[0; 4]].concat();
+            is_member(own, libc::IPPROTO_IPV6, interface, &address)
+        })
+    }))
+}
+
+/// `struct sockaddr_in` of a group, whose number is in the order of this machine.
+fn internet_address(group: u32) -> Vec<u8> {
+    [&(libc::AF_INET as u16).to_le_bytes()[..], &[0, 0], &group.to_ne_bytes(), &[0; 8]].concat()
+}
+
+fn sixteen_bytes(text: &str) -> Option<Vec<u8>> {
+    let bytes = (0..16).map(|at| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok());
+    bytes.collect()
+}
+
+/// `MCAST_MSFILTER`: succeeds for members only. `struct group_filter`: interface, address (128 bytes, aligned), mode, count.
+fn is_member(own: BorrowedFd<'_>, level: i32, interface: i32, group: &[u8]) -> bool {
+    const MCAST_MSFILTER: i32 = 48;
+    const ADDRESS_BYTES: usize = 128;
+    let mut filter = vec![0u8; 8 + ADDRESS_BYTES + 8];
+    filter[..4].copy_from_slice(&interface.to_le_bytes());
+    filter[8..8 + group.len()].copy_from_slice(group);
+    socket::option_of(own, level, MCAST_MSFILTER, filter).is_ok()
+}

@@ -1,0 +1,245 @@
+//! Pairs of connected sockets, and the names of sockets.
+
+use super::{Made, describe, has_name, is_tcp, options, reachable};
+use crate::EngineError;
+use crate::freeze::kernel;
+use crate::restart::descriptors::Opening;
+use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket, SocketState};
+use standfast_linux::proc::Endpoint;
+use standfast_linux::sys::{descriptors, socket};
+use std::io;
+use std::time::{Duration, Instant};
+
+const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
+/// How long an address may still be taken by a connection of the life before: the kernel keeps a pair of addresses for a
+/// second on the way to oneself, and a port on which a server without SO_REUSEADDR listened for a minute.
+const TAKEN_MAX: Duration = Duration::from_secs(65);
+const TAKEN_PAUSE: Duration = Duration::from_millis(20);
+/// A connection to oneself takes microseconds.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+const CONNECT_PAUSE: Duration = Duration::from_micros(200);
+
+/// Whether an address that is taken is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    None,
+    Long,
+}
+
+impl Opening<'_> {
+    /// Two sockets that are connected to each other.
+    pub(super) fn make_pair(&self, one: &Socket, other: &Socket) -> Result<(Made, Made), EngineError> {
+        if !is_tcp(one) && !has_name(one) && !has_name(other) {
+            return self.make_unnamed_pair(one);
+        }
+        // The end that was accepted has the name of the socket that listened.
+        if self.looks_accepted(one, other) {
+            self.connect_through_listener(one, other)
+        } else {
+            self.connect_through_listener(other, one).map(|(other, one)| (one, other))
+        }
+    }
+
+    fn looks_accepted(&self, one: &Socket, other: &Socket) -> bool {
+        let listens = |name: &Bytes| {
+            let mut listeners = self.plan.job.sockets.iter();
+            listeners.any(|it| {
+                matches!(it.state, SocketState::Listening { .. })
+                    && it.family == one.family
+                    && serves(&it.name.0, &name.0)
+            })
+        };
+        has_name(one) && (listens(&one.name) || !has_name(other) || !listens(&other.name))
+    }
+
+    /// A socket whose other end is to be closed once what came from there has been sent again.
+    pub(super) fn make_widowed(&self, record: &Socket, peer: &Bytes) -> Result<Made, EngineError> {
+        let (mut made, other) = if is_tcp(record) {
+            let other = Socket { name: peer.clone(), options: Vec::new(), ..record.clone() };
+            self.make_pair(record, &other)?
+        } else if has_name(record) && record.kind != libc::SOCK_DGRAM {
+            let other = Socket { name: Bytes::default(), options: Vec::new(), file_mode: None, ..record.clone() };
+            self.connect_through_listener(record, &other)?
+        } else {
+            let (made, other) = self.make_unnamed_pair(record)?;
+            if has_name(record) {
+                self.bind(&made, record)?;
+            }
+            (made, other)
+        };
+        made.widow_of = Some(Box::new(other));
+        Ok(made)
+    }
+
+    fn make_unnamed_pair(&self, record: &Socket) -> Result<(Made, Made), EngineError> {
+        let kind = record.kind as u64 | NON_BLOCKING;
+        let arguments = [record.family as u64, kind, record.protocol as u64, self.process.scratch, 0, 0];
+        self.call("making a pair of sockets", libc::SYS_socketpair, arguments)?;
+        let [one, other] = self.two_descriptors()?;
+        Ok((self.take_up(self.park(one)?)?, self.take_up(self.park(other)?)?))
+    }
+
+    /// Lets a socket listen under the name of `accepted`, and connects one with the name of `connecting` to it.
+    fn connect_through_listener(&self, accepted: &Socket, connecting: &Socket) -> Result<(Made, Made), EngineError> {
+        let listener = self.make_alone(accepted)?;
+        self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
+        let connected = self.create(connecting)?;
+        options::set(connected.own(), connecting)?;
+        self.connect_named(&connected, connecting, &reachable(&accepted.name.0, connecting.family))?;
+        wait_for(&listener, libc::POLLIN)?;
+        let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
+        let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;
+        self.close(listener.number)?;
+        Ok((self.take_up(number)?, connected))
+    }
+
+    /// Gives a socket its name. The file that a Unix socket of the life before has left in its place goes; whether that is
+    /// somebody else's by now the plan has looked.
+    pub(super) fn bind(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
+        let action = format!("giving a socket its address {}", describe(&record.name));
+        let path = if record.family == libc::AF_UNIX { path_in(&record.name.0) } else { None };
+        if path.is_some_and(|path| !path.starts_with(b"/")) {
+            self.enter_directory_of(record)?;
+        }
+        if let Some(path) = path.filter(|_| record.file_mode.is_some()) {
+            self.remove(path)?;
+        }
+        self.with_address(&action, libc::SYS_bind, made, &record.name.0, Patience::Long)?;
+        match (path, record.file_mode) {
+            (Some(path), Some(mode)) => {
+                let path = self.process.path_argument(path)?;
+                let mode = u64::from(mode & 0o7777);
+                self.call("setting a socket's permissions", libc::SYS_chmod, [path, mode, 0, 0, 0, 0]).map(drop)
+            }
+            (Some(path), None) => self.remove(path),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// A relative path is meant from where the process that holds the socket is.
+    fn enter_directory_of(&self, record: &Socket) -> Result<(), EngineError> {
+        let directory = directory_of(self.plan.job, record);
+        let path = self.process.path_argument(&directory.0)?;
+        let action = format!("changing to {directory}");
+        self.call(&action, libc::SYS_chdir, [path, 0, 0, 0, 0, 0]).map(drop)
+    }
+
+    fn remove(&self, path: &[u8]) -> Result<(), EngineError> {
+        let path = self.process.path_argument(path)?;
+        match self.call("removing a socket's file", libc::SYS_unlink, [path, 0, 0, 0, 0, 0]) {
+            Err(EngineError::Kernel { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map(drop),
+        }
+    }
+
+    /// Gives a socket its name, and connects it. A port of which a connection of the life before lingers may not be named
+    /// outright; the kernel takes it all the same where it chooses it itself, from a range of one.
+    pub(super) fn connect_named(&self, made: &Made, record: &Socket, address: &[u8]) -> Result<(), EngineError> {
+        if !is_tcp(record) {
+            if has_name(record) {
+                self.bind(made, record)?;
+            }
+            return self.connect(made, address);
+        }
+        let action = format!("giving a socket its address {}", describe(&record.name));
+        let name = &record.name.0;
+        options::share_address(made.own())?;
+        match self.with_address(&action, libc::SYS_bind, made, name, Patience::None) {
+            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EADDRINUSE) => {
+                let mut any_port = name.clone();
+                any_port[2..4].fill(0);
+                let is_chosen = options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]]));
+                let name = if is_chosen { &any_port } else { name };
+                self.with_address(&action, libc::SYS_bind, made, name, Patience::Long)?;
+            }
+            bound => bound?,
+        }
+        self.connect(made, address)?;
+        let now = socket::name(made.own()).map_err(|source| kernel(&action, source))?;
+        if now[2..4] == name[2..4] {
+            return Ok(());
+        }
+        Err(kernel(&action, io::Error::other("another port was given to it")))
+    }
+
+    /// Connects a socket that does not block.
+    pub(super) fn connect(&self, made: &Made, address: &[u8]) -> Result<(), EngineError> {
+        let action = format!("connecting a socket to {}", describe(&address.into()));
+        match self.with_address(&action, libc::SYS_connect, made, address, Patience::Long) {
+            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            connected => return connected,
+        }
+        wait_for(made, libc::POLLOUT)?;
+        let error = socket::number(made.own(), libc::SOL_SOCKET, libc::SO_ERROR);
+        match error.map_err(|source| kernel(&action, source))? {
+            0 => Ok(()),
+            error => Err(kernel(&action, io::Error::from_raw_os_error(error))),
+        }
+    }
+
+    /// bind or connect, again and again while the address is still taken by the life before.
+    fn with_address(
+        &self,
+        action: &str,
+        call: i64,
+        made: &Made,
+        address: &[u8],
+        patience: Patience,
+    ) -> Result<(), EngineError> {
+        let deadline = Instant::now() + if patience == Patience::Long { TAKEN_MAX } else { Duration::ZERO };
+        loop {
+            let argument = self.process.argument(address)?;
+            match self.call(action, call, [made.number, argument, address.len() as u64, 0, 0, 0]) {
+                Err(EngineError::Kernel { source, .. })
+                    if matches!(source.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE))
+                        && Endpoint::of(address).is_some()
+                        && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(TAKEN_PAUSE);
+                }
+                answer => return answer.map(drop),
+            }
+        }
+    }
+}
+
+fn wait_for(made: &Made, events: i16) -> Result<(), EngineError> {
+    let deadline = Instant::now() + CONNECT_MAX;
+    let waiting = |source| kernel("waiting for a connection", source);
+    while descriptors::ready_events(made.own(), events).map_err(waiting)? == 0 {
+        if Instant::now() > deadline {
+            return Err(waiting(io::ErrorKind::TimedOut.into()));
+        }
+        std::thread::sleep(CONNECT_PAUSE);
+    }
+    Ok(())
+}
+
+/// Whether a socket of the first name takes connections to the second.
+fn serves(listening: &[u8], name: &[u8]) -> bool {
+    let endpoint = Endpoint::of;
+    listening == name || endpoint(listening).zip(endpoint(name)).is_some_and(|(one, other)| one.serves(&other))
+}
+
+/// The working directory of a process that holds a socket.
+pub(in crate::restart) fn directory_of(job: &JobState, socket: &Socket) -> Bytes {
+    let is_this = |file: &OpenFile| match file.kind {
+        OpenFileKind::Socket { socket: place } => {
+            job.sockets.get(place as usize).is_some_and(|other| std::ptr::eq(other, socket))
+        }
+        _ => false,
+    };
+    let open_file = job.open_files.iter().position(is_this);
+    let holds = |process: &&ProcessState| {
+        process.descriptors.iter().any(|descriptor| Some(descriptor.open_file as usize) == open_file)
+    };
+    let holder = job.processes.iter().find(holds).or(job.processes.first());
+    holder.map(|holder| holder.working_directory.clone()).unwrap_or_default()
+}
+
+/// The path in an address of a Unix socket, unless it is an abstract one.
+pub(in crate::restart) fn path_in(address: &[u8]) -> Option<&[u8]> {
+    let path = address.get(size_of::<libc::sa_family_t>()..)?;
+    let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+    (end > 0).then(|| &path[..end])
+}

@@ -1,0 +1,83 @@
+//! Options of sockets: those of the record, and such as are set for the time of the construction only.
+
+use super::is_internet;
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_format::records::{Socket, SocketOption, SocketState};
+use standfast_linux::sys::socket;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+const SO_BUF_LOCK: i32 = 72;
+/// Options that the construction changes, to be put back where the record does not have them.
+const PASSING: [(i32, i32); 4] = [
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
+    (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE),
+];
+const IP_LOCAL_PORT_RANGE: i32 = 51;
+
+/// Sets what the record has.
+pub(super) fn set(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
+    record.options.iter().try_for_each(|option| set_one(own, option))
+}
+
+/// Sets it once more, now that nothing is to be sent to the socket any more.
+pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
+    let has = |level, name| record.options.iter().any(|option| (option.level, option.name) == (level, name));
+    let setting = |source| kernel("setting an option of a socket", source);
+    // What is connected goes on sharing its address, so that its next life finds it free.
+    let keeps = |name| name == libc::SO_REUSEADDR && !matches!(record.state, SocketState::Listening { .. });
+    for (level, name) in PASSING.into_iter().filter(|(level, name)| !has(*level, *name) && !keeps(*name)) {
+        let is_changed = || socket::number(own, level, name).is_ok_and(|now| now != 0);
+        if is_internet(record.family) && record.kind == libc::SOCK_STREAM && is_changed() {
+            socket::set_number(own, level, name, 0).map_err(setting)?;
+        }
+    }
+    if record.family == libc::AF_UNIX && !has(libc::SOL_SOCKET, libc::SO_SNDBUF) {
+        usual_send_buffer(own, record).map_err(setting)?;
+    }
+    set(own, record)
+}
+
+/// Lets several sockets have one address, as those have that a listening socket has accepted.
+pub(super) fn share_address(own: BorrowedFd<'_>) -> Result<(), EngineError> {
+    let setting = |source| kernel("setting an option of a socket", source);
+    socket::set_number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(setting)
+}
+
+/// Makes the kernel choose this port when the socket is connected; kernels before 6.3 cannot.
+pub(super) fn choose_port(own: BorrowedFd<'_>, port: u16) -> bool {
+    let range = i32::from_le_bytes([port.to_le_bytes(), port.to_le_bytes()].concat().try_into().expect("four bytes"));
+    let set = |name, value| socket::set_number(own, libc::IPPROTO_IP, name, value).is_ok();
+    set(IP_LOCAL_PORT_RANGE, range) && set(libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
+/// The send buffer was made larger while messages were sent again.
+fn usual_send_buffer(own: BorrowedFd<'_>, record: &Socket) -> io::Result<()> {
+    let fresh = socket::create(record.family, record.kind, record.protocol)?;
+    let usual = socket::number(std::os::fd::AsFd::as_fd(&fresh), libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+    if socket::number(own, libc::SOL_SOCKET, libc::SO_SNDBUF)? != usual {
+        socket::set_number(own, libc::SOL_SOCKET, libc::SO_SNDBUF, usual / 2)?;
+        // Kernels before 5.15 do not know it, and keep the size as if the program had chosen it.
+        let _ = socket::set_number(own, libc::SOL_SOCKET, SO_BUF_LOCK, 0);
+    }
+    Ok(())
+}
+
+fn set_one(own: BorrowedFd<'_>, option: &SocketOption) -> Result<(), EngineError> {
+    let SocketOption { level, name, value } = option;
+    if socket::option(own, *level, *name, value.0.len()).is_ok_and(|now| now == value.0) {
+        return Ok(());
+    }
+    // The kernel doubles the sizes of buffers that it is given.
+    let is_doubled = *level == libc::SOL_SOCKET && matches!(*name, libc::SO_SNDBUF | libc::SO_RCVBUF);
+    let half = |bytes: [u8; 4]| (i32::from_le_bytes(bytes) / 2).to_le_bytes().to_vec();
+    let value = match <[u8; 4]>::try_from(value.0.as_slice()) {
+        Ok(bytes) if is_doubled => half(bytes),
+        _ => value.0.clone(),
+    };
+    let action = format!("setting option {name} (level {level}) of a socket");
+    socket::set_option(own, *level, *name, &value).map_err(|source| kernel(&action, source))
+}

@@ -1,0 +1,141 @@
+//! `/proc/net/tcp` and `tcp6`: the TCP connections of this network namespace, whoever holds them.
+
+use super::{parse, parse_hex, words};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An address and a port. Addresses of IPv4 within IPv6 are those of IPv4.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    /// Address.
+    pub address: IpAddr,
+    /// Port.
+    pub port: u16,
+}
+
+/// One line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpConnection {
+    /// This side.
+    pub local: Endpoint,
+    /// The other side.
+    pub remote: Endpoint,
+    /// State, as the kernel numbers them.
+    pub state: u8,
+    /// Inode of the socket; 0 for one that nobody holds: closed, or not accepted yet.
+    pub inode: u64,
+}
+
+impl Endpoint {
+    /// What a `struct sockaddr` of IPv4 or IPv6 says.
+    pub fn of(address: &[u8]) -> Option<Self> {
+        let family = i32::from(u16::from_le_bytes(address.get(..2)?.try_into().ok()?));
+        let port = u16::from_be_bytes(address.get(2..4)?.try_into().ok()?);
+        let address = match family {
+            libc::AF_INET => IpAddr::from(<[u8; 4]>::try_from(address.get(4..8)?).ok()?),
+            libc::AF_INET6 => Ipv6Addr::from(<[u8; 16]>::try_from(address.get(8..24)?).ok()?).to_canonical(),
+            _ => return None,
+        };
+        Some(Self { address, port })
+    }
+
+    /// The `struct sockaddr` of a family, which is that of IPv4 or of IPv6; an address of IPv6 has none of IPv4.
+    pub fn to_address(self, family: i32) -> Vec<u8> {
+        let (family_bytes, port) = ((family as u16).to_le_bytes(), self.port.to_be_bytes());
+        match (family, self.address) {
+            (libc::AF_INET, IpAddr::V4(four)) => [&family_bytes[..], &port, &four.octets(), &[0; 8]].concat(),
+            (_, address) => {
+                let six = match address {
+                    IpAddr::V4(four) => four.to_ipv6_mapped(),
+                    IpAddr::V6(six) => six,
+                };
+                [&family_bytes[..], &port, &[0; 4], &six.octets(), &[0; 4]].concat()
+            }
+        }
+    }
+
+    /// Whether a socket bound here gets what is sent to `other`.
+    pub fn serves(&self, other: &Self) -> bool {
+        self.port == other.port && (self.address.is_unspecified() || self.address == other.address)
+    }
+
+    /// `0100007F:1F90`, words in the order of this machine.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let colon = text.iter().position(|byte| *byte == b':')?;
+        let (address, port) = (&text[..colon], parse_hex(&text[colon + 1..])? as u16);
+        let words = address.chunks(8).map(|word| parse_hex(word).map(|word| (word as u32).to_ne_bytes()));
+        let bytes = words.collect::<Option<Vec<_>>>()?.concat();
+        let address = match bytes.len() {
+            4 => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?)),
+            _ => Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical(),
+        };
+        Some(Self { address, port })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::net::SocketAddr::new(self.address, self.port).fmt(f)
+    }
+}
+
+impl TcpConnection {
+    /// All of them.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn all() -> io::Result<Vec<Self>> {
+        let mut found = Self::parse(&std::fs::read("/proc/self/net/tcp")?);
+        // A kernel without IPv6 has no such file.
+        found.extend(Self::parse(&std::fs::read("/proc/self/net/tcp6").unwrap_or_default()));
+        Ok(found)
+    }
+
+    /// Parses one of the files.
+    pub fn parse(text: &[u8]) -> Vec<Self> {
+        text.split(|byte| *byte == b'\n').skip(1).filter_map(Self::line).collect()
+    }
+
+    /// `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 ...`
+    fn line(line: &[u8]) -> Option<Self> {
+        let fields: Vec<&[u8]> = words(line).collect();
+        Some(Self {
+            local: Endpoint::parse(fields.get(1)?)?,
+            remote: Endpoint::parse(fields.get(2)?)?,
+            state: parse_hex(fields.get(3)?)? as u8,
+            inode: parse(fields.get(9)?)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_both_families_are_read_alike() {
+        let text =
+            b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 0100007F:1F90 0200007F:A001 01 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 20\n\
+            1: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000200007F:A001 08 0:0 0:0 0 0 0 0 1\n";
+        let found = TcpConnection::parse(text);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].local, found[0].remote), (found[1].local, found[1].remote));
+        assert_eq!(found[0].local.to_string(), "127.0.0.1:8080");
+        assert_eq!((found[0].state, found[0].inode, found[1].state, found[1].inode), (1, 4711, 8, 0));
+    }
+
+    #[test]
+    fn an_address_of_the_kernels_is_the_same_endpoint() {
+        let four = [2, 0, 0x1f, 0x90, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut six = vec![10, 0, 0x1f, 0x90, 0, 0, 0, 0];
+        six.extend(Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets());
+        six.extend([0; 4]);
+        assert_eq!(Endpoint::of(&four), Endpoint::of(&six));
+        assert!(Endpoint::of(&four).unwrap().serves(&Endpoint::of(&six).unwrap()));
+        assert_eq!(Endpoint::of(&[1, 0]), None);
+        assert_eq!(Endpoint::of(&six).unwrap().to_address(libc::AF_INET), four);
+        assert_eq!(Endpoint::of(&four).unwrap().to_address(libc::AF_INET6), six);
+    }
+}

@@ -1,0 +1,242 @@
+//! Sockets: options, names, and messages, among them such as carry descriptors.
+//!
+//! # Safety
+//! Each block passes plain numbers, or addresses and lengths of live local buffers, to the call that it names.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Room for the largest address of any family.
+const ADDRESS_BYTES: usize = 128;
+/// Room for control messages: the most descriptors that a message can carry (253), credentials, and what else may come.
+const CONTROL_BYTES: usize = 4096;
+/// Most descriptors in one message (SCM_MAX_FD).
+const DESCRIPTORS_MAX: usize = 253;
+
+/// socket(2), with `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
+pub fn create(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
+    let made =
+        check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, protocol) }.into())?;
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(made as i32) })
+}
+
+/// getsockopt(2): the value of an option, at most `bytes` long.
+pub fn option(socket: BorrowedFd<'_>, level: i32, name: i32, bytes: usize) -> io::Result<Vec<u8>> {
+    option_of(socket, level, name, vec![0u8; bytes])
+}
+
+/// The same of an option that reads its value first, to know what is asked for.
+pub fn option_of(socket: BorrowedFd<'_>, level: i32, name: i32, mut value: Vec<u8>) -> io::Result<Vec<u8>> {
+    let mut length = value.len() as libc::socklen_t;
+    let (into, room) = (value.as_mut_ptr().cast(), &raw mut length);
+    // SAFETY: both live, and the length is that of the buffer.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, into, room) }.into())?;
+    value.truncate(length as usize);
+    Ok(value)
+}
+
+/// getsockopt(2) of an option that is a number.
+pub fn number(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let value = option(socket, level, name, size_of::<i32>())?;
+    let bytes: [u8; 4] = value.as_slice().try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok(i32::from_le_bytes(bytes))
+}
+
+/// setsockopt(2).
+pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    let (from, length) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
+    // SAFETY: `value` is live and as long as said.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, from, length) }.into()).map(drop)
+}
+
+/// setsockopt(2) of an option that is a number.
+pub fn set_number(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    set_option(socket, level, name, &value.to_le_bytes())
+}
+
+/// getsockname(2): its own address, as the kernel keeps it.
+pub fn name(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    address(|into, room| {
+        // SAFETY: both point to live values, and the length is that of the buffer.
+        unsafe { libc::getsockname(socket.as_raw_fd(), into, room) }
+    })
+}
+
+/// getpeername(2): the address of the other side; `None` where it is not connected.
+pub fn peer_name(socket: BorrowedFd<'_>) -> io::Result<Option<Vec<u8>>> {
+    let found = address(|into, room| {
+        // SAFETY: both point to live values, and the length is that of the buffer.
+        unsafe { libc::getpeername(socket.as_raw_fd(), into, room) }
+    });
+    match found {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn address(ask: impl Fn(*mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0u8; ADDRESS_BYTES];
+    let mut length = ADDRESS_BYTES as libc::socklen_t;
+    check(ask(bytes.as_mut_ptr().cast(), &raw mut length).into())?;
+    bytes.truncate(length as usize);
+    Ok(bytes)
+}
+
+/// shutdown(2).
+pub fn shut_down(socket: BorrowedFd<'_>, how: i32) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::shutdown(socket.as_raw_fd(), how) }.into()).map(drop)
+}
+
+/// `SIOCOUTQ`: bytes that have been sent and not been acknowledged (TCP), or what they take up (other families).
+pub fn unsent_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes = 0i32;
+    // SAFETY: `bytes` is live.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) }.into())?;
+    Ok(bytes as usize)
+}
+
+/// A message that was looked at.
+#[derive(Debug)]
+pub struct Peeked {
+    /// Its length; that of the buffer where it is longer.
+    pub bytes: usize,
+    /// Whether the buffer was too short for it.
+    pub is_cut: bool,
+    /// The address that it came from; empty where there is none.
+    pub from: Vec<u8>,
+    /// Copies of the descriptors that it carries.
+    pub descriptors: Vec<OwnedFd>,
+    /// Process id and user of its sender, where the receiver wants to know.
+    pub credentials: Option<(i32, u32)>,
+}
+
+/// recvmsg(2) with `MSG_PEEK` and without waiting: nothing is taken. `None` where there is nothing.
+pub fn peek(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<Option<Peeked>> {
+    let mut from = vec![0u8; ADDRESS_BYTES];
+    // Of u64, so that control messages are aligned.
+    let mut control = [0u64; CONTROL_BYTES / 8];
+    let mut piece = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // SAFETY: a msghdr is plain data for which all zeros is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_name = from.as_mut_ptr().cast();
+    message.msg_namelen = ADDRESS_BYTES as libc::socklen_t;
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_BYTES;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: everything that `message` points to is live and as long as it says.
+    let received = check(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } as i64);
+    let bytes = match received {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        received => received? as usize,
+    };
+    let (mut descriptors, mut credentials) = (Vec::new(), None);
+    // SAFETY: the kernel has filled in control messages and their length; each is read within its own length.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            let data = libc::CMSG_DATA(header);
+            let length = (*header).cmsg_len - (data as usize - header as usize);
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                    let numbers = (0..length / 4).map(|place| data.cast::<i32>().add(place).read_unaligned());
+                    descriptors.extend(numbers.map(|number| OwnedFd::from_raw_fd(number)));
+                }
+                (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
+                    let sender = data.cast::<libc::ucred>().read_unaligned();
+                    credentials = Some((sender.pid, sender.uid));
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        return Err(io::Error::other("a message carries more than there is room for"));
+    }
+    from.truncate(message.msg_namelen as usize);
+    Ok(Some(Peeked { bytes, is_cut: message.msg_flags & libc::MSG_TRUNC != 0, from, descriptors, credentials }))
+}
+
+/// sendmsg(2) without waiting: how many bytes were taken. `to` is empty for the peer.
+pub fn send(socket: BorrowedFd<'_>, contents: &[u8], to: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    assert!(with.len() <= DESCRIPTORS_MAX, "a message carries no more descriptors than the kernel lets it");
+    let numbers: Vec<i32> = with.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut control = [0u64; CONTROL_BYTES / 8];
+    let mut piece = libc::iovec { iov_base: contents.as_ptr().cast_mut().cast(), iov_len: contents.len() };
+    // SAFETY: a msghdr is plain data for which all zeros is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    if !to.is_empty() {
+        message.msg_name = to.as_ptr().cast_mut().cast();
+        message.msg_namelen = to.len() as libc::socklen_t;
+    }
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    if !numbers.is_empty() {
+        let length = size_of_val(numbers.as_slice()) as u32;
+        message.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: the buffer has room for a header and as many numbers as are allowed.
+        unsafe {
+            message.msg_controllen = libc::CMSG_SPACE(length) as usize;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(length) as usize;
+            libc::CMSG_DATA(header).cast::<i32>().copy_from_nonoverlapping(numbers.as_ptr(), numbers.len());
+        }
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: everything that `message` points to is live and as long as it says; the call only reads it.
+    check(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) } as i64).map(|bytes| bytes as usize)
+}
+
+/// Lets a TCP socket take in more than it would by itself, up to `bytes`, as it does when its program reads much at a time:
+/// the limit (`SO_RCVLOWAT`) from which on a reader wakes is raised, which makes room, and put back. Both calls are made by
+/// a child of ours, so that the limit is put back also if we are killed in between.
+pub fn make_room(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
+    let before = number(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT)?;
+    let set = |value: i32| {
+        let (from, length) = ((&raw const value).cast(), size_of::<i32>() as libc::socklen_t);
+        // SAFETY: `value` is live.
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, from, length) }
+    };
+    // SAFETY: a plain clone without flags, and without a signal at its end that somebody else might heed. The child makes
+    // two calls on values that it has, and ends; it touches nothing that a lock of another thread might guard.
+    match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
+        0 => {
+            let raised = set(bytes);
+            let lowered = set(before);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(raised | lowered) }
+        }
+        child => {
+            let child = check(child)? as i32;
+            match super::process::wait(child, 0)? {
+                Some(0) => Ok(()),
+                _ => Err(io::Error::other("the child that was to make room failed")),
+            }
+        }
+    }
+}
+
+/// socket(2), bind(2): a descriptor of the kernel's directory of sockets (`NETLINK_SOCK_DIAG`).
+pub fn directory() -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; the result is a new descriptor that nobody else owns.
+    let made = check(
+        unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG) }.into(),
+    )?;
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(made as i32) })
+}
+
+/// recv(2): waits for a message.
+pub fn receive(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: `into` is live and as long as said.
+    check(unsafe { libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) } as i64)
+        .map(|bytes| bytes as usize)
+}

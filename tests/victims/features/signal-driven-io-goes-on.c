@@ -1,0 +1,46 @@
+/* Signal-driven I/O (O_ASYNC, F_SETOWN, F_SETSIG) goes on: the same signal comes when a pipe or socket becomes
+ * ready.
+ *
+ * expect: survive
+ */
+#include "check.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+static volatile int told, from;
+
+static void tell(int number, siginfo_t *information, void *context)
+{
+    (void)context;
+    CHECK(number == SIGRTMIN + 3);
+    from = information->si_fd;
+    told++;
+}
+
+int main(void)
+{
+    struct sigaction action = {.sa_sigaction = tell, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = gettid()}, now;
+    int pipe_[2], pair[2];
+    char room[8];
+    CHECK(sigaction(SIGRTMIN + 3, &action, NULL) == 0 && pipe(pipe_) == 0);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    int listened[2] = {pipe_[0], pair[0]}, written[2] = {pipe_[1], pair[1]};
+    CHECK(fcntl(listened[0], F_SETOWN, getpid()) == 0 && fcntl(listened[1], F_SETOWN_EX, &owner) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(fcntl(listened[i], F_SETSIG, SIGRTMIN + 3) == 0);
+        CHECK(fcntl(listened[i], F_SETFL, fcntl(listened[i], F_GETFL) | O_ASYNC) == 0);
+    }
+    moment("set");
+    for (int i = 0; i < 2; i++) {
+        told = 0;
+        CHECK(write(written[i], "x", 1) == 1);
+        await(&told);
+        CHECK(from == listened[i] && read(listened[i], room, 1) == 1);
+    }
+    CHECK(fcntl(listened[0], F_GETOWN) == getpid() && fcntl(listened[1], F_GETOWN_EX, &now) == 0);
+    CHECK(now.type == F_OWNER_TID && now.pid == gettid() && fcntl(listened[0], F_GETSIG) == SIGRTMIN + 3);
+    puts("told");
+    return 0;
+}
