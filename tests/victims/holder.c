@@ -1,8 +1,11 @@
-/* Holds one thing that cannot be carried over, named by its argument, until a file named `gate` appears; then lets it go
- * and ends well. */
+/* Holds one thing that leads out of the program or cannot be carried over, named by its first argument, until a file named
+ * `gate` appears; then uses it, lets it go and ends well. The second argument says where it leads: a port, a path. */
 #include "check.h"
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 
 static void wait_at_gate(void)
 {
@@ -22,11 +25,48 @@ static void hold_userfault(void)
     CHECK(close(faults) == 0);
 }
 
+static void hold_connection(int kind, const char *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int made = socket(AF_INET, kind, 0);
+    at.sin_port = htons((uint16_t)atoi(port));
+    CHECK(made >= 0 && connect(made, (struct sockaddr *)&at, sizeof at) == 0);
+    wait_at_gate();
+    CHECK(send(made, "still here", 10, 0) == 10 && close(made) == 0);
+}
+
+static void hold_service(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int made = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(strlen(path) < sizeof at.sun_path);
+    strcpy(at.sun_path, path);
+    CHECK(made >= 0 && connect(made, (struct sockaddr *)&at, sizeof at) == 0);
+    wait_at_gate();
+    CHECK(send(made, "still here", 10, 0) == 10 && close(made) == 0);
+}
+
+static void hold_pipe(const char *path)
+{
+    int writer = open(path, O_WRONLY);
+    CHECK(writer >= 0);
+    wait_at_gate();
+    CHECK(write(writer, "still here", 10) == 10 && close(writer) == 0);
+}
+
 int main(int argc, char **argv)
 {
-    CHECK(argc == 2);
+    CHECK(argc == 2 || argc == 3);
     if (strcmp(argv[1], "userfault") == 0)
         hold_userfault();
+    else if (strcmp(argv[1], "tcp") == 0)
+        hold_connection(SOCK_STREAM, argv[2]);
+    else if (strcmp(argv[1], "udp") == 0)
+        hold_connection(SOCK_DGRAM, argv[2]);
+    else if (strcmp(argv[1], "unix") == 0)
+        hold_service(argv[2]);
+    else if (strcmp(argv[1], "pipe") == 0)
+        hold_pipe(argv[2]);
     else
         CHECK(!"a known thing to hold");
     printf("holder: let go of %s\n", argv[1]);

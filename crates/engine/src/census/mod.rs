@@ -209,6 +209,7 @@ impl Findings {
             found.obstacles.append(&mut named(obstacles, subject.pid, subjects.len()));
         }
         found.objects.refuse_shared_segments(&mut found.obstacles);
+        found.obstacles.append(&mut restrictions::kernel_queues(&pids).map_err(looking)?);
         Ok(found)
     }
 

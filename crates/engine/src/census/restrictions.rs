@@ -4,6 +4,7 @@ use super::asker::Asker;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_linux::proc::{self, Status};
+use standfast_linux::{KernelQueue, QueueKind};
 use std::io;
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -25,6 +26,25 @@ pub(super) fn of_other_threads(pid: i32) -> io::Result<Vec<Obstacle>> {
 /// We ourselves, from whom the program has what it was started with.
 pub(super) fn own() -> io::Result<Status> {
     Status::of(std::process::id() as i32)
+}
+
+/// Semaphores and message queues of System V that a process of the job was the last to use: they go on without it, so that
+/// a restart would find them as others, or its own next life, have left them.
+pub(super) fn kernel_queues(pids: &[i32]) -> io::Result<Vec<Obstacle>> {
+    let queues = KernelQueue::all()?;
+    let used = queues.iter().filter(|queue| queue.users.iter().any(|user| pids.contains(user)));
+    let obstacle = |queue: &KernelQueue| {
+        let what = match queue.kind {
+            QueueKind::Semaphores => format!("System V semaphores {}", queue.id),
+            QueueKind::Messages => format!("System V message queue {}", queue.id),
+        };
+        lasting(
+            what,
+            "they live in the kernel and go on when the program is killed",
+            "use those of POSIX threads, or pipes",
+        )
+    };
+    Ok(used.map(obstacle).collect())
 }
 
 /// What stands in the way in one thread.

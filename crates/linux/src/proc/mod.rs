@@ -15,6 +15,7 @@ pub use locks::WholeFileLock;
 pub use maps::{Map, MapProtection};
 pub use net::{Endpoint, TcpConnection};
 pub use segments::SegmentInformation;
+pub(crate) use segments::kernel_objects;
 pub use smaps::MapAttributes;
 pub use stat::Stat;
 pub use status::{Capabilities, Status};

@@ -1,4 +1,4 @@
-//! `/proc/sysvipc/shm`: System V shared memory.
+//! `/proc/sysvipc`: System V shared memory, semaphores and message queues.
 
 use super::{malformed, parse, parse_octal, words};
 use std::io;
@@ -20,6 +20,20 @@ pub struct SegmentInformation {
 
 /// `SHM_DEST`: it goes when nobody has it attached any more.
 const REMOVED: u32 = 0o1000;
+
+/// The lines of `/proc/sysvipc/KIND`, each as its numbers; the third, which is octal, as if it were decimal.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub(crate) fn kernel_objects(kind: &str) -> io::Result<Vec<Vec<i64>>> {
+    let text = match std::fs::read(format!("/proc/sysvipc/{kind}")) {
+        // A kernel without System V objects.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text?,
+    };
+    let lines = text.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+    Ok(lines.map(|line| words(line).filter_map(parse).collect()).collect())
+}
 
 impl SegmentInformation {
     /// All in this IPC namespace.

@@ -1,0 +1,90 @@
+//! What leads out of the job: connections and named pipes whose other end somebody else has are refused by name, before
+//! anything is written, and the program goes on with them; datagrams to the outside keep no state and are carried over.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::open_gate;
+use standfast_tests::running::PATIENCE;
+use standfast_tests::victims::HOLDER;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixListener;
+
+/// Runs `hold THING WHERE`, lets `meet` meet it, and asks for a checkpoint; returns what was said. The program then goes on
+/// to its end with what it holds.
+fn said<T>(thing: &str, place: &str, arena: &Arena, meet: impl FnOnce() -> Result<T>) -> Result<String> {
+    let standfast = Standfast::new(arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&[thing, place])?)?;
+    standfast.await_gate()?;
+    let met = meet()?;
+    let asked = standfast.ask("checkpoint", &arena.images(), &[])?;
+    let generations = standfast.status(&arena.images())?["generations"].as_array().map_or(0, Vec::len);
+    ensure!(asked.status.success() == (generations == 1), "{} said, {generations} generations", asked.errors);
+    open_gate(arena)?;
+    running.wait(PATIENCE)?.well("the job").with_context(|| arena.evidence())?;
+    drop(met);
+    Ok(asked.errors)
+}
+
+#[test]
+fn a_tcp_connection_to_somebody_else_is_refused_with_his_address() -> Result<()> {
+    let arena = Arena::new()?;
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = server.local_addr()?.port().to_string();
+    let answered = || {
+        let (mut connection, _) = server.accept()?;
+        connection.write_all(b"hello")?;
+        Ok(connection)
+    };
+    let told = said("tcp", &port, &arena, answered)?;
+    ensure!(told.contains("outside the program") && told.contains(&format!("127.0.0.1:{port}")), "{told}");
+    Ok(())
+}
+
+#[test]
+fn a_tcp_connection_that_somebody_else_has_not_accepted_yet_is_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = server.local_addr()?.port().to_string();
+    let told = said("tcp", &port, &arena, || Ok(()))?;
+    ensure!(told.contains("outside the program"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn a_unix_connection_to_somebody_else_is_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let path = arena.work().join("service");
+    let server = UnixListener::bind(&path)?;
+    let told = said("unix", &path.to_string_lossy(), &arena, || Ok(server.accept()?))?;
+    ensure!(told.contains("outside the program"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn a_named_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let path = arena.work().join("fifo");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU)?;
+    let mut reader = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&path)?;
+    let told = said("pipe", &path.to_string_lossy(), &arena, || Ok(()))?;
+    ensure!(told.contains("named pipe") && told.contains(&std::process::id().to_string()), "{told}");
+    let mut written = String::new();
+    reader.read_to_string(&mut written)?;
+    ensure!(written == "still here", "{written:?}");
+    std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+#[test]
+fn datagrams_to_somebody_else_stand_in_nobodys_way() -> Result<()> {
+    let arena = Arena::new()?;
+    let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let told = said("udp", &server.local_addr()?.port().to_string(), &arena, || Ok(()))?;
+    ensure!(told.is_empty(), "{told}");
+    Ok(())
+}
