@@ -23,12 +23,14 @@ static void be_client(int number)
     for (int round = 0; round < ROUNDS; round++) {
         long word = number * 1000 + round, answer;
         char turn;
-        CHECK(read(turns[0], &turn, 1) == 1);
+        /* The server gives turns, so that whoever is left behind without it ends as well. */
+        if (read(turns[0], &turn, 1) != 1)
+            _exit(1);
         int made = socket(AF_UNIX, SOCK_STREAM, 0);
         CHECK(made >= 0 && connect(made, (struct sockaddr *)&address, sizeof address) == 0);
         CHECK(send(made, &word, sizeof word, 0) == sizeof word);
         CHECK(recv(made, &answer, sizeof answer, MSG_WAITALL) == sizeof answer && answer == word + 1);
-        CHECK(recv(made, &turn, 1, 0) == 0 && close(made) == 0 && write(turns[1], &turn, 1) == 1);
+        CHECK(recv(made, &turn, 1, 0) == 0 && close(made) == 0);
         sum += answer;
     }
     CHECK(write(results, &sum, sizeof sum) == sizeof sum);
@@ -45,8 +47,10 @@ int main(void)
     for (int number = 0; number < CLIENTS; number++) {
         pid_t child = fork();
         CHECK(child >= 0);
-        if (child == 0)
+        if (child == 0) {
+            CHECK(close(turns[1]) == 0 && close(results) == 0);
             be_client(number);
+        }
     }
     for (int served = 0; served < CLIENTS * ROUNDS; served++) {
         long word;
@@ -55,7 +59,7 @@ int main(void)
         word++;
         if (served == 20 || served == CLIENTS * ROUNDS - 1)
             moment("a client waits for its answer");
-        CHECK(send(made, &word, sizeof word, 0) == sizeof word && close(made) == 0);
+        CHECK(send(made, &word, sizeof word, 0) == sizeof word && close(made) == 0 && write(turns[1], "x", 1) == 1);
     }
     for (int number = 0; number < CLIENTS; number++) {
         CHECK(read(results, &sum, sizeof sum) == sizeof sum && waitpid(-1, &status, 0) > 0 && status == 0);
