@@ -51,7 +51,8 @@ impl Job {
     pub(crate) fn start(megabytes: u64, pages: Pages) -> Result<Self> {
         let program = BULK.with(&[&megabytes.to_string(), pages.word()])?;
         let arena = Arena::new()?;
-        let running = Standfast::new(&arena)?.run(Checkpoints::OnRequest, &program)?;
+        let options = ["--incremental", "off"].map(str::to_owned);
+        let running = Standfast::new(&arena)?.run_with(&options, Checkpoints::OnRequest, &program)?;
         Standfast::new(&arena)?.await_gate()?;
         Ok(Self { arena, running, megabytes, pages })
     }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bulk;
+mod chains;
 mod delta;
 mod figures;
 mod overhead;
@@ -19,6 +20,7 @@ use anyhow::{Context as _, Result, bail};
 use figures::Verdict;
 use std::env;
 use std::process::ExitCode;
+use std::time::Duration;
 
 struct Settings {
     megabytes: u64,
@@ -73,6 +75,17 @@ fn measure(settings: &Settings) -> Result<bool> {
         say(verdict);
     }
     say(reservation::of_a_terabyte(settings.repeats)?);
+    for verdict in chains::at_one_percent(settings.megabytes, settings.repeats)? {
+        say(verdict);
+    }
+    say(chains::first_write(settings.repeats)?);
+    let seconds = Duration::from_secs;
+    // Three of the seven: each takes most of a minute.
+    let few = settings.repeats.div_ceil(3);
+    say(chains::added("small", seconds(10), 1.03, settings.megabytes, few)?);
+    say(chains::added("small", seconds(1), 1.10, settings.megabytes, settings.repeats)?);
+    say(chains::added("huge", seconds(1), 1.05, settings.megabytes, settings.repeats)?);
+    chains::sizes(settings.megabytes)?;
     for pages in [bulk::Pages::Small, bulk::Pages::Huge] {
         let job = bulk::Job::start(settings.megabytes, pages)?;
         let (checkpoint, restart) = job.measure(settings.repeats)?;

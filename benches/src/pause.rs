@@ -33,8 +33,12 @@ pub(crate) fn of_a_tiny_process(repeats: usize) -> Result<Verdict> {
 pub(crate) struct Taken {
     /// How long the program stood still.
     pub(crate) pause: Duration,
+    /// How much of that it took to find out what has changed.
+    pub(crate) looking: Duration,
     /// From the start of the checkpoint until it was durable.
     pub(crate) durable: Duration,
+    /// Pages that were read.
+    pub(crate) pages_read: u64,
     /// Length of the image.
     pub(crate) file_bytes: u64,
 }
@@ -43,10 +47,13 @@ pub(crate) struct Taken {
 pub(crate) fn checkpoint(standfast: Standfast<'_>, arena: &Arena) -> Result<Taken> {
     let said = standfast.ask("checkpoint", &arena.images(), &["--json"])?.well("checkpoint")?;
     let report: Value = serde_json::from_str(&said.output).with_context(|| format!("it said {:?}", said.output))?;
-    let time = |name: &str| {
-        let nanoseconds = report[name].as_u64().with_context(|| format!("no {name} in {report}"))?;
-        anyhow::Ok(Duration::from_nanos(nanoseconds))
-    };
-    let file_bytes = report["file_bytes"].as_u64().with_context(|| format!("no length in {report}"))?;
-    Ok(Taken { file_bytes, pause: time("pause_nanoseconds")?, durable: time("durable_nanoseconds")? })
+    let number = |name: &str| report[name].as_u64().with_context(|| format!("no {name} in {report}"));
+    let time = |name: &str| number(name).map(Duration::from_nanos);
+    Ok(Taken {
+        pause: time("pause_nanoseconds")?,
+        looking: time("looking_nanoseconds")?,
+        durable: time("durable_nanoseconds")?,
+        pages_read: number("pages_read")?,
+        file_bytes: number("file_bytes")?,
+    })
 }

@@ -77,6 +77,8 @@ pub const LOOPS: Victim = c("loops", include_str!("../victims/loops.c"));
 pub const BULK: Victim = c("bulk", include_str!("../victims/bulk.c"));
 /// A tree of processes, for measurements.
 pub const FAMILY: Victim = c("family", include_str!("../victims/family.c"));
+/// Writes to a share of its pages, for measurements.
+pub const DIRTIER: Victim = c("dirtier", include_str!("../victims/dirtier.c"));
 /// Fresh memory filled from a file, for measurements.
 pub const FILL: Victim = c("fill", include_str!("../victims/fill.c"));
 /// A terabyte of addresses, for measurements.

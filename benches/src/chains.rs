@@ -1,0 +1,168 @@
+//! Checkpoints that cost what has changed: how long the program stands still, how much is written, how much longer it runs.
+
+use crate::figures::{Verdict, median, milliseconds, ratio};
+use crate::pause::{Taken, checkpoint};
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, kill};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::open_gate;
+use standfast_tests::running::{Output, PATIENCE, Running, until};
+use standfast_tests::victims::{DIRTIER, Program};
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// The full pause of a program that is written while it stands still, against that.
+const GAIN_MIN: f64 = 30.0;
+const MEGABYTE: u64 = 1 << 20;
+const PAGE_BYTES: u64 = 4096;
+
+/// How a run is protected.
+fn options(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// At one page in a hundred: the pause, against that of a full sequential checkpoint, and the size of the image.
+pub(crate) fn at_one_percent(megabytes: u64, repeats: usize) -> Result<[Verdict; 3]> {
+    let program = DIRTIER.with(&[&megabytes.to_string(), "small", "asked", "10"])?;
+    let full = repeated(&program, &["--incremental", "off", "--snapshot", "sequential"], repeats)?;
+    let small = repeated(&program, &["--incremental", "on", "--snapshot", "copy"], repeats + 1)?;
+    // The first one saves everything.
+    let small = &small[1..];
+    let pauses = |taken: &[Taken]| median(&taken.iter().map(|it| it.pause).collect::<Vec<_>>());
+    let (pause, full_pause) = (pauses(small), pauses(&full));
+    let looking = median(&small.iter().map(|it| it.looking).collect::<Vec<_>>());
+    let gain = ratio(full_pause, pause);
+    let is_small =
+        |it: &Taken| (it.file_bytes.saturating_sub(MEGABYTE)) as f64 <= it.pages_read as f64 * PAGE_BYTES as f64 * 1.2;
+    let largest = small.iter().max_by_key(|it| it.file_bytes).context("there were some")?;
+    let what = format!("1 % of {megabytes} MB dirty");
+    Ok([
+        Verdict {
+            promise: format!("{what}, copied: pause at most {}", milliseconds(PAUSE_MAX)),
+            measured: format!("{} (of that {} to look)", milliseconds(pause), milliseconds(looking)),
+            holds: pause <= PAUSE_MAX,
+        },
+        Verdict {
+            promise: format!("{what}: full sequential pause against that at least {GAIN_MIN}"),
+            measured: format!("{gain:.0} ({} against {})", milliseconds(full_pause), milliseconds(pause)),
+            holds: gain >= GAIN_MIN,
+        },
+        Verdict {
+            promise: format!("{what}: image at most 1.2 times the dirty bytes and 1 MB"),
+            measured: format!("{} bytes for {} pages", largest.file_bytes, largest.pages_read),
+            holds: small.iter().all(is_small),
+        },
+    ])
+}
+
+/// Checkpoints with a share of the pages written before each.
+fn repeated(program: &Program, words: &[&str], repeats: usize) -> Result<Vec<Taken>> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run_with(&options(words), Checkpoints::OnRequest, program)?;
+    standfast.await_gate()?;
+    let mut taken = Vec::new();
+    for _ in 0..repeats {
+        let go = arena.work().join("go");
+        fs::write(&go, "")?;
+        until(PATIENCE, "the program to write", || Ok((!go.exists()).then_some(())))?;
+        taken.push(checkpoint(standfast, &arena)?);
+    }
+    kill(standfast.await_program()?, Signal::SIGKILL)?;
+    running.wait(PATIENCE)?;
+    Ok(taken)
+}
+
+/// A first write behind a checkpoint against one that mprotect and a handler notice.
+pub(crate) fn first_write(repeats: usize) -> Result<Verdict> {
+    const GAIN_MIN: f64 = 2.5;
+    let (mut noted, mut handled) = (Vec::new(), Vec::new());
+    for _ in 0..repeats {
+        let arena = Arena::new()?;
+        let standfast = Standfast::new(&arena)?;
+        let program = DIRTIER.with(&["128", "small", "first"])?;
+        let running = standfast.run_with(&options(&["--incremental", "on"]), Checkpoints::OnRequest, &program)?;
+        standfast.await_gate()?;
+        checkpoint(standfast, &arena)?;
+        open_gate(&arena)?;
+        let said = running.wait(PATIENCE)?.well("the first writes")?.output;
+        let mut times = said.split_whitespace().map(|word| word.parse().map(Duration::from_nanos));
+        noted.push(times.next().context("two figures")??);
+        handled.push(times.next().context("two figures")??);
+    }
+    let gain = ratio(median(&handled), median(&noted));
+    Ok(Verdict {
+        promise: format!("first write to a page: mprotect and SIGSEGV against it at least {GAIN_MIN}"),
+        measured: format!("{gain:.1} ({} ns against {} ns)", median(&handled).as_nanos(), median(&noted).as_nanos()),
+        holds: gain >= GAIN_MIN,
+    })
+}
+
+/// How much longer a program runs that writes to a tenth of its pages between two checkpoints.
+pub(crate) fn added(kind: &str, interval: Duration, bound: f64, megabytes: u64, repeats: usize) -> Result<Verdict> {
+    // A round takes about a tenth of a second: the share of a round, so that an interval makes a tenth.
+    let permille = (10_000 / interval.as_millis()).max(1).to_string();
+    let rounds = (interval.as_millis() * 4 / 100).max(60).to_string();
+    let program = DIRTIER.with(&[&megabytes.to_string(), kind, "rounds", &permille, &rounds])?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..repeats {
+        without.push(timed(&program, None)?);
+        with.push(timed(&program, Some(interval))?);
+    }
+    let found = ratio(median(&with), median(&without));
+    Ok(Verdict {
+        promise: format!("{megabytes} MB on {kind} pages, 10 % dirty every {} s: at most {bound}", interval.as_secs()),
+        measured: format!("{found:.3} ({} against {})", milliseconds(median(&with)), milliseconds(median(&without))),
+        holds: found <= bound,
+    })
+}
+
+fn timed(program: &Program, interval: Option<Duration>) -> Result<Duration> {
+    const PATIENCE: Duration = Duration::from_secs(300);
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = match interval {
+        Some(interval) => {
+            let milliseconds = u64::try_from(interval.as_millis())?;
+            standfast.run(Checkpoints::EveryMilliseconds(milliseconds), program)?
+        }
+        None => {
+            let mut command = arena.command(&program.path);
+            command.args(&program.arguments).stdin(Stdio::null());
+            Running::start(&arena, "native", Output::Log, &mut command)?
+        }
+    };
+    standfast.await_gate()?;
+    open_gate(&arena)?;
+    let ended = running.wait(PATIENCE)?.well("the program")?;
+    ended.output.trim().parse().map(Duration::from_nanos).with_context(|| format!("it said {:?}", ended.output))
+}
+
+/// Bytes of an incremental checkpoint against the interval between two (H8, H9), as a table: no promise, a picture.
+pub(crate) fn sizes(megabytes: u64) -> Result<()> {
+    println!("      incremental size against interval, {megabytes} MB, 1 % of the pages written every 0.1 s:");
+    let program = DIRTIER.with(&[&megabytes.to_string(), "small", "rounds", "10", "100000"])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run_with(&options(&["--incremental", "on"]), Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    open_gate(&arena)?;
+    let full = checkpoint(standfast, &arena)?.file_bytes;
+    for seconds in [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0] {
+        checkpoint(standfast, &arena)?;
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let taken = checkpoint(standfast, &arena)?;
+        let rate = taken.file_bytes as f64 / seconds / MEGABYTE as f64;
+        let share = taken.file_bytes as f64 / full as f64 * 100.0;
+        let pause = milliseconds(taken.pause);
+        println!(
+            "        {seconds:>4} s  {:>11} bytes  {share:>5.1} % of a full one  {rate:>7.1} MB/s  pause {pause}",
+            taken.file_bytes
+        );
+    }
+    kill(standfast.await_program()?, Signal::SIGKILL)?;
+    running.wait(PATIENCE).map(drop)
+}
