@@ -1,7 +1,7 @@
 //! What is done to a feature's victim at each of its moments.
 //!
 //! ```text
-//! survive         at every moment: checkpoint, SIGKILL, restart from the image, on to the next; then from a copy of each
+//! survive         at every moment: two checkpoints, SIGKILL, restart from the second, on to the next; then from a copy of each
 //!                 of these images once more, when the program had long gone on
 //! refuse          at every moment: the checkpoint is refused by name, nothing is written, the program runs on
 //! refuse-restart  at every moment: checkpoint, SIGKILL, and the restart is refused by name
@@ -142,6 +142,8 @@ impl<'a> Trial<'a> {
             let findings = self.diagnosis()?;
             ensure!(findings.is_empty(), "doctor warns of what does no harm: {findings}");
         }
+        // What comes back is an incremental checkpoint, and the full one that it builds upon.
+        self.checkpoint()?.well("the first checkpoint")?;
         self.saved_and_killed(job)?;
         copy_folder(&self.arena.images(), &self.copy(moment.number))?;
         self.restart(&self.arena.images(), &format!("restart-{}", moment.number), &[])

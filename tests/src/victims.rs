@@ -212,6 +212,14 @@ impl Victim {
         Ok(program)
     }
 
+    /// [`CHURN`] in the order that follows from a seed, with short-lived children or a mapped file.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn churned(seed: u64) -> Result<Program> {
+        CHURN.with(&[&(seed >> 1).to_string(), &(60_000 + seed % 2).to_string()])
+    }
+
     fn compiled(&self, folder: &Path, build: impl FnOnce(&Path) -> Result<()>) -> Result<Program> {
         Ok(Program { path: workshop::built(folder, self.name, build)?, arguments: Vec::new() })
     }

@@ -11,7 +11,7 @@ use standfast_tests::command::{Checkpoints, Standfast, copy_folder};
 use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{Output, PATIENCE, Running};
 use standfast_tests::survival::{Torment, survives_kills};
-use standfast_tests::victims::{ARRAYS, CHANNELS, CHURN, MEMORY, OBJECTS, ROUTINES, SIGNALS, SMALL, Victim, WAITS};
+use standfast_tests::victims::{ARRAYS, CHANNELS, MEMORY, OBJECTS, ROUTINES, SIGNALS, SMALL, Victim, WAITS};
 use standfast_tests::{seed, skip};
 use std::fs;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 fn churn_survives(options: &'static [&'static str]) -> Result<()> {
     let seed = seed();
-    let program = CHURN.with(&[&(seed >> 1).to_string()])?;
+    let program = Victim::churned(seed)?;
     let native = RunResult::native(&program)?;
     let tally = survives_kills(&program, &native, Torment { interval: INTERVAL, kills_max: 12, seed, options })?;
     ensure!(tally.kills >= 1, "it ended before it could be killed even once (STANDFAST_SEED={seed})");

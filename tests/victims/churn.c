@@ -3,6 +3,9 @@
  * and discards; writes itself, by threads, by children that come and go, by a second view of the same memory, by the
  * kernel into a buffer, by write(2) into a file that is mapped; executes itself anew.
  *
+ * With an odd number of turns it has children and no mapped file, with an even one the other way round: a child that is
+ * about to die after its parent would still hold the file, which refuses a restart.
+ *
  * usage: churn [SEED [TURNS [TURN SUM]]] */
 #include "check.h"
 #include <fcntl.h>
@@ -23,7 +26,7 @@ struct region {
 
 static struct region regions[REGIONS];
 static uint64_t numbers, sum = FOLD_START;
-static int base, mapped_file, ends[2];
+static int base, mapped_file, ends[2], has_children;
 static unsigned char *of_mapped_file;
 
 static size_t below(size_t limit) { return next_number(&numbers) % limit; }
@@ -179,7 +182,7 @@ static void change(struct region *region)
         write_by_thread(at, length);
         break;
     case 8:
-        if (region->kind == SHARED && below(8) == 0)
+        if (has_children && region->kind == SHARED && below(8) == 0)
             write_by_child(at, length);
         break;
     case 9:
@@ -237,7 +240,8 @@ static void look_at_everything(void)
     for (int i = 0; i < REGIONS; i++)
         if (regions[i].kind != NOTHING)
             sum = fold(sum, regions[i].at, regions[i].pages * PAGE);
-    sum = fold(sum, of_mapped_file, FILE_PAGES * PAGE);
+    if (!has_children)
+        sum = fold(sum, of_mapped_file, FILE_PAGES * PAGE);
 }
 
 static void begin_anew(char *own, uint64_t turns, uint64_t turn)
@@ -253,21 +257,28 @@ static void begin_anew(char *own, uint64_t turns, uint64_t turn)
     CHECK(0);
 }
 
+static void map_file(void)
+{
+    /* Emptied, since a checkpoint that falls between the execution and this holds nothing of the file. */
+    mapped_file = open("mapped.bin", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    CHECK(mapped_file >= 0);
+    CHECK(ftruncate(mapped_file, FILE_PAGES * PAGE) == 0);
+    of_mapped_file = mmap(NULL, FILE_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, mapped_file, 0);
+    CHECK(of_mapped_file != MAP_FAILED);
+}
+
 static void prepare(void)
 {
     pthread_t thread;
     unsigned char bytes[PAGE];
     base = open("base.bin", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    /* Emptied, since a checkpoint that falls between the execution and this holds nothing of the file. */
-    mapped_file = open("mapped.bin", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    CHECK(base >= 0 && mapped_file >= 0 && pipe2(ends, O_CLOEXEC) == 0);
+    CHECK(base >= 0 && pipe2(ends, O_CLOEXEC) == 0);
     for (int page = 0; page < FILE_PAGES; page++) {
         memset(bytes, page + 1, sizeof bytes);
         CHECK(pwrite(base, bytes, PAGE, (off_t)page * PAGE) == PAGE);
     }
-    CHECK(ftruncate(mapped_file, FILE_PAGES * PAGE) == 0);
-    of_mapped_file = mmap(NULL, FILE_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, mapped_file, 0);
-    CHECK(of_mapped_file != MAP_FAILED);
+    if (!has_children)
+        map_file();
     for (intptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&thread, NULL, obey, (void *)i) == 0);
 }
@@ -278,6 +289,7 @@ int main(int argc, char **argv)
     uint64_t turns = argc > 2 ? strtoul(argv[2], NULL, 10) : 60000;
     uint64_t turn = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
     sum = argc > 4 ? strtoul(argv[4], NULL, 10) : FOLD_START;
+    has_children = turns % 2;
     prepare();
     for (; turn < turns; turn++) {
         struct region *region = &regions[below(REGIONS)];
@@ -289,7 +301,7 @@ int main(int argc, char **argv)
             look(region, 2);
         if (below(4) == 0)
             churn_heap();
-        if (below(8) == 0)
+        if (!has_children && below(8) == 0)
             change_mapped_file();
         if (turn % 1024 == 0) {
             look_at_everything();

@@ -14,7 +14,7 @@ use standfast_tests::damage::one_flipped_bit_is_noticed;
 use standfast_tests::disaster::{Before, DISASTERS, KilledJob, Subject};
 use standfast_tests::result::RunResult;
 use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
-use standfast_tests::victims::{CHURN, COMPUTING, SMALL, Victim};
+use standfast_tests::victims::{COMPUTING, SMALL, Victim};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -138,7 +138,7 @@ impl Soak {
         let interval = Duration::from_millis(random.u64(10..60));
         let options = OPTIONS[random.usize(..OPTIONS.len())];
         println!("seed {seed}: churned memory, a checkpoint every {} ms, {options:?}", interval.as_millis());
-        let program = CHURN.with(&[&(seed >> 1).to_string()])?;
+        let program = Victim::churned(seed)?;
         let native = RunResult::native(&program)?;
         let tally = survives_kills(&program, &native, Torment { interval, kills_max: 30, seed, options })?;
         println!("    {} kills", tally.kills);
