@@ -131,7 +131,7 @@ pub(crate) struct Track {
 /// A mapping to look at.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// All of it.
+    /// All of it, to be observed; of a stack also where it may grow to.
     pub(crate) mapping: PageRange,
     /// The part that counts.
     pub(crate) live: PageRange,

@@ -190,6 +190,11 @@ pub(super) fn populated(
     Ok(pages)
 }
 
+/// What is asked of a program from within may make its stack grow, after its mappings have been listed. Were only the
+/// part that was listed observed, the kernel would make two mappings of it, and the lower one would pass for memory that
+/// does not grow. Nothing else lies so near below a stack: the kernel keeps 1 MiB free there.
+const STACK_GROWTH_BYTES: u64 = 64 << 10;
+
 /// Where pages of a mapping's own are looked for; `None` where there are none.
 fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
     let beneath = match mapping.backing {
@@ -202,5 +207,7 @@ fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
     let (start, end) = (Address::new(mapping.start), Address::new(mapping.end));
     let live = if mapping.grows_down { live_stack.clamp(mapping.start, mapping.end) } else { mapping.start };
     let live = Address::new(live - live % PAGE_BYTES as u64);
-    Some(Place { mapping: PageRange::between(start, end), live: PageRange::between(live, end), beneath })
+    let observed =
+        if mapping.grows_down { Address::new(mapping.start.saturating_sub(STACK_GROWTH_BYTES)) } else { start };
+    Some(Place { mapping: PageRange::between(observed, end), live: PageRange::between(live, end), beneath })
 }
