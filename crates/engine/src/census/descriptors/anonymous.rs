@@ -48,7 +48,7 @@ impl Walk<'_> {
             }
         }
         // The clock is read after the rest, so that the deadline is never too early.
-        let now = job_clock(self.holders[shown.holder].pid, timer.clock);
+        let now = job_clock(self.process_of(shown), timer.clock);
         let deadline =
             if timer.remaining_nanoseconds == 0 { 0 } else { now.saturating_add(timer.remaining_nanoseconds) };
         Ok(OpenFileKind::Timer {
@@ -68,7 +68,7 @@ impl Walk<'_> {
             return Err(Unfit::because("a pidfd of a single thread cannot be brought back"));
         }
         let process = shown.information.process;
-        let place = self.holders.iter().position(|holder| Some(holder.pid) == process);
+        let place = self.job().iter().position(|holder| Some(holder.pid) == process);
         match (place, process) {
             (Some(place), _) => Ok(OpenFileKind::Process { process: place as u32 }),
             (None, Some(pid)) if pid > 0 => {

@@ -26,7 +26,7 @@ impl Walk<'_> {
         if descriptors::unread_bytes(own.as_fd())? > 0 {
             return Err(Unfit::for_now("it has events that the program has not read yet"));
         }
-        let pid = self.holders[shown.holder].pid;
+        let pid = self.process_of(shown);
         let candidates = self.paths_of(pid);
         let mut watches = Vec::new();
         for watch in &shown.information.watches {

@@ -44,7 +44,7 @@ impl Walk<'_> {
 
     /// Whether whoever started the run has taken it, and only lent the open file: `flock FILE standfast run`.
     fn is_taken_outside(&self, shown: &Shown, lock: &Lock) -> bool {
-        let is_job = self.holders[..self.processes()].iter().any(|holder| holder.pid == lock.process);
+        let is_job = self.job().iter().any(|holder| holder.pid == lock.process);
         let given = self.inheritance.others.iter().map(|(_, identity)| Some(*identity));
         !is_job && given.chain(self.inheritance.streams).any(|identity| identity == Some(shown.identity()))
     }

@@ -206,6 +206,16 @@ impl Walk<'_> {
         self.found.descriptors.len()
     }
 
+    /// The processes of the job, without us.
+    fn job(&self) -> &[Holder] {
+        &self.holders[..self.processes()]
+    }
+
+    /// The process of the job that holds a descriptor; for what is on its way in a message, the first.
+    fn process_of(&self, shown: &Shown) -> i32 {
+        self.job().get(shown.holder).unwrap_or(&self.holders[0]).pid
+    }
+
     /// The position of an open file among those found so far.
     fn position(&self, shown: &Shown) -> Option<usize> {
         self.known.iter().position(|known| self.shown[*known].is_same_file(shown, &self.holders))

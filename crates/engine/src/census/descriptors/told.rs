@@ -23,7 +23,7 @@ impl Walk<'_> {
         if id == 0 {
             return Ok(None);
         }
-        let process = self.holders[..self.processes()].iter().position(|holder| holder.pid == id);
+        let process = self.job().iter().position(|holder| holder.pid == id);
         match process.filter(|_| matches!(kind, THREAD | PROCESS)) {
             Some(process) => Ok(Some(SignalTarget {
                 process: process as u32,

@@ -113,8 +113,8 @@ impl Walk<'_> {
     }
 
     fn in_directory_of(&self, found: &Found, path: &Path) -> PathBuf {
-        let holder = &self.holders[self.shown[found.place].holder];
-        let directory = std::fs::read_link(format!("/proc/{}/cwd", holder.pid)).unwrap_or_default();
+        let process = self.process_of(&self.shown[found.place]);
+        let directory = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
         directory.join(path)
     }
 
@@ -179,7 +179,7 @@ impl Walk<'_> {
     /// The record of who sent a message; `None` where the kernel was not asked to note it. It is sent again by the main
     /// process, which makes all sockets.
     fn sender(&self, pid: i32) -> Result<Option<Credentials>, Unfit> {
-        match self.holders[..self.processes()].iter().position(|holder| holder.pid == pid) {
+        match self.job().iter().position(|holder| holder.pid == pid) {
             _ if pid == 0 => Ok(None),
             Some(0) => Ok(Some(Credentials { process: 0 })),
             _ => Err(Unfit::for_now("it has a message with the credentials of another process than the first")),
