@@ -10,6 +10,7 @@
 mod bulk;
 mod chains;
 mod delta;
+mod erasure;
 mod figures;
 mod overhead;
 mod pause;
@@ -62,6 +63,9 @@ fn measure(settings: &Settings) -> Result<bool> {
         verdicts.push(verdict.holds);
     };
     for verdict in delta::speed(settings.repeats) {
+        say(verdict);
+    }
+    for verdict in erasure::speed(settings.repeats) {
         say(verdict);
     }
     for kind in overhead::LOOPS {

@@ -41,15 +41,13 @@ fn the_same_seed_is_the_same_run() {
 
 /// Some seed must fail, and for a reason that fits.
 fn is_found(plant: Plant, change: impl Fn(&mut Scenario), reasons: &[&str]) {
-    let failures = (0..200).filter_map(|seed| {
+    let mut failures = (0..200).filter_map(|seed| {
         let mut scenario = Scenario::new(seed, Wishes { kills: Some(3), ..Wishes::default() });
         (scenario.plant, scenario.storage_fails_permille, scenario.beyond_percent) = (Some(plant), 0, 0);
         change(&mut scenario);
         run(&scenario).err()
     });
-    let found: Vec<String> = failures.map(|failure| failure.0).collect();
-    let fits = found.iter().any(|failure| reasons.iter().any(|reason| failure.contains(reason)));
-    assert!(fits, "{plant:?}: {} failures, {:?}", found.len(), found.first());
+    assert!(failures.any(|failure| reasons.iter().any(|reason| failure.0.contains(reason))), "{plant:?} was not found");
 }
 
 #[test]

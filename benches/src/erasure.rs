@@ -1,0 +1,120 @@
+//! Erasure codes: Reed-Solomon against the bare library behind it, parity against copying, updates from scattered
+//! differences; EVENODD beside them, without a promise. One core, in pieces that a cache holds.
+
+use crate::figures::{Verdict, median, ratio};
+use standfast_core::PAGE_BYTES;
+use standfast_core::erasure::{Code, Scheme};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// What a hop works on: 64 KiB of each member stay in the cache together with the sums.
+const PIECE_BYTES: usize = 16 * PAGE_BYTES;
+const MEMBERS: usize = 8;
+/// Bytes of source for one measurement: long enough for the clock, short enough for many.
+const SOURCE_BYTES: usize = 512 << 20;
+/// One page in so many has changed.
+const CHANGED_ONE_IN: usize = 10;
+
+/// All of it.
+pub(crate) fn speed(repeats: usize) -> Vec<Verdict> {
+    let pieces = pieces();
+    let code = |scheme| Code::new(scheme, MEMBERS).expect("eight members fit every code");
+    let reed_solomon = code(Scheme::ReedSolomon { checks: 2 });
+    let (parity, evenodd) = (code(Scheme::Parity), code(Scheme::EvenOdd));
+    let mut times: [Vec<Duration>; 6] = Default::default();
+    for _ in 0..repeats {
+        let measured = [
+            encode(&reed_solomon, &pieces),
+            bare(&pieces),
+            encode(&parity, &pieces),
+            copies(&pieces),
+            encode(&evenodd, &pieces),
+            updates(&reed_solomon),
+        ];
+        times.iter_mut().zip(measured).for_each(|(times, time)| times.push(time));
+    }
+    let [ours, library, parity, copying, evenodd, updating] = times.map(|times| median(&times));
+    let changed = SOURCE_BYTES / CHANGED_ONE_IN;
+    vec![
+        at_least("Reed-Solomon 8+2, source a core", rate(SOURCE_BYTES, ours), 10.0),
+        of("Reed-Solomon 8+2 against the bare library", ratio(library, ours), 0.8),
+        of("parity against copying", ratio(copying, parity), 0.8),
+        at_least("checks updated from scattered differences", rate(changed, updating), 4.0),
+        at_least("EVENODD 8+2, for comparison", rate(SOURCE_BYTES, evenodd), 0.0),
+    ]
+}
+
+fn pieces() -> Vec<Vec<u8>> {
+    let byte = |seed: usize, at: usize| (at.wrapping_mul(2_654_435_761).wrapping_add(seed * 97) >> 11) as u8;
+    (0..MEMBERS).map(|seed| (0..PIECE_BYTES).map(|at| byte(seed, at)).collect()).collect()
+}
+
+fn rounds() -> usize {
+    SOURCE_BYTES / (MEMBERS * PIECE_BYTES)
+}
+
+fn encode(code: &Code, pieces: &[Vec<u8>]) -> Duration {
+    let combiner = code.combiner();
+    let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+    let mut sums = vec![vec![0; PIECE_BYTES]; code.checks()];
+    let begin = Instant::now();
+    for _ in 0..rounds() {
+        let mut sums: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
+        combiner.combine(black_box(&pieces), &mut sums);
+    }
+    begin.elapsed()
+}
+
+/// The library by itself, with any matrix: its speed does not depend on the numbers in it.
+fn bare(pieces: &[Vec<u8>]) -> Duration {
+    let kernels = rusty_erasure::best_kernels();
+    let coefficients: Vec<u8> = (2..2 + 2 * MEMBERS as u8).collect();
+    let tables = (kernels.init)(&coefficients);
+    let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+    let mut sums = vec![vec![0; PIECE_BYTES]; 2];
+    let begin = Instant::now();
+    for _ in 0..rounds() {
+        let mut sums: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
+        (kernels.encode)(&tables, black_box(&pieces), &mut sums);
+    }
+    begin.elapsed()
+}
+
+/// As many bytes copied as parity reads.
+fn copies(pieces: &[Vec<u8>]) -> Duration {
+    let mut copy = vec![0; PIECE_BYTES];
+    let begin = Instant::now();
+    for _ in 0..rounds() {
+        for piece in pieces {
+            black_box(&mut copy).copy_from_slice(black_box(piece));
+        }
+    }
+    begin.elapsed()
+}
+
+/// One page in ten, each by itself, into checks that no cache holds, in the order of rows as a transfer does it.
+fn updates(code: &Code) -> Duration {
+    let combiner = code.combiner();
+    let difference = vec![0x5a; PAGE_BYTES];
+    let mut checks = vec![vec![1_u8; SOURCE_BYTES]; code.checks()];
+    let begin = Instant::now();
+    for turn in 0..SOURCE_BYTES / CHANGED_ONE_IN / PAGE_BYTES {
+        let at = turn * CHANGED_ONE_IN * PAGE_BYTES;
+        let mut sums: Vec<&mut [u8]> = checks.iter_mut().map(|check| &mut check[at..at + PAGE_BYTES]).collect();
+        combiner.add(turn % MEMBERS, black_box(&difference), &mut sums);
+    }
+    begin.elapsed()
+}
+
+fn rate(bytes: usize, time: Duration) -> f64 {
+    bytes as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE) / 1e9
+}
+
+fn at_least(what: &str, found: f64, bound: f64) -> Verdict {
+    let promise = if bound > 0.0 { format!("{what}: at least {bound} GB/s") } else { what.to_owned() };
+    Verdict { promise, measured: format!("{found:.1} GB/s"), holds: found >= bound }
+}
+
+fn of(what: &str, found: f64, bound: f64) -> Verdict {
+    Verdict { promise: format!("{what}: at least {bound}"), measured: format!("{found:.2}"), holds: found >= bound }
+}
