@@ -73,11 +73,6 @@ impl Chain {
         &self.newest().image.header
     }
 
-    /// The generations from which pages come, the generation itself first.
-    pub fn numbers(&self) -> impl Iterator<Item = GenerationNumber> {
-        self.links.iter().map(|link| link.number)
-    }
-
     /// Reads and verifies every block of the generation's own image. Those of the generations that it builds upon are
     /// theirs to verify.
     ///
