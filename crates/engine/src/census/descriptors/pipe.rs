@@ -1,7 +1,7 @@
 //! Pipes, named or not, whose two ends are the job's, or whose other end is closed everywhere.
 
 use super::shown::Shown;
-use super::{Known, O_ACCMODE, O_DIRECT, O_WRONLY, Unfit, Walk};
+use super::{Known, O_ACCMODE, O_DIRECT, O_PATH, O_WRONLY, Unfit, Walk};
 use crate::files::other_holder;
 use standfast_format::records::{Bytes, OpenFileKind, PipeContents};
 use standfast_linux::sys::process;
@@ -34,8 +34,11 @@ impl Walk<'_> {
         if let Some(pipe) = self.pipes.identities.iter().position(|known| *known == identity) {
             return Ok(OpenFileKind::Pipe { pipe: pipe as u32 });
         }
-        let ends =
-            || self.shown.iter().filter(|other| other.identity() == identity && other.file.file_type().is_fifo());
+        let is_end = |other: &&Shown| {
+            let is_open = other.information.flags & O_PATH == 0;
+            other.identity() == identity && other.file.file_type().is_fifo() && is_open
+        };
+        let ends = || self.shown.iter().filter(is_end);
         let access = |shown: &Shown| shown.information.flags & O_ACCMODE;
         let (reader, writer) = (ends().find(|end| access(end) != O_WRONLY), ends().find(|end| access(end) != 0));
         let own = self.shown[place].own(&self.holders)?;

@@ -1,6 +1,6 @@
 //! Signal-driven I/O: who is told when an open file is ready, or has urgent data (F_SETOWN, O_ASYNC).
 
-use super::{O_ASYNC, Unfit, Walk};
+use super::{O_ASYNC, O_PATH, Unfit, Walk};
 use standfast_format::records::SignalTarget;
 use standfast_linux::sys::descriptors;
 use std::os::fd::AsFd;
@@ -14,8 +14,9 @@ impl Walk<'_> {
     pub(super) fn told(&self, place: usize) -> Result<Option<SignalTarget>, Unfit> {
         let shown = &self.shown[place];
         let kind = shown.file.file_type();
-        // Sockets tell of urgent data without O_ASYNC.
-        if shown.information.flags & O_ASYNC == 0 && !kind.is_socket() {
+        let flags = shown.information.flags;
+        // Sockets tell of urgent data without O_ASYNC; a place in the file system tells of nothing.
+        if flags & O_PATH != 0 || flags & O_ASYNC == 0 && !kind.is_socket() {
             return Ok(None);
         }
         let own = shown.own(&self.holders)?;
