@@ -107,6 +107,9 @@ impl Walk<'_> {
         let found = &self.sockets[at];
         let unknown = || Unfit::for_now("its connection is being made or has just ended");
         let (local, remote) = found.ends().ok_or_else(unknown)?;
+        if local == remote {
+            return Err(Unfit::because("it is connected to itself, which cannot be made again"));
+        }
         let is_peer = |other: &Found| other.is_tcp() && other.ends() == Some((remote, local));
         if let Some(peer) = self.sockets.iter().position(is_peer) {
             return Ok(SocketState::Paired { peer: peer as u32 });
