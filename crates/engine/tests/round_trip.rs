@@ -191,6 +191,7 @@ fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
         clocks: ClockPolicy::Continue,
         signals: InheritedSignals::capture(),
         files: FileOptions::default(),
+        keepsake: &|_| None,
         keep_tail: &mut keep_tail,
         before_thaw: &mut before_thaw,
     };

@@ -15,11 +15,14 @@ use crate::report::CheckpointReport;
 use standfast_core::PAGE_BYTES;
 use standfast_engine::{CaptureOptions, Captured, EngineError, Freezer, Frozen, StackPart, Tracking, rehearse};
 use standfast_format::manifest::GenerationNumber;
+use standfast_format::records::Coverage;
 use standfast_format::{BoxError, ImageSink};
 use standfast_store::{JobDirectory, Lease, Plan, Prepared, StoreError, Writing};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -311,8 +314,20 @@ fn complete(
         durable_nanoseconds: nanoseconds(durable),
     };
     let retention = destination.directory.retain(&destination.lease, destination.keep.get()).map(drop);
+    let retention = retention.and(keep_code(destination, &captured));
     let outputs = captured.outputs.into_iter().map(|output| output.path).collect();
     Ok(Taken { report, outputs, unobserved: captured.unobserved, retention })
+}
+
+/// Keeps copies of the executable and the libraries, so that the job does not depend on the system staying as it is. Only
+/// files that were read whole: others could not be told from what they were.
+fn keep_code(destination: &Destination, captured: &Captured) -> Result<(), StoreError> {
+    for file in captured.state.code_files() {
+        let Some(digest) = file.digest.filter(|digest| digest.coverage == Coverage::Whole) else { continue };
+        let path = Path::new(OsStr::from_bytes(&file.path.0));
+        destination.directory.keep(&destination.lease, digest.checksum, path)?;
+    }
+    Ok(())
 }
 
 /// Bytes that a checkpoint has read from its program.

@@ -239,6 +239,12 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             )?;
             if *bytes > TAIL_BYTES_MAX { write!(f, " as far as the first {TAIL_BYTES_MAX}") } else { Ok(()) }
         }
+        FileNote::Keepsake { path, kept } => write!(
+            f,
+            "{} is another file now, or gone: the program goes on with the copy that was kept of it, {}",
+            ForShell(path),
+            ForShell(kept)
+        ),
         FileNote::PutBack { path } => write!(
             f,
             "{} holds again what it held at the checkpoint: the program writes to it as to memory",

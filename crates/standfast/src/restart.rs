@@ -14,7 +14,7 @@ use standfast_engine::{
     self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, RestartOptions, Restarted, Tail,
 };
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
-use standfast_format::records::JobState;
+use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
 use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
 use std::ffi::OsStr;
@@ -205,6 +205,10 @@ fn revive(
         let kept = job.directory.keep_tail(&job.lease, choice.number, tail.path, tail.file, (tail.start, tail.bytes));
         Ok(kept?)
     };
+    let keepsake = |file: &FileReference| {
+        let checksum = file.digest?.checksum;
+        job.directory.keepsake(checksum, Path::new(OsStr::from_bytes(&file.path.0)))
+    };
     let revived = engine::restart(
         &choice.image,
         RestartOptions {
@@ -212,6 +216,7 @@ fn revive(
             clocks: job.clocks,
             signals: InheritedSignals::capture(),
             files: FileOptions { policy: files.policy(), ends: &manifest.ends },
+            keepsake: &keepsake,
             keep_tail: &mut keep_tail,
             before_thaw: &mut before_thaw,
         },

@@ -46,6 +46,7 @@ mod coalesce;
 mod error;
 mod image_file;
 mod job;
+mod keepsakes;
 mod lease;
 mod medium;
 mod prepare;

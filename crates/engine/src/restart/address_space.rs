@@ -9,6 +9,7 @@ use crate::freeze::kernel;
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{Backing, Mapping, ProcessState, Protection};
 use standfast_linux::proc::Map;
+use std::os::unix::ffi::OsStrExt;
 
 const PROT_READ: u64 = libc::PROT_READ as u64;
 const PROT_WRITE: u64 = libc::PROT_WRITE as u64;
@@ -44,7 +45,8 @@ impl Construction {
             let (file, offset) = match &mapping.backing {
                 Backing::Anonymous => (None, 0),
                 Backing::PrivateFile { file, offset } | Backing::SharedFileReadOnly { file, offset } => {
-                    (Some(file.path.0.as_slice()), *offset)
+                    let copy = plan.copies.get(&file.path).map(|copy| copy.as_os_str().as_bytes());
+                    (Some(copy.unwrap_or(&file.path.0)), *offset)
                 }
                 // Shared ones follow when they have been filled.
                 Backing::SharedObject { .. } => continue,

@@ -90,6 +90,13 @@ pub enum FileNote {
         /// The file.
         path: PathBuf,
     },
+    /// The program goes on with a copy of its executable or of a library, since the file itself is another one now, or gone.
+    Keepsake {
+        /// The file.
+        path: PathBuf,
+        /// The copy.
+        kept: PathBuf,
+    },
     /// A standard stream that was a file goes on in the one that the restart was given.
     StreamElsewhere {
         /// 1 or 2.
@@ -171,6 +178,17 @@ impl<'a> Reckoning<'a> {
             return Err(Objection::new(why, "put the old version back"));
         }
         self.check_content(file, path, &now)
+    }
+
+    /// Whether a copy of a file holds what the file held at the checkpoint, every byte of it.
+    pub(super) fn is_copy(file: &FileReference, copy: &Path) -> bool {
+        let Some(recorded) = file.digest.filter(|digest| digest.coverage == Coverage::Whole) else { return false };
+        let same = || {
+            let opened = open(copy.as_os_str().as_bytes())?;
+            let length = opened.metadata()?.len();
+            Ok::<_, std::io::Error>(length == file.length && digest_of(&opened, length, Coverage::Whole)? == recorded)
+        };
+        same().unwrap_or(false)
     }
 
     /// What the file held at the checkpoint must be there still.

@@ -55,9 +55,11 @@ pub use files::{FileNote, FileOptions, FilePolicy};
 pub use ids::{IdPolicy, JobIds};
 pub use namespaces::ClockPolicy;
 use plan::JobPlan;
+use standfast_format::records::FileReference;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
+use std::path::PathBuf;
 pub use tails::{KeepTail, Tail};
 
 /// How to restart.
@@ -70,6 +72,8 @@ pub struct RestartOptions<'a> {
     pub signals: InheritedSignals,
     /// What to do about files that are not what they were.
     pub files: FileOptions<'a>,
+    /// Finds the copy of an executable or a library as it was at the checkpoint, if one was kept.
+    pub keepsake: &'a dyn Fn(&FileReference) -> Option<PathBuf>,
     /// Keeps what is about to be cut off a file.
     pub keep_tail: &'a mut KeepTail<'a>,
     /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.
@@ -95,7 +99,7 @@ pub struct Restarted {
 /// When anything stands in the way; nothing of the half-built job remains, and no file was cut back unless all pages
 /// had verified.
 pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
-    let plan = JobPlan::make(source.state(), options.files)?;
+    let plan = JobPlan::make(source.state(), options.files, options.keepsake)?;
     stay_in_sight()?;
     let mut family = Family::begin(&plan, (options.ids, options.clocks), options.signals)?;
     let mut files = plan.notes.clone();

@@ -8,15 +8,15 @@ use crate::job::is_inherited;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
-    Backing, EpollInterest, FileReference, JobState, Kinship, Machine, Mapping, ObjectKind, OpenFile, OpenFileKind,
-    ProcessState, Watch,
+    Backing, Bytes, EpollInterest, FileReference, JobState, Kinship, Machine, Mapping, ObjectKind, OpenFile,
+    OpenFileKind, ProcessState, Watch,
 };
 use standfast_linux::processor;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Words in the registers of a thread.
 const REGISTERS: usize = 27;
@@ -37,9 +37,14 @@ pub(super) struct JobPlan<'a> {
     pub(super) mapped: Vec<MappedPlan>,
     /// How the kernel's mappings come back.
     pub(super) vdso: Vdso,
+    /// Copies that take the place of code files which are not what they were, by the paths of these.
+    pub(super) copies: BTreeMap<Bytes, PathBuf>,
     /// What the user should know.
     pub(super) notes: Vec<FileNote>,
 }
+
+/// Finds a copy of a code file, see `RestartOptions`.
+type Keepsake<'a> = &'a dyn Fn(&FileReference) -> Option<PathBuf>;
 
 /// What is decided about one process.
 #[derive(Debug)]
@@ -63,6 +68,8 @@ pub(super) struct Plan<'a> {
     pub(super) regular: &'a [RegularPlan],
     /// How the kernel's mappings come back.
     pub(super) vdso: Vdso,
+    /// See [`JobPlan::copies`].
+    pub(super) copies: &'a BTreeMap<Bytes, PathBuf>,
 }
 
 /// What is found out about files along the way.
@@ -94,21 +101,32 @@ pub(super) const PARKING_BYTES: u64 = 1024 * 1024;
 const STACK_ROOM: u64 = 2 * 1024 * 1024;
 
 impl<'a> JobPlan<'a> {
-    pub(super) fn make(job: &'a JobState, options: FileOptions<'_>) -> Result<Self, EngineError> {
+    pub(super) fn make(
+        job: &'a JobState,
+        options: FileOptions<'_>,
+        keepsake: Keepsake<'_>,
+    ) -> Result<Self, EngineError> {
         let mut obstacles = Obstacles::default();
         let vdso = obstacles.check_machine(job);
         obstacles.check_kinship(job);
         let reckoning = Reckoning::new(job, options);
+        let copies = copies(job, &reckoning, keepsake);
         let mut processes = Vec::new();
         for process in job.processes.iter().filter(|process| process.kinship.wait_status.is_none()) {
             obstacles.check_shape(process, job.objects.len());
-            obstacles.check_unchanged(&reckoning, &process.executable, "executable");
-            obstacles.check_mapped(&reckoning, process);
+            if !copies.contains_key(&process.executable.path) {
+                obstacles.check_unchanged(&reckoning, &process.executable, "executable");
+            }
+            obstacles.check_mapped(&reckoning, process, &copies);
             let scratch = hole(process, SCRATCH_BYTES + PARKING_BYTES);
             if scratch.is_none() {
                 obstacles.add("address space", "there is no room left in it to work in", "");
             }
-            let executable = CString::new(process.executable.path.0.clone()).unwrap_or_default();
+            let path = match copies.get(&process.executable.path) {
+                Some(copy) => copy.as_os_str().as_bytes().to_vec(),
+                None => process.executable.path.0.clone(),
+            };
+            let executable = CString::new(path).unwrap_or_default();
             processes.push(ProcessPlan { executable, scratch: scratch.unwrap_or_default() });
         }
         let mapped = obstacles.check_mapped_files(&reckoning);
@@ -118,8 +136,13 @@ impl<'a> JobPlan<'a> {
         let files = job.open_files.iter().enumerate().map(&mut check);
         let files = files.collect();
         if obstacles.0.is_empty() {
-            let Found { regular, notes } = found;
-            Ok(Self { job, processes, files, regular, mapped, vdso, notes })
+            let Found { regular, mut notes } = found;
+            let note = |(path, kept): (&Bytes, &PathBuf)| FileNote::Keepsake {
+                path: PathBuf::from(OsStr::from_bytes(&path.0)),
+                kept: kept.clone(),
+            };
+            notes.extend(copies.iter().map(note));
+            Ok(Self { job, processes, files, regular, mapped, vdso, copies, notes })
         } else {
             Err(obstacles.refusal())
         }
@@ -135,6 +158,7 @@ impl<'a> JobPlan<'a> {
             files: &self.files,
             regular: &self.regular,
             vdso: self.vdso,
+            copies: &self.copies,
         }
     }
 }
@@ -242,10 +266,10 @@ impl Obstacles {
     }
 
     /// Many mappings are of few files, and each file is looked at once.
-    fn check_mapped(&mut self, reckoning: &Reckoning<'_>, process: &ProcessState) {
+    fn check_mapped(&mut self, reckoning: &Reckoning<'_>, process: &ProcessState, copies: &BTreeMap<Bytes, PathBuf>) {
         let mut seen = BTreeSet::new();
         for file in process.mappings.iter().filter_map(|mapping| mapping.backing.file()) {
-            if seen.insert(&file.path) {
+            if seen.insert(&file.path) && !copies.contains_key(&file.path) {
                 self.check_unchanged(reckoning, file, "mapped file");
             }
         }
@@ -364,6 +388,21 @@ impl Obstacles {
             self.add(&format!("watched file {}", watch.path), why, "put it back");
         }
     }
+}
+
+/// Of the files that hold code: those that are not what they were, with copies that are.
+fn copies(job: &JobState, reckoning: &Reckoning<'_>, keepsake: Keepsake<'_>) -> BTreeMap<Bytes, PathBuf> {
+    let mut copies = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for file in job.code_files().filter(|file| seen.insert(&file.path)) {
+        if reckoning.judge_mapped(file).is_ok() {
+            continue;
+        }
+        if let Some(copy) = keepsake(file).filter(|copy| Reckoning::is_copy(file, copy)) {
+            copies.insert(file.path.clone(), copy);
+        }
+    }
+    copies
 }
 
 /// The lowest addresses, `bytes` long, that are well away from every mapping of the image.

@@ -89,6 +89,14 @@ impl Coverage {
 }
 
 impl JobState {
+    /// The files that hold the code that the job runs: executables, libraries.
+    pub fn code_files(&self) -> impl Iterator<Item = &FileReference> {
+        self.processes.iter().flat_map(|process| {
+            let executed = process.mappings.iter().filter(|mapping| mapping.protection.execute);
+            std::iter::once(&process.executable).chain(executed.filter_map(|mapping| mapping.backing.file()))
+        })
+    }
+
     /// Every file that the records name.
     pub fn files(&self) -> impl Iterator<Item = &FileReference> {
         let processes = self.processes.iter().flat_map(|process| {
