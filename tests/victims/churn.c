@@ -3,8 +3,9 @@
  * and discards; writes itself, by threads, by children that come and go, by a second view of the same memory, by the
  * kernel into a buffer, by write(2) into a file that is mapped; executes itself anew.
  *
- * With an odd number of turns it has children and no mapped file, with an even one the other way round: a child that is
- * about to die after its parent would still hold the file, which refuses a restart.
+ * With an odd number of turns it has children, executes itself anew and maps no file, with an even one the other way
+ * round: a child that is about to die after its parent would still hold the file, and a program that has just been
+ * executed does not hold it yet, which refuses a restart.
  *
  * usage: churn [SEED [TURNS [TURN SUM]]] */
 #include "check.h"
@@ -164,8 +165,8 @@ static void change(struct region *region)
         unmap(region);
         break;
     case 1:
-        CHECK(mprotect(at, length, below(2) ? PROT_READ : PROT_NONE) == 0);
-        CHECK(mprotect(at, length, PROT_READ | PROT_WRITE) == 0);
+        CHECK(mprotect(region->at, region->pages * PAGE, below(2) ? PROT_READ : PROT_NONE) == 0);
+        CHECK(mprotect(region->at, region->pages * PAGE, PROT_READ | PROT_WRITE) == 0);
         break;
     case 2:
         discard(region, at, length);
@@ -259,7 +260,6 @@ static void begin_anew(char *own, uint64_t turns, uint64_t turn)
 
 static void map_file(void)
 {
-    /* Emptied, since a checkpoint that falls between the execution and this holds nothing of the file. */
     mapped_file = open("mapped.bin", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     CHECK(mapped_file >= 0);
     CHECK(ftruncate(mapped_file, FILE_PAGES * PAGE) == 0);
@@ -307,7 +307,7 @@ int main(int argc, char **argv)
             look_at_everything();
             printf("%lu %016lx\n", (unsigned long)turn, (unsigned long)sum);
         }
-        if (below(turns / 2) == 0)
+        if (has_children && below(turns / 2) == 0)
             begin_anew(argv[0], turns, turn + 1);
     }
     look_at_everything();
