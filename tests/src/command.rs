@@ -6,6 +6,7 @@ use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::victims::Program;
 use crate::workshop::target_folder;
 use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -177,6 +178,30 @@ impl<'a> Standfast<'a> {
         let status = self.status(&self.arena.images())?;
         let pid = status["program_pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
         Ok(pid.map(Pid::from_raw))
+    }
+
+    /// Ends the whole job as a power cut would: the main process first, so that no other's end makes it do anything, then
+    /// all others. Whether there was a main process to kill.
+    ///
+    /// # Errors
+    /// When the status cannot be had, or a process does not end within [`PATIENCE`].
+    pub fn kill_job(&self) -> Result<bool> {
+        let Some(main) = self.program_pid()? else { return Ok(false) };
+        let others = self.job_processes();
+        let killed = kill(main, Signal::SIGKILL).is_ok();
+        others.into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));
+        until(PATIENCE, "all processes of the job to end", || {
+            let rest = self.job_processes();
+            rest.iter().for_each(|pid| _ = kill(*pid, Signal::SIGKILL));
+            Ok(rest.is_empty().then_some(()))
+        })?;
+        Ok(killed)
+    }
+
+    /// What runs in the arena and is not the command itself.
+    fn job_processes(&self) -> Vec<Pid> {
+        let command = self.arena.processes_of(self.binary);
+        self.arena.processes().into_iter().filter(|pid| !command.contains(pid)).collect()
     }
 
     /// Waits until the program is known to run.

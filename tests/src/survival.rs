@@ -8,7 +8,7 @@ use crate::running::{Ended, PATIENCE, Running, until};
 use crate::victims::Program;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn tormented(arena: &Arena, program: &Program, native: &RunResult, torment: Torm
         if running.has_ended()? {
             break;
         }
-        if !kill_program(standfast)? {
+        if !standfast.kill_job()? {
             // It is just being rebuilt, or has just ended.
             continue;
         }
@@ -75,12 +75,6 @@ fn tormented(arena: &Arena, program: &Program, native: &RunResult, torment: Torm
     }
     running.wait(PATIENCE)?.well("the job")?;
     judge(arena, native, tally)
-}
-
-/// Whether there was a program to kill.
-fn kill_program(standfast: Standfast<'_>) -> Result<bool> {
-    let Some(pid) = standfast.program_pid()? else { return Ok(false) };
-    Ok(kill(pid, Signal::SIGKILL).is_ok())
 }
 
 fn judge(arena: &Arena, native: &RunResult, tally: Tally) -> Result<Tally> {
@@ -108,12 +102,12 @@ fn restarted_often(arena: &Arena, program: &Program, native: &RunResult, seed: u
     standfast.checkpoint()?;
     for turn in 0..4 {
         sleep(Duration::from_millis(random.u64(0..200)));
-        ensure!(kill_program(standfast)?, "the program had ended too early to be killed");
+        ensure!(standfast.kill_job()?, "the program had ended too early to be killed");
         was_killed(&running.wait(PATIENCE)?)?;
         running = standfast.restart(&arena.images(), &format!("restart-{turn}"))?;
         await_restart(standfast, &mut running)?;
     }
-    ensure!(kill_program(standfast)?, "the program had ended too early to be killed");
+    ensure!(standfast.kill_job()?, "the program had ended too early to be killed");
     was_killed(&running.wait(PATIENCE)?)?;
     for turn in 0..2 {
         let copy = arena.folder().join(format!("copy-{turn}"));

@@ -18,7 +18,6 @@ use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::survival::was_killed;
 use crate::victims::Program;
 use anyhow::{Context as _, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -194,8 +193,7 @@ impl<'a> Trial<'a> {
 
     fn saved_and_killed(&self, job: Running) -> Result<()> {
         self.checkpoint()?.well("the checkpoint")?;
-        let pid = self.standfast.program_pid()?.context("the program has ended at its gate")?;
-        kill(pid, Signal::SIGKILL)?;
+        ensure!(self.standfast.kill_job()?, "the program has ended at its gate");
         was_killed(&job.wait(PATIENCE)?)
     }
 

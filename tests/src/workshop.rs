@@ -10,8 +10,12 @@ use std::process::Command;
 use std::{env, fs};
 
 /// What C victims include.
-const HEADERS: [(&str, &str); 2] =
-    [("check.h", include_str!("../victims/check.h")), ("mapped.h", include_str!("../victims/mapped.h"))];
+const HEADERS: [(&str, &str); 4] = [
+    ("check.h", include_str!("../victims/check.h")),
+    ("mapped.h", include_str!("../victims/mapped.h")),
+    ("family.h", include_str!("../victims/family.h")),
+    ("forest.h", include_str!("../victims/forest.h")),
+];
 
 /// The folder of the cache for something that was made from `ingredients`. It need not exist.
 pub(crate) fn folder(name: &str, ingredients: impl Hash) -> Result<PathBuf> {

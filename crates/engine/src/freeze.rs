@@ -6,13 +6,13 @@
 
 mod stopping;
 
-use crate::EngineError;
 use crate::job::Shared;
 use crate::tree::{Member, Roots};
+use crate::{EngineError, Obstacle, ProcessIdentity};
 use standfast_core::Address;
 use standfast_linux::proc::{self, Map};
 use standfast_linux::sys::process;
-use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Task, TaskError};
+use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Standstill, Task, TaskError};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +37,7 @@ pub struct Frozen {
     pub(crate) processes: Vec<FrozenProcess>,
     /// Children that have ended and not been asked for.
     pub(crate) zombies: Vec<Member>,
+    pub(crate) main: ProcessIdentity,
     pub(crate) shared: Arc<Shared>,
     /// A tracer is a thread: this may not move to another.
     _thread: PhantomData<*const ()>,
@@ -67,6 +68,8 @@ pub(crate) struct FrozenTask {
     pub(crate) mask: u64,
     /// The call that it will make again after the thaw, where there is one.
     pub(crate) first_call: Option<i64>,
+    /// Whether job control has stopped it.
+    is_in_stop: bool,
 }
 
 impl Frozen {
@@ -75,7 +78,8 @@ impl Frozen {
         let deadline = Instant::now() + limit;
         let mut looks = 0;
         loop {
-            let stopped = Stopping::new(&shared, limit, deadline).stop(&roots)?;
+            let stopped = Stopping::new(&shared, limit, deadline).stop(&roots);
+            let stopped = stopped.map_err(|error| if_another_ended(error, roots.main))?;
             // A thread in the middle of the vdso could go on under this kernel only: it is soon through.
             looks += 1;
             let settled = |(processes, _): &(Vec<FrozenProcess>, _)| {
@@ -83,13 +87,19 @@ impl Frozen {
                 !processes.iter().any(|process| process.is_healing() || is_inside(process))
             };
             if let Some((processes, zombies)) = stopped.filter(settled) {
-                return Ok(Self { processes, zombies, shared, _thread: PhantomData });
+                return Ok(Self { processes, zombies, main: roots.main, shared, _thread: PhantomData });
             }
             if Instant::now() > deadline {
                 return Err(EngineError::Unstoppable { tid: roots.main.pid, limit });
             }
             std::thread::sleep(HEALING_PAUSE);
         }
+    }
+
+    /// All of its processes, the living first.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        let living = self.processes.iter().map(|it| Member { pid: it.pid, parent: it.parent, wait_status: None });
+        living.chain(self.zombies.iter().cloned()).collect()
     }
 
     /// Lets the job run on.
@@ -141,6 +151,14 @@ impl FrozenProcess {
         vdso.is_some_and(|vdso| self.tasks.iter().any(|task| vdso.contains(task.registers.instruction())))
     }
 
+    /// Opens its memory again: an exec since it was first seen has given it another one.
+    fn renew_memory(&mut self) {
+        // Where that fails it has ended, which shows in all that follows.
+        if let Ok(memory) = ProcessMemory::open(self.pid) {
+            self.memory = memory;
+        }
+    }
+
     fn let_go(self, shared: &Shared) -> Result<(), EngineError> {
         // The main thread last: when it runs, all run.
         self.tasks.iter().rev().try_for_each(|task| task.task.detach()).map_err(|error| refine(error, self.pid, shared))
@@ -153,13 +171,18 @@ impl Drop for FrozenProcess {
             // Already detached, or ended: either way there is nothing more to let go of.
             let _ = task.task.detach();
         }
+        // Of one that was killed while it stood still we have the news, and its parent gets them from us. A main process
+        // is our own child, and its news are for whoever asks how the job ended.
+        if self.parent.is_some() && process::has_ended(self.pid) {
+            let _ = process::wait(self.pid, libc::WNOHANG);
+        }
     }
 }
 
 impl FrozenTask {
     /// Looks at a task that stands still, and puts right what our stop and our injections would otherwise change: an
     /// EINTR that only the stop has caused, and a restartable sequence that the kernel would forget to abort.
-    fn new(task: Task, memory: &ProcessMemory, shared: &Shared) -> Result<Self, TaskError> {
+    fn new(task: Task, stop: Standstill, memory: &ProcessMemory, shared: &Shared) -> Result<Self, TaskError> {
         let stopped = task.registers()?;
         let mut registers = stopped;
         registers.forgive_interruption();
@@ -179,7 +202,8 @@ impl FrozenTask {
                 Registers::call_in_code(&code)
             }),
         };
-        Ok(Self { mask: task.signal_mask()?, task, registers, first_call })
+        let is_in_stop = stop != Standstill::OurDoing;
+        Ok(Self { mask: task.signal_mask()?, task, registers, first_call, is_in_stop })
     }
 }
 
@@ -221,6 +245,19 @@ pub(crate) fn refine(error: TaskError, pid: i32, shared: &Shared) -> EngineError
     }
 }
 
+/// What it means that the looked-at has ended, where it was not the main process.
+pub(crate) fn if_another_ended(error: EngineError, main: ProcessIdentity) -> EngineError {
+    if matches!(error, EngineError::Ended) && main.is_running() {
+        return EngineError::Refused(vec![Obstacle {
+            what: "a process of the program".to_owned(),
+            why: "it was ended, from outside, while it was looked at".to_owned(),
+            remedy: String::new(),
+            passing: true,
+        }]);
+    }
+    error
+}
+
 pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
     EngineError::Kernel { action: action.to_owned(), source }
 }
@@ -241,7 +278,7 @@ pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
         }
     }
     // A process on its way out is still listed when its memory has gone.
-    if !main_thread_ended && source.raw_os_error() == Some(libc::ESRCH) {
+    if !main_thread_ended && matches!(source.raw_os_error(), Some(libc::ESRCH | libc::ENOENT)) {
         return EngineError::Ended;
     }
     let reason = if main_thread_ended {

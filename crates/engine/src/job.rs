@@ -48,6 +48,11 @@ impl ProcessIdentity {
         Ok(Self { pid, start_time: stat.start_time })
     }
 
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        Stat::of(self.pid).is_ok_and(|now| now.start_time == self.start_time && !matches!(now.state, b'Z' | b'X'))
+    }
+
     /// Whether it still is there, if only as a zombie.
     pub(crate) fn is_alive(&self) -> bool {
         Self::of(self.pid).is_ok_and(|now| now == *self)

@@ -1,7 +1,7 @@
 //! Reads the pages of a frozen job into an image.
 
 use crate::census::{Census, Output};
-use crate::freeze::{Frozen, kernel, refine};
+use crate::freeze::{Frozen, if_another_ended, kernel, refine};
 use crate::hashes::{Key, Sieve};
 use crate::job::Shared;
 use crate::track::Tracking;
@@ -78,7 +78,7 @@ impl Frozen {
         if !options.builds_upon_last {
             self.shared.tracks().forget();
         }
-        let census = Census::take(self, options)?;
+        let census = Census::take(self, options).map_err(|error| if_another_ended(error, self.main))?;
         let looking = begin.elapsed();
         let mut tracks = self.shared.tracks();
         let tracking = tracks.resolve(options.tracking);

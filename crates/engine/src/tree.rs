@@ -4,7 +4,7 @@
 use crate::ProcessIdentity;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process::{self, Common};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Where a job's processes are found.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +49,20 @@ impl Roots {
         members
     }
 
+    /// Whether `members` are all that there are, given that nobody among them runs. When a process ends its children come to
+    /// another one, which the walk may have passed already: so it is walked once more, the other way round.
+    pub(crate) fn are_all(&self, members: &[Member]) -> bool {
+        let known: HashSet<i32> = members.iter().map(|member| member.pid).collect();
+        let children = |pid: i32| proc::children(pid).unwrap_or_default().into_iter();
+        let living = members.iter().rev().filter(|member| member.wait_status.is_none());
+        let no_orphan = |pid: i32| {
+            let is_zombie = Stat::of(pid).is_ok_and(|stat| matches!(stat.state, b'Z' | b'X'));
+            known.contains(&pid) || standfast_linux::is_made_here(pid) || is_zombie && !has_other_threads(pid)
+        };
+        living.flat_map(|member| children(member.pid)).all(|child| known.contains(&child))
+            && self.reaper.into_iter().flat_map(children).all(no_orphan)
+    }
+
     /// Takes the news of descendants that have come to us and ended, so that they do not remain as zombies.
     pub(crate) fn reap_strays(&self) {
         let own = std::process::id() as i32;
@@ -65,13 +79,14 @@ impl Roots {
     }
 }
 
-fn has_other_threads(pid: i32) -> bool {
+/// Whether threads of a process go on beside its main thread.
+pub(crate) fn has_other_threads(pid: i32) -> bool {
     let lives = |tid: &i32| Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
     proc::numbers(pid, "task").unwrap_or_default().iter().any(lives)
 }
 
-/// Whether a process has come from vfork(2) and still lives in the memory of its parent, which does not run, and cannot be
-/// stopped, before the child executes a program or ends.
+/// Whether a process lives in the memory of its parent. If it has come from vfork(2), the parent does not run, and cannot
+/// be stopped, before the child executes a program or ends.
 pub(crate) fn borrows_memory(member: &Member) -> bool {
     member.parent.is_some_and(|parent| process::share(member.pid, parent, Common::Memory).unwrap_or(false))
 }

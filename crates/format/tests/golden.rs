@@ -222,6 +222,9 @@ fn state() -> JobState {
             wait_status: Some(0x0300),
             stopped_by: None,
             shares_descriptors: true,
+            exit_signal: 17,
+            birth: 2,
+            untold: Some(Untold::Stopped),
         },
         ..ProcessState::default()
     };

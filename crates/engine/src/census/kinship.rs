@@ -1,14 +1,15 @@
 //! The census of what the processes of a job are to each other: parents, groups, sessions, what they share; and of
 //! children that have ended and not been asked for.
 
-use crate::freeze::{Frozen, FrozenProcess, kernel};
+use super::asker::Asker;
+use crate::EngineError;
+use crate::freeze::{Frozen, kernel};
 use crate::tree::Member;
-use crate::{EngineError, Obstacle};
-use standfast_format::records::{Bytes, Kinship, ProcessState, ThreadState};
+use standfast_format::records::{Bytes, Kinship, ProcessState, ThreadState, Untold};
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
+use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 
 /// What was found.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ struct Home {
 }
 
 impl Relations {
-    pub(super) fn of(frozen: &Frozen, obstacles: &mut Vec<Obstacle>) -> Result<Self, EngineError> {
+    pub(super) fn of(frozen: &Frozen) -> Result<Self, EngineError> {
         let looking = |source| kernel("looking at the job's processes", source);
         let main = Stat::of(frozen.processes[0].pid).map_err(|_| EngineError::Ended)?;
         let pids: Vec<i32> =
@@ -38,11 +39,29 @@ impl Relations {
         for process in &frozen.processes {
             let mut kinship = home.place(process.pid, process.parent).map_err(looking)?;
             kinship.stopped_by = process.stopped_by.map(|signal| signal as u8);
-            kinship.shares_descriptors = shares_descriptors(frozen, process, obstacles);
+            let shares = |parent| process::share(process.pid, parent, Common::Descriptors).unwrap_or(false);
+            kinship.shares_descriptors = process.parent.is_some_and(shares);
             living.push(kinship);
         }
         let zombies = frozen.zombies.iter().map(|zombie| home.zombie(zombie)).collect::<io::Result<_>>();
-        Ok(Self { living, zombies: zombies.map_err(looking)? })
+        let mut this = Self { living, zombies: zombies.map_err(looking)? };
+        this.note_births(&home.pids).map_err(looking)?;
+        Ok(this)
+    }
+
+    /// In which order each parent has its children, the living and the dead: wait(2) finds them so.
+    fn note_births(&mut self, pids: &[i32]) -> io::Result<()> {
+        let zombies = self.zombies.iter_mut().map(|zombie| &mut zombie.kinship);
+        let mut kinships: Vec<&mut Kinship> = self.living.iter_mut().chain(zombies).collect();
+        let parents: BTreeSet<u32> = kinships.iter().filter_map(|kinship| kinship.parent).collect();
+        for parent in parents {
+            for (birth, child) in (0..).zip(proc::children(pids[parent as usize])?) {
+                if let Some(place) = pids.iter().position(|pid| *pid == child) {
+                    kinships[place].birth = birth;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -59,6 +78,7 @@ impl Home {
             parent: parent.map(|parent| parent as u32),
             process_group: inside(stat.process_group, self.process_group, &status.process_groups),
             session: inside(stat.session, self.session, &status.sessions),
+            exit_signal: if parent.is_some() { stat.exit_signal as u8 } else { 0 },
             ..Kinship::default()
         })
     }
@@ -80,38 +100,28 @@ impl Home {
     }
 }
 
-/// What a process executes, by device and inode.
-fn program(pid: i32) -> Option<(u64, u64)> {
-    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()))
-}
-
-/// Whether a process shares its table of descriptors with its parent. What else processes may share is refused.
-fn shares_descriptors(frozen: &Frozen, process: &FrozenProcess, obstacles: &mut Vec<Obstacle>) -> bool {
-    let mut shares_with_parent = false;
-    let others = frozen.processes.iter().take_while(|other| other.pid != process.pid);
-    for other in others {
-        let share = |what| process::share(process.pid, other.pid, what).unwrap_or(false);
-        let is_parent = process.parent == Some(other.pid);
-        let mut refuse = |what: &str| {
-            obstacles.push(Obstacle {
-                what: format!("processes {} and {}", other.pid, process.pid),
-                why: format!("they share {what}, which cannot be brought back yet"),
-                remedy: String::new(),
-                passing: false,
-            });
-        };
-        if share(Common::Memory) {
-            refuse("their memory");
+/// What wait(2) would tell a process of children that live, by their ids as the process sees them. The news stay.
+pub(super) fn untold(asker: &Asker<'_>, pid: i32) -> Result<Vec<(i32, Untold)>, EngineError> {
+    const LOOK: i32 = libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let children = proc::children(pid).map_err(|_| EngineError::Ended)?;
+    let news = |whose: libc::idtype_t, id: i32| {
+        let arguments = |output| [whose.into(), id as u64, output, LOOK as u64];
+        // siginfo_t: signal, error; code; process, user. There is no signal where there are no news, and an error where
+        // all that there are have ended.
+        match asker.ask::<3>(libc::SYS_waitid, arguments) {
+            Ok([0, ..]) | Err(EngineError::Kernel { .. }) => Ok(None),
+            Ok([_, code, _]) if code as i32 == libc::CLD_CONTINUED => Ok(Some(Untold::Continued)),
+            Ok(_) => Ok(Some(Untold::Stopped)),
+            Err(error) => Err(error),
         }
-        if share(Common::Directory) {
-            refuse("their working directory");
-        }
-        match share(Common::Descriptors) {
-            true if is_parent && program(process.pid) == program(frozen.processes[0].pid) => shares_with_parent = true,
-            true if is_parent => refuse("their descriptors and execute another program than the main process"),
-            true => refuse("their descriptors without being parent and child"),
-            false => {}
-        }
+    };
+    let mut untold = Vec::new();
+    if children.is_empty() || news(libc::P_ALL, 0)?.is_none() {
+        return Ok(untold);
     }
-    shares_with_parent
+    for child in children {
+        let Ok(Some(id)) = Status::of(child).map(|status| status.process_ids.last().copied()) else { continue };
+        untold.extend(news(libc::P_PID, id)?.map(|news| (id, news)));
+    }
+    Ok(untold)
 }

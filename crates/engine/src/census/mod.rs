@@ -3,6 +3,7 @@
 //! What `/proc` tells is asked first, and the obstacles found there end the census before anything is injected. Nothing
 //! is written anywhere until the whole census stands.
 
+mod apart;
 mod asker;
 mod attributes;
 mod descriptors;
@@ -19,7 +20,7 @@ mod timers;
 use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::job::{Inheritance, Shared};
 use crate::track::{Look, Pages, Tracking};
-use crate::tree::Roots;
+use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity};
 use attributes::Attributes;
 pub(crate) use attributes::Looks;
@@ -61,9 +62,10 @@ impl Census {
     pub(crate) fn take(frozen: &Frozen, options: CaptureOptions) -> Result<Self, EngineError> {
         let subjects: Vec<_> =
             frozen.processes.iter().map(|it| Subject::known(it, &frozen.shared)).collect::<Result<_, _>>()?;
-        let mut found = Findings::of(&subjects, Motion::Stopped, &frozen.shared.inheritance)?;
-        let relations = kinship::Relations::of(frozen, &mut found.obstacles)?;
+        let mut found = Findings::of(&subjects, &frozen.zombies, Motion::Stopped, &frozen.shared.inheritance)?;
+        found.obstacles.append(&mut apart::find(&frozen.members()));
         refuse(&mut found.obstacles)?;
+        let relations = kinship::Relations::of(frozen)?;
         let mut doubtful = Vec::new();
         for (place, process) in frozen.processes.iter().enumerate() {
             doubtful.push(found.objects.doubtful(place, process)?);
@@ -83,6 +85,9 @@ impl Census {
             }
             answers.push((identity, inner));
         }
+        let switches =
+            frozen.processes.iter().zip(&answers).map(|(it, (_, inner))| (it.pid, it.parent, &inner.switches));
+        found.obstacles.append(&mut apart::signalled_by_thread(switches)?);
         refuse(&mut found.obstacles)?;
         let mut pages = Vec::new();
         for (place, (process, (identity, inner))) in frozen.processes.iter().zip(&answers).enumerate() {
@@ -129,25 +134,48 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
 /// # Errors
 /// When the process is gone or may not be looked at.
 pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
-    let roots = Roots { main: ProcessIdentity::of(pid)?, reaper: None };
-    let mut subjects = Vec::new();
-    for member in roots.members().iter().filter(|member| member.wait_status.is_none()) {
-        match Subject::at(member.pid) {
-            Ok(subject) => subjects.push(subject),
-            // It may have ended meanwhile.
-            Err(source) => match crate::freeze::forbidden(member.pid, source) {
-                EngineError::Ended if member.pid != pid => {}
-                error => return Err(error),
-            },
+    let main = ProcessIdentity::of(pid)?;
+    let parent = Stat::of(pid).map_err(|_| EngineError::Ended)?.parent;
+    // To a supervisor of ours, or the init that one has made, come those that lose their parent.
+    let executable = |pid| proc::link(pid, "exe").ok();
+    let reaper =
+        Some(parent).filter(|it| executable(*it).is_some_and(|own| executable(std::process::id() as i32) == Some(own)));
+    let roots = Roots { main, reaper };
+    let mut members = roots.members();
+    // What lives in its parent's memory has come from vfork and will soon execute a program.
+    members.retain(|member| !borrows_memory(member));
+    loop {
+        let examined = examine_these(&members);
+        let before = members.len();
+        members.retain(|member| member.wait_status.is_some() || has_memory(member.pid));
+        match examined {
+            // Others come and go: those that are still there are looked at again.
+            Err(_) if members.len() < before && members.first().is_some_and(|first| first.pid == pid) => {}
+            _ => return examined,
         }
     }
-    let mut obstacles = Findings::of(&subjects, Motion::Running, &Inheritance::of_orphan(pid))?.obstacles;
+}
+
+/// The same of these processes, which are one job.
+fn examine_these(members: &[Member]) -> Result<Vec<Obstacle>, EngineError> {
+    let (living, zombies): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|it| it.wait_status.is_none());
+    let at = |pid| Subject::at(pid).map_err(|source| crate::freeze::forbidden(pid, source));
+    let subjects: Vec<Subject<'_>> = living.iter().map(|member| at(member.pid)).collect::<Result<_, _>>()?;
+    let main = subjects.first().ok_or(EngineError::Ended)?.pid;
+    let mut obstacles = Findings::of(&subjects, &zombies, Motion::Running, &Inheritance::of_orphan(main))?.obstacles;
     for subject in &subjects {
         let looking = |source| crate::freeze::forbidden(subject.pid, source);
         let others = restrictions::of_other_threads(subject.pid).map_err(looking)?;
         obstacles.append(&mut named(others, subject.pid, subjects.len()));
     }
+    obstacles.append(&mut apart::find(members));
+    obstacles.append(&mut apart::traced(members));
     Ok(obstacles)
+}
+
+/// Whether a process is not on its way out.
+fn has_memory(pid: i32) -> bool {
+    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || has_other_threads(pid)
 }
 
 /// A process to be looked at.
@@ -190,8 +218,14 @@ struct OfProcess {
 }
 
 impl Findings {
-    fn of(subjects: &[Subject<'_>], motion: Motion, inheritance: &Inheritance) -> Result<Self, EngineError> {
+    fn of(
+        subjects: &[Subject<'_>],
+        zombies: &[Member],
+        motion: Motion,
+        inheritance: &Inheritance,
+    ) -> Result<Self, EngineError> {
         let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
+        let zombies: Vec<i32> = zombies.iter().map(|zombie| zombie.pid).collect();
         let looking = |source| crate::freeze::forbidden(pids[0], source);
         let mut found = Self {
             obstacles: Vec::new(),
@@ -200,7 +234,8 @@ impl Findings {
             processes: Vec::new(),
         };
         let (objects, obstacles) = (&mut found.objects, &mut found.obstacles);
-        found.descriptors = Descriptors::of(&pids, motion, inheritance, objects, obstacles).map_err(looking)?;
+        found.descriptors =
+            Descriptors::of(&pids, &zombies, motion, inheritance, objects, obstacles).map_err(looking)?;
         for (place, subject) in subjects.iter().enumerate() {
             let mut obstacles = Vec::new();
             let of_process = OfProcess::of(place, subject, &mut found.objects, &mut obstacles);
@@ -223,12 +258,18 @@ impl Findings {
         let machine = machine(answers.iter().fold(0, |all, inner| all | inner.xsave_features));
         let clocks = clocks(frozen.processes[0].pid);
         let mut descriptors = self.descriptors.descriptors.into_iter();
-        let mut processes = Vec::new();
+        let mut processes: Vec<ProcessState> = Vec::new();
+        let untold: Vec<_> = answers.iter().flat_map(|inner| inner.untold.clone()).collect();
         for ((process, of_process), inner) in frozen.processes.iter().zip(self.processes).zip(answers) {
             let mut state = of_process.into_state(process, inner)?;
             state.descriptors = descriptors.next().unwrap_or_default();
             state.kinship = relations.living.remove(0);
             processes.push(state);
+        }
+        for (child, news) in untold {
+            if let Some(process) = processes.iter_mut().find(|process| process.pid == child) {
+                process.kinship.untold = Some(news);
+            }
         }
         processes.append(&mut relations.zombies);
         Ok(JobState {

@@ -1,13 +1,13 @@
 //! The census from within: what only the program itself can ask the kernel for, by injected system calls, and the threads.
 
 use super::asker::Asker;
-use super::{restrictions, scheduling, switches, timers};
+use super::{kinship, restrictions, scheduling, switches, timers};
 use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
 use crate::job::Shared;
 use crate::{EngineError, Obstacle, StackPart};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
-    AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState,
+    AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState, Untold,
 };
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
@@ -36,6 +36,8 @@ pub(super) struct Inner {
     pub(super) userfault: Option<io::Result<OwnedFd>>,
     pub(super) permitted_features: u64,
     pub(super) switches: ProcessSwitches,
+    /// Children of whom wait(2) would tell it something.
+    pub(super) untold: Vec<(i32, Untold)>,
 }
 
 impl Inner {
@@ -67,6 +69,7 @@ impl Inner {
                 inner.ask_process(&asker, process)?;
                 inner.ask_residence(&asker, doubtful)?;
                 inner.switches = switches::ask(&asker, process, inner.xsave_features)?;
+                inner.untold = kinship::untold(&asker, pid)?;
                 inner.userfault = observe.then(|| asker.make_userfault(pid)).transpose()?;
             }
             inner.found.ask_thread(&asker, place)?;

@@ -12,6 +12,7 @@ use crate::EngineError;
 use crate::job::Shared;
 use crate::tree::{Member, Roots, borrows_memory};
 use standfast_linux::proc::{self, Map, Status};
+use standfast_linux::sys::process;
 use standfast_linux::{ProcessMemory, Standstill, Task, TaskError};
 use std::time::{Duration, Instant};
 
@@ -38,8 +39,8 @@ struct Chased {
     frozen: FrozenProcess,
     /// Tasks that have been asked to stop.
     stopping: Vec<Task>,
-    /// Whether a thread has ended meanwhile.
-    has_lost_threads: bool,
+    /// Whether threads have been let join a stop by job control.
+    has_joined_stop: bool,
 }
 
 impl<'a> Stopping<'a> {
@@ -52,10 +53,13 @@ impl<'a> Stopping<'a> {
     pub(super) fn stop(mut self, roots: &Roots) -> Result<Option<Stopped>, EngineError> {
         loop {
             let members = roots.members();
-            let news = self.seize_new(&members, roots.main.pid)?;
+            if members.first().is_none_or(|first| first.pid != roots.main.pid) {
+                return Err(EngineError::Ended);
+            }
+            let news = self.seize_new(&members, roots.main.pid)? | self.bury(&members);
             let running = members.iter().find(|member| member.wait_status.is_none() && !self.stands_still(member.pid));
             let Some(running) = running.map(|member| member.pid) else {
-                if news {
+                if news || !roots.are_all(&members) {
                     continue;
                 }
                 return self.finish(members);
@@ -81,6 +85,16 @@ impl<'a> Stopping<'a> {
         Ok(())
     }
 
+    /// Takes the news of those of ours that were killed when they stood still already, so that their parents get it.
+    /// Whether there were any.
+    fn bury(&mut self, members: &[Member]) -> bool {
+        let before = self.chased.len();
+        let is_zombie = |pid| members.iter().any(|member| member.pid == pid && member.wait_status.is_some());
+        let take = |pid| matches!(process::wait(pid, libc::WNOHANG), Ok(Some(_)));
+        self.chased.retain(|chased| !(is_zombie(chased.frozen.pid) && take(chased.frozen.pid)));
+        self.chased.len() < before
+    }
+
     fn stands_still(&self, pid: i32) -> bool {
         let chased = self.chased.iter().find(|chased| chased.frozen.pid == pid);
         chased.is_some_and(|chased| chased.stopping.is_empty() && !chased.frozen.tasks.is_empty())
@@ -98,7 +112,8 @@ impl<'a> Stopping<'a> {
             let known = self.chased.iter().position(|chased| chased.frozen.pid == member.pid);
             let place = match known {
                 Some(place) => place,
-                None if borrows_memory(member) => continue,
+                // A parent that stands still is not in vfork: such a child shares its memory for good.
+                None if borrows_memory(member) && !member.parent.is_some_and(|it| self.stands_still(it)) => continue,
                 None => {
                     let memory = match ProcessMemory::open(member.pid) {
                         Ok(memory) => memory,
@@ -147,7 +162,7 @@ impl Chased {
     fn new(member: &Member, memory: ProcessMemory) -> Self {
         let Member { pid, parent, .. } = *member;
         let frozen = FrozenProcess { pid, parent, tasks: Vec::new(), memory, maps: Vec::new(), stopped_by: None };
-        Self { frozen, stopping: Vec::new(), has_lost_threads: false }
+        Self { frozen, stopping: Vec::new(), has_joined_stop: false }
     }
 
     /// Seizes its threads that are not ours yet; whether there were any.
@@ -182,9 +197,15 @@ impl Chased {
     fn poll(&mut self, main: i32, shared: &Shared) -> Result<(), EngineError> {
         for task in std::mem::take(&mut self.stopping) {
             let tid = task.tid();
+            let is_first = self.frozen.tasks.is_empty();
             let polled = task.poll_stop().and_then(|stop| match stop {
                 // Put right at once: should we die before that, a call that waits returns EINTR, as after a SIGSTOP.
-                Some(stop) => FrozenTask::new(task, &self.frozen.memory, shared).map(|frozen| Ok((stop, frozen))),
+                Some(stop) => {
+                    if is_first {
+                        self.frozen.renew_memory();
+                    }
+                    FrozenTask::new(task, stop, &self.frozen.memory, shared).map(|frozen| Ok((stop, frozen)))
+                }
                 None => Ok(Err(task)),
             });
             match polled {
@@ -195,17 +216,38 @@ impl Chased {
                     self.frozen.tasks.push(frozen);
                 }
                 Ok(Err(task)) => self.stopping.push(task),
-                Err(TaskError::Ended { .. }) if tid != main => self.has_lost_threads = true,
+                Err(TaskError::Ended { .. }) if tid != main => {}
                 Err(error) => return Err(refine(error, self.frozen.pid, shared)),
             }
         }
-        Ok(())
+        let joined = self.join_stop();
+        joined.or_else(|error| if self.frozen.pid == main { Err(refine(error, main, shared)) } else { Ok(()) })
+    }
+
+    /// Completes a stop by job control that had begun and not reached those threads that we had stopped already: they join
+    /// in, and the parent is told as it would have been. Once: should it have been continued meanwhile, it is not stopped.
+    fn join_stop(&mut self) -> Result<(), TaskError> {
+        let outside = |it: &FrozenTask| !it.is_in_stop;
+        if self.frozen.stopped_by.is_none() || self.has_joined_stop || !self.frozen.tasks.iter().any(outside) {
+            return Ok(());
+        }
+        self.has_joined_stop = true;
+        self.frozen.stopped_by = None;
+        let (inside, outside) = std::mem::take(&mut self.frozen.tasks).into_iter().partition(|it| it.is_in_stop);
+        self.frozen.tasks = inside;
+        outside.into_iter().try_for_each(|it: FrozenTask| {
+            // The interrupt sees to it that it stops again at once, whatever has become of the stop.
+            it.task.interrupt()?;
+            it.task.resume(0)?;
+            self.stopping.push(it.task);
+            Ok(())
+        })
     }
 
     /// Whether everybody is where he was left: an exec by one thread ends all others, also those that stand still.
     fn is_settled(&self) -> bool {
         let is_unmoved = |it: &FrozenTask| it.task.registers().is_ok_and(|registers| registers == it.registers);
-        !self.has_lost_threads || self.frozen.tasks.iter().all(is_unmoved)
+        self.frozen.tasks.iter().all(is_unmoved)
     }
 }
 

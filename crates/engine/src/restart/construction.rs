@@ -103,12 +103,13 @@ impl Construction {
     }
 
     /// A child of this process, which has nothing in its memory yet but the scratch. It stands still, in the same state.
-    /// `id` is what the two see it as; without one the kernel chooses.
+    /// `flags` are those of clone(2), with the signal that tells of its end. `id` is what the two see it as; without one
+    /// the kernel chooses.
     pub(super) fn fork(&self, flags: i32, id: Option<i32>) -> Result<Self, EngineError> {
         if let (Some(init), Some(id)) = (&self.init, id) {
             init.choose_next_id(id).map_err(|source| kernel("choosing a process id", source))?;
         }
-        let flags = (flags | libc::SIGCHLD) as u64;
+        let flags = flags as u64;
         let answer = self.ask(self.main(), &self.base, "making a process", libc::SYS_clone, [flags, 0, 0, 0, 0, 0])?;
         let failed = |reason: String| kernel("making a process", std::io::Error::other(reason));
         let pid = answer.new_task.ok_or_else(|| failed("the kernel did not attach it".to_owned()))?;
@@ -236,8 +237,7 @@ fn wait_for_exec(task: &Task, plan: &Plan<'_>) -> Result<(), EngineError> {
     task.wait().map_err(failed).map(drop)
 }
 
-/// Ends processes under construction, and their namespaces. The init of a namespace cannot end before every process in it
-/// has been reaped, and we are the tracer of all: reap first, then end the init.
+/// Ends processes under construction, and their namespaces with all that is in them.
 pub(super) fn end_processes(pids: &[i32], other_threads: &[i32], init: Option<Arc<NamespaceInit>>) {
     // Errors mean that it is gone already.
     pids.iter().for_each(|pid| drop(process::kill(*pid, libc::SIGKILL)));
@@ -245,6 +245,9 @@ pub(super) fn end_processes(pids: &[i32], other_threads: &[i32], init: Option<Ar
         while process::wait(*tid, 0).is_ok_and(|status| status.is_some_and(|status| status & 0xff == 0x7f)) {}
     }
     if let Some(init) = init.and_then(Arc::into_inner) {
+        // The init of a namespace cannot end before every process in it has been reaped, and we are the tracer of all.
+        let _ = process::kill(init.pid(), libc::SIGKILL);
+        while process::wait_for_any().is_ok_and(|pid| pid != init.pid()) {}
         init.destroy();
     }
 }

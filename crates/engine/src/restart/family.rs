@@ -11,7 +11,6 @@ use super::plan::JobPlan;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_format::ImageSource;
-use standfast_linux::sys::process;
 use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task};
 use std::sync::Arc;
 
@@ -70,6 +69,7 @@ impl Family {
         for (place, process) in self.processes.iter().enumerate() {
             process.refuse_frames_in_vdso(&plan.of(place), place, source)?;
         }
+        self.stop_the_stopped(plan)?;
         for (place, process) in self.processes.iter_mut().enumerate() {
             let plan = plan.of(place);
             process.guard(&plan)?;
@@ -82,27 +82,19 @@ impl Family {
             }
             process.make_threads(&plan)?;
         }
+        for (place, process) in self.processes.iter().enumerate() {
+            process.queue_signals(&plan.of(place))?;
+        }
         // Only now: whoever has its own registers back can make no calls for us any more.
         for (place, process) in self.processes.iter_mut().enumerate() {
             process.finish_threads(&plan.of(place))?;
         }
-        self.stop_the_stopped(plan)
+        Ok(())
     }
 
     /// Calls take less time on the processor of whom they are put into.
     fn pin(&self) -> Option<PinnedToCpu> {
         PinnedToCpu::new(standfast_linux::proc::Stat::of(self.main().pid()).map(|stat| stat.cpu).unwrap_or(0))
-    }
-
-    /// What job control had stopped stays stopped: the signal takes effect when the process is let go. Its parent is told
-    /// once more.
-    fn stop_the_stopped(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
-        for (process, state) in self.processes.iter().zip(&plan.job.processes) {
-            if state.kinship.stopped_by.is_some() {
-                process::kill(process.pid(), libc::SIGSTOP).map_err(|source| kernel("stopping a process", source))?;
-            }
-        }
-        Ok(())
     }
 
     /// Cuts the ties, the last one being the commit, and lets the job run.

@@ -4,6 +4,7 @@
 
 use super::construction::Construction;
 use super::plan::{JobPlan, Plan};
+use crate::census::machine;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_core::PAGE_BYTES;
@@ -41,8 +42,12 @@ pub enum JobIds {
 }
 
 impl JobPlan<'_> {
-    /// The kernel gives no id above its limit, in no namespace.
+    /// The kernel gives no id above its limit. Since Linux 6.14 that is each namespace's own, and a new one begins with the
+    /// highest there is: a job that has made many processes in its namespace may have ids above the machine's.
     pub(super) fn refuse_ids_above_limit(&self) -> Result<(), EngineError> {
+        if has_own_limit(&machine(0).kernel_release) {
+            return Ok(());
+        }
         let limit = std::fs::read_to_string("/proc/sys/kernel/pid_max");
         let limit = limit.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(i32::MAX);
         match highest_id(self.job) {
@@ -116,9 +121,19 @@ fn held_lock(bytes: &[u8], owners: &[u32]) -> Option<usize> {
     })
 }
 
+/// Of processes, threads, groups and sessions: who leads these may have ended.
 pub(super) fn highest_id(job: &JobState) -> i32 {
-    let ids = |process: &ProcessState| process.threads.iter().map(|thread| thread.tid).fold(process.pid, i32::max);
+    let ids = |process: &ProcessState| {
+        let outer = process.pid.max(process.kinship.process_group).max(process.kinship.session);
+        process.threads.iter().map(|thread| thread.tid).fold(outer, i32::max)
+    };
     job.processes.iter().map(ids).max().unwrap_or_default()
+}
+
+/// Whether under this release of Linux each pid namespace has a limit of its own.
+fn has_own_limit(release: &str) -> bool {
+    let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(14))
 }
 
 fn needs_old_ids(what: &str, why: &str, reason: Option<&str>) -> EngineError {
@@ -166,6 +181,13 @@ mod tests {
         ];
         for (words, expected, name) in table {
             assert_eq!(held_lock(&mutex(words), &owners), expected.then_some(64), "{name}");
+        }
+    }
+
+    #[test]
+    fn namespaces_have_a_limit_of_their_own_since_6_14() {
+        for (release, own) in [("6.13.9", false), ("6.14.0-rc1", true), ("7.0", true), ("5.15.0-92-generic", false)] {
+            assert_eq!(has_own_limit(release), own, "{release}");
         }
     }
 

@@ -4,7 +4,8 @@
 //! A process can only be born into the session of its maker, and whoever has lost its parent has the job's reaper for one.
 //! So processes are made in this order: first those that a later session leader had before it became one, then the
 //! leader becomes it, then its other children. For a stray whose session is not that of the main process, a *stand-in*
-//! is made, which makes the stray and ends. Another one stands in for the leader of a session or group that has ended.
+//! is made, which makes the stray and ends. Another one stands in for the leader of a session or group that has ended, or
+//! beside a process that its parent has adopted from another session.
 
 use super::construction::{Construction, building, end_processes};
 use super::family::Family;
@@ -13,12 +14,15 @@ use super::plan::JobPlan;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_format::records::{Kinship, ProcessState};
+use standfast_linux::proc::Stat;
 use standfast_linux::sys::process;
 use standfast_linux::{Stop, TaskError};
 use std::collections::BTreeMap;
 
 const CLONE_FILES: i32 = libc::CLONE_FILES;
 const CLONE_PARENT: i32 = libc::CLONE_PARENT;
+/// Tells of the end of ordinary children.
+const SIGCHLD: i32 = libc::SIGCHLD;
 const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
 const SIGNAL_SET_BYTES: u64 = 8;
 
@@ -107,7 +111,7 @@ impl Family {
         for (place, zombie) in std::mem::take(&mut self.remains.zombies) {
             zombie.end_as(&plan.job.processes[place])?;
         }
-        self.processes.iter().try_for_each(Construction::forget_ended_children)
+        self.processes.iter().try_for_each(Construction::forget_signals)
     }
 }
 
@@ -116,6 +120,7 @@ impl Birth<'_, '_> {
         self.make_strays(|session| session == 0)?;
         self.make_children(0)?;
         self.make_strays(|_| true)?;
+        self.make_adopted()?;
         self.set_groups()
     }
 
@@ -134,10 +139,10 @@ impl Birth<'_, '_> {
             let pid = self.state(place).pid;
             let main_session = self.sessions[&0];
             let stray = if leads || session == main_session {
-                self.born[&0].fork(CLONE_PARENT, Some(pid))?
+                self.born[&0].fork(CLONE_PARENT | SIGCHLD, Some(pid))?
             } else {
                 let (id, process) = self.stand_in_for_leader(session)?;
-                let stray = process.fork(CLONE_PARENT, Some(pid));
+                let stray = process.fork(CLONE_PARENT | SIGCHLD, Some(pid));
                 self.family.remains.stand_ins.insert(id, StandIn { process, parent: None });
                 stray?
             };
@@ -155,31 +160,39 @@ impl Birth<'_, '_> {
         if let Some(known) = self.family.remains.stand_ins.remove(&session) {
             return Ok((session, known.process));
         }
-        let living = self
-            .born
-            .iter()
-            .find(|(place, _)| self.state(**place).pid == session && self.sessions.get(place) == Some(&session));
-        let Some((_, leader)) = living else {
-            let stand_in = self.born[&0].fork(CLONE_PARENT, Some(session))?;
+        let Some(leader) = self.living_leader(session) else {
+            let stand_in = self.born[&0].fork(CLONE_PARENT | SIGCHLD, Some(session))?;
             stand_in.call("beginning a session", libc::SYS_setsid, [0; 6])?;
             return Ok((session, stand_in));
         };
-        let (between, stand_in) = (self.next_free_id, self.next_free_id + 1);
+        self.make_grandchild(leader)
+    }
+
+    /// The place of the leader of a session, if it is there.
+    fn living_leader(&self, session: i32) -> Option<usize> {
+        let leads = |place: &usize| self.state(*place).pid == session && self.sessions.get(place) == Some(&session);
+        self.born.keys().copied().find(leads)
+    }
+
+    /// Makes a grandchild that loses its parent at once: with its id.
+    fn make_grandchild(&mut self, place: usize) -> Result<(i32, Construction), EngineError> {
+        let (between, id) = (self.next_free_id, self.next_free_id + 1);
         self.next_free_id += 2;
-        let parent = leader.fork(0, Some(between))?;
-        let made = parent.fork(0, Some(stand_in));
+        let parent = self.born[&place].fork(SIGCHLD, Some(between))?;
+        let made = parent.fork(SIGCHLD, Some(id));
         end_processes(&[parent.pid()], &[], None);
-        leader.forget_child(between)?;
-        Ok((stand_in, made?))
+        self.born[&place].forget_child(between)?;
+        Ok((id, made?))
     }
 
     /// Makes the children of a process and their descendants, and makes it a session leader in between if it is one.
     fn make_children(&mut self, place: usize) -> Result<(), EngineError> {
         let kinship = self.state(place).kinship;
         let leads = kinship.session == self.state(place).pid && self.sessions[&place] != kinship.session;
-        let children: Vec<usize> = (1..self.plan.job.processes.len())
+        let mut children: Vec<usize> = (1..self.plan.job.processes.len())
             .filter(|child| self.state(*child).kinship.parent == Some(place as u32))
             .collect();
+        children.sort_by_key(|child| self.state(*child).kinship.birth);
         if leads {
             let before = self.sessions[&place];
             for child in &children {
@@ -198,23 +211,61 @@ impl Birth<'_, '_> {
         Ok(())
     }
 
+    /// Nobody who has been adopted from another session.
     fn make_child(&mut self, parent: usize, place: usize) -> Result<(), EngineError> {
         let state = self.state(place);
         let (pid, kinship) = (state.pid, state.kinship);
         let session = self.sessions[&parent];
         if kinship.session != session && kinship.session != pid {
-            return Err(EngineError::Refused(vec![Obstacle {
-                what: format!("process {pid}"),
-                why: "it belongs to a session that its parent has left, and cannot be put back there".to_owned(),
-                remedy: String::new(),
-                passing: false,
-            }]));
+            return Ok(());
         }
         let flags = if kinship.shares_descriptors { CLONE_FILES } else { 0 };
-        let child = self.born[&parent].fork(flags, Some(pid))?;
-        self.born.insert(place, child);
+        let child = self.born[&parent].fork(flags | i32::from(kinship.exit_signal), Some(pid))?;
+        self.take_up(place, child, session)
+    }
+
+    fn take_up(&mut self, place: usize, process: Construction, session: i32) -> Result<(), EngineError> {
+        self.born.insert(place, process);
         self.sessions.insert(place, session);
         self.make_children(place)
+    }
+
+    /// Makes those who have been adopted from another session, once all others are there.
+    fn make_adopted(&mut self) -> Result<(), EngineError> {
+        let of_born = |this: &Self, place: usize| {
+            let parent = this.state(place).kinship.parent.map(|parent| parent as usize);
+            parent.filter(|parent| !this.born.contains_key(&place) && this.born.contains_key(parent))
+        };
+        let next =
+            |this: &Self| (1..this.plan.job.processes.len()).find_map(|place| Some((place, of_born(this, place)?)));
+        while let Some((place, parent)) = next(self) {
+            let (pid, session) = (self.state(place).pid, self.state(place).kinship.session);
+            let sibling = self.sibling_in_session(parent, session, pid)?;
+            let child = self.family.remains.stand_ins[&sibling].process.fork(CLONE_PARENT | SIGCHLD, Some(pid))?;
+            self.take_up(place, child, session)?;
+        }
+        Ok(())
+    }
+
+    /// The id of a stand-in that is a child of the process at `parent`, and in `session`; `pid` is for whom.
+    fn sibling_in_session(&mut self, parent: usize, session: i32, pid: i32) -> Result<i32, EngineError> {
+        let leader = self.living_leader(session);
+        let (id, process) = match (self.family.remains.stand_ins.get(&session), leader) {
+            (Some(known), _) if known.parent == Some(parent) => return Ok(session),
+            (None, None) => {
+                let stand_in = self.born[&parent].fork(SIGCHLD, Some(session))?;
+                stand_in.call("beginning a session", libc::SYS_setsid, [0; 6])?;
+                (session, stand_in)
+            }
+            (None, Some(leader)) if self.state(parent).switches.subreaper => {
+                self.born[&parent].take_orphans()?;
+                self.make_grandchild(leader)?
+            }
+            _ => return Err(not_put_back(pid)),
+        };
+        let is_child = Stat::of(process.pid()).is_ok_and(|stat| stat.parent == self.born[&parent].pid());
+        self.family.remains.stand_ins.insert(id, StandIn { process, parent: Some(parent) });
+        if is_child { Ok(id) } else { Err(not_put_back(pid)) }
     }
 
     /// Leaders first, then those who follow them; where a leader has ended, somebody stands in.
@@ -234,7 +285,7 @@ impl Birth<'_, '_> {
             }
             let has_leader = self.born.keys().any(|place| self.state(*place).pid == group);
             if !has_leader && !self.family.remains.stand_ins.contains_key(&group) {
-                let stand_in = self.born[&place].fork(0, Some(group))?;
+                let stand_in = self.born[&place].fork(SIGCHLD, Some(group))?;
                 let leads = stand_in.call("leading a group", libc::SYS_setpgid, [0; 6]);
                 let stand_in = StandIn { process: stand_in, parent: Some(place) };
                 self.family.remains.stand_ins.insert(group, stand_in);
@@ -246,7 +297,22 @@ impl Birth<'_, '_> {
     }
 }
 
+fn not_put_back(pid: i32) -> EngineError {
+    EngineError::Refused(vec![Obstacle {
+        what: format!("process {pid}"),
+        why: "it belongs to a session that its parent does not belong to, and cannot be put back there".to_owned(),
+        remedy: String::new(),
+        passing: false,
+    }])
+}
+
 impl Construction {
+    /// Descendants that lose their parent come to it, from now on.
+    fn take_orphans(&self) -> Result<(), EngineError> {
+        let action = "setting a switch of the process";
+        self.call(action, libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER as u64, 1, 0, 0, 0, 0]).map(drop)
+    }
+
     /// A program that has been started with SIGCHLD ignored would lose its zombies.
     fn forget_disposition_of_children(&self) -> Result<(), EngineError> {
         let at = self.argument(&[0; 32])?;
@@ -258,20 +324,24 @@ impl Construction {
     fn forget_child(&self, id: i32) -> Result<(), EngineError> {
         let arguments = [id as u64, 0, libc::__WALL as u64, 0, 0, 0];
         self.call("reaping a stand-in", libc::SYS_wait4, arguments)?;
-        self.forget_ended_children()
+        self.forget_signals()
     }
 
-    /// Takes the signal that tells of the end of children, if it is there: those that the program is to find are queued
-    /// later.
-    fn forget_ended_children(&self) -> Result<(), EngineError> {
+    /// Takes the signals that building has caused: those that the program is to find are queued later.
+    pub(super) fn forget_signals(&self) -> Result<(), EngineError> {
         // The set of signals, then a time limit of nothing.
-        let mut bytes = (1u64 << (libc::SIGCHLD - 1)).to_le_bytes().to_vec();
+        let mut bytes = u64::MAX.to_le_bytes().to_vec();
         bytes.extend([0; 16]);
         let at = self.argument(&bytes)?;
         let arguments = [at, 0, at + 8, SIGNAL_SET_BYTES, 0, 0];
-        match self.call("taking a signal", libc::SYS_rt_sigtimedwait, arguments) {
-            Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
-            other => other.map(drop),
+        loop {
+            match self.call("taking a signal", libc::SYS_rt_sigtimedwait, arguments) {
+                Ok(_) => {}
+                Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::WouldBlock => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -298,13 +368,15 @@ impl Construction {
     /// Dies of a signal, without a core file.
     fn die_of(&self, signal: i32) -> Result<Option<TaskError>, EngineError> {
         let ending = |source| kernel("ending a process", source);
+        if signal == libc::SIGKILL {
+            end_processes(&[self.pid()], &[], None);
+            return Ok(Some(TaskError::Ended { tid: self.pid(), status: None }));
+        }
         process::set_limit(self.pid(), libc::RLIMIT_CORE, (0, 0)).map_err(ending)?;
         // What it has inherited may be to ignore it.
         let default = self.argument(&[0; 32])?;
         let arguments = [signal as u64, default, 0, SIGNAL_SET_BYTES, 0, 0];
-        if signal != libc::SIGKILL {
-            self.call("setting what a signal does", libc::SYS_rt_sigaction, arguments)?;
-        }
+        self.call("setting what a signal does", libc::SYS_rt_sigaction, arguments)?;
         process::kill(self.pid(), signal).map_err(ending)?;
         let mut pass = 0;
         self.main().set_signal_mask(0).map_err(building)?;

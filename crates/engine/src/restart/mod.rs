@@ -14,6 +14,7 @@
 //! vdso           the kernel's own mappings: moved, or redirected under another kernel
 //! filling        pages delivered and verified
 //! mapped_files   files that the program writes through mappings, and System V segments
+//! stops          what job control had stopped is stopped again
 //! attributes     directory, umask, signal dispositions, limits
 //! descriptors    all under their old numbers
 //! switches       advice, locks and keys of memory; what the process has told the kernel about itself
@@ -40,6 +41,7 @@ mod namespaces;
 mod objects;
 mod plan;
 mod scheduling;
+mod stops;
 mod surroundings;
 mod switches;
 mod tails;

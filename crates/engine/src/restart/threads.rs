@@ -44,14 +44,30 @@ impl Construction {
             let own_tid = if place == 0 { own_pid } else { self.make_thread(thread)? };
             self.inner_ids.push(own_tid as i32);
             self.correct_cached_id(thread, own_tid as i32)?;
-            self.dress(&self.tasks[place], thread, own_pid, own_tid)?;
-        }
-        for signal in &plan.process.pending {
-            let information = self.argument(&signal.information.0)?;
-            let arguments = [own_pid, signal.signal.into(), information, 0, 0, 0];
-            self.call("queueing a signal again", libc::SYS_rt_sigqueueinfo, arguments)?;
+            self.dress(&self.tasks[place], thread)?;
         }
         Ok(())
+    }
+
+    /// Queues the signals that wait, once nothing that is done here causes any more.
+    pub(super) fn queue_signals(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let queue = |task: &Task, number: i64, ids: &[u64], signal: &PendingSignal| {
+            let base = task.registers().map_err(building)?;
+            let information = self.argument(&signal.information.0)?;
+            let mut arguments = [0; 6];
+            let given = ids.iter().copied().chain([signal.signal.into(), information]);
+            arguments.iter_mut().zip(given).for_each(|(argument, value)| *argument = value);
+            self.call_in(task, &base, "queueing a signal again", number, arguments).map(drop)
+        };
+        let own_pid = self.inner_ids[0] as u64;
+        for (place, thread) in plan.process.threads.iter().enumerate() {
+            let ids = [own_pid, self.inner_ids[place] as u64];
+            for signal in &thread.pending {
+                queue(&self.tasks[place], libc::SYS_rt_tgsigqueueinfo, &ids, signal)?;
+            }
+        }
+        let mut pending = plan.process.pending.iter();
+        pending.try_for_each(|signal| queue(self.main(), libc::SYS_rt_sigqueueinfo, &[own_pid], signal))
     }
 
     /// Processor state that must be asked for, before any thread has some.
@@ -106,7 +122,7 @@ impl Construction {
     }
 
     /// What the kernel keeps for a thread.
-    fn dress(&self, task: &Task, thread: &ThreadState, own_pid: u64, own_tid: u64) -> Result<(), EngineError> {
+    fn dress(&self, task: &Task, thread: &ThreadState) -> Result<(), EngineError> {
         let base = task.registers().map_err(building)?;
         let call = |action: &str, number: i64, arguments: [u64; 6]| {
             self.call_in(task, &base, action, number, arguments).map(drop)
@@ -131,11 +147,6 @@ impl Construction {
         }
         self.restrict(task, &base, &thread.restrictions)?;
         call("naming a thread", libc::SYS_prctl, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
-        for PendingSignal { signal, information } in &thread.pending {
-            let information = self.argument(&information.0)?;
-            let arguments = [own_pid, own_tid, (*signal).into(), information, 0, 0];
-            call("queueing a signal again", libc::SYS_rt_tgsigqueueinfo, arguments)?;
-        }
         Ok(())
     }
 

@@ -24,4 +24,25 @@ pub struct Kinship {
     /// Whether it shares the table of descriptors with its parent.
     #[n(5)]
     pub shares_descriptors: bool,
+    /// The signal that tells its parent of its end, if it has a parent; 0 for none.
+    #[n(6)]
+    pub exit_signal: u8,
+    /// Its place among the children of its parent, oldest first.
+    #[n(7)]
+    pub birth: u32,
+    /// What its parent has not asked for yet, and would be told by a wait.
+    #[n(8)]
+    pub untold: Option<Untold>,
+}
+
+/// What a wait(2) for a living child may tell, once.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Untold {
+    /// That job control has stopped it.
+    #[n(0)]
+    Stopped,
+    /// That it has been continued.
+    #[n(1)]
+    Continued,
 }

@@ -21,7 +21,7 @@ pub use descriptors::{
     TimerDescriptor, Watch,
 };
 pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
-pub use kinship::Kinship;
+pub use kinship::{Kinship, Untold};
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner};
 pub use signals::{Disposition, PendingSignal};

@@ -61,7 +61,7 @@ pub fn numbers(pid: i32, directory: &str) -> io::Result<Vec<i32>> {
     Ok(numbers)
 }
 
-/// The children of a process, by any of its threads. (`/proc/PID/task/TID/children`, which container kernels sometimes
+/// The children of a process, by any of its threads, oldest first, which is the order in which wait(2) finds them. (`/proc/PID/task/TID/children`, which container kernels sometimes
 /// lack: then every process is asked for its parent.)
 ///
 /// # Errors
@@ -74,8 +74,19 @@ pub fn children(pid: i32) -> io::Result<Vec<i32>> {
             Err(_) => return children_by_parent(pid),
         }
     }
-    children.sort_unstable();
     Ok(children)
+}
+
+/// The children that one thread of a process has made, and those of threads that have ended since: of the main thread's
+/// name, where the kernel does not tell threads apart.
+///
+/// # Errors
+/// When the thread is gone.
+pub fn children_of_thread(pid: i32, tid: i32) -> io::Result<Vec<i32>> {
+    match read(pid, &format!("task/{tid}/children")) {
+        Ok(text) => Ok(words(&text).filter_map(parse).collect()),
+        Err(_) => children_by_parent(pid),
+    }
 }
 
 /// Whether anything of this system lies in swap.

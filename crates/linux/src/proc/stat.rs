@@ -14,6 +14,8 @@ pub struct Stat {
     pub process_group: i32,
     /// Session.
     pub session: i32,
+    /// The signal that tells its parent of its end; 0 for none.
+    pub exit_signal: i32,
     /// Clock ticks from boot to its start: with the pid it names a process for good.
     pub start_time: u64,
     /// Processor that it last ran on.
@@ -62,6 +64,7 @@ impl Stat {
                 parent: parse(field(4)?)?,
                 process_group: parse(field(5)?)?,
                 session: parse(field(6)?)?,
+                exit_signal: parse(field(38)?)?,
                 start_time: number(22)?,
                 cpu: number(39)? as usize,
                 layout,

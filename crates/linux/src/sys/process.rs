@@ -22,6 +22,20 @@ pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
     }
 }
 
+/// waitpid(2) with `__WALL` for news of any child or tracee of this process, which are taken: of whom. Only where nobody else
+/// waits for any of them.
+pub fn wait_for_any() -> io::Result<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a live i32.
+        match check(unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) }.into()) {
+            Ok(pid) => return Ok(pid as i32),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Holds SIGCHLD back from this thread, or lets it through again; what came meanwhile comes then, once. Threads made by this
 /// one meanwhile never get it. Returns whether it was held back before.
 pub fn hold_child_signal(hold: bool) -> bool {

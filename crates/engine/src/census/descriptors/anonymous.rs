@@ -68,7 +68,9 @@ impl Walk<'_> {
             return Err(Unfit::because("a pidfd of a single thread cannot be brought back"));
         }
         let process = shown.information.process;
-        let place = self.job().iter().position(|holder| Some(holder.pid) == process);
+        // In the order of the job's records.
+        let mut pids = self.job().iter().map(|holder| holder.pid).chain(self.zombies.iter().copied());
+        let place = pids.position(|pid| Some(pid) == process);
         match (place, process) {
             (Some(place), _) => Ok(OpenFileKind::Process { process: place as u32 }),
             (None, Some(pid)) if pid > 0 => {

@@ -50,10 +50,22 @@ impl Walk<'_> {
                     "it has reported descriptor {number} once (EPOLLONESHOT), and waits to be armed again"
                 )));
             }
+            if matches!(self.found.open_files[open_file].kind, OpenFileKind::Process { .. }) && self.is_shared(place) {
+                // Each process gets handles of its own, since none is there yet when open files are made.
+                let why = "several processes share it, and it watches the handle of a process (pidfd)";
+                return Err(Unfit::because(format!("{why}, which cannot be brought back yet")));
+            }
             let (events, data) = (target.events, target.data);
             interests.push(EpollInterest { descriptor: number, events, data, open_file: open_file as u32 });
         }
         Ok(interests)
+    }
+
+    /// Whether several processes hold the file of a descriptor.
+    fn is_shared(&self, place: usize) -> bool {
+        let shown = &self.shown[place];
+        let others = self.shown.iter().filter(|other| other.holder != shown.holder);
+        others.into_iter().any(|other| other.is_same_file(shown, &self.holders))
     }
 
     /// A descriptor of the file that an entry watches.

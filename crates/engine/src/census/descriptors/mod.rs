@@ -102,9 +102,10 @@ impl From<io::Error> for Unfit {
 }
 
 impl Descriptors {
-    /// Of the processes `pids`, which are one job. Files that no path leads to become `objects`.
+    /// Of the processes `pids`, which are one job, as `zombies` are. Files that no path leads to become `objects`.
     pub(super) fn of(
         pids: &[i32],
+        zombies: &[i32],
         motion: Motion,
         inheritance: &Inheritance,
         objects: &mut Objects,
@@ -120,6 +121,7 @@ impl Descriptors {
         let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };
         let mut walk = Walk {
             holders,
+            zombies,
             motion,
             inheritance,
             shown,
@@ -146,6 +148,8 @@ impl Descriptors {
 struct Walk<'a> {
     /// The processes of the job, and behind them ourselves.
     holders: Vec<Holder>,
+    /// Those of the job that have ended and hold nothing any more.
+    zombies: &'a [i32],
     motion: Motion,
     inheritance: &'a Inheritance,
     /// Every descriptor of every process.

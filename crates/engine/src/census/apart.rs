@@ -1,0 +1,155 @@
+//! The census of what the processes of a job do not have in common though a restart would give it to all, and of what they
+//! have in common though it could not: namespaces, privileges, memory.
+
+use crate::tree::Member;
+use crate::{EngineError, Obstacle};
+use standfast_format::records::ProcessSwitches;
+use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::sys::process::{self, Common};
+use std::os::unix::fs::MetadataExt;
+
+/// What names a process's namespaces in `/proc/PID/ns`.
+const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+/// A wait status says with this bit that a core file was left.
+const CORE_DUMPED: i32 = 0x80;
+
+/// Finds out which of these processes, which are one job, could not be brought back together. The main process is the
+/// first; it is compared with its parent, from whom it has what it was started in.
+pub(super) fn find(members: &[Member]) -> Vec<Obstacle> {
+    let mut obstacles = Vec::new();
+    let living: Vec<&Member> = members.iter().filter(|member| member.wait_status.is_none()).collect();
+    let Some(main) = living.first() else { return obstacles };
+    let outside = Stat::of(main.pid).ok().and_then(|stat| Circumstances::of(stat.parent));
+    let inside = Circumstances::of(main.pid);
+    for (place, member) in living.iter().enumerate() {
+        let own = Circumstances::of(member.pid);
+        let norm = if place == 0 { &outside } else { &inside };
+        if let (Some(own), Some(norm)) = (own, norm) {
+            obstacles.extend(own.differences(norm, place > 0).into_iter().map(|what| lasting(member.pid, what)));
+        }
+        for other in &living[..place] {
+            obstacles.extend(common(member, other.pid, main.pid));
+        }
+    }
+    obstacles.extend(members.iter().filter(|it| it.wait_status.is_some_and(|it| it & CORE_DUMPED != 0)).map(
+        |zombie| {
+            let why = "it has left a core file, and could not be made again without leaving another one";
+            Obstacle {
+                passing: true,
+                remedy: "wait until it is waited for".to_owned(),
+                ..lasting(zombie.pid, why.to_owned())
+            }
+        },
+    ));
+    obstacles
+}
+
+/// Who is traced already and could not be stopped by us.
+pub(super) fn traced(members: &[Member]) -> Vec<Obstacle> {
+    let tracer = |member: &&Member| Status::of(member.pid).map(|status| status.tracer).unwrap_or_default();
+    let traced = members.iter().filter(|member| tracer(member) != 0);
+    traced.map(|it| lasting(it.pid, format!("process {} traces it already", tracer(&it)))).collect()
+}
+
+/// Whoever asks for a signal at the end of its parent gets it at the end of the thread that has made it; a restart makes
+/// all children in main threads.
+pub(super) fn signalled_by_thread<'a>(
+    processes: impl Iterator<Item = (i32, Option<i32>, &'a ProcessSwitches)>,
+) -> Result<Vec<Obstacle>, EngineError> {
+    let mut obstacles = Vec::new();
+    for (pid, parent, switches) in processes {
+        let (Some(parent), true) = (parent, switches.parent_death_signal != 0) else { continue };
+        if !proc::children_of_thread(parent, parent).map_err(|_| EngineError::Ended)?.contains(&pid) {
+            let why = "it is to get a signal when the thread of its parent ends that has made it, which is not the main \
+                       thread";
+            obstacles.push(lasting(pid, why.to_owned()));
+        }
+    }
+    Ok(obstacles)
+}
+
+fn lasting(pid: i32, why: String) -> Obstacle {
+    let name = proc::read(pid, "comm").unwrap_or_default();
+    let name = String::from_utf8_lossy(&name);
+    let kind = if Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') { "zombie" } else { "process" };
+    Obstacle { what: format!("{kind} {pid} ({})", name.trim()), why, remedy: String::new(), passing: false }
+}
+
+/// What a process shares with another one, beside what can be shared again.
+fn common(member: &Member, other: i32, main: i32) -> Option<Obstacle> {
+    let share = |one, other, what| process::share(one, other, what).unwrap_or(false);
+    let what = if share(member.pid, other, Common::Memory) {
+        "its memory"
+    } else if share(member.pid, other, Common::Directory) {
+        "its working directory"
+    } else if !share(member.pid, other, Common::Descriptors) {
+        return None;
+    } else if member.parent.is_none_or(|parent| !share(member.pid, parent, Common::Descriptors)) {
+        "its table of descriptors, without being its child,"
+    } else if program(member.pid) != program(main) {
+        "its table of descriptors, and executes another program than the main process,"
+    } else {
+        return None;
+    };
+    let why = format!("it shares {what} with process {other}, which cannot be brought back yet");
+    Some(lasting(member.pid, why))
+}
+
+/// What a process executes, by device and inode.
+fn program(pid: i32) -> Option<(u64, u64)> {
+    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// In what a process lives.
+struct Circumstances {
+    namespaces: [Option<Vec<u8>>; NAMESPACES.len()],
+    root: Option<Vec<u8>>,
+    status: Status,
+    /// The time namespace of its children.
+    time_of_children: Option<Vec<u8>>,
+}
+
+impl Circumstances {
+    /// `None` where it may not be looked at.
+    fn of(pid: i32) -> Option<Self> {
+        let namespace = |name: &str| proc::link(pid, &format!("ns/{name}"));
+        namespace("user").ok()?;
+        Some(Self {
+            namespaces: NAMESPACES.map(|name| namespace(name).ok()),
+            root: proc::link(pid, "root").ok(),
+            status: Status::of(pid).ok()?,
+            time_of_children: namespace("time_for_children").ok(),
+        })
+    }
+
+    /// What differs from `norm`, which a restart would give it.
+    fn differences(&self, norm: &Self, and_capabilities: bool) -> Vec<String> {
+        let mut differences = Vec::new();
+        let own: Vec<&str> = NAMESPACES
+            .into_iter()
+            .enumerate()
+            .filter(|(place, name)| {
+                let expected = if *name == "time" { &norm.time_of_children } else { &norm.namespaces[*place] };
+                self.namespaces[*place] != *expected
+            })
+            .map(|(_, name)| name)
+            .collect();
+        if !own.is_empty() {
+            differences.push(format!(
+                "it is in a namespace of its own ({}), which a restart would not give it",
+                own.join(", ")
+            ));
+        }
+        if self.root != norm.root {
+            differences.push("it has a root directory of its own, which a restart would not give it".to_owned());
+        }
+        let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
+        if identity(&self.status) != identity(&norm.status) {
+            differences.push("it has become another user or group, which a restart would not make it".to_owned());
+        } else if and_capabilities && self.status.capabilities != norm.status.capabilities {
+            differences
+                .push("it has other capabilities than the main process, which a restart would not give it".to_owned());
+        }
+        differences
+    }
+}

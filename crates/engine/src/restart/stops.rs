@@ -1,0 +1,89 @@
+//! Processes that job control had stopped, stopped again while there is nothing in them yet: their threads join the stop
+//! when they are made, and nobody runs when all are let go. Parents are told what they had not asked for yet, and nothing
+//! else.
+
+use super::construction::{Construction, building};
+use super::family::Family;
+use super::plan::JobPlan;
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_format::records::{Kinship, Untold};
+use standfast_linux::Stop;
+use standfast_linux::sys::process;
+use std::io;
+
+const SIGNAL_SET_BYTES: u64 = 8;
+/// Finds a child that has been stopped.
+const ASK: u64 = (libc::WUNTRACED | libc::WNOHANG | libc::__WALL) as u64;
+
+impl Family {
+    pub(super) fn stop_the_stopped(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
+        let mut any = false;
+        for (process, state) in self.processes.iter().zip(&plan.job.processes) {
+            let Kinship { parent, stopped_by, untold, .. } = state.kinship;
+            // Only one that was stopped can be continued.
+            let Some(signal) = stopped_by.or(untold.map(|_| libc::SIGSTOP as u8)) else { continue };
+            any = true;
+            process.stop(signal.into())?;
+            let parent = parent.and_then(|parent| self.processes.get(parent as usize));
+            if let Some(parent) = parent.filter(|_| untold != Some(Untold::Stopped)) {
+                parent.hear_of_stop(state.pid)?;
+            }
+            if stopped_by.is_none() {
+                let continuing = |source| kernel("continuing a process", source);
+                process::kill(process.pid(), libc::SIGCONT).map_err(continuing)?;
+            }
+        }
+        // Children after their parents, who are told by what a child does next.
+        if any { self.processes.iter().rev().try_for_each(Construction::forget_signals) } else { Ok(()) }
+    }
+}
+
+impl Construction {
+    /// Stops it by `signal`, or by SIGSTOP where the kernel lets nothing else stop a process of this group.
+    fn stop(&self, signal: i32) -> Result<(), EngineError> {
+        if self.is_stopped_by(signal)? || self.is_stopped_by(libc::SIGSTOP)? {
+            return Ok(());
+        }
+        Err(kernel("stopping a process", io::Error::other("it goes on")))
+    }
+
+    fn is_stopped_by(&self, signal: i32) -> Result<bool, EngineError> {
+        if signal != libc::SIGSTOP {
+            let default = self.argument(&[0; 32])?;
+            let arguments = [signal as u64, default, 0, SIGNAL_SET_BYTES, 0, 0];
+            self.call("setting what a signal does", libc::SYS_rt_sigaction, arguments)?;
+        }
+        process::kill(self.pid(), signal).map_err(|source| kernel("stopping a process", source))?;
+        let task = self.main();
+        task.set_signal_mask(!(1 << (signal - 1))).map_err(building)?;
+        // Should nothing come of the signal, it comes no further than this call.
+        let harmless = self.base.calling(self.syscall, libc::SYS_getpid, [0; 6]);
+        task.set_registers(&harmless).map_err(building)?;
+        let mut pass = 0;
+        let is_stopped = loop {
+            task.resume_to_syscall(pass).map_err(building)?;
+            let passed = pass == signal;
+            match task.wait().map_err(building)? {
+                Stop::Signal(taken) => pass = if taken == signal { signal } else { 0 },
+                Stop::Asked if passed => break true,
+                Stop::Asked | Stop::Event(_) => pass = 0,
+                Stop::Syscall => break false,
+            }
+        };
+        if !is_stopped {
+            task.resume_to_syscall(0).and_then(|()| task.wait()).map_err(building)?;
+        }
+        task.set_signal_mask(u64::MAX).map_err(building)?;
+        Ok(is_stopped)
+    }
+
+    /// Asks for a child that has been stopped, so that it is not told of once more.
+    fn hear_of_stop(&self, child: i32) -> Result<(), EngineError> {
+        let told = self.call("asking for a stopped child", libc::SYS_wait4, [child as u64, 0, ASK, 0, 0, 0])?;
+        if told != child as u64 {
+            return Err(kernel("asking for a stopped child", io::Error::other("the kernel does not tell")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+/* An epoll instance that several processes share and that watches the handle of a process is refused.
+ *
+ * expect: refuse "eventpoll" "share" "process"
+ */
+#include "family.h"
+#include <sys/epoll.h>
+
+int main(void)
+{
+    struct line line;
+    struct epoll_event event = {EPOLLIN, {.u64 = 77}};
+    int own = syscall(SYS_pidfd_open, getpid(), 0), epoll = epoll_create1(0);
+    CHECK(own >= 0 && epoll >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, own, &event) == 0);
+    open_line(&line);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        be_child(&line);
+        await_silence(line.down[0]);
+        _exit(0);
+    }
+    be_parent(&line);
+    moment("shared");
+    CHECK(close(line.down[1]) == 0);
+    reap(child, 0);
+    puts("shared");
+    return 0;
+}
