@@ -175,7 +175,8 @@ fn examine_these(members: &[Member]) -> Result<Vec<Obstacle>, EngineError> {
 
 /// Whether a process is not on its way out.
 fn has_memory(pid: i32) -> bool {
-    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || has_other_threads(pid)
+    let is_headless = || Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') && has_other_threads(pid);
+    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || is_headless()
 }
 
 /// A process to be looked at.
