@@ -64,7 +64,8 @@ pub(crate) fn other_writers(files: &BTreeSet<FileKey>, job: &[i32]) -> HashMap<F
         for number in proc::numbers(pid, "fd").unwrap_or_default() {
             let Ok(file) = std::fs::metadata(format!("/proc/{pid}/fd/{number}")) else { continue };
             let key = (file.dev(), file.ino());
-            if files.contains(&key) && writes(pid, number) {
+            // Children of the job come and go: one may be younger than the list of its processes.
+            if files.contains(&key) && writes(pid, number) && !ancestors(pid).any(|it| job.contains(&it)) {
                 found.entry(key).or_insert_with(|| describe(pid));
             }
         }
