@@ -64,8 +64,14 @@ pub struct Obstacle {
 }
 
 impl Obstacle {
+    /// The first few: a job of a hundred processes may say the same of each.
     fn list(obstacles: &[Self]) -> String {
-        obstacles.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        const SHOWN: usize = 5;
+        let mut list = obstacles.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        if obstacles.len() > SHOWN {
+            list += &format!("; and {} more", obstacles.len() - SHOWN);
+        }
+        list
     }
 }
 
