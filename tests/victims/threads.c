@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-enum { WORKERS = 4, BLOCKS = 64, CELLS = 512, QUEUE = 8 };
+enum { WORKERS = 4, BLOCKS = 64, CELLS = 512, QUEUE = 8, PIECE = 512 };
 
 typedef double vector __attribute__((vector_size(32)));
 
@@ -161,7 +161,7 @@ static uint64_t take_stock(long round, uint64_t sum, int log, int grid)
     char line[64];
     int length = snprintf(line, sizeof line, "round %ld sum %016lx\n", round, (unsigned long)sum);
     CHECK(write(log, line, (size_t)length) == length);
-    CHECK(pwrite(grid, now[round % WORKERS], sizeof now[0], (round % 50) * (off_t)sizeof now[0]) == (ssize_t)sizeof now[0]);
+    CHECK(pwrite(grid, now[round % WORKERS], PIECE, round * PIECE) == PIECE);
     CHECK(lseek(grid, 8 * round, SEEK_SET) == 8 * round);
     if (round % 4 == 0) {
         pthread_t short_lived;

@@ -87,6 +87,10 @@ impl Frozen {
                 !processes.iter().any(|process| process.is_healing() || is_inside(process))
             };
             if let Some((processes, zombies)) = stopped.filter(settled) {
+                // It may have ended while the others were being stopped.
+                if processes.first().is_none_or(|first| first.pid != roots.main.pid) {
+                    return Err(EngineError::Ended);
+                }
                 return Ok(Self { processes, zombies, main: roots.main, shared, _thread: PhantomData });
             }
             if Instant::now() > deadline {
