@@ -1,16 +1,16 @@
 //! What the engine remembers of a job's memory between checkpoints, so that the next one costs what has changed.
 //!
-//! A page is *unchanged* only if all of this holds: its mapping has been under observation since the last look, it has
-//! not been written since, it is in memory, and the last committed generation holds it. Everything else is saved again. A
+//! A page is *unchanged* only if all of this holds: it is anonymous memory, its mapping has been under observation since the
+//! last look, it has not been written since, it is in memory, and the last committed generation holds it. Everything else is saved again. A
 //! new program in the process, a moved or fresh mapping, a page that was discarded: none of them is under observation,
 //! or not in that generation, so all of them are saved.
 
 use crate::freeze::kernel;
 use crate::hashes::Hashes;
 use crate::{EngineError, ProcessIdentity};
-use standfast_core::{PAGE_BYTES, PageRange, PageSet};
+use standfast_core::{PageRange, PageSet};
 use standfast_format::Beneath;
-use standfast_linux::{HeldPages, Holding, ProcessMemory, WriteProtection, WrittenScan};
+use standfast_linux::{HeldPages, WriteProtection, WrittenScan};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -171,7 +171,6 @@ impl Track {
         &mut self,
         how: Look,
         places: &[Place],
-        memory: &ProcessMemory,
         otherwise: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
     ) -> Result<Pages, EngineError> {
         let scanning = |source| kernel("scanning the program's pages", source);
@@ -181,13 +180,14 @@ impl Track {
         let mut all: Vec<(PageRange, Beneath)> = Vec::new();
         let mut written = Vec::new();
         for place in places {
-            let is_observed = self.look_at(&scan, place, is_crowded, &mut held).map_err(scanning)?;
-            if place.beneath == Beneath::File && held.iter().any(|held| !held.present) {
-                bring_in(&scan, place, memory, &mut held).map_err(scanning)?;
-            }
+            // Of private mappings of files everything counts as written. A protected page of theirs that is discarded leaves
+            // a marker behind, by which the page that takes its place is protected from birth: until it is written again it
+            // looks like the old one, which it is not.
+            let is_observed = place.beneath == Beneath::Zeros
+                && self.look_at(&scan, place, is_crowded, &mut held).map_err(scanning)?;
             if !is_observed {
                 otherwise(place, &mut plain).map_err(scanning)?;
-                held.extend(plain.drain(..).map(|range| HeldPages { range, written: true, present: true }));
+                held.extend(plain.drain(..).map(|range| HeldPages { range, written: true }));
             }
             written.extend(held.iter().filter(|held| held.written).map(|held| held.range));
             all.extend(held.drain(..).map(|held| (held.range, place.beneath)));
@@ -203,8 +203,7 @@ impl Track {
         is_crowded: bool,
         held: &mut Vec<HeldPages>,
     ) -> io::Result<bool> {
-        let holding = holding(place);
-        if scan.look(place.live, holding, held)?.is_some() {
+        if scan.look(place.live, held)?.is_some() {
             return Ok(true);
         }
         if is_crowded || self.lost {
@@ -218,8 +217,13 @@ impl Track {
             }
             Err(_) => return Ok(false),
         }
-        let is_observed = scan.look(place.live, holding, held)?.is_some();
-        held.iter_mut().for_each(|held| held.written = true);
+        let is_observed = scan.look(place.live, held)?.is_some();
+        for held in held {
+            if !held.written {
+                self.protection.protect(held.range)?;
+            }
+            held.written = true;
+        }
         Ok(is_observed)
     }
 
@@ -240,33 +244,6 @@ impl Track {
         changed.sort_unstable_by_key(|(range, _)| range.start());
         Pages { changed, unchanged, was: self.was }
     }
-}
-
-fn holding(place: &Place) -> Holding {
-    match place.beneath {
-        Beneath::Zeros => Holding::Any,
-        Beneath::File => Holding::Own,
-    }
-}
-
-/// Reads what is not in memory of a private file mapping, so that it shows what it is: the program's own page, or a place
-/// where the file shows again.
-fn bring_in(scan: &WrittenScan, place: &Place, memory: &ProcessMemory, held: &mut Vec<HeldPages>) -> io::Result<()> {
-    let mut byte = [0];
-    for absent in std::mem::take(held) {
-        if absent.present {
-            held.push(absent);
-            continue;
-        }
-        for page in 0..absent.range.pages() {
-            memory.read(absent.range.start().plus(page * PAGE_BYTES as u64), &mut byte)?;
-        }
-        let from = held.len();
-        // Under observation a moment ago, and the process stands still.
-        let _ = scan.look(absent.range, holding(place), held)?;
-        held[from..].iter_mut().for_each(|held| held.written = true);
-    }
-    Ok(())
 }
 
 /// How many mappings a process may have.

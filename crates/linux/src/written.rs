@@ -41,18 +41,6 @@ pub struct Held {
     pub range: PageRange,
     /// Whether they may have been written since the last look. Pages in swap always may.
     pub written: bool,
-    /// Whether they are in memory. What looks as if it were in swap can be a marker that a discarded page of a private
-    /// file mapping has left behind: where it is read, the file shows again.
-    pub present: bool,
-}
-
-/// Which pages of a mapping hold something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holding {
-    /// Those in memory or swap, but the kernel's page of zeros: of anonymous memory.
-    Any,
-    /// Those that no longer show the file beneath: of private mappings of files.
-    Own,
 }
 
 impl WriteProtection {
@@ -77,6 +65,16 @@ impl WriteProtection {
         userfault::register(self.userfault.as_fd(), range)
     }
 
+    /// Protects populated pages of an observed mapping that look protected already. Where the kernel has let go of a mapping
+    /// (mremap joins one that it moves with its new neighbour, and observes neither from then on), the marks of protection
+    /// can be left on pages that have become writable again: a look would pass them over for ever.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn protect(&self, range: PageRange) -> io::Result<()> {
+        userfault::protect(self.userfault.as_fd(), range)
+    }
+
     /// Lets go of them.
     ///
     /// # Errors
@@ -97,16 +95,16 @@ impl WrittenScan {
         Ok(Self { pagemap, guard, regions: RefCell::new(vec![PageRegion::default(); REGIONS]) })
     }
 
-    /// Appends the pages of one mapping that hold something, ascending, and protects them. Costs what is populated.
-    /// `None`, and nothing appended, when the mapping is not under observation: all of it may have been written.
+    /// Appends the pages of one mapping of anonymous memory that hold something, ascending, and protects them. Costs what is
+    /// populated. `None`, and nothing appended, when the mapping is not under observation: all of it may have been written.
+    ///
+    /// Not for mappings of files: a protected page of theirs that is discarded leaves a marker behind, by which whatever
+    /// takes its place is protected from birth, and looks like the old page until it is written again.
     ///
     /// # Errors
     /// When the process is gone.
-    pub fn look(&self, mapping: PageRange, holding: Holding, into: &mut Vec<Held>) -> io::Result<Option<()>> {
-        let none_of = match holding {
-            Holding::Any => category::ZERO | self.guard,
-            Holding::Own => category::ZERO | category::FILE | self.guard,
-        };
+    pub fn look(&self, mapping: PageRange, into: &mut Vec<Held>) -> io::Result<Option<()>> {
+        let none_of = category::ZERO | self.guard;
         let selection = Selection { none_of, all_of: 0, any_of: category::PRESENT | category::SWAPPED };
         let mut regions = self.regions.borrow_mut();
         let mut rest = mapping;
@@ -125,13 +123,12 @@ impl WrittenScan {
 /// Appends a region, joined to the last one where it goes on with it.
 fn append(into: &mut Vec<Held>, region: &PageRegion) {
     let range = PageRange::between(Address::new(region.start), Address::new(region.end));
-    let present = region.categories & category::PRESENT != 0;
-    let written = region.categories & category::WRITTEN != 0 || !present;
+    let written = region.categories & category::WRITTEN != 0 || region.categories & category::PRESENT == 0;
     match into.last_mut() {
-        Some(last) if last.range.end() == range.start() && (last.written, last.present) == (written, present) => {
+        Some(last) if last.range.end() == range.start() && last.written == written => {
             last.range = PageRange::between(last.range.start(), range.end());
         }
-        _ => into.push(Held { range, written, present }),
+        _ => into.push(Held { range, written }),
     }
 }
 
@@ -153,8 +150,7 @@ mod tests {
     }
 
     impl Observed {
-        fn new(pages: u64, file: Option<&File>) -> Self {
-            use std::os::fd::AsRawFd;
+        fn new(pages: u64) -> Self {
             // SAFETY: makes a descriptor that nobody else owns, and a mapping of its own.
             unsafe {
                 let userfault = libc::syscall(libc::SYS_userfaultfd, WriteProtection::CREATION_FLAGS) as RawFd;
@@ -162,12 +158,9 @@ mod tests {
                 let own = OwnedFd::from_raw_fd(userfault);
                 let protection = WriteProtection::new(own).unwrap();
                 let access = libc::PROT_READ | libc::PROT_WRITE;
-                let (kind, file) = match file {
-                    Some(file) => (libc::MAP_PRIVATE, file.as_raw_fd()),
-                    None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
-                };
+                let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
                 let bytes = pages as usize * PAGE_BYTES;
-                let start = libc::mmap(std::ptr::null_mut(), bytes, access, kind, file, 0);
+                let start = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
                 assert_ne!(start, libc::MAP_FAILED);
                 libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE);
                 let observed = Self { protection, start: start.cast(), pages };
@@ -193,9 +186,9 @@ mod tests {
         }
 
         /// The pages that hold something, each with whether it was written.
-        fn look(&self, holding: Holding) -> Vec<(u64, bool)> {
+        fn look(&self) -> Vec<(u64, bool)> {
             let mut held = Vec::new();
-            scan().look(self.range(), holding, &mut held).unwrap().expect("it is under observation");
+            scan().look(self.range(), &mut held).unwrap().expect("it is under observation");
             let pages = held.iter().flat_map(|held| {
                 let first = (held.range.start().get() - self.start as u64) / PAGE_BYTES as u64;
                 (first..first + held.range.pages()).map(|page| (page, held.written))
@@ -213,61 +206,45 @@ mod tests {
 
     #[test]
     fn a_look_tells_what_was_written_since_the_last_one() {
-        let memory = Observed::new(8, None);
+        let memory = Observed::new(8);
         [1, 2, 5].into_iter().for_each(|page| memory.write(page));
-        assert_eq!(memory.look(Holding::Any), [(1, true), (2, true), (5, true)]);
-        assert_eq!(memory.look(Holding::Any), [(1, false), (2, false), (5, false)]);
+        assert_eq!(memory.look(), [(1, true), (2, true), (5, true)]);
+        assert_eq!(memory.look(), [(1, false), (2, false), (5, false)]);
         memory.write(2);
         memory.write(6);
-        assert_eq!(memory.look(Holding::Any), [(1, false), (2, true), (5, false), (6, true)]);
+        assert_eq!(memory.look(), [(1, false), (2, true), (5, false), (6, true)]);
     }
 
     #[test]
     fn discarded_pages_are_gone_and_come_back_as_written() {
-        let memory = Observed::new(4, None);
+        let memory = Observed::new(4);
         (0..4).for_each(|page| memory.write(page));
-        memory.look(Holding::Any);
+        memory.look();
         memory.discard(1);
         memory.discard(2);
         memory.write(2);
-        assert_eq!(memory.look(Holding::Any), [(0, false), (2, true), (3, false)]);
-    }
-
-    #[test]
-    fn a_discarded_page_of_a_private_file_mapping_never_counts_as_unwritten() {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(4 * PAGE_BYTES as u64).unwrap();
-        let memory = Observed::new(4, Some(&file));
-        [0, 1].into_iter().for_each(|page| memory.write(page));
-        memory.look(Holding::Own);
-        memory.discard(1);
-        let seen = memory.look(Holding::Own);
-        assert!(seen.contains(&(0, false)), "{seen:?}");
-        assert!(!seen.contains(&(1, false)), "{seen:?}");
-        // SAFETY: within the mapping, which is readable.
-        unsafe { memory.start.add(PAGE_BYTES).read_volatile() };
-        assert_eq!(memory.look(Holding::Own), [(0, false)]);
+        assert_eq!(memory.look(), [(0, false), (2, true), (3, false)]);
     }
 
     #[test]
     fn a_mapping_that_is_not_observed_is_told_from_one_that_was_not_written() {
-        let memory = Observed::new(2, None);
+        let memory = Observed::new(2);
         memory.write(0);
         memory.protection.ignore(memory.range()).unwrap();
         let mut held = Vec::new();
-        assert_eq!(scan().look(memory.range(), Holding::Any, &mut held).unwrap(), None);
+        assert_eq!(scan().look(memory.range(), &mut held).unwrap());
         assert!(held.is_empty());
     }
 
     #[test]
     fn writes_of_the_kernel_into_a_buffer_are_seen() {
         use std::io::Read;
-        let memory = Observed::new(3, None);
+        let memory = Observed::new(3);
         (0..3).for_each(|page| memory.write(page));
-        memory.look(Holding::Any);
+        memory.look();
         // SAFETY: the second page of the mapping, which nobody else refers to.
         let buffer = unsafe { std::slice::from_raw_parts_mut(memory.start.add(PAGE_BYTES), 16) };
         File::open("/dev/zero").unwrap().read_exact(buffer).unwrap();
-        assert_eq!(memory.look(Holding::Any), [(0, false), (1, true), (2, false)]);
+        assert_eq!(memory.look(), [(0, false), (1, true), (2, false)]);
     }
 }

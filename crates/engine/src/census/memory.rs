@@ -179,7 +179,7 @@ pub(super) fn populated(
         scan.populated(place.live, which, into)
     };
     if let Some((track, how)) = track {
-        return track.look(how, &places, &process.memory, populated);
+        return track.look(how, &places, populated);
     }
     let mut pages = Pages::default();
     let mut ranges = Vec::new();

@@ -23,6 +23,16 @@ const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 /// `_IOR(0xaa, 0x01, struct uffdio_range)`
 const UFFDIO_UNREGISTER: libc::c_ulong = 0x8010_aa01;
 
+/// `_IOWR(0xaa, 0x06, struct uffdio_writeprotect)`
+const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
+const PROTECT: u64 = 1;
+
+#[repr(C)]
+struct WriteProtect {
+    range: Range,
+    mode: u64,
+}
+
 #[repr(C)]
 struct Api {
     version: u64,
@@ -68,4 +78,11 @@ pub fn unregister(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()>
     let mut range = Range::of(range);
     // SAFETY: as above.
     check(unsafe { libc::ioctl(userfault.as_raw_fd(), UFFDIO_UNREGISTER, &raw mut range) }.into()).map(drop)
+}
+
+/// UFFDIO_WRITEPROTECT: protects pages of a registered mapping, whatever they were before.
+pub fn protect(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()> {
+    let mut protect = WriteProtect { range: Range::of(range), mode: PROTECT };
+    // SAFETY: as above.
+    check(unsafe { libc::ioctl(userfault.as_raw_fd(), UFFDIO_WRITEPROTECT, &raw mut protect) }.into()).map(drop)
 }
