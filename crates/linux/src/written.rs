@@ -232,7 +232,7 @@ mod tests {
         memory.write(0);
         memory.protection.ignore(memory.range()).unwrap();
         let mut held = Vec::new();
-        assert_eq!(scan().look(memory.range(), &mut held).unwrap());
+        assert_eq!(scan().look(memory.range(), &mut held).unwrap(), None);
         assert!(held.is_empty());
     }
 
