@@ -270,20 +270,28 @@ pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
 pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
     let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
     let lives = |tid: &i32| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    let some_live = || proc::numbers(pid, "task").unwrap_or_default().iter().any(lives);
+    let wait_while = |alive: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + DYING_MAX;
+        while alive() && Instant::now() < deadline {
+            std::thread::sleep(HEALING_PAUSE);
+        }
+    };
+    // A process on its way out is still listed when its memory has gone; plain users may not look at it then.
+    if lives(&pid) && matches!(source.raw_os_error(), Some(libc::ESRCH | libc::ENOENT)) {
+        return EngineError::Ended;
+    }
+    let is_ours = std::fs::exists(format!("/proc/self/task/{}", status.tracer)).unwrap_or(false);
+    if is_ours || status.tracer == 0 && status.user == process::effective_user() {
+        wait_while(&|| lives(&pid));
+    }
     let main_thread_ended = !lives(&pid);
     if main_thread_ended {
         // The threads of a killed program do not end all at once.
-        let deadline = Instant::now() + DYING_MAX;
-        while proc::numbers(pid, "task").unwrap_or_default().iter().any(lives) && Instant::now() < deadline {
-            std::thread::sleep(HEALING_PAUSE);
-        }
-        if !proc::numbers(pid, "task").unwrap_or_default().iter().any(lives) {
+        wait_while(&some_live);
+        if !some_live() {
             return EngineError::Ended;
         }
-    }
-    // A process on its way out is still listed when its memory has gone.
-    if !main_thread_ended && matches!(source.raw_os_error(), Some(libc::ESRCH | libc::ENOENT)) {
-        return EngineError::Ended;
     }
     let reason = if main_thread_ended {
         "its main thread has ended while others go on; such a program cannot be checkpointed yet".to_owned()

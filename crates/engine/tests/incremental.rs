@@ -68,7 +68,10 @@ fn both(freezer: &Freezer, tracking: Tracking, parent: Option<Memory>, commit: b
         let work = || {
             let mut frozen = match freezer.freeze(Duration::from_secs(5)) {
                 Ok(frozen) => frozen,
-                Err(EngineError::Refused(_)) => return None,
+                // A child that is just ending, a thread that does not stop in time: no checkpoint, and no harm done.
+                Err(EngineError::Refused(_) | EngineError::Forbidden { .. } | EngineError::Unstoppable { .. }) => {
+                    return None;
+                }
                 Err(error) => panic!("{error}"),
             };
             // One that was to save everything and was refused has left nothing to build upon.

@@ -245,11 +245,19 @@ fn under_another_kernel(held: &mut Held) {
 
 #[test]
 fn under_another_kernel_the_program_goes_on_with_the_functions_of_that_one() {
-    let (mut held, result, _directory) = ticking();
-    under_another_kernel(&mut held);
-    let status = continued(&held).unwrap();
+    // A program that does nothing but look at clocks may be stopped in the middle of that, which refuses the restart.
+    const TRIES: usize = 20;
+    let attempt = || {
+        let (mut held, result, _directory) = ticking();
+        under_another_kernel(&mut held);
+        match continued(&held) {
+            Err(EngineError::Refused(_)) => None,
+            other => Some((other.expect("nothing else stands in the way"), std::fs::read(&result).unwrap_or_default())),
+        }
+    };
+    let (status, said) = (0..TRIES).find_map(|_| attempt()).expect("one stop in twenty falls elsewhere");
     assert!(status.success(), "{status:?}");
-    assert_eq!(std::fs::read(&result).unwrap(), b"forward\n");
+    assert_eq!(said, b"forward\n");
 }
 
 #[test]
