@@ -159,7 +159,11 @@ pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
 /// The same of these processes, which are one job.
 fn examine_these(members: &[Member]) -> Result<Vec<Obstacle>, EngineError> {
     let (living, zombies): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|it| it.wait_status.is_none());
-    let at = |pid| Subject::at(pid).map_err(|source| crate::freeze::forbidden(pid, source));
+    let at = |pid| {
+        // Of one whose main thread has ended plain users are told nothing.
+        let looked = if is_headless(pid) { Err(std::io::ErrorKind::PermissionDenied.into()) } else { Subject::at(pid) };
+        looked.map_err(|source| crate::freeze::forbidden(pid, source))
+    };
     let subjects: Vec<Subject<'_>> = living.iter().map(|member| at(member.pid)).collect::<Result<_, _>>()?;
     let main = subjects.first().ok_or(EngineError::Ended)?.pid;
     let mut obstacles = Findings::of(&subjects, &zombies, Motion::Running, &Inheritance::of_orphan(main))?.obstacles;
@@ -175,8 +179,12 @@ fn examine_these(members: &[Member]) -> Result<Vec<Obstacle>, EngineError> {
 
 /// Whether a process is not on its way out.
 fn has_memory(pid: i32) -> bool {
-    let is_headless = || Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') && has_other_threads(pid);
-    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || is_headless()
+    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || is_headless(pid)
+}
+
+/// Whether its main thread has ended while others go on.
+fn is_headless(pid: i32) -> bool {
+    Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') && has_other_threads(pid)
 }
 
 /// A process to be looked at.
