@@ -27,6 +27,7 @@ pub mod features;
 pub mod moments;
 pub mod result;
 pub mod running;
+pub mod screen;
 pub mod survival;
 pub mod tracer;
 pub mod trials;

@@ -1,7 +1,7 @@
 //! A supervised job under an interactive shell, and what a main process leaves behind.
 #![allow(missing_docs, reason = "a test binary")]
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{Signal, kill};
@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::Standfast;
 use standfast_tests::running::{Output, PATIENCE, Running, until};
+use standfast_tests::screen::Screen;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Child;
@@ -18,8 +18,7 @@ use std::process::Child;
 /// An interactive shell on a terminal of its own.
 struct Shell {
     child: Child,
-    terminal: File,
-    shown: String,
+    screen: Screen,
 }
 
 impl Shell {
@@ -35,27 +34,15 @@ impl Shell {
         command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
         let child = command.spawn()?;
         drop(command);
-        Ok(Self { child, terminal: File::from(OwnedFd::from(pty)), shown: String::new() })
+        Ok(Self { child, screen: Screen::of(File::from(OwnedFd::from(pty))) })
     }
 
     fn type_in(&mut self, keys: &str) -> Result<()> {
-        self.terminal.write_all(keys.as_bytes()).context("typing")
+        self.screen.type_in(keys.as_bytes())
     }
 
-    /// Waits until the terminal shows `text`, behind all that was waited for before.
     fn await_text(&mut self, text: &str) -> Result<()> {
-        until(PATIENCE, &format!("the terminal to show {text:?}"), || {
-            let mut piece = [0; 1024];
-            match self.terminal.read(&mut piece) {
-                Ok(0) => bail!("the terminal was closed"),
-                Ok(got) => self.shown.push_str(&String::from_utf8_lossy(&piece[..got])),
-                Err(problem) if problem.kind() == ErrorKind::WouldBlock => {}
-                Err(problem) => return Err(problem).context("reading the terminal"),
-            }
-            Ok(self.shown.find(text).map(|at| self.shown.drain(..at + text.len()).count()))
-        })
-        .map(drop)
-        .with_context(|| format!("it shows: {}", self.shown))
+        self.screen.await_text(text)
     }
 }
 

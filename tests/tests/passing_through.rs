@@ -1,7 +1,7 @@
 //! A supervised program looks from outside as if Standfast were not there: status, signals, streams, terminal.
 #![allow(missing_docs, reason = "a test binary")]
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
@@ -9,9 +9,10 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::{OUTPUT, RunResult, open_gate};
 use standfast_tests::running::{Ended, Output, PATIENCE, Running, until};
+use standfast_tests::screen::Screen;
 use standfast_tests::victims::{PLAIN, Program, SMALL};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
@@ -105,11 +106,10 @@ fn the_terminal_and_its_keys_are_the_programs() -> Result<()> {
     let mut child = command.spawn()?;
     drop(command);
     fcntl(&pty.master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).context("reading without waiting")?;
-    let mut keyboard = File::from(pty.master);
-    let mut screen = Screen { terminal: keyboard.try_clone()?, shown: String::new() };
+    let mut screen = Screen::of(File::from(pty.master));
     screen.await_text("ready")?;
     for (key, name) in [(b"\x03", "signal INT"), (b"\x1c", "signal QUIT")] {
-        keyboard.write_all(key)?;
+        screen.type_in(key)?;
         screen.await_text(name)?;
     }
     let program = standfast.await_program()?;
@@ -117,27 +117,6 @@ fn the_terminal_and_its_keys_are_the_programs() -> Result<()> {
     let status = until(PATIENCE, "the session to end", || Ok(child.try_wait()?))?;
     ensure!(status.success(), "it ended with {status}; the terminal shows: {}", screen.shown);
     Ok(())
-}
-
-struct Screen {
-    terminal: File,
-    shown: String,
-}
-
-impl Screen {
-    fn await_text(&mut self, text: &str) -> Result<()> {
-        until(PATIENCE, &format!("the terminal to show {text:?}"), || {
-            let mut piece = [0; 1024];
-            match self.terminal.read(&mut piece) {
-                Ok(0) => bail!("the terminal was closed"),
-                Ok(got) => self.shown.push_str(&String::from_utf8_lossy(&piece[..got])),
-                Err(problem) if problem.kind() == ErrorKind::WouldBlock => {}
-                Err(problem) => return Err(problem).context("reading the terminal"),
-            }
-            Ok(self.shown.contains(text).then_some(()))
-        })
-        .with_context(|| format!("it shows: {}", self.shown))
-    }
 }
 
 #[test]

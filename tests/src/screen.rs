@@ -1,0 +1,48 @@
+//! What a terminal shows, read from its other side.
+
+use crate::running::{PATIENCE, until};
+use anyhow::{Context as _, Result, bail};
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
+
+/// The master side of a pseudo terminal that does not wait, and what it has shown.
+#[derive(Debug)]
+pub struct Screen {
+    terminal: File,
+    /// What has been shown and not been awaited yet.
+    pub shown: String,
+}
+
+impl Screen {
+    /// Of this terminal.
+    pub fn of(terminal: File) -> Self {
+        Self { terminal, shown: String::new() }
+    }
+
+    /// Presses keys.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn type_in(&mut self, keys: &[u8]) -> Result<()> {
+        self.terminal.write_all(keys).context("typing")
+    }
+
+    /// Waits until the terminal shows `text`, behind all that was waited for before.
+    ///
+    /// # Errors
+    /// When it does not within [`PATIENCE`].
+    pub fn await_text(&mut self, text: &str) -> Result<()> {
+        until(PATIENCE, &format!("the terminal to show {text:?}"), || {
+            let mut piece = [0; 1024];
+            match self.terminal.read(&mut piece) {
+                Ok(0) => bail!("the terminal was closed"),
+                Ok(got) => self.shown.push_str(&String::from_utf8_lossy(&piece[..got])),
+                Err(problem) if problem.kind() == ErrorKind::WouldBlock => {}
+                Err(problem) => return Err(problem).context("reading the terminal"),
+            }
+            Ok(self.shown.find(text).map(|at| self.shown.drain(..at + text.len()).count()))
+        })
+        .map(drop)
+        .with_context(|| format!("it shows: {}", self.shown))
+    }
+}
