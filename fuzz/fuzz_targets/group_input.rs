@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
         while let Some(input) = inputs.pop() {
             for output in process.handle(input, &mut payload, &mut shelf) {
                 match output {
-                    Output::Survey => inputs.push(Input::Surveyed(shelf.survey())),
+                    Output::Survey(muster) => inputs.push(Input::Surveyed(muster, shelf.survey())),
                     Output::Seal(epoch) => {
                         shelf.seal(epoch);
                         inputs.push(Input::Sealed(epoch));

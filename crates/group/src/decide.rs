@@ -128,14 +128,15 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
             refusal.get_or_insert(Refusal::Rejected { epoch, reason: reason.clone() });
             continue;
         }
-        let sources = sources(reports, epoch, plan);
-        match lacking(plan, &sources) {
+        let holders = holders(reports, epoch, plan);
+        match lacking(plan, &holders) {
             Some((group, missing)) => {
                 refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing });
             }
             None => {
-                let seats = seated(plan, reports, &sources)?;
-                return Ok(Restore { life, epoch: Some(epoch), seats, sources });
+                let seats = seated(plan, reports, &holders)?;
+                let sources = sources(&holders, &seats);
+                return Ok(Restore { life, epoch: Some(epoch), seats: seats.into_iter().collect(), sources });
             }
         }
     }
@@ -145,7 +146,10 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
     let none_was_promised = |report: &Report| report.unsealed && report.life.0 + 1 == life.0;
     match refusal {
         Some(refusal) if !reports.values().any(none_was_promised) => Err(refusal),
-        _ => Ok(Restore { life, epoch: None, seats: seated(plan, reports, &[])?, sources: Vec::new() }),
+        _ => {
+            let seats = seated(plan, reports, &Holders::new())?.into_iter().collect();
+            Ok(Restore { life, epoch: None, seats, sources: Vec::new() })
+        }
     }
 }
 
@@ -154,49 +158,63 @@ fn latest_life(report: &Report) -> Life {
     held.unwrap_or_default().max(report.life)
 }
 
-/// One process for each seat of which there is a piece. Where two have the same piece, who prefers the seat lends it.
-fn sources(reports: &BTreeMap<Rank, Report>, epoch: EpochId, plan: &Plan) -> Vec<(Seat, Rank)> {
-    let mut found: BTreeMap<Seat, Rank> = BTreeMap::new();
+/// Who has a seat's piece of the epoch that is recovered. Usually one process for each seat. A node that comes back has a
+/// piece that another one has as well; and where it has taken another seat, it has two until that recovery is settled.
+type Holders = BTreeMap<Seat, Vec<Rank>>;
+
+/// In the order in which they come into question: those first that have nothing else, then those that prefer the seat.
+fn holders(reports: &BTreeMap<Rank, Report>, epoch: EpochId, plan: &Plan) -> Holders {
+    let of_epoch = |report: &Report| -> Vec<Seat> {
+        let held = report.holdings.iter().filter(|it| it.epoch == epoch && plan.has(it.seat));
+        held.map(|holding| holding.seat).collect()
+    };
+    let mut holders = Holders::new();
     for (rank, report) in reports {
-        for holding in report.holdings.iter().filter(|it| it.epoch == epoch && plan.has(it.seat)) {
-            let place = found.entry(holding.seat).or_insert(*rank);
-            if report.prefers == Some(holding.seat) {
-                *place = *rank;
-            }
-        }
+        of_epoch(report).into_iter().for_each(|seat| holders.entry(seat).or_default().push(*rank));
     }
-    found.into_iter().collect()
+    for (seat, ranks) in &mut holders {
+        ranks.sort_by_key(|rank| {
+            let report = &reports[rank];
+            (of_epoch(report).len(), report.prefers != Some(*seat), *rank)
+        });
+    }
+    holders
+}
+
+/// Whoever sits on a seat and has its piece uses that; it must not be written anew. Otherwise the first who has it lends it.
+fn sources(holders: &Holders, seats: &BTreeMap<Seat, Rank>) -> Vec<(Seat, Rank)> {
+    let source = |(seat, ranks): (&Seat, &Vec<Rank>)| {
+        let own = seats.get(seat).filter(|rank| ranks.contains(rank));
+        (*seat, *own.unwrap_or(&ranks[0]))
+    };
+    holders.iter().map(source).collect()
 }
 
 /// The first group whose pieces do not suffice, and what it lacks.
-fn lacking(plan: &Plan, sources: &[(Seat, Rank)]) -> Option<(usize, Vec<Seat>)> {
-    let held: BTreeSet<Seat> = sources.iter().map(|(seat, _)| *seat).collect();
+fn lacking(plan: &Plan, holders: &Holders) -> Option<(usize, Vec<Seat>)> {
     (0..plan.groups().len()).find_map(|group| {
         let layout = plan.layout(group);
-        let lost: Vec<usize> =
-            (0..layout.positions()).filter(|position| !held.contains(&plan.seat(group, *position))).collect();
+        let has = |position: &usize| holders.contains_key(&plan.seat(group, *position));
+        let lost: Vec<usize> = (0..layout.positions()).filter(|position| !has(position)).collect();
         let missing = || lost.iter().map(|position| plan.seat(group, *position)).collect();
         (!layout.bears(&lost)).then(|| (group, missing()))
     })
 }
 
-/// Who sits where. Whoever has a member's piece keeps that seat. Empty members' seats go to who prefers them, then to
-/// spares, then to keepers; what is left over becomes keeper.
-fn seated(
-    plan: &Plan,
-    reports: &BTreeMap<Rank, Report>,
-    sources: &[(Seat, Rank)],
-) -> Result<Vec<(Seat, Rank)>, Refusal> {
+/// Who sits where. Whoever has a member's piece keeps that seat, or one of them. Empty members' seats go to who prefers
+/// them, then to spares, then to keepers; what is left over becomes keeper.
+fn seated(plan: &Plan, reports: &BTreeMap<Rank, Report>, holders: &Holders) -> Result<BTreeMap<Seat, Rank>, Refusal> {
     let mut seats: BTreeMap<Seat, Rank> = BTreeMap::new();
     let mut free: BTreeSet<Rank> = reports.keys().copied().collect();
-    // Members come first in `sources`, so that who has a member's and a keeper's piece sits down as the member.
-    let (members, keepers): (Vec<_>, Vec<_>) = sources.iter().partition(|(seat, _)| plan.is_member(*seat));
-    for (seat, rank) in members {
-        if free.remove(&rank) {
-            seats.insert(seat, rank);
+    // Members come first, so that who has a member's and a keeper's piece sits down as the member.
+    let (members, keepers): (Vec<_>, Vec<_>) = holders.iter().partition(|(seat, _)| plan.is_member(**seat));
+    for (seat, ranks) in members {
+        if let Some(rank) = ranks.iter().copied().find(|rank| free.remove(rank)) {
+            seats.insert(*seat, rank);
         }
     }
-    let holds_check: BTreeMap<Rank, Seat> = keepers.iter().map(|(seat, rank)| (*rank, *seat)).collect();
+    let holds_check: BTreeMap<Rank, Seat> =
+        keepers.iter().flat_map(|(seat, ranks)| ranks.iter().map(|rank| (*rank, **seat))).collect();
     let prefers = |rank: &Rank| reports[rank].prefers;
     let empty = |seats: &BTreeMap<Seat, Rank>, kind: bool| -> Vec<Seat> {
         let all = (0..plan.seats() as u32).map(Seat);
@@ -218,7 +236,7 @@ fn seated(
         seats.insert(seat, rank);
     }
     for (rank, seat) in holds_check {
-        if free.remove(&rank) {
+        if !seats.contains_key(&seat) && free.remove(&rank) {
             seats.insert(seat, rank);
         }
     }
@@ -228,7 +246,7 @@ fn seated(
         free.remove(&rank);
         seats.insert(seat, rank);
     }
-    Ok(seats.into_iter().collect())
+    Ok(seats)
 }
 
 #[cfg(test)]

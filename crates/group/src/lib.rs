@@ -29,5 +29,5 @@ pub use plan::{Group, Plan, PlanError, SEATS_MAX, WayBack};
 pub use process::{Input, Output, Process, Settings};
 pub use protocol::{Action, After, Beginning, Control, Event, Phase, Protocol, Resumption, Stage, Survey, Work};
 pub use reckoning::Reckoning;
-pub use shelf::{LoadError, MemoryShelf, PieceId, Place, Shelf, load};
+pub use shelf::{Damaged, LoadError, MemoryShelf, PieceId, Place, Shelf, load};
 pub use slots::{Extent, Region, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotSet};

@@ -37,8 +37,8 @@ pub enum Input {
     Arrived(u64),
     /// A message came.
     Message(Rank, Vec<u8>),
-    /// Answer to [`Output::Survey`].
-    Surveyed(Survey),
+    /// Answer to [`Output::Survey`], with its muster.
+    Surveyed(u64, Survey),
     /// Answer to [`Output::Seal`].
     Sealed(EpochId),
     /// Answer to [`Output::Mark`].
@@ -54,8 +54,9 @@ pub enum Input {
 pub enum Output {
     /// Send a message.
     Send(Rank, Vec<u8>),
-    /// Look what sealed pieces there are and whether they verify.
-    Survey,
+    /// Throw away what is open, and look what sealed pieces there are and whether they verify. For the muster with this
+    /// number.
+    Survey(u64),
     /// Make the open pieces of an epoch durable.
     Seal(EpochId),
     /// Note that everybody has sealed it.
@@ -128,7 +129,7 @@ impl Process {
             }
             Input::Arrived(random) => turn.events.push_back(Event::Arrived(random)),
             Input::Message(from, bytes) => self.received(from, bytes, &mut turn),
-            Input::Surveyed(survey) => turn.events.push_back(Event::Surveyed(survey)),
+            Input::Surveyed(muster, survey) => turn.events.push_back(Event::Surveyed(muster, survey)),
             Input::Sealed(epoch) => turn.events.push_back(Event::Sealed(epoch)),
             Input::Marked(epoch) => turn.events.push_back(Event::Marked(epoch)),
             Input::Kept => {
@@ -150,9 +151,9 @@ impl Process {
             Action::Send { to, term, control } => {
                 Output::Send(to, message::encode(&self.plan, term, &Message::Control(control)))
             }
-            Action::Survey => {
+            Action::Survey(muster) => {
                 self.jobs.clear();
-                Output::Survey
+                Output::Survey(muster)
             }
             Action::Encode { epoch, base, seat, seats } => return self.encode(epoch, base, seat, &seats, turn),
             Action::Rebuild { restore, epoch } => {
@@ -256,7 +257,7 @@ impl Process {
         for slot in told.iter().filter(|slot| used.contains(*slot) || used_before.contains(*slot)) {
             read_now(turn.payload, &used, slot, &mut now);
             match base {
-                Some(base) => turn.shelf.read(base, Place::Slot(slot), &mut was),
+                Some(base) => turn.shelf.read(base, Place::Slot(slot), &mut was).map_err(|it| it.to_string())?,
                 None => was.fill(0),
             }
             if now == was {

@@ -62,7 +62,7 @@ enum Happening {
 
 #[derive(Clone, Debug)]
 enum Store {
-    Survey,
+    Survey(u64),
     Seal(EpochId),
     Mark(EpochId),
     Keep(Option<EpochId>, Option<Seat>, Life),
@@ -96,9 +96,13 @@ pub struct Cluster<'s> {
     /// What every member's program was when its piece was sealed.
     truth: BTreeMap<PieceId, Checksum>,
     promised: Option<EpochId>,
-    /// Losses in each group since all was whole; `None`: anything may be gone.
+    /// Losses in each group since all was whole.
     lost: BTreeMap<usize, u32>,
+    /// Whether there was a muster since losses were last made good.
+    mustered: bool,
     beyond: bool,
+    /// Whether a disk has been damaged: until that is recovered, checkpoints are given up.
+    damaged: bool,
     rolled_back: Option<(u64, EpochId)>,
     outcome: Outcome,
 }
@@ -136,7 +140,9 @@ impl<'s> Cluster<'s> {
             truth: BTreeMap::new(),
             promised: None,
             lost: BTreeMap::new(),
+            mustered: false,
             beyond: false,
+            damaged: false,
             rolled_back: None,
             outcome: Outcome::default(),
         };
@@ -176,6 +182,7 @@ impl<'s> Cluster<'s> {
     /// Tells everybody who is there, each at another time, under any of them as coordinator.
     fn assemble(&mut self) {
         self.muster += 1;
+        self.mustered = true;
         let mut present: Vec<Rank> = self.hosts.keys().copied().collect();
         self.random.shuffle(&mut present);
         let muster = Muster { number: self.muster, present };
@@ -212,10 +219,11 @@ impl<'s> Cluster<'s> {
             Some(program) => host.process.handle(input, program, &mut host.shelf),
             None => host.process.handle(input, &mut nothing, &mut host.shelf),
         };
+        let incarnation = host.incarnation;
         self.note_truth(rank);
         for output in outputs {
-            // A process that has been ended does nothing more.
-            if self.hosts.contains_key(&rank) {
+            // A process that has been ended does nothing more, nor does another one that has its rank.
+            if self.hosts.get(&rank).is_some_and(|host| host.incarnation == incarnation) {
                 self.output(rank, output)?;
             }
         }
@@ -234,7 +242,7 @@ impl<'s> Cluster<'s> {
                 let between = (rank, to);
                 self.agenda.message(between, &mut self.random, Happening::Message(rank, to, bytes));
             }
-            Output::Survey => self.store(rank, Store::Survey),
+            Output::Survey(muster) => self.store(rank, Store::Survey(muster)),
             Output::Seal(epoch) => {
                 self.store(rank, Store::Seal(epoch));
                 if self.scenario.plant == Some(Plant::CommittedTooEarly) {
@@ -244,7 +252,7 @@ impl<'s> Cluster<'s> {
             Output::Mark(epoch) => self.store(rank, Store::Mark(epoch)),
             Output::Keep { epoch, seat, life } => self.store(rank, Store::Keep(epoch, seat, life)),
             Output::Resume(resumption) => return self.resume(rank, resumption),
-            Output::Refuse(refusal) => return self.refused(&refusal.to_string()),
+            Output::Refuse(refusal) => return self.refused(rank, &refusal.to_string()),
             Output::Leave(_) => {
                 self.beyond |= !self.bears(rank);
                 self.lose_seats(rank);
@@ -279,12 +287,12 @@ impl<'s> Cluster<'s> {
         let host = self.hosts.get_mut(&rank).expect("its incarnation was looked at");
         host.storage.pop_front();
         let input = match store {
-            Store::Survey => {
+            Store::Survey(muster) => {
                 let mut survey = host.shelf.survey();
                 if self.scenario.plant == Some(Plant::IdIgnored) {
                     survey.holdings.iter_mut().for_each(|it| (it.epoch.life, it.epoch.random) = (Life(0), 0));
                 }
-                Input::Surveyed(survey)
+                Input::Surveyed(muster, survey)
             }
             Store::Seal(epoch) if fails => Input::Failed(epoch, "no space left on the device".into()),
             Store::Seal(epoch) => {
@@ -343,7 +351,7 @@ impl<'s> Cluster<'s> {
             }
             Resumption::Abandoned(reason) => {
                 self.outcome.abandoned += 1;
-                if scenario.storage_fails_permille == 0 {
+                if scenario.storage_fails_permille == 0 && !self.damaged {
                     return Err(Failure(format!("a checkpoint was given up: {reason}")));
                 }
             }
@@ -387,7 +395,7 @@ impl<'s> Cluster<'s> {
         let piece = PieceId { epoch, seat };
         let program = match Program::restored(self.scenario.habits, &host.shelf, piece) {
             Ok(program) => program,
-            Err(LoadError::Damaged { .. }) => return Ok(false),
+            Err(LoadError::Damaged(_)) => return Ok(false),
             Err(error) => return Err(Failure(error.to_string())),
         };
         if Some(program.fingerprint()) != self.truth.get(&piece).copied() {
@@ -397,7 +405,11 @@ impl<'s> Cluster<'s> {
         Ok(true)
     }
 
-    fn refused(&mut self, reason: &str) -> Result<(), Failure> {
+    fn refused(&mut self, rank: Rank, reason: &str) -> Result<(), Failure> {
+        // Others may be told of the next muster while this one comes to its end.
+        if self.hosts[&rank].process.protocol().term().muster < self.muster {
+            return Ok(());
+        }
         let few = self.hosts.len() < self.scenario.plan.members();
         let nothing = self.promised.is_none() && self.scenario.plan.way_back() == WayBack::InPlace;
         if !(self.beyond || few || nothing) {
@@ -425,6 +437,7 @@ impl<'s> Cluster<'s> {
         self.outcome.kills += 1;
         if disk {
             let choice = self.random.usize(..);
+            self.damaged = true;
             self.hosts.get_mut(&victim).expect("it was chosen").shelf.damage(choice);
             self.lose_seats(victim);
             return self.begin_again(None);
@@ -484,7 +497,7 @@ impl<'s> Cluster<'s> {
 
     /// Once everybody keeps the same epoch again and works on, all losses are made good but those of empty seats.
     fn note_wholeness(&mut self) {
-        if self.lost.values().all(|lost| *lost == 0) {
+        if !self.mustered {
             return;
         }
         let mut seated = BTreeSet::new();
@@ -501,11 +514,12 @@ impl<'s> Cluster<'s> {
             }
             seated.extend(protocol.seat());
         }
+        self.mustered = false;
         self.lost.clear();
         for seat in (0..self.scenario.plan.seats() as u32).map(Seat).filter(|seat| !seated.contains(seat)) {
             *self.lost.entry(self.scenario.plan.place(seat).0).or_default() += 1;
         }
-        self.beyond = false;
+        (self.beyond, self.damaged) = (false, false);
     }
 
     fn note_pages(&mut self, rank: Rank) {

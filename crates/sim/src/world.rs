@@ -316,7 +316,7 @@ impl World {
         let host = self.hosts.get_mut(&rank).expect("the step was offered");
         let seat = host.protocol.seat();
         let event = match host.work.pop_front().expect("the step was offered") {
-            Work::Survey => Event::Surveyed(survey(model, &host.shelf)),
+            Work::Survey => Event::Surveyed(host.protocol.term().muster, survey(model, &host.shelf)),
             Work::Encode(epoch, base, _) => {
                 if let (Some(base), Some(seat)) = (base, seat)
                     && host.shelf.find(model, base, seat).is_none()
@@ -396,7 +396,7 @@ impl World {
     fn act(&mut self, model: &Model, rank: Rank, action: Action) -> Result<Option<Event>, Violation> {
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
         let work = match action {
-            Action::Survey => {
+            Action::Survey(_) => {
                 host.work.clear();
                 Work::Survey
             }

@@ -8,9 +8,9 @@ use crate::layout::Layout;
 use crate::message::Data;
 use crate::payload::Payload;
 use crate::plan::{Plan, WayBack};
-use crate::shelf::{PieceId, Place, Shelf, load};
+use crate::shelf::{Damaged, PieceId, Place, Shelf, load};
 use crate::slots::SlotSet;
-use crate::transfer::{Costs, Pages, Route, Seating, Task, Transfer, TransferPlan};
+use crate::transfer::{Costs, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -188,7 +188,10 @@ impl Job {
                 };
                 let taken = transfer.receive(part, &mut self.pages(payload, shelf));
                 self.transfer = Some(transfer);
-                taken.map_err(|error| format!("from process {}: {error}", from.0))?;
+                taken.map_err(|error| match error {
+                    TransferError::Damaged(own) => own.to_string(),
+                    theirs => format!("from process {}: {theirs}", from.0),
+                })?;
             }
         }
         self.start()?;
@@ -202,8 +205,16 @@ impl Job {
 
     /// Plans the transfer once all members are described.
     fn start(&mut self) -> Result<(), String> {
-        if self.transfer.is_some() || self.outlines.len() < self.layout().members() {
+        if self.transfer.is_some() {
             return Ok(());
+        }
+        if self.outlines.len() < self.layout().members() {
+            let lends = self.seating.givers.contains(&Some(self.seating.me));
+            return match self.kind {
+                // Nobody tells whoever has a piece what it should know.
+                Kind::Rebuild { .. } if lends => Err("a piece has not the descriptions of all members".into()),
+                _ => Ok(()),
+            };
         }
         let sets: Vec<SlotSet> = self.outlines.values().map(|(_, set)| set.clone()).collect();
         let positions = 0..self.layout().positions();
@@ -252,7 +263,7 @@ impl Job {
         let Some(mut transfer) = self.transfer.take() else { return Ok(Vec::new()) };
         let messages = transfer.advance(&mut self.pages(payload, shelf));
         self.transfer = Some(transfer);
-        Ok(messages)
+        messages.map_err(|error| error.to_string())
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -311,33 +322,42 @@ struct SeatPages<'p> {
 }
 
 impl Pages for SeatPages<'_> {
-    fn column(&mut self, position: usize, slot: u32, page: &mut Page) {
+    fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged> {
         let Some((piece, way_back, used)) = self.live else {
             return self.shelf.read(self.pieces[position], Place::Slot(slot), page);
         };
         let mut before = [0; PAGE_BYTES];
-        self.shelf.read_base(piece, Place::Slot(slot), &mut before);
+        self.shelf.read_base(piece, Place::Slot(slot), &mut before)?;
         match way_back {
             WayBack::InPlace => read_now(self.payload, used, slot, page),
-            WayBack::Relaunch => self.shelf.read(piece, Place::Slot(slot), page),
+            WayBack::Relaunch => self.shelf.read(piece, Place::Slot(slot), page)?,
         }
         page.iter_mut().zip(&before).for_each(|(byte, before)| *byte ^= before);
+        Ok(())
     }
 
-    fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page) {
-        self.shelf.read(self.pieces[position], Place::Check { check: check as u32, row }, page);
+    fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page) -> Result<(), Damaged> {
+        self.shelf.read(self.pieces[position], Place::Check { check: check as u32, row }, page)
     }
 
-    fn take_check(&mut self, position: usize, check: usize, row: u32, page: &Page, update: bool) {
+    fn take_check(
+        &mut self,
+        position: usize,
+        check: usize,
+        row: u32,
+        page: &Page,
+        update: bool,
+    ) -> Result<(), Damaged> {
         let place = Place::Check { check: check as u32, row };
         let piece = self.live.map_or_else(|| self.pieces[position], |(piece, ..)| piece);
         let mut sum = *page;
         if update {
             let mut old = [0; PAGE_BYTES];
-            self.shelf.read(piece, place, &mut old);
+            self.shelf.read(piece, place, &mut old)?;
             sum.iter_mut().zip(&old).for_each(|(sum, old)| *sum ^= old);
         }
         self.shelf.write(piece, place, &sum);
+        Ok(())
     }
 
     fn take_column(&mut self, position: usize, slot: u32, page: &Page) {

@@ -99,8 +99,8 @@ pub enum Event {
         /// What it says.
         control: Control,
     },
-    /// Answer to [`Action::Survey`].
-    Surveyed(Survey),
+    /// Answer to [`Action::Survey`], with its muster.
+    Surveyed(u64, Survey),
     /// Answer to [`Action::Encode`] and [`Action::Rebuild`]: this process's part in it is done.
     Done(EpochId),
     /// Answer to [`Action::Seal`].
@@ -136,8 +136,9 @@ pub enum Action {
         /// What it says.
         control: Control,
     },
-    /// Give up whatever is being encoded or rebuilt, and look what pieces there are.
-    Survey,
+    /// Give up whatever is being encoded or rebuilt: throw away what is open, and look what sealed pieces there are. For
+    /// the muster with this number.
+    Survey(u64),
     /// Make this seat's piece of an epoch out of the live memory, together with the group.
     Encode {
         /// The epoch.
@@ -328,7 +329,7 @@ impl Protocol {
                 self.arrived = Some(random);
                 self.tell_arrival(&mut actions);
             }
-            Event::Surveyed(survey) => self.surveyed(survey, &mut actions),
+            Event::Surveyed(muster, survey) => self.surveyed(muster, survey, &mut actions),
             Event::Done(epoch) => self.done(epoch, &mut actions),
             Event::Sealed(epoch) => self.sealed(epoch, &mut actions),
             Event::Marked(epoch) => self.marked(epoch, &mut actions),
@@ -352,7 +353,7 @@ impl Protocol {
         self.arrived = None;
         self.prepare = None;
         self.own.clear();
-        actions.push(Action::Survey);
+        actions.push(Action::Survey(self.term.muster));
         self.replay(actions);
     }
 

@@ -5,8 +5,9 @@ use crate::decide::{Report, Restore};
 use crate::identity::EpochId;
 
 impl Protocol {
-    pub(super) fn surveyed(&mut self, survey: Survey, actions: &mut Vec<Action>) {
-        if self.stage != Stage::Surveying {
+    pub(super) fn surveyed(&mut self, muster: u64, survey: Survey, actions: &mut Vec<Action>) {
+        // A survey for an older muster came in between; until that of this one what is open is not thrown away.
+        if self.stage != Stage::Surveying || muster != self.term.muster {
             return;
         }
         self.stage = Stage::Reported;

@@ -17,7 +17,8 @@ pub use plan::{Costs, PIECE_ROWS, Route, Share, Task, TransferPlan, Use};
 use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
-use plan::Sum;
+use crate::shelf::Damaged;
+use plan::{Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::BTreeMap;
@@ -41,16 +42,29 @@ pub enum TransferError {
     /// Its pages are not pages.
     #[error(transparent)]
     Pages(#[from] PartError),
+    /// A page of this process's own is not what it was.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
 }
 
 /// The pages of a process, read and written by a transfer.
 pub trait Pages {
     /// What a position adds as a column: the difference, or the content, of one of its slots.
-    fn column(&mut self, position: usize, slot: u32, page: &mut Page);
+    ///
+    /// # Errors
+    /// [`Damaged`]
+    fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged>;
     /// A page of a check that a position holds.
-    fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page);
+    ///
+    /// # Errors
+    /// [`Damaged`]
+    fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page) -> Result<(), Damaged>;
     /// A check's page, or what is to be added to it.
-    fn take_check(&mut self, position: usize, check: usize, row: u32, page: &Page, update: bool);
+    ///
+    /// # Errors
+    /// [`Damaged`] where there is something to add to.
+    fn take_check(&mut self, position: usize, check: usize, row: u32, page: &Page, update: bool)
+    -> Result<(), Damaged>;
     /// A page that was rebuilt.
     fn take_column(&mut self, position: usize, slot: u32, page: &Page);
 }
@@ -96,6 +110,15 @@ struct Accumulator {
     owes: bool,
 }
 
+/// What of a complete sum goes to whom.
+struct Onward {
+    to: Option<Rank>,
+    node: Node,
+    rows: u64,
+    /// Which of the sums.
+    sums: Vec<usize>,
+}
+
 impl Transfer {
     /// This process's part in a plan of a group. With `compress`, differences travel in word form where that pays.
     pub fn new(
@@ -135,8 +158,7 @@ impl Transfer {
     pub fn receive(&mut self, part: &Part, pages: &mut dyn Pages) -> Result<(), TransferError> {
         self.lay_out();
         self.add_part(part)?;
-        self.work(pages);
-        Ok(())
+        self.work(pages)
     }
 
     /// Notes how far another process is.
@@ -152,16 +174,19 @@ impl Transfer {
     }
 
     /// Does all that can be done, and returns what is to be sent.
-    pub fn advance(&mut self, pages: &mut dyn Pages) -> Vec<(Rank, Data)> {
-        self.work(pages);
-        std::mem::take(&mut self.out)
+    ///
+    /// # Errors
+    /// [`TransferError::Damaged`]
+    pub fn advance(&mut self, pages: &mut dyn Pages) -> Result<Vec<(Rank, Data)>, TransferError> {
+        self.work(pages)?;
+        Ok(std::mem::take(&mut self.out))
     }
 
     /// Works until nothing is left that can be done without another part.
-    fn work(&mut self, pages: &mut dyn Pages) {
+    fn work(&mut self, pages: &mut dyn Pages) -> Result<(), TransferError> {
         loop {
             self.lay_out();
-            self.give_shares(pages);
+            self.give_shares(pages)?;
             let done = |it: &Accumulator| it.missing == 0 && !it.owes;
             let ready: Vec<_> = self
                 .tasks
@@ -173,12 +198,12 @@ impl Transfer {
             for (piece, sum, node) in &ready {
                 let tasks = self.tasks.get_mut(piece).expect("it was found there");
                 let accumulator = tasks.remove(&(*sum, *node)).expect("it was found there");
-                self.finish(*piece, *sum, *node, accumulator, pages);
+                self.finish(*piece, *sum, *node, accumulator, pages)?;
             }
             let before = self.floor;
             self.raise_floor();
             if ready.is_empty() && self.floor == before {
-                return;
+                return Ok(());
             }
         }
     }
@@ -247,7 +272,7 @@ impl Transfer {
     }
 
     /// Adds this process's own shares to the pieces of the window.
-    fn give_shares(&mut self, pages: &mut dyn Pages) {
+    fn give_shares(&mut self, pages: &mut dyn Pages) -> Result<(), TransferError> {
         let open: Vec<_> = self
             .tasks
             .iter()
@@ -264,9 +289,10 @@ impl Transfer {
             let tasks = self.tasks.get_mut(&number).expect("it was found there");
             let accumulator = tasks.get_mut(&(sum_index, node)).expect("it was found there");
             accumulator.make_room(sum.width, sum.piece_rows(piece).len());
-            add_share(sum, piece, index as usize, &self.layout, accumulator, pages);
+            add_share(sum, piece, index as usize, &self.layout, accumulator, pages)?;
             accumulator.owes = false;
         }
+        Ok(())
     }
 
     fn add_part(&mut self, part: &Part) -> Result<(), TransferError> {
@@ -296,62 +322,88 @@ impl Transfer {
     }
 
     /// Passes on, or uses, a sum that is complete here.
-    fn finish(&mut self, number: u32, sum_index: u32, node: Node, mut it: Accumulator, pages: &mut dyn Pages) {
+    fn finish(
+        &mut self,
+        number: u32,
+        sum_index: u32,
+        node: Node,
+        mut it: Accumulator,
+        pages: &mut dyn Pages,
+    ) -> Result<(), TransferError> {
         let sum = &self.plan.sums[sum_index as usize];
         let piece = (number - sum.first_piece) as usize;
-        let rows = sum.piece_rows(piece);
-        let mut messages = Vec::new();
-        match node {
+        let onward = match node {
             Node::Hop(index) => {
                 let contributor = &sum.contributors[index as usize];
-                let below = contributor.below(piece);
+                let rows = contributor.below(piece);
                 if let Some(parent) = contributor.parent {
                     let to = self.giver(sum, sum.contributors[parent].position);
-                    messages.push((to, Node::Hop(parent as u32), below, (0..sum.width).collect::<Vec<_>>()));
+                    vec![Onward { to, node: Node::Hop(parent as u32), rows, sums: (0..sum.width).collect() }]
                 } else {
-                    for (target_index, target) in sum.targets.iter().enumerate() {
+                    let onward = |(index, target): (usize, &Target)| {
                         let to = self.seating.takers[target.position];
-                        messages.push((to, Node::Target(target_index as u32), below, target.sums.clone()));
-                    }
+                        Onward { to, node: Node::Target(index as u32), rows, sums: target.sums.clone() }
+                    };
+                    sum.targets.iter().enumerate().map(onward).collect()
                 }
             }
-            Node::Target(index) => {
-                let target = &sum.targets[index as usize];
-                let position = target.position;
-                match (target.purpose, &sum.repair) {
-                    (Use::Check { check, update }, _) => {
-                        for (row, page) in rows.iter().zip(it.sums[0].as_chunks::<PAGE_BYTES>().0) {
-                            pages.take_check(position, check, *row, page, update);
-                        }
-                    }
-                    (Use::Solve, Some((repair, heirs))) => {
-                        let mut sums: Vec<&mut [u8]> = it.sums.iter_mut().map(Vec::as_mut_slice).collect();
-                        repair.solve(&mut sums);
-                        for (solved, heir) in heirs.iter().enumerate() {
-                            if heir.position == position {
-                                let column = &it.sums[solved];
-                                inherit(&self.layout, heir, piece, rows, column, pages);
-                            } else if heir.rows[piece] != 0 {
-                                let to = self.seating.takers[heir.position];
-                                messages.push((to, Node::Heir(solved as u32), heir.rows[piece], vec![solved]));
-                            }
-                        }
-                    }
-                    (Use::Solve, None) => unreachable!("only a repair is solved"),
-                }
-            }
+            Node::Target(index) => self.take_sum(sum, piece, &sum.targets[index as usize], &mut it, pages)?,
             Node::Heir(index) => {
                 let (_, heirs) = sum.repair.as_ref().expect("only a repair has heirs");
-                inherit(&self.layout, &heirs[index as usize], piece, rows, &it.sums[0], pages);
+                inherit(&self.layout, sum, &heirs[index as usize], piece, &it.sums[0], pages);
+                Vec::new()
             }
-        }
-        for (to, node, bits, which) in messages {
+        };
+        for Onward { to, node, rows, sums } in onward {
             let to = to.expect("whoever is sent something sits there");
-            let sums: Vec<&[u8]> = which.iter().map(|index| it.sums[*index].as_slice()).collect();
-            let (bytes, words) = part::pack(&sums, bits, self.compress);
+            let sums: Vec<&[u8]> = sums.iter().map(|index| it.sums[*index].as_slice()).collect();
+            let (bytes, words) = part::pack(&sums, rows, self.compress);
             let (epoch, group, sums) = (self.epoch, self.group, sums.len() as u32);
-            let part = Part { epoch, group, sum: sum_index, piece: number, to: node, rows: bits, sums, words, bytes };
+            let part = Part { epoch, group, sum: sum_index, piece: number, to: node, rows, sums, words, bytes };
             self.send(to, number, part);
+        }
+        Ok(())
+    }
+
+    /// Uses a sum that is complete, for what its target is for; returns what others get of it.
+    fn take_sum(
+        &self,
+        sum: &Sum,
+        piece: usize,
+        target: &Target,
+        it: &mut Accumulator,
+        pages: &mut dyn Pages,
+    ) -> Result<Vec<Onward>, TransferError> {
+        let position = target.position;
+        let rows = |sum_bytes| sum.piece_rows(piece).iter().zip(<[u8]>::as_chunks::<PAGE_BYTES>(sum_bytes).0);
+        match target.purpose {
+            Use::Check { check, update } => {
+                for (row, page) in rows(&it.sums[0]) {
+                    pages.take_check(position, check, *row, page, update)?;
+                }
+                Ok(Vec::new())
+            }
+            Use::Column(column) => {
+                for (row, page) in rows(&it.sums[0]) {
+                    pages.take_column(position, self.layout.slot(column, *row), page);
+                }
+                Ok(Vec::new())
+            }
+            Use::Solve => {
+                let (repair, heirs) = sum.repair.as_ref().expect("only a repair is solved");
+                repair.solve(&mut it.sums.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+                let mut onward = Vec::new();
+                for (solved, heir) in heirs.iter().enumerate() {
+                    let rows = heir.rows[piece];
+                    if heir.position == position {
+                        inherit(&self.layout, sum, heir, piece, &it.sums[solved], pages);
+                    } else if rows != 0 {
+                        let to = self.seating.takers[heir.position];
+                        onward.push(Onward { to, node: Node::Heir(solved as u32), rows, sums: vec![solved] });
+                    }
+                }
+                Ok(onward)
+            }
         }
     }
 
@@ -375,8 +427,8 @@ impl Accumulator {
     }
 }
 
-fn inherit(layout: &Layout, heir: &plan::Heir, piece: usize, rows: &[u32], column: &[u8], pages: &mut dyn Pages) {
-    let content = rows.iter().zip(column.as_chunks::<PAGE_BYTES>().0).enumerate();
+fn inherit(layout: &Layout, sum: &Sum, heir: &plan::Heir, piece: usize, column: &[u8], pages: &mut dyn Pages) {
+    let content = sum.piece_rows(piece).iter().zip(column.as_chunks::<PAGE_BYTES>().0).enumerate();
     for (_, (row, page)) in content.filter(|(at, _)| heir.rows[piece] >> at & 1 == 1) {
         pages.take_column(heir.position, layout.slot(heir.column, *row), page);
     }
@@ -390,7 +442,7 @@ fn add_share(
     layout: &Layout,
     accumulator: &mut Accumulator,
     pages: &mut dyn Pages,
-) {
+) -> Result<(), Damaged> {
     let contributor = &sum.contributors[index];
     let rows = sum.piece_rows(piece);
     let own = |at: &usize| contributor.own(piece) >> at & 1 == 1;
@@ -401,8 +453,8 @@ fn add_share(
         run.resize((end - first) * PAGE_BYTES, 0);
         for (row, page) in rows[first..end].iter().zip(run.as_chunks_mut::<PAGE_BYTES>().0) {
             match contributor.share {
-                Share::Column(column) => pages.column(contributor.position, layout.slot(column, *row), page),
-                Share::Check { check, .. } => pages.check(contributor.position, check, *row, page),
+                Share::Column(column) => pages.column(contributor.position, layout.slot(column, *row), page)?,
+                Share::Check { check, .. } => pages.check(contributor.position, check, *row, page)?,
             }
         }
         let range = first * PAGE_BYTES..end * PAGE_BYTES;
@@ -417,4 +469,5 @@ fn add_share(
         }
         start = end;
     }
+    Ok(())
 }

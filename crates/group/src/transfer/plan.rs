@@ -45,7 +45,8 @@ pub enum Task {
     Rebuild {
         /// Positions without a piece.
         lost: Vec<usize>,
-        /// Positions that are taken by somebody who has not their piece; all lost members are among them.
+        /// Positions that are taken by somebody who has not their piece: all lost members, and who takes over from a
+        /// process that lends the piece.
         heirs: Vec<usize>,
         /// For each member the slots that may hold something.
         used: Vec<SlotSet>,
@@ -92,6 +93,8 @@ pub enum Use {
         /// Whether there is an old one to add to.
         update: bool,
     },
+    /// Has it as a column of its own.
+    Column(usize),
     /// Solves for the lost columns.
     Solve,
 }
@@ -157,7 +160,9 @@ impl TransferPlan {
         let (mut sums, later) = match task {
             Task::Encode { changed, vacant } => (encoding(layout, changed, vacant, route), Vec::new()),
             Task::Rebuild { lost, heirs, used } => {
-                (rebuilding(layout, lost, used, route)?, renewing(layout, heirs, used, route))
+                let mut first = rebuilding(layout, lost, used, route)?;
+                first.extend(handing_over(layout, lost, heirs, used));
+                (first, renewing(layout, heirs, used, route))
             }
         };
         let pieces = |sums: &[Sum]| sums.iter().map(|sum| sum.pieces() as u32).max().unwrap_or(0);
@@ -285,6 +290,28 @@ fn rebuilding(layout: &Layout, lost: &[usize], used: &[SlotSet], route: Route) -
         sums.extend(draft.sum(shares, route).map(|sum| Sum { repair: Some((repair, heirs)), ..sum }));
     }
     Ok(sums)
+}
+
+/// Columns that somebody has who does not sit there: they go over as they are.
+fn handing_over(layout: &Layout, lost: &[usize], heirs: &[usize], used: &[SlotSet]) -> Vec<Sum> {
+    let mut sums = Vec::new();
+    for position in heirs.iter().copied().filter(|at| *at < layout.members() && !lost.contains(at)) {
+        for class in 0..layout.classes() {
+            let Some(column) = layout.column_of(class, position) else { continue };
+            // The first check of a column has it with coefficient one, whatever the scheme: the sum is the column.
+            let check = (0..layout.code().checks()).find(|check| layout.code().covers(*check, column));
+            let draft = Draft {
+                layout,
+                class,
+                has: used,
+                rows: rows_of(layout, class, &[column], used),
+                combiner: layout.code().combiner_of(&[check.expect("every column is in some check")]),
+                targets: vec![Target { position, sums: vec![0], purpose: Use::Column(column) }],
+            };
+            sums.extend(draft.sum(vec![(position, Share::Column(column))], Route::Direct));
+        }
+    }
+    sums
 }
 
 /// Checks that whoever takes their seat has not, made anew when all columns are there again.

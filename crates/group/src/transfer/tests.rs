@@ -20,23 +20,26 @@ struct Store {
 }
 
 impl Pages for Store {
-    fn column(&mut self, _: usize, slot: u32, page: &mut Page) {
+    fn column(&mut self, _: usize, slot: u32, page: &mut Page) -> Result<(), Damaged> {
         *page = self.now.get(&slot).copied().unwrap_or([0; PAGE_BYTES]);
         if let Some(before) = self.before.get(&slot).filter(|_| self.difference) {
             page.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
         }
+        Ok(())
     }
 
-    fn check(&mut self, _: usize, check: usize, row: u32, page: &mut Page) {
+    fn check(&mut self, _: usize, check: usize, row: u32, page: &mut Page) -> Result<(), Damaged> {
         *page = self.checks.get(&(check, row)).copied().unwrap_or([0; PAGE_BYTES]);
+        Ok(())
     }
 
-    fn take_check(&mut self, _: usize, check: usize, row: u32, page: &Page, update: bool) {
+    fn take_check(&mut self, _: usize, check: usize, row: u32, page: &Page, update: bool) -> Result<(), Damaged> {
         let entry = self.checks.entry((check, row)).or_insert([0; PAGE_BYTES]);
         if !update {
             *entry = [0; PAGE_BYTES];
         }
         entry.iter_mut().zip(page).for_each(|(byte, new)| *byte ^= new);
+        Ok(())
     }
 
     fn take_column(&mut self, _: usize, slot: u32, page: &Page) {
@@ -73,7 +76,7 @@ fn run(layout: &Layout, task: &Task, route: Route, stores: &mut [Store], seating
     let mut transfers: Vec<Transfer> = (0..stores.len()).map(transfer).collect();
     let mut links: BTreeMap<(usize, usize), std::collections::VecDeque<Data>> = BTreeMap::new();
     for at in 0..stores.len() {
-        for (to, data) in transfers[at].advance(&mut stores[at]) {
+        for (to, data) in transfers[at].advance(&mut stores[at]).unwrap() {
             links.entry((at, to.0 as usize)).or_default().push_back(data);
         }
     }
@@ -90,7 +93,7 @@ fn run(layout: &Layout, task: &Task, route: Route, stores: &mut [Store], seating
             Data::Floor { piece, .. } => transfers[to].floor(Rank(from as u32), piece),
             other => panic!("{other:?} is not a transfer's"),
         }
-        for (next, data) in transfers[to].advance(&mut stores[to]) {
+        for (next, data) in transfers[to].advance(&mut stores[to]).unwrap() {
             links.entry((to, next.0 as usize)).or_default().push_back(data);
         }
     }

@@ -1,0 +1,235 @@
+//! A shelf in the memory of its process. One that must outlive its process puts the same pieces where they do.
+
+use super::{Damaged, PieceId, Place, Shelf};
+use crate::decide::Holding;
+use crate::description::{Description, Sums};
+use crate::identity::{EpochId, Life, Seat};
+use crate::protocol::Survey;
+use standfast_core::delta::Page;
+use standfast_core::{Checksum, PAGE_BYTES, is_zero};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, Default)]
+struct Piece {
+    base: Option<PieceId>,
+    pages: BTreeMap<Place, Stored>,
+    descriptions: Vec<Description>,
+    sealed: bool,
+    marked: bool,
+}
+
+/// A page and the checksum that it had when it was written.
+#[derive(Clone, Debug)]
+struct Stored {
+    page: Box<Page>,
+    checksum: Checksum,
+}
+
+impl Stored {
+    fn new(page: &Page) -> Self {
+        Self { page: Box::new(*page), checksum: Checksum::of(page) }
+    }
+
+    fn is_intact(&self) -> bool {
+        Checksum::of(&self.page[..]) == self.checksum
+    }
+}
+
+/// A shelf in memory: all that recovery in place asks for, and what the simulator runs on. Beside each page it keeps 16
+/// bytes to know it again.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryShelf {
+    pieces: BTreeMap<PieceId, Piece>,
+    life: Life,
+    /// Whether anything was sealed since the job last began.
+    ever_sealed: bool,
+}
+
+impl MemoryShelf {
+    /// What is there and verifies: [`Action::Survey`](crate::Action::Survey). What is still open was being encoded or
+    /// rebuilt by something that has been given up, and goes.
+    pub fn survey(&mut self) -> Survey {
+        self.pieces.retain(|_, piece| piece.sealed);
+        let good = self.pieces.iter().filter(|(id, _)| self.verifies(**id));
+        let holding =
+            |(id, piece): (&PieceId, &Piece)| Holding { epoch: id.epoch, seat: id.seat, marked: piece.marked };
+        let unsealed = self.life != Life::default() && !self.ever_sealed;
+        Survey { life: self.life, holdings: good.map(holding).collect(), unsealed }
+    }
+
+    /// Makes the open piece of an epoch count.
+    pub fn seal(&mut self, epoch: EpochId) {
+        for (_, piece) in self.pieces.iter_mut().filter(|(id, piece)| id.epoch == epoch && !piece.sealed) {
+            piece.sealed = true;
+            self.ever_sealed = true;
+        }
+    }
+
+    /// Notes that everybody has sealed an epoch.
+    pub fn mark(&mut self, epoch: EpochId) {
+        self.pieces.iter_mut().filter(|(id, _)| id.epoch == epoch).for_each(|(_, piece)| piece.marked = true);
+    }
+
+    /// Deletes all but one piece, which takes up what it has from its base.
+    pub fn keep(&mut self, epoch: Option<EpochId>, seat: Option<Seat>, life: Life) {
+        self.life = life;
+        self.ever_sealed = epoch.is_some();
+        let kept = epoch.zip(seat).map(|(epoch, seat)| PieceId { epoch, seat });
+        let kept = kept.and_then(|id| self.pieces.remove(&id).map(|piece| (id, piece)));
+        let mut others = std::mem::take(&mut self.pieces);
+        let Some((id, mut piece)) = kept else { return };
+        if let Some(mut base) = piece.base.take().and_then(|base| others.remove(&base)) {
+            assert!(base.base.is_none(), "a piece stands at most one above the one that is kept");
+            base.pages.append(&mut piece.pages);
+            piece.pages = base.pages;
+        }
+        piece.pages.retain(|_, stored| !is_zero(&stored.page[..]));
+        self.pieces.insert(id, piece);
+    }
+
+    /// Pages that it holds, of the members' own and of checks.
+    pub fn pages(&self) -> (usize, usize) {
+        let places = || self.pieces.values().flat_map(|piece| piece.pages.keys());
+        let own = places().filter(|place| matches!(place, Place::Slot(_))).count();
+        (own, places().count() - own)
+    }
+
+    /// Its pieces.
+    pub fn pieces(&self) -> impl Iterator<Item = PieceId> + '_ {
+        self.pieces.keys().copied()
+    }
+
+    /// Flips a bit of a stored page, as a bad disk would; says whether there was a page to damage.
+    pub fn damage(&mut self, choice: usize) -> bool {
+        let mut pages: Vec<_> = self.pieces.values_mut().flat_map(|piece| piece.pages.values_mut()).collect();
+        if pages.is_empty() {
+            return false;
+        }
+        let index = choice % pages.len();
+        pages[index].page[choice % PAGE_BYTES] ^= 1 << (choice % 8);
+        true
+    }
+
+    /// Whether every page is what was written, and the member's own are what its description says. A piece that nothing
+    /// describes cannot be used.
+    fn verifies(&self, id: PieceId) -> bool {
+        let pages = self.all_pages(id);
+        let mut own = Sums::default();
+        for (place, stored) in &pages {
+            if let Place::Slot(slot) = place {
+                own.add(*slot, &stored.page);
+            }
+        }
+        let descriptions = &self.pieces[&id].descriptions;
+        let described = descriptions.iter().find(|description| description.seat == id.seat);
+        let right = described.is_none_or(|described| own.first_difference(&described.sums).is_none());
+        right && !descriptions.is_empty() && pages.values().all(|stored| stored.is_intact())
+    }
+
+    fn all_pages(&self, id: PieceId) -> BTreeMap<Place, &Stored> {
+        let piece = &self.pieces[&id];
+        let mut pages = piece.base.map(|base| self.all_pages(base)).unwrap_or_default();
+        pages.extend(piece.pages.iter().map(|(place, stored)| (*place, stored)));
+        pages
+    }
+}
+
+impl Shelf for MemoryShelf {
+    fn has(&self, piece: PieceId) -> bool {
+        self.pieces.contains_key(&piece)
+    }
+
+    fn read(&self, id: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged> {
+        let Some(piece) = self.pieces.get(&id) else {
+            page.fill(0);
+            return Ok(());
+        };
+        let Some(stored) = piece.pages.get(&place) else { return self.read_base(id, place, page) };
+        page.copy_from_slice(&stored.page[..]);
+        if stored.is_intact() { Ok(()) } else { Err(Damaged { piece: id, place }) }
+    }
+
+    fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged> {
+        match self.pieces.get(&piece).and_then(|piece| piece.base) {
+            Some(base) => self.read(base, place, page),
+            None => {
+                page.fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    fn open(&mut self, piece: PieceId, base: Option<PieceId>) {
+        // What stood above a piece that is replaced would stand above something else.
+        self.pieces.retain(|_, other| other.base != Some(piece));
+        self.pieces.insert(piece, Piece { base, ..Piece::default() });
+    }
+
+    fn write(&mut self, piece: PieceId, place: Place, page: &Page) {
+        let piece = self.pieces.get_mut(&piece).expect("a piece is opened before it is written");
+        if piece.base.is_none() && is_zero(page) {
+            piece.pages.remove(&place);
+        } else {
+            piece.pages.insert(place, Stored::new(page));
+        }
+    }
+
+    fn describe(&mut self, piece: PieceId, descriptions: Vec<Description>) {
+        self.pieces.get_mut(&piece).expect("a piece is opened before it is described").descriptions = descriptions;
+    }
+
+    fn descriptions(&self, piece: PieceId) -> &[Description] {
+        self.pieces.get(&piece).map_or(&[], |piece| &piece.descriptions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::SlotMap;
+    use standfast_format::manifest::JobId;
+
+    fn piece(number: u64) -> PieceId {
+        let epoch = EpochId { job: JobId::from_bytes([1; 16]), life: Life(1), number, random: number };
+        PieceId { epoch, seat: Seat(0) }
+    }
+
+    /// With one page of a check, and nothing of its own.
+    fn add(shelf: &mut MemoryShelf, id: PieceId, base: Option<PieceId>, byte: u8) {
+        shelf.open(id, base);
+        shelf.write(id, Place::Check { check: 0, row: u32::from(byte) }, &[byte; PAGE_BYTES]);
+        let (map, sums) = (SlotMap::default(), Sums::default());
+        shelf.describe(id, vec![Description { seat: Seat(1), map, sums, slots: 0 }]);
+    }
+
+    fn numbers(shelf: &mut MemoryShelf) -> Vec<u64> {
+        shelf.survey().holdings.iter().map(|holding| holding.epoch.number).collect()
+    }
+
+    #[test]
+    fn only_what_was_sealed_and_described_and_is_intact_is_there_after_a_survey() {
+        let mut shelf = MemoryShelf::default();
+        add(&mut shelf, piece(1), None, 1);
+        shelf.seal(piece(1).epoch);
+        add(&mut shelf, piece(2), Some(piece(1)), 2);
+        assert_eq!(numbers(&mut shelf), [1]);
+        shelf.seal(piece(2).epoch);
+        assert!(!shelf.has(piece(2)), "a seal that comes late finds nothing");
+        shelf.open(piece(3), Some(piece(1)));
+        shelf.seal(piece(3).epoch);
+        assert_eq!(numbers(&mut shelf), [1], "nothing says what the third is");
+        shelf.damage(0);
+        assert!(numbers(&mut shelf).is_empty());
+    }
+
+    #[test]
+    fn what_stood_above_a_piece_goes_when_it_is_replaced() {
+        let mut shelf = MemoryShelf::default();
+        add(&mut shelf, piece(1), None, 1);
+        add(&mut shelf, piece(2), Some(piece(1)), 2);
+        [1, 2].into_iter().for_each(|number| shelf.seal(piece(number).epoch));
+        assert_eq!(numbers(&mut shelf), [1, 2]);
+        add(&mut shelf, piece(1), None, 9);
+        assert!(numbers(&mut shelf).is_empty());
+    }
+}

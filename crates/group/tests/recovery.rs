@@ -1,0 +1,258 @@
+//! Recoveries from shelves that are arranged by hand: nodes struck at one certain moment, nodes that come back, pages that
+//! a disk has damaged. One process after the other, storage at once; the simulator has the disorder.
+
+use standfast_core::PAGE_BYTES;
+use standfast_core::delta::Page;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_group::transfer::Costs;
+use standfast_group::{
+    Action, Beginning, Event, Input, MemoryShelf, Muster, Output, Payload, PieceId, Plan, Process, Protocol, Rank,
+    RegionId, Resumption, Seat, Settings, Shelf, SlotMap, SlotSet, Survey, WayBack, load,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+const JOB: JobId = JobId::from_bytes([4; 16]);
+
+/// A member whose pages follow from its seat and the number of the checkpoint that it has come to.
+#[derive(Clone, Default)]
+struct Program {
+    map: SlotMap,
+    seat: u32,
+    number: u64,
+}
+
+impl Program {
+    fn new(seat: Seat, number: u64) -> Self {
+        let mut map = SlotMap::default();
+        map.resize(RegionId(1), u64::from(seat.0 + 3) * PAGE_BYTES as u64).expect("a few pages have room");
+        Self { map, seat: seat.0, number }
+    }
+}
+
+impl Payload for Program {
+    fn map(&self) -> &SlotMap {
+        &self.map
+    }
+
+    fn changed(&self) -> SlotSet {
+        self.map.used()
+    }
+
+    fn read(&self, slot: u32, page: &mut Page) {
+        let byte = |at: usize| (at as u64 * (self.number + 2) + u64::from(self.seat * 41 + slot * 7)) as u8;
+        page.iter_mut().enumerate().for_each(|(at, it)| *it = byte(at));
+    }
+}
+
+struct Player {
+    process: Process,
+    shelf: MemoryShelf,
+    program: Program,
+}
+
+/// Processes at a table: each input is handled to its end before the next.
+struct Table {
+    plan: Arc<Plan>,
+    players: BTreeMap<Rank, Player>,
+    inputs: VecDeque<(Rank, Input)>,
+    /// Whether old pieces are deleted, or everybody is struck just before that.
+    keeps: bool,
+    /// What everybody was last told.
+    told: BTreeMap<Rank, Resumption>,
+    refused: Option<String>,
+}
+
+impl Table {
+    /// One process on each shelf; the process with the number of a seat prefers it.
+    fn new(plan: &Arc<Plan>, shelves: Vec<MemoryShelf>, keeps: bool) -> Self {
+        let players = (0..).map(Rank).zip(shelves).map(|(rank, shelf)| {
+            let prefers = Some(Seat(rank.0)).filter(|seat| plan.has(*seat));
+            let beginning = Beginning { rank, prefers, started: false };
+            let costs = Costs { latency_nanoseconds: 1_000, page_nanoseconds: 1_000 };
+            let process = Process::new(plan.clone(), Settings { beginning, costs, compress: false });
+            (rank, Player { process, shelf, program: Program::default() })
+        });
+        let (inputs, told) = (VecDeque::new(), BTreeMap::new());
+        let mut table = Self { plan: plan.clone(), players: players.collect(), inputs, keeps, told, refused: None };
+        table.muster(1);
+        table
+    }
+
+    fn muster(&mut self, number: u64) {
+        let present: Vec<Rank> = self.players.keys().copied().collect();
+        let told = |rank: &Rank| (*rank, Input::Muster(Muster { number, present: present.clone() }));
+        self.inputs.extend(present.iter().map(told));
+        self.play();
+    }
+
+    fn checkpoint(&mut self) {
+        self.told.clear();
+        for (rank, player) in &mut self.players {
+            if player.process.protocol().seat().is_some_and(|seat| self.plan.is_member(seat)) {
+                player.program.number += 1;
+                self.inputs.push_back((*rank, Input::Arrived(player.program.number)));
+            }
+        }
+        self.play();
+    }
+
+    fn play(&mut self) {
+        while let Some((rank, input)) = self.inputs.pop_front() {
+            let player = self.players.get_mut(&rank).expect("nobody leaves the table");
+            for output in player.process.handle(input, &mut player.program, &mut player.shelf) {
+                let answer = match output {
+                    Output::Send(to, bytes) => {
+                        self.inputs.push_back((to, Input::Message(rank, bytes)));
+                        continue;
+                    }
+                    Output::Survey(muster) => Input::Surveyed(muster, player.shelf.survey()),
+                    Output::Seal(epoch) => {
+                        player.shelf.seal(epoch);
+                        Input::Sealed(epoch)
+                    }
+                    Output::Mark(epoch) => {
+                        player.shelf.mark(epoch);
+                        Input::Marked(epoch)
+                    }
+                    Output::Keep { epoch, seat, life } if self.keeps || epoch.is_none() => {
+                        player.shelf.keep(epoch, seat, life);
+                        Input::Kept
+                    }
+                    Output::Keep { .. } => continue,
+                    Output::Resume(resumption) => {
+                        match &resumption {
+                            Resumption::Start(seat) => player.program = Program::new(*seat, 0),
+                            Resumption::Rollback(epoch, seat) => player.program = Program::new(*seat, epoch.number),
+                            _ => {}
+                        }
+                        self.told.insert(rank, resumption);
+                        continue;
+                    }
+                    Output::Refuse(refusal) => {
+                        self.refused = Some(refusal.to_string());
+                        continue;
+                    }
+                    Output::Leave(reason) => panic!("process {} has to leave: {reason}", rank.0),
+                    Output::Rejected(from, error) => panic!("a message of process {}: {error}", from.0),
+                };
+                self.inputs.push_back((rank, answer));
+            }
+        }
+    }
+
+    fn shelf(&self, rank: u32) -> MemoryShelf {
+        self.players[&Rank(rank)].shelf.clone()
+    }
+
+    /// Every member's seat is taken, and what is there is what it was at this checkpoint.
+    fn assert_all_back_at(&self, number: u64) {
+        assert_eq!(self.refused, None);
+        let mut seats = Vec::new();
+        for (rank, resumption) in &self.told {
+            let Resumption::Rollback(epoch, seat) = resumption else { panic!("process {}: {resumption:?}", rank.0) };
+            assert_eq!(epoch.number, number);
+            let (piece, program) = (PieceId { epoch: *epoch, seat: *seat }, Program::new(*seat, number));
+            let mut wanted = [0; PAGE_BYTES];
+            let description = load(&self.players[rank].shelf, piece, |slot, page| {
+                program.read(slot, &mut wanted);
+                assert!(*page == wanted, "slot {slot} of {piece}");
+            });
+            assert_eq!(description.expect("it is sealed").map, program.map);
+            seats.push(seat.0);
+        }
+        seats.sort_unstable();
+        assert_eq!(seats, (0..self.plan.members() as u32).collect::<Vec<_>>());
+    }
+}
+
+fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
+    Arc::new(Plan::rotating(JOB, WayBack::Relaunch, scheme, members).expect("the tests ask for codes that there are"))
+}
+
+fn begun(plan: &Arc<Plan>) -> Table {
+    let mut table = Table::new(plan, vec![MemoryShelf::default(); plan.seats()], true);
+    table.checkpoint();
+    assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch) if epoch.number == 1)));
+    table
+}
+
+/// A process is struck while it encodes; the next time it takes another seat of the very epoch of which it has half a piece.
+#[test]
+fn what_was_half_encoded_is_never_sealed_with_something_else() {
+    let plan = rotating(Scheme::ReedSolomon { checks: 2 }, 4);
+    let mut table = begun(&plan);
+    let mut half = table.shelf(2);
+    let old = half.pieces().next().expect("the first epoch is kept");
+    table.keeps = false;
+    table.checkpoint();
+    let new = table.players[&Rank(0)].process.protocol().kept().expect("all have sealed it");
+    half.open(PieceId { epoch: new, seat: Seat(2) }, Some(old));
+    // The seats of processes 2 and 3 change, and everybody is struck again before the recovery is settled.
+    let shelves = vec![table.shelf(0), table.shelf(1), MemoryShelf::default(), half];
+    let second = Table::new(&plan, shelves, false);
+    let pieces: Vec<_> = second.shelf(3).pieces().filter(|piece| piece.epoch == new).collect();
+    assert_eq!(pieces, [PieceId { epoch: new, seat: Seat(3) }]);
+    let shelves = vec![MemoryShelf::default(), second.shelf(1), second.shelf(2), second.shelf(3)];
+    Table::new(&plan, shelves, true).assert_all_back_at(2);
+}
+
+/// A node that comes back with a piece that somebody else has, too, takes an empty seat. If it alone is left to have both
+/// pieces, it sits on one of the seats, and whoever sits on the other gets the piece as it is.
+#[test]
+fn a_piece_that_is_lent_by_who_sits_elsewhere_goes_over_whole() {
+    let plans = [
+        rotating(Scheme::Parity, 3),
+        rotating(Scheme::Mirroring, 4),
+        rotating(Scheme::OneDimensional { groups: 2 }, 5),
+        rotating(Scheme::EvenOdd, 4),
+        rotating(Scheme::ReedSolomon { checks: 2 }, 5),
+        Arc::new(Plan::dedicated(JOB, WayBack::Relaunch, Scheme::ReedSolomon { checks: 2 }, 3, 2).unwrap()),
+    ];
+    for plan in plans {
+        let table = begun(&plan);
+        let others = || (2..plan.seats() as u32).map(|rank| table.shelf(rank));
+        let shelves = [table.shelf(1), table.shelf(1)].into_iter().chain(others());
+        let mut second = Table::new(&plan, shelves.collect(), false);
+        let both = second.players.get_mut(&Rank(0)).expect("it is there").shelf.survey();
+        assert_eq!(both.holdings.iter().map(|it| it.seat).collect::<Vec<_>>(), [Seat(0), Seat(1)]);
+        let shelves = [second.shelf(0), MemoryShelf::default()].into_iter().chain(others());
+        Table::new(&plan, shelves.collect(), true).assert_all_back_at(1);
+    }
+}
+
+/// The damage shows when the page is read, and the epoch that would be made from it is given up.
+#[test]
+fn nothing_is_encoded_from_a_damaged_page() {
+    for way_back in [WayBack::Relaunch, WayBack::InPlace] {
+        let plan = Arc::new(Plan::rotating(JOB, way_back, Scheme::Parity, 3).unwrap());
+        let (own, checks) = begun(&plan).shelf(1).pages();
+        assert!(own > 0 && checks > 0);
+        for choice in 0..own + checks {
+            let mut table = begun(&plan);
+            assert!(table.players.get_mut(&Rank(1)).expect("it is there").shelf.damage(choice));
+            table.checkpoint();
+            for told in table.told.values() {
+                assert!(
+                    matches!(told, Resumption::Abandoned(reason) if reason.contains("seat 1 in epoch 1")),
+                    "{told:?}"
+                );
+            }
+            table.told.clear();
+            table.muster(2);
+            table.assert_all_back_at(1);
+        }
+    }
+}
+
+#[test]
+fn a_survey_answers_for_its_own_muster_alone() {
+    let beginning = Beginning { rank: Rank(0), prefers: None, started: false };
+    let mut protocol = Protocol::new(rotating(Scheme::Parity, 2), beginning);
+    let muster = |number| Event::Muster(Muster { number, present: vec![Rank(1), Rank(0)] });
+    assert_eq!(protocol.handle(muster(1)), [Action::Survey(1)]);
+    assert_eq!(protocol.handle(muster(2)), [Action::Survey(2)]);
+    assert_eq!(protocol.handle(Event::Surveyed(1, Survey::default())), []);
+    assert_eq!(protocol.handle(Event::Surveyed(2, Survey::default())).len(), 1);
+}
