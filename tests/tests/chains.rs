@@ -11,7 +11,7 @@ use standfast_tests::command::{Checkpoints, Standfast, copy_folder};
 use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{Output, PATIENCE, Running};
 use standfast_tests::survival::{Torment, survives_kills};
-use standfast_tests::victims::{ARRAYS, CHANNELS, MEMORY, OBJECTS, ROUTINES, SIGNALS, SMALL, Victim};
+use standfast_tests::victims::{ARRAYS, CHANNELS, MEMORY, OBJECTS, ROUTINES, SIGNALS, SMALL, Victim, WAITS};
 use standfast_tests::{seed, skip};
 use std::fs;
 use std::time::Duration;
@@ -63,8 +63,7 @@ fn survives(victim: Victim) -> Result<()> {
 
 #[test]
 fn programs_of_all_kinds_survive_kills_with_a_checkpoint_every_few_milliseconds() -> Result<()> {
-    // Not WAITS: some of its waits have a time limit that begins again at each checkpoint (docs/limits.md).
-    let victims = [SIGNALS, CHANNELS, MEMORY, ROUTINES, OBJECTS, ARRAYS];
+    let victims = [SIGNALS, WAITS, CHANNELS, MEMORY, ROUTINES, OBJECTS, ARRAYS];
     victims.into_iter().try_for_each(|victim| survives(victim).context(victim.name))
 }
 

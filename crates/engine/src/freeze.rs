@@ -8,11 +8,13 @@ mod stopping;
 
 use crate::job::Shared;
 use crate::tree::{Member, Roots};
+use crate::turn;
+use crate::waits::Interrupted;
 use crate::{EngineError, Obstacle, ProcessIdentity};
 use standfast_core::Address;
 use standfast_linux::proc::{self, Map};
 use standfast_linux::sys::process;
-use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Standstill, Task, TaskError};
+use standfast_linux::{ProcessMemory, Registers, Standstill, Task, TaskError};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,8 +24,6 @@ use stopping::Stopping;
 const HEALING_PAUSE: Duration = Duration::from_millis(1);
 /// How long the other threads of a program whose main thread has ended are given to end as well.
 const DYING_MAX: Duration = Duration::from_millis(500);
-/// How far before a `syscall` instruction the number of the call is looked for.
-const CODE_BEFORE_CALL: usize = 34;
 /// How often a freeze is begun anew because a thread is in the middle of the vdso. One that hardly ever leaves it can be
 /// restarted under the same kernel only.
 const LOOKS_AT_VDSO_MAX: u32 = 3;
@@ -39,6 +39,7 @@ pub struct Frozen {
     pub(crate) zombies: Vec<Member>,
     pub(crate) main: ProcessIdentity,
     pub(crate) shared: Arc<Shared>,
+    _turn: turn::Taken,
     /// A tracer is a thread: this may not move to another.
     _thread: PhantomData<*const ()>,
 }
@@ -67,7 +68,7 @@ pub(crate) struct FrozenTask {
     /// Blocked signals.
     pub(crate) mask: u64,
     /// The call that it will make again after the thaw, where there is one.
-    pub(crate) first_call: Option<i64>,
+    pub(crate) interrupted: Interrupted,
     /// Whether job control has stopped it.
     is_in_stop: bool,
 }
@@ -75,6 +76,7 @@ pub(crate) struct FrozenTask {
 impl Frozen {
     /// Stops a job.
     pub(crate) fn new(roots: Roots, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
+        let turn = shared.turn.take();
         let deadline = Instant::now() + limit;
         let mut looks = 0;
         loop {
@@ -91,7 +93,7 @@ impl Frozen {
                 if processes.first().is_none_or(|first| first.pid != roots.main.pid) {
                     return Err(EngineError::Ended);
                 }
-                return Ok(Self { processes, zombies, main: roots.main, shared, _thread: PhantomData });
+                return Ok(Self { processes, zombies, main: roots.main, shared, _turn: turn, _thread: PhantomData });
             }
             if Instant::now() > deadline {
                 return Err(EngineError::Unstoppable { tid: roots.main.pid, limit });
@@ -185,29 +187,28 @@ impl Drop for FrozenProcess {
 
 impl FrozenTask {
     /// Looks at a task that stands still, and puts right what our stop and our injections would otherwise change: an
-    /// EINTR that only the stop has caused, and a restartable sequence that the kernel would forget to abort.
-    fn new(task: Task, stop: Standstill, memory: &ProcessMemory, shared: &Shared) -> Result<Self, TaskError> {
+    /// EINTR that only the stop has caused, a restartable sequence that the kernel would forget to abort, and a time limit
+    /// that would begin anew.
+    pub(crate) fn new(
+        task: Task,
+        stop: Standstill,
+        memory: &ProcessMemory,
+        shared: &Shared,
+    ) -> Result<Self, TaskError> {
         let stopped = task.registers()?;
         let mut registers = stopped;
-        registers.forgive_interruption();
+        let is_forgiven = registers.forgive_interruption();
         if let Some(abort) = sequence_abort(&task, &registers, memory)? {
             registers.set_instruction(abort);
             registers.forget_call();
         }
+        let ids = (task.process(), task.tid());
+        let interrupted = shared.waits().meet(ids, &mut registers, memory, is_forgiven);
         if registers != stopped {
             task.set_registers(&registers)?;
         }
-        let first_call = match registers.pending_restart() {
-            Abort::None => None,
-            Abort::Restart { number } => shared.first_call(task.tid(), number, || {
-                let mut code = [0u8; CODE_BEFORE_CALL];
-                let end = registers.instruction().saturating_sub(SYSCALL_INSTRUCTION.len() as u64);
-                memory.read(Address::new(end.saturating_sub(code.len() as u64)), &mut code).ok()?;
-                Registers::call_in_code(&code)
-            }),
-        };
         let is_in_stop = stop != Standstill::OurDoing;
-        Ok(Self { mask: task.signal_mask()?, task, registers, first_call, is_in_stop })
+        Ok(Self { mask: task.signal_mask()?, task, registers, interrupted, is_in_stop })
     }
 }
 

@@ -6,17 +6,18 @@ use crate::files::{Digests, Writers};
 use crate::freeze::{Frozen, kernel};
 use crate::track::Tracks;
 use crate::tree::{Member, Roots};
+use crate::turn::Turn;
+use crate::waits::{self, Waits};
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
 use standfast_linux::{InheritedSignals, NamespaceInit, News as OfNamespace, WaitStatus};
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What to launch. Environment, working directory, descriptors and terminal are the caller's own.
 #[derive(Debug, Clone)]
@@ -151,8 +152,10 @@ pub(crate) struct Shared {
     pub(crate) looks: Looks,
     /// The exit status, if a tracer has reaped it in passing.
     status: Mutex<Option<WaitStatus>>,
-    /// For tasks that wait in a `restart_syscall`: the call that they had made first, by task id.
-    first_calls: Mutex<HashMap<i32, i64>>,
+    /// The waits in which its threads have been met.
+    waits: Mutex<Waits>,
+    /// Who may stop its threads.
+    pub(crate) turn: Arc<Turn>,
     /// Address spaces under observation.
     tracks: Mutex<Tracks>,
 }
@@ -166,7 +169,8 @@ impl Shared {
             writers: Writers::default(),
             looks: Looks::default(),
             status: Mutex::default(),
-            first_calls: Mutex::default(),
+            waits: Mutex::default(),
+            turn: Arc::default(),
             tracks: Mutex::default(),
         })
     }
@@ -179,15 +183,8 @@ impl Shared {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
     }
 
-    /// The call that a task had made before `number` was found in its registers: `number` itself unless that is
-    /// `restart_syscall`; then what was seen at an earlier stop, or what `in_code` finds.
-    pub(crate) fn first_call(&self, tid: i32, number: i64, in_code: impl FnOnce() -> Option<i64>) -> Option<i64> {
-        let mut calls = self.first_calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if number != libc::SYS_restart_syscall {
-            calls.insert(tid, number);
-            return Some(number);
-        }
-        calls.get(&tid).copied().or_else(in_code)
+    pub(crate) fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -253,6 +250,11 @@ impl Job {
             End::Child(_) | End::Stranger(_) => None,
         };
         Self { roots: Roots { main, reaper }, end, init: None, shared: Shared::new(main.pid, inheritance) }
+    }
+
+    /// Takes over the waits of threads that have been made anew.
+    pub(crate) fn go_on_with(&self, waits: &Waits) {
+        self.shared.waits().append(waits);
     }
 
     /// Counts descendants that lose their parent, and so come to this process, as part of the job. Only for a process that
@@ -379,6 +381,23 @@ impl Freezer {
     /// The last generation for which [`crate::Captured::committed`] was called, if the next one can build upon it.
     pub fn last_committed(&self) -> Option<u64> {
         self.shared.tracks().generation()
+    }
+
+    /// When the next wait has to be ended by [`Freezer::end_waits`].
+    pub fn next_wait_end(&self) -> Option<Instant> {
+        self.shared.waits().next_end()
+    }
+
+    /// Ends the waits of the program's threads whose time limits are reached, where the kernel would let them last longer
+    /// since a checkpoint or a restart has interrupted them. On a thread of its own, which must end then; while the job is
+    /// frozen, it waits.
+    pub fn end_waits(&self) {
+        waits::end_those_due(&self.shared);
+    }
+
+    /// Leaves those that [`Freezer::end_waits`] would end to last longer.
+    pub fn pass_over_waits(&self) {
+        self.shared.waits().take_due();
     }
 
     /// Stops every task of the job.

@@ -23,6 +23,8 @@ mod rehearsal;
 mod restart;
 mod track;
 mod tree;
+mod turn;
+mod waits;
 
 pub use census::{Output, examine};
 pub use error::{EngineError, Obstacle};

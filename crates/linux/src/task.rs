@@ -91,6 +91,11 @@ impl Task {
         self.tid
     }
 
+    /// The process that it belongs to, as this process sees it.
+    pub fn process(&self) -> i32 {
+        self.process
+    }
+
     /// Asks it to stop; [`Task::poll_stop`] tells when it has.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The life of a job under its supervisor: one event loop that never waits for a disk, and one checkpoint at a time on a
 //! thread of its own. Whatever goes wrong here, the program runs on.
 
+use crate::background::Background;
 use crate::chains::Incremental;
 use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose, Taken, bytes_read};
 use crate::coalesce::Coalescing;
@@ -58,6 +59,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         is_named: false,
         checkpointing: None,
         coalescing: None,
+        ending_waits: None,
         merge_asked: Vec::new(),
         merge_served: Vec::new(),
         asked: Vec::new(),
@@ -88,6 +90,8 @@ struct Supervisor<'a, 'l> {
     is_named: bool,
     checkpointing: Option<Checkpointing>,
     coalescing: Option<Coalescing>,
+    /// Waits of the program's threads that are being ended, since their time limits are reached.
+    ending_waits: Option<Background<()>>,
     /// Who waits for a coalescing that has not begun.
     merge_asked: Vec<ClientId>,
     /// Who waits for the one under way.
@@ -118,6 +122,7 @@ struct Ready {
     checkpoint: bool,
     coalescing: bool,
     outlook: bool,
+    waits: bool,
 }
 
 impl Supervisor<'_, '_> {
@@ -130,6 +135,7 @@ impl Supervisor<'_, '_> {
             self.begin_checkpoint(now);
             self.coalesce_as_asked();
             self.look_out(now);
+            self.end_due_waits(now);
             let ready = self.wait(now)?;
             if ready.checkpoint {
                 self.end_checkpoint();
@@ -139,6 +145,9 @@ impl Supervisor<'_, '_> {
             }
             if ready.outlook {
                 self.tell_outlook();
+            }
+            if ready.waits {
+                self.join_waits();
             }
             if ready.signals {
                 self.heed_signals();
@@ -159,6 +168,7 @@ impl Supervisor<'_, '_> {
     fn heed_job(&mut self) -> Result<Option<Option<ExitStatus>>, Error> {
         // A checkpoint under way holds it.
         self.end_checkpoint();
+        self.join_waits();
         match self.job.news()? {
             News::Stopped => {
                 self.foreground.stop_along();
@@ -190,6 +200,7 @@ impl Supervisor<'_, '_> {
         fds.extend(self.checkpointing.iter().map(|checkpointing| PollFd::new(checkpointing, PollFlags::IN)));
         fds.extend(self.coalescing.iter().map(|coalescing| PollFd::new(coalescing, PollFlags::IN)));
         fds.extend(self.outlook.looking().map(|looking| PollFd::new(looking, PollFlags::IN)));
+        fds.extend(self.ending_waits.iter().map(|ending| PollFd::new(ending, PollFlags::IN)));
         fds.extend(self.post.control.iter().flat_map(ControlSocket::poll_fds));
         let timeout = self.next_due().map(|due| timespec(due.saturating_duration_since(now)));
         match poll(&mut fds, timeout.as_ref()) {
@@ -199,7 +210,9 @@ impl Supervisor<'_, '_> {
                 let checkpoint = self.checkpointing.is_some() && more.next() == Some(true);
                 let coalescing = self.coalescing.is_some() && more.next() == Some(true);
                 let outlook = self.outlook.looking().is_some() && more.next() == Some(true);
-                Ok(Ready { job: is_ready(&fds[0]), signals: is_ready(&fds[1]), checkpoint, coalescing, outlook })
+                let waits = self.ending_waits.is_some() && more.next() == Some(true);
+                let (job, signals) = (is_ready(&fds[0]), is_ready(&fds[1]));
+                Ok(Ready { job, signals, checkpoint, coalescing, outlook, waits })
             }
             // The handler of a signal ran: its news lie in the inbox.
             Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
@@ -210,7 +223,8 @@ impl Supervisor<'_, '_> {
     fn next_due(&self) -> Option<Instant> {
         let checkpoint = if self.checkpointing.is_none() { self.schedule.due() } else { None };
         let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
-        [Some(self.heartbeat_due), checkpoint, self.outlook.due(), client].into_iter().flatten().min()
+        let waits = if self.ending_waits.is_none() { self.job.freezer().next_wait_end() } else { None };
+        [Some(self.heartbeat_due), checkpoint, self.outlook.due(), client, waits].into_iter().flatten().min()
     }
 
     /// Names the program in the lease, and later shows that its supervisor lives. That the disk refuses is told and
@@ -253,12 +267,38 @@ impl Supervisor<'_, '_> {
     /// Takes note of a checkpoint that has come to its end, waiting for that if need be.
     fn end_checkpoint(&mut self) {
         let Some(checkpointing) = self.checkpointing.take() else { return };
-        hold_child_signal(false);
+        hold_child_signal(self.ending_waits.is_some());
         let purpose = checkpointing.purpose;
         match checkpointing.join() {
             Ok(taken) => self.note_taken(taken, purpose),
             Err(failure) => self.note_failure(&failure, purpose),
         }
+        self.heed_stop();
+    }
+
+    /// Ends waits whose time limits are reached, on a thread of its own, as a checkpoint has.
+    fn end_due_waits(&mut self, now: Instant) {
+        let freezer = self.job.freezer();
+        if self.ending_waits.is_some() || freezer.next_wait_end().is_none_or(|end| end > now) {
+            return;
+        }
+        hold_child_signal(true);
+        match Background::begin("waits", move || freezer.end_waits()) {
+            Ok(ending) => self.ending_waits = Some(ending),
+            Err(error) => {
+                hold_child_signal(self.checkpointing.is_some());
+                self.job.freezer().pass_over_waits();
+                self.warn(format!("no thread could be started to end waits in time: {error}"));
+            }
+        }
+    }
+
+    /// Takes note that waits have been ended, waiting for that if need be.
+    fn join_waits(&mut self) {
+        let Some(ending) = self.ending_waits.take() else { return };
+        // Its panic has been told; the waits then last longer.
+        let _ = ending.join();
+        hold_child_signal(self.checkpointing.is_some());
         self.heed_stop();
     }
 
@@ -401,7 +441,7 @@ impl Supervisor<'_, '_> {
 
     /// Job control may have stopped the main process. Under a checkpoint the kernel tells nobody but that.
     fn heed_stop(&mut self) {
-        if self.checkpointing.is_none() && self.job.has_stopped() {
+        if self.checkpointing.is_none() && self.ending_waits.is_none() && self.job.has_stopped() {
             self.foreground.stop_along();
         }
     }

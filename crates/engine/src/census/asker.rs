@@ -22,7 +22,7 @@ impl<'a> Asker<'a> {
         extended: &'a [u8],
         ended: &'a dyn Fn(TaskError) -> EngineError,
     ) -> Result<Self, EngineError> {
-        let own = OwnState { registers: &task.registers, extended, mask: task.mask, first_call: task.first_call };
+        let own = OwnState { registers: &task.registers, extended, mask: task.mask, first_call: task.interrupted.call };
         Ok(Self { injector, puppet: injector.take(&task.task, own).map_err(ended)?, ended })
     }
 

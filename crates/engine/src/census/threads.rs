@@ -213,13 +213,13 @@ fn thread(
         io_priority: scheduling::io_priority(tid),
         timer_slack_nanoseconds: scheduling::timer_slack(asker)?,
         restrictions: scheduling::restrictions(asker, status)?,
-        wait: None,
+        wait: task.interrupted.wait(),
     })
 }
 
 /// Registers for the image: of an interrupted call only what a new process can make again.
 fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
-    match (task.registers.pending_restart(), task.first_call) {
+    match (task.registers.pending_restart(), task.interrupted.call) {
         (Abort::None, _) => Ok(task.registers),
         (Abort::Restart { .. }, Some(number)) => Ok(task.registers.without_restart_block(number)),
         (Abort::Restart { .. }, None) => Err(EngineError::Refused(vec![Obstacle {

@@ -11,6 +11,7 @@ use super::objects::Object;
 use super::plan::{JobPlan, Plan, SCRATCH_BYTES};
 use crate::EngineError;
 use crate::freeze::kernel;
+use crate::waits::Waits;
 use standfast_core::Address;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::process;
@@ -50,6 +51,8 @@ pub(super) struct Construction {
     pub(super) inner_ids: Vec<i32>,
     /// What it will go on without.
     pub(super) notes: Vec<String>,
+    /// The waits that its threads go on with.
+    pub(super) waits: Waits,
 }
 
 impl Construction {
@@ -99,6 +102,7 @@ impl Construction {
             objects: Arc::default(),
             inner_ids: Vec::new(),
             notes: Vec::new(),
+            waits: Waits::default(),
         })
     }
 

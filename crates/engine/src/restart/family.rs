@@ -10,6 +10,7 @@ use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::freeze::kernel;
+use crate::waits::Waits;
 use standfast_format::ImageSource;
 use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task};
 use std::sync::Arc;
@@ -42,6 +43,14 @@ impl Family {
     /// What the job will go on without.
     pub(super) fn notes(&self) -> Vec<String> {
         self.processes.iter().flat_map(|process| process.notes.clone()).collect()
+    }
+
+    /// The waits that its threads go on with.
+    pub(super) fn waits(&self) -> Waits {
+        self.processes.iter().fold(Waits::default(), |mut all, process| {
+            all.append(&process.waits);
+            all
+        })
     }
 
     pub(super) fn build(&mut self, plan: &JobPlan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {

@@ -121,6 +121,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
                 None => End::Child(process::pidfd_open(identity.pid).map_err(watching)?),
             };
             let job = Job::new(identity, end, Inheritance::of_children());
+            job.go_on_with(&family.waits());
             Ok(Restarted { job, ids: family.main().ids.clone(), notes: family.notes(), files })
         }
         Err(error) => {

@@ -190,7 +190,11 @@ impl Construction {
             extended.resize(extended.len().max(saved.len()), 0);
             extended[..saved.len()].copy_from_slice(saved);
             task.set_extended_registers(&extended).map_err(building)?;
-            task.set_registers(&Registers(registers(thread))).map_err(building)?;
+            let mut registers = Registers(registers(thread));
+            if let Some(wait) = &thread.wait {
+                self.waits.resume((self.tasks[0].tid(), task.tid()), &mut registers, wait);
+            }
+            task.set_registers(&registers).map_err(building)?;
             task.set_signal_mask(thread.signal_mask).map_err(building)?;
         }
         Ok(())

@@ -52,7 +52,7 @@ pub struct ThreadState {
     /// What it has been forbidden, or has forbidden itself.
     #[n(14)]
     pub restrictions: ThreadRestrictions,
-    /// The wait with a time limit that was interrupted.
+    /// The wait that was interrupted, where it has a limit that a call made again would begin anew.
     #[n(15)]
     pub wait: Option<Wait>,
 }
@@ -115,7 +115,8 @@ pub struct Wait {
     /// Number of the call.
     #[n(0)]
     pub call: i64,
-    /// How long it would have gone on waiting; the whole time limit where the kernel does not tell.
+    /// How long it would have gone on waiting: not less, but more by as long as it had waited when it was first seen, where
+    /// the kernel does not tell that.
     #[n(1)]
     pub remaining_nanoseconds: u64,
 }

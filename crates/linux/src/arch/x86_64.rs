@@ -47,7 +47,7 @@ const CODE_515_IS_NO_RESTART: i64 = -515;
 /// Calls that return EINTR for the stop itself, though no signal is to be handled (nine of them measured on Linux 6.18;
 /// signal(7) names those that are never restarted, and sockets with a timeout). All have done nothing by then, so that
 /// making them again is harmless. With no handler to run, a program must not see that EINTR.
-const INTERRUPTED_BY_STOP: [i64; 21] = [
+const INTERRUPTED_BY_STOP: [i64; 26] = [
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -62,8 +62,14 @@ const INTERRUPTED_BY_STOP: [i64; 21] = [
     libc::SYS_recvmmsg,
     libc::SYS_sendto,
     libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_connect,
     libc::SYS_accept,
     libc::SYS_accept4,
+    // These three only where the time limit lies in memory that the kernel cannot write the rest of it to.
+    libc::SYS_select,
+    libc::SYS_pselect6,
+    libc::SYS_ppoll,
     libc::SYS_semop,
     libc::SYS_semtimedop,
     libc::SYS_rt_sigtimedwait,
@@ -137,9 +143,19 @@ impl Registers {
         registers
     }
 
+    /// The arguments of the system call in progress.
+    pub fn arguments(&self) -> [u64; 6] {
+        [RDI, RSI, RDX, R10, R8, R9].map(|place| self.0[place])
+    }
+
+    /// Number of the system call in progress, negative where there is none. The kernel looks at the lower half only.
+    fn number(&self) -> i64 {
+        (self.0[ORIG_RAX] as i32).into()
+    }
+
     /// What the kernel would do with the interrupted call.
     pub fn pending_restart(&self) -> Abort {
-        let (number, code) = (self.0[ORIG_RAX] as i64, self.0[RAX] as i64);
+        let (number, code) = (self.number(), self.0[RAX] as i64);
         if number < 0 || !RESTART_CODES.contains(&code) || code == CODE_515_IS_NO_RESTART {
             return Abort::None;
         }
@@ -149,22 +165,54 @@ impl Registers {
     /// Turns an EINTR that only our stop has caused into the mark that lets the kernel decide, race-free, at the moment
     /// of the thaw: EINTR if a handler runs, the call again otherwise. Returns whether anything changed.
     pub fn forgive_interruption(&mut self) -> bool {
-        let spurious =
-            self.0[RAX] as i64 == -i64::from(libc::EINTR) && INTERRUPTED_BY_STOP.contains(&(self.0[ORIG_RAX] as i64));
+        let spurious = self.0[RAX] as i64 == -i64::from(libc::EINTR) && INTERRUPTED_BY_STOP.contains(&self.number());
         if spurious {
             self.0[RAX] = RESTART_UNLESS_HANDLED as u64;
         }
         spurious
     }
 
-    /// The same registers fit for a process in which the kernel knows nothing of an interrupted call: a restart through
-    /// the kernel's restart block becomes a plain one of `number`, the call that was first made. Whether a handler runs
+    /// Whether the kernel keeps, for the interrupted call, until when it waits.
+    pub fn has_restart_block(&self) -> bool {
+        self.number() >= 0 && self.result() == RESTART_BLOCK
+    }
+
+    /// What [`Registers::tag_wait`] has put there; 0 if nothing.
+    pub fn tag(&self) -> u32 {
+        if self.number() < 0 { 0 } else { (self.0[ORIG_RAX] >> 32) as u32 }
+    }
+
+    /// Tags the interrupted call, which the kernel is about to make again, so that this wait can be told from a later one
+    /// with the same arguments. The tag stands beside the call's number, in the half of the register that the kernel
+    /// passes over (see [`crate::sys::process::call_numbers_have_room`]), shows at later stops in the same wait, and is gone with it: no
+    /// program can see it.
+    pub fn tag_wait(&mut self, tag: u32) {
+        let mut number = self.number();
+        assert!(number >= 0 && tag <= i32::MAX as u32, "a call is tagged, and by a positive number");
+        if self.has_restart_block() {
+            // What the kernel does by itself, but for the tag.
+            number = libc::SYS_restart_syscall;
+            self.0[RAX] = RESTART_UNLESS_HANDLED as u64;
+        }
+        self.0[ORIG_RAX] = u64::from(tag) << 32 | number as u64;
+    }
+
+    /// Ends the interrupted call with `result`.
+    pub fn end_call(&mut self, result: i64) {
+        self.0[RAX] = result as u64;
+        self.forget_call();
+    }
+
+    /// The same registers fit for a process in which the kernel knows nothing of an interrupted call: without a tag, and
+    /// a restart through the kernel's restart block becomes a plain one of `number`, the call that was first made. Whether a handler runs
     /// first is still the kernel's to decide when the thread is let go.
     #[must_use]
     pub fn without_restart_block(&self, number: i64) -> Self {
         let mut registers = *self;
-        if self.pending_restart() != Abort::None && self.result() == RESTART_BLOCK {
-            registers.0[RAX] = RESTART_UNLESS_HANDLED as u64;
+        if self.pending_restart() != Abort::None {
+            if self.has_restart_block() {
+                registers.0[RAX] = RESTART_UNLESS_HANDLED as u64;
+            }
             registers.0[ORIG_RAX] = number as u64;
         }
         registers
@@ -341,6 +389,24 @@ mod tests {
         assert_eq!(moved.result(), -514);
         let same = interrupted(libc::SYS_read, -512);
         assert_eq!(same.without_restart_block(libc::SYS_nanosleep), same);
+    }
+
+    #[test]
+    fn a_tag_shows_at_the_next_stop_and_in_no_image() {
+        let mut waiting = interrupted(libc::SYS_epoll_wait, -4);
+        assert!(waiting.forgive_interruption());
+        waiting.tag_wait(9);
+        assert_eq!((waiting.tag(), waiting.arguments()), (9, [7; 6]));
+        assert_eq!(waiting.pending_restart(), Abort::Restart { number: libc::SYS_epoll_wait });
+        let plain = interrupted(libc::SYS_epoll_wait, -514);
+        assert_eq!(waiting.without_restart_block(libc::SYS_epoll_wait), plain);
+
+        let mut asleep = interrupted(libc::SYS_nanosleep, -516);
+        asleep.tag_wait(1);
+        assert_eq!(asleep.pending_restart(), Abort::Restart { number: libc::SYS_restart_syscall });
+        assert_eq!(asleep.without_restart_block(libc::SYS_nanosleep), interrupted(libc::SYS_nanosleep, -514));
+        asleep.end_call(0);
+        assert_eq!((asleep.pending_restart(), asleep.tag(), asleep.result()), (Abort::None, 0, 0));
     }
 
     #[test]

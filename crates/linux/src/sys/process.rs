@@ -6,6 +6,7 @@
 use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// waitpid(2) with `__WALL`: the raw status, or `None` with WNOHANG where nothing is to be told.
 pub fn wait(tid: i32, flags: i32) -> io::Result<Option<i32>> {
@@ -227,4 +228,15 @@ pub fn socket_kind(socket: BorrowedFd<'_>) -> io::Result<(i32, i32)> {
         Ok::<_, io::Error>(value)
     };
     Ok((option(libc::SO_DOMAIN)?, option(libc::SO_TYPE)?))
+}
+
+/// Whether the kernel passes over the upper half of the register that holds the number of a system call, as it does since
+/// Linux 5.14. Seen once.
+pub fn call_numbers_have_room() -> bool {
+    static SEEN: OnceLock<bool> = OnceLock::new();
+    *SEEN.get_or_init(|| {
+        // SAFETY: getpid takes no arguments; a kernel that does not know this number says ENOSYS.
+        let answer = unsafe { libc::syscall(1 << 40 | libc::SYS_getpid) };
+        answer == i64::from(std::process::id())
+    })
 }

@@ -1,0 +1,333 @@
+//! Waits with a time limit keep it, however often they are interrupted by a checkpoint or a restart.
+//!
+//! The kernel makes an interrupted call again with all of its arguments, the time limit among them, unless it is one of the
+//! few for which it remembers when to stop (`nanosleep`, `poll`, `futex`); and a process that is made anew remembers
+//! nothing. The arguments are the program's and stay as they are. So we remember when a wait was met first and how long it
+//! may last, and *end* it at that time, with the answer that the kernel gives when a limit is reached. A wait lasts longer
+//! than asked for by what it had lasted when it was met first, which nobody tells us, and never shorter.
+//!
+//! That a wait is the same one, and not a later one with the same arguments, is known by a tag that we leave at the call
+//! ([`Registers::tag_wait`]). Older kernels have no room for it: there each checkpoint begins the limit anew.
+
+use crate::freeze::{FrozenTask, refine};
+use crate::job::Shared;
+use standfast_core::Address;
+use standfast_format::records::Wait;
+use standfast_linux::proc;
+use standfast_linux::sys::{process, socket};
+use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Task, TaskError};
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// How far before a `syscall` instruction the number of the call is looked for.
+const CODE_BEFORE_CALL: usize = 34;
+/// How long a thread may take to stop whose wait is to be ended. If it takes longer it is not in that wait.
+const STOP_MAX: Duration = Duration::from_millis(500);
+/// Between two looks at it.
+const SLEEP: Duration = Duration::from_micros(50);
+const FUTEX_COMMAND: u64 = 0x7f;
+const TIMER_ABSTIME: u64 = libc::TIMER_ABSTIME as u64;
+/// Clocks that go on while a thread waits, all of them at the same speed.
+const TIMES_OF_DAY: [i32; 6] = [
+    libc::CLOCK_REALTIME,
+    libc::CLOCK_MONOTONIC,
+    libc::CLOCK_BOOTTIME,
+    libc::CLOCK_REALTIME_ALARM,
+    libc::CLOCK_BOOTTIME_ALARM,
+    libc::CLOCK_TAI,
+];
+
+/// The waits in which the job's threads have been met, by thread.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    met: HashMap<i32, Met>,
+    last_tag: u32,
+}
+
+/// A wait in which a thread was met.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Met {
+    pid: i32,
+    /// 0 on kernels that have no room for one.
+    tag: u32,
+    /// The call that was first made.
+    call: i64,
+    /// When its limit is reached, where it has one.
+    end: Option<Instant>,
+    /// Whether it has to be ended by us, since the kernel would let it last longer.
+    is_ours_to_end: bool,
+}
+
+/// What is known of the call in which a task was interrupted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Interrupted {
+    /// The call that was first made, where that is known.
+    pub(crate) call: Option<i64>,
+    /// When its limit is reached, where it has one.
+    end: Option<Instant>,
+}
+
+impl Interrupted {
+    /// For the image.
+    pub(crate) fn wait(&self) -> Option<Wait> {
+        let remaining = self.end?.saturating_duration_since(Instant::now());
+        Some(Wait { call: self.call?, remaining_nanoseconds: u64::try_from(remaining.as_nanos()).unwrap_or(u64::MAX) })
+    }
+}
+
+impl Waits {
+    /// Takes note of a task that has just been stopped, and whose call the kernel will make again if it is in one. Tags the
+    /// wait, or ends it if its limit has been reached. `is_limited` says that the kernel has told the interruption as it
+    /// does for waits with a limit.
+    pub(crate) fn meet(
+        &mut self,
+        (pid, tid): (i32, i32),
+        registers: &mut Registers,
+        memory: &ProcessMemory,
+        is_limited: bool,
+    ) -> Interrupted {
+        let Abort::Restart { number } = registers.pending_restart() else {
+            self.met.remove(&tid);
+            return Interrupted::default();
+        };
+        let tag = registers.tag();
+        let is_nameless = number == libc::SYS_restart_syscall;
+        let known = self.met.remove(&tid).filter(|met| met.tag == tag && (tag != 0 || is_nameless));
+        let call = match known {
+            Some(met) => Some(met.call),
+            None if is_nameless => call_in_code(registers, memory),
+            None => Some(number),
+        };
+        let has_block = registers.has_restart_block();
+        let Some(call) = call.filter(|_| is_limited || has_block || tag != 0) else {
+            return Interrupted { call, end: None };
+        };
+        let now = Instant::now();
+        let end = match known.filter(|_| tag != 0) {
+            Some(met) => met.end,
+            None => limit(pid, memory, call, registers.arguments()).and_then(|limit| now.checked_add(limit)),
+        };
+        if end.is_none() && !has_block && tag == 0 {
+            return Interrupted { call: Some(call), end };
+        }
+        if known.is_some() && end.is_some_and(|end| end <= now) {
+            registers.end_call(answer_at_limit(call));
+            return Interrupted::default();
+        }
+        let is_ours_to_end = known.is_some_and(|met| met.is_ours_to_end || !has_block);
+        let met = Met { pid, tag: self.new_tag(), call, end, is_ours_to_end };
+        if met.tag != 0 {
+            registers.tag_wait(met.tag);
+        }
+        self.met.insert(tid, met);
+        Interrupted { call: Some(call), end }
+    }
+
+    /// Takes note of a wait in which a thread was, in a process that has been made anew. Its registers must not have been
+    /// changed since they were saved.
+    pub(crate) fn resume(&mut self, (pid, tid): (i32, i32), registers: &mut Registers, wait: &Wait) {
+        let is_there = registers.pending_restart() == Abort::Restart { number: wait.call };
+        let end = Instant::now().checked_add(Duration::from_nanos(wait.remaining_nanoseconds));
+        let tag = self.new_tag();
+        if is_there && tag != 0 {
+            registers.tag_wait(tag);
+            self.met.insert(tid, Met { pid, tag, call: wait.call, end, is_ours_to_end: true });
+        }
+    }
+
+    /// Takes over those of another process of the job.
+    pub(crate) fn append(&mut self, others: &Self) {
+        self.met.extend(&others.met);
+        self.last_tag = self.last_tag.max(others.last_tag);
+    }
+
+    /// Never the same twice in a row of two billion.
+    fn new_tag(&mut self) -> u32 {
+        if !process::call_numbers_have_room() {
+            return 0;
+        }
+        self.last_tag = self.last_tag % (i32::MAX as u32) + 1;
+        self.last_tag
+    }
+
+    /// When the next wait has to be ended.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        self.met.values().filter(|met| met.is_ours_to_end).filter_map(|met| met.end).min()
+    }
+
+    /// The threads whose waits have to be ended by now, and the calls that they wait in. Each is named once.
+    pub(crate) fn take_due(&mut self) -> Vec<(i32, Met)> {
+        let now = Instant::now();
+        let is_due = |met: &&mut Met| met.is_ours_to_end && met.end.is_some_and(|end| end <= now);
+        let due = self.met.iter_mut().map(|(tid, met)| (*tid, met)).filter(|(_, met)| is_due(&met));
+        due.map(|(tid, met)| {
+            met.is_ours_to_end = false;
+            (tid, *met)
+        })
+        .collect()
+    }
+}
+
+/// Ends the waits whose limits have been reached. Only the threads in question stop, and only for that.
+pub(crate) fn end_those_due(shared: &Shared) {
+    let _turn = shared.turn.take();
+    let due = shared.waits().take_due();
+    for (tid, met) in due {
+        // It may have ended, or be in another call by now.
+        let waits_in = proc::read(tid, "syscall").ok().and_then(|text| call_of(&text));
+        if waits_in.is_some_and(|call| call == met.call || call == libc::SYS_restart_syscall) {
+            // Should that fail, it waits for longer than it asked for, or has ended.
+            let _ = end_one(tid, met, shared).map_err(|error| refine(error, met.pid, shared));
+        }
+    }
+}
+
+fn end_one(tid: i32, met: Met, shared: &Shared) -> Result<(), TaskError> {
+    let opening = |source| TaskError::Kernel { tid, action: "opening its memory", source };
+    let memory = ProcessMemory::open(met.pid).map_err(opening)?;
+    let task = Task::seize(met.pid, tid, libc::PTRACE_O_TRACESYSGOOD)?;
+    task.interrupt()?;
+    let deadline = Instant::now() + STOP_MAX;
+    while Instant::now() < deadline {
+        if let Some(stop) = task.poll_stop()? {
+            return FrozenTask::new(task, stop, &memory, shared)?.task.detach();
+        }
+        std::thread::sleep(SLEEP);
+    }
+    // The end of this thread lets go of it.
+    Err(TaskError::TimedOut { tid })
+}
+
+/// The call in which a thread waits, as `/proc/PID/syscall` tells; none for one that runs.
+fn call_of(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// The number of the call in progress, as the code before it says.
+fn call_in_code(registers: &Registers, memory: &ProcessMemory) -> Option<i64> {
+    let mut code = [0u8; CODE_BEFORE_CALL];
+    let end = registers.instruction().saturating_sub(SYSCALL_INSTRUCTION.len() as u64);
+    memory.read(Address::new(end.saturating_sub(code.len() as u64)), &mut code).ok()?;
+    Registers::call_in_code(&code)
+}
+
+/// What a call returns whose limit is reached.
+fn answer_at_limit(call: i64) -> i64 {
+    match call {
+        libc::SYS_nanosleep | libc::SYS_clock_nanosleep | libc::SYS_poll => 0,
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => 0,
+        libc::SYS_futex => -i64::from(libc::ETIMEDOUT),
+        // Sockets, semaphores and signals.
+        _ => -i64::from(libc::EAGAIN),
+    }
+}
+
+/// For how long at most a call waits that has just been interrupted; none where it has no limit, or a point in time as its
+/// limit, or one that is measured in processor time.
+fn limit(pid: i32, memory: &ProcessMemory, call: i64, arguments: [u64; 6]) -> Option<Duration> {
+    let [first, second, third, fourth, ..] = arguments;
+    let milliseconds = |argument: u64| u64::try_from(argument as i32).ok().map(Duration::from_millis);
+    let at = |address: u64| timespec(memory, address);
+    match call {
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => milliseconds(fourth),
+        libc::SYS_poll => milliseconds(third),
+        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => at(fourth),
+        libc::SYS_rt_sigtimedwait => at(third),
+        // What remains, if the program wants to know, has just been told it.
+        libc::SYS_nanosleep => at(second).or_else(|| at(first)),
+        libc::SYS_clock_nanosleep => {
+            let is_measured = TIMES_OF_DAY.contains(&(first as i32)) && second & TIMER_ABSTIME == 0;
+            is_measured.then(|| at(fourth).or_else(|| at(third))).flatten()
+        }
+        libc::SYS_futex if second & FUTEX_COMMAND == libc::FUTEX_WAIT as u64 => at(fourth),
+        libc::SYS_read
+        | libc::SYS_readv
+        | libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_recvmmsg
+        | libc::SYS_accept
+        | libc::SYS_accept4 => limit_of_socket(pid, first, libc::SO_RCVTIMEO),
+        libc::SYS_write | libc::SYS_writev | libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => {
+            limit_of_socket(pid, first, libc::SO_SNDTIMEO)
+        }
+        _ => None,
+    }
+}
+
+/// A `struct timespec` of the program's.
+fn timespec(memory: &ProcessMemory, address: u64) -> Option<Duration> {
+    let mut words = [[0u8; 8]; 2];
+    if address == 0 {
+        return None;
+    }
+    memory.read(Address::new(address), words.as_flattened_mut()).ok()?;
+    let [seconds, nanoseconds] = words.map(i64::from_le_bytes);
+    Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?))
+}
+
+/// How long calls on a socket may wait: a `struct timeval` of zero if for ever.
+fn limit_of_socket(pid: i32, descriptor: u64, option: i32) -> Option<Duration> {
+    let process = process::pidfd_open(pid).ok()?;
+    let socket = process::pidfd_getfd(process.as_fd(), descriptor as i32).ok()?;
+    let value = socket::option(socket.as_fd(), libc::SOL_SOCKET, option, 16).ok()?;
+    let word = |place: usize| Some(u64::from_le_bytes(value.get(place..place + 8)?.try_into().ok()?));
+    let limit = Duration::from_secs(word(0)?).checked_add(Duration::from_micros(word(8)?))?;
+    (!limit.is_zero()).then_some(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RAX: usize = 10;
+    const ORIG_RAX: usize = 15;
+
+    /// A thread of this process that waits in a call with a limit of a minute, in milliseconds.
+    fn waiting() -> Registers {
+        let mut words = [60_000u64; 27];
+        words[ORIG_RAX] = libc::SYS_epoll_wait as u64;
+        words[RAX] = -514i64 as u64;
+        Registers(words)
+    }
+
+    #[test]
+    fn a_wait_is_known_again_by_its_mark_and_another_one_is_not() {
+        let own = std::process::id() as i32;
+        let memory = ProcessMemory::open(own).unwrap();
+        let mut waits = Waits::default();
+        let mut first = waiting();
+        let end = waits.meet((own, own), &mut first, &memory, true).end.unwrap();
+        assert_eq!(waits.next_end(), None, "the kernel ends it in time");
+        let mut again = first;
+        assert_eq!(waits.meet((own, own), &mut again, &memory, false).end, Some(end));
+        assert_eq!(waits.next_end(), Some(end));
+        let mut later = waiting();
+        assert!(waits.meet((own, own), &mut later, &memory, true).end.unwrap() > end);
+        assert_eq!(waits.next_end(), None);
+    }
+
+    #[test]
+    fn a_wait_is_ended_when_its_limit_is_reached_and_not_before() {
+        let own = std::process::id() as i32;
+        let memory = ProcessMemory::open(own).unwrap();
+        for (remaining, ended) in [(0, true), (60_000_000_000, false)] {
+            let mut waits = Waits::default();
+            let mut registers = waiting();
+            waits.resume(
+                (own, own),
+                &mut registers,
+                &Wait { call: libc::SYS_epoll_wait, remaining_nanoseconds: remaining },
+            );
+            assert_eq!(waits.take_due().len(), usize::from(ended));
+            waits.meet((own, own), &mut registers, &memory, false);
+            assert_eq!((registers.pending_restart() == Abort::None, registers.result() == 0), (ended, ended));
+        }
+    }
+
+    #[test]
+    fn the_call_of_a_waiting_thread_is_read() {
+        assert_eq!(call_of(b"232 0x3 0x7ffc 0x1\n"), Some(232));
+        assert_eq!(call_of(b"running\n"), None);
+    }
+}
