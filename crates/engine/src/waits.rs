@@ -159,8 +159,8 @@ impl Waits {
     /// The threads whose waits have to be ended by now, and the calls that they wait in. Each is named once.
     pub(crate) fn take_due(&mut self) -> Vec<(i32, Met)> {
         let now = Instant::now();
-        let is_due = |met: &&mut Met| met.is_ours_to_end && met.end.is_some_and(|end| end <= now);
-        let due = self.met.iter_mut().map(|(tid, met)| (*tid, met)).filter(|(_, met)| is_due(&met));
+        let is_due = |met: &Met| met.is_ours_to_end && met.end.is_some_and(|end| end <= now);
+        let due = self.met.iter_mut().map(|(tid, met)| (*tid, met)).filter(|(_, met)| is_due(met));
         due.map(|(tid, met)| {
             met.is_ours_to_end = false;
             (tid, *met)
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_known_again_by_its_mark_and_another_one_is_not() {
+    fn a_wait_is_known_again_by_its_tag_and_another_one_is_not() {
         let own = std::process::id() as i32;
         let memory = ProcessMemory::open(own).unwrap();
         let mut waits = Waits::default();
