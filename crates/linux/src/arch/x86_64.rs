@@ -209,12 +209,12 @@ impl Registers {
     #[must_use]
     pub fn without_restart_block(&self, number: i64) -> Self {
         let mut registers = *self;
-        if self.pending_restart() != Abort::None {
-            if self.has_restart_block() {
-                registers.0[RAX] = RESTART_UNLESS_HANDLED as u64;
-            }
-            registers.0[ORIG_RAX] = number as u64;
+        let Abort::Restart { number: own } = self.pending_restart() else { return registers };
+        if self.has_restart_block() {
+            registers.0[RAX] = RESTART_UNLESS_HANDLED as u64;
         }
+        let is_nameless = self.has_restart_block() || own == libc::SYS_restart_syscall;
+        registers.0[ORIG_RAX] = if is_nameless { number } else { own } as u64;
         registers
     }
 
