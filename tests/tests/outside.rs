@@ -65,6 +65,43 @@ fn a_unix_connection_to_somebody_else_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Runs `hold THING WHERE` with connections to be reset; `meet` meets it, the program is saved, killed and restarted, and
+/// finds the connection reset. What `meet` returns is told whether the connection was left alone by the checkpoint.
+fn comes_back_reset<T: Read + Write>(thing: &str, place: &str, meet: impl FnOnce() -> Result<T>) -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let options = ["--external-sockets", "reset"].map(str::to_owned);
+    let running = standfast.run_with(&options, Checkpoints::OnRequest, &HOLDER.with(&[thing, place])?)?;
+    standfast.await_gate()?;
+    let mut met = meet()?;
+    // It waits unread, and is lost with the connection.
+    met.write_all(b"hello")?;
+    standfast.checkpoint()?;
+    met.write_all(b"once more").context("the connection of the running program was harmed")?;
+    ensure!(standfast.kill_job()?, "the program has ended at its gate");
+    running.wait(PATIENCE)?;
+    let restarted = standfast.restart(&arena.images(), "restart")?;
+    standfast.await_program()?;
+    open_gate(&arena)?;
+    restarted.wait(PATIENCE)?.well("the restarted job").with_context(|| arena.evidence())?;
+    Ok(())
+}
+
+#[test]
+fn a_tcp_connection_to_somebody_else_comes_back_reset_on_demand() -> Result<()> {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = server.local_addr()?.port().to_string();
+    comes_back_reset("tcp-until-reset", &port, || Ok(server.accept()?.0))
+}
+
+#[test]
+fn a_unix_connection_to_somebody_else_comes_back_reset_on_demand() -> Result<()> {
+    let folder = Arena::new()?;
+    let path = folder.work().join("service");
+    let server = UnixListener::bind(&path)?;
+    comes_back_reset("unix-until-reset", &path.to_string_lossy(), || Ok(server.accept()?.0))
+}
+
 #[test]
 fn a_named_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
     let arena = Arena::new()?;

@@ -3,6 +3,7 @@
 #include "check.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -25,25 +26,48 @@ static void hold_userfault(void)
     CHECK(close(faults) == 0);
 }
 
-static void hold_connection(int kind, const char *port)
+static void use(int made)
+{
+    wait_at_gate();
+    CHECK(send(made, "still here", 10, 0) == 10 && close(made) == 0);
+}
+
+
+/* The connection is one that the other end has reset, once the gate is open. */
+static void hold_until_reset(int made)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = made};
+    int instance = epoll_create1(EPOLL_CLOEXEC), one = 1;
+    socklen_t bytes = sizeof one;
+    char byte;
+    CHECK(instance >= 0 && epoll_ctl(instance, EPOLL_CTL_ADD, made, &event) == 0);
+    CHECK(setsockopt(made, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) == 0);
+    wait_at_gate();
+    CHECK(epoll_wait(instance, &event, 1, -1) == 1 && event.data.fd == made && event.events & EPOLLHUP);
+    CHECK(read(made, &byte, 1) == -1 && errno == ECONNRESET);
+    CHECK(read(made, &byte, 1) == 0);
+    CHECK(send(made, "still here", 10, MSG_NOSIGNAL) == -1 && errno == EPIPE);
+    one = 0;
+    CHECK(getsockopt(made, SOL_SOCKET, SO_KEEPALIVE, &one, &bytes) == 0 && one == 1 && close(made) == 0);
+}
+
+static int connected_to_port(int kind, const char *port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int made = socket(AF_INET, kind, 0);
     at.sin_port = htons((uint16_t)atoi(port));
     CHECK(made >= 0 && connect(made, (struct sockaddr *)&at, sizeof at) == 0);
-    wait_at_gate();
-    CHECK(send(made, "still here", 10, 0) == 10 && close(made) == 0);
+    return made;
 }
 
-static void hold_service(const char *path)
+static int connected_to_path(const char *path)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     int made = socket(AF_UNIX, SOCK_STREAM, 0);
     CHECK(strlen(path) < sizeof at.sun_path);
     strcpy(at.sun_path, path);
     CHECK(made >= 0 && connect(made, (struct sockaddr *)&at, sizeof at) == 0);
-    wait_at_gate();
-    CHECK(send(made, "still here", 10, 0) == 10 && close(made) == 0);
+    return made;
 }
 
 static void hold_pipe(const char *path)
@@ -60,11 +84,15 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "userfault") == 0)
         hold_userfault();
     else if (strcmp(argv[1], "tcp") == 0)
-        hold_connection(SOCK_STREAM, argv[2]);
+        use(connected_to_port(SOCK_STREAM, argv[2]));
     else if (strcmp(argv[1], "udp") == 0)
-        hold_connection(SOCK_DGRAM, argv[2]);
+        use(connected_to_port(SOCK_DGRAM, argv[2]));
     else if (strcmp(argv[1], "unix") == 0)
-        hold_service(argv[2]);
+        use(connected_to_path(argv[2]));
+    else if (strcmp(argv[1], "tcp-until-reset") == 0)
+        hold_until_reset(connected_to_port(SOCK_STREAM, argv[2]));
+    else if (strcmp(argv[1], "unix-until-reset") == 0)
+        hold_until_reset(connected_to_path(argv[2]));
     else if (strcmp(argv[1], "pipe") == 0)
         hold_pipe(argv[2]);
     else

@@ -2,7 +2,10 @@
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use standfast::{Files, GenerationNumber, Ids, Incremental, Interval, Keep, MaxFiles, Snapshot, Stack, Track};
+use standfast::{
+    ExternalSockets, Files, GenerationNumber, Ids, Incremental, Interval, Keep, MaxFiles, SaveFiles, Snapshot, Stack,
+    Track,
+};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -116,6 +119,14 @@ pub(crate) struct Run {
     /// refuse in case of doubt, 'rollback' to cut off whoever wrote it, 'keep', 'refuse' [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub(crate) files: Option<Files>,
+    /// Save the files that the program may write, up to this size each [64M if none is given], and put them back
+    /// at a restart; 'off' [default: off]
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
+    pub(crate) save_files: Option<SaveFiles>,
+    /// Connections whose other end is outside the job: 'refuse' the checkpoint, or let a restart bring them back as
+    /// connections that the other end has 'reset' [default: refuse]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) external_sockets: Option<ExternalSockets>,
     /// Save only what has changed since the checkpoint before: 'on', 'off' or 'auto', which saves processes whole most
     /// of which has changed [default: auto]
     #[arg(long, value_name = "WHEN")]
@@ -304,6 +315,12 @@ mod tests {
             assert_eq!(run.interval, Some(Interval::Every(Duration::from_secs(60))));
             assert!(!run.resume);
         }
+    }
+
+    #[test]
+    fn files_are_saved_up_to_the_size_that_is_named_or_a_usual_one() {
+        assert_eq!(run("standfast run --save-files ./heat").save_files, Some(SaveFiles::UpTo(64 << 20)));
+        assert_eq!(run("standfast run --save-files=1G ./heat").save_files, Some(SaveFiles::UpTo(1 << 30)));
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
             incremental: run.incremental,
             snapshot: run.snapshot,
             track: run.track,
+            save_files: run.save_files,
+            external_sockets: run.external_sockets,
         },
         ckptrc,
         unfinished,

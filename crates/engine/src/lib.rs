@@ -8,7 +8,7 @@
 //!                                                |-- thaw()    it runs on
 //!                                                `-- kill()    it ends where it stands
 //! restart(source) --> Restarted, a Job
-//! rehearse(), examine(pid): what would go wrong, told before it can
+//! rehearse(), examine(pid, ..): what would go wrong, told before it can
 //! ```
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ mod tree;
 mod turn;
 mod waits;
 
-pub use census::{Output, examine};
+pub use census::{ExternalSockets, Output, examine};
 pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;
 pub use job::{Freezer, Job, Launch, News, ProcessIdentity};

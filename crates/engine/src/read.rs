@@ -1,6 +1,6 @@
 //! Reads the pages of a frozen job into an image.
 
-use crate::census::{Census, Output};
+use crate::census::{Census, ExternalSockets, Output};
 use crate::freeze::{Frozen, if_another_ended, kernel, refine};
 use crate::hashes::{Key, Sieve};
 use crate::job::Shared;
@@ -36,6 +36,11 @@ pub struct CaptureOptions {
     /// A process of which less than this share of the pages is as it was, in percent, is saved whole: that costs little
     /// more, and what comes later builds upon less.
     pub unchanged_percent_min: u8,
+    /// How many bytes a file may hold that is saved since the program may write it; `None` for none, but for what is
+    /// mapped.
+    pub saved_file_bytes_max: Option<u64>,
+    /// What becomes of connections whose other end is outside the job.
+    pub external_sockets: ExternalSockets,
 }
 
 /// What a capture did.

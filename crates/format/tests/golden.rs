@@ -9,8 +9,8 @@ use standfast_format::image::{
     Contained, HEADER_BYTES, Image, ImageIdentity, Inherited, NewBlock, Parent, UnverifiedHeader, assemble,
 };
 use standfast_format::manifest::{
-    FileEnd, Files, Generation, GenerationNumber, Ids, Incremental, Interval, JobDescription, JobId, Manifest, Outcome,
-    RunOptions, Snapshot, Track, seal, unseal,
+    ExternalSockets, FileEnd, Files, Generation, GenerationNumber, Ids, Incremental, Interval, JobDescription, JobId,
+    Manifest, Outcome, RunOptions, Snapshot, Track, seal, unseal,
 };
 use standfast_format::records::*;
 use standfast_format::{Contents, Run};
@@ -165,6 +165,7 @@ fn objects() -> Vec<MemoryObject> {
         mode: 0o640,
         lock: Some(true),
         other_writer: Some(b"process 9 (tee)"[..].into()),
+        is_whole: true,
     };
     let deleted = ObjectKind::DeletedFile { path: b"/tmp/gone"[..].into(), mode: 0o600 };
     vec![
@@ -311,6 +312,8 @@ fn manifest() -> Manifest {
         incremental: Some(Incremental::On),
         snapshot: Some(Snapshot::Copy),
         track: Some(Track::Hash),
+        save_files: Some(1 << 20),
+        external_sockets: Some(ExternalSockets::Reset),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {

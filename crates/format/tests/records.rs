@@ -280,8 +280,15 @@ fn object() -> impl Strategy<Value = MemoryObject> {
     let kind = prop_oneof![
         Just(ObjectKind::SharedMemory),
         file.prop_map(|(name, seals, mode)| ObjectKind::MemoryFile { name, seals, mode }),
-        (crate::file(), any::<u32>(), any::<Option<bool>>(), prop::option::of(bytes()))
-            .prop_map(|(file, mode, lock, other_writer)| ObjectKind::MappedFile { file, mode, lock, other_writer }),
+        (crate::file(), any::<u32>(), any::<Option<bool>>(), prop::option::of(bytes()), any::<bool>()).prop_map(
+            |(file, mode, lock, other_writer, is_whole)| ObjectKind::MappedFile {
+                file,
+                mode,
+                lock,
+                other_writer,
+                is_whole,
+            }
+        ),
         any::<u32>().prop_map(|mode| ObjectKind::Segment { mode }),
     ];
     (kind, any::<(u64, u64)>()).prop_map(|(kind, (length, huge_page_bytes))| MemoryObject {

@@ -12,6 +12,7 @@ use crate::background::Background;
 use crate::chains::{Incremental, MaxFiles, Snapshot, tracking};
 use crate::options::{JobOptions, Keep};
 use crate::report::CheckpointReport;
+use crate::scope::{ExternalSockets, SaveFiles};
 use standfast_core::PAGE_BYTES;
 use standfast_engine::{CaptureOptions, Captured, EngineError, Freezer, Frozen, StackPart, Tracking, rehearse};
 use standfast_format::manifest::GenerationNumber;
@@ -55,6 +56,8 @@ pub(crate) struct Destination {
     incremental: Incremental,
     tracking: Tracking,
     snapshot: Snapshot,
+    save_files: SaveFiles,
+    external_sockets: ExternalSockets,
 }
 
 impl Destination {
@@ -69,6 +72,8 @@ impl Destination {
             incremental: options.incremental,
             tracking: tracking(options.incremental, options.track),
             snapshot: options.snapshot,
+            save_files: options.save_files,
+            external_sockets: options.external_sockets,
         }
     }
 
@@ -89,6 +94,8 @@ impl Destination {
             tracking: self.tracking,
             builds_upon_last: prepared.parent().is_some(),
             unchanged_percent_min: self.incremental.unchanged_percent_min(),
+            saved_file_bytes_max: self.save_files.bytes_max(),
+            external_sockets: self.external_sockets.policy(),
         }
     }
 }

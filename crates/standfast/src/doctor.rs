@@ -2,7 +2,7 @@
 
 use crate::Error;
 use serde::Serialize;
-use standfast_engine::Obstacle;
+use standfast_engine::{ExternalSockets, Obstacle};
 use standfast_linux::{Feature, Features};
 
 /// One thing that was looked at.
@@ -41,7 +41,7 @@ pub fn examine_machine() -> Vec<Finding> {
 /// # Errors
 /// When the process is gone or may not be looked at.
 pub fn examine_process(pid: i32) -> Result<Vec<Finding>, Error> {
-    Ok(standfast_engine::examine(pid)?.into_iter().map(Finding::from).collect())
+    Ok(standfast_engine::examine(pid, ExternalSockets::Refuse)?.into_iter().map(Finding::from).collect())
 }
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ fn describe_object(state: &JobState, place: usize, runs: &[Run]) -> ObjectReport
     let what = match &object.kind {
         ObjectKind::SharedMemory => "shared memory".to_owned(),
         ObjectKind::MemoryFile { name, .. } => format!("memfd {name}"),
+        ObjectKind::MappedFile { file, is_whole: true, .. } => format!("saved file {}", file.path),
         ObjectKind::MappedFile { file, .. } => format!("mapped file {}", file.path),
         ObjectKind::Segment { .. } => "System V segment".to_owned(),
         ObjectKind::DeletedFile { path, .. } => format!("deleted file {path}"),

@@ -43,6 +43,7 @@ mod request;
 mod restart;
 mod run;
 mod schedule;
+mod scope;
 mod signals;
 mod spelling;
 mod status;
@@ -62,6 +63,7 @@ pub use options::{
 pub use request::{Afterwards, checkpoint};
 pub use restart::{RestartRequest, find_directories, restart};
 pub use run::{RunRequest, default_directory, run};
+pub use scope::{ExternalSockets, SaveFiles};
 pub use spelling::{ForShell, InWords, without_numbers};
 pub use standfast_engine::{ClockPolicy, JobIds};
 pub use standfast_format::manifest::GenerationNumber;

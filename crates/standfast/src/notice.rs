@@ -245,11 +245,9 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             ForShell(path),
             ForShell(kept)
         ),
-        FileNote::PutBack { path } => write!(
-            f,
-            "{} holds again what it held at the checkpoint: the program writes to it as to memory",
-            ForShell(path)
-        ),
+        FileNote::PutBack { path } => {
+            write!(f, "{} holds again what it held at the checkpoint, as saved with it", ForShell(path))
+        }
         FileNote::StreamElsewhere { stream, from, to } => {
             let name = if *stream == 2 { "standard error" } else { "standard output" };
             write!(

@@ -2,6 +2,7 @@
 //! being protected as its run was; how they are spelt on a command line is the command's business.
 
 use crate::chains::{Incremental, MaxFiles, Snapshot, Track};
+use crate::scope::{ExternalSockets, SaveFiles};
 use serde::Serialize;
 use standfast_engine::{FilePolicy, StackPart};
 use standfast_format::manifest;
@@ -38,6 +39,10 @@ pub struct JobOptions {
     pub snapshot: Snapshot,
     /// How changes are found.
     pub track: Track,
+    /// Which files are saved that the program may write.
+    pub save_files: SaveFiles,
+    /// What becomes of connections whose other end is outside the job.
+    pub external_sockets: ExternalSockets,
 }
 
 /// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
@@ -61,6 +66,10 @@ pub struct OptionChoices {
     pub snapshot: Option<Snapshot>,
     /// How changes are found.
     pub track: Option<Track>,
+    /// Which files are saved that the program may write.
+    pub save_files: Option<SaveFiles>,
+    /// What becomes of connections whose other end is outside the job.
+    pub external_sockets: Option<ExternalSockets>,
 }
 
 impl JobOptions {
@@ -91,6 +100,8 @@ impl JobOptions {
             incremental: Some(self.incremental.to_record()),
             snapshot: Some(self.snapshot.to_record()),
             track: Some(self.track.to_record()),
+            save_files: Some(self.save_files.to_record()),
+            external_sockets: Some(self.external_sockets.to_record()),
         }
     }
 
@@ -113,12 +124,20 @@ impl JobOptions {
             manifest::Stack::Live => Stack::Live,
             manifest::Stack::Whole => Stack::Whole,
         });
-        let files = record.files.map(Files::from_record);
-        let max_files = record.max_files.and_then(MaxFiles::new);
-        let incremental = record.incremental.map(Incremental::from_record);
-        let snapshot = record.snapshot.map(Snapshot::from_record);
-        let track = record.track.map(Track::from_record);
-        OptionChoices { interval, keep, ids, stack, files, max_files, incremental, snapshot, track }.or(Self::default())
+        let choices = OptionChoices {
+            interval,
+            keep,
+            ids,
+            stack,
+            files: record.files.map(Files::from_record),
+            max_files: record.max_files.and_then(MaxFiles::new),
+            incremental: record.incremental.map(Incremental::from_record),
+            snapshot: record.snapshot.map(Snapshot::from_record),
+            track: record.track.map(Track::from_record),
+            save_files: record.save_files.map(SaveFiles::from_record),
+            external_sockets: record.external_sockets.map(ExternalSockets::from_record),
+        };
+        choices.or(Self::default())
     }
 }
 
@@ -135,6 +154,8 @@ impl OptionChoices {
             incremental: self.incremental.unwrap_or(otherwise.incremental),
             snapshot: self.snapshot.unwrap_or(otherwise.snapshot),
             track: self.track.unwrap_or(otherwise.track),
+            save_files: self.save_files.unwrap_or(otherwise.save_files),
+            external_sockets: self.external_sockets.unwrap_or(otherwise.external_sockets),
         }
     }
 
@@ -150,6 +171,8 @@ impl OptionChoices {
             incremental: self.incremental.or(weaker.incremental),
             snapshot: self.snapshot.or(weaker.snapshot),
             track: self.track.or(weaker.track),
+            save_files: self.save_files.or(weaker.save_files),
+            external_sockets: self.external_sockets.or(weaker.external_sockets),
         }
     }
 }
@@ -404,6 +427,18 @@ pub enum OptionError {
         /// What stood there.
         text: String,
     },
+    /// Not a size of files.
+    #[error("'{text}' is no size of files to save: write a number with its unit (64M, 2G), or 'off'")]
+    SaveFiles {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a policy for connections.
+    #[error("'{text}' is no way to treat connections to others: write 'refuse' or 'reset'")]
+    ExternalSockets {
+        /// What stood there.
+        text: String,
+    },
     /// Not a policy for ids.
     #[error("'{text}' is no way to give ids: write 'auto' or 'new'")]
     Ids {
@@ -467,6 +502,8 @@ mod tests {
                 incremental: Incremental::On,
                 snapshot: Snapshot::Copy,
                 track: Track::Hash,
+                save_files: SaveFiles::UpTo(1 << 20),
+                external_sockets: ExternalSockets::Reset,
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }

@@ -54,7 +54,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
     let now = Instant::now();
     let mut supervisor = Supervisor {
         schedule: Schedule::new(post.options.interval, now),
-        outlook: Outlook::new(post.options.interval, now),
+        outlook: Outlook::new(post.options.interval, post.options.external_sockets, now),
         heartbeat_due: now,
         is_named: false,
         checkpointing: None,

@@ -24,8 +24,9 @@ use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity};
 use attributes::Attributes;
 pub(crate) use attributes::Looks;
+pub use descriptors::ExternalSockets;
 pub(crate) use descriptors::received;
-use descriptors::{Descriptors, Motion};
+use descriptors::{Descriptors, Motion, Terms};
 pub use files::Output;
 pub(crate) use files::look_ahead;
 use files::reference;
@@ -62,9 +63,13 @@ impl Census {
     pub(crate) fn take(frozen: &Frozen, options: CaptureOptions) -> Result<Self, EngineError> {
         let subjects: Vec<_> =
             frozen.processes.iter().map(|it| Subject::known(it, &frozen.shared)).collect::<Result<_, _>>()?;
-        let mut found = Findings::of(&subjects, &frozen.zombies, Motion::Stopped, &frozen.shared.inheritance)?;
+        let terms = Terms { motion: Motion::Stopped, external_sockets: options.external_sockets };
+        let mut found = Findings::of(&subjects, &frozen.zombies, terms, &frozen.shared.inheritance)?;
         found.obstacles.append(&mut apart::find(&frozen.members()));
         refuse(&mut found.obstacles)?;
+        if let Some(bytes_max) = options.saved_file_bytes_max {
+            found.objects.save_files(&found.descriptors.open_files, bytes_max);
+        }
         let relations = kinship::Relations::of(frozen)?;
         let mut doubtful = Vec::new();
         for (place, process) in frozen.processes.iter().enumerate() {
@@ -133,7 +138,7 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
 ///
 /// # Errors
 /// When the process is gone or may not be looked at.
-pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
+pub fn examine(pid: i32, external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
     let main = ProcessIdentity::of(pid)?;
     let parent = Stat::of(pid).map_err(|_| EngineError::Ended)?.parent;
     // To a supervisor of ours, or the init that one has made, come those that lose their parent.
@@ -145,7 +150,7 @@ pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
     // What lives in its parent's memory has come from vfork and will soon execute a program.
     members.retain(|member| !borrows_memory(member));
     loop {
-        let examined = examine_these(&members);
+        let examined = examine_these(&members, external_sockets);
         let before = members.len();
         members.retain(|member| member.wait_status.is_some() || has_memory(member.pid));
         match examined {
@@ -157,7 +162,7 @@ pub fn examine(pid: i32) -> Result<Vec<Obstacle>, EngineError> {
 }
 
 /// The same of these processes, which are one job.
-fn examine_these(members: &[Member]) -> Result<Vec<Obstacle>, EngineError> {
+fn examine_these(members: &[Member], external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
     let (living, zombies): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|it| it.wait_status.is_none());
     let at = |pid| {
         // Of one whose main thread has ended plain users are told nothing.
@@ -166,7 +171,8 @@ fn examine_these(members: &[Member]) -> Result<Vec<Obstacle>, EngineError> {
     };
     let subjects: Vec<Subject<'_>> = living.iter().map(|member| at(member.pid)).collect::<Result<_, _>>()?;
     let main = subjects.first().ok_or(EngineError::Ended)?.pid;
-    let mut obstacles = Findings::of(&subjects, &zombies, Motion::Running, &Inheritance::of_orphan(main))?.obstacles;
+    let terms = Terms { motion: Motion::Running, external_sockets };
+    let mut obstacles = Findings::of(&subjects, &zombies, terms, &Inheritance::of_orphan(main))?.obstacles;
     for subject in &subjects {
         let looking = |source| crate::freeze::forbidden(subject.pid, source);
         let others = restrictions::of_other_threads(subject.pid).map_err(looking)?;
@@ -230,7 +236,7 @@ impl Findings {
     fn of(
         subjects: &[Subject<'_>],
         zombies: &[Member],
-        motion: Motion,
+        terms: Terms,
         inheritance: &Inheritance,
     ) -> Result<Self, EngineError> {
         let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
@@ -244,7 +250,7 @@ impl Findings {
         };
         let (objects, obstacles) = (&mut found.objects, &mut found.obstacles);
         found.descriptors =
-            Descriptors::of(&pids, &zombies, motion, inheritance, objects, obstacles).map_err(looking)?;
+            Descriptors::of(&pids, &zombies, terms, inheritance, objects, obstacles).map_err(looking)?;
         for (place, subject) in subjects.iter().enumerate() {
             let mut obstacles = Vec::new();
             let of_process = OfProcess::of(place, subject, &mut found.objects, &mut obstacles);

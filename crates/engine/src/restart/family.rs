@@ -5,7 +5,7 @@ use super::construction::{Construction, building, end_processes};
 use super::descriptors::parking;
 use super::ids::IdPolicy;
 use super::kinship::Remains;
-use super::mapped_files::Attached;
+use super::mapped_files::{Attached, make_missing};
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use crate::EngineError;
@@ -60,6 +60,7 @@ impl Family {
         main.raise_descriptor_limit()?;
         let parking = parking(plan.job);
         main.make_objects(&root, parking)?;
+        make_missing(plan)?;
         let parked = main.open_files(&root, parking)?;
         self.make_relatives(plan)?;
         for (place, process) in self.processes.iter_mut().enumerate() {

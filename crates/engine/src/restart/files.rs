@@ -129,6 +129,10 @@ impl<'a> Reckoning<'a> {
             FilePlan::OwnFile(stream) => PathBuf::from(format!("/proc/self/fd/{stream}")),
             _ => path_of(file).to_owned(),
         };
+        let is_saved = self.is_in_image(file);
+        if is_saved && self.options.policy != FilePolicy::Refuse && !path.exists() {
+            return Ok(RegularPlan { place, offset: *offset, cut: None });
+        }
         let now = find(&path)?;
         let unmoved = RegularPlan { place, offset: *offset, cut: None };
         if is_made_by_the_kernel(file) {
@@ -145,7 +149,7 @@ impl<'a> Reckoning<'a> {
             }
             _ => {}
         }
-        if now.len() < file.length {
+        if now.len() < file.length && !is_saved {
             let why = format!(
                 "it has {} bytes, but had {} at the checkpoint (the program stood at {offset}): some of it is lost",
                 now.len(),

@@ -1,7 +1,8 @@
-//! Memory that lies in files and segments: files that the program has mapped shared and written, System V shared memory.
+//! Memory that lies in files and segments: files that the program has mapped shared and written, System V shared memory;
+//! and files that have been saved because the program may write them.
 //!
-//! What a mapped file held at the checkpoint is the program's memory, so that a restart puts it back, where it differs: the
-//! job itself has gone on writing there. It is compared and written when everything else is rebuilt, and nothing is written
+//! What such a file held at the checkpoint is in the image, so that a restart puts it back, where it differs: the job itself
+//! has gone on writing there. It is compared and written when everything else is rebuilt, and nothing is written
 //! where somebody else may have changed it.
 
 use super::construction::Construction;
@@ -10,7 +11,7 @@ use super::plan::JobPlan;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange, is_zero};
-use standfast_format::records::{Backing, FileReference, JobState, Mapping, MemoryObject, ObjectKind};
+use standfast_format::records::{Backing, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -29,12 +30,12 @@ const EITHER_WAY: &str =
 /// How much is compared or copied at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// What becomes of a file that the program has mapped shared and written.
+/// What becomes of a file that has been saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MappedPlan {
     /// Its place among the job's memory objects.
     object: usize,
-    /// The parts of it that are mapped, ascending.
+    /// The parts of it that are in the image, ascending.
     shown: Vec<PageRange>,
     /// What speaks against putting back what it held, should it differ.
     against: Option<Objection>,
@@ -90,7 +91,7 @@ impl Reckoning<'_> {
         Ok(MappedPlan { against, ..plan })
     }
 
-    /// Whether all that a file held is in the image, because the program has mapped it.
+    /// Whether all that a file held is in the image.
     pub(super) fn is_in_image(&self, file: &FileReference) -> bool {
         let key = |file: &FileReference| (file.identity.device, file.identity.inode);
         let mut objects = self.job.objects.iter().enumerate();
@@ -103,8 +104,12 @@ impl Reckoning<'_> {
     }
 }
 
-/// The parts of an object that are mapped shared, ascending.
+/// The parts of an object that are mapped shared, or saved all the same, ascending.
 fn shown(job: &JobState, wanted: usize) -> Vec<PageRange> {
+    let object = &job.objects[wanted];
+    if matches!(object.kind, ObjectKind::MappedFile { is_whole: true, .. }) {
+        return vec![PageRange::new(Address::new(0), object.length.div_ceil(PAGE_BYTES as u64))];
+    }
     let part = |mapping: &Mapping| match mapping.backing {
         Backing::SharedObject { object, offset } if object as usize == wanted => {
             Some(PageRange::new(Address::new(offset), (mapping.end - mapping.start) / PAGE_BYTES as u64))
@@ -120,6 +125,30 @@ fn shown(job: &JobState, wanted: usize) -> Vec<PageRange> {
 fn covers(parts: &[PageRange], length: u64) -> bool {
     let end = parts.iter().fold(0, |end, part| if part.start().get() <= end { part.end().get().max(end) } else { end });
     end >= length
+}
+
+/// Makes saved files anew, empty, that are gone: before anybody opens them.
+pub(super) fn make_missing(plan: &JobPlan<'_>) -> Result<(), EngineError> {
+    for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays) {
+        let object = &plan.job.objects[mapped.object];
+        let ObjectKind::MappedFile { file, mode, is_whole: true, .. } = &object.kind else { continue };
+        if !path_of(file).exists() {
+            make_anew(file, object.length, *mode)
+                .map_err(|source| kernel(&format!("making {} anew", file.path), source))?;
+        }
+    }
+    Ok(())
+}
+
+impl JobPlan<'_> {
+    /// Whether what the file behind an object has grown by is cut off it where it is open.
+    fn cuts(&self, object: usize) -> bool {
+        let ObjectKind::MappedFile { file, .. } = &self.job.objects[object].kind else { return false };
+        self.regular.iter().filter(|regular| regular.cut.is_some()).any(|regular| {
+            let open = &self.job.open_files[regular.place].kind;
+            matches!(open, OpenFileKind::Regular { file: other, .. } if other.path == file.path)
+        })
+    }
 }
 
 impl Construction {
@@ -222,7 +251,8 @@ impl Construction {
     fn differs(&self, plan: &JobPlan<'_>, mapped: &MappedPlan) -> io::Result<bool> {
         let object = &plan.job.objects[mapped.object];
         let file = open_mapped(object, OpenOptions::new().read(true))?;
-        if file.metadata()?.len() != object.length {
+        let length = file.metadata()?.len();
+        if length < object.length || length > object.length && !plan.cuts(mapped.object) {
             return Ok(true);
         }
         let mut differs = false;

@@ -107,8 +107,10 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     let mut files = plan.notes.clone();
     let built = family.build(&plan, source).and_then(|()| {
         let differing = family.main().differing(&plan)?;
-        files.extend(family.main().put_back(&plan, &differing)?);
+        // First what is cut off is kept: what is put back may end where the tail began.
         files.extend(family.cut_back(&plan, options.keep_tail)?);
+        files.extend(family.main().put_back(&plan, &differing)?);
+        family.forget_events(&plan)?;
         let identity = ProcessIdentity::of(family.main().pid())?;
         (options.before_thaw)(identity).map_err(EngineError::Image)?;
         Ok(identity)

@@ -66,7 +66,9 @@ impl Obstacles {
             self.add("image", "it verifies, but describes sockets that cannot be", "use another generation");
         }
         self.check_ports(job);
-        let paths = sockets.iter().filter(|socket| socket.family == libc::AF_UNIX).filter_map(|socket| {
+        // A connection that comes back as reset has no use for its name.
+        let named = |socket: &&Socket| socket.family == libc::AF_UNIX && socket.state != SocketState::Reset;
+        let paths = sockets.iter().filter(named).filter_map(|socket| {
             let directory = directory_of(job, socket);
             path_in(&socket.name.0).map(|path| Path::new(OsStr::from_bytes(&directory.0)).join(OsStr::from_bytes(path)))
         });

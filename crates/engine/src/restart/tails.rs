@@ -57,12 +57,12 @@ impl Family {
                 file.set_len(length).map_err(cutting)?;
             }
         }
-        self.forget_events(plan)?;
         Ok(notes)
     }
 
-    /// Takes the events that the cutting has caused from inotify instances of the job: the program has not caused them.
-    fn forget_events(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
+    /// Takes the events that the work on files has caused from inotify instances of the job: the program has not caused
+    /// them.
+    pub(super) fn forget_events(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
         let taking = |source| kernel("emptying an inotify instance", source);
         for (place, open) in plan.job.open_files.iter().enumerate() {
             if !matches!(open.kind, OpenFileKind::Watches { .. }) {

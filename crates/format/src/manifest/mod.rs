@@ -140,6 +140,25 @@ pub struct RunOptions {
     /// How it is found out what has changed.
     #[n(8)]
     pub track: Option<Track>,
+    /// How many bytes a file may hold that is saved since the program may write it; 0 for none.
+    #[n(9)]
+    pub save_files: Option<u64>,
+    /// What becomes of connections whose other end is outside the job.
+    #[n(10)]
+    pub external_sockets: Option<ExternalSockets>,
+}
+
+/// What becomes of connections whose other end is outside the job.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cbor(index_only)]
+pub enum ExternalSockets {
+    /// They refuse the checkpoint.
+    #[default]
+    #[n(0)]
+    Refuse,
+    /// They come back as connections that have been reset.
+    #[n(1)]
+    Reset,
 }
 
 /// Whether checkpoints save only what has changed since the one before.

@@ -41,6 +41,8 @@ fn manifest() -> Manifest {
         incremental: Some(Incremental::Auto),
         snapshot: Some(Snapshot::Auto),
         track: Some(Track::Auto),
+        save_files: Some(64 << 20),
+        external_sockets: Some(ExternalSockets::Reset),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

@@ -52,8 +52,8 @@ pub enum ObjectKind {
         #[n(1)]
         mode: u32,
     },
-    /// A file mapped shared and written through the mapping. Its pages are those that are mapped; a restart writes them
-    /// back into the file.
+    /// A file that the program may write and that is saved with the image. Its pages are those that are mapped shared, or
+    /// all of them; a restart writes them back into the file.
     #[n(3)]
     MappedFile {
         /// The file. Its digest is absent: the pages say what it held.
@@ -68,6 +68,9 @@ pub enum ObjectKind {
         /// A process outside the job that had it open for writing, in words.
         #[n(3)]
         other_writer: Option<Bytes>,
+        /// Whether all of it is saved, mapped or not.
+        #[n(4)]
+        is_whole: bool,
     },
     /// A segment of System V shared memory that has been marked for removal, so that nobody can find it any more.
     #[n(4)]

@@ -56,6 +56,23 @@ pub(super) enum Motion {
     Stopped,
 }
 
+/// What becomes of connections whose other end is outside the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExternalSockets {
+    /// They are obstacles.
+    #[default]
+    Refuse,
+    /// They come back as connections that the other end has reset.
+    Reset,
+}
+
+/// On which terms a job is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) motion: Motion,
+    pub(super) external_sockets: ExternalSockets,
+}
+
 /// The descriptors of a job.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
@@ -106,7 +123,7 @@ impl Descriptors {
     pub(super) fn of(
         pids: &[i32],
         zombies: &[i32],
-        motion: Motion,
+        terms: Terms,
         inheritance: &Inheritance,
         objects: &mut Objects,
         obstacles: &mut Vec<Obstacle>,
@@ -122,7 +139,8 @@ impl Descriptors {
         let mut walk = Walk {
             holders,
             zombies,
-            motion,
+            motion: terms.motion,
+            external_sockets: terms.external_sockets,
             inheritance,
             shown,
             known: Vec::new(),
@@ -151,6 +169,7 @@ struct Walk<'a> {
     /// Those of the job that have ended and hold nothing any more.
     zombies: &'a [i32],
     motion: Motion,
+    external_sockets: ExternalSockets,
     inheritance: &'a Inheritance,
     /// Every descriptor of every process.
     shown: Vec<Shown>,

@@ -4,14 +4,18 @@
 use super::{Access, Found, Objects, Windows};
 use crate::Obstacle;
 use crate::census::Output;
+use crate::files::is_made_by_the_kernel;
 use standfast_core::PageRange;
-use standfast_format::records::{FileReference, MemoryObject, ObjectKind};
+use standfast_format::records::{FileReference, MemoryObject, ObjectKind, OpenFile, OpenFileKind};
 use standfast_linux::proc::{self, Map, SegmentInformation, WholeFileLock};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_APPEND: u32 = libc::O_APPEND as u32;
 
 /// Why memory cannot be saved.
 pub(in crate::census) struct Unfit {
@@ -45,11 +49,48 @@ impl Objects {
             mode: status.mode() & super::PERMISSIONS,
             lock: lock_of_mapping(pid, map),
             other_writer: None,
+            is_whole: false,
             file,
         };
         let record = MemoryObject { kind, length: status.len(), huge_page_bytes: 0 };
         self.found.push(Found { identity, record, access: Access::File(contents), shown: Some(vec![shown]) });
         Ok(self.found.len() as u32 - 1)
+    }
+
+    /// Takes up, whole, the files with `bytes_max` bytes at most that the program may write by way of these open files or
+    /// of mappings. What is only ever added to at its end need not be: nothing below is overwritten. What cannot be read is
+    /// left to the restart to judge.
+    pub(in crate::census) fn save_files(&mut self, open_files: &[OpenFile], bytes_max: u64) {
+        for open in open_files.iter().filter(|open| open.flags & O_ACCMODE != 0 && open.flags & O_APPEND == 0) {
+            if let OpenFileKind::Regular { file, .. } = &open.kind {
+                // Too large, or not to be read.
+                let _ = self.save_file(file, bytes_max);
+            }
+        }
+        for found in &mut self.found {
+            if let ObjectKind::MappedFile { is_whole, .. } = &mut found.record.kind
+                && found.record.length <= bytes_max
+            {
+                *is_whole = true;
+                found.shown = None;
+            }
+        }
+    }
+
+    fn save_file(&mut self, file: &FileReference, bytes_max: u64) -> io::Result<()> {
+        let identity = (file.identity.device, file.identity.inode);
+        if self.position(identity).is_some() || file.length > bytes_max || is_made_by_the_kernel(file) {
+            return Ok(());
+        }
+        let contents = File::open(OsStr::from_bytes(&file.path.0))?;
+        let status = contents.metadata()?;
+        if (status.dev(), status.ino()) == identity {
+            let mode = status.mode() & super::PERMISSIONS;
+            let file = file.clone();
+            let kind = ObjectKind::MappedFile { file, mode, lock: None, other_writer: None, is_whole: true };
+            self.add(identity, kind, contents)?;
+        }
+        Ok(())
     }
 
     /// The files among them.

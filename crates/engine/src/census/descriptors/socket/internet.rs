@@ -2,7 +2,7 @@
 //! read where it is; it is driven on into the receive queue of the other end first, which is the job's as well.
 
 use super::queue::messages;
-use super::{ELSEWHERE, Found, Unfit, Walk};
+use super::{Found, Unfit, Walk};
 use standfast_format::records::{Message, SocketState};
 use standfast_linux::UnixSocket;
 use standfast_linux::proc::{Endpoint, TcpConnection};
@@ -116,11 +116,11 @@ impl Walk<'_> {
         }
         let outside = || {
             let why = format!("the other end of this connection, {remote}, is outside the program");
-            Unfit::with_remedy(why, ELSEWHERE)
+            self.leading_outside(why)
         };
         let is_here = remote.address.is_loopback() || remote.address == local.address;
         match network.other_end(local, remote) {
-            Some(end) if end.inode != 0 => Err(outside()),
+            Some(end) if end.inode != 0 => outside(),
             // Its listener, if that is the job's, names it later.
             Some(end) if matches!(end.state, ESTABLISHED | CLOSE_WAIT) => {
                 let serves = |other: &Found| {
@@ -128,13 +128,13 @@ impl Walk<'_> {
                         && other.peer.is_none()
                         && Endpoint::of(&other.record.name.0).is_some_and(|it| it.serves(&remote))
                 };
-                if self.sockets.iter().any(serves) { Ok(SocketState::Unconnected) } else { Err(outside()) }
+                if self.sockets.iter().any(serves) { Ok(SocketState::Unconnected) } else { outside() }
             }
             _ if is_here && matches!(state, CLOSE_WAIT | LAST_ACK | CLOSING) => {
                 let peer = found.peer.clone().unwrap_or_default();
                 Ok(SocketState::Widowed { peer: peer.into() })
             }
-            _ => Err(outside()),
+            _ => outside(),
         }
     }
 

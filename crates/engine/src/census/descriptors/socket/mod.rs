@@ -9,7 +9,7 @@ mod options;
 mod queue;
 mod unix;
 
-use super::{Known, Motion, Unfit, Walk};
+use super::{ExternalSockets, Known, Motion, Unfit, Walk};
 use crate::Obstacle;
 use internet::Network;
 use options::set_options;
@@ -21,6 +21,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 const ELSEWHERE: &str = "start both under one standfast run";
+const ELSEWHERE_OR_RESET: &str =
+    "start both under one standfast run, or let it come back as a connection that was reset: --external-sockets reset";
 /// Netlink protocols whose sockets keep nothing but what their options tell.
 const NETLINK_PROTOCOLS: [i32; 3] = [libc::NETLINK_ROUTE, libc::NETLINK_SOCK_DIAG, libc::NETLINK_KOBJECT_UEVENT];
 
@@ -103,6 +105,14 @@ impl Walk<'_> {
         Ok(OpenFileKind::Socket { socket: self.sockets.len() as u32 - 1 })
     }
 
+    /// The state of a connection whose other end is outside the job.
+    fn leading_outside(&self, why: String) -> Result<SocketState, Unfit> {
+        match self.external_sockets {
+            ExternalSockets::Refuse => Err(Unfit::with_remedy(why, ELSEWHERE_OR_RESET)),
+            ExternalSockets::Reset => Ok(SocketState::Reset),
+        }
+    }
+
     fn is_in_our_network(&self, holder: usize) -> io::Result<bool> {
         let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net"));
         Ok(of(&self.holders[holder].pid.to_string())? == of("self")?)
@@ -173,10 +183,11 @@ impl Walk<'_> {
 
     /// Notes what a socket has received.
     fn receive(&mut self, at: usize, _: &Network) -> Result<(), Unfit> {
-        if self.motion == Motion::Running {
+        let found = &self.sockets[at];
+        // What comes from others is lost with the connection.
+        if self.motion == Motion::Running || found.record.state == SocketState::Reset {
             return Ok(());
         }
-        let found = &self.sockets[at];
         if found.is_unix() {
             self.receive_unix(at)
         } else if found.is_udp() {

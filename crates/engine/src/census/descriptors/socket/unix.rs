@@ -49,7 +49,10 @@ impl Walk<'_> {
     /// The other end of a stream or of packets. What either side has shut down shows with both: what this one cannot
     /// receive the other does not send.
     fn partner(&self, at: usize, told: &UnixSocket, network: &Network) -> Result<(SocketState, u8), Unfit> {
-        let outside = || Unfit::with_remedy("its other end is outside the program", ELSEWHERE);
+        let outside = || {
+            let state = self.leading_outside("its other end is outside the program".to_owned())?;
+            Ok((state, told.shut_down))
+        };
         let peer_name = || self.sockets[at].peer.clone().unwrap_or_default();
         match told.peer {
             None => Ok((SocketState::Unconnected, told.shut_down)),
@@ -60,15 +63,15 @@ impl Walk<'_> {
                     Some(listener) if self.with_inode(listener.inode).is_some() => {
                         Ok((SocketState::Unconnected, told.shut_down))
                     }
-                    Some(_) => Err(outside()),
+                    Some(_) => outside(),
                     None if told.shut_down == BOTH => Ok((SocketState::Widowed { peer: peer_name().into() }, 0)),
-                    None => Err(outside()),
+                    None => outside(),
                 }
             }
             Some(inode) => match self.with_inode(inode) {
                 Some(peer) => Ok((SocketState::Paired { peer: peer as u32 }, told.shut_down)),
                 None if self.may_be_on_its_way(at, inode) => Ok((SocketState::Unconnected, told.shut_down)),
-                None => Err(outside()),
+                None => outside(),
             },
         }
     }

@@ -8,6 +8,7 @@ use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, Process
 use standfast_linux::proc::Endpoint;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
@@ -69,6 +70,66 @@ impl Opening<'_> {
         };
         made.widow_of = Some(Box::new(other));
         Ok(made)
+    }
+
+    /// A connection that the other end resets when it is closed, which is when all else has been done.
+    pub(super) fn make_reset(&self, record: &Socket) -> Result<Made, EngineError> {
+        let resetting = |source| kernel("resetting a connection", source);
+        if !is_tcp(record) {
+            let (mut made, other) = self.make_unnamed_pair(record)?;
+            options::set(made.own(), record)?;
+            // To close a socket with something unread in it is to reset the connection.
+            socket::send(made.own(), b"!", &[], &[]).map_err(resetting)?;
+            made.widow_of = Some(Box::new(other));
+            return Ok(made);
+        }
+        let anywhere = Endpoint { address: loopback(record.family), port: 0 }.to_address(record.family);
+        let listener = self.make_alone(&Socket {
+            family: record.family,
+            kind: record.kind,
+            protocol: record.protocol,
+            name: anywhere.into(),
+            ..Socket::default()
+        })?;
+        self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
+        let address = socket::name(listener.own()).map_err(resetting)?;
+        // Its address may not be had here, and leads nowhere any more.
+        let connected = self.connect_to(record, &address, true).or_else(|_| self.connect_to(record, &address, false));
+        let mut made = connected?;
+        wait_for(&listener, libc::POLLIN)?;
+        let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
+        let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;
+        let other = self.take_up(number)?;
+        self.close(listener.number)?;
+        options::reset_when_closed(other.own()).map_err(resetting)?;
+        made.widow_of = Some(Box::new(other));
+        Ok(made)
+    }
+
+    /// A socket with the options of the record, and with its name if that is wanted, connected to `address`.
+    fn connect_to(&self, record: &Socket, address: &[u8], is_named: bool) -> Result<Made, EngineError> {
+        let made = self.create(record)?;
+        options::set(made.own(), record)?;
+        let connect = || {
+            if is_named {
+                options::share_address(made.own())?;
+                self.with_address(
+                    "giving a socket its address",
+                    libc::SYS_bind,
+                    &made,
+                    &record.name.0,
+                    Patience::None,
+                )?;
+            }
+            self.connect(&made, address)
+        };
+        match connect() {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                self.close(made.number)?;
+                Err(error)
+            }
+        }
     }
 
     fn make_unnamed_pair(&self, record: &Socket) -> Result<(Made, Made), EngineError> {
@@ -213,6 +274,13 @@ fn wait_for(made: &Made, events: i16) -> Result<(), EngineError> {
         std::thread::sleep(CONNECT_PAUSE);
     }
     Ok(())
+}
+
+fn loopback(family: i32) -> IpAddr {
+    match family {
+        libc::AF_INET => Ipv4Addr::LOCALHOST.into(),
+        _ => Ipv6Addr::LOCALHOST.into(),
+    }
 }
 
 /// Whether a socket of the first name takes connections to the second.

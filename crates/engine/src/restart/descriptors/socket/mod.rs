@@ -46,6 +46,7 @@ impl Opening<'_> {
                     (made[place], made[*peer as usize]) = (Some(one), Some(other));
                 }
                 SocketState::Widowed { peer } => made[place] = Some(self.make_widowed(record, peer)?),
+                SocketState::Reset => made[place] = Some(self.make_reset(record)?),
                 _ => {}
             }
         }
@@ -139,7 +140,7 @@ fn already_so(error: io::Error) -> io::Result<()> {
 }
 
 fn stands_alone(record: &Socket) -> bool {
-    !matches!(record.state, SocketState::Paired { .. } | SocketState::Widowed { .. })
+    !matches!(record.state, SocketState::Paired { .. } | SocketState::Widowed { .. } | SocketState::Reset)
 }
 
 /// Those that wait to be accepted.

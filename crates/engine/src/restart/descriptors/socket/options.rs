@@ -47,6 +47,13 @@ pub(super) fn share_address(own: BorrowedFd<'_>) -> Result<(), EngineError> {
     socket::set_number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(setting)
 }
 
+/// Makes the close of a TCP socket a reset of its connection.
+pub(super) fn reset_when_closed(own: BorrowedFd<'_>) -> io::Result<()> {
+    // struct linger: on, for no time.
+    let linger = [1i32, 0].map(i32::to_le_bytes);
+    socket::set_option(own, libc::SOL_SOCKET, libc::SO_LINGER, linger.as_flattened())
+}
+
 /// Makes the kernel choose this port when the socket is connected; kernels before 6.3 cannot.
 pub(super) fn choose_port(own: BorrowedFd<'_>, port: u16) -> bool {
     let range = i32::from_le_bytes([port.to_le_bytes(), port.to_le_bytes()].concat().try_into().expect("four bytes"));

@@ -1,0 +1,145 @@
+//! The options that say what of the outside goes with a checkpoint: contents of files, connections to others.
+
+use crate::options::OptionError;
+use serde::Serialize;
+use standfast_engine::ExternalSockets as OfEngine;
+use standfast_format::manifest;
+use std::fmt;
+use std::str::FromStr;
+
+const KIB: u64 = 1024;
+/// The units of sizes.
+const UNITS: [(&str, u64); 4] = [("K", KIB), ("M", KIB * KIB), ("G", KIB * KIB * KIB), ("T", KIB * KIB * KIB * KIB)];
+
+/// Which files are saved that the program may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SaveFiles {
+    /// None, but for what is mapped.
+    #[default]
+    Off,
+    /// Those that hold so many bytes at most.
+    UpTo(u64),
+}
+
+impl SaveFiles {
+    /// How many bytes a file may hold that is saved; `None` where none is.
+    pub(crate) fn bytes_max(self) -> Option<u64> {
+        match self {
+            Self::Off => None,
+            Self::UpTo(bytes) => Some(bytes),
+        }
+    }
+
+    pub(crate) fn to_record(self) -> u64 {
+        self.bytes_max().unwrap_or(0)
+    }
+
+    pub(crate) fn from_record(bytes: u64) -> Self {
+        if bytes == 0 { Self::Off } else { Self::UpTo(bytes) }
+    }
+}
+
+impl FromStr for SaveFiles {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        let wrong = || OptionError::SaveFiles { text: text.to_owned() };
+        let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let unit = unit.strip_suffix('B').unwrap_or(unit);
+        let unit = unit.strip_suffix('i').unwrap_or(unit).to_uppercase();
+        let scale = match UNITS.iter().find(|(name, _)| *name == unit) {
+            Some((_, scale)) => *scale,
+            None if unit.is_empty() => 1,
+            None => return Err(wrong()),
+        };
+        let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+        bytes.filter(|bytes| *bytes > 0).map(Self::UpTo).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for SaveFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::UpTo(bytes) => {
+                let unit = UNITS.iter().rev().find(|(_, scale)| bytes.is_multiple_of(*scale));
+                match unit {
+                    Some((name, scale)) => write!(f, "{}{name}", bytes / scale),
+                    None => bytes.fmt(f),
+                }
+            }
+        }
+    }
+}
+
+/// What becomes of connections whose other end is outside the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExternalSockets {
+    /// They refuse the checkpoint.
+    #[default]
+    Refuse,
+    /// A restart brings them back as connections that the other end has reset.
+    Reset,
+}
+
+impl ExternalSockets {
+    /// As the engine says it.
+    pub(crate) fn policy(self) -> OfEngine {
+        match self {
+            Self::Refuse => OfEngine::Refuse,
+            Self::Reset => OfEngine::Reset,
+        }
+    }
+
+    pub(crate) fn to_record(self) -> manifest::ExternalSockets {
+        match self {
+            Self::Refuse => manifest::ExternalSockets::Refuse,
+            Self::Reset => manifest::ExternalSockets::Reset,
+        }
+    }
+
+    pub(crate) fn from_record(record: manifest::ExternalSockets) -> Self {
+        match record {
+            manifest::ExternalSockets::Refuse => Self::Refuse,
+            manifest::ExternalSockets::Reset => Self::Reset,
+        }
+    }
+}
+
+impl FromStr for ExternalSockets {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        match text {
+            "refuse" => Ok(Self::Refuse),
+            "reset" => Ok(Self::Reset),
+            _ => Err(OptionError::ExternalSockets { text: text.to_owned() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_written_as_people_do() {
+        let bytes = |text: &str| text.parse().map(SaveFiles::bytes_max);
+        assert_eq!(bytes("off"), Ok(None));
+        assert_eq!(bytes("4096"), Ok(Some(4096)));
+        assert_eq!(bytes("64M"), Ok(Some(64 << 20)));
+        assert_eq!(bytes("2GiB"), Ok(Some(2 << 30)));
+        for wrong in ["", "0", "M", "-1", "1.5G", "3 pages", "99999999999T"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        for text in ["off", "1", "4K", "64M", "1G"] {
+            assert_eq!(text.parse::<SaveFiles>().unwrap().to_string(), text);
+        }
+    }
+}
