@@ -5,7 +5,7 @@
 //! of ours is in the program. If we die instead, garbage stays where the program's own signal handlers leave theirs, and
 //! the 16 bytes stay where the next foothold finds and removes them.
 
-use crate::arch::{HealingFrame, Registers, healing_blob};
+use crate::arch::{CallRecord, HealingFrame, Registers, healing_blob};
 use crate::proc::Map;
 use crate::{ProcessMemory, Task, TaskError};
 use standfast_core::{Address, is_zero};
@@ -55,6 +55,8 @@ pub enum FootholdError {
 const BLOB_BYTES: u64 = 16;
 
 impl Foothold {
+    /// How many calls can be injected at a time, with the one that tells of their end.
+    pub(crate) const CALLS_MAX: usize = 32;
     /// How much injected calls may return at a time.
     pub const OUTPUT_BYTES: usize = 1024;
 
@@ -74,7 +76,8 @@ impl Foothold {
                 return Err(FootholdError::Healing { tid: task.tid() });
             }
         }
-        let bytes = HealingFrame::bytes_max(extended_bytes) + Self::OUTPUT_BYTES as u64;
+        let below_frame = Self::CALLS_MAX * CallRecord::BYTES + Self::OUTPUT_BYTES;
+        let bytes = HealingFrame::bytes_max(extended_bytes) + below_frame as u64;
         let registers = tasks.iter().map(|(_, registers)| registers);
         let (top, covered) = candidates(maps, registers, bytes)
             .find_map(|place| place.borrow(memory, bytes))

@@ -1,21 +1,52 @@
 //! Ring 2: makes a stopped task execute system calls of our choice, so that it survives our death at any point.
 //!
-//! Before its registers are touched, a signal frame with all of its own state lies in its [`Foothold`]; the injected
-//! `syscall` instruction is followed by rt_sigreturn. Wherever the tracer dies, the task runs into that return and is
-//! itself again. Measured before this existed: SIGKILL of a tracer between two injected stops killed the program.
+//! Before its registers are touched, a signal frame with all of its own state lies in its [`Foothold`]; the last of the
+//! injected calls is rt_sigreturn. Wherever the tracer dies, the task runs into that return and is itself again. Measured
+//! before this existed: SIGKILL of a tracer between two injected stops killed the program.
+//!
+//! Calls are made many at a time: the task takes one after the other from its stack and then rings a [`Bell`], so that
+//! twenty of them cost two switches between processes. Where there is no bell it is stopped at each call.
 
-use crate::arch::{HealingFrame, Registers};
+use crate::arch::{CallRecord, HealingFrame, Registers};
 use crate::{Foothold, ProcessMemory, Stop, Task, TaskError};
 use standfast_core::Address;
 
 /// Everything blocked: no signal may run a handler on the borrowed stack.
 const ALL_SIGNALS: u64 = u64::MAX;
 
+/// A signal with which a task tells its tracer that it is through, and that does nothing should the tracer be gone: one that
+/// the kernel drops where nobody traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bell(i32);
+
+impl Bell {
+    /// One for a process that catches the signals `caught`, and blocks `blocked` in any of its threads. Such a signal would
+    /// be kept, and be the program's own.
+    pub fn for_process(caught: u64, blocked: u64) -> Option<Self> {
+        let is_dropped = |signal: &i32| (caught | blocked) & Self::bit(*signal) == 0;
+        [libc::SIGURG, libc::SIGWINCH].into_iter().find(is_dropped).map(Self)
+    }
+
+    fn bit(signal: i32) -> u64 {
+        1 << (signal - 1)
+    }
+}
+
+/// A system call to be injected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// Its number.
+    pub number: i64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
 /// Injects into the tasks of one process, by way of its foothold.
 #[derive(Debug)]
 pub struct Injector<'a> {
     memory: &'a ProcessMemory,
     foothold: &'a Foothold,
+    bell: Option<Bell>,
 }
 
 /// A task's own state, as it stood when it was stopped.
@@ -29,12 +60,14 @@ pub struct OwnState<'a> {
     pub mask: u64,
     /// The call behind a `restart_syscall`, where known.
     pub first_call: Option<i64>,
+    /// Its process and thread id as it sees them itself.
+    pub ids: (i32, i32),
 }
 
 impl<'a> Injector<'a> {
     /// An injector for the process that `foothold` was made in.
-    pub fn new(memory: &'a ProcessMemory, foothold: &'a Foothold) -> Self {
-        Self { memory, foothold }
+    pub fn new(memory: &'a ProcessMemory, foothold: &'a Foothold, bell: Option<Bell>) -> Self {
+        Self { memory, foothold, bell }
     }
 
     /// Where injected calls may leave what they return: [`Foothold::OUTPUT_BYTES`] bytes.
@@ -54,17 +87,15 @@ impl<'a> Injector<'a> {
     ///
     /// # Errors
     /// When the task is gone or its foothold cannot be written.
-    pub fn take<'t>(&self, task: &'t Task, own: OwnState<'t>) -> Result<Puppet<'t>, TaskError> {
+    pub fn take<'t>(&'t self, task: &'t Task, own: OwnState<'t>) -> Result<Puppet<'t>, TaskError> {
         let frame = HealingFrame::below(self.foothold.top(), own.registers, own.extended, own.mask, own.first_call);
         self.memory
             .write(Address::new(frame.start), &frame.bytes)
             .map_err(|error| TaskError::of(task.tid(), "writing the healing frame", error))?;
-        let mut base = *own.registers;
-        base.set_stack(frame.start);
-        let puppet = Puppet { task, own, base, blob: self.foothold.blob(), released: false };
+        let puppet = Puppet { injector: self, task, own, healing: frame.start, released: false };
         // From here on the task heals if we die: registers first, the mask only then.
-        task.set_registers(&puppet.base.calling(puppet.blob, libc::SYS_getpid, [0; 6]))?;
-        task.set_signal_mask(ALL_SIGNALS)?;
+        puppet.go_on_from(frame.start)?;
+        task.set_signal_mask(self.bell.map_or(ALL_SIGNALS, |bell| ALL_SIGNALS & !Bell::bit(bell.0)))?;
         Ok(puppet)
     }
 }
@@ -72,10 +103,11 @@ impl<'a> Injector<'a> {
 /// A task that does as it is told, until released.
 #[derive(Debug)]
 pub struct Puppet<'t> {
+    injector: &'t Injector<'t>,
     task: &'t Task,
     own: OwnState<'t>,
-    base: Registers,
-    blob: u64,
+    /// Where on the stack the record of the return lies.
+    healing: u64,
     released: bool,
 }
 
@@ -85,7 +117,66 @@ impl Puppet<'_> {
     /// # Errors
     /// When the task ends.
     pub fn call(&self, number: i64, arguments: [u64; 6]) -> Result<i64, TaskError> {
-        call_at(self.task, &self.base, self.blob, number, arguments).map(|answer| answer.result)
+        Ok(self.calls(&[Call { number, arguments }])?[0])
+    }
+
+    /// Makes these system calls, one after the other; the kernel's results, negative errors included.
+    ///
+    /// # Errors
+    /// When the task ends.
+    pub fn calls(&self, calls: &[Call]) -> Result<Vec<i64>, TaskError> {
+        let mut results = Vec::with_capacity(calls.len());
+        for some in calls.chunks(Foothold::CALLS_MAX - 1) {
+            let gone = |error| TaskError::of(self.task.tid(), "injecting system calls", error);
+            let mut records: Vec<u8> =
+                some.iter().flat_map(|it| CallRecord::new(it.number, it.arguments).bytes()).collect();
+            let bytes = records.len();
+            records.extend(self.injector.bell.into_iter().flat_map(|bell| self.ringing(bell).bytes()));
+            let start = Address::new(self.healing - records.len() as u64);
+            self.injector.memory.write(start, &records).map_err(gone)?;
+            self.go_on_from(start.get())?;
+            // Where it is stopped at the last call, that one's result is not in its record yet.
+            let last = match self.injector.bell {
+                Some(bell) => self.run_to_bell(bell).map(|()| None)?,
+                None => {
+                    (0..2 * some.len()).try_for_each(|_| run_to_syscall_stop(self.task).map(drop))?;
+                    Some(self.task.registers()?.result())
+                }
+            };
+            self.injector.memory.read(start, &mut records[..bytes]).map_err(gone)?;
+            let in_records = bytes / CallRecord::BYTES - usize::from(last.is_some());
+            results.extend(records.chunks_exact(CallRecord::BYTES).take(in_records).map(CallRecord::result));
+            results.extend(last);
+        }
+        Ok(results)
+    }
+
+    fn ringing(&self, bell: Bell) -> CallRecord {
+        let (process, thread) = self.own.ids;
+        CallRecord::new(libc::SYS_tgkill, [process as u64, thread as u64, bell.0 as u64, 0, 0, 0])
+    }
+
+    /// Lets it take its calls from there on when it runs.
+    fn go_on_from(&self, record: u64) -> Result<(), TaskError> {
+        self.task.set_registers(&self.own.registers.going_on(self.injector.foothold.blob(), record))
+    }
+
+    /// Whoever else rings is not heard, as would be so without us.
+    fn run_to_bell(&self, bell: Bell) -> Result<(), TaskError> {
+        let mut signal = 0;
+        loop {
+            self.task.resume(signal)?;
+            signal = match self.task.wait()? {
+                Stop::Signal(signal) if signal == bell.0 => {
+                    if self.task.registers()?.stack() == self.healing {
+                        return Ok(());
+                    }
+                    0
+                }
+                Stop::Signal(signal) => passed_on(signal),
+                Stop::Asked | Stop::Syscall | Stop::Event(_) => 0,
+            };
+        }
     }
 
     /// Gives the task its own state back.
@@ -121,23 +212,7 @@ pub struct Answer {
     pub new_task: Option<i32>,
 }
 
-/// Makes `task` execute one system call with the `syscall` instruction at `instruction`. Does not heal by itself: for
-/// [`Puppet`], and for processes under construction, which die with us.
-fn call_at(
-    task: &Task,
-    base: &Registers,
-    instruction: u64,
-    number: i64,
-    arguments: [u64; 6],
-) -> Result<Answer, TaskError> {
-    task.set_registers(&base.calling(instruction, number, arguments))?;
-    run_to_syscall_stop(task)?;
-    let new_task = run_to_syscall_stop(task)?;
-    Ok(Answer { result: task.registers()?.result(), new_task })
-}
-
-/// Late answers to an interrupt come in between and are passed over; the event of a new task is kept. SIGSTOP cannot be
-/// blocked: it is passed on, and the kernel carries out the stop when the task is let go.
+/// Late answers to an interrupt come in between and are passed over; the event of a new task is kept.
 fn run_to_syscall_stop(task: &Task) -> Result<Option<i32>, TaskError> {
     let mut new_task = None;
     let mut signal = 0;
@@ -150,10 +225,15 @@ fn run_to_syscall_stop(task: &Task) -> Result<Option<i32>, TaskError> {
                 new_task = Some(task.event_message()? as i32);
                 0
             }
-            Stop::Signal(signal) => signal,
+            Stop::Signal(signal) => passed_on(signal),
         };
-        assert!(matches!(signal, 0 | libc::SIGSTOP), "signal {signal} came through though all are blocked");
     }
+}
+
+/// SIGSTOP cannot be blocked: it is passed on, and the kernel carries out the stop when the task is let go.
+fn passed_on(signal: i32) -> i32 {
+    assert!(signal == libc::SIGSTOP, "signal {signal} came through though all are blocked");
+    signal
 }
 
 impl Task {
@@ -169,6 +249,9 @@ impl Task {
         number: i64,
         arguments: [u64; 6],
     ) -> Result<Answer, TaskError> {
-        call_at(self, base, instruction, number, arguments)
+        self.set_registers(&base.calling(instruction, number, arguments))?;
+        run_to_syscall_stop(self)?;
+        let new_task = run_to_syscall_stop(self)?;
+        Ok(Answer { result: self.registers()?.result(), new_task })
     }
 }

@@ -33,7 +33,7 @@ pub use clocks::{ClockOffsets, monotonic_clocks_of};
 pub use error::TaskError;
 pub use features::{Feature, Features};
 pub use foothold::{Foothold, FootholdError};
-pub use inject::{Answer, Injector, OwnState, Puppet};
+pub use inject::{Answer, Bell, Call, Injector, OwnState, Puppet};
 pub use memory::ProcessMemory;
 pub use namespace::{NamespaceInit, NamespaceKind, News};
 pub use pages::{PageScan, Populated};

@@ -6,6 +6,7 @@ use crate::{EngineError, Obstacle};
 use standfast_format::records::ProcessSwitches;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
+use std::cmp::Ordering;
 use std::os::unix::fs::MetadataExt;
 
 /// What names a process's namespaces in `/proc/PID/ns`.
@@ -27,10 +28,8 @@ pub(super) fn find(members: &[Member]) -> Vec<Obstacle> {
         if let (Some(own), Some(norm)) = (own, norm) {
             obstacles.extend(own.differences(norm, place > 0).into_iter().map(|what| lasting(member.pid, what)));
         }
-        for other in &living[..place] {
-            obstacles.extend(common(member, other.pid, main.pid));
-        }
     }
+    obstacles.append(&mut in_common(&living));
     obstacles.extend(members.iter().filter(|it| it.wait_status.is_some_and(|it| it & CORE_DUMPED != 0)).map(
         |zombie| {
             let why = "it has left a core file, and could not be made again without leaving another one";
@@ -75,24 +74,47 @@ fn lasting(pid: i32, why: String) -> Obstacle {
     Obstacle { what: format!("{kind} {pid} ({})", name.trim()), why, remedy: String::new(), passing: false }
 }
 
-/// What a process shares with another one, beside what can be shared again.
-fn common(member: &Member, other: i32, main: i32) -> Option<Obstacle> {
-    let share = |one, other, what| process::share(one, other, what).unwrap_or(false);
-    let what = if share(member.pid, other, Common::Memory) {
-        "its memory"
-    } else if share(member.pid, other, Common::Directory) {
-        "its working directory"
-    } else if !share(member.pid, other, Common::Descriptors) {
-        return None;
-    } else if member.parent.is_none_or(|parent| !share(member.pid, parent, Common::Descriptors)) {
-        "its table of descriptors, without being its child,"
-    } else if program(member.pid) != program(main) {
-        "its table of descriptors, and executes another program than the main process,"
-    } else {
-        return None;
+/// What these processes, of which the first is the main one, have in common beside what can be shared again.
+fn in_common(living: &[&Member]) -> Vec<Obstacle> {
+    let mut obstacles: Vec<Obstacle> = Vec::new();
+    let mut name = |member: &Member, other: &Member, what: &str| {
+        let why = format!("it shares {what} with process {}, which cannot be brought back yet", other.pid);
+        obstacles.push(lasting(member.pid, why));
     };
-    let why = format!("it shares {what} with process {other}, which cannot be brought back yet");
-    Some(lasting(member.pid, why))
+    let of_one_memory = sharers(living, Common::Memory);
+    for (member, first) in &of_one_memory {
+        name(member, first, "its memory");
+    }
+    for (member, first) in sharers(living, Common::Directory) {
+        if !of_one_memory.contains(&(member, first)) {
+            name(member, first, "its working directory");
+        }
+    }
+    let share = |one, other| process::share(one, other, Common::Descriptors).unwrap_or(false);
+    for (member, first) in sharers(living, Common::Descriptors) {
+        if member.parent.is_none_or(|parent| !share(member.pid, parent)) {
+            name(member, first, "its table of descriptors, without being its child,");
+        } else if program(member.pid) != program(living[0].pid) {
+            name(member, first, "its table of descriptors, and executes another program than the main process,");
+        }
+    }
+    obstacles
+}
+
+/// Who has the same of something as an earlier one of these processes, and the first of all that have it.
+fn sharers<'a>(living: &[&'a Member], what: Common) -> Vec<(&'a Member, &'a Member)> {
+    // The first of each, in the kernel's order, so that every other one is found in a few looks.
+    let mut firsts: Vec<&Member> = Vec::new();
+    let mut sharers = Vec::new();
+    for member in living {
+        // One that has just ended has nothing any more; that it is gone shows elsewhere.
+        let order = |first: &&Member| process::compare(first.pid, member.pid, what).unwrap_or(Ordering::Less);
+        match firsts.binary_search_by(order) {
+            Ok(place) => sharers.push((*member, firsts[place])),
+            Err(place) => firsts.insert(place, member),
+        }
+    }
+    sharers
 }
 
 /// What a process executes, by device and inode.

@@ -1,10 +1,12 @@
-//! Asks one task's kernel side what only the task itself can ask, by injected system calls.
+//! Asks one task's kernel side what only the task itself can ask, by injected system calls: many [`Questions`] at a time.
 
 use crate::EngineError;
 use crate::freeze::{FrozenTask, kernel};
+use standfast_linux::proc::Status;
 use standfast_linux::sys::process;
-use standfast_linux::{Injector, OwnState, Puppet, TaskError, WriteProtection};
+use standfast_linux::{Call, Foothold, Injector, OwnState, Puppet, TaskError, WriteProtection};
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Asks one task's kernel side.
@@ -20,9 +22,13 @@ impl<'a> Asker<'a> {
         injector: &'a Injector<'a>,
         task: &'a FrozenTask,
         extended: &'a [u8],
+        status: &Status,
         ended: &'a dyn Fn(TaskError) -> EngineError,
     ) -> Result<Self, EngineError> {
-        let own = OwnState { registers: &task.registers, extended, mask: task.mask, first_call: task.interrupted.call };
+        let inner = |ids: &[i32]| ids.last().copied().ok_or(EngineError::Ended);
+        let ids = (inner(&status.process_ids)?, inner(&status.ids)?);
+        let (registers, mask, first_call) = (&task.registers, task.mask, task.interrupted.call);
+        let own = OwnState { registers, extended, mask, first_call, ids };
         Ok(Self { injector, puppet: injector.take(&task.task, own).map_err(ended)?, ended })
     }
 
@@ -41,21 +47,99 @@ impl<'a> Asker<'a> {
         Ok(taken)
     }
 
+    /// No questions yet, to be put to this task.
+    pub(super) fn questions(&self) -> Questions {
+        Questions { output: self.injector.output().get(), calls: Vec::new(), words: 0 }
+    }
+
+    /// Puts these questions.
+    pub(super) fn put(&self, questions: &Questions) -> Result<Answers, EngineError> {
+        let results = self.puppet.calls(&questions.calls).map_err(self.ended)?;
+        let mut output = vec![0u8; questions.words * WORD];
+        self.injector.read_output(&mut output).map_err(|_| EngineError::Ended)?;
+        let numbers = questions.calls.iter().map(|call| call.number);
+        Ok(Answers { results: numbers.zip(results).collect(), output })
+    }
+
     /// Makes a call that fills `N` words, and reads them. `arguments` are the first four, given the words' address.
     pub(super) fn ask<const N: usize>(
         &self,
         number: i64,
         arguments: impl Fn(u64) -> [u64; 4],
     ) -> Result<[u64; N], EngineError> {
-        let output = self.injector.output().get();
-        let [a, b, c, d] = arguments(output);
-        let answer = self.call(number, [a, b, c, d, 0, 0])?;
-        if answer < 0 {
-            let error = std::io::Error::from_raw_os_error(-answer as i32);
+        let mut questions = self.questions();
+        let words = questions.ask(number, arguments);
+        self.put(&questions)?.words(words)
+    }
+}
+
+const WORD: usize = size_of::<u64>();
+
+/// Questions to be put to a task all at once.
+#[derive(Debug)]
+pub(super) struct Questions {
+    /// Where words that calls fill are put.
+    output: u64,
+    calls: Vec<Call>,
+    words: usize,
+}
+
+/// A question whose answer is the result of the call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Number {
+    call: usize,
+}
+
+/// A question whose answer is words that the call fills.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words<const N: usize> {
+    call: usize,
+    first: usize,
+    _words: PhantomData<[u64; N]>,
+}
+
+impl Questions {
+    /// How many words can be asked for at a time.
+    pub(super) const WORDS_MAX: usize = Foothold::OUTPUT_BYTES / WORD;
+
+    pub(super) fn call(&mut self, number: i64, arguments: [u64; 6]) -> Number {
+        self.calls.push(Call { number, arguments });
+        Number { call: self.calls.len() - 1 }
+    }
+
+    /// A call that fills `N` words. `arguments` are the first four, given the words' address.
+    pub(super) fn ask<const N: usize>(&mut self, number: i64, arguments: impl Fn(u64) -> [u64; 4]) -> Words<N> {
+        let first = self.words;
+        self.words += N;
+        assert!(self.words <= Self::WORDS_MAX, "so much cannot be asked at once");
+        let [a, b, c, d] = arguments(self.output + (first * WORD) as u64);
+        let Number { call } = self.call(number, [a, b, c, d, 0, 0]);
+        Words { call, first, _words: PhantomData }
+    }
+}
+
+/// What a task has answered.
+#[derive(Debug)]
+pub(super) struct Answers {
+    /// For each call its number and the kernel's result.
+    results: Vec<(i64, i64)>,
+    output: Vec<u8>,
+}
+
+impl Answers {
+    /// The kernel's result, negative errors included.
+    pub(super) fn number(&self, question: Number) -> i64 {
+        self.results[question.call].1
+    }
+
+    pub(super) fn words<const N: usize>(&self, question: Words<N>) -> Result<[u64; N], EngineError> {
+        let (number, result) = self.results[question.call];
+        if result < 0 {
+            let error = io::Error::from_raw_os_error(-result as i32);
             return Err(kernel(&format!("asking the program's kernel state (call {number})"), error));
         }
-        let mut bytes = [[0u8; 8]; N];
-        self.injector.read_output(bytes.as_flattened_mut()).map_err(|_| EngineError::Ended)?;
-        Ok(bytes.map(u64::from_le_bytes))
+        let words = self.output[question.first * WORD..].chunks_exact(WORD);
+        let mut words = words.map(|word| u64::from_le_bytes(word.try_into().expect("a word")));
+        Ok(std::array::from_fn(|_| words.next().expect("as many as were asked for")))
     }
 }

@@ -101,9 +101,7 @@ fn is_in_our_user_namespace(status: &Status) -> bool {
 }
 
 /// Switches that only privileged programs have, and that a restart would not give them.
-pub(super) fn secure_bits(asker: &Asker<'_>) -> Result<Option<Obstacle>, EngineError> {
-    const PR_GET_SECUREBITS: u64 = libc::PR_GET_SECUREBITS as u64;
-    let theirs = asker.call(libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0])?;
+pub(super) fn secure_bits(theirs: i64) -> Result<Option<Obstacle>, EngineError> {
     let ours =
         standfast_linux::sys::process::secure_bits().map_err(|source| kernel("looking at this process", source))?;
     Ok((theirs != ours).then(|| {

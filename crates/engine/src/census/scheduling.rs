@@ -1,6 +1,6 @@
 //! The census of what the scheduler and a few switches of the kernel hold for each thread.
 
-use super::asker::Asker;
+use super::asker::{Answers, Number, Questions, Words};
 use crate::EngineError;
 use standfast_format::records::{Bytes, Scheduling, ThreadRestrictions};
 use standfast_linux::proc::Status;
@@ -46,19 +46,35 @@ pub(super) fn io_priority(tid: i32) -> u32 {
     schedule::io_priority(tid).unwrap_or_default()
 }
 
-pub(super) fn timer_slack(asker: &Asker<'_>) -> Result<u64, EngineError> {
-    asker.call(libc::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]).map(|slack| slack.max(0) as u64)
+/// What only a thread itself can ask for.
+pub(super) struct Asked {
+    timer_slack: Number,
+    time_stamps: Words<1>,
+    cpuid: Number,
 }
 
-pub(super) fn restrictions(asker: &Asker<'_>, status: &Status) -> Result<ThreadRestrictions, EngineError> {
-    // An int, of which the upper half of the word is whatever was there.
-    let [stamp] = asker.ask::<1>(libc::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0])?;
-    let cpuid = asker.call(libc::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0])?;
-    Ok(ThreadRestrictions {
-        no_new_privileges: status.no_new_privileges,
-        no_time_stamp_counter: stamp & u64::from(u32::MAX) == PR_TSC_SIGSEGV,
-        no_cpuid: cpuid == 0,
-        store_bypass: status.store_bypass,
-        indirect_branch: status.indirect_branch,
-    })
+impl Asked {
+    pub(super) fn of(questions: &mut Questions) -> Self {
+        Self {
+            timer_slack: questions.call(libc::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]),
+            time_stamps: questions.ask(libc::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0]),
+            cpuid: questions.call(libc::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
+        }
+    }
+
+    pub(super) fn timer_slack(&self, answers: &Answers) -> u64 {
+        answers.number(self.timer_slack).max(0) as u64
+    }
+
+    pub(super) fn restrictions(&self, answers: &Answers, status: &Status) -> Result<ThreadRestrictions, EngineError> {
+        // An int, of which the upper half of the word is whatever was there.
+        let [stamps] = answers.words(self.time_stamps)?;
+        Ok(ThreadRestrictions {
+            no_new_privileges: status.no_new_privileges,
+            no_time_stamp_counter: stamps & u64::from(u32::MAX) == PR_TSC_SIGSEGV,
+            no_cpuid: answers.number(self.cpuid) == 0,
+            store_bypass: status.store_bypass,
+            indirect_branch: status.indirect_branch,
+        })
+    }
 }

@@ -1,8 +1,8 @@
 //! The census of the switches of a process: what it has told the kernel about itself as a whole.
 
-use super::asker::Asker;
+use super::asker::{Answers, Asker, Number, Questions, Words};
 use crate::EngineError;
-use crate::freeze::{FrozenProcess, kernel};
+use crate::freeze::kernel;
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{MemoryLock, ProcessSwitches};
 use standfast_linux::proc::{self, Status};
@@ -24,41 +24,59 @@ const NO_ACCESS: u64 = 1;
 const DUMPABLE: i64 = 1;
 const PAGE: u64 = standfast_core::PAGE_BYTES as u64;
 
-/// Asks the main thread.
-pub(super) fn ask(
-    asker: &Asker<'_>,
-    process: &FrozenProcess,
-    xsave_features: u64,
-) -> Result<ProcessSwitches, EngineError> {
-    let pid = process.pid;
-    let status = Status::of(pid).map_err(|_| EngineError::Ended)?;
-    let int = |option: u64| {
-        let [word] = asker.ask::<1>(libc::SYS_prctl, |output| [option, output, 0, 0])?;
-        Ok::<_, EngineError>(word & u64::from(u32::MAX))
-    };
-    // Older kernels do not know these, and answer with an error.
-    let number = |option: u64| asker.call(libc::SYS_prctl, [option, 0, 0, 0, 0, 0]).map(|answer| answer.max(0) as u64);
-    Ok(ProcessSwitches {
-        protection_keys: if xsave_features & PROTECTION_KEYS == 0 { 0 } else { protection_keys(asker)? },
-        lock_future: match status.locked_kib {
-            0 => MemoryLock::Unlocked,
-            locked => lock_future(asker, pid, locked)?,
-        },
-        subreaper: int(PR_GET_CHILD_SUBREAPER)? != 0,
-        no_huge_pages: status.no_huge_pages && !own_status()?.no_huge_pages,
-        merge_memory: number(PR_GET_MEMORY_MERGE)? != 0,
-        deny_write_execute: number(PR_GET_MDWE)?,
-        oom_score_adjustment: different(pid, "oom_score_adj", |text| text.parse().ok()),
-        core_dump_filter: different(pid, "coredump_filter", |text| u32::from_str_radix(text, 16).ok()),
-        parent_death_signal: int(PR_GET_PDEATHSIG)? as u32,
-        // Without privileges an undumpable process could not have been stopped.
-        undumpable: match process::effective_user() {
-            0 => Some(asker.call(libc::SYS_prctl, [PR_GET_DUMPABLE, 0, 0, 0, 0, 0])?)
-                .filter(|answer| *answer != DUMPABLE)
+/// What the main thread is asked for them.
+pub(super) struct Asked {
+    subreaper: Words<1>,
+    parent_death_signal: Words<1>,
+    merge_memory: Number,
+    deny_write_execute: Number,
+    dumpable: Number,
+}
+
+impl Asked {
+    pub(super) fn of(questions: &mut Questions) -> Self {
+        let int = |questions: &mut Questions, option| questions.ask(libc::SYS_prctl, |output| [option, output, 0, 0]);
+        let number = |questions: &mut Questions, option| questions.call(libc::SYS_prctl, [option, 0, 0, 0, 0, 0]);
+        Self {
+            subreaper: int(questions, PR_GET_CHILD_SUBREAPER),
+            parent_death_signal: int(questions, PR_GET_PDEATHSIG),
+            merge_memory: number(questions, PR_GET_MEMORY_MERGE),
+            deny_write_execute: number(questions, PR_GET_MDWE),
+            dumpable: number(questions, PR_GET_DUMPABLE),
+        }
+    }
+
+    /// What it has answered, and what it takes more than one question to find out.
+    pub(super) fn switches(
+        &self,
+        answers: &Answers,
+        asker: &Asker<'_>,
+        status: &Status,
+        xsave_features: u64,
+    ) -> Result<ProcessSwitches, EngineError> {
+        let pid = status.process_ids.first().copied().ok_or(EngineError::Ended)?;
+        let int = |question| answers.words(question).map(|[word]| word & u64::from(u32::MAX));
+        // Older kernels do not know these, and answer with an error.
+        let number = |question| answers.number(question).max(0) as u64;
+        Ok(ProcessSwitches {
+            protection_keys: if xsave_features & PROTECTION_KEYS == 0 { 0 } else { protection_keys(asker)? },
+            lock_future: match status.locked_kib {
+                0 => MemoryLock::Unlocked,
+                locked => lock_future(asker, pid, locked)?,
+            },
+            subreaper: int(self.subreaper)? != 0,
+            no_huge_pages: status.no_huge_pages && !own_status()?.no_huge_pages,
+            merge_memory: number(self.merge_memory) != 0,
+            deny_write_execute: number(self.deny_write_execute),
+            oom_score_adjustment: different(pid, "oom_score_adj", |text| text.parse().ok()),
+            core_dump_filter: different(pid, "coredump_filter", |text| u32::from_str_radix(text, 16).ok()),
+            parent_death_signal: int(self.parent_death_signal)? as u32,
+            // Without privileges an undumpable process could not have been stopped.
+            undumpable: Some(answers.number(self.dumpable))
+                .filter(|answer| process::effective_user() == 0 && *answer != DUMPABLE)
                 .map(|answer| answer as u32),
-            _ => None,
-        },
-    })
+        })
+    }
 }
 
 fn own_status() -> Result<Status, EngineError> {

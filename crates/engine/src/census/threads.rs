@@ -1,6 +1,6 @@
 //! The census from within: what only the program itself can ask the kernel for, by injected system calls, and the threads.
 
-use super::asker::Asker;
+use super::asker::{self, Asker, Questions};
 use super::{kinship, restrictions, scheduling, switches, timers};
 use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
 use crate::job::Shared;
@@ -11,13 +11,14 @@ use standfast_format::records::{
 };
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
-use standfast_linux::{Abort, Foothold, FootholdError, Injector, PinnedToCpu, Registers};
+use standfast_linux::{Abort, Bell, Foothold, FootholdError, Injector, PinnedToCpu, Registers};
 use std::io;
 use std::os::fd::OwnedFd;
 
 /// `arch_prctl(2)`: the processor state that the program may use, as XSAVE features.
 const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
 const PR_GET_TID_ADDRESS: u64 = libc::PR_GET_TID_ADDRESS as u64;
+const PR_GET_SECUREBITS: u64 = libc::PR_GET_SECUREBITS as u64;
 const SIGCHLD: u8 = libc::SIGCHLD as u8;
 
 /// What the program itself had to be asked for.
@@ -59,24 +60,23 @@ impl Inner {
         let tasks: Vec<_> = process.tasks.iter().map(|task| (&task.task, task.registers)).collect();
         let foothold = Foothold::find(&process.memory, &process.maps, &tasks, extended[0].len());
         let foothold = foothold.map_err(|error| no_foothold(error, pid, shared))?;
-        let injector = Injector::new(&process.memory, &foothold);
+        let status = Status::of(pid).map_err(|_| EngineError::Ended)?;
+        let blocked = process.tasks.iter().fold(0, |all, task| all | task.mask);
+        let injector = Injector::new(&process.memory, &foothold, Bell::for_process(status.caught, blocked));
 
         let own = restrictions::own().map_err(|source| kernel("looking at this process", source))?;
         let mut inner = Self { xsave_features: Registers::xsave_features(&extended[0]), ..Self::default() };
         let asked = process.tasks.iter().zip(&extended).enumerate().try_for_each(|(place, (task, extended))| {
-            let asker = Asker::new(&injector, task, extended, &ended)?;
+            let status = Status::of_task(pid, task.task.tid()).map_err(|_| EngineError::Ended)?;
+            let asker = Asker::new(&injector, task, extended, &status, &ended)?;
             if place == 0 {
-                inner.ask_process(&asker, process)?;
+                inner.ask_process(&asker, process, &status)?;
                 inner.ask_residence(&asker, doubtful)?;
-                inner.switches = switches::ask(&asker, process, inner.xsave_features)?;
                 inner.untold = kinship::untold(&asker, pid)?;
                 inner.userfault = observe.then(|| asker.make_userfault(pid)).transpose()?;
             }
             inner.found.ask_thread(&asker, place)?;
-            let status = Status::of_task(pid, task.task.tid()).map_err(|_| EngineError::Ended)?;
-            if place == 0 {
-                inner.obstacles.extend(restrictions::secure_bits(&asker)?);
-            } else {
+            if place > 0 {
                 inner.obstacles.extend(restrictions::of_thread(&status, &own));
             }
             inner.obstacles.extend(restrictions::landlock(&asker, &status, &own)?);
@@ -100,17 +100,20 @@ impl Inner {
         Ok(inner)
     }
 
-    fn ask_process(&mut self, asker: &Asker<'_>, process: &FrozenProcess) -> Result<(), EngineError> {
-        self.heap_end = asker.call(libc::SYS_brk, [0; 6])? as u64;
-        self.ask_dispositions(asker, process.pid)?;
+    fn ask_process(&mut self, asker: &Asker<'_>, process: &FrozenProcess, status: &Status) -> Result<(), EngineError> {
+        self.ask_dispositions(asker, status)?;
         self.found = timers::Found::ask(asker, process, &mut self.obstacles)?;
-        let permitted = |output| [ARCH_GET_XCOMP_PERM, output, 0, 0];
+        let mut questions = asker.questions();
+        let heap_end = questions.call(libc::SYS_brk, [0; 6]);
+        let permitted = questions.ask(libc::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]);
+        let secure_bits = questions.call(libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]);
+        let switches = switches::Asked::of(&mut questions);
+        let answers = asker.put(&questions)?;
+        self.heap_end = answers.number(heap_end) as u64;
         // Kernels before 5.16 have no state that must be asked for.
-        self.permitted_features = match asker.ask::<1>(libc::SYS_arch_prctl, permitted) {
-            Ok([features]) => features,
-            Err(EngineError::Kernel { .. }) => 0,
-            Err(error) => return Err(error),
-        };
+        self.permitted_features = answers.words(permitted).map_or(0, |[features]| features);
+        self.obstacles.extend(restrictions::secure_bits(answers.number(secure_bits))?);
+        self.switches = switches.switches(&answers, asker, status, self.xsave_features)?;
         Ok(())
     }
 
@@ -141,14 +144,20 @@ impl Inner {
 
     /// Only signals that are caught or ignored, and SIGCHLD, whose flags also matter by default, can differ from what a
     /// new process has.
-    fn ask_dispositions(&mut self, asker: &Asker<'_>, pid: i32) -> Result<(), EngineError> {
-        let status = Status::of(pid).map_err(|_| EngineError::Ended)?;
+    fn ask_dispositions(&mut self, asker: &Asker<'_>, status: &Status) -> Result<(), EngineError> {
+        const WORDS: usize = 4;
         let changed = status.caught | status.ignored | 1 << (SIGCHLD - 1);
-        for signal in (1..=64).filter(|signal| changed & 1 << (signal - 1) != 0) {
-            let arguments = |output| [u64::from(signal), 0, output, 8];
-            let [handler, flags, restorer, mask] = asker.ask::<4>(libc::SYS_rt_sigaction, arguments)?;
-            if [handler, flags, mask] != [0; 3] {
-                self.dispositions.push(Disposition { signal, handler, flags, restorer, mask });
+        let signals: Vec<u8> = (1..=64).filter(|signal| changed & 1 << (signal - 1) != 0).collect();
+        for some in signals.chunks(Questions::WORDS_MAX / WORDS) {
+            let mut questions = asker.questions();
+            let ask = |signal: &u8| questions.ask(libc::SYS_rt_sigaction, |output| [u64::from(*signal), 0, output, 8]);
+            let asked: Vec<asker::Words<WORDS>> = some.iter().map(ask).collect();
+            let answers = asker.put(&questions)?;
+            for (signal, question) in some.iter().copied().zip(asked) {
+                let [handler, flags, restorer, mask] = answers.words(question)?;
+                if [handler, flags, mask] != [0; 3] {
+                    self.dispositions.push(Disposition { signal, handler, flags, restorer, mask });
+                }
             }
         }
         Ok(())
@@ -187,9 +196,14 @@ fn thread(
 ) -> Result<ThreadState, EngineError> {
     let tid = task.task.tid();
     let gone = |_| EngineError::Ended;
-    let [clear_child_tid] = asker.ask::<1>(libc::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0])?;
+    let mut questions = asker.questions();
+    let clear_child_tid = questions.ask(libc::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]);
+    let alternate_stack = questions.ask(libc::SYS_sigaltstack, |output| [0, output, 0, 0]);
+    let scheduling = scheduling::Asked::of(&mut questions);
+    let answers = asker.put(&questions)?;
+    let [clear_child_tid] = answers.words(clear_child_tid)?;
     // stack_t: address, flags (an int and padding), length.
-    let [start, flags, length] = asker.ask::<3>(libc::SYS_sigaltstack, |output| [0, output, 0, 0])?;
+    let [start, flags, length] = answers.words(alternate_stack)?;
     let (head, head_length) = process::robust_list(tid).map_err(gone)?;
     let sequence = task.task.rseq_configuration().map_err(|_| EngineError::Ended)?;
     let name = proc::read(pid, &format!("task/{tid}/comm")).map_err(gone)?;
@@ -211,8 +225,8 @@ fn thread(
         scheduling: scheduling::scheduling(tid).map_err(gone)?,
         affinity: scheduling::affinity(tid).map_err(gone)?,
         io_priority: scheduling::io_priority(tid),
-        timer_slack_nanoseconds: scheduling::timer_slack(asker)?,
-        restrictions: scheduling::restrictions(asker, status)?,
+        timer_slack_nanoseconds: scheduling.timer_slack(&answers),
+        restrictions: scheduling.restrictions(&answers, status)?,
         wait: task.interrupted.wait(),
     })
 }

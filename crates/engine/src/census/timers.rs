@@ -63,8 +63,13 @@ impl Found {
     }
 
     fn ask_interval_timers(&mut self, asker: &Asker<'_>) -> Result<(), EngineError> {
-        for kind in 0..INTERVAL_TIMERS {
-            let times = asker.ask::<4>(libc::SYS_getitimer, |output| [kind.into(), output, 0, 0])?;
+        let mut questions = asker.questions();
+        let kinds = 0..INTERVAL_TIMERS;
+        let ask = |kind: u8| questions.ask::<4>(libc::SYS_getitimer, |output| [kind.into(), output, 0, 0]);
+        let asked: Vec<_> = kinds.clone().map(ask).collect();
+        let answers = asker.put(&questions)?;
+        for (kind, question) in kinds.zip(asked) {
+            let times = answers.words(question)?;
             let microseconds = |seconds: u64, rest: u64| seconds * 1_000_000 + rest;
             let interval_microseconds = microseconds(times[0], times[1]);
             let remaining_microseconds = microseconds(times[2], times[3]);

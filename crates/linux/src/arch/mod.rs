@@ -4,6 +4,8 @@
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::CallRecord;
+#[cfg(target_arch = "x86_64")]
 pub use x86_64::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob};
 
 #[cfg(not(target_arch = "x86_64"))]

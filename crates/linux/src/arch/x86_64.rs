@@ -105,11 +105,6 @@ impl Registers {
         self.0[RSP]
     }
 
-    /// Moves the stack pointer.
-    pub fn set_stack(&mut self, address: u64) {
-        self.0[RSP] = address;
-    }
-
     /// The highest address that the stack does not use: below the stack pointer and its red zone.
     pub fn stack_dead_below(&self) -> u64 {
         self.0[RSP].saturating_sub(RED_ZONE_BYTES)
@@ -151,6 +146,16 @@ impl Registers {
     /// Number of the system call in progress, negative where there is none. The kernel looks at the lower half only.
     fn number(&self) -> i64 {
         (self.0[ORIG_RAX] as i32).into()
+    }
+
+    /// Registers that go on at `instruction` with the stack at `stack`, and no call to be made again.
+    #[must_use]
+    pub fn going_on(&self, instruction: u64, stack: u64) -> Self {
+        let mut registers = *self;
+        registers.0[RIP] = instruction;
+        registers.0[RSP] = stack;
+        registers.0[ORIG_RAX] = NO_SYSCALL;
+        registers
     }
 
     /// What the kernel would do with the interrupted call.
@@ -245,13 +250,51 @@ impl Registers {
     }
 }
 
-/// Code that makes one system call and then returns from a signal handler: `syscall; mov $15, %eax; syscall; ud2`.
-/// A task that is let go anywhere in it restores the state in its [`HealingFrame`].
+/// Code that makes one system call after the other, as [`CallRecord`]s on the stack have it, and leaves each one's result
+/// there. The last one is the return from a signal handler at the start of a [`HealingFrame`]: a task that is let go anywhere
+/// in this code comes to that and restores its own state.
 pub fn healing_blob() -> [u64; 2] {
-    let code: [u8; 16] =
-        [0x0f, 0x05, 0xb8, libc::SYS_rt_sigreturn as u8, 0, 0, 0, 0x0f, 0x05, 0x0f, 0x0b, 0, 0, 0, 0, 0];
+    let code: [u8; 16] = [
+        0x58, // pop %rax
+        0x5f, // pop %rdi
+        0x5e, // pop %rsi
+        0x5a, // pop %rdx
+        0x41, 0x5a, // pop %r10
+        0x41, 0x58, // pop %r8
+        0x41, 0x59, // pop %r9
+        0x0f, 0x05, // syscall
+        0x50, // push %rax
+        0x59, // pop %rcx
+        0xeb, 0xf0, // jmp to the start
+    ];
     let (low, high) = code.split_at(8);
     [low, high].map(|half| u64::from_le_bytes(half.try_into().expect("half of sixteen bytes")))
+}
+
+/// A system call as [`healing_blob`] takes it from the stack: number and arguments. The result takes the last argument's
+/// place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CallRecord([u64; 7]);
+
+impl CallRecord {
+    /// Size on the stack.
+    pub(crate) const BYTES: usize = 7 * 8;
+
+    /// The call `number` with these arguments.
+    pub(crate) fn new(number: i64, arguments: [u64; 6]) -> Self {
+        let [a, b, c, d, e, f] = arguments;
+        Self([number as u64, a, b, c, d, e, f])
+    }
+
+    /// As it lies on the stack.
+    pub(crate) fn bytes(self) -> impl Iterator<Item = u8> {
+        self.0.into_iter().flat_map(u64::to_le_bytes)
+    }
+
+    /// What the call has left in its record: the kernel's result, negative errors included.
+    pub(crate) fn result(record: &[u8]) -> i64 {
+        i64::from_le_bytes(record[Self::BYTES - 8..Self::BYTES].try_into().expect("a whole record"))
+    }
 }
 
 /// The bytes of a signal frame that brings a task back to its own registers, vector state and mask, and where they go.
@@ -259,12 +302,14 @@ pub fn healing_blob() -> [u64; 2] {
 /// ```text
 ///  high   | red zone of the task            |
 ///         | XSAVE area, both magic numbers  | 64-byte aligned
-///         | ucontext                        | <- stack pointer while injecting: rt_sigreturn reads from here
+///         | ucontext                        | rt_sigreturn reads from here
+///         | record of rt_sigreturn          | <- stack pointer when all injected calls are made
+///         | (records of injected calls)     |
 ///  low    | (outputs of injected calls)     |
 /// ```
 #[derive(Debug, Clone)]
 pub struct HealingFrame {
-    /// Where the frame starts; the stack pointer during injection.
+    /// Where it starts.
     pub start: u64,
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -287,7 +332,7 @@ const MAGIC_2_BYTES: usize = 4;
 impl HealingFrame {
     /// How many bytes below `top` a frame takes at most.
     pub fn bytes_max(extended_registers: usize) -> u64 {
-        (extended_registers + MAGIC_2_BYTES + 64 + UCONTEXT_BYTES + 16) as u64
+        (extended_registers + MAGIC_2_BYTES + 64 + UCONTEXT_BYTES + 16 + CallRecord::BYTES) as u64
     }
 
     /// A frame below `top` for a task with these registers, XSAVE area and mask. `first_call` is the number behind a
@@ -299,10 +344,10 @@ impl HealingFrame {
             Abort::Restart { number } => registers.restarted(first_call.unwrap_or(number)),
             Abort::None => *registers,
         };
-        let mut bytes = vec![0u8; (area - start) as usize + extended.len() + MAGIC_2_BYTES];
-        for (word, place) in ucontext(&own, area, mask).into_iter().zip(bytes.chunks_exact_mut(8)) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
+        let mut bytes: Vec<u8> = CallRecord::new(libc::SYS_rt_sigreturn, [0; 6]).bytes().collect();
+        bytes.extend(ucontext(&own, area, mask).into_iter().flat_map(u64::to_le_bytes));
+        let start = start - CallRecord::BYTES as u64;
+        bytes.resize((area - start) as usize + extended.len() + MAGIC_2_BYTES, 0);
         write_extended(&mut bytes[(area - start) as usize..], extended);
         Self { start, bytes }
     }
@@ -412,10 +457,12 @@ mod tests {
     #[test]
     fn a_healing_frame_redoes_the_interrupted_call() {
         let frame = HealingFrame::below(0x8000_0000, &interrupted(35, -516), &[0u8; 2432], 0, Some(230));
-        let word = |index: usize| u64::from_le_bytes(frame.bytes[index * 8..][..8].try_into().unwrap());
+        let (record, frame_bytes) = frame.bytes.split_at(CallRecord::BYTES);
+        assert!(record.iter().copied().eq(CallRecord::new(libc::SYS_rt_sigreturn, [0; 6]).bytes()));
+        let word = |index: usize| u64::from_le_bytes(frame_bytes[index * 8..][..8].try_into().unwrap());
         let (rax, rip) = (word(5 + 13), word(5 + 16));
         assert_eq!((rax, rip), (230, 0x1000));
-        assert_eq!(frame.start % 16, 0);
+        assert_eq!((frame.start + CallRecord::BYTES as u64) % 16, 0);
         assert_eq!(word(28) % 64, 0);
         assert!(frame.start + frame.bytes.len() as u64 <= 0x8000_0000);
         assert!(0x8000_0000 - frame.start <= HealingFrame::bytes_max(2432));

@@ -4,6 +4,7 @@
 //! Each block passes plain numbers or addresses of live local values to the call that it names.
 
 use super::check;
+use std::cmp::Ordering;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
@@ -133,8 +134,19 @@ pub enum Common {
 
 /// kcmp(2): whether two tasks share a part of them.
 pub fn share(one: i32, other: i32, what: Common) -> io::Result<bool> {
+    compare(one, other, what).map(Ordering::is_eq)
+}
+
+/// kcmp(2): how two tasks' parts compare, in an order that the kernel keeps while it runs; equal if it is one part.
+pub fn compare(one: i32, other: i32, what: Common) -> io::Result<Ordering> {
     // SAFETY: plain numbers.
-    check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, what as i32, 0, 0) }).map(|order| order == 0)
+    let order = check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, what as i32, 0, 0) })?;
+    match order {
+        0 => Ok(Ordering::Equal),
+        1 => Ok(Ordering::Less),
+        2 => Ok(Ordering::Greater),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
 }
 
 /// prlimit(2): soft and hard limit of a resource, in the kernel's numbering.
