@@ -104,7 +104,12 @@ impl Frozen {
 
     /// All of its processes, the living first.
     pub(crate) fn members(&self) -> Vec<Member> {
-        let living = self.processes.iter().map(|it| Member { pid: it.pid, parent: it.parent, wait_status: None });
+        let living = self.processes.iter().map(|it| Member {
+            pid: it.pid,
+            parent: it.parent,
+            wait_status: None,
+            threads: it.tasks.len(),
+        });
         living.chain(self.zombies.iter().cloned()).collect()
     }
 

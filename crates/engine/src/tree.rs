@@ -25,6 +25,8 @@ pub(crate) struct Member {
     pub(crate) parent: Option<i32>,
     /// How it ended, as `waitpid(2)` has it, if it is a zombie.
     pub(crate) wait_status: Option<i32>,
+    /// How many threads it had when it was looked at.
+    pub(crate) threads: usize,
 }
 
 impl Roots {
@@ -43,8 +45,14 @@ impl Roots {
             if is_zombie && (parent.is_none() || stat.state == b'X') {
                 continue;
             }
-            members.push(Member { pid, parent, wait_status: is_zombie.then_some(stat.wait_status) });
-            open.extend(proc::children(pid).unwrap_or_default().into_iter().map(|child| (child, Some(pid))));
+            members.push(Member {
+                pid,
+                parent,
+                wait_status: is_zombie.then_some(stat.wait_status),
+                threads: stat.threads,
+            });
+            let children = if stat.threads == 1 { proc::children_of_thread(pid, pid) } else { proc::children(pid) };
+            open.extend(children.unwrap_or_default().into_iter().map(|child| (child, Some(pid))));
         }
         members
     }

@@ -121,7 +121,7 @@ fn refuse(obstacles: &mut Vec<Obstacle>) -> Result<(), EngineError> {
 
 /// Says whose obstacles they are, where there is more than one process.
 fn named(mut obstacles: Vec<Obstacle>, pid: i32, processes: usize) -> Vec<Obstacle> {
-    if processes > 1 {
+    if processes > 1 && !obstacles.is_empty() {
         let name = proc::read(pid, "comm").unwrap_or_default();
         let name = String::from_utf8_lossy(&name);
         obstacles.iter_mut().for_each(|it| it.what = format!("{} of process {pid} ({})", it.what, name.trim()));

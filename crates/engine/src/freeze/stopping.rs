@@ -128,7 +128,7 @@ impl<'a> Stopping<'a> {
             };
             let chased = &mut self.chased[place];
             chased.frozen.parent = member.parent;
-            news |= chased.seize_new(main, self.shared)?;
+            news |= !chased.knows(member.threads) && chased.seize_new(main, self.shared)?;
         }
         Ok(news)
     }
@@ -163,6 +163,11 @@ impl Chased {
         let Member { pid, parent, .. } = *member;
         let frozen = FrozenProcess { pid, parent, tasks: Vec::new(), memory, maps: Vec::new(), stopped_by: None };
         Self { frozen, stopping: Vec::new(), has_joined_stop: false }
+    }
+
+    /// Whether all its threads, which are so many, stand still: then there can be no others.
+    fn knows(&self, threads: usize) -> bool {
+        self.stopping.is_empty() && !self.frozen.tasks.is_empty() && self.frozen.tasks.len() == threads
     }
 
     /// Seizes its threads that are not ours yet; whether there were any.

@@ -35,8 +35,9 @@ const USUAL_BYTES: usize = 4096;
 /// When the process is gone or may not be looked at.
 pub fn read(pid: i32, name: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    // Through the plain trait: a File asks for its own length first, which here is always zero.
-    (&mut File::open(format!("/proc/{pid}/{name}"))? as &mut dyn Read).read_to_end(&mut bytes)?;
+    // A File by itself would first ask for its length and position, which are zero here: the limit, which is none, keeps it
+    // from that.
+    File::open(format!("/proc/{pid}/{name}"))?.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -61,8 +62,8 @@ pub fn numbers(pid: i32, directory: &str) -> io::Result<Vec<i32>> {
     Ok(numbers)
 }
 
-/// The children of a process, by any of its threads, oldest first, which is the order in which wait(2) finds them. (`/proc/PID/task/TID/children`, which container kernels sometimes
-/// lack: then every process is asked for its parent.)
+/// The children of a process, by any of its threads, oldest first, which is the order in which wait(2) finds them.
+/// (`/proc/PID/task/TID/children`, which container kernels sometimes lack: then every process is asked for its parent.)
 ///
 /// # Errors
 /// When the process is gone.

@@ -16,6 +16,8 @@ pub struct Stat {
     pub session: i32,
     /// The signal that tells its parent of its end; 0 for none.
     pub exit_signal: i32,
+    /// How many threads it has, with those that have ended and not been reaped.
+    pub threads: usize,
     /// Clock ticks from boot to its start: with the pid it names a process for good.
     pub start_time: u64,
     /// Processor that it last ran on.
@@ -65,6 +67,7 @@ impl Stat {
                 process_group: parse(field(5)?)?,
                 session: parse(field(6)?)?,
                 exit_signal: parse(field(38)?)?,
+                threads: number(20)? as usize,
                 start_time: number(22)?,
                 cpu: number(39)? as usize,
                 layout,
@@ -91,7 +94,7 @@ mod tests {
         let mut text = b"7 (a) R 9 (b) S 42".to_vec();
         (5..=52).for_each(|number| text.extend(format!(" {number}").bytes()));
         let stat = Stat::parse(&text).unwrap();
-        assert_eq!((stat.state, stat.parent, stat.start_time, stat.cpu), (b'S', 42, 22, 39));
+        assert_eq!((stat.state, stat.parent, stat.threads, stat.start_time, stat.cpu), (b'S', 42, 20, 22, 39));
         assert!(Stat::parse(b"7 (a) S 1").is_err());
     }
 }
