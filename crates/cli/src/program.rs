@@ -26,6 +26,9 @@ impl Missing {
     pub(crate) fn message(&self, program: &OsStr) -> String {
         let name = program.display();
         match self {
+            Self::NotFound if program.as_bytes().starts_with(b"-") => {
+                format!("there is no option {name}: 'standfast run --help' lists them all")
+            }
             Self::NotFound if is_path(program) => format!("there is no program {name}: check the path"),
             Self::NotFound => {
                 format!("there is no program {name} in PATH: check the name, or write ./{name} if it lies here")
@@ -75,6 +78,12 @@ fn examine(file: &Path) -> Result<(), Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mistyped_option_is_not_taken_for_a_program() {
+        assert!(Missing::NotFound.message(OsStr::new("--dir")).contains("no option --dir"));
+        assert!(Missing::NotFound.message(OsStr::new("heat")).contains("no program heat"));
+    }
 
     #[test]
     fn programs_are_found_in_the_path_and_by_path() {
