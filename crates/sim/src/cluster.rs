@@ -68,9 +68,18 @@ enum Store {
     Keep(Option<EpochId>, Option<Seat>, Life),
 }
 
+/// What outlives a process.
+#[derive(Clone, Default)]
+struct Node {
+    shelf: MemoryShelf,
+    /// Groups in which it had a seat since all was whole: its loss is one of theirs, also if it has nothing of them.
+    served: BTreeSet<usize>,
+}
+
 struct Host {
     process: Process,
     shelf: MemoryShelf,
+    served: BTreeSet<usize>,
     program: Option<Program>,
     /// The storage actions to come, the first of which is under way.
     storage: std::collections::VecDeque<Store>,
@@ -147,7 +156,7 @@ impl<'s> Cluster<'s> {
             outcome: Outcome::default(),
         };
         let count = scenario.plan.seats() as u32 + scenario.spares;
-        cluster.launch(vec![MemoryShelf::default(); count as usize]);
+        cluster.launch(vec![Node::default(); count as usize]);
         for _ in 0..scenario.kills {
             let at = cluster.random.u64(..30_000);
             cluster.agenda.after(at, Happening::Kill);
@@ -155,18 +164,18 @@ impl<'s> Cluster<'s> {
         cluster
     }
 
-    /// All processes begin anew, one on each of these shelves, in any order.
-    fn launch(&mut self, mut shelves: Vec<MemoryShelf>) {
-        self.random.shuffle(&mut shelves);
+    /// All processes begin anew, one on each of these nodes, in any order.
+    fn launch(&mut self, mut nodes: Vec<Node>) {
+        self.random.shuffle(&mut nodes);
         self.hosts.clear();
         self.next_rank = 0;
-        for shelf in shelves {
-            self.add_host(shelf);
+        for node in nodes {
+            self.add_host(node);
         }
         self.assemble();
     }
 
-    fn add_host(&mut self, shelf: MemoryShelf) {
+    fn add_host(&mut self, Node { shelf, served }: Node) {
         let rank = Rank(self.next_rank);
         self.next_rank += 1;
         self.incarnations += 1;
@@ -175,8 +184,10 @@ impl<'s> Cluster<'s> {
         let settings = Settings { beginning, costs: self.scenario.costs, compress: self.scenario.compress };
         let process = Process::new(self.scenario.plan.clone(), settings);
         let (storage, incarnation) = (std::collections::VecDeque::new(), self.incarnations);
-        self.hosts
-            .insert(rank, Host { process, shelf, program: None, storage, last_epoch: 0, incarnation, resumed: 0 });
+        self.hosts.insert(
+            rank,
+            Host { process, shelf, served, program: None, storage, last_epoch: 0, incarnation, resumed: 0 },
+        );
     }
 
     /// Tells everybody who is there, each at another time, under any of them as coordinator.
@@ -458,17 +469,18 @@ impl<'s> Cluster<'s> {
         match self.scenario.plan.way_back() {
             WayBack::InPlace => {
                 if self.random.u8(..3) == 0 {
-                    self.add_host(back.unwrap_or_default());
+                    self.add_host(Node { shelf: back.unwrap_or_default(), ..Node::default() });
                 }
                 self.assemble();
             }
             WayBack::Relaunch => {
                 self.agenda.retain(|happening| matches!(happening, Happening::Kill));
-                let hosts = std::mem::take(&mut self.hosts);
-                let mut shelves: Vec<MemoryShelf> = hosts.into_values().map(|host| host.shelf).collect();
-                shelves.extend(vec![MemoryShelf::default(); gone]);
-                shelves.extend(back);
-                self.launch(shelves);
+                let served: Vec<_> = self.hosts.keys().map(|rank| self.groups_of(*rank)).collect();
+                let hosts = std::mem::take(&mut self.hosts).into_values().zip(served);
+                let mut nodes: Vec<Node> = hosts.map(|(host, served)| Node { shelf: host.shelf, served }).collect();
+                nodes.extend(vec![Node::default(); gone]);
+                nodes.extend(back.map(|shelf| Node { shelf, ..Node::default() }));
+                self.launch(nodes);
             }
         }
         Ok(())
@@ -488,11 +500,12 @@ impl<'s> Cluster<'s> {
         }
     }
 
-    /// The groups of which a host has pieces, or in which it sits.
+    /// The groups of which a host has pieces, or in which it sits or sat.
     fn groups_of(&self, rank: Rank) -> BTreeSet<usize> {
         let host = &self.hosts[&rank];
         let pieces = host.shelf.pieces().map(|piece| piece.seat);
-        pieces.chain(host.process.protocol().seat()).map(|seat| self.scenario.plan.place(seat).0).collect()
+        let seats = pieces.chain(host.process.protocol().seat());
+        seats.map(|seat| self.scenario.plan.place(seat).0).chain(host.served.iter().copied()).collect()
     }
 
     /// Once everybody keeps the same epoch again and works on, all losses are made good but those of empty seats.
@@ -516,6 +529,7 @@ impl<'s> Cluster<'s> {
         }
         self.mustered = false;
         self.lost.clear();
+        self.hosts.values_mut().for_each(|host| host.served.clear());
         for seat in (0..self.scenario.plan.seats() as u32).map(Seat).filter(|seat| !seated.contains(seat)) {
             *self.lost.entry(self.scenario.plan.place(seat).0).or_default() += 1;
         }
