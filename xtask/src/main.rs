@@ -60,7 +60,7 @@ fn check() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    say("usage: cargo xtask tidy | simulate [--ranks N] [--seeds A..B] [--kills K] [--minutes M]");
+    say("usage: cargo xtask tidy | simulate [--ranks N] [--seeds A..B] [--kills K] [--minutes M] [--plant FAULT]");
     ExitCode::from(2)
 }
 

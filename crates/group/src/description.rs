@@ -11,7 +11,7 @@
 //! change it. It guards against accidents, as the checksums of an image do.
 
 use crate::identity::Seat;
-use crate::slots::{SlotError, SlotMap};
+use crate::slots::{SlotError, SlotMap, SlotSet};
 use minicbor::{Decode, Encode};
 use standfast_core::delta::Page;
 use standfast_core::{Checksum, is_zero};
@@ -43,6 +43,24 @@ impl Sums {
         *sum = sum.wrapping_sub(page_sum(slot, before)).wrapping_add(page_sum(slot, now));
     }
 
+    /// Those of the stretches in which one of the slots is.
+    fn of(&self, slots: &SlotSet) -> Self {
+        Self(slots.stretches().map(|stretch| self.0[stretch]).collect())
+    }
+
+    /// Puts sums in the place of those of the stretches in which one of the slots is.
+    fn replace(&mut self, slots: &SlotSet, sums: &Self) {
+        slots.stretches().zip(&sums.0).for_each(|(stretch, sum)| self.0[stretch] = *sum);
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|sum| sum.to_le_bytes()).collect()
+    }
+
+    fn checksum(&self) -> Checksum {
+        Checksum::of(&self.to_bytes())
+    }
+
     /// Adds a page to a sum that does not have it yet.
     pub fn add(&mut self, slot: u32, page: &Page) {
         self.change(slot, &[0; standfast_core::PAGE_BYTES], page);
@@ -63,8 +81,7 @@ impl<C> Encode<C> for Sums {
         encoder: &mut minicbor::Encoder<W>,
         _: &mut C,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        let bytes: Vec<u8> = self.0.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-        encoder.bytes(&bytes)?.ok()
+        encoder.bytes(&self.to_bytes())?.ok()
     }
 }
 
@@ -93,6 +110,64 @@ pub struct Description {
     /// So many slots may hold something: those in use now, and those that were and are zeros.
     #[n(3)]
     pub slots: u32,
+}
+
+/// What of a description changes from one epoch to the next: a page that did not change takes one bit.
+#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Outline {
+    /// Whose piece.
+    #[n(0)]
+    pub seat: Seat,
+    /// Which page stands in which slot.
+    #[n(1)]
+    pub map: SlotMap,
+    /// Slots of which the content changed.
+    #[n(2)]
+    pub changed: SlotSet,
+    /// Of the stretches in which there are such slots.
+    #[n(3)]
+    pub sums: Sums,
+    /// As in [`Description::slots`].
+    #[n(4)]
+    pub slots: u32,
+    /// XXH3 of all sums, those that did not change as well.
+    #[n(5)]
+    #[cbor(with = "minicbor::bytes")]
+    pub checksum: [u8; 16],
+}
+
+impl Outline {
+    /// What a description is beside the one before.
+    pub fn new(description: &Description, changed: SlotSet) -> Self {
+        let Description { seat, map, sums, slots } = description;
+        let checksum = sums.checksum().to_bytes();
+        Self { seat: *seat, map: map.clone(), sums: sums.of(&changed), slots: *slots, checksum, changed }
+    }
+
+    /// The description that it makes of the one before; `None` where that is not the one that its owner had.
+    pub fn upon(&self, before: Option<&Description>) -> Option<Description> {
+        let Self { seat, ref map, slots, .. } = *self;
+        let sums = before.map_or_else(Sums::default, |before| before.sums.clone());
+        let mut description = Description { seat, map: map.clone(), sums, slots };
+        description.complete();
+        description.sums.replace(&self.changed, &self.sums);
+        (description.slots == slots && description.sums.checksum().to_bytes() == self.checksum).then_some(description)
+    }
+
+    /// For outlines that come from outside.
+    ///
+    /// # Errors
+    /// [`SlotError::Senseless`], as [`Description::check`].
+    pub fn check(&self) -> Result<(), SlotError> {
+        self.map.check()?;
+        if self.map.end() > self.slots || self.changed.end() > self.slots {
+            return Err(SlotError::Senseless("slots have changed that the member has not"));
+        }
+        if self.changed.stretches().count() != self.sums.0.len() {
+            return Err(SlotError::Senseless("it has not as many sums as stretches that changed"));
+        }
+        Ok(())
+    }
 }
 
 impl Description {

@@ -11,7 +11,7 @@
 //! Nothing is taken from a message before length, checksum, version, job and plan are found right. What its body says is
 //! believed as far as it makes sense by itself; whether it fits what is under way is the state machines' question.
 
-use crate::description::Description;
+use crate::description::{Description, Outline};
 use crate::identity::{EpochId, Seat, Term};
 use crate::plan::Plan;
 use crate::protocol::Control;
@@ -19,8 +19,9 @@ use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
 use standfast_format::manifest::JobId;
 
-/// Longest message. A description with the sums of a tebibyte takes as much; parts are far below it.
-pub const MESSAGE_BYTES_MAX: usize = 80 << 20;
+/// Longest message. The outline of a tebibyte of which everything has changed takes 96 MiB, its slot map a little more;
+/// parts are far below it. What takes more is refused by everybody, and the epoch given up.
+pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 
 /// The version that this library speaks. All processes of a job are of one build, so there is no other.
 pub const MESSAGE_VERSION: u16 = 1;
@@ -49,26 +50,19 @@ pub enum Data {
         /// Which epoch.
         #[n(0)]
         epoch: EpochId,
-        /// The member's description.
+        /// The member's, beside what its description was before.
         #[n(1)]
-        description: Description,
-        /// Slots that changed, one bit each.
-        #[n(2)]
-        #[cbor(with = "minicbor::bytes")]
-        changed: Vec<u8>,
+        outline: Outline,
     },
-    /// What the pieces of an epoch are, for who has none of it.
+    /// What a member's piece of an epoch is, for who has none of it.
     #[n(1)]
-    Descriptions {
+    Description {
         /// Which epoch.
         #[n(0)]
         epoch: EpochId,
-        /// Of which group.
+        /// The member's.
         #[n(1)]
-        group: u32,
-        /// One for each member of the group.
-        #[n(2)]
-        descriptions: Vec<Description>,
+        description: Description,
     },
     /// Partial sums.
     #[n(2)]
@@ -147,6 +141,16 @@ pub enum MessageError {
     /// Of another job.
     #[error("it belongs to job {0}, not to this one")]
     ForeignJob(JobId),
+    /// Of another epoch that has the number of the one here: another history of the job.
+    #[error(
+        "it belongs to epoch {found}, and here that number is {here}: another history of this job is still running"
+    )]
+    OtherEpoch {
+        /// Of which it is.
+        found: EpochId,
+        /// Which has that number here.
+        here: EpochId,
+    },
     /// Of another plan.
     #[error("it belongs to another plan of this job: start all processes with the same groups")]
     ForeignPlan,
@@ -263,8 +267,7 @@ fn check(plan: &Plan, message: &Message) -> Result<(), MessageError> {
     if let Some(foreign) = epochs.iter().find(|epoch| epoch.job != plan.job()) {
         return Err(MessageError::ForeignJob(foreign.job));
     }
-    if let Message::Data(Data::Descriptions { group, .. } | Data::Floor { group, .. } | Data::Part(Part { group, .. })) =
-        message
+    if let Message::Data(Data::Floor { group, .. } | Data::Part(Part { group, .. })) = message
         && *group as usize >= plan.groups().len()
     {
         return senseless(format!("the plan has no group {group}"));
@@ -272,21 +275,16 @@ fn check(plan: &Plan, message: &Message) -> Result<(), MessageError> {
     if let Some(seat) = seats(message).into_iter().find(|seat| !plan.has(*seat)) {
         return senseless(format!("the plan has no seat {}", seat.0));
     }
-    let descriptions: &[Description] = match message {
-        Message::Data(Data::Outline { description, changed, .. }) => {
-            if changed.len() as u64 > u64::from(description.slots).div_ceil(8) {
-                return senseless("slots have changed that the member has not".into());
-            }
-            std::slice::from_ref(description)
-        }
-        Message::Data(Data::Descriptions { descriptions, .. }) => descriptions,
+    let (seat, checked) = match message {
+        Message::Data(Data::Outline { outline, .. }) => (outline.seat, outline.check()),
+        Message::Data(Data::Description { description, .. }) => (description.seat, description.check()),
         Message::Data(Data::Part(part)) => return check_part(part),
-        _ => &[],
+        _ => return Ok(()),
     };
-    match descriptions.iter().find_map(|description| description.check().err()) {
-        Some(error) => senseless(error.to_string()),
-        None => Ok(()),
+    if !plan.is_member(seat) {
+        return senseless(format!("seat {} is no member's, and nothing of it can be described", seat.0));
     }
+    checked.or_else(|error| senseless(error.to_string()))
 }
 
 /// Raw pages have exactly the length that rows and sums ask for; others are shorter or a byte a page longer.
@@ -300,14 +298,22 @@ fn check_part(part: &Part) -> Result<(), MessageError> {
     Err(MessageError::Senseless(format!("{} bytes stand for {pages} pages", part.bytes.len())))
 }
 
+/// The epoch that stands in the place of this one, where a message of the same term is about it.
+pub(crate) fn other_epoch(message: &Message, here: EpochId) -> Option<EpochId> {
+    // What is held, and what is gone back to, may be of any history.
+    let of_any = matches!(message, Message::Control(Control::Report(_) | Control::Restore(..)));
+    let same_place = |epoch: &EpochId| (epoch.life, epoch.number) == (here.life, here.number) && *epoch != here;
+    epochs(message).into_iter().filter(|_| !of_any).find(same_place)
+}
+
 fn epochs(message: &Message) -> Vec<EpochId> {
     use crate::protocol::Phase;
     match message {
         Message::Control(Control::Report(report)) => report.holdings.iter().map(|holding| holding.epoch).collect(),
-        Message::Control(Control::Restore(restore)) => restore.epoch.into_iter().collect(),
+        Message::Control(Control::Restore(restore, _)) => restore.epoch.into_iter().collect(),
         Message::Control(Control::Refuse(_) | Control::Phase(Phase::Arrived(_))) => Vec::new(),
         Message::Control(Control::Phase(phase)) => match phase {
-            Phase::Prepare(epoch, base) => base.iter().chain([epoch]).copied().collect(),
+            Phase::Prepare(epoch, base, _) => base.iter().chain([epoch]).copied().collect(),
             Phase::Sealed(epoch) | Phase::Commit(epoch) | Phase::Marked(epoch) | Phase::Settled(epoch) => vec![*epoch],
             Phase::Failed(epoch, _) | Phase::Abandon(epoch, _) => vec![*epoch],
             Phase::Arrived(_) => Vec::new(),
@@ -321,11 +327,11 @@ fn seats(message: &Message) -> Vec<Seat> {
         Message::Control(Control::Report(report)) => {
             report.holdings.iter().map(|holding| holding.seat).chain(report.prefers).collect()
         }
-        Message::Control(Control::Restore(restore)) => {
+        Message::Control(Control::Restore(restore, _)) => {
             restore.seats.iter().chain(&restore.sources).map(|(seat, _)| *seat).collect()
         }
-        Message::Data(Data::Outline { description, .. }) => vec![description.seat],
-        Message::Data(Data::Descriptions { descriptions, .. }) => descriptions.iter().map(|it| it.seat).collect(),
+        Message::Data(Data::Outline { outline, .. }) => vec![outline.seat],
+        Message::Data(Data::Description { description, .. }) => vec![description.seat],
         _ => Vec::new(),
     }
 }
@@ -334,17 +340,16 @@ impl Data {
     /// The group that it is about.
     pub fn group(&self, plan: &Plan) -> usize {
         match self {
-            Self::Outline { description, .. } => plan.place(description.seat).0,
-            Self::Descriptions { group, .. } | Self::Floor { group, .. } | Self::Part(Part { group, .. }) => {
-                *group as usize
-            }
+            Self::Outline { outline, .. } => plan.place(outline.seat).0,
+            Self::Description { description, .. } => plan.place(description.seat).0,
+            Self::Floor { group, .. } | Self::Part(Part { group, .. }) => *group as usize,
         }
     }
 
     /// The epoch that it is about.
     pub fn epoch(&self) -> EpochId {
         match self {
-            Self::Outline { epoch, .. } | Self::Descriptions { epoch, .. } | Self::Floor { epoch, .. } => *epoch,
+            Self::Outline { epoch, .. } | Self::Description { epoch, .. } | Self::Floor { epoch, .. } => *epoch,
             Self::Part(part) => part.epoch,
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::identity::Seat;
 use crate::plan::{Group, Plan, PlanError};
-use standfast_core::erasure::Scheme;
+use standfast_core::erasure::{Code, Scheme};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -83,6 +83,43 @@ pub fn rotating_groups(sites: &[Site], scheme: Scheme, group_members: usize) -> 
     groups
 }
 
+/// The same with keepers: `sites` has one entry for each member and then one for each keeper. A group takes the keepers
+/// that share a rack or node with the fewest of it.
+///
+/// # Errors
+/// [`PlanError::Code`]; [`PlanError::Seats`] where there are not as many keepers as the groups have checks.
+pub fn dedicated_groups(
+    sites: &[Site],
+    members: usize,
+    scheme: Scheme,
+    group_members: usize,
+) -> Result<Vec<Group>, PlanError> {
+    let mut groups = rotating_groups(&sites[..members], scheme, group_members);
+    let mut left: Vec<usize> = (members..sites.len()).collect();
+    for (index, group) in groups.iter_mut().enumerate() {
+        let code = Code::new(scheme, group.members.len());
+        let checks = code.map_err(|source| PlanError::Code { group: index, source })?.checks();
+        for _ in 0..checks {
+            let near = |keeper: &usize| {
+                let of_group = group.members.iter().chain(&group.keepers).map(|seat| sites[seat.0 as usize]);
+                let (racks, nodes): (Vec<_>, Vec<_>) = of_group.map(|site| (site.rack, site.node)).unzip();
+                let site = sites[*keeper];
+                let count = |of: &[u32], one| of.iter().filter(|it| **it == one).count();
+                (count(&nodes, site.node), count(&racks, site.rack), *keeper)
+            };
+            let keeper = left.iter().copied().min_by_key(near).ok_or_else(|| {
+                PlanError::Seats(format!("{} keepers are fewer than the groups have checks", sites.len() - members))
+            })?;
+            left.retain(|it| *it != keeper);
+            group.keepers.push(Seat(keeper as u32));
+        }
+    }
+    if left.is_empty() {
+        return Ok(groups);
+    }
+    Err(PlanError::Seats(format!("{} keepers are more than the groups have checks", sites.len() - members)))
+}
+
 /// Every domain whose loss would be too much, for the sites of all seats.
 pub fn weaknesses(plan: &Plan, sites: &[Site]) -> Vec<Weakness> {
     assert_eq!(sites.len(), plan.seats(), "one site for each seat");
@@ -157,6 +194,22 @@ mod tests {
         assert_eq!(told.iter().map(|weak| weak.domain).collect::<Vec<_>>(), [Domain::Rack(0), Domain::Rack(1)]);
         assert!(check(&two_checks, &sites, Demand::Rack).is_err());
         assert_eq!(check(&one_group, &sites, Demand::Process).unwrap().len(), 6);
+    }
+
+    #[test]
+    fn keepers_are_not_where_their_members_are() {
+        // Six nodes in three racks with two processes each: eight members on the first four nodes, keepers on the last two.
+        let sites = sites(13);
+        let plan = plan(dedicated_groups(&sites[..12], 8, Scheme::Parity, 2).unwrap());
+        assert_eq!(check(&plan, &sites[..12], Demand::Rack), Ok(Vec::new()));
+        // Here the keepers share nodes with members, and each is given to a group of the other nodes.
+        let mixed: Vec<Site> = [0, 0, 1, 1, 2, 2, 0, 1, 2].map(|node| Site { rack: node, node }).to_vec();
+        let plan = Plan::new(plan.job(), WayBack::Relaunch, dedicated_groups(&mixed, 6, Scheme::Parity, 2).unwrap());
+        assert_eq!(check(&plan.unwrap(), &mixed, Demand::Rack), Ok(Vec::new()));
+        for keepers in [2, 5] {
+            let refused = dedicated_groups(&sites[..8 + keepers], 8, Scheme::Parity, 2).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{keepers} keepers are")), "{refused}");
+        }
     }
 
     #[test]

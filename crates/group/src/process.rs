@@ -11,7 +11,7 @@
 mod job;
 
 use crate::decide::Refusal;
-use crate::description::Description;
+use crate::description::{Description, Outline};
 use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
 use crate::message::{self, Data, Message, MessageError};
 use crate::payload::Payload;
@@ -20,7 +20,7 @@ use crate::protocol::{Action, Beginning, Event, Protocol, Resumption, Survey};
 use crate::shelf::{PieceId, Place, Shelf};
 use crate::slots::SlotSet;
 use crate::transfer::Costs;
-use job::Job;
+use job::{Job, Sending};
 use standfast_core::PAGE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -86,8 +86,6 @@ pub enum Output {
 pub struct Settings {
     /// Who it is.
     pub beginning: Beginning,
-    /// What sending costs: the same in all processes, because they choose by it and must choose alike.
-    pub costs: Costs,
     /// Whether differences travel in word form where that pays.
     pub compress: bool,
 }
@@ -117,6 +115,11 @@ impl Process {
     /// Its protocol, to look at.
     pub fn protocol(&self) -> &Protocol {
         &self.protocol
+    }
+
+    /// Sending has been measured anew. It counts from the next epoch on, if this process is the coordinator.
+    pub fn set_costs(&mut self, costs: Costs) {
+        self.protocol.set_costs(costs);
     }
 
     /// What is to be done about an input.
@@ -155,11 +158,16 @@ impl Process {
                 self.jobs.clear();
                 Output::Survey(muster)
             }
-            Action::Encode { epoch, base, seat, seats } => return self.encode(epoch, base, seat, &seats, turn),
-            Action::Rebuild { restore, epoch } => {
-                let me = self.settings.beginning.rank;
-                let settings = (self.settings.costs, self.settings.compress);
-                self.jobs = Job::rebuild(&self.plan, me, epoch, &restore, settings, turn.shelf);
+            Action::Encode { epoch, base, seat, seats, costs } => {
+                self.jobs.clear();
+                if let Some(seat) = seat {
+                    let piece = |epoch| PieceId { epoch, seat };
+                    self.encode(piece(epoch), base.map(piece), &seats, costs, turn);
+                }
+                return self.begin(epoch, turn);
+            }
+            Action::Rebuild { restore, epoch, costs } => {
+                self.jobs = Job::rebuild(&self.plan, epoch, &restore, self.sending(costs), turn.shelf);
                 return self.begin(epoch, turn);
             }
             Action::Seal(epoch) => Output::Seal(epoch),
@@ -193,53 +201,35 @@ impl Process {
         }
     }
 
+    fn sending(&self, costs: Costs) -> Sending {
+        Sending { me: self.settings.beginning.rank, costs, compress: self.settings.compress }
+    }
+
     /// Begins a member's or keeper's part in a new epoch.
-    fn encode(
-        &mut self,
-        epoch: EpochId,
-        base: Option<EpochId>,
-        seat: Option<Seat>,
-        seats: &[(Seat, Rank)],
-        turn: &mut Turn,
-    ) {
-        self.jobs.clear();
-        let Some(seat) = seat else { return self.begin(epoch, turn) };
-        let piece = PieceId { epoch, seat };
-        let base = base.map(|epoch| PieceId { epoch, seat });
+    fn encode(&mut self, piece: PieceId, base: Option<PieceId>, seats: &[(Seat, Rank)], costs: Costs, turn: &mut Turn) {
+        let (epoch, used) = (piece.epoch, turn.payload.map().used());
         turn.shelf.open(piece, base);
-        let outline = if self.plan.is_member(seat) {
-            match self.outline(piece, base, turn) {
-                Ok(outline) => Some(outline),
-                Err(reason) => return turn.events.push_back(Event::Failed(epoch, reason)),
-            }
-        } else {
-            None
-        };
-        let me = self.settings.beginning.rank;
-        let settings = (self.settings.costs, self.settings.compress);
-        let job = Job::encode(&self.plan, me, piece, seats, settings, turn.payload.map().used());
-        let group = job.group();
-        if let Some((description, changed)) = outline {
-            if self.plan.way_back() == WayBack::InPlace {
-                self.live = Some((piece, changed.clone()));
-            }
-            let data = Data::Outline { epoch, description, changed: changed.to_bytes() };
-            job.others().into_iter().for_each(|rank| self.send(rank, data.clone(), turn));
-            self.jobs.insert(group, job);
-            self.take(me, data, turn);
-        } else {
-            self.jobs.insert(group, job);
+        let job = Job::encode(&self.plan, (piece, base), seats, self.sending(costs), used);
+        let (group, others) = (job.group(), job.others());
+        self.jobs.insert(group, job);
+        if !self.plan.is_member(piece.seat) {
+            return;
         }
-        self.begin(epoch, turn);
+        match self.outline(piece, base, turn) {
+            Ok(outline) => {
+                if self.plan.way_back() == WayBack::InPlace {
+                    self.live = Some((piece, outline.changed.clone()));
+                }
+                let data = Data::Outline { epoch, outline };
+                others.into_iter().for_each(|rank| self.send(rank, data.clone(), turn));
+                self.take(self.settings.beginning.rank, data, turn);
+            }
+            Err(reason) => self.fail(epoch, reason, turn),
+        }
     }
 
     /// What this member's piece will be, and what changed of it. With relaunch its changed pages are laid down at once.
-    fn outline(
-        &self,
-        piece: PieceId,
-        base: Option<PieceId>,
-        turn: &mut Turn,
-    ) -> Result<(Description, SlotSet), String> {
+    fn outline(&self, piece: PieceId, base: Option<PieceId>, turn: &mut Turn) -> Result<Outline, String> {
         let before = base.map_or(&[][..], |base| turn.shelf.descriptions(base));
         let before = before.iter().find(|description| description.seat == piece.seat).cloned();
         let map = turn.payload.map().clone();
@@ -271,11 +261,15 @@ impl Process {
         }
         let mut description = Description { seat: piece.seat, map, sums, slots };
         description.complete();
-        Ok((description, changed))
+        Ok(Outline::new(&description, changed))
     }
 
     /// Takes up what came early for an epoch, and sees whether anything is to be done at all.
     fn begin(&mut self, epoch: EpochId, turn: &mut Turn) {
+        if self.finished == Some((self.protocol.term(), epoch)) {
+            // It has failed as it began.
+            return;
+        }
         self.finished = None;
         let term = self.protocol.term();
         let hello: Vec<_> = self.jobs.values().flat_map(Job::hello).collect();
@@ -293,14 +287,13 @@ impl Process {
     fn received(&mut self, from: Rank, mut bytes: Vec<u8>, turn: &mut Turn) {
         let (term, message) = match message::decode(&self.plan, &mut bytes) {
             Ok(decoded) => decoded,
-            Err(error) => {
-                // Something that was waited for will not come.
-                let under_way = self.jobs.values().next().map(Job::epoch);
-                let failed = |epoch| Event::Failed(epoch, format!("a message from process {}: {error}", from.0));
-                turn.events.extend(under_way.map(failed));
-                return turn.outputs.push(Output::Rejected(from, error));
-            }
+            Err(error) => return self.reject(from, error, turn),
         };
+        if let Some(here) = self.protocol.epoch().filter(|_| term == self.protocol.term())
+            && let Some(found) = message::other_epoch(&message, here)
+        {
+            return self.reject(from, MessageError::OtherEpoch { found, here }, turn);
+        }
         match message {
             Message::Control(control) => turn.events.push_back(Event::Message { from, term, control }),
             Message::Data(data) => {
@@ -318,6 +311,14 @@ impl Process {
                 }
             }
         }
+    }
+
+    /// Something that is waited for may never come now.
+    fn reject(&self, from: Rank, error: MessageError, turn: &mut Turn) {
+        let under_way = self.jobs.values().next().map(Job::epoch);
+        let failed = |epoch| Event::Failed(epoch, format!("a message from process {}: {error}", from.0));
+        turn.events.extend(under_way.map(failed));
+        turn.outputs.push(Output::Rejected(from, error));
     }
 
     fn take(&mut self, from: Rank, data: Data, turn: &mut Turn) {

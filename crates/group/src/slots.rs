@@ -5,6 +5,7 @@
 //! no others. What a slot held before it was given back still stands in the checks; whoever frees or reuses a slot counts
 //! as having changed it, and the difference takes the old content out.
 
+use crate::description::STRETCH_SLOTS;
 use minicbor::{Decode, Encode};
 use standfast_core::PAGE_BYTES;
 use std::collections::BTreeMap;
@@ -76,6 +77,19 @@ impl SlotSet {
         })
     }
 
+    /// The stretches in which there are any.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = usize> + '_ {
+        // A word has as many bits as a stretch has slots.
+        const { assert!(STRETCH_SLOTS == u64::BITS) }
+        self.0.iter().enumerate().filter(|(_, word)| **word != 0).map(|(stretch, _)| stretch)
+    }
+
+    /// One behind the last; 0 where there is none.
+    pub fn end(&self) -> u32 {
+        let last = self.0.iter().rposition(|word| *word != 0);
+        last.map_or(0, |index| index as u32 * u64::BITS + (u64::BITS - self.0[index].leading_zeros()))
+    }
+
     /// As bytes, without zeros at the end.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -91,6 +105,22 @@ impl SlotSet {
             u64::from_le_bytes(word)
         };
         Self(bytes.chunks(8).map(word).collect())
+    }
+}
+
+impl<C> Encode<C> for SlotSet {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        encoder: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        encoder.bytes(&self.to_bytes())?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for SlotSet {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        Ok(Self::from_bytes(decoder.bytes()?))
     }
 }
 

@@ -3,12 +3,14 @@
 use standfast_core::Checksum;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
+use standfast_group::transfer::Costs;
 use standfast_group::{
-    Control, Data, Description, EpochId, Holding, Life, MESSAGE_BYTES_MAX, Message, MessageError, Node, Part, Phase,
-    Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, Sums, Term, WayBack, decode, encode,
+    Control, Data, Description, EpochId, Holding, Life, MESSAGE_BYTES_MAX, Message, MessageError, Node, Outline, Part,
+    Phase, Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, SlotSet, Sums, Term, WayBack, decode, encode,
 };
 
 const TERM: Term = Term { muster: 7, round: 2 };
+const COSTS: Costs = Costs { latency_nanoseconds: 2_000, page_nanoseconds: 300 };
 
 fn job(byte: u8) -> JobId {
     JobId::from_bytes([byte; 16])
@@ -30,6 +32,10 @@ fn description(seat: u32) -> Description {
     Description { seat: Seat(seat), map, sums, slots: 3 }
 }
 
+fn outline(seat: u32, changed: impl IntoIterator<Item = u32>) -> Outline {
+    Outline::new(&description(seat), changed.into_iter().collect())
+}
+
 fn part() -> Part {
     let bytes = vec![1; 2 * 4096];
     Part { epoch: epoch(1), group: 0, sum: 1, piece: 0, to: Node::Hop(1), rows: 0b101, sums: 1, words: false, bytes }
@@ -42,13 +48,13 @@ fn every_kind() -> Vec<Message> {
     let restore = Restore { life: Life(4), epoch: Some(epoch(1)), seats, sources };
     let controls = [
         Control::Report(report),
-        Control::Restore(restore),
+        Control::Restore(restore, COSTS),
         Control::Refuse(Refusal::Nothing),
         Control::Refuse(Refusal::TooMuchLost { epoch: epoch(1), group: 3, missing: vec![Seat(1)] }),
         Control::Refuse(Refusal::TooFew { members: 3, present: 2 }),
         Control::Refuse(Refusal::Rejected { epoch: epoch(1), reason: "it differs".into() }),
         Control::Phase(Phase::Arrived(77)),
-        Control::Phase(Phase::Prepare(epoch(1), Some(epoch(1)))),
+        Control::Phase(Phase::Prepare(epoch(1), Some(epoch(1)), COSTS)),
         Control::Phase(Phase::Sealed(epoch(1))),
         Control::Phase(Phase::Commit(epoch(1))),
         Control::Phase(Phase::Marked(epoch(1))),
@@ -57,8 +63,8 @@ fn every_kind() -> Vec<Message> {
         Control::Phase(Phase::Abandon(epoch(1), "no space".into())),
     ];
     let data = [
-        Data::Outline { epoch: epoch(1), description: description(0), changed: vec![0b110] },
-        Data::Descriptions { epoch: epoch(1), group: 0, descriptions: vec![description(0), description(1)] },
+        Data::Outline { epoch: epoch(1), outline: outline(0, [1, 2]) },
+        Data::Description { epoch: epoch(1), description: description(1) },
         Data::Part(part()),
         Data::Floor { epoch: epoch(1), group: 0, piece: 8 },
     ];
@@ -114,6 +120,9 @@ fn what_belongs_elsewhere_is_named() {
     other[4] = 9;
     assert_eq!(refused(&sealed(other)), MessageError::Version(9));
     let mut other = encode(&plan_of(1, 3), TERM, &message);
+    other[73] ^= 1;
+    assert_eq!(refused(&other), MessageError::Damaged);
+    let mut other = encode(&plan_of(1, 3), TERM, &message);
     other[6] = 9;
     assert!(matches!(refused(&sealed(other)), MessageError::Senseless(_)));
     let foreign = Message::Control(Control::Phase(Phase::Commit(epoch(2))));
@@ -126,11 +135,13 @@ fn sizes_that_cannot_be_are_named() {
         MessageError::Senseless(reason) => reason,
         other => panic!("{other}"),
     };
-    let outline = |description, changed| Data::Outline { epoch: epoch(1), description, changed };
-    assert!(senseless(outline(description(0), vec![0, 1])).contains("slots have changed"));
-    assert!(senseless(outline(description(3), vec![])).contains("no seat 3"));
+    let told = |outline| Data::Outline { epoch: epoch(1), outline };
+    assert!(senseless(told(Outline { changed: SlotSet::all(4), ..outline(0, [1]) })).contains("slots have changed"));
+    assert!(senseless(told(Outline { changed: SlotSet::default(), ..outline(0, [1]) })).contains("as many sums"));
+    assert!(senseless(told(outline(3, []))).contains("no seat 3"));
+    let described = |description| Data::Description { epoch: epoch(1), description };
     let large = Description { slots: u32::MAX, ..description(0) };
-    assert!(senseless(outline(large, vec![])).contains("as many sums as stretches"));
+    assert!(senseless(described(large)).contains("as many sums as stretches"));
     assert!(senseless(Data::Part(Part { rows: 0b111, ..part() })).contains("8192 bytes stand for 3 pages"));
     assert!(senseless(Data::Part(Part { rows: 0, bytes: vec![], ..part() })).contains("0 pages"));
     assert!(senseless(Data::Part(Part { sums: u32::MAX, ..part() })).contains("8192 bytes"));

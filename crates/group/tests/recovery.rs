@@ -1,19 +1,22 @@
 //! Recoveries from shelves that are arranged by hand: nodes struck at one certain moment, nodes that come back, pages that
 //! a disk has damaged. One process after the other, storage at once; the simulator has the disorder.
 
-use standfast_core::PAGE_BYTES;
+use proptest::prelude::*;
 use standfast_core::delta::Page;
 use standfast_core::erasure::Scheme;
+use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Beginning, Event, Input, MemoryShelf, Muster, Output, Payload, PieceId, Plan, Process, Protocol, Rank,
-    RegionId, Resumption, Seat, Settings, Shelf, SlotMap, SlotSet, Survey, WayBack, load,
+    Action, Beginning, Control, Data, EpochId, Event, Input, MemoryShelf, Message, MessageError, Muster, Output,
+    Payload, Phase, PieceId, Plan, Process, Protocol, Rank, RegionId, Resumption, Seat, Settings, Shelf, SlotMap,
+    SlotSet, Survey, WayBack, encode, load,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 const JOB: JobId = JobId::from_bytes([4; 16]);
+const COSTS: Costs = Costs { latency_nanoseconds: 1_000, page_nanoseconds: 1_000 };
 
 /// A member whose pages follow from its seat and the number of the checkpoint that it has come to.
 #[derive(Clone, Default)]
@@ -59,9 +62,13 @@ struct Table {
     inputs: VecDeque<(Rank, Input)>,
     /// Whether old pieces are deleted, or everybody is struck just before that.
     keeps: bool,
+    /// Bytes.
+    sent: usize,
     /// What everybody was last told.
     told: BTreeMap<Rank, Resumption>,
     refused: Option<String>,
+    /// A message that is damaged by its sender before its checksum is made: which, and what is changed in its body.
+    damaged: Option<(usize, Vec<(u16, u8)>)>,
 }
 
 impl Table {
@@ -69,13 +76,13 @@ impl Table {
     fn new(plan: &Arc<Plan>, shelves: Vec<MemoryShelf>, keeps: bool) -> Self {
         let players = (0..).map(Rank).zip(shelves).map(|(rank, shelf)| {
             let prefers = Some(Seat(rank.0)).filter(|seat| plan.has(*seat));
-            let beginning = Beginning { rank, prefers, started: false };
-            let costs = Costs { latency_nanoseconds: 1_000, page_nanoseconds: 1_000 };
-            let process = Process::new(plan.clone(), Settings { beginning, costs, compress: false });
+            let beginning = Beginning { rank, prefers, started: false, costs: COSTS };
+            let process = Process::new(plan.clone(), Settings { beginning, compress: false });
             (rank, Player { process, shelf, program: Program::default() })
         });
         let (inputs, told) = (VecDeque::new(), BTreeMap::new());
-        let mut table = Self { plan: plan.clone(), players: players.collect(), inputs, keeps, told, refused: None };
+        let (plan, players) = (plan.clone(), players.collect());
+        let mut table = Self { plan, players, inputs, keeps, sent: 0, told, refused: None, damaged: None };
         table.muster(1);
         table
     }
@@ -103,7 +110,13 @@ impl Table {
             let player = self.players.get_mut(&rank).expect("nobody leaves the table");
             for output in player.process.handle(input, &mut player.program, &mut player.shelf) {
                 let answer = match output {
-                    Output::Send(to, bytes) => {
+                    Output::Send(to, mut bytes) => {
+                        match &mut self.damaged {
+                            Some((0, changes)) => change(&mut bytes, changes),
+                            Some((before, _)) => *before -= 1,
+                            None => {}
+                        }
+                        self.sent += bytes.len();
                         self.inputs.push_back((to, Input::Message(rank, bytes)));
                         continue;
                     }
@@ -134,7 +147,9 @@ impl Table {
                         self.refused = Some(refusal.to_string());
                         continue;
                     }
+                    Output::Leave(_) if self.damaged.is_some() => continue,
                     Output::Leave(reason) => panic!("process {} has to leave: {reason}", rank.0),
+                    Output::Rejected(..) if self.damaged.is_some() => continue,
                     Output::Rejected(from, error) => panic!("a message of process {}: {error}", from.0),
                 };
                 self.inputs.push_back((rank, answer));
@@ -165,6 +180,15 @@ impl Table {
         seats.sort_unstable();
         assert_eq!(seats, (0..self.plan.members() as u32).collect::<Vec<_>>());
     }
+}
+
+/// Changes bytes of a message's body; its checksum fits.
+fn change(bytes: &mut [u8], changes: &[(u16, u8)]) {
+    let (head, body) = bytes.split_at_mut(72);
+    changes.iter().for_each(|(at, byte)| body[usize::from(*at) % body.len()] = *byte);
+    head[56..].fill(0);
+    let checksum = Checksum::of(bytes);
+    bytes[56..72].copy_from_slice(&checksum.to_bytes());
 }
 
 fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
@@ -248,11 +272,73 @@ fn nothing_is_encoded_from_a_damaged_page() {
 
 #[test]
 fn a_survey_answers_for_its_own_muster_alone() {
-    let beginning = Beginning { rank: Rank(0), prefers: None, started: false };
+    let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS };
     let mut protocol = Protocol::new(rotating(Scheme::Parity, 2), beginning);
     let muster = |number| Event::Muster(Muster { number, present: vec![Rank(1), Rank(0)] });
     assert_eq!(protocol.handle(muster(1)), [Action::Survey(1)]);
     assert_eq!(protocol.handle(muster(2)), [Action::Survey(2)]);
     assert_eq!(protocol.handle(Event::Surveyed(1, Survey::default())), []);
     assert_eq!(protocol.handle(Event::Surveyed(2, Survey::default())).len(), 1);
+}
+
+/// Another history of the job uses the same number, and somebody of it is still there.
+#[test]
+fn what_belongs_to_another_epoch_of_the_same_number_is_named() {
+    let plan = rotating(Scheme::Parity, 3);
+    let mut table = begun(&plan);
+    let player = table.players.get_mut(&Rank(1)).expect("it is there");
+    let (here, term) = (player.process.protocol().kept().expect("it is begun"), player.process.protocol().term());
+    let found = EpochId { random: !here.random, ..here };
+    let floor = Message::Data(Data::Floor { epoch: found, group: 0, piece: 1 });
+    let commit = Message::Control(Control::Phase(Phase::Commit(found)));
+    for message in [floor, commit] {
+        let input = Input::Message(Rank(0), encode(&plan, term, &message));
+        let outputs = player.process.handle(input, &mut player.program, &mut player.shelf);
+        assert_eq!(outputs, [Output::Rejected(Rank(0), MessageError::OtherEpoch { found, here })]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Every message from one on arrives with other bytes than its sender meant, past the checksum. It may be refused, the
+    /// epoch given up, or nothing more come of it.
+    #[test]
+    fn no_message_makes_a_process_panic(
+        first in 0_usize..120,
+        changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..4),
+        dedicated: bool,
+    ) {
+        let plan = if dedicated {
+            Arc::new(Plan::dedicated(JOB, WayBack::InPlace, Scheme::EvenOdd, 2, 2).unwrap())
+        } else {
+            rotating(Scheme::ReedSolomon { checks: 2 }, 4)
+        };
+        let mut table = begun(&plan);
+        table.damaged = Some((first, changes));
+        table.checkpoint();
+        table.muster(2);
+    }
+}
+
+/// Bytes that all processes send for one checkpoint of members with so many pages, none of which changes.
+fn bytes_of_an_idle_checkpoint(pages: u32) -> usize {
+    let plan = rotating(Scheme::Parity, 4);
+    let mut table = Table::new(&plan, vec![MemoryShelf::default(); 4], true);
+    for player in table.players.values_mut() {
+        player.program.map.resize(RegionId(1), u64::from(pages) * PAGE_BYTES as u64).expect("they have room");
+    }
+    table.checkpoint();
+    table.sent = 0;
+    table.players.values_mut().for_each(|player| player.program.number -= 1);
+    table.checkpoint();
+    assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch) if epoch.number == 2)));
+    table.sent
+}
+
+#[test]
+fn a_page_that_did_not_change_costs_a_bit_at_most() {
+    let (few, many) = (bytes_of_an_idle_checkpoint(64), bytes_of_an_idle_checkpoint(64 + 3200));
+    // Four members tell three others each.
+    assert!(many - few <= 4 * 3 * 3200 / 8, "{few} bytes for 64 pages, {many} for 3264");
 }

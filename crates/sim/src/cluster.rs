@@ -107,6 +107,9 @@ pub struct Cluster<'s> {
     promised: Option<EpochId>,
     /// Losses in each group since all was whole.
     lost: BTreeMap<usize, u32>,
+    /// Seats that nobody had when all was last whole, and those that a recovery leaves empty beside them.
+    empty: BTreeSet<Seat>,
+    vacated: BTreeSet<Seat>,
     /// Whether there was a muster since losses were last made good.
     mustered: bool,
     beyond: bool,
@@ -149,6 +152,8 @@ impl<'s> Cluster<'s> {
             truth: BTreeMap::new(),
             promised: None,
             lost: BTreeMap::new(),
+            empty: BTreeSet::new(),
+            vacated: BTreeSet::new(),
             mustered: false,
             beyond: false,
             damaged: false,
@@ -180,8 +185,12 @@ impl<'s> Cluster<'s> {
         self.next_rank += 1;
         self.incarnations += 1;
         let seat = Seat(rank.0);
-        let beginning = Beginning { rank, prefers: self.scenario.plan.has(seat).then_some(seat), started: false };
-        let settings = Settings { beginning, costs: self.scenario.costs, compress: self.scenario.compress };
+        let costs = self.scenario.costs[rank.0 as usize % self.scenario.costs.len()];
+        let prefers = self.scenario.plan.has(seat).then_some(seat);
+        let settings = Settings {
+            beginning: Beginning { rank, prefers, started: false, costs },
+            compress: self.scenario.compress,
+        };
         let process = Process::new(self.scenario.plan.clone(), settings);
         let (storage, incarnation) = (std::collections::VecDeque::new(), self.incarnations);
         self.hosts.insert(
@@ -255,6 +264,7 @@ impl<'s> Cluster<'s> {
             }
             Output::Survey(muster) => self.store(rank, Store::Survey(muster)),
             Output::Seal(epoch) => {
+                self.note_vacated(rank);
                 self.store(rank, Store::Seal(epoch));
                 if self.scenario.plant == Some(Plant::CommittedTooEarly) {
                     self.input(rank, Input::Sealed(epoch))?;
@@ -490,8 +500,21 @@ impl<'s> Cluster<'s> {
     fn bears(&self, victim: Rank) -> bool {
         self.groups_of(victim).into_iter().all(|group| {
             let tolerance = self.scenario.plan.layout(group).code().tolerance() as u32;
-            self.lost.get(&group).copied().unwrap_or(0) < tolerance
+            let vacated = self.vacated.iter().filter(|seat| self.scenario.plan.place(**seat).0 == group).count() as u32;
+            self.lost.get(&group).copied().unwrap_or(0) + vacated < tolerance
         })
+    }
+
+    /// A keeper that takes a member's seat leaves its own, maybe that of another group.
+    fn note_vacated(&mut self, rank: Rank) {
+        let protocol = self.hosts[&rank].process.protocol();
+        if let Stage::Sealing(work) = protocol.stage()
+            && work.recovery
+        {
+            let seats = (0..self.scenario.plan.seats() as u32).map(Seat);
+            let vacated = seats.filter(|seat| !protocol.seats().contains_key(seat) && !self.empty.contains(seat));
+            self.vacated = vacated.collect();
+        }
     }
 
     fn lose_seats(&mut self, victim: Rank) {
@@ -529,9 +552,11 @@ impl<'s> Cluster<'s> {
         }
         self.mustered = false;
         self.lost.clear();
+        self.vacated.clear();
         self.hosts.values_mut().for_each(|host| host.served.clear());
-        for seat in (0..self.scenario.plan.seats() as u32).map(Seat).filter(|seat| !seated.contains(seat)) {
-            *self.lost.entry(self.scenario.plan.place(seat).0).or_default() += 1;
+        self.empty = (0..self.scenario.plan.seats() as u32).map(Seat).filter(|seat| !seated.contains(seat)).collect();
+        for seat in &self.empty {
+            *self.lost.entry(self.scenario.plan.place(*seat).0).or_default() += 1;
         }
         (self.beyond, self.damaged) = (false, false);
     }
@@ -539,7 +564,7 @@ impl<'s> Cluster<'s> {
     fn note_pages(&mut self, rank: Rank) {
         let Some(host) = self.hosts.get(&rank) else { return };
         let Some(seat) = host.process.protocol().seat() else { return };
-        if self.scenario.habits.everything {
+        if self.scenario.habits.steady.is_some() {
             let (own, checks) = host.shelf.pages();
             let peak = self.outcome.peaks.entry(seat).or_default();
             *peak = (peak.0.max(own), peak.1.max(checks));

@@ -15,8 +15,8 @@ const HEAD: RegionId = RegionId(0);
 pub struct Habits {
     /// Pages of its largest region.
     pub pages_max: u32,
-    /// Whether every page changes each time and regions stay: the worst case for memory.
-    pub everything: bool,
+    /// So many pages of each region change each time and regions stay, for memory that can be reckoned; `None`: at random.
+    pub steady: Option<u32>,
     /// A fault put in on purpose: slots that are given back are not told.
     pub forgets_removed: bool,
 }
@@ -41,9 +41,11 @@ impl Program {
         program.set_number(seed);
         let mut random = Rng::with_seed(seed);
         for id in 1..=3 {
-            let bytes =
-                if habits.everything { u64::from(habits.pages_max) } else { random.u64(0..=habits.pages_max.into()) };
-            program.resize(RegionId(id), bytes as usize * PAGE_BYTES);
+            let pages = if habits.steady.is_some() { habits.pages_max } else { random.u32(0..=habits.pages_max) };
+            program.resize(RegionId(id), pages as usize * PAGE_BYTES);
+        }
+        if habits.steady.is_some() {
+            program.write_first(habits.pages_max, &mut random);
         }
         program.index();
         program
@@ -54,16 +56,19 @@ impl Program {
         let number = u64::from_le_bytes(self.regions[&HEAD][..8].try_into().expect("the head has eight bytes"));
         let mut random = Rng::with_seed(number);
         self.set_number(random.u64(..));
-        if self.habits.everything {
-            let ids: Vec<_> = self.regions.keys().copied().filter(|id| *id != HEAD).collect();
-            let pages = 0..self.habits.pages_max;
-            for (id, page) in ids.iter().flat_map(|id| pages.clone().map(move |page| (*id, page))) {
-                self.write(id, page as usize * PAGE_BYTES, &random.u64(1..).to_le_bytes());
-            }
-        } else {
-            (0..random.usize(0..12)).for_each(|_| self.touch(&mut random));
+        match self.habits.steady {
+            Some(pages) => self.write_first(pages, &mut random),
+            None => (0..random.usize(0..12)).for_each(|_| self.touch(&mut random)),
         }
         self.index();
+    }
+
+    /// Writes into the first pages of every region.
+    fn write_first(&mut self, pages: u32, random: &mut Rng) {
+        let ids: Vec<_> = self.regions.keys().copied().filter(|id| *id != HEAD).collect();
+        for (id, page) in ids.iter().flat_map(|id| (0..pages).map(move |page| (*id, page))) {
+            self.write(id, page as usize * PAGE_BYTES, &random.u64(1..).to_le_bytes());
+        }
     }
 
     fn touch(&mut self, random: &mut Rng) {

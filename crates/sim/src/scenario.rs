@@ -24,6 +24,17 @@ pub enum Plant {
     RemovedNotSubtracted,
 }
 
+impl Plant {
+    /// All of them, with the names that `cargo xtask simulate --plant` takes.
+    pub const ALL: [(&str, Self); 5] = [
+        ("committed-too-early", Self::CommittedTooEarly),
+        ("deleted-too-early", Self::DeletedTooEarly),
+        ("wrong-coefficient", Self::WrongCoefficient),
+        ("id-ignored", Self::IdIgnored),
+        ("removed-not-subtracted", Self::RemovedNotSubtracted),
+    ];
+}
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -43,8 +54,8 @@ pub struct Scenario {
     pub storage_fails_permille: u32,
     /// What the programs do.
     pub habits: Habits,
-    /// By which routes are chosen.
-    pub costs: Costs,
+    /// What each process takes sending to cost, in turn.
+    pub costs: Vec<Costs>,
     /// Whether differences travel in word form.
     pub compress: bool,
     /// A fault put in on purpose.
@@ -61,6 +72,18 @@ pub struct Wishes {
 }
 
 impl Scenario {
+    /// The same with a fault put in on purpose, and without others that would hide it.
+    pub fn with(mut self, plant: Plant) -> Self {
+        (self.plant, self.storage_fails_permille, self.beyond_percent) = (Some(plant), 0, 0);
+        match plant {
+            Plant::WrongCoefficient => self.compress = false,
+            Plant::IdIgnored => self.habits.pages_max = 12,
+            Plant::RemovedNotSubtracted => self.habits.forgets_removed = true,
+            Plant::CommittedTooEarly | Plant::DeletedTooEarly => {}
+        }
+        self
+    }
+
     /// The run of a seed.
     pub fn new(seed: u64, wishes: Wishes) -> Self {
         let mut random = Rng::with_seed(seed);
@@ -71,7 +94,9 @@ impl Scenario {
         let kills = wishes.kills.unwrap_or_else(|| random.u32(0..4));
         // In place a lost member's seat needs somebody.
         let spares = if way_back == WayBack::InPlace { random.u32(0..=kills) } else { 0 };
-        let latency_nanoseconds = [1_000, 100_000, 10_000_000][random.usize(..3)];
+        let latency = [1_000, 100_000, 10_000_000];
+        let costs = |_| Costs { latency_nanoseconds: latency[random.usize(..3)], page_nanoseconds: 1_000 };
+        let costs = (0..3).map(costs).collect();
         Self {
             seed,
             plan: Arc::new(plan.expect("some draw fits")),
@@ -80,8 +105,8 @@ impl Scenario {
             kills,
             beyond_percent: if random.u8(..4) == 0 { 30 } else { 0 },
             storage_fails_permille: if random.u8(..5) == 0 { 8 } else { 0 },
-            habits: Habits { pages_max: random.u32(1..90), everything: false, forgets_removed: false },
-            costs: Costs { latency_nanoseconds, page_nanoseconds: 1_000 },
+            habits: Habits { pages_max: random.u32(1..90), steady: None, forgets_removed: false },
+            costs,
             compress: random.bool(),
             plant: None,
         }

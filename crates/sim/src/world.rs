@@ -1,5 +1,6 @@
 //! The abstract world of the explorer: processes with the real protocol, shelves with abstract pieces, links with messages.
 
+use standfast_group::transfer::Costs;
 use standfast_group::{
     Action, Beginning, Control, EpochId, Event, Holding, Life, Muster, Plan, Protocol, Rank, Rejected, Report, Restore,
     Resumption, Seat, Stage, Survey, Term, WayBack, decide,
@@ -161,7 +162,8 @@ impl World {
     }
 
     fn host(&self, model: &Model, rank: Rank, prefers: Option<Seat>, shelf: Shelf) -> Host {
-        let beginning = Beginning { rank, prefers, started: false };
+        let costs = Costs { latency_nanoseconds: 1, page_nanoseconds: 1 };
+        let beginning = Beginning { rank, prefers, started: false, costs };
         Host {
             protocol: Protocol::new(model.plan.clone(), beginning),
             shelf,
@@ -401,7 +403,7 @@ impl World {
                 Work::Survey
             }
             Action::Encode { epoch, base, seats, .. } => Work::Encode(epoch, base, seats),
-            Action::Rebuild { restore, epoch } => Work::Rebuild(epoch, restore),
+            Action::Rebuild { restore, epoch, .. } => Work::Rebuild(epoch, restore),
             Action::Seal(epoch) => {
                 host.work.push_back(Work::Seal(epoch));
                 return Ok((model.plant == Some(Plant::CommittedTooEarly)).then_some(Event::Sealed(epoch)));

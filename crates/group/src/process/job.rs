@@ -2,7 +2,7 @@
 
 use super::read_now;
 use crate::decide::Restore;
-use crate::description::Description;
+use crate::description::{Description, Outline};
 use crate::identity::{EpochId, Rank, Seat};
 use crate::layout::Layout;
 use crate::message::Data;
@@ -24,8 +24,7 @@ pub(super) struct Job {
     epoch: EpochId,
     kind: Kind,
     seating: Seating,
-    costs: Costs,
-    compress: bool,
+    sending: Sending,
     /// Of the members, as they become known; with what changed.
     outlines: BTreeMap<usize, (Description, SlotSet)>,
     /// Parts that came before all was described.
@@ -33,10 +32,21 @@ pub(super) struct Job {
     transfer: Option<Transfer>,
 }
 
+/// How it sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sending {
+    /// This process.
+    pub(super) me: Rank,
+    /// By which the way is chosen.
+    pub(super) costs: Costs,
+    /// Whether differences travel in word form where that pays.
+    pub(super) compress: bool,
+}
+
 #[derive(Clone, Debug)]
 enum Kind {
     /// With the slots that the payload has in use.
-    Encode { piece: PieceId, used: SlotSet },
+    Encode { piece: PieceId, base: Option<PieceId>, used: SlotSet },
     /// With the positions that this process takes and has nothing of.
     Rebuild { heirs: Vec<usize> },
 }
@@ -45,27 +55,26 @@ impl Job {
     /// A seat's part in a new epoch.
     pub(super) fn encode(
         plan: &Arc<Plan>,
-        me: Rank,
-        piece: PieceId,
+        (piece, base): (PieceId, Option<PieceId>),
         seats: &[(Seat, Rank)],
-        settings: (Costs, bool),
+        sending: Sending,
         used: SlotSet,
     ) -> Self {
         let (group, _) = plan.place(piece.seat);
         let seated = by_position(plan, group, seats);
-        let seating = Seating { me, givers: seated.clone(), takers: seated };
-        Self::new(plan, group, piece.epoch, Kind::Encode { piece, used }, seating, settings)
+        let seating = Seating { me: sending.me, givers: seated.clone(), takers: seated };
+        Self::new(plan, group, piece.epoch, Kind::Encode { piece, base, used }, seating, sending)
     }
 
     /// A process's parts in a recovery: one for each group in which it has or takes something, and something is lost.
     pub(super) fn rebuild(
         plan: &Arc<Plan>,
-        me: Rank,
         epoch: EpochId,
         restore: &Restore,
-        settings: (Costs, bool),
+        sending: Sending,
         shelf: &mut dyn Shelf,
     ) -> BTreeMap<usize, Self> {
+        let me = sending.me;
         let mine = restore.seats.iter().chain(&restore.sources).filter(|(_, rank)| *rank == me);
         let groups: BTreeSet<usize> = mine.map(|(seat, _)| plan.place(*seat).0).collect();
         let mut jobs = BTreeMap::new();
@@ -82,24 +91,17 @@ impl Job {
                 shelf.open(PieceId { epoch, seat: plan.seat(group, *position) }, None);
             }
             let seating = Seating { me, givers, takers };
-            let mut job = Self::new(plan, group, epoch, Kind::Rebuild { heirs: own }, seating, settings);
+            let mut job = Self::new(plan, group, epoch, Kind::Rebuild { heirs: own }, seating, sending);
             job.learn_own(shelf);
             jobs.insert(group, job);
         }
         jobs
     }
 
-    fn new(
-        plan: &Arc<Plan>,
-        group: usize,
-        epoch: EpochId,
-        kind: Kind,
-        seating: Seating,
-        (costs, compress): (Costs, bool),
-    ) -> Self {
+    fn new(plan: &Arc<Plan>, group: usize, epoch: EpochId, kind: Kind, seating: Seating, sending: Sending) -> Self {
         let plan = plan.clone();
         let (outlines, pending) = (BTreeMap::new(), VecDeque::new());
-        Self { plan, group, epoch, kind, seating, costs, compress, outlines, pending, transfer: None }
+        Self { plan, group, epoch, kind, seating, sending, outlines, pending, transfer: None }
     }
 
     pub(super) fn group(&self) -> usize {
@@ -124,22 +126,22 @@ impl Job {
         PieceId { epoch: self.epoch, seat: self.plan.seat(self.group, position) }
     }
 
+    fn lends(&self) -> bool {
+        self.seating.givers.contains(&Some(self.seating.me))
+    }
+
     /// Descriptions beside a piece that this process lends.
     fn learn_own(&mut self, shelf: &dyn Shelf) {
         let lent = (0..self.seating.givers.len()).find(|at| self.seating.givers[*at] == Some(self.seating.me));
         if let Some(position) = lent {
-            self.learn(shelf.descriptions(self.piece(position)).to_vec());
+            shelf.descriptions(self.piece(position)).to_vec().into_iter().for_each(|it| self.learn(it));
         }
     }
 
-    fn learn(&mut self, descriptions: Vec<Description>) {
-        for description in descriptions {
-            let (group, position) = self.plan.place(description.seat);
-            if group == self.group {
-                let used = description.map.used();
-                self.outlines.insert(position, (description, used));
-            }
-        }
+    fn learn(&mut self, description: Description) {
+        let (_, position) = self.plan.place(description.seat);
+        let used = description.map.used();
+        self.outlines.insert(position, (description, used));
     }
 
     /// In a recovery the first who has a piece tells the descriptions to those who have none.
@@ -148,10 +150,12 @@ impl Job {
         if matches!(self.kind, Kind::Encode { .. }) || first != Some(&self.seating.me) {
             return Vec::new();
         }
-        let descriptions: Vec<_> = self.outlines.values().map(|(description, _)| description.clone()).collect();
         let ignorant = self.others().into_iter().filter(|rank| !self.seating.givers.contains(&Some(*rank)));
-        let (epoch, group) = (self.epoch, self.group as u32);
-        ignorant.map(|rank| (rank, Data::Descriptions { epoch, group, descriptions: descriptions.clone() })).collect()
+        let description = |(description, _): &(Description, _)| Data::Description {
+            epoch: self.epoch,
+            description: description.clone(),
+        };
+        ignorant.flat_map(|rank| self.outlines.values().map(move |it| (rank, description(it)))).collect()
     }
 
     /// Takes what came from another process.
@@ -166,17 +170,16 @@ impl Job {
         shelf: &mut dyn Shelf,
     ) -> Result<(), String> {
         match data {
-            Data::Outline { description, changed, .. } => {
-                let (_, position) = self.plan.place(description.seat);
-                if self.seating.givers[position] != Some(from) {
+            Data::Outline { outline, .. } => self.take_outline(from, outline, shelf)?,
+            Data::Description { description, .. } => {
+                if matches!(self.kind, Kind::Encode { .. }) || self.lends() {
                     return Err(format!(
-                        "process {} describes {:?}, on which it does not sit",
-                        from.0, description.seat
+                        "process {} describes seat {}, which is known here",
+                        from.0, description.seat.0
                     ));
                 }
-                self.outlines.insert(position, (description, SlotSet::from_bytes(&changed)));
+                self.learn(description);
             }
-            Data::Descriptions { descriptions, .. } => self.learn(descriptions),
             Data::Floor { piece, .. } => match &mut self.transfer {
                 Some(transfer) => transfer.floor(from, piece),
                 None => self.pending.push_back((from, data)),
@@ -203,16 +206,30 @@ impl Job {
         Ok(())
     }
 
+    fn take_outline(&mut self, from: Rank, outline: Outline, shelf: &dyn Shelf) -> Result<(), String> {
+        let (seat, (_, position)) = (outline.seat, self.plan.place(outline.seat));
+        let Kind::Encode { base, .. } = &self.kind else {
+            return Err(format!("process {} describes seat {} anew in a recovery", from.0, seat.0));
+        };
+        if self.seating.givers[position] != Some(from) {
+            return Err(format!("process {} describes seat {}, on which it does not sit", from.0, seat.0));
+        }
+        let before = base.map_or(&[][..], |base| shelf.descriptions(base)).iter().find(|it| it.seat == seat);
+        let description = outline.upon(before);
+        let description = description.ok_or_else(|| format!("the description of seat {} is another here", seat.0))?;
+        self.outlines.insert(position, (description, outline.changed));
+        Ok(())
+    }
+
     /// Plans the transfer once all members are described.
     fn start(&mut self) -> Result<(), String> {
         if self.transfer.is_some() {
             return Ok(());
         }
         if self.outlines.len() < self.layout().members() {
-            let lends = self.seating.givers.contains(&Some(self.seating.me));
             return match self.kind {
                 // Nobody tells whoever has a piece what it should know.
-                Kind::Rebuild { .. } if lends => Err("a piece has not the descriptions of all members".into()),
+                Kind::Rebuild { .. } if self.lends() => Err("a piece has not the descriptions of all members".into()),
                 _ => Ok(()),
             };
         }
@@ -236,7 +253,7 @@ impl Job {
         };
         let plan = TransferPlan::new(self.layout(), &task, route).map_err(|error| error.to_string())?;
         let (name, layout, seating) = ((self.epoch, self.group as u32), self.layout().clone(), self.seating.clone());
-        let compress = self.compress && matches!(self.kind, Kind::Encode { .. });
+        let compress = self.sending.compress && matches!(self.kind, Kind::Encode { .. });
         self.transfer = Some(Transfer::new(name, plan, layout, seating, compress));
         Ok(())
     }
@@ -247,7 +264,13 @@ impl Job {
         let pages = sets.iter().map(SlotSet::len).max().unwrap_or(0) as u64 / self.layout().classes() as u64;
         let rows = sets.iter().map(SlotSet::len).sum::<usize>() as u64 / self.layout().classes() as u64;
         let end = sets.iter().flat_map(|set| set.iter().last()).max().map_or(0, |last| u64::from(last) + 1);
-        Route::choose(self.costs, code.members() as u64, pages.max(1), rows.min(end).max(1), code.checks() as u64)
+        Route::choose(
+            self.sending.costs,
+            code.members() as u64,
+            pages.max(1),
+            rows.min(end).max(1),
+            code.checks() as u64,
+        )
     }
 
     /// Does what can be done, and returns what is to be sent.
@@ -293,7 +316,7 @@ impl Job {
 
     fn pages<'p>(&'p self, payload: &'p mut dyn Payload, shelf: &'p mut dyn Shelf) -> SeatPages<'p> {
         let (pieces, live) = match &self.kind {
-            Kind::Encode { piece, used } => (Vec::new(), Some((*piece, self.plan.way_back(), used))),
+            Kind::Encode { piece, used, .. } => (Vec::new(), Some((*piece, self.plan.way_back(), used))),
             Kind::Rebuild { .. } => ((0..self.layout().positions()).map(|at| self.piece(at)).collect(), None),
         };
         SeatPages { payload, shelf, pieces, live }

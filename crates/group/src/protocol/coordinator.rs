@@ -59,7 +59,7 @@ impl Protocol {
                     }
                     None => Coordinator::Gathering(BTreeMap::new()),
                 };
-                (coordinator, Control::Restore(restore))
+                (coordinator, Control::Restore(restore, self.costs))
             }
             Err(refusal) => (Coordinator::None, Control::Refuse(refusal)),
         };
@@ -77,7 +77,7 @@ impl Protocol {
         let random = arrived.values().fold(0, |sum: u64, random| sum.rotate_left(1) ^ random);
         let epoch = EpochId { job: self.plan.job(), life: self.life, number: self.number + 1, random };
         self.coordinator = Coordinator::Preparing(epoch, self.everybody());
-        self.order(&Phase::Prepare(epoch, self.kept), actions);
+        self.order(&Phase::Prepare(epoch, self.kept, self.costs), actions);
     }
 
     pub(super) fn seat_sealed(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {

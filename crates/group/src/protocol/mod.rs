@@ -29,6 +29,7 @@ mod seat;
 use crate::decide::{Holding, Refusal, Report, Restore};
 use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
 use crate::plan::{Plan, WayBack};
+use crate::transfer::Costs;
 use coordinator::Coordinator;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, VecDeque};
@@ -43,9 +44,9 @@ pub enum Phase {
     /// To the coordinator: the application stands at a checkpoint; a random number to draw the id from.
     #[n(0)]
     Arrived(#[n(0)] u64),
-    /// From the coordinator: encode and seal this epoch, as differences to the other.
+    /// From the coordinator: encode and seal this epoch, as differences to the other, by ways chosen by these costs.
     #[n(1)]
-    Prepare(#[n(0)] EpochId, #[n(1)] Option<EpochId>),
+    Prepare(#[n(0)] EpochId, #[n(1)] Option<EpochId>, #[n(2)] Costs),
     /// To the coordinator: the piece is sealed.
     #[n(2)]
     Sealed(#[n(0)] EpochId),
@@ -72,9 +73,9 @@ pub enum Control {
     /// To the coordinator, before a recovery.
     #[n(0)]
     Report(#[n(0)] Report),
-    /// From the coordinator: do this.
+    /// From the coordinator: do this, by ways chosen by these costs.
     #[n(1)]
-    Restore(#[n(0)] Restore),
+    Restore(#[n(0)] Restore, #[n(1)] Costs),
     /// From the coordinator: nothing can be done.
     #[n(2)]
     Refuse(#[n(0)] Refusal),
@@ -149,6 +150,8 @@ pub enum Action {
         seat: Option<Seat>,
         /// All seats that are taken.
         seats: Vec<(Seat, Rank)>,
+        /// By which the way is chosen.
+        costs: Costs,
     },
     /// Rebuild what was lost, together with the group.
     Rebuild {
@@ -156,6 +159,8 @@ pub enum Action {
         restore: Restore,
         /// The epoch: that of `restore`.
         epoch: EpochId,
+        /// By which the way is chosen.
+        costs: Costs,
     },
     /// Make the piece of an epoch durable.
     Seal(EpochId),
@@ -249,6 +254,8 @@ pub struct Beginning {
     pub prefers: Option<Seat>,
     /// Whether the application may have run before: then it does not start anew where pieces are missing.
     pub started: bool,
+    /// What sending costs, as far as it is known: counts where this process is the coordinator.
+    pub costs: Costs,
 }
 
 /// The protocol of one process.
@@ -258,6 +265,7 @@ pub struct Protocol {
     me: Rank,
     prefers: Option<Seat>,
     started: bool,
+    costs: Costs,
     term: Term,
     muster: Option<Muster>,
     stage: Stage,
@@ -269,7 +277,7 @@ pub struct Protocol {
     /// The application has arrived and the coordinator has not heard of it.
     arrived: Option<u64>,
     /// A *prepare* that came while old pieces were still being deleted.
-    prepare: Option<(EpochId, Option<EpochId>)>,
+    prepare: Option<(EpochId, Option<EpochId>, Costs)>,
     coordinator: Coordinator,
     early: Vec<(Rank, Term, Control)>,
     /// Messages to itself.
@@ -284,6 +292,7 @@ impl Protocol {
             me: beginning.rank,
             prefers: beginning.prefers,
             started: beginning.started,
+            costs: beginning.costs,
             term: Term::default(),
             muster: None,
             stage: Stage::Alone,
@@ -309,14 +318,33 @@ impl Protocol {
         self.seats.iter().find(|(_, rank)| **rank == self.me).map(|(seat, _)| *seat)
     }
 
+    /// Who sits where, as of the last recovery that was decided. Keepers' seats may be empty: their groups bear less.
+    pub fn seats(&self) -> &BTreeMap<Seat, Rank> {
+        &self.seats
+    }
+
     /// Where it stands.
     pub fn stage(&self) -> &Stage {
         &self.stage
     }
 
+    /// The epoch that is being made or brought back here, or else the one that is kept.
+    pub(crate) fn epoch(&self) -> Option<EpochId> {
+        match &self.stage {
+            Stage::Working(work) | Stage::Sealing(work) | Stage::Sealed(work) => Some(work.epoch),
+            Stage::Marking(work) | Stage::Marked(work) => Some(work.epoch),
+            _ => self.kept,
+        }
+    }
+
     /// The epoch that this process keeps for good.
     pub fn kept(&self) -> Option<EpochId> {
         self.kept
+    }
+
+    /// Sending has been measured anew.
+    pub fn set_costs(&mut self, costs: Costs) {
+        self.costs = costs;
     }
 
     /// What is to be done about an event.
@@ -359,7 +387,7 @@ impl Protocol {
 
     fn received(&mut self, from: Rank, term: Term, control: Control, actions: &mut Vec<Action>) {
         // A new attempt begins with the coordinator's decision, which is the first that anybody hears of its term.
-        let begins = matches!(control, Control::Restore(_) | Control::Refuse(_)) && term.muster == self.term.muster;
+        let begins = matches!(control, Control::Restore(..) | Control::Refuse(_)) && term.muster == self.term.muster;
         if term == self.term {
             return self.take(from, control, actions);
         }
@@ -389,7 +417,7 @@ impl Protocol {
         let from_coordinator = Some(from) == self.coordinator_rank();
         match control {
             Control::Report(report) => self.reported(from, report, actions),
-            Control::Restore(restore) if from_coordinator => self.restore(restore, actions),
+            Control::Restore(restore, costs) if from_coordinator => self.restore(restore, costs, actions),
             Control::Refuse(refusal) if from_coordinator => {
                 self.stage = Stage::Refused;
                 actions.push(Action::Refuse(refusal));
@@ -402,7 +430,7 @@ impl Protocol {
                 order if from_coordinator => self.ordered(order, actions),
                 _ => {}
             },
-            Control::Restore(_) | Control::Refuse(_) => {}
+            Control::Restore(..) | Control::Refuse(_) => {}
         }
     }
 

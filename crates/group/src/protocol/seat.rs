@@ -3,6 +3,7 @@
 use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
 use crate::decide::{Report, Restore};
 use crate::identity::EpochId;
+use crate::transfer::Costs;
 
 impl Protocol {
     pub(super) fn surveyed(&mut self, muster: u64, survey: Survey, actions: &mut Vec<Action>) {
@@ -20,7 +21,7 @@ impl Protocol {
         self.replay(actions);
     }
 
-    pub(super) fn restore(&mut self, restore: Restore, actions: &mut Vec<Action>) {
+    pub(super) fn restore(&mut self, restore: Restore, costs: Costs, actions: &mut Vec<Action>) {
         if matches!(self.stage, Stage::Alone | Stage::Surveying) {
             return;
         }
@@ -33,14 +34,14 @@ impl Protocol {
             return;
         };
         self.stage = Stage::Working(Work { epoch, recovery: true });
-        actions.push(Action::Rebuild { restore, epoch });
+        actions.push(Action::Rebuild { restore, epoch, costs });
     }
 
     /// An order of the coordinator's. What does not fit the stage belongs to something that has ended.
     pub(super) fn ordered(&mut self, order: Phase, actions: &mut Vec<Action>) {
         match (order, self.stage.clone()) {
-            (Phase::Prepare(epoch, base), Stage::Idle) => self.prepare_epoch(epoch, base, actions),
-            (Phase::Prepare(epoch, base), Stage::Keeping(_)) => self.prepare = Some((epoch, base)),
+            (Phase::Prepare(epoch, base, costs), Stage::Idle) => self.prepare_epoch(epoch, base, costs, actions),
+            (Phase::Prepare(epoch, base, costs), Stage::Keeping(_)) => self.prepare = Some((epoch, base, costs)),
             (Phase::Commit(epoch), Stage::Sealed(work)) if work.epoch == epoch => {
                 self.stage = Stage::Marking(work);
                 actions.push(Action::Mark(epoch));
@@ -62,7 +63,7 @@ impl Protocol {
         }
     }
 
-    fn prepare_epoch(&mut self, epoch: EpochId, base: Option<EpochId>, actions: &mut Vec<Action>) {
+    fn prepare_epoch(&mut self, epoch: EpochId, base: Option<EpochId>, costs: Costs, actions: &mut Vec<Action>) {
         self.number = self.number.max(epoch.number);
         self.stage = Stage::Working(Work { epoch, recovery: false });
         if base != self.kept {
@@ -72,7 +73,7 @@ impl Protocol {
             return;
         }
         let seats = self.seats.iter().map(|(seat, rank)| (*seat, *rank)).collect();
-        actions.push(Action::Encode { epoch, base, seat: self.seat(), seats });
+        actions.push(Action::Encode { epoch, base, seat: self.seat(), seats, costs });
     }
 
     pub(super) fn done(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
@@ -128,8 +129,8 @@ impl Protocol {
             self.resume(resumption, actions);
         }
         self.tell_arrival(actions);
-        if let Some((epoch, base)) = self.prepare.take() {
-            self.prepare_epoch(epoch, base, actions);
+        if let Some((epoch, base, costs)) = self.prepare.take() {
+            self.prepare_epoch(epoch, base, costs, actions);
         }
     }
 

@@ -8,11 +8,13 @@
 
 mod part;
 mod plan;
+mod route;
 #[cfg(test)]
 mod tests;
 
 pub use part::PartError;
-pub use plan::{Costs, PIECE_ROWS, Route, Share, Task, TransferPlan, Use};
+pub use plan::{PIECE_ROWS, Share, Task, TransferPlan, Use};
+pub use route::{Costs, Route, Sample};
 
 use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;

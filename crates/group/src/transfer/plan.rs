@@ -2,15 +2,10 @@
 //! way, and who takes them. Every process of the group makes the same plan from the same facts, so that nothing of it goes
 //! over the wire.
 //!
-//! ```text
-//! chain     a -> b -> c -> d -> targets     each hop adds its share: every link carries each row once (the default)
-//! fan-in    a -> b, c -> d, b -> d -> ...   log n steps (D6)
-//! direct    a, b, c, d -> each target       one step; the target's link carries n rows (D6's broadcast)
-//! ```
-//!
 //! With rotating checks the chains of the classes begin at different members, and all links are busy: a reduce-scatter
 //! around the ring. Only rows in which somebody has something are in the plan, packed into pieces of 64 rows.
 
+use super::route::{Route, parent};
 use crate::layout::Layout;
 use crate::slots::SlotSet;
 use standfast_core::erasure::{CodeError, Combiner, Repair};
@@ -18,18 +13,6 @@ use std::collections::BTreeSet;
 
 /// Rows of a piece: 256 KiB for each sum.
 pub const PIECE_ROWS: usize = 64;
-
-/// The way that shares take to their sum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
-pub enum Route {
-    /// One after the other.
-    #[default]
-    Chain,
-    /// In pairs.
-    FanIn,
-    /// Each on its own.
-    Direct,
-}
 
 /// What is to be computed.
 #[derive(Clone, Debug)]
@@ -414,81 +397,5 @@ impl Draft<'_> {
             repair: None,
             first_piece: 0,
         })
-    }
-}
-
-/// Numbers count from the leaves. In a fan-in, seen from the last, each clears the lowest bit of its number.
-fn parent(route: Route, index: usize, count: usize) -> Option<usize> {
-    let from_last = count - 1 - index;
-    match route {
-        _ if from_last == 0 => None,
-        Route::Direct => None,
-        Route::Chain => Some(index + 1),
-        Route::FanIn => Some(count - 1 - (from_last & (from_last - 1))),
-    }
-}
-
-/// What sending costs, as measured between the processes of a job and agreed among them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct Costs {
-    /// Nanoseconds from sending a short message until it is taken.
-    pub latency_nanoseconds: u64,
-    /// Nanoseconds for each page, on a link and in adding it up.
-    pub page_nanoseconds: u64,
-}
-
-impl Route {
-    /// The quickest way for `givers` of up to `pages` pages each, which fall into `rows` rows of each of `sums` sums.
-    ///
-    /// - direct: one step, in which the target takes all pages one after the other;
-    /// - chain: as many steps as givers, of one piece each, and behind the first piece all rows once;
-    /// - fan-in: log n steps with all rows each.
-    pub fn choose(costs: Costs, givers: u64, pages: u64, rows: u64, sums: u64) -> Self {
-        let Costs { latency_nanoseconds: latency, page_nanoseconds: page } = costs;
-        let steps = u64::from(givers.next_power_of_two().ilog2());
-        let piece = rows.min(PIECE_ROWS as u64);
-        let direct = latency.saturating_add(page.saturating_mul(givers.max(sums) * pages));
-        let chain =
-            givers.saturating_mul(latency + page * sums * piece).saturating_add(page.saturating_mul(sums * rows));
-        let fan_in = steps.saturating_mul(latency.saturating_add(page.saturating_mul(sums * rows)));
-        let quickest = [(chain, Self::Chain), (direct, Self::Direct), (fan_in, Self::FanIn)];
-        quickest.into_iter().min_by_key(|(time, _)| *time).map(|(_, route)| route).expect("there are three")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_route_follows_what_sending_costs() {
-        let choose = |latency_nanoseconds, pages, rows| {
-            Route::choose(Costs { latency_nanoseconds, page_nanoseconds: 1000 }, 8, pages, rows, 1)
-        };
-        assert_eq!(choose(2_000, 100_000, 100_000), Route::Chain, "much data goes over each link once");
-        assert_eq!(choose(20_000, 1, 1), Route::Direct, "little goes in one step");
-        assert_eq!(choose(5_000_000, 20_000, 20_000), Route::Chain);
-        assert_eq!(choose(2_000_000, 3_000, 3_000), Route::FanIn, "in between, where latency is dear, few steps");
-    }
-
-    #[test]
-    fn every_route_leads_to_the_targets() {
-        for route in [Route::Chain, Route::FanIn, Route::Direct] {
-            for (index, count) in (1..20_usize).flat_map(|count| (0..count).map(move |index| (index, count))) {
-                let mut at = index;
-                let mut steps = 0;
-                while let Some(next) = parent(route, at, count) {
-                    assert!(next > at && next < count);
-                    at = next;
-                    steps += 1;
-                }
-                let most = match route {
-                    Route::Chain => count - 1,
-                    Route::FanIn => count.ilog2() as usize + 1,
-                    Route::Direct => 0,
-                };
-                assert!(steps <= most, "{route:?}: {steps} steps for {count}");
-            }
-        }
     }
 }

@@ -93,6 +93,11 @@ fn run(layout: &Layout, task: &Task, route: Route, stores: &mut [Store], seating
             Data::Floor { piece, .. } => transfers[to].floor(Rank(from as u32), piece),
             other => panic!("{other:?} is not a transfer's"),
         }
+        let under_way = |transfer: &Transfer| transfer.tasks.values().filter(|tasks| !tasks.is_empty()).count();
+        assert!(
+            transfers.iter().all(|transfer| under_way(transfer) <= WINDOW as usize),
+            "accumulators of a window at most"
+        );
         for (next, data) in transfers[to].advance(&mut stores[to]).unwrap() {
             links.entry((to, next.0 as usize)).or_default().push_back(data);
         }

@@ -1,0 +1,135 @@
+//! The way that shares take to their sum, and its choice by what sending costs.
+//!
+//! ```text
+//! chain     a -> b -> c -> d -> targets     each hop adds its share: every link carries each row once (the default)
+//! fan-in    a -> b, c -> d, b -> d -> ...   log n steps (D6)
+//! direct    a, b, c, d -> each target       one step; the target's link carries n rows (D6's broadcast)
+//! ```
+
+use super::plan::PIECE_ROWS;
+use minicbor::{Decode, Encode};
+
+/// The way that shares take to their sum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub enum Route {
+    /// One after the other.
+    #[default]
+    Chain,
+    /// In pairs.
+    FanIn,
+    /// Each on its own.
+    Direct,
+}
+
+/// What sending costs. Whoever drives a process measures it; what counts is what the coordinator has measured, which goes
+/// out with its orders, so that all choose alike.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Costs {
+    /// Nanoseconds from sending a short message until it is taken.
+    #[n(0)]
+    pub latency_nanoseconds: u64,
+    /// Nanoseconds for each page, on a link and in adding it up.
+    #[n(1)]
+    pub page_nanoseconds: u64,
+}
+
+/// A message that was timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// Pages in it.
+    pub pages: u64,
+    /// Nanoseconds from sending it until it was taken.
+    pub nanoseconds: u64,
+}
+
+impl Costs {
+    /// The line through the quickest of the shortest and the quickest of the longest messages: whatever disturbs a message
+    /// makes it slower. `None` where all have one length.
+    pub fn measured(samples: &[Sample]) -> Option<Self> {
+        let quickest = |pages: u64| samples.iter().filter(|it| it.pages == pages).map(|it| it.nanoseconds).min();
+        let (short, long) = (samples.iter().map(|it| it.pages).min()?, samples.iter().map(|it| it.pages).max()?);
+        let (first, last) = (quickest(short)?, quickest(long)?);
+        let page_nanoseconds = last.saturating_sub(first).checked_div(long - short)?;
+        Some(Self {
+            latency_nanoseconds: first.saturating_sub(page_nanoseconds.saturating_mul(short)),
+            page_nanoseconds,
+        })
+    }
+}
+
+impl Route {
+    /// The quickest way for `givers` of up to `pages` pages each, which fall into `rows` rows of each of `sums` sums.
+    ///
+    /// - direct: one step, in which the target takes all pages one after the other;
+    /// - chain: as many steps as givers, of one piece each, and behind the first piece all rows once;
+    /// - fan-in: log n steps with all rows each.
+    pub fn choose(costs: Costs, givers: u64, pages: u64, rows: u64, sums: u64) -> Self {
+        let Costs { latency_nanoseconds: latency, page_nanoseconds: page } = costs;
+        let steps = u64::from(givers.next_power_of_two().ilog2());
+        let piece = rows.min(PIECE_ROWS as u64);
+        let direct = latency.saturating_add(page.saturating_mul(givers.max(sums) * pages));
+        let chain =
+            givers.saturating_mul(latency + page * sums * piece).saturating_add(page.saturating_mul(sums * rows));
+        let fan_in = steps.saturating_mul(latency.saturating_add(page.saturating_mul(sums * rows)));
+        let quickest = [(chain, Self::Chain), (direct, Self::Direct), (fan_in, Self::FanIn)];
+        quickest.into_iter().min_by_key(|(time, _)| *time).map(|(_, route)| route).expect("there are three")
+    }
+}
+
+/// Numbers count from the leaves. In a fan-in, seen from the last, each clears the lowest bit of its number.
+pub(super) fn parent(route: Route, index: usize, count: usize) -> Option<usize> {
+    let from_last = count - 1 - index;
+    match route {
+        _ if from_last == 0 => None,
+        Route::Direct => None,
+        Route::Chain => Some(index + 1),
+        Route::FanIn => Some(count - 1 - (from_last & (from_last - 1))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_route_follows_what_sending_costs() {
+        let choose = |latency_nanoseconds, pages, rows| {
+            Route::choose(Costs { latency_nanoseconds, page_nanoseconds: 1000 }, 8, pages, rows, 1)
+        };
+        assert_eq!(choose(2_000, 100_000, 100_000), Route::Chain, "much data goes over each link once");
+        assert_eq!(choose(20_000, 1, 1), Route::Direct, "little goes in one step");
+        assert_eq!(choose(5_000_000, 20_000, 20_000), Route::Chain);
+        assert_eq!(choose(2_000_000, 3_000, 3_000), Route::FanIn, "in between, where latency is dear, few steps");
+    }
+
+    #[test]
+    fn costs_are_found_again_in_what_was_timed_however_disturbed() {
+        let costs = Costs { latency_nanoseconds: 5_000, page_nanoseconds: 700 };
+        let sample = |pages, disturbance| Sample { pages, nanoseconds: 5_000 + 700 * pages + disturbance };
+        let timed = [sample(1, 0), sample(1, 90_000), sample(64, 300), sample(64, 0), sample(8, 12)];
+        assert_eq!(Costs::measured(&timed), Some(costs));
+        assert_eq!(Costs::measured(&timed[..2]), None);
+        assert_eq!(Costs::measured(&[]), None);
+    }
+
+    #[test]
+    fn every_route_leads_to_the_targets() {
+        for route in [Route::Chain, Route::FanIn, Route::Direct] {
+            for (index, count) in (1..20_usize).flat_map(|count| (0..count).map(move |index| (index, count))) {
+                let mut at = index;
+                let mut steps = 0;
+                while let Some(next) = parent(route, at, count) {
+                    assert!(next > at && next < count);
+                    at = next;
+                    steps += 1;
+                }
+                let most = match route {
+                    Route::Chain => count - 1,
+                    Route::FanIn => count.ilog2() as usize + 1,
+                    Route::Direct => 0,
+                };
+                assert!(steps <= most, "{route:?}: {steps} steps for {count}");
+            }
+        }
+    }
+}
