@@ -148,6 +148,10 @@ pub(crate) struct Pages {
     pub(crate) unchanged: PageSet,
     /// The number that the process has there.
     pub(crate) was: u32,
+    /// Pages of observed mappings that must not be touched.
+    pub(crate) guarded: Vec<PageRange>,
+    /// Where it was seen which pages must not be touched.
+    pub(crate) looked_at: Vec<PageRange>,
 }
 
 /// How a process is to be looked at.
@@ -176,34 +180,43 @@ impl Track {
         let scanning = |source| kernel("scanning the program's pages", source);
         let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
         let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
-        let (mut held, mut plain) = (Vec::new(), Vec::new());
         let mut all: Vec<(PageRange, Beneath)> = Vec::new();
-        let mut written = Vec::new();
+        let (mut written, mut plain) = (Vec::new(), Vec::new());
+        let mut pages = Pages::default();
         for place in places {
             // Of private mappings of files everything counts as written. A protected page of theirs that is discarded leaves
             // a marker behind, by which the page that takes its place is protected from birth: until it is written again it
             // looks like the old one, which it is not.
-            let is_observed = place.beneath == Beneath::Zeros
-                && self.look_at(&scan, place, is_crowded, &mut held).map_err(scanning)?;
-            if !is_observed {
+            if place.beneath == Beneath::Zeros {
+                let held = scan.held(place.live).map_err(scanning)?;
+                if !self.written(&scan, place, &held, is_crowded, &mut written).map_err(scanning)? {
+                    written.extend(&held.populated);
+                }
+                all.extend(held.populated.iter().map(|range| (*range, place.beneath)));
+                pages.guarded.extend(held.guarded);
+                pages.looked_at.push(place.live);
+            } else {
                 otherwise(place, &mut plain).map_err(scanning)?;
-                held.extend(plain.drain(..).map(|range| HeldPages { range, written: true }));
+                written.extend(&plain);
+                all.extend(plain.drain(..).map(|range| (range, place.beneath)));
             }
-            written.extend(held.iter().filter(|held| held.written).map(|held| held.range));
-            all.extend(held.drain(..).map(|held| (held.range, place.beneath)));
         }
-        Ok(self.sort(how, &all, written))
+        self.sort(how, &all, written, &mut pages);
+        Ok(pages)
     }
 
-    /// Appends the pages of one mapping that hold something. Whether it is under observation.
-    fn look_at(
+    /// Appends the pages of one mapping that may have been written. Whether it was under observation: of one that was not,
+    /// all may have been, and from now on it is if it can be.
+    fn written(
         &mut self,
         scan: &WrittenScan,
         place: &Place,
+        held: &HeldPages,
         is_crowded: bool,
-        held: &mut Vec<HeldPages>,
+        written: &mut Vec<PageRange>,
     ) -> io::Result<bool> {
-        if scan.look(place.live, held)?.is_some() {
+        if scan.written(&held.populated, written)?.is_some() {
+            written.extend(&held.swapped);
             return Ok(true);
         }
         if is_crowded || self.lost {
@@ -217,17 +230,15 @@ impl Track {
             }
             Err(_) => return Ok(false),
         }
-        let is_observed = scan.look(place.live, held)?.is_some();
-        for held in held {
-            if !held.written {
-                self.protection.protect(held.range)?;
-            }
-            held.written = true;
+        let mut unprotected = Vec::new();
+        if scan.written(&held.populated, &mut unprotected)?.is_some() {
+            let [all, unprotected] = [&held.populated, &unprotected].map(|ranges| PageSet::of(ranges.iter().copied()));
+            all.difference(&unprotected).ranges().iter().try_for_each(|range| self.protection.protect(*range))?;
         }
-        Ok(is_observed)
+        Ok(false)
     }
 
-    fn sort(&mut self, how: Look, all: &[(PageRange, Beneath)], written: Vec<PageRange>) -> Pages {
+    fn sort(&mut self, how: Look, all: &[(PageRange, Beneath)], written: Vec<PageRange>, pages: &mut Pages) {
         self.seen = PageSet::of(all.iter().map(|(range, _)| *range));
         let written = PageSet::of(written).union(&self.carried.intersection(&self.seen));
         let mut unchanged = self.seen.difference(&written).intersection(&self.saved);
@@ -236,13 +247,12 @@ impl Track {
         }
         self.is = how.owner;
         self.carried = self.carried.union(&self.seen.difference(&unchanged));
-        let mut changed = Vec::new();
         for beneath in [Beneath::Zeros, Beneath::File] {
             let of_kind = PageSet::of(all.iter().filter(|(_, kind)| *kind == beneath).map(|(range, _)| *range));
-            changed.extend(of_kind.difference(&unchanged).ranges().iter().map(|range| (*range, beneath)));
+            pages.changed.extend(of_kind.difference(&unchanged).ranges().iter().map(|range| (*range, beneath)));
         }
-        changed.sort_unstable_by_key(|(range, _)| range.start());
-        Pages { changed, unchanged, was: self.was }
+        pages.changed.sort_unstable_by_key(|(range, _)| range.start());
+        (pages.unchanged, pages.was) = (unchanged, self.was);
     }
 }
 

@@ -44,4 +44,4 @@ pub use spawn::{Held, HeldProgram, InheritedSignals, is_made_here, launch, made_
 pub use task::{Standstill, Stop, Task, WaitStatus};
 pub use terminal::{Terminal, own_group};
 pub use unix_sockets::UnixSocket;
-pub use written::{Held as HeldPages, WriteProtection, WrittenScan};
+pub use written::{HeldPages, WriteProtection, WrittenScan};

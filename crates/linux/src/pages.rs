@@ -79,7 +79,7 @@ impl PageScan {
             return Ok(());
         }
         let mut found = Vec::new();
-        self.select(range, Selection { none_of: 0, all_of: self.guard, any_of: self.guard }, &mut found)?;
+        self.select(range, Selection { all_of: self.guard, told: self.guard, ..Selection::default() }, &mut found)?;
         merge_ranges(&mut found);
         into.append(&mut found);
         Ok(())
@@ -91,7 +91,8 @@ impl PageScan {
             Populated::Own => (category::ZERO | category::FILE | self.guard, 0),
             Populated::File => (category::ZERO | self.guard, category::FILE),
         };
-        self.select(range, Selection { none_of, all_of, any_of: category::PRESENT | category::SWAPPED }, into)
+        let any_of = category::PRESENT | category::SWAPPED;
+        self.select(range, Selection { none_of, all_of, any_of, or_lacking: 0, told: category::PRESENT }, into)
     }
 
     fn select(&self, range: PageRange, selection: Selection, into: &mut Vec<PageRange>) -> io::Result<()> {
@@ -145,7 +146,7 @@ pub(crate) fn guard_category(pagemap: &File) -> u64 {
 /// Whether the kernel has the ioctl, and knows a category.
 fn knows(pagemap: &File, category: u64) -> bool {
     let probe = PageRange::new(Address::new(0), 1);
-    let selection = Selection { none_of: 0, all_of: 0, any_of: category };
+    let selection = Selection { any_of: category, told: category::PRESENT, ..Selection::default() };
     scan_pages(pagemap.as_fd(), probe, selection, &mut [PageRegion::default()]).is_ok()
 }
 

@@ -6,7 +6,7 @@ use super::reference;
 use crate::freeze::{FrozenProcess, kernel};
 use crate::track::{Look, Pages, Place, Track};
 use crate::{EngineError, Obstacle};
-use standfast_core::{Address, PAGE_BYTES, PageRange};
+use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::Beneath;
 use standfast_format::records::{
     Backing, Bytes, FileReference, GuardedPages, Mapping, MappingAttributes, Protection, SpecialMapping,
@@ -88,15 +88,20 @@ impl Mappings {
         Ok(found)
     }
 
-    /// Notes which pages must not be touched, where the kernel tells (Linux 6.15).
-    pub(super) fn note_guards(&mut self, pid: i32) -> Result<(), EngineError> {
+    /// Notes which pages must not be touched, where the kernel tells (Linux 6.15): those that a look has found already, and
+    /// those where it has not been.
+    pub(super) fn note_guards(&mut self, pid: i32, pages: &mut Pages) -> Result<(), EngineError> {
         let scanning = |source| kernel("looking for guarded pages", source);
         let (Some(first), Some(last)) = (self.ordinary.first(), self.ordinary.last()) else { return Ok(()) };
-        let all = PageRange::between(Address::new(first.start), Address::new(last.end));
-        let mut guards = Vec::new();
-        PageScan::open(pid).and_then(|scan| scan.guarded(all, &mut guards)).map_err(scanning)?;
+        let all = PageSet::of([PageRange::between(Address::new(first.start), Address::new(last.end))]);
+        let mut guards = std::mem::take(&mut pages.guarded);
+        let scan = PageScan::open(pid).map_err(scanning)?;
+        for range in all.difference(&PageSet::of(pages.looked_at.drain(..))).ranges() {
+            scan.guarded(*range, &mut guards).map_err(scanning)?;
+        }
+        let guards = PageSet::of(guards);
         for mapping in self.ordinary.iter_mut().filter(|_| !guards.is_empty()) {
-            for guard in &guards {
+            for guard in guards.ranges() {
                 let (start, end) = (guard.start().get().max(mapping.start), guard.end().get().min(mapping.end));
                 if start < end {
                     let pages = (end - start) / PAGE_BYTES as u64;

@@ -101,8 +101,8 @@ impl Census {
             let live_stack = inner.live_stack(process, options.stack);
             pages.push(memory::populated(process, &found.processes[place].mappings, live_stack, track)?);
         }
-        for (of_process, process) in found.processes.iter_mut().zip(&frozen.processes) {
-            of_process.mappings.note_guards(process.pid)?;
+        for ((of_process, process), pages) in found.processes.iter_mut().zip(&frozen.processes).zip(&mut pages) {
+            of_process.mappings.note_guards(process.pid, pages)?;
         }
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
         outputs.extend(found.objects.outputs());

@@ -93,14 +93,18 @@ pub mod category {
 }
 
 /// Which pages a scan selects.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Selection {
     /// None of these categories.
     pub none_of: u64,
     /// Each of these.
     pub all_of: u64,
-    /// At least one of these.
+    /// At least one of these, if there are any.
     pub any_of: u64,
+    /// Or not one of these, which may not be in `none_of`.
+    pub or_lacking: u64,
+    /// What is told of the pages selected. Adjoining pages that differ in none of it are one region.
+    pub told: u64,
 }
 
 /// The PAGEMAP_SCAN ioctl (Linux 6.7). Fills `regions`; returns how many, and where the walk ended.
@@ -114,7 +118,8 @@ pub fn scan_pages(
 }
 
 /// The same, and write-protects the pages that it returns, telling [`category::WRITTEN`] of each as it was before. EPERM
-/// where the mapping is not registered with an asynchronous userfaultfd.
+/// where the mapping is not registered with an asynchronous userfaultfd. Not for selections that nothing at all can meet:
+/// the kernel would make page tables for all of it.
 pub fn scan_and_protect_pages(
     pagemap: BorrowedFd<'_>,
     range: PageRange,
@@ -140,9 +145,9 @@ fn walk(
 ) -> io::Result<(usize, Address)> {
     /// `PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC`
     const PROTECT_AND_CHECK: u64 = 1 | 2;
-    let (flags, returned) = match afterwards {
-        Afterwards::Leave => (0, category::PRESENT),
-        Afterwards::Protect => (PROTECT_AND_CHECK, category::WRITTEN | category::PRESENT),
+    let flags = match afterwards {
+        Afterwards::Leave => 0,
+        Afterwards::Protect => PROTECT_AND_CHECK,
     };
     let mut arguments = ScanArguments {
         size: size_of::<ScanArguments>() as u64,
@@ -153,10 +158,10 @@ fn walk(
         regions: regions.as_mut_ptr() as u64,
         regions_max: regions.len() as u64,
         pages_max: 0,
-        inverted: selection.none_of,
+        inverted: selection.none_of | selection.or_lacking,
         all_of: selection.none_of | selection.all_of,
-        any_of: selection.any_of,
-        returned,
+        any_of: selection.any_of | selection.or_lacking,
+        returned: selection.told,
     };
     // SAFETY: `arguments` and `regions` live through the call and are as large as they say.
     let found = check(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arguments) }.into())?;
