@@ -7,7 +7,7 @@
 
 use crate::ProcessIdentity;
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, PageSet, is_zero};
-use standfast_format::{Beneath, PageBatch};
+use standfast_format::Beneath;
 
 /// Whose pages they are, the same in one checkpoint and the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +43,13 @@ impl Hashes {
         self.seen.clear();
     }
 
-    /// Compares the pages of an owner, whose batches must come in ascending order.
+    /// Compares the pages of an owner.
     pub(crate) fn sieve(&mut self, key: Key, owner: u32) -> Sieve<'_> {
         let saved = self.saved.iter().find(|known| known.key == key);
         self.seen.push(Known { key, owner, pages: Vec::new() });
         let seen = &mut self.seen.last_mut().expect("it was just pushed").pages;
         let (was, saved) = saved.map_or((owner, &[][..]), |known| (known.owner, &known.pages));
-        Sieve { was, saved, seen, unchanged: Vec::new() }
+        Sieve { was, saved: Saved(saved), seen, unchanged: Vec::new() }
     }
 
     pub(crate) fn committed(&mut self) {
@@ -61,61 +61,74 @@ impl Hashes {
     }
 }
 
-/// Leaves out of the batches of one owner what has not changed.
+/// Finds out which pages of one owner have not changed.
 #[derive(Debug)]
 pub(crate) struct Sieve<'a> {
     /// The number that the owner had in the last committed generation.
     pub(crate) was: u32,
-    saved: &'a [(Address, Checksum)],
+    /// What its pages held there.
+    pub(crate) saved: Saved<'a>,
     seen: &'a mut Vec<(Address, Checksum)>,
     unchanged: Vec<PageRange>,
 }
 
-impl Sieve<'_> {
-    /// Leaves only the pages in the batch that have changed.
-    pub(crate) fn sift(&mut self, batch: &mut PageBatch) {
-        let mut left: Vec<(u32, PageRange, Beneath)> = Vec::new();
-        let (mut from, mut to) = (0, 0);
-        for (owner, range, beneath) in std::mem::take(&mut batch.ranges) {
-            for page in 0..range.pages() {
-                let place = PageRange::new(range.start().plus(page * PAGE_BYTES as u64), 1);
-                if self.is_unchanged(place.start(), &batch.bytes[from..from + PAGE_BYTES]) {
-                    self.unchanged.push(place);
-                } else {
-                    batch.bytes.copy_within(from..from + PAGE_BYTES, to);
-                    to += PAGE_BYTES;
-                    append(&mut left, (owner, place, beneath));
+/// What pages held, ascending.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Saved<'a>(&'a [(Address, Checksum)]);
+
+/// What was found in some adjoining or ascending pages.
+#[derive(Debug, Default)]
+pub(crate) struct Sifted {
+    seen: Vec<(Address, Checksum)>,
+    unchanged: Vec<PageRange>,
+}
+
+impl Saved<'_> {
+    /// Compares pages, whose contents stand in `bytes` one after the other, and hands those on that have changed.
+    pub(crate) fn sift(
+        self,
+        ranges: &[(PageRange, Beneath)],
+        bytes: &[u8],
+        mut changed: impl FnMut(PageRange, Beneath, &[u8]),
+    ) -> Sifted {
+        let mut sifted = Sifted::default();
+        let Some((first, _)) = ranges.first() else { return sifted };
+        let mut saved = &self.0[self.0.partition_point(|(address, _)| *address < first.start())..];
+        let (contents, _) = bytes.as_chunks::<PAGE_BYTES>();
+        let places = ranges.iter().flat_map(|(range, beneath)| {
+            let page = |page| PageRange::new(range.start().plus(page * PAGE_BYTES as u64), 1);
+            (0..range.pages()).map(move |number| (page(number), *beneath))
+        });
+        for ((place, beneath), bytes) in places.zip(contents) {
+            if !is_zero(bytes) {
+                let now = (place.start(), Checksum::of(bytes));
+                sifted.seen.push(now);
+                while let [(address, _), rest @ ..] = saved
+                    && *address < place.start()
+                {
+                    saved = rest;
                 }
-                from += PAGE_BYTES;
+                if saved.first() == Some(&now) {
+                    sifted.unchanged.push(place);
+                    continue;
+                }
             }
+            changed(place, beneath, bytes);
         }
-        batch.bytes.truncate(to);
-        batch.ranges = left;
-    }
-
-    fn is_unchanged(&mut self, at: Address, bytes: &[u8]) -> bool {
-        if is_zero(bytes) {
-            return false;
-        }
-        let checksum = Checksum::of(bytes);
-        self.seen.push((at, checksum));
-        let behind = self.saved.partition_point(|(address, _)| *address < at);
-        self.saved = &self.saved[behind..];
-        self.saved.first() == Some(&(at, checksum))
-    }
-
-    /// The pages that were left out.
-    pub(crate) fn into_unchanged(self) -> PageSet {
-        PageSet::of(self.unchanged)
+        sifted
     }
 }
 
-fn append(left: &mut Vec<(u32, PageRange, Beneath)>, (owner, place, beneath): (u32, PageRange, Beneath)) {
-    match left.last_mut() {
-        Some((last, range, kind)) if (*last, *kind, range.end()) == (owner, beneath, place.start()) => {
-            *range = PageRange::new(range.start(), range.pages() + 1);
-        }
-        _ => left.push((owner, place, beneath)),
+impl Sieve<'_> {
+    /// Takes what was found, ascending.
+    pub(crate) fn take(&mut self, sifted: Sifted) {
+        self.seen.extend(sifted.seen);
+        self.unchanged.extend(sifted.unchanged);
+    }
+
+    /// The pages that have not changed.
+    pub(crate) fn into_unchanged(self) -> PageSet {
+        PageSet::of(self.unchanged)
     }
 }
 
@@ -125,24 +138,19 @@ mod tests {
 
     const KEY: Key = Key::Object(1, 2);
 
-    fn batch(start: u64, fills: &[u8]) -> PageBatch {
+    fn pages(start: u64, fills: &[u8]) -> (PageRange, Vec<u8>) {
         let range = PageRange::new(Address::new(start), fills.len() as u64);
-        PageBatch {
-            ranges: vec![(0, range, Beneath::Zeros)],
-            bytes: fills.iter().flat_map(|fill| [*fill; PAGE_BYTES]).collect(),
-        }
+        (range, fills.iter().flat_map(|fill| [*fill; PAGE_BYTES]).collect())
     }
 
     /// Which pages have changed, by what they hold, and which have not.
-    fn look(hashes: &mut Hashes, batches: Vec<PageBatch>) -> (Vec<u8>, u64) {
+    fn look(hashes: &mut Hashes, pieces: Vec<(PageRange, Vec<u8>)>) -> (Vec<u8>, u64) {
         hashes.begin();
         let mut sieve = hashes.sieve(KEY, 0);
         let mut changed = Vec::new();
-        for mut batch in batches {
-            sieve.sift(&mut batch);
-            let pages: u64 = batch.ranges.iter().map(|(_, range, _)| range.pages()).sum();
-            assert_eq!(pages as usize * PAGE_BYTES, batch.bytes.len());
-            changed.extend(batch.bytes.chunks(PAGE_BYTES).map(|page| page[0]));
+        for (range, bytes) in pieces {
+            let sifted = sieve.saved.sift(&[(range, Beneath::Zeros)], &bytes, |_, _, page| changed.push(page[0]));
+            sieve.take(sifted);
         }
         (changed, sieve.into_unchanged().pages())
     }
@@ -150,21 +158,21 @@ mod tests {
     #[test]
     fn only_pages_that_hold_something_else_than_the_committed_checkpoint_are_left() {
         let mut hashes = Hashes::default();
-        assert_eq!(look(&mut hashes, vec![batch(0, &[1, 2, 3]), batch(0x8000, &[4])]), (vec![1, 2, 3, 4], 0));
-        assert_eq!(look(&mut hashes, vec![batch(0, &[1, 2, 3])]), (vec![1, 2, 3], 0), "that one was not committed");
+        assert_eq!(look(&mut hashes, vec![pages(0, &[1, 2, 3]), pages(0x8000, &[4])]), (vec![1, 2, 3, 4], 0));
+        assert_eq!(look(&mut hashes, vec![pages(0, &[1, 2, 3])]), (vec![1, 2, 3], 0), "that one was not committed");
         hashes.committed();
-        assert_eq!(look(&mut hashes, vec![batch(0, &[1, 9, 3, 4]), batch(0x8000, &[4])]), (vec![9, 4, 4], 2));
+        assert_eq!(look(&mut hashes, vec![pages(0, &[1, 9, 3, 4]), pages(0x8000, &[4])]), (vec![9, 4, 4], 2));
         hashes.committed();
-        assert_eq!(look(&mut hashes, vec![batch(0x8000, &[4])]), (vec![], 1));
+        assert_eq!(look(&mut hashes, vec![pages(0x8000, &[4])]), (vec![], 1));
         hashes.forget();
-        assert_eq!(look(&mut hashes, vec![batch(0x8000, &[4])]), (vec![4], 0));
+        assert_eq!(look(&mut hashes, vec![pages(0x8000, &[4])]), (vec![4], 0));
     }
 
     #[test]
     fn a_page_of_zeros_is_never_left_out_since_an_image_holds_nothing_of_it() {
         let mut hashes = Hashes::default();
-        look(&mut hashes, vec![batch(0, &[0, 1])]);
+        look(&mut hashes, vec![pages(0, &[0, 1])]);
         hashes.committed();
-        assert_eq!(look(&mut hashes, vec![batch(0, &[0, 1])]), (vec![0], 1));
+        assert_eq!(look(&mut hashes, vec![pages(0, &[0, 1])]), (vec![0], 1));
     }
 }

@@ -19,6 +19,7 @@ mod freeze;
 mod hashes;
 mod job;
 mod read;
+mod reading;
 mod rehearsal;
 mod restart;
 mod track;

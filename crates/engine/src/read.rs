@@ -4,11 +4,12 @@ use crate::census::{Census, ExternalSockets, Output};
 use crate::freeze::{Frozen, if_another_ended, kernel, refine};
 use crate::hashes::{Key, Sieve};
 use crate::job::Shared;
+use crate::reading::Wanted;
 use crate::track::Tracking;
 use crate::{EngineError, ProcessIdentity};
-use standfast_core::{PAGE_BYTES, PageRange};
+use standfast_core::PageRange;
 use standfast_format::records::JobState;
-use standfast_format::{Beneath, ImageSink, PageBatch};
+use standfast_format::{Beneath, ImageSink};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -88,33 +89,47 @@ impl Frozen {
         let mut tracks = self.shared.tracks();
         let tracking = tracks.resolve(options.tracking);
         tracks.hashes.begin();
-        let mut pages = Count::default();
-        for (place, (process, held)) in self.processes.iter().zip(&census.pages).enumerate() {
+        let (mut changed, mut unchanged) = (0, 0);
+        for (place, (process, mut held)) in self.processes.iter().zip(census.pages).enumerate() {
             let owner = place as u32;
             if !held.unchanged.is_empty() {
                 sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
-                pages.unchanged += held.unchanged.pages();
+                unchanged += held.unchanged.pages();
+            }
+            if tracking == Tracking::Hash {
+                held.compared = std::mem::take(&mut held.changed);
             }
             let read = |ranges: &[PageRange], into: &mut [u8]| process.memory.read_pages(ranges, into);
-            let key = Key::Process(ProcessIdentity::of(process.pid)?);
-            let sieve = (tracking == Tracking::Hash).then(|| tracks.hashes.sieve(key, owner));
-            pages.add(read_owner(owner, held.changed.iter().copied(), sink, &read, sieve)?);
+            changed += Wanted { owner, ranges: &held.changed, read: &read }.save(sink)?;
+            if !held.compared.is_empty() {
+                let sieve = tracks.hashes.sieve(Key::Process(ProcessIdentity::of(process.pid)?), owner);
+                let wanted = Wanted { owner, ranges: &held.compared, read: &read };
+                let (saved, inherited) = compare(&wanted, sieve, sink)?;
+                changed += saved;
+                unchanged += inherited;
+            }
         }
         let memories: Vec<_> = self.processes.iter().map(|process| &process.memory).collect();
         for (place, object) in census.objects.iter().enumerate() {
             let owner = census.state.number_of_object(place);
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
-            let ranges = object.ranges.iter().map(|range| (*range, Beneath::Zeros));
-            let key = Key::Object(object.identity.0, object.identity.1);
-            let sieve = (tracking != Tracking::Off).then(|| tracks.hashes.sieve(key, owner));
-            pages.add(read_owner(owner, ranges, sink, &read, sieve)?);
+            let ranges: Vec<_> = object.ranges.iter().map(|range| (*range, Beneath::Zeros)).collect();
+            let wanted = Wanted { owner, ranges: &ranges, read: &read };
+            if tracking == Tracking::Off {
+                changed += wanted.save(sink)?;
+                continue;
+            }
+            let sieve = tracks.hashes.sieve(Key::Object(object.identity.0, object.identity.1), owner);
+            let (saved, inherited) = compare(&wanted, sieve, sink)?;
+            changed += saved;
+            unchanged += inherited;
         }
         self.check_alive()?;
         Ok(Captured {
             state: census.state,
             tasks: self.processes.iter().map(|process| process.tasks.len()).sum(),
-            pages: pages.changed,
-            unchanged: pages.unchanged,
+            pages: changed,
+            unchanged,
             looking,
             outputs: census.outputs,
             unobserved: tracks.problem().map(str::to_owned),
@@ -143,65 +158,12 @@ impl Frozen {
     }
 }
 
-/// Pages by what became of them.
-#[derive(Debug, Clone, Copy, Default)]
-struct Count {
-    changed: u64,
-    unchanged: u64,
-}
-
-impl Count {
-    fn add(&mut self, more: Self) {
-        self.changed += more.changed;
-        self.unchanged += more.unchanged;
+/// Saves what of some pages has changed, and notes the others as inherited. Returns how many of each there were.
+fn compare(wanted: &Wanted<'_>, mut sieve: Sieve<'_>, sink: &mut dyn ImageSink) -> Result<(u64, u64), EngineError> {
+    let changed = wanted.save_changed(&mut sieve, sink)?;
+    let (was, unchanged) = (sieve.was, sieve.into_unchanged());
+    if !unchanged.is_empty() {
+        sink.inherit(wanted.owner, was, &unchanged).map_err(EngineError::Image)?;
     }
-}
-
-/// Reads some pages of an owner, one after the other.
-type Read<'a> = &'a dyn Fn(&[PageRange], &mut [u8]) -> io::Result<()>;
-
-/// Cuts the ranges into batches as large as the sink lends them, and leaves out of them what the sieve finds unchanged.
-fn read_owner(
-    owner: u32,
-    ranges: impl Iterator<Item = (PageRange, Beneath)>,
-    sink: &mut dyn ImageSink,
-    read: Read<'_>,
-    mut sieve: Option<Sieve<'_>>,
-) -> Result<Count, EngineError> {
-    let mut rest = ranges;
-    let mut next = rest.next();
-    let mut pages = Count::default();
-    while next.is_some() {
-        let mut batch = sink.lend().map_err(EngineError::Image)?;
-        let room = (batch.bytes.len() / PAGE_BYTES) as u64;
-        assert!(room > 0, "a sink lends room for a page at least");
-        let mut filled = 0;
-        while let Some((range, beneath)) = next.filter(|_| filled < room) {
-            let (head, tail) = range.split_at(room - filled);
-            batch.ranges.push((owner, head, beneath));
-            filled += head.pages();
-            next = if tail.pages() > 0 { Some((tail, beneath)) } else { rest.next() };
-        }
-        fill(&mut batch, filled as usize * PAGE_BYTES, read)?;
-        if let Some(sieve) = &mut sieve {
-            sieve.sift(&mut batch);
-        }
-        pages.changed += (batch.bytes.len() / PAGE_BYTES) as u64;
-        sink.submit(batch).map_err(EngineError::Image)?;
-    }
-    if let Some(sieve) = sieve {
-        let was = sieve.was;
-        let unchanged = sieve.into_unchanged();
-        if !unchanged.is_empty() {
-            sink.inherit(owner, was, &unchanged).map_err(EngineError::Image)?;
-        }
-        pages.unchanged = unchanged.pages();
-    }
-    Ok(pages)
-}
-
-fn fill(batch: &mut PageBatch, bytes: usize, read: Read<'_>) -> Result<(), EngineError> {
-    batch.bytes.truncate(bytes);
-    let ranges: Vec<_> = batch.ranges.iter().map(|(_, range, _)| *range).collect();
-    read(&ranges, &mut batch.bytes).map_err(|source| kernel("reading the program's memory", source))
+    Ok((changed, unchanged.pages()))
 }

@@ -144,6 +144,8 @@ pub(crate) struct Place {
 pub(crate) struct Pages {
     /// To be saved.
     pub(crate) changed: Vec<(PageRange, Beneath)>,
+    /// To be compared by checksum.
+    pub(crate) compared: Vec<(PageRange, Beneath)>,
     /// As in the last committed generation.
     pub(crate) unchanged: PageSet,
     /// The number that the process has there.

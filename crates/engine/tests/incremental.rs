@@ -33,6 +33,10 @@ impl ImageSink for Flat {
         Ok(PageBatch { ranges: Vec::new(), bytes: vec![0; 64 * PAGE_BYTES] })
     }
 
+    fn ready(&self) -> usize {
+        5
+    }
+
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
         let pages = batch.ranges.iter().flat_map(|(owner, range, _)| {
             (0..range.pages()).map(|page| (*owner, range.start().get() + page * PAGE_BYTES as u64))

@@ -57,6 +57,11 @@ pub trait ImageSink {
     /// When an earlier batch could not be written: no further one is worth reading.
     fn lend(&mut self) -> Result<PageBatch, BoxError>;
 
+    /// How many batches it pays to have on loan at the same time. One that was not needed is submitted without ranges.
+    fn ready(&self) -> usize {
+        1
+    }
+
     /// Takes a filled batch. Batches may come in any order of addresses, but no page twice.
     ///
     /// # Errors

@@ -152,6 +152,10 @@ impl ImageSink for Prepared {
         self.pipeline.lend().ok_or_else(|| self.failure())
     }
 
+    fn ready(&self) -> usize {
+        self.pipeline.ready()
+    }
+
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
         if self.pipeline.submit(batch) { Ok(()) } else { Err(self.failure()) }
     }

@@ -57,6 +57,8 @@ pub(super) struct Pipeline {
     /// Batches that are not to be written yet; `None` where each is written as it comes.
     held: Option<Vec<PageBatch>>,
     free: Receiver<PageBatch>,
+    /// Batches that were lent and not needed.
+    spare: Vec<PageBatch>,
     batches: usize,
     batches_max: usize,
     /// Batches that were filled.
@@ -84,6 +86,7 @@ impl Pipeline {
             filled: Some(filled),
             held: matches!(writing, Writing::Held { .. }).then(Vec::new),
             free,
+            spare: Vec::new(),
             batches: ready.len(),
             batches_max: batches_max(writing),
             used: 0,
@@ -112,7 +115,7 @@ impl Pipeline {
 
     /// An empty batch; waits while all are in flight. `None` once something failed.
     pub(super) fn lend(&mut self) -> Option<PageBatch> {
-        let batch = match self.free.try_recv() {
+        let batch = match self.spare.pop().map_or_else(|| self.free.try_recv(), Ok) {
             Ok(batch) => batch,
             Err(_) if self.batches < self.batches_max => {
                 self.batches += 1;
@@ -127,8 +130,17 @@ impl Pipeline {
         (!self.target.failed.load(Ordering::Acquire)).then_some(batch)
     }
 
-    /// Takes a filled batch. `false` once something failed.
+    /// How many batches can be lent at once. Where they are written as they come it is the disk that takes time.
+    pub(super) fn ready(&self) -> usize {
+        if self.held.is_some() { self.free.len() + self.spare.len() } else { 1 }
+    }
+
+    /// Takes a filled batch, or back one that was not needed. `false` once something failed.
     pub(super) fn submit(&mut self, batch: PageBatch) -> bool {
+        if batch.ranges.is_empty() {
+            self.spare.push(emptied(batch));
+            return !self.target.failed.load(Ordering::Acquire);
+        }
         let pages: u64 = batch.ranges.iter().map(|(_, range, _)| range.pages()).sum();
         assert_eq!(pages * PAGE_BYTES as u64, batch.bytes.len() as u64, "ranges and bytes of a batch agree");
         self.used += 1;
@@ -183,7 +195,7 @@ impl Pipeline {
 
     /// Leaves the batches that have come back to the next generation.
     pub(super) fn leave_batches(&mut self, pool: &Pool) {
-        pool.put(self.free.try_iter().collect(), self.used);
+        pool.put(self.free.try_iter().chain(self.spare.drain(..)).collect(), self.used);
     }
 }
 

@@ -1,0 +1,196 @@
+//! Reads pages of a job that stands still into batches, on several threads: the processor that the job ran on has nothing
+//! else to do. Which pages are to be read is told.
+
+use crate::EngineError;
+use crate::freeze::kernel;
+use crate::hashes::{Sieve, Sifted};
+use standfast_core::{PAGE_BYTES, PageRange};
+use standfast_format::{Beneath, ImageSink, PageBatch};
+use std::io;
+use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+
+/// Reading threads at most: more than that the memory does not feed.
+const READERS_MAX: usize = 4;
+/// A further thread is started for so many batches: that takes as long as reading a tenth of one.
+const BATCHES_PER_READER: usize = 2;
+/// A further thread is started for so many pieces.
+const PIECES_PER_READER: usize = 16;
+/// Batches that are filled between two visits to the sink.
+const GROUP_MAX: usize = 64;
+/// Pages that are compared at a time: their copy stays in the processor's cache.
+const PIECE_PAGES: u64 = 64;
+
+/// Reads some pages of an owner, one after the other.
+pub(crate) type Read<'a> = &'a (dyn Fn(&[PageRange], &mut [u8]) -> io::Result<()> + Sync);
+
+/// Some pages of one owner, ascending.
+pub(crate) struct Wanted<'a> {
+    /// Its number in the image.
+    pub(crate) owner: u32,
+    pub(crate) ranges: &'a [(PageRange, Beneath)],
+    pub(crate) read: Read<'a>,
+}
+
+impl Wanted<'_> {
+    /// Hands all of them to the sink. Returns how many there were.
+    pub(crate) fn save(&self, sink: &mut dyn ImageSink) -> Result<u64, EngineError> {
+        let mut uncut = Uncut::of(self.ranges);
+        while !uncut.is_empty() {
+            let mut group = Vec::new();
+            for _ in 0..sink.ready().clamp(1, GROUP_MAX) {
+                let mut batch = sink.lend().map_err(EngineError::Image)?;
+                let ranges = uncut.cut((batch.bytes.len() / PAGE_BYTES) as u64);
+                batch.bytes.truncate(pages_of(&ranges) as usize * PAGE_BYTES);
+                batch.ranges = ranges.into_iter().map(|(range, beneath)| (self.owner, range, beneath)).collect();
+                group.push(batch);
+                if uncut.is_empty() {
+                    break;
+                }
+            }
+            let threads = group.len() / BATCHES_PER_READER;
+            let unfilled = Mutex::new(group.iter_mut());
+            let next = || unfilled.lock().unwrap_or_else(PoisonError::into_inner).next();
+            on_threads(threads, &|| {
+                while let Some(batch) = next() {
+                    let ranges: Vec<_> = batch.ranges.iter().map(|(_, range, _)| *range).collect();
+                    (self.read)(&ranges, &mut batch.bytes)?;
+                }
+                Ok(())
+            })?;
+            group.into_iter().try_for_each(|batch| sink.submit(batch)).map_err(EngineError::Image)?;
+        }
+        Ok(pages_of(self.ranges))
+    }
+
+    /// Hands those to the sink that have changed. Returns how many these are.
+    pub(crate) fn save_changed(&self, sieve: &mut Sieve<'_>, sink: &mut dyn ImageSink) -> Result<u64, EngineError> {
+        let mut uncut = Uncut::of(self.ranges);
+        let pieces: Vec<_> = std::iter::from_fn(|| (!uncut.is_empty()).then(|| uncut.cut(PIECE_PAGES))).collect();
+        let (saved, next_piece) = (sieve.saved, AtomicUsize::new(0));
+        let found = Mutex::new(Vec::new());
+        let mut changed = 0;
+        while next_piece.load(Ordering::Relaxed) < pieces.len() {
+            // Rather too few batches than more than are needed, as most pages will be as they were.
+            let left = pieces.len() - next_piece.load(Ordering::Relaxed);
+            let group = sink.ready().min(left / PIECES_PER_READER).clamp(1, READERS_MAX);
+            let lent = (0..group).map(|_| sink.lend().map(Filling::new)).collect::<Result<Vec<_>, _>>();
+            let unfilled = Mutex::new(lent.map_err(EngineError::Image)?);
+            let filled = Mutex::new(Vec::new());
+            let next_batch = || unfilled.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            on_threads(group, &|| {
+                let mut bytes = vec![0u8; PIECE_PAGES as usize * PAGE_BYTES];
+                while let Some(mut batch) = next_batch() {
+                    while batch.has_room() {
+                        let place = next_piece.fetch_add(1, Ordering::Relaxed);
+                        let Some(piece) = pieces.get(place) else { break };
+                        let bytes = &mut bytes[..pages_of(piece) as usize * PAGE_BYTES];
+                        let ranges: Vec<_> = piece.iter().map(|(range, _)| *range).collect();
+                        (self.read)(&ranges, bytes)?;
+                        let keep = |page, beneath, bytes: &[u8]| batch.push((self.owner, page, beneath), bytes);
+                        let sifted = saved.sift(piece, bytes, keep);
+                        found.lock().unwrap_or_else(PoisonError::into_inner).push((place, sifted));
+                    }
+                    filled.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+                }
+                Ok(())
+            })?;
+            for batch in filled.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                let batch = batch.into_batch();
+                changed += (batch.bytes.len() / PAGE_BYTES) as u64;
+                sink.submit(batch).map_err(EngineError::Image)?;
+            }
+        }
+        let mut found: Vec<(usize, Sifted)> = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        found.sort_unstable_by_key(|(place, _)| *place);
+        found.into_iter().for_each(|(_, sifted)| sieve.take(sifted));
+        Ok(changed)
+    }
+}
+
+fn pages_of(ranges: &[(PageRange, Beneath)]) -> u64 {
+    ranges.iter().map(|(range, _)| range.pages()).sum()
+}
+
+/// Ranges of which pieces are cut off.
+struct Uncut<'a> {
+    first: Option<(PageRange, Beneath)>,
+    rest: std::slice::Iter<'a, (PageRange, Beneath)>,
+}
+
+impl<'a> Uncut<'a> {
+    fn of(ranges: &'a [(PageRange, Beneath)]) -> Self {
+        let mut rest = ranges.iter();
+        Self { first: rest.next().copied(), rest }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// The next pages, so many unless no more are left.
+    fn cut(&mut self, pages: u64) -> Vec<(PageRange, Beneath)> {
+        assert!(pages > 0, "a sink lends room for a page at least");
+        let (mut piece, mut room) = (Vec::new(), pages);
+        while let Some((range, beneath)) = self.first.filter(|_| room > 0) {
+            let (head, tail) = range.split_at(room);
+            piece.push((head, beneath));
+            room -= head.pages();
+            self.first = if tail.pages() > 0 { Some((tail, beneath)) } else { self.rest.next().copied() };
+        }
+        piece
+    }
+}
+
+/// A batch that pages are put into one by one.
+struct Filling {
+    batch: PageBatch,
+    bytes: usize,
+}
+
+impl Filling {
+    fn new(batch: PageBatch) -> Self {
+        assert!(batch.bytes.len() >= PIECE_PAGES as usize * PAGE_BYTES, "a sink lends room for a piece at least");
+        Self { batch, bytes: 0 }
+    }
+
+    /// Whether all pages of a piece find room in it.
+    fn has_room(&self) -> bool {
+        self.batch.bytes.len() - self.bytes >= PIECE_PAGES as usize * PAGE_BYTES
+    }
+
+    fn push(&mut self, (owner, page, beneath): (u32, PageRange, Beneath), bytes: &[u8]) {
+        self.batch.bytes[self.bytes..][..bytes.len()].copy_from_slice(bytes);
+        self.bytes += bytes.len();
+        match self.batch.ranges.last_mut() {
+            Some((last, range, kind)) if (*last, *kind, range.end()) == (owner, beneath, page.start()) => {
+                *range = PageRange::between(range.start(), page.end());
+            }
+            _ => self.batch.ranges.push((owner, page, beneath)),
+        }
+    }
+
+    fn into_batch(mut self) -> PageBatch {
+        self.batch.bytes.truncate(self.bytes);
+        self.batch
+    }
+}
+
+/// Does the same on several threads, this one among them.
+fn on_threads(threads: usize, work: &(dyn Fn() -> io::Result<()> + Sync)) -> Result<(), EngineError> {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    let processors = *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
+    let others = threads.min(processors).clamp(1, READERS_MAX) - 1;
+    let outcome = thread::scope(|scope| {
+        // Where no thread is to be had, this one does it all.
+        let start = |_| thread::Builder::new().name("page reader".into()).spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (0..others).filter_map(start).collect();
+        let own = work();
+        let join = |other: thread::ScopedJoinHandle<'_, _>| other.join().unwrap_or_else(|panic| resume_unwind(panic));
+        others.into_iter().map(join).fold(own, Result::and)
+    });
+    outcome.map_err(|source| kernel("reading the program's memory", source))
+}
