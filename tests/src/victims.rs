@@ -61,6 +61,8 @@ pub const CHANNELS: Victim = c("channels", include_str!("../victims/channels.c")
 pub const MEMORY: Victim = c("memory", include_str!("../victims/memory.c"));
 /// Changes its memory in every way, in an order that follows from a seed.
 pub const CHURN: Victim = c("churn", include_str!("../victims/churn.c"));
+/// Writes to stretches of its memory by habit, on huge pages and on small ones.
+pub const STRETCHES: Victim = c("stretches", include_str!("../victims/stretches.c"));
 /// The smallest interesting program, with a gate in the middle.
 pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
 /// Monotonic clocks.

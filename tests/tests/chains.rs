@@ -11,7 +11,9 @@ use standfast_tests::command::{Checkpoints, Standfast, copy_folder};
 use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{Output, PATIENCE, Running};
 use standfast_tests::survival::{Torment, survives_kills};
-use standfast_tests::victims::{ARRAYS, CHANNELS, MEMORY, OBJECTS, ROUTINES, SIGNALS, SMALL, Victim, WAITS};
+use standfast_tests::victims::{
+    ARRAYS, CHANNELS, MEMORY, OBJECTS, ROUTINES, SIGNALS, SMALL, STRETCHES, Victim, WAITS,
+};
 use standfast_tests::{seed, skip};
 use std::fs;
 use std::time::Duration;
@@ -47,6 +49,17 @@ fn memory_that_is_changed_in_every_way_comes_back_from_what_checksums_tell() -> 
 #[test]
 fn memory_that_is_changed_in_every_way_comes_back_from_full_images() -> Result<()> {
     churn_survives(&["--incremental", "off"])
+}
+
+#[test]
+fn memory_that_is_written_by_habit_comes_back_from_chains() -> Result<()> {
+    let seed = seed();
+    let program = STRETCHES.with(&[&seed.to_string()])?;
+    let native = RunResult::native(&program)?;
+    let options = &["--max-files", "6", "--snapshot", "copy"];
+    let tally = survives_kills(&program, &native, Torment { interval: INTERVAL, kills_max: 6, seed, options })?;
+    ensure!(tally.kills >= 1, "it ended before it could be killed even once (STANDFAST_SEED={seed})");
+    Ok(())
 }
 
 fn survives(victim: Victim) -> Result<()> {

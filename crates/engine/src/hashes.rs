@@ -49,7 +49,7 @@ impl Hashes {
         self.seen.push(Known { key, owner, pages: Vec::new() });
         let seen = &mut self.seen.last_mut().expect("it was just pushed").pages;
         let (was, saved) = saved.map_or((owner, &[][..]), |known| (known.owner, &known.pages));
-        Sieve { was, saved: Saved(saved), seen, unchanged: Vec::new() }
+        Sieve { was, saved: Saved(saved), seen, unchanged: Vec::new(), changed: Vec::new() }
     }
 
     pub(crate) fn committed(&mut self) {
@@ -70,6 +70,7 @@ pub(crate) struct Sieve<'a> {
     pub(crate) saved: Saved<'a>,
     seen: &'a mut Vec<(Address, Checksum)>,
     unchanged: Vec<PageRange>,
+    changed: Vec<PageRange>,
 }
 
 /// What pages held, ascending.
@@ -81,6 +82,8 @@ pub(crate) struct Saved<'a>(&'a [(Address, Checksum)]);
 pub(crate) struct Sifted {
     seen: Vec<(Address, Checksum)>,
     unchanged: Vec<PageRange>,
+    /// Without pages of zeros.
+    changed: Vec<PageRange>,
 }
 
 impl Saved<'_> {
@@ -112,6 +115,7 @@ impl Saved<'_> {
                     sifted.unchanged.push(place);
                     continue;
                 }
+                sifted.changed.push(place);
             }
             changed(place, beneath, bytes);
         }
@@ -124,11 +128,12 @@ impl Sieve<'_> {
     pub(crate) fn take(&mut self, sifted: Sifted) {
         self.seen.extend(sifted.seen);
         self.unchanged.extend(sifted.unchanged);
+        self.changed.extend(sifted.changed);
     }
 
-    /// The pages that have not changed.
-    pub(crate) fn into_unchanged(self) -> PageSet {
-        PageSet::of(self.unchanged)
+    /// The pages that have not changed, and those that have and hold something.
+    pub(crate) fn into_pages(self) -> (PageSet, PageSet) {
+        (PageSet::of(self.unchanged), PageSet::of(self.changed))
     }
 }
 
@@ -152,7 +157,7 @@ mod tests {
             let sifted = sieve.saved.sift(&[(range, Beneath::Zeros)], &bytes, |_, _, page| changed.push(page[0]));
             sieve.take(sifted);
         }
-        (changed, sieve.into_unchanged().pages())
+        (changed, sieve.into_pages().0.pages())
     }
 
     #[test]

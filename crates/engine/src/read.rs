@@ -7,7 +7,7 @@ use crate::job::Shared;
 use crate::reading::Wanted;
 use crate::track::Tracking;
 use crate::{EngineError, ProcessIdentity};
-use standfast_core::PageRange;
+use standfast_core::{PageRange, PageSet};
 use standfast_format::records::JobState;
 use standfast_format::{Beneath, ImageSink};
 use std::io;
@@ -102,11 +102,13 @@ impl Frozen {
             let read = |ranges: &[PageRange], into: &mut [u8]| process.memory.read_pages(ranges, into);
             changed += Wanted { owner, ranges: &held.changed, read: &read }.save(sink)?;
             if !held.compared.is_empty() {
-                let sieve = tracks.hashes.sieve(Key::Process(ProcessIdentity::of(process.pid)?), owner);
+                let identity = ProcessIdentity::of(process.pid)?;
+                let sieve = tracks.hashes.sieve(Key::Process(identity), owner);
                 let wanted = Wanted { owner, ranges: &held.compared, read: &read };
-                let (saved, inherited) = compare(&wanted, sieve, sink)?;
-                changed += saved;
-                unchanged += inherited;
+                let compared = Compared::of(&wanted, sieve, sink)?;
+                changed += compared.saved;
+                unchanged += compared.inherited;
+                tracks.of(identity).into_iter().for_each(|track| track.learn_compared(&compared.changed));
             }
         }
         let memories: Vec<_> = self.processes.iter().map(|process| &process.memory).collect();
@@ -120,9 +122,9 @@ impl Frozen {
                 continue;
             }
             let sieve = tracks.hashes.sieve(Key::Object(object.identity.0, object.identity.1), owner);
-            let (saved, inherited) = compare(&wanted, sieve, sink)?;
-            changed += saved;
-            unchanged += inherited;
+            let compared = Compared::of(&wanted, sieve, sink)?;
+            changed += compared.saved;
+            unchanged += compared.inherited;
         }
         self.check_alive()?;
         Ok(Captured {
@@ -158,12 +160,25 @@ impl Frozen {
     }
 }
 
-/// Saves what of some pages has changed, and notes the others as inherited. Returns how many of each there were.
-fn compare(wanted: &Wanted<'_>, mut sieve: Sieve<'_>, sink: &mut dyn ImageSink) -> Result<(u64, u64), EngineError> {
-    let changed = wanted.save_changed(&mut sieve, sink)?;
-    let (was, unchanged) = (sieve.was, sieve.into_unchanged());
-    if !unchanged.is_empty() {
-        sink.inherit(wanted.owner, was, &unchanged).map_err(EngineError::Image)?;
+/// What became of pages that were compared.
+struct Compared {
+    /// How many were handed to the sink.
+    saved: u64,
+    /// How many are as they were.
+    inherited: u64,
+    /// Those that are not, but for pages of zeros.
+    changed: PageSet,
+}
+
+impl Compared {
+    /// Saves what of some pages has changed, and notes the others as inherited.
+    fn of(wanted: &Wanted<'_>, mut sieve: Sieve<'_>, sink: &mut dyn ImageSink) -> Result<Self, EngineError> {
+        let saved = wanted.save_changed(&mut sieve, sink)?;
+        let was = sieve.was;
+        let (unchanged, changed) = sieve.into_pages();
+        if !unchanged.is_empty() {
+            sink.inherit(wanted.owner, was, &unchanged).map_err(EngineError::Image)?;
+        }
+        Ok(Self { saved, inherited: unchanged.pages(), changed })
     }
-    Ok((changed, unchanged.pages()))
 }

@@ -5,14 +5,18 @@
 //! new program in the process, a moved or fresh mapping, a page that was discarded: none of them is under observation,
 //! or not in that generation, so all of them are saved.
 
+mod habits;
+
 use crate::freeze::kernel;
 use crate::hashes::Hashes;
 use crate::{EngineError, ProcessIdentity};
+use habits::{Division, Habits};
 use standfast_core::{PageRange, PageSet};
 use standfast_format::Beneath;
-use standfast_linux::{HeldPages, WriteProtection, WrittenScan};
+use standfast_linux::{WriteProtection, WrittenScan};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 
 /// How it is found out what has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +87,7 @@ impl Tracks {
                     was: 0,
                     is: 0,
                     carried: PageSet::default(),
+                    habits: Habits::default(),
                     lost: false,
                 });
             }
@@ -124,6 +129,7 @@ pub(crate) struct Track {
     seen: PageSet,
     /// Written since the last committed generation, and told only to looks whose checkpoint was not committed.
     carried: PageSet,
+    habits: Habits,
     /// Whether the process has executed another program: nothing is under observation any more.
     lost: bool,
 }
@@ -137,6 +143,8 @@ pub(crate) struct Place {
     pub(crate) live: PageRange,
     /// What lies beneath its pages.
     pub(crate) beneath: Beneath,
+    /// What the program has said about huge pages: that it wants them, or that it wants none.
+    pub(crate) wants_huge_pages: Option<bool>,
 }
 
 /// The pages of a process that hold something, ascending.
@@ -163,6 +171,8 @@ pub(crate) struct Look {
     pub(crate) owner: u32,
     /// Where less than this share of its pages has not changed, in percent, all count as changed.
     pub(crate) unchanged_percent_min: u8,
+    /// Whether huge pages are compared rather than observed, and so split, as long as they change.
+    pub(crate) spares_huge_pages: bool,
 }
 
 impl Track {
@@ -171,8 +181,8 @@ impl Track {
         self.lost
     }
 
-    /// Looks at the memory of a process that stands still, and from now on observes all of it. `otherwise` lists the
-    /// populated pages where a mapping cannot be observed.
+    /// Looks at the memory of a process that stands still, and from now on observes all of it that is worth it. `otherwise`
+    /// lists the populated pages where a mapping cannot be observed.
     pub(crate) fn look(
         &mut self,
         how: Look,
@@ -182,8 +192,7 @@ impl Track {
         let scanning = |source| kernel("scanning the program's pages", source);
         let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
         let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
-        let mut all: Vec<(PageRange, Beneath)> = Vec::new();
-        let (mut written, mut plain) = (Vec::new(), Vec::new());
+        let mut found = Found::default();
         let mut pages = Pages::default();
         for place in places {
             // Of private mappings of files everything counts as written. A protected page of theirs that is discarded leaves
@@ -191,60 +200,105 @@ impl Track {
             // looks like the old one, which it is not.
             if place.beneath == Beneath::Zeros {
                 let held = scan.held(place.live).map_err(scanning)?;
-                if !self.written(&scan, place, &held, is_crowded, &mut written).map_err(scanning)? {
-                    written.extend(&held.populated);
-                }
-                all.extend(held.populated.iter().map(|range| (*range, place.beneath)));
+                let huge = if how.spares_huge_pages && may_be_huge(place) { scan.huge(place.live) } else { Ok(vec![]) };
+                let huge = huge.map_err(scanning)?;
+                let mut division = self.habits.divide(place.live, &held.populated, &huge);
+                let compared = std::mem::take(&mut division.compared);
+                self.look_at(&scan, place, division, &held.swapped, is_crowded, &mut found).map_err(scanning)?;
+                pages.compared.extend(compared.iter().map(|range| (*range, place.beneath)));
+                let [populated, compared] =
+                    [&held.populated, &compared].map(|ranges| PageSet::of(ranges.iter().copied()));
+                found.all.extend(populated.difference(&compared).ranges().iter().map(|range| (*range, place.beneath)));
                 pages.guarded.extend(held.guarded);
                 pages.looked_at.push(place.live);
             } else {
-                otherwise(place, &mut plain).map_err(scanning)?;
-                written.extend(&plain);
-                all.extend(plain.drain(..).map(|range| (range, place.beneath)));
+                let from = found.unobserved.len();
+                otherwise(place, &mut found.unobserved).map_err(scanning)?;
+                found.all.extend(found.unobserved[from..].iter().map(|range| (*range, place.beneath)));
             }
         }
-        self.sort(how, &all, written, &mut pages);
+        self.sort(how, found, &mut pages);
         Ok(pages)
     }
 
-    /// Appends the pages of one mapping that may have been written. Whether it was under observation: of one that was not,
-    /// all may have been, and from now on it is if it can be.
-    fn written(
+    /// Notes which pages of one mapping may have been written, and protects what is to be protected. Of a mapping that was
+    /// not under observation all may have been, and from now on it is if it can be.
+    fn look_at(
         &mut self,
         scan: &WrittenScan,
         place: &Place,
-        held: &HeldPages,
+        division: Division,
+        swapped: &[PageRange],
         is_crowded: bool,
-        written: &mut Vec<PageRange>,
-    ) -> io::Result<bool> {
-        if scan.written(&held.populated, written)?.is_some() {
-            written.extend(&held.swapped);
-            return Ok(true);
-        }
-        if is_crowded || self.lost {
-            return Ok(false);
-        }
-        match self.protection.observe(place.mapping) {
-            Ok(()) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ESRCH)) => {
-                self.lost = true;
-                return Ok(false);
+        found: &mut Found,
+    ) -> io::Result<()> {
+        let Division { watched, hot, calm, .. } = division;
+        match scan.written(&watched, &mut found.written)? {
+            Some(()) => found.written.extend(swapped),
+            None => {
+                found.unobserved.extend(&watched);
+                if self.observe(place, is_crowded) {
+                    self.protect(scan, &watched)?;
+                }
             }
-            Err(_) => return Ok(false),
         }
-        let mut unprotected = Vec::new();
-        if scan.written(&held.populated, &mut unprotected)?.is_some() {
-            let [all, unprotected] = [&held.populated, &unprotected].map(|ranges| PageSet::of(ranges.iter().copied()));
-            all.difference(&unprotected).ranges().iter().try_for_each(|range| self.protection.protect(*range))?;
+        let mut ignored = Vec::new();
+        for hot in hot {
+            let mut canary = Vec::new();
+            let is_observed = scan.written(&[hot.canary], &mut canary)?.is_some();
+            if !is_observed || canary.is_empty() {
+                self.habits.cooled(hot);
+                scan.written(&[hot.unit], &mut ignored)?;
+            }
+            found.unobserved.push(hot.unit);
         }
-        Ok(false)
+        for calm in calm {
+            let is_observed = scan.written(&[calm], &mut ignored)?.is_some()
+                || self.observe(place, is_crowded) && self.protect(scan, &[calm])?;
+            if is_observed {
+                self.habits.protected(calm);
+                found.protected.push(calm);
+            }
+        }
+        Ok(())
     }
 
-    fn sort(&mut self, how: Look, all: &[(PageRange, Beneath)], written: Vec<PageRange>, pages: &mut Pages) {
-        self.seen = PageSet::of(all.iter().map(|(range, _)| *range));
-        let written = PageSet::of(written).union(&self.carried.intersection(&self.seen));
-        let mut unchanged = self.seen.difference(&written).intersection(&self.saved);
-        if unchanged.pages() * 100 < self.seen.pages() * u64::from(how.unchanged_percent_min) {
+    /// Takes a mapping under observation; whether that could be done.
+    fn observe(&mut self, place: &Place, is_crowded: bool) -> bool {
+        if is_crowded || self.lost {
+            return false;
+        }
+        let observed = self.protection.observe(place.mapping);
+        let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ESRCH));
+        self.lost = observed.as_ref().is_err_and(gone);
+        observed.is_ok()
+    }
+
+    /// Protects pages of a mapping that has just been taken under observation, whatever marks are left on them; `false`
+    /// where it cannot be observed.
+    fn protect(&self, scan: &WrittenScan, populated: &[PageRange]) -> io::Result<bool> {
+        let mut unmarked = Vec::new();
+        if scan.written(populated, &mut unmarked)?.is_none() {
+            return Ok(false);
+        }
+        let marked = PageSet::of(populated.iter().copied()).difference(&PageSet::of(unmarked));
+        marked.ranges().iter().try_for_each(|range| self.protection.protect(*range)).map(|()| true)
+    }
+
+    /// Takes note of which compared pages have changed.
+    pub(crate) fn learn_compared(&mut self, changed: &PageSet) {
+        self.habits.learn_compared(changed);
+    }
+
+    fn sort(&mut self, how: Look, found: Found, pages: &mut Pages) {
+        let Found { all, written, unobserved, protected } = found;
+        let written = PageSet::of(written);
+        self.habits.learn(&written);
+        let observed = PageSet::of(all.iter().map(|(range, _)| *range));
+        self.seen = observed.union(&PageSet::of(protected));
+        let written = written.union(&PageSet::of(unobserved)).union(&self.carried.intersection(&observed));
+        let mut unchanged = observed.difference(&written).intersection(&self.saved);
+        if unchanged.pages() * 100 < observed.pages() * u64::from(how.unchanged_percent_min) {
             unchanged = PageSet::default();
         }
         self.is = how.owner;
@@ -256,6 +310,30 @@ impl Track {
         pages.changed.sort_unstable_by_key(|(range, _)| range.start());
         (pages.unchanged, pages.was) = (unchanged, self.was);
     }
+}
+
+/// What a look has found.
+#[derive(Debug, Default)]
+struct Found {
+    /// All pages that hold something and are not compared.
+    all: Vec<(PageRange, Beneath)>,
+    /// Pages that have been written since the last look.
+    written: Vec<PageRange>,
+    /// Pages of which that is not known.
+    unobserved: Vec<PageRange>,
+    /// Pages that are compared this time, and observed from now on.
+    protected: Vec<PageRange>,
+}
+
+/// Whether huge pages are to be looked for: that takes 0.6 ms for each GiB of small ones.
+fn may_be_huge(place: &Place) -> bool {
+    static EVERYWHERE: OnceLock<bool> = OnceLock::new();
+    place.wants_huge_pages.unwrap_or_else(|| {
+        *EVERYWHERE.get_or_init(|| {
+            let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+            mode.is_ok_and(|mode| mode.contains("[always]"))
+        })
+    })
 }
 
 /// How many mappings a process may have.

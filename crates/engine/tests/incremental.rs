@@ -14,6 +14,8 @@ use std::time::Duration;
 use support::compile;
 
 const CHECKPOINTS: usize = 150;
+/// Of a program with much more memory.
+const CHECKPOINTS_OF_MUCH: usize = 40;
 /// All are committed under one number, since nobody keeps them.
 const GENERATION: u64 = 1;
 
@@ -124,19 +126,25 @@ fn compare(found: &Memory, wanted: &Memory, place: usize, seed: u64) {
 
 #[test]
 fn observed_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
-    churn_under(Tracking::Pagemap);
+    checkpoints_hold_the_truth("churn.c", Tracking::Pagemap, CHECKPOINTS);
+}
+
+/// What is learnt of stretches that are always written, and of huge pages, is not for the programs' sake alone.
+#[test]
+fn checkpoints_hold_what_full_ones_hold_whatever_was_learnt_of_the_program() {
+    checkpoints_hold_the_truth("../../../tests/victims/stretches.c", Tracking::Auto, CHECKPOINTS_OF_MUCH);
 }
 
 #[test]
 fn compared_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
-    churn_under(Tracking::Hash);
+    checkpoints_hold_the_truth("churn.c", Tracking::Hash, CHECKPOINTS);
 }
 
-fn churn_under(tracking: Tracking) {
+fn checkpoints_hold_the_truth(source: &str, tracking: Tracking, checkpoints: usize) {
     let seed =
         std::env::var("STANDFAST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let mut random = Rng::with_seed(seed);
-    let (directory, program) = compile("churn.c");
+    let (directory, program) = compile(source);
     let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
     let file = directory.path().join("file");
     let arguments = vec!["-c".into(), command.into(), program.into(), (seed >> 1).to_string().into(), file.into()];
@@ -145,7 +153,7 @@ fn churn_under(tracking: Tracking) {
     let freezer = job.freezer();
     let mut parent = None;
     let (mut taken, mut saved_less) = (0, 0);
-    for place in 0..CHECKPOINTS {
+    for place in 0..checkpoints {
         std::thread::sleep(Duration::from_micros(random.u64(..4000)));
         // Now and then a checkpoint fails behind the look, and now and then one builds upon nothing.
         let (commit, afresh) = (random.u32(..8) > 0, random.u32(..16) == 0);
@@ -162,6 +170,6 @@ fn churn_under(tracking: Tracking) {
     }
     job.signal(9).expect("it lives");
     job.reap().expect("it is ours");
-    assert!(taken > CHECKPOINTS / 2, "only {taken} checkpoints were taken");
+    assert!(taken > checkpoints / 2, "only {taken} checkpoints were taken");
     assert!(saved_less > taken / 2, "only {saved_less} of {taken} saved less than everything");
 }

@@ -11,7 +11,7 @@
 use crate::pages::{REGIONS, guard_category};
 use crate::sys::memory::{PageRegion, Selection, category, scan_and_protect_pages, scan_pages};
 use crate::sys::userfault;
-use standfast_core::{Address, PageRange};
+use standfast_core::{Address, PageRange, merge_ranges};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
@@ -129,6 +129,19 @@ impl WrittenScan {
         Ok(held)
     }
 
+    /// Pages of a mapping that hold something and stand on huge pages, ascending.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn huge(&self, mapping: PageRange) -> io::Result<Vec<PageRange>> {
+        let (none_of, all_of) = (category::ZERO, category::PRESENT | category::HUGE);
+        let selection = Selection { none_of, all_of, told: category::HUGE, ..Selection::default() };
+        let mut huge = Vec::new();
+        self.walk(mapping, selection, scan_pages, |region| huge.push(region.range()))?;
+        merge_ranges(&mut huge);
+        Ok(huge)
+    }
+
     /// Appends those of some pages of one mapping of anonymous memory that have been written since the last look, and
     /// protects them. `populated` are runs of pages that hold something, ascending. Pages in swap may be missing.
     /// `None`, and nothing appended, when the mapping is not under observation: all of them may have been written.
@@ -143,11 +156,8 @@ impl WrittenScan {
         let from = into.len();
         // The kernel has a short way for exactly this question, on which pages that hold nothing count as written.
         let short = Selection { all_of: category::WRITTEN, told: category::WRITTEN, ..Selection::default() };
-        let long = Selection {
-            none_of: category::ZERO | self.guard,
-            any_of: category::PRESENT | category::SWAPPED,
-            ..short
-        };
+        let long =
+            Selection { none_of: category::ZERO | self.guard, any_of: category::PRESENT | category::SWAPPED, ..short };
         let whole = [PageRange::between(first.start(), last.end())];
         let (ranges, selection) = if populated.len() > RUNS_MAX { (&whole[..], long) } else { (populated, short) };
         for range in ranges {
@@ -336,10 +346,14 @@ mod tests {
         let memory = Observed::new(6);
         (0..6).for_each(|page| memory.write(page));
         // SAFETY: within the mapping, whose contents nobody relies on.
-        let guards = unsafe { libc::madvise(memory.start.add(2 * PAGE_BYTES).cast(), 2 * PAGE_BYTES, MADV_GUARD_INSTALL) };
+        let guards =
+            unsafe { libc::madvise(memory.start.add(2 * PAGE_BYTES).cast(), 2 * PAGE_BYTES, MADV_GUARD_INSTALL) };
         if guards == 0 {
             let held = scan().held(memory.range()).unwrap();
-            assert_eq!((memory.pages_of(&held.populated), memory.pages_of(&held.guarded)), (vec![0, 1, 4, 5], vec![2, 3]));
+            assert_eq!(
+                (memory.pages_of(&held.populated), memory.pages_of(&held.guarded)),
+                (vec![0, 1, 4, 5], vec![2, 3])
+            );
         }
     }
 

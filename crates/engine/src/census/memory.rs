@@ -9,7 +9,7 @@ use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::Beneath;
 use standfast_format::records::{
-    Backing, Bytes, FileReference, GuardedPages, Mapping, MappingAttributes, Protection, SpecialMapping,
+    Advice, Backing, Bytes, FileReference, GuardedPages, Mapping, MappingAttributes, Protection, SpecialMapping,
 };
 use standfast_linux::proc::Map;
 use standfast_linux::{PageScan, Populated};
@@ -214,5 +214,8 @@ fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
     let live = Address::new(live - live % PAGE_BYTES as u64);
     let observed =
         if mapping.grows_down { Address::new(mapping.start.saturating_sub(STACK_GROWTH_BYTES)) } else { start };
-    Some(Place { mapping: PageRange::between(observed, end), live: PageRange::between(live, end), beneath })
+    let said = |advice| mapping.attributes.advice.contains(&advice);
+    let wants_huge_pages = (said(Advice::HugePages) || said(Advice::NoHugePages)).then(|| said(Advice::HugePages));
+    let (mapping, live) = (PageRange::between(observed, end), PageRange::between(live, end));
+    Some(Place { mapping, live, beneath, wants_huge_pages })
 }

@@ -96,7 +96,11 @@ impl Census {
         refuse(&mut found.obstacles)?;
         let mut pages = Vec::new();
         for (place, (process, (identity, inner))) in frozen.processes.iter().zip(&answers).enumerate() {
-            let look = Look { owner: place as u32, unchanged_percent_min: options.unchanged_percent_min };
+            let look = Look {
+                owner: place as u32,
+                unchanged_percent_min: options.unchanged_percent_min,
+                spares_huge_pages: options.tracking == Tracking::Auto,
+            };
             let track = tracks.of(*identity).filter(|_| observes).map(|track| (track, look));
             let live_stack = inner.live_stack(process, options.stack);
             pages.push(memory::populated(process, &found.processes[place].mappings, live_stack, track)?);

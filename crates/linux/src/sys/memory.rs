@@ -88,6 +88,8 @@ pub mod category {
     pub const SWAPPED: u64 = 1 << 4;
     /// It is the kernel's page of zeros.
     pub const ZERO: u64 = 1 << 5;
+    /// It is, or is part of, a huge page mapped as one.
+    pub const HUGE: u64 = 1 << 6;
     /// It must not be touched (`MADV_GUARD_INSTALL`); Linux 6.15.
     pub const GUARD: u64 = 1 << 8;
 }
