@@ -8,7 +8,7 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::open_gate;
 use standfast_tests::running::{Output, PATIENCE, Running, until};
-use standfast_tests::victims::{DIRTIER, Program};
+use standfast_tests::victims::{ARRAYS, DIRTIER, HEAT, Program};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
@@ -141,15 +141,25 @@ fn timed(program: &Program, interval: Option<Duration>) -> Result<Duration> {
     ended.output.trim().parse().map(Duration::from_nanos).with_context(|| format!("it said {:?}", ended.output))
 }
 
-/// Bytes of an incremental checkpoint against the interval between two (H8, H9), as a table: no promise, a picture.
+/// Bytes of an incremental checkpoint against the interval between two (H8, H9), as tables: no promise, a picture.
 pub(crate) fn sizes(megabytes: u64) -> Result<()> {
-    println!("      incremental size against interval, {megabytes} MB, 1 % of the pages written every 0.1 s:");
-    let program = DIRTIER.with(&[&megabytes.to_string(), "small", "rounds", "10", "100000"])?;
+    let dirtier = DIRTIER.with(&[&megabytes.to_string(), "small", "rounds", "10", "100000"])?;
+    sizes_of(&format!("{megabytes} MB, 1 % of the pages written every 0.1 s"), &dirtier)?;
+    let heat = HEAT.with(&["result.txt", "100000000", "3000"])?;
+    sizes_of("examples/heat.c, two plates of 3000 by 3000 in turns", &heat)?;
+    let Some(arrays) = ARRAYS.program()? else { return Ok(()) };
+    sizes_of("numpy", &Program { arguments: [arrays.arguments, vec!["1000000".into()]].concat(), ..arrays })
+}
+
+fn sizes_of(what: &str, program: &Program) -> Result<()> {
+    println!("      incremental size against interval: {what}");
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
-    let running = standfast.run_with(&options(&["--incremental", "on"]), Checkpoints::OnRequest, &program)?;
-    standfast.await_gate()?;
+    let running = standfast.run_with(&options(&["--incremental", "on"]), Checkpoints::OnRequest, program)?;
     open_gate(&arena)?;
+    standfast.await_program()?;
+    // It fills its memory first.
+    std::thread::sleep(Duration::from_secs(5));
     let full = checkpoint(standfast, &arena)?.file_bytes;
     for seconds in [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0] {
         checkpoint(standfast, &arena)?;

@@ -88,7 +88,7 @@ fn measure(settings: &Settings) -> Result<bool> {
     let few = settings.repeats.div_ceil(3);
     say(chains::added("small", seconds(10), 1.03, settings.megabytes, few)?);
     say(chains::added("small", seconds(1), 1.10, settings.megabytes, settings.repeats)?);
-    say(chains::added("huge", seconds(1), 1.05, settings.megabytes, settings.repeats)?);
+    say(chains::added("huge", seconds(10), 1.05, settings.megabytes, few)?);
     chains::sizes(settings.megabytes)?;
     for pages in [bulk::Pages::Small, bulk::Pages::Huge] {
         let job = bulk::Job::start(settings.megabytes, pages)?;

@@ -81,6 +81,8 @@ pub const BULK: Victim = c("bulk", include_str!("../victims/bulk.c"));
 pub const FAMILY: Victim = c("family", include_str!("../victims/family.c"));
 /// Writes to a share of its pages, for measurements.
 pub const DIRTIER: Victim = c("dirtier", include_str!("../victims/dirtier.c"));
+/// The program of the demo, for measurements.
+pub const HEAT: Victim = c("heat", include_str!("../../examples/heat.c"));
 /// Fresh memory filled from a file, for measurements.
 pub const FILL: Victim = c("fill", include_str!("../victims/fill.c"));
 /// A terabyte of addresses, for measurements.

@@ -71,7 +71,7 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
 pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
     format!(
         "checkpoint {}{}: {}, paused {} (of that {} to look what {} threads hold), safe after {}; of {} pages {} had \
-         changed, {} are stored",
+         changed, {} are stored{}",
         report.generation,
         report.parent.map_or_else(String::new, |parent| format!(" upon {parent}")),
         size(report.file_bytes),
@@ -82,6 +82,10 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
         report.pages_scanned,
         report.pages_read,
         report.pages_stored,
+        match report.huge_pages_split {
+            0 => String::new(),
+            split => format!("; {split} huge pages are small ones since they were observed (--track hash avoids that)"),
+        },
     )
 }
 
@@ -263,6 +267,7 @@ mod tests {
             taken_nanoseconds: 1_700_000_000_000_000_000,
             pause_nanoseconds: 4_200_000,
             pages_stored: 300,
+            huge_pages_split: 0,
             pages_inherited: 0,
             file_bytes: 1 << 20,
             is_superseded,

@@ -55,6 +55,8 @@ pub struct Captured {
     pub pages: u64,
     /// Pages that hold something and were noted as unchanged.
     pub unchanged: u64,
+    /// Huge pages of the job as it is now that are small ones since they were observed.
+    pub huge_pages_split: u64,
     /// How long it took until all was known but what the pages hold.
     pub looking: Duration,
     /// Files that the program has open for writing. What it has written there must be made durable (`sync_data`) before
@@ -132,6 +134,7 @@ impl Frozen {
             tasks: self.processes.iter().map(|process| process.tasks.len()).sum(),
             pages: changed,
             unchanged,
+            huge_pages_split: tracks.huge_pages_split(),
             looking,
             outputs: census.outputs,
             unobserved: tracks.problem().map(str::to_owned),

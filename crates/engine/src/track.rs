@@ -73,6 +73,11 @@ impl Tracks {
         self.spaces.iter_mut().find(|track| track.process == process)
     }
 
+    /// Huge pages that observation has split, in all.
+    pub(crate) fn huge_pages_split(&self) -> u64 {
+        self.spaces.iter().map(|track| track.habits.split()).sum()
+    }
+
     /// Puts a process under observation with the userfaultfd that it has made, and forgets processes that are gone.
     pub(crate) fn begin(&mut self, process: ProcessIdentity, userfault: io::Result<OwnedFd>) {
         self.spaces.retain(|track| track.process != process && track.process.is_alive());

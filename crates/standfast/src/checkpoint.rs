@@ -314,6 +314,7 @@ fn complete(
         pages_scanned: captured.pages + captured.unchanged,
         pages_read: captured.pages,
         pages_stored: generation.stored_pages,
+        huge_pages_split: captured.huge_pages_split,
         file_bytes: generation.file_bytes,
         taken_nanoseconds: generation.taken_nanoseconds,
         pause_nanoseconds: nanoseconds(pause),

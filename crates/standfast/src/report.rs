@@ -20,6 +20,9 @@ pub struct CheckpointReport {
     pub pages_read: u64,
     /// Pages that stand in the image.
     pub pages_stored: u64,
+    /// Huge pages of the program that are small ones since they were observed.
+    #[serde(default)]
+    pub huge_pages_split: u64,
     /// Length of the image.
     pub file_bytes: u64,
     /// When it was taken, in nanoseconds since 1970.

@@ -28,6 +28,8 @@ pub(super) struct Habits {
     full: Vec<u64>,
     /// Scatters the canaries.
     looks: u64,
+    /// Huge pages that have been split since they were protected.
+    split: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +79,8 @@ impl Habits {
                 Habit::Hot { .. } => !is_huge && whole.binary_search(&unit).is_ok(),
                 Habit::Compared { .. } | Habit::Protected => is_huge,
             };
-            if !is_still {
-                self.units.remove(&unit);
+            if !is_still && self.units.remove(&unit) == Some(Habit::Protected) {
+                self.split += 1;
             }
         }
         for unit in &huge {
@@ -100,6 +102,11 @@ impl Habits {
         let unwatched = division.compared.iter().copied().chain(division.hot.iter().map(|hot| hot.unit));
         division.watched = populated.difference(&PageSet::of(unwatched)).ranges().to_vec();
         division
+    }
+
+    /// How many huge pages are small ones now that were not before they were protected.
+    pub(super) fn split(&self) -> u64 {
+        self.split
     }
 
     /// A unit that was hot is so no longer.
@@ -229,5 +236,6 @@ mod tests {
         assert_eq!((division.compared, division.watched), (vec![units(2, 1)], vec![units(0, 2), units(3, 5)]));
         let split = habits.divide(all[0], &all, &[units(0, 1)]);
         assert_eq!((split.compared, split.watched), (vec![], all.to_vec()), "small pages are watched");
+        assert_eq!(habits.split(), 6, "one still is huge, and one never was protected");
     }
 }

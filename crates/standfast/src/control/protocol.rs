@@ -111,6 +111,7 @@ mod tests {
             pages_scanned: 500,
             pages_read: 400,
             pages_stored: 300,
+            huge_pages_split: 0,
             file_bytes: u64::MAX,
             taken_nanoseconds: 1_700_000_000_000_000_001,
             pause_nanoseconds: 5,
