@@ -11,9 +11,7 @@ use standfast_tests::command::{Checkpoints, Standfast, copy_folder};
 use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{Output, PATIENCE, Running};
 use standfast_tests::survival::{Torment, survives_kills};
-use standfast_tests::victims::{
-    ARRAYS, CHANNELS, MEMORY, OBJECTS, ROUTINES, SIGNALS, SMALL, STRETCHES, Victim, WAITS,
-};
+use standfast_tests::victims::{ARRAYS, CHANNELS, MEMORY, OBJECTS, ROUTINES, SIGNALS, SMALL, STRETCHES, Victim, WAITS};
 use standfast_tests::{seed, skip};
 use std::fs;
 use std::time::Duration;

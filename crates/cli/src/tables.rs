@@ -267,7 +267,6 @@ mod tests {
             taken_nanoseconds: 1_700_000_000_000_000_000,
             pause_nanoseconds: 4_200_000,
             pages_stored: 300,
-            huge_pages_split: 0,
             pages_inherited: 0,
             file_bytes: 1 << 20,
             is_superseded,
