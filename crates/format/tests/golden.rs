@@ -26,6 +26,8 @@ fn file(path: &str) -> FileReference {
 
 fn attributes() -> MappingAttributes {
     MappingAttributes {
+        accounting: Accounting::Counted,
+        numa: Some(NumaPolicy { mode: 3, nodes: vec![3] }),
         advice: vec![Advice::WipeOnFork, Advice::Random],
         lock: MemoryLock::OnFault,
         protection_key: 3,
@@ -58,6 +60,7 @@ fn mappings() -> Vec<Mapping> {
 
 fn thread() -> ThreadState {
     ThreadState {
+        numa: Some(NumaPolicy { mode: 1, nodes: vec![1] }),
         tid: 4243,
         registers: (0..27).map(|at| 1 << (at * 2)).collect(),
         extended_registers: vec![0xab; 100].into(),

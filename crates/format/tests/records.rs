@@ -51,6 +51,11 @@ fn advice() -> impl Strategy<Value = Advice> {
     prop::sample::select(vec![DontFork, WipeOnFork, DontDump, HugePages, NoHugePages, Mergeable, Sequential, Random])
 }
 
+fn accounting() -> impl Strategy<Value = Accounting> {
+    use Accounting::*;
+    prop::sample::select(vec![Unknown, Counted, Exempt, Uncounted])
+}
+
 fn memory_lock() -> impl Strategy<Value = MemoryLock> {
     prop::sample::select(vec![MemoryLock::Unlocked, MemoryLock::Locked, MemoryLock::OnFault])
 }
@@ -64,9 +69,23 @@ prop_compose! {
         [droppable, sealed]: [bool; 2],
         name in prop::option::of(bytes()),
         guards in prop::collection::vec(any::<(u64, u64)>(), 0..3),
+        accounting in accounting(),
+        numa in prop::option::of((any::<u32>(), prop::collection::vec(any::<u64>(), 0..3))),
     ) -> MappingAttributes {
         let guards = guards.into_iter().map(|(start, pages)| GuardedPages { start, pages }).collect();
-        MappingAttributes { advice, lock, protection_key, huge_page_bytes, droppable, sealed, name, guards }
+        let numa = numa.map(|(mode, nodes)| NumaPolicy { mode, nodes });
+        MappingAttributes {
+            advice,
+            lock,
+            protection_key,
+            huge_page_bytes,
+            droppable,
+            sealed,
+            name,
+            guards,
+            accounting,
+            numa,
+        }
     }
 }
 

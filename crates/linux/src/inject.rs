@@ -127,27 +127,59 @@ impl Puppet<'_> {
     pub fn calls(&self, calls: &[Call]) -> Result<Vec<i64>, TaskError> {
         let mut results = Vec::with_capacity(calls.len());
         for some in calls.chunks(Foothold::CALLS_MAX - 1) {
-            let gone = |error| TaskError::of(self.task.tid(), "injecting system calls", error);
-            let mut records: Vec<u8> =
-                some.iter().flat_map(|it| CallRecord::new(it.number, it.arguments).bytes()).collect();
-            let bytes = records.len();
-            records.extend(self.injector.bell.into_iter().flat_map(|bell| self.ringing(bell).bytes()));
-            let start = Address::new(self.healing - records.len() as u64);
-            self.injector.memory.write(start, &records).map_err(gone)?;
-            self.go_on_from(start.get())?;
-            // Where it is stopped at the last call, that one's result is not in its record yet.
-            let last = match self.injector.bell {
-                Some(bell) => self.run_to_bell(bell).map(|()| None)?,
-                None => {
-                    (0..2 * some.len()).try_for_each(|_| run_to_syscall_stop(self.task).map(drop))?;
-                    Some(self.task.registers()?.result())
-                }
-            };
-            self.injector.memory.read(start, &mut records[..bytes]).map_err(gone)?;
-            let in_records = bytes / CallRecord::BYTES - usize::from(last.is_some());
-            results.extend(records.chunks_exact(CallRecord::BYTES).take(in_records).map(CallRecord::result));
-            results.extend(last);
+            results.extend(self.some_calls(some, &[])?);
         }
+        Ok(results)
+    }
+
+    /// Makes a call that makes a descriptor, which will have the number `expected`; has a copy of it taken with `take`, and
+    /// closes it. Should we die meanwhile, the task closes it. The kernel's error where it cannot be made.
+    ///
+    /// # Errors
+    /// When the task ends.
+    pub fn borrow_descriptor<T>(
+        &self,
+        call: Call,
+        expected: i32,
+        take: impl FnOnce(i32) -> T,
+    ) -> Result<std::io::Result<T>, TaskError> {
+        let close = |number: i32| Call { number: libc::SYS_close, arguments: [number as u64, 0, 0, 0, 0, 0] };
+        let made = self.some_calls(&[call], &[close(expected)])?[0] as i32;
+        if made < 0 {
+            return Ok(Err(std::io::Error::from_raw_os_error(-made)));
+        }
+        let taken = take(made);
+        self.calls(&[close(made)])?;
+        Ok(Ok(taken))
+    }
+
+    /// Makes as many calls as there is room for. `left` are those that it would go on with if it were let go.
+    fn some_calls(&self, some: &[Call], left: &[Call]) -> Result<Vec<i64>, TaskError> {
+        let gone = |error| TaskError::of(self.task.tid(), "injecting system calls", error);
+        let record = |it: &Call| CallRecord::new(it.number, it.arguments).bytes();
+        let mut records: Vec<u8> = some.iter().flat_map(record).collect();
+        let bytes = records.len();
+        records.extend(self.injector.bell.into_iter().flat_map(|bell| self.ringing(bell).bytes()));
+        records.extend(left.iter().flat_map(record));
+        let start = Address::new(self.healing - records.len() as u64);
+        self.injector.memory.write(start, &records).map_err(gone)?;
+        self.go_on_from(start.get())?;
+        // Where it is stopped at the last call, that one's result is not in its record yet.
+        let last = match self.injector.bell {
+            Some(bell) => {
+                let behind = self.healing - (left.len() * CallRecord::BYTES) as u64;
+                self.run_to_bell(bell, behind).map(|()| None)?
+            }
+            None => {
+                (0..2 * some.len()).try_for_each(|_| run_to_syscall_stop(self.task).map(drop))?;
+                Some(self.task.registers()?.result())
+            }
+        };
+        self.injector.memory.read(start, &mut records[..bytes]).map_err(gone)?;
+        let in_records = bytes / CallRecord::BYTES - usize::from(last.is_some());
+        let mut results: Vec<i64> =
+            records.chunks_exact(CallRecord::BYTES).take(in_records).map(CallRecord::result).collect();
+        results.extend(last);
         Ok(results)
     }
 
@@ -161,14 +193,15 @@ impl Puppet<'_> {
         self.task.set_registers(&self.own.registers.going_on(self.injector.foothold.blob(), record))
     }
 
-    /// Whoever else rings is not heard, as would be so without us.
-    fn run_to_bell(&self, bell: Bell) -> Result<(), TaskError> {
+    /// Until it has rung, and its stack pointer is `behind` the record of that. Whoever else rings is not heard, as would be so
+    /// without us.
+    fn run_to_bell(&self, bell: Bell, behind: u64) -> Result<(), TaskError> {
         let mut signal = 0;
         loop {
             self.task.resume(signal)?;
             signal = match self.task.wait()? {
                 Stop::Signal(signal) if signal == bell.0 => {
-                    if self.task.registers()?.stack() == self.healing {
+                    if self.task.registers()?.stack() == behind {
                         return Ok(());
                     }
                     0

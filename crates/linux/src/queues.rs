@@ -14,8 +14,11 @@ pub struct KernelQueue {
     pub kind: QueueKind,
     /// Its id.
     pub id: i32,
-    /// The processes that were the last to use any part of it, as we see them.
+    /// The processes that were the last to use any part of it, as we see them. They may have ended, and their numbers may be
+    /// those of others by now.
     pub users: Vec<i32>,
+    /// When it was last used or changed, in seconds since 1970.
+    pub used_seconds: i64,
 }
 
 /// Which kind.
@@ -35,14 +38,16 @@ impl KernelQueue {
     pub fn all() -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for fields in kernel_objects("sem")? {
-            let [_, id, _, semaphores, ..] = fields[..] else { continue };
+            let [_, id, _, semaphores, _, _, _, _, operated, changed] = fields[..] else { continue };
+            let used_seconds = operated.max(changed);
             let users = (0..semaphores as i32).filter_map(|number| last_user(id as i32, number)).collect();
-            found.push(Self { kind: QueueKind::Semaphores, id: id as i32, users });
+            found.push(Self { kind: QueueKind::Semaphores, id: id as i32, users, used_seconds });
         }
         for fields in kernel_objects("msg")? {
-            let [_, id, _, _, _, sender, receiver, ..] = fields[..] else { continue };
+            let [_, id, _, _, _, sender, receiver, _, _, _, _, sent, received, changed] = fields[..] else { continue };
             let users = vec![sender as i32, receiver as i32];
-            found.push(Self { kind: QueueKind::Messages, id: id as i32, users });
+            let used_seconds = sent.max(received).max(changed);
+            found.push(Self { kind: QueueKind::Messages, id: id as i32, users, used_seconds });
         }
         Ok(found)
     }

@@ -2,7 +2,7 @@
 
 use crate::EngineError;
 use crate::freeze::{FrozenTask, kernel};
-use standfast_linux::proc::Status;
+use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{Call, Foothold, Injector, OwnState, Puppet, TaskError, WriteProtection};
 use std::io;
@@ -38,13 +38,15 @@ impl<'a> Asker<'a> {
 
     /// Takes a userfaultfd of the program's address space over from it; nothing of it stays there.
     pub(super) fn make_userfault(&self, pid: i32) -> Result<io::Result<OwnedFd>, EngineError> {
-        let made = self.call(libc::SYS_userfaultfd, [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0])?;
-        if made < 0 {
-            return Ok(Err(io::Error::from_raw_os_error(-made as i32)));
-        }
-        let taken = process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made as i32));
-        self.call(libc::SYS_close, [made as u64, 0, 0, 0, 0, 0])?;
-        Ok(taken)
+        let take = |made| process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made));
+        let call =
+            Call { number: libc::SYS_userfaultfd, arguments: [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0] };
+        // The kernel gives out the lowest number that is free, and everybody stands still.
+        let numbers = proc::numbers(pid, "fd").map_err(|_| EngineError::Ended)?;
+        let lowest = (0..).zip(&numbers).find(|(place, number)| place != *number);
+        let lowest = lowest.map_or(numbers.len() as i32, |(place, _)| place);
+        let taken = self.puppet.borrow_descriptor(call, lowest, take).map_err(self.ended)?;
+        Ok(taken.and_then(|taken| taken))
     }
 
     /// No questions yet, to be put to this task.

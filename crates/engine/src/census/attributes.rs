@@ -5,8 +5,8 @@
 
 use crate::EngineError;
 use crate::freeze::kernel;
-use standfast_format::records::{Advice, Bytes, MappingAttributes, MemoryLock};
-use standfast_linux::proc::{Map, MapAttributes};
+use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
+use standfast_linux::proc::{Map, MapAttributes, MapPolicy};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +19,7 @@ const REST: u32 = 20;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attributes {
     mappings: Arc<Vec<MapAttributes>>,
+    policies: Arc<Vec<MapPolicy>>,
 }
 
 /// The last look at each process of a job.
@@ -60,7 +61,7 @@ impl Looks {
 impl Attributes {
     /// Asks the kernel.
     pub(crate) fn at(pid: i32) -> io::Result<Self> {
-        Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?) })
+        Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(MapPolicy::of(pid)?) })
     }
 
     /// Whether nothing shows that something was missed.
@@ -75,6 +76,15 @@ impl Attributes {
     fn find(&self, map: &Map) -> Option<&MapAttributes> {
         let place = self.mappings.partition_point(|known| known.end <= map.start);
         self.mappings.get(place).filter(|known| known.start < map.end && known.inode == map.inode)
+    }
+
+    /// The policy of a mapping that began there, if it has one of its own: one without shows the
+    /// main thread's, as the last mapping does, which is the kernel's own.
+    fn policy(&self, start: u64) -> Option<NumaPolicy> {
+        let usual = self.policies.last().map(|last| &last.policy);
+        let place = self.policies.binary_search_by_key(&start, |known| known.start).ok()?;
+        let policy = &self.policies[place].policy;
+        (Some(policy) != usual).then(|| NumaPolicy { mode: policy.mode, nodes: policy.nodes.clone() })
     }
 
     /// What has been said about a mapping.
@@ -94,6 +104,12 @@ impl Attributes {
             sealed: known.has(b"sl"),
             name,
             guards: Vec::new(),
+            accounting: match (known.has(b"ac"), known.has(b"nr")) {
+                (true, _) => Accounting::Counted,
+                (false, true) => Accounting::Exempt,
+                (false, false) => Accounting::Uncounted,
+            },
+            numa: self.policy(known.start),
         }
     }
 }
@@ -115,7 +131,7 @@ mod tests {
     use super::*;
 
     fn known(text: &str) -> Attributes {
-        Attributes { mappings: Arc::new(MapAttributes::parse(text.as_bytes()).unwrap()) }
+        Attributes { mappings: Arc::new(MapAttributes::parse(text.as_bytes()).unwrap()), ..Attributes::default() }
     }
 
     fn map(line: &str) -> Map {
@@ -130,6 +146,7 @@ mod tests {
         assert_eq!((grown.lock, grown.name), (MemoryLock::OnFault, Some(b"heap"[..].into())));
         let other = known.of(&map("10000-20000 r--p 00000000 08:01 77 /lib"));
         assert_eq!(other, MappingAttributes::default(), "another file lies there now");
+        assert_eq!(grown.accounting, Accounting::Uncounted);
         assert_eq!(known.of(&map("20000-21000 rw-p 00000000 00:00 0 ")), MappingAttributes::default());
     }
 

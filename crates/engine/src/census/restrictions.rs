@@ -3,7 +3,8 @@
 use super::asker::Asker;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
-use standfast_linux::proc::{self, Status};
+use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::sys::process;
 use standfast_linux::{KernelQueue, QueueKind};
 use std::io;
 
@@ -32,7 +33,8 @@ pub(super) fn own() -> io::Result<Status> {
 /// a restart would find them as others, or its own next life, have left them.
 pub(super) fn kernel_queues(pids: &[i32]) -> io::Result<Vec<Obstacle>> {
     let queues = KernelQueue::all()?;
-    let used = queues.iter().filter(|queue| queue.users.iter().any(|user| pids.contains(user)));
+    let uses = |queue: &KernelQueue, pid: i32| queue.users.contains(&pid) && may_have_used(pid, queue.used_seconds);
+    let used = queues.iter().filter(|queue| pids.iter().any(|pid| uses(queue, *pid)));
     let obstacle = |queue: &KernelQueue| {
         let what = match queue.kind {
             QueueKind::Semaphores => format!("System V semaphores {}", queue.id),
@@ -45,6 +47,22 @@ pub(super) fn kernel_queues(pids: &[i32]) -> io::Result<Vec<Obstacle>> {
         )
     };
     Ok(used.map(obstacle).collect())
+}
+
+/// Whether a process was there at that time, in seconds since 1970, and in our IPC namespace: the last user of a queue may have
+/// been another one with its number.
+fn may_have_used(pid: i32, used_seconds: i64) -> bool {
+    /// `USER_HZ`, the unit of start times: a constant of the kernel's interface.
+    const TICKS_PER_SECOND: u64 = 100;
+    const NANOSECONDS: u64 = 1_000_000_000;
+    let namespace = |pid: i32| proc::link(pid, "ns/ipc").ok();
+    let Ok(stat) = Stat::of(pid) else { return false };
+    let clock = |clock| process::clock_nanoseconds(clock) / NANOSECONDS;
+    let boot = clock(libc::CLOCK_REALTIME).saturating_sub(clock(libc::CLOCK_BOOTTIME));
+    let started = boot + stat.start_time / TICKS_PER_SECOND;
+    // Each of the three is rounded to a second.
+    let was_there = used_seconds.saturating_add(2) >= started as i64;
+    was_there && namespace(pid) == namespace(std::process::id() as i32)
 }
 
 /// What stands in the way in one thread.
@@ -115,4 +133,18 @@ pub(super) fn secure_bits(theirs: i64) -> Result<Option<Obstacle>, EngineError> 
 
 fn lasting(what: String, why: &str, remedy: &str) -> Obstacle {
     Obstacle { what, why: why.to_owned(), remedy: remedy.to_owned(), passing: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_before_a_process_was_there_was_used_by_another_of_its_number() {
+        let own = std::process::id() as i32;
+        let now = (process::clock_nanoseconds(libc::CLOCK_REALTIME) / 1_000_000_000) as i64;
+        assert!(may_have_used(own, now));
+        assert!(!may_have_used(own, now - 3600));
+        assert!(!may_have_used(i32::MAX, now), "there is no such process");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::asker::{Answers, Number, Questions, Words};
 use crate::EngineError;
-use standfast_format::records::{Bytes, Scheduling, ThreadRestrictions};
+use standfast_format::records::{Bytes, NumaPolicy, Scheduling, ThreadRestrictions};
 use standfast_linux::proc::Status;
 use standfast_linux::sys::schedule;
 use std::io;
@@ -46,11 +46,17 @@ pub(super) fn io_priority(tid: i32) -> u32 {
     schedule::io_priority(tid).unwrap_or_default()
 }
 
+/// More NUMA nodes than any kernel has, which else says that there is no room for its answer.
+const NODES_MAX: u64 = 1024;
+/// A mode, and a bit for each node.
+const NUMA_WORDS: usize = 1 + (NODES_MAX / 64) as usize;
+
 /// What only a thread itself can ask for.
 pub(super) struct Asked {
     timer_slack: Number,
     time_stamps: Words<1>,
     cpuid: Number,
+    numa: Words<NUMA_WORDS>,
 }
 
 impl Asked {
@@ -58,12 +64,23 @@ impl Asked {
         Self {
             timer_slack: questions.call(libc::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]),
             time_stamps: questions.ask(libc::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0]),
+            numa: questions.ask(libc::SYS_get_mempolicy, |output| [output, output + 8, NODES_MAX, 0]),
             cpuid: questions.call(libc::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
         }
     }
 
     pub(super) fn timer_slack(&self, answers: &Answers) -> u64 {
         answers.number(self.timer_slack).max(0) as u64
+    }
+
+    /// From which NUMA nodes the thread takes memory, where it has said so.
+    pub(super) fn numa_policy(&self, answers: &Answers) -> Option<NumaPolicy> {
+        // A kernel without nodes knows no such call.
+        let [mode, nodes @ ..] = answers.words(self.numa).ok()?;
+        // An int, of which the upper half of the word is whatever was there.
+        let mode = mode as u32;
+        let used = nodes.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        (mode != 0).then(|| NumaPolicy { mode, nodes: nodes[..used].to_vec() })
     }
 
     pub(super) fn restrictions(&self, answers: &Answers, status: &Status) -> Result<ThreadRestrictions, EngineError> {

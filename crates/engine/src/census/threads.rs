@@ -228,6 +228,7 @@ fn thread(
         timer_slack_nanoseconds: scheduling.timer_slack(&answers),
         restrictions: scheduling.restrictions(&answers, status)?,
         wait: task.interrupted.wait(),
+        numa: scheduling.numa_policy(&answers),
     })
 }
 

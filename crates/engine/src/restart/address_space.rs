@@ -7,7 +7,7 @@ use super::vdso::is_special;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_core::{Address, PageRange};
-use standfast_format::records::{Backing, Mapping, ProcessState, Protection};
+use standfast_format::records::{Accounting, Backing, Mapping, ProcessState, Protection};
 use standfast_linux::proc::Map;
 use std::os::unix::ffi::OsStrExt;
 
@@ -28,7 +28,8 @@ const O_RDONLY: u64 = libc::O_RDONLY as u64;
 const NO_FILE: u64 = u64::MAX;
 const PR_SET_MM: u64 = libc::PR_SET_MM as u64;
 const PR_SET_MM_MAP: u64 = libc::PR_SET_MM_MAP as u64;
-/// Mappings without write access, and large ones, do not count against the system's promise of memory: reservations.
+/// Where it is not known whether mappings count against the memory that the system has promised, those without write
+/// access do not, nor do large ones: they are reservations.
 const RESERVATION_BYTES: u64 = 64 << 20;
 
 impl Construction {
@@ -91,7 +92,10 @@ impl Construction {
         if mapping.grows_down {
             flags |= MAP_GROWSDOWN;
         }
-        if mapping.backing == Backing::Anonymous && (!mapping.protection.write || bytes > RESERVATION_BYTES) {
+        let is_reservation = mapping.backing == Backing::Anonymous
+            && (!mapping.protection.write || bytes > RESERVATION_BYTES)
+            && mapping.attributes.accounting == Accounting::Unknown;
+        if is_reservation || mapping.attributes.accounting == Accounting::Exempt {
             flags |= MAP_NORESERVE;
         }
         if let Some(order) = mapping.attributes.huge_page_bytes.checked_ilog2() {
@@ -99,7 +103,14 @@ impl Construction {
         }
         let access = access(while_filling(mapping));
         let action = format!("mapping {:#x}-{:#x}", mapping.start, mapping.end);
-        let at = self.call(&action, libc::SYS_mmap, [mapping.start, bytes, access, flags, descriptor, offset])?;
+        let map = |flags| self.call(&action, libc::SYS_mmap, [mapping.start, bytes, access, flags, descriptor, offset]);
+        let at = match map(flags) {
+            // This machine promises less than the old one: then it is not asked to.
+            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::ENOMEM) => {
+                map(flags | MAP_NORESERVE)?
+            }
+            mapped => mapped?,
+        };
         assert_eq!(at, mapping.start, "MAP_FIXED_NOREPLACE maps where it is told");
         self.advise(mapping)
     }
@@ -174,8 +185,12 @@ pub(super) fn is_mapped(process: &ProcessState, range: PageRange) -> bool {
 pub(super) fn while_filling(mapping: &Mapping) -> Protection {
     match mapping.backing {
         Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => mapping.protection,
-        // A reservation that may never have been touched need not become writable, and large ones could not.
-        Backing::Anonymous if mapping.protection == Protection::default() => mapping.protection,
+        // A reservation that has never been writable need not become so, and large ones could not.
+        Backing::Anonymous
+            if mapping.protection == Protection::default() && mapping.attributes.accounting != Accounting::Counted =>
+        {
+            mapping.protection
+        }
         _ => Protection { read: true, write: true, ..mapping.protection },
     }
 }

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_core::PAGE_BYTES;
-use standfast_format::records::{Advice, Mapping, MemoryLock};
+use standfast_format::records::{Advice, Mapping, MemoryLock, NumaPolicy};
 use standfast_linux::proc::Status;
 use standfast_linux::sys::process;
 use std::io;
@@ -44,6 +44,13 @@ impl Construction {
                 (Ok(_), _) => {}
             }
         }
+        if let Some(policy) = &mapping.attributes.numa {
+            let (nodes, bits) = self.nodes(policy)?;
+            let arguments = [start, bytes, policy.mode.into(), nodes, bits, 0];
+            if let Err(error) = self.call("choosing NUMA nodes", libc::SYS_mbind, arguments) {
+                self.go_without("choice of NUMA nodes", &error);
+            }
+        }
         if let Some(name) = &mapping.attributes.name {
             let name = self.path_argument(&name.0)?;
             // A kernel without names shows none.
@@ -51,6 +58,16 @@ impl Construction {
                 self.call("naming memory", libc::SYS_prctl, [PR_SET_VMA, PR_SET_VMA_ANON_NAME, start, bytes, name, 0]);
         }
         Ok(())
+    }
+
+    /// The nodes of a policy as arguments of a call: where they stand, and how many bits count.
+    pub(super) fn nodes(&self, policy: &NumaPolicy) -> Result<(u64, u64), EngineError> {
+        if policy.nodes.is_empty() {
+            return Ok((0, 0));
+        }
+        let words: Vec<u8> = policy.nodes.iter().flat_map(|word| word.to_le_bytes()).collect();
+        // The kernel takes one bit less than it is told.
+        Ok((self.argument(&words)?, policy.nodes.len() as u64 * 64 + 1))
     }
 
     /// Guards pages, once all others are filled.
@@ -173,7 +190,7 @@ impl Construction {
         Ok(())
     }
 
-    fn go_without(&mut self, what: &str, error: &dyn std::fmt::Display) {
+    pub(super) fn go_without(&mut self, what: &str, error: &dyn std::fmt::Display) {
         let note = format!("the {what} that the program had cannot be had here, it goes on without ({error})");
         if !self.notes.contains(&note) {
             self.notes.push(note);

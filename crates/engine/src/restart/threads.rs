@@ -45,6 +45,7 @@ impl Construction {
             self.inner_ids.push(own_tid as i32);
             self.correct_cached_id(thread, own_tid as i32)?;
             self.dress(&self.tasks[place], thread)?;
+            self.choose_nodes(place, thread)?;
         }
         Ok(())
     }
@@ -147,6 +148,19 @@ impl Construction {
         }
         self.restrict(task, &base, &thread.restrictions)?;
         call("naming a thread", libc::SYS_prctl, [PR_SET_NAME, self.path_argument(&thread.name.0)?, 0, 0, 0, 0])?;
+        Ok(())
+    }
+
+    /// From which NUMA nodes a thread takes memory.
+    fn choose_nodes(&mut self, place: usize, thread: &ThreadState) -> Result<(), EngineError> {
+        let Some(policy) = &thread.numa else { return Ok(()) };
+        let base = self.tasks[place].registers().map_err(building)?;
+        let (nodes, bits) = self.nodes(policy)?;
+        let arguments = [policy.mode.into(), nodes, bits, 0, 0, 0];
+        let chosen = self.call_in(&self.tasks[place], &base, "choosing NUMA nodes", libc::SYS_set_mempolicy, arguments);
+        if let Err(error) = chosen {
+            self.go_without("choice of NUMA nodes", &error);
+        }
         Ok(())
     }
 

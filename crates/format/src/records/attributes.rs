@@ -31,6 +31,43 @@ pub struct MappingAttributes {
     /// Pages that must not be touched (`MADV_GUARD_INSTALL`).
     #[n(7)]
     pub guards: Vec<GuardedPages>,
+    /// Whether it counts against the memory that the system has promised. Neighbours can become one mapping only if they
+    /// are alike in that.
+    #[n(8)]
+    pub accounting: Accounting,
+    /// From which NUMA nodes it takes its memory (`mbind(2)`), where that is not as the thread says.
+    #[n(9)]
+    pub numa: Option<NumaPolicy>,
+}
+
+/// From which NUMA nodes memory is taken.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
+pub struct NumaPolicy {
+    /// `MPOL_` mode with its flags, as `set_mempolicy(2)` takes them.
+    #[n(0)]
+    pub mode: u32,
+    /// The nodes, a bit for each.
+    #[n(1)]
+    pub nodes: Vec<u64>,
+}
+
+/// Whether a mapping counts against the memory that the system has promised (`proc(5)`, `VmFlags`).
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cbor(index_only)]
+pub enum Accounting {
+    /// The kernel was not asked.
+    #[n(0)]
+    #[default]
+    Unknown,
+    /// It does (`ac`): it is, or was, writable.
+    #[n(1)]
+    Counted,
+    /// It never will (`nr`, `MAP_NORESERVE`).
+    #[n(2)]
+    Exempt,
+    /// Not before it becomes writable.
+    #[n(3)]
+    Uncounted,
 }
 
 /// Standing advice of `madvise(2)`.

@@ -15,7 +15,7 @@ mod sockets;
 mod threads;
 mod timers;
 
-pub use attributes::{Advice, GuardedPages, MappingAttributes, MemoryLock, ProcessSwitches};
+pub use attributes::{Accounting, Advice, GuardedPages, MappingAttributes, MemoryLock, NumaPolicy, ProcessSwitches};
 pub use descriptors::{
     Descriptor, EpollInterest, FileLock, LockKind, OpenFile, OpenFileKind, PipeContents, SignalTarget, StandardStream,
     TimerDescriptor, Watch,

@@ -1,6 +1,6 @@
 //! Records of threads: processor state and what the kernel keeps for each.
 
-use super::{Bytes, PendingSignal};
+use super::{Bytes, NumaPolicy, PendingSignal};
 use minicbor::{Decode, Encode};
 
 /// One thread.
@@ -55,6 +55,9 @@ pub struct ThreadState {
     /// The wait that was interrupted, where it has a limit that a call made again would begin anew.
     #[n(15)]
     pub wait: Option<Wait>,
+    /// From which NUMA nodes it takes memory (`set_mempolicy(2)`), where it has said so.
+    #[n(16)]
+    pub numa: Option<NumaPolicy>,
 }
 
 /// `sched_setattr(2)`.
