@@ -1,16 +1,18 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
-use crate::EngineError;
 use crate::census::Looks;
-use crate::files::{Digests, Writers};
+use crate::files::{Digests, FileKey, Writers};
 use crate::freeze::{Frozen, kernel};
 use crate::track::Tracks;
 use crate::tree::{Member, Roots};
 use crate::turn::Turn;
 use crate::waits::{self, Waits};
+use crate::{EngineError, ExternalSockets, Obstacle};
+use standfast_format::records::FileReference;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
 use standfast_linux::{InheritedSignals, NamespaceInit, News as OfNamespace, WaitStatus};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -138,6 +140,9 @@ pub(crate) fn is_inherited(number: i32) -> bool {
     information.is_ok_and(|information| information.flags & O_CLOEXEC == 0)
 }
 
+/// Files with code of which there is a copy, by device and inode, as they were when it was made.
+pub(crate) type Kept = HashMap<FileKey, FileReference>;
+
 /// What a job's owner and the thread that freezes it both need.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -152,6 +157,8 @@ pub(crate) struct Shared {
     pub(crate) looks: Looks,
     /// The exit status, if a tracer has reaped it in passing.
     status: Mutex<Option<WaitStatus>>,
+    /// Files with code of which there is a copy, should they be replaced.
+    kept: Mutex<Kept>,
     /// The waits in which its threads have been met.
     waits: Mutex<Waits>,
     /// Who may stop its threads.
@@ -169,6 +176,7 @@ impl Shared {
             writers: Writers::default(),
             looks: Looks::default(),
             status: Mutex::default(),
+            kept: Mutex::default(),
             waits: Mutex::default(),
             turn: Arc::default(),
             tracks: Mutex::default(),
@@ -181,6 +189,10 @@ impl Shared {
 
     pub(crate) fn keep_status(&self, status: WaitStatus) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+    }
+
+    pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn waits(&self) -> MutexGuard<'_, Waits> {
@@ -376,6 +388,26 @@ impl Freezer {
     /// Reads what would hold up the stop: the files of the job, and who else writes to them. The program runs meanwhile.
     pub fn look_ahead(&self) {
         crate::census::look_ahead(&self.roots, &self.shared);
+    }
+
+    /// The files with code that the job runs from, as far as they were read whole.
+    pub fn code_files(&self) -> Vec<FileReference> {
+        crate::census::code_files(&self.roots, &self.shared)
+    }
+
+    /// Says that there is a copy of a file with code, which a restart will find: should the file be replaced while the job
+    /// runs, that is no obstacle any more.
+    pub fn has_copy_of(&self, file: &FileReference) {
+        self.shared.kept().insert((file.identity.device, file.identity.inode), file.clone());
+    }
+
+    /// What in the job could not be carried over: the part of the census that needs no freeze.
+    ///
+    /// # Errors
+    /// When it is gone or may not be looked at.
+    pub fn examine(&self, external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
+        let kept = self.shared.kept().clone();
+        crate::census::examine_with(self.roots.main.pid, external_sockets, &kept)
     }
 
     /// The last generation for which [`crate::Captured::committed`] was called, if the next one can build upon it.

@@ -16,7 +16,7 @@ use crate::scope::{ExternalSockets, SaveFiles};
 use standfast_core::PAGE_BYTES;
 use standfast_engine::{CaptureOptions, Captured, EngineError, Freezer, Frozen, StackPart, Tracking, rehearse};
 use standfast_format::manifest::GenerationNumber;
-use standfast_format::records::Coverage;
+use standfast_format::records::{Coverage, FileReference};
 use standfast_format::{BoxError, ImageSink};
 use standfast_store::{JobDirectory, Lease, Plan, Prepared, StoreError, Writing};
 use std::ffi::OsStr;
@@ -57,7 +57,8 @@ pub(crate) struct Destination {
     tracking: Tracking,
     snapshot: Snapshot,
     save_files: SaveFiles,
-    external_sockets: ExternalSockets,
+    /// What becomes of connections to others.
+    pub(crate) external_sockets: ExternalSockets,
 }
 
 impl Destination {
@@ -262,7 +263,8 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, last_byt
             return failed(error.into(), Some(prepared));
         }
     };
-    let outcome = complete(destination, prepared, captured, frozen, Moments { started, freezing, is_held }, purpose);
+    let moments = Moments { started, freezing, is_held };
+    let outcome = complete(destination, freezer, prepared, captured, frozen, moments, purpose);
     Attempt { outcome, _given_up: None }
 }
 
@@ -275,6 +277,7 @@ struct Moments {
 
 fn complete(
     destination: &Destination,
+    freezer: &Freezer,
     mut prepared: Prepared,
     captured: Captured,
     frozen: Frozen,
@@ -322,18 +325,23 @@ fn complete(
         durable_nanoseconds: nanoseconds(durable),
     };
     let retention = destination.directory.retain(&destination.lease, destination.keep.get()).map(drop);
-    let retention = retention.and(keep_code(destination, &captured));
+    let retention = retention.and(keep_code(destination, freezer, captured.state.code_files()));
     let outputs = captured.outputs.into_iter().map(|output| output.path).collect();
     Ok(Taken { report, outputs, unobserved: captured.unobserved, retention })
 }
 
 /// Keeps copies of the executable and the libraries, so that the job does not depend on the system staying as it is. Only
 /// files that were read whole: others could not be told from what they were.
-fn keep_code(destination: &Destination, captured: &Captured) -> Result<(), StoreError> {
-    for file in captured.state.code_files() {
+pub(crate) fn keep_code<'a>(
+    destination: &Destination,
+    freezer: &Freezer,
+    files: impl IntoIterator<Item = &'a FileReference>,
+) -> Result<(), StoreError> {
+    for file in files {
         let Some(digest) = file.digest.filter(|digest| digest.coverage == Coverage::Whole) else { continue };
         let path = Path::new(OsStr::from_bytes(&file.path.0));
         destination.directory.keep(&destination.lease, digest.checksum, path)?;
+        freezer.has_copy_of(file);
     }
     Ok(())
 }

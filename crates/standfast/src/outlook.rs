@@ -1,10 +1,11 @@
 //! What a checkpoint would say if it were taken now, told soon after the start: nobody should learn an hour later, at the
-//! first checkpoint, that there can be none. The program is looked at and neither stopped nor touched.
+//! first checkpoint, that there can be none. The program is looked at and neither stopped nor touched. The files that it runs
+//! from are copied by the way, should they be replaced before the first checkpoint.
 
 use crate::background::Background;
+use crate::checkpoint::{Destination, keep_code};
 use crate::options::Interval;
-use crate::scope::ExternalSockets;
-use standfast_engine::{EngineError, examine, rehearse};
+use standfast_engine::{EngineError, Freezer, rehearse};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,6 @@ const LOOKS: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(crate) struct Outlook {
     interval: Interval,
-    external_sockets: ExternalSockets,
     due: Option<Instant>,
     looking: Option<Background<Result<(), EngineError>>>,
     /// Whether the last look found only what may be gone in a moment.
@@ -25,12 +25,12 @@ pub(crate) struct Outlook {
 }
 
 impl Outlook {
-    pub(crate) fn new(interval: Interval, external_sockets: ExternalSockets, now: Instant) -> Self {
+    pub(crate) fn new(interval: Interval, now: Instant) -> Self {
         let first = match interval {
             Interval::Every(interval) if interval <= FIRST_LOOK => None,
             Interval::Every(_) | Interval::Off => Some(now + FIRST_LOOK),
         };
-        Self { interval, external_sockets, due: first, looking: None, passing: false }
+        Self { interval, due: first, looking: None, passing: false }
     }
 
     /// When the next look is due; `None` while one is under way, or where checkpoints themselves will tell.
@@ -43,12 +43,15 @@ impl Outlook {
         self.looking.as_ref()
     }
 
-    /// Looks at process `pid` if that is due.
-    pub(crate) fn begin(&mut self, pid: i32, now: Instant) -> io::Result<()> {
+    /// Begins `look` if that is due.
+    pub(crate) fn begin(
+        &mut self,
+        now: Instant,
+        look: impl FnOnce() -> Result<(), EngineError> + Send + 'static,
+    ) -> io::Result<()> {
         if self.due().is_some_and(|due| due <= now) {
             self.due = None;
-            let external_sockets = self.external_sockets;
-            self.looking = Some(Background::begin("outlook", move || look(pid, external_sockets))?);
+            self.looking = Some(Background::begin("outlook", look)?);
         }
         Ok(())
     }
@@ -74,9 +77,12 @@ impl Outlook {
     }
 }
 
-fn look(pid: i32, external_sockets: ExternalSockets) -> Result<(), EngineError> {
+/// Looks at a job.
+pub(crate) fn look(destination: &Destination, freezer: &Freezer) -> Result<(), EngineError> {
     rehearse()?;
-    let obstacles = examine(pid, external_sockets.policy())?;
+    // What the disk refuses the first checkpoint will tell.
+    let _ = keep_code(destination, freezer, &freezer.code_files());
+    let obstacles = freezer.examine(destination.external_sockets.policy())?;
     if obstacles.is_empty() { Ok(()) } else { Err(EngineError::Refused(obstacles)) }
 }
 
@@ -88,18 +94,17 @@ mod tests {
     fn the_first_look_comes_after_ten_seconds_unless_a_checkpoint_comes_first() {
         let now = Instant::now();
         let every = |seconds| Interval::Every(Duration::from_secs(seconds));
-        assert_eq!(Outlook::new(Interval::Off, ExternalSockets::Refuse, now).due(), Some(now + FIRST_LOOK));
-        assert_eq!(Outlook::new(every(3600), ExternalSockets::Refuse, now).due(), Some(now + FIRST_LOOK));
-        assert_eq!(Outlook::new(every(10), ExternalSockets::Refuse, now).due(), None);
+        assert_eq!(Outlook::new(Interval::Off, now).due(), Some(now + FIRST_LOOK));
+        assert_eq!(Outlook::new(every(3600), now).due(), Some(now + FIRST_LOOK));
+        assert_eq!(Outlook::new(every(10), now).due(), None);
     }
 
     #[test]
     fn a_look_at_a_program_that_is_gone_finds_nothing_and_the_next_one_is_planned_where_no_checkpoint_is() {
         for (interval, planned) in [(Interval::Off, true), (Interval::Every(Duration::from_secs(60)), false)] {
             let now = Instant::now();
-            let mut outlook = Outlook::new(interval, ExternalSockets::Refuse, now);
-            // Higher than any process id.
-            outlook.begin(i32::MAX, now + FIRST_LOOK).unwrap();
+            let mut outlook = Outlook::new(interval, now);
+            outlook.begin(now + FIRST_LOOK, || Err(EngineError::Ended)).unwrap();
             assert!(outlook.looking().is_some() && outlook.due().is_none());
             assert!(outlook.end(now).is_none());
             assert_eq!(outlook.due().is_some(), planned);

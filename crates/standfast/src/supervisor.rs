@@ -10,7 +10,7 @@ use crate::foreground::Foreground;
 use crate::identity::in_lease;
 use crate::notice::{Listener, Notice};
 use crate::options::JobOptions;
-use crate::outlook::Outlook;
+use crate::outlook::{Outlook, look};
 use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
 use crate::schedule::{Outcome as Attempt, Schedule};
 use crate::signals::{Reaction, SignalInbox, react};
@@ -54,7 +54,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
     let now = Instant::now();
     let mut supervisor = Supervisor {
         schedule: Schedule::new(post.options.interval, now),
-        outlook: Outlook::new(post.options.interval, post.options.external_sockets, now),
+        outlook: Outlook::new(post.options.interval, now),
         heartbeat_due: now,
         is_named: false,
         checkpointing: None,
@@ -399,7 +399,8 @@ impl Supervisor<'_, '_> {
 
     /// Looks, without touching the program, whether a checkpoint could be taken.
     fn look_out(&mut self, now: Instant) {
-        if let Err(error) = self.outlook.begin(self.job.main_process().pid, now) {
+        let (destination, freezer) = (self.post.destination.clone(), self.job.freezer());
+        if let Err(error) = self.outlook.begin(now, move || look(&destination, &freezer)) {
             self.warn(format!("whether the program can be checkpointed could not be found out: {error}"));
         }
     }

@@ -5,8 +5,9 @@
 
 use crate::EngineError;
 use crate::freeze::kernel;
+use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
-use standfast_linux::proc::{Map, MapAttributes, MapPolicy};
+use standfast_linux::proc::{self, Map, MapAttributes, MapPolicy};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,17 +52,21 @@ impl Looks {
     /// What is known of a process that has so much memory locked. `maps` are its mappings now.
     pub(crate) fn known(&self, pid: i32, locked_kib: u64, maps: &[Map]) -> Result<Attributes, EngineError> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&pid).map(|look| look.attributes.clone());
-        if let Some(known) = known.filter(|known| known.fits(locked_kib, maps)) {
-            return Ok(known);
+        let asking = |source| kernel("asking what was said about memory", source);
+        match known {
+            Some(known) if known.fits(locked_kib, maps) => Ok(known),
+            // The program stands still: one walk is enough.
+            Some(known) => Ok(Attributes { mappings: Arc::new(MapAttributes::of(pid).map_err(asking)?), ..known }),
+            None => Attributes::at(pid).map_err(asking),
         }
-        Attributes::at(pid).map_err(|source| kernel("asking what was said about memory", source))
     }
 }
 
 impl Attributes {
     /// Asks the kernel.
     pub(crate) fn at(pid: i32) -> io::Result<Self> {
-        Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(MapPolicy::of(pid)?) })
+        let policies = if is_worth_asking(pid) { MapPolicy::of(pid)? } else { Vec::new() };
+        Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(policies) })
     }
 
     /// Whether nothing shows that something was missed.
@@ -112,6 +117,17 @@ impl Attributes {
             numa: self.policy(known.start),
         }
     }
+}
+
+/// Whether to ask for policies of NUMA nodes, which is another walk. On a machine with one node they mean nothing, but to a
+/// program that asks for them: there only small ones are asked about.
+fn is_worth_asking(pid: i32) -> bool {
+    const SMALL_PAGES: u64 = (64 << 20) / PAGE_BYTES as u64;
+    let nodes = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
+    let statm = proc::read(pid, "statm").unwrap_or_default();
+    let statm = String::from_utf8_lossy(&statm);
+    let resident = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    nodes.trim() != "0" || resident.is_some_and(|pages| pages <= SMALL_PAGES)
 }
 
 /// The kernel's letters for standing advice.

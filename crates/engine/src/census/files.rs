@@ -1,11 +1,11 @@
 //! The files of a job: found by path, read ahead while the program runs, and noted with what they hold.
 
 use crate::files::{FileKey, Haste, identity};
-use crate::job::Shared;
+use crate::job::{Kept, Shared};
 use crate::tree::Roots;
-use standfast_format::records::{FileReference, JobState, ObjectKind, OpenFileKind};
+use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind};
 use standfast_linux::proc::{self, DescriptorInformation, LockKind, Map};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -69,6 +69,29 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     }
     shared.writers.look(&written, &pids);
     pids.iter().for_each(|pid| shared.looks.look_ahead(*pid));
+}
+
+/// A file with code that has been replaced, as it was when a copy of it was made. `path` is as the kernel shows it.
+pub(super) fn copied(path: &[u8], inode: u64, kept: &Kept) -> Option<FileReference> {
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    kept.values().find(|file| file.identity.inode == inode && file.path.0 == path).cloned()
+}
+
+/// The files with code that the job runs from, as far as they are in place and were read whole.
+pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
+    let mut found: BTreeMap<FileKey, FileReference> = BTreeMap::new();
+    for member in roots.members() {
+        let maps = Map::of(member.pid).unwrap_or_default();
+        for map in maps.iter().filter(|map| map.inode != 0 && map.protection.execute && !map.shared) {
+            let file = reference(&map.path).ok().filter(|file| file.identity.inode == map.inode);
+            let Some(mut file) = file.filter(|file| !found.contains_key(&key_of(file))) else { continue };
+            shared.digests.fill(&mut file, Haste::Running);
+            if file.digest.is_some_and(|digest| digest.coverage == Coverage::Whole) {
+                found.insert(key_of(&file), file);
+            }
+        }
+    }
+    found.into_values().collect()
 }
 
 /// Notes what the files hold, and who else writes to those that the job writes.

@@ -1,9 +1,11 @@
 //! The census of an address space: which mappings there are, what lies beneath them, which of their pages hold something.
 
 use super::attributes::Attributes;
+use super::files::copied;
 use super::objects::{Objects, Unfit};
 use super::reference;
 use crate::freeze::{FrozenProcess, kernel};
+use crate::job::Kept;
 use crate::track::{Look, Pages, Place, Track};
 use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
@@ -47,17 +49,17 @@ impl Mappings {
     /// The mappings of the process at `place` in the job. What of them are memory objects goes into `objects`, after those
     /// that descriptors lead to.
     pub(super) fn of(
-        pid: i32,
-        place: usize,
+        (pid, place): (i32, usize),
         maps: &[Map],
         attributes: &Attributes,
+        kept: &Kept,
         objects: &mut Objects,
         obstacles: &mut Vec<Obstacle>,
     ) -> io::Result<Self> {
         let mut found = Self::default();
         for map in maps {
             let mapping = |backing| Mapping { attributes: attributes.of(map), ..mapping(map, backing) };
-            match kind(map) {
+            match kind(map, kept) {
                 Kind::Fixed => {}
                 Kind::Special => found.special.push(SpecialMapping {
                     start: map.start,
@@ -137,7 +139,7 @@ fn mapping(map: &Map, backing: Backing) -> Mapping {
     }
 }
 
-fn kind(map: &Map) -> Kind {
+fn kind(map: &Map, kept: &Kept) -> Kind {
     let refused = |why: &str, remedy| Kind::Refused { why: why.to_owned(), remedy };
     match map.path.as_slice() {
         b"[vsyscall]" => return Kind::Fixed,
@@ -154,11 +156,13 @@ fn kind(map: &Map) -> Kind {
         path if path.starts_with(b"/[aio]") => return refused("kernel asynchronous I/O cannot be saved", ""),
         _ => {}
     }
-    match reference(&map.path) {
+    let file = reference(&map.path).and_then(|file| match file.identity.inode == map.inode {
+        true => Ok(file),
+        false => Err("another file has taken its place".to_owned()),
+    });
+    let copied = || copied(&map.path, map.inode, kept).filter(|_| !map.shared);
+    match file.or_else(|why| copied().ok_or(why)) {
         Err(why) => Kind::Refused { why, remedy: "start the program again from the installed files" },
-        Ok(file) if file.identity.inode != map.inode => {
-            refused("another file has taken its place", "start the program again from the installed files")
-        }
         Ok(file) if map.shared && map.protection.write => Kind::MappedFile(file),
         Ok(file) if map.shared => Kind::Ordinary(Backing::SharedFileReadOnly { file, offset: map.offset }),
         Ok(file) => Kind::Ordinary(Backing::PrivateFile { file, offset: map.offset }),

@@ -18,7 +18,7 @@ mod threads;
 mod timers;
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
-use crate::job::{Inheritance, Shared};
+use crate::job::{Inheritance, Kept, Shared};
 use crate::track::{Look, Pages, Tracking};
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity};
@@ -28,8 +28,8 @@ pub use descriptors::ExternalSockets;
 pub(crate) use descriptors::received;
 use descriptors::{Descriptors, Motion, Terms};
 pub use files::Output;
-pub(crate) use files::look_ahead;
 use files::reference;
+pub(crate) use files::{code_files, look_ahead};
 pub(crate) use objects::ObjectContents;
 use objects::Objects;
 use standfast_core::Address;
@@ -42,6 +42,7 @@ use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::processor;
 use standfast_linux::sys::process;
 use std::borrow::Cow;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 
 /// Number of resource limits that Linux has.
@@ -63,7 +64,9 @@ impl Census {
     pub(crate) fn take(frozen: &Frozen, options: CaptureOptions) -> Result<Self, EngineError> {
         let subjects: Vec<_> =
             frozen.processes.iter().map(|it| Subject::known(it, &frozen.shared)).collect::<Result<_, _>>()?;
-        let terms = Terms { motion: Motion::Stopped, external_sockets: options.external_sockets };
+        let kept = frozen.shared.kept().clone();
+        let external_sockets = options.external_sockets;
+        let terms = Terms { motion: Motion::Stopped, external_sockets, kept: &kept };
         let mut found = Findings::of(&subjects, &frozen.zombies, terms, &frozen.shared.inheritance)?;
         found.obstacles.append(&mut apart::find(&frozen.members()));
         refuse(&mut found.obstacles)?;
@@ -143,6 +146,15 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
 /// # Errors
 /// When the process is gone or may not be looked at.
 pub fn examine(pid: i32, external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
+    examine_with(pid, external_sockets, &Kept::default())
+}
+
+/// The same of a job that has copies of files with code.
+pub(crate) fn examine_with(
+    pid: i32,
+    external_sockets: ExternalSockets,
+    kept: &Kept,
+) -> Result<Vec<Obstacle>, EngineError> {
     let main = ProcessIdentity::of(pid)?;
     let parent = Stat::of(pid).map_err(|_| EngineError::Ended)?.parent;
     // To a supervisor of ours, or the init that one has made, come those that lose their parent.
@@ -154,7 +166,8 @@ pub fn examine(pid: i32, external_sockets: ExternalSockets) -> Result<Vec<Obstac
     // What lives in its parent's memory has come from vfork and will soon execute a program.
     members.retain(|member| !borrows_memory(member));
     loop {
-        let examined = examine_these(&members, external_sockets);
+        let terms = Terms { motion: Motion::Running, external_sockets, kept };
+        let examined = examine_these(&members, terms);
         let before = members.len();
         members.retain(|member| member.wait_status.is_some() || has_memory(member.pid));
         match examined {
@@ -166,7 +179,7 @@ pub fn examine(pid: i32, external_sockets: ExternalSockets) -> Result<Vec<Obstac
 }
 
 /// The same of these processes, which are one job.
-fn examine_these(members: &[Member], external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
+fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Obstacle>, EngineError> {
     let (living, zombies): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|it| it.wait_status.is_none());
     let at = |pid| {
         // Of one whose main thread has ended plain users are told nothing.
@@ -175,7 +188,6 @@ fn examine_these(members: &[Member], external_sockets: ExternalSockets) -> Resul
     };
     let subjects: Vec<Subject<'_>> = living.iter().map(|member| at(member.pid)).collect::<Result<_, _>>()?;
     let main = subjects.first().ok_or(EngineError::Ended)?.pid;
-    let terms = Terms { motion: Motion::Running, external_sockets };
     let mut obstacles = Findings::of(&subjects, &zombies, terms, &Inheritance::of_orphan(main))?.obstacles;
     for subject in &subjects {
         let looking = |source| crate::freeze::forbidden(subject.pid, source);
@@ -240,7 +252,7 @@ impl Findings {
     fn of(
         subjects: &[Subject<'_>],
         zombies: &[Member],
-        terms: Terms,
+        terms: Terms<'_>,
         inheritance: &Inheritance,
     ) -> Result<Self, EngineError> {
         let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
@@ -257,7 +269,7 @@ impl Findings {
             Descriptors::of(&pids, &zombies, terms, inheritance, objects, obstacles).map_err(looking)?;
         for (place, subject) in subjects.iter().enumerate() {
             let mut obstacles = Vec::new();
-            let of_process = OfProcess::of(place, subject, &mut found.objects, &mut obstacles);
+            let of_process = OfProcess::of(place, subject, terms.kept, &mut found.objects, &mut obstacles);
             let looking = |source| crate::freeze::forbidden(subject.pid, source);
             found.processes.push(of_process.map_err(looking)?);
             found.obstacles.append(&mut named(obstacles, subject.pid, subjects.len()));
@@ -307,15 +319,17 @@ impl OfProcess {
     fn of(
         place: usize,
         subject: &Subject<'_>,
+        kept: &Kept,
         objects: &mut Objects,
         obstacles: &mut Vec<Obstacle>,
     ) -> std::io::Result<Self> {
         let status = Status::of(subject.pid)?;
         obstacles.append(&mut restrictions::find(&status)?);
         let mappings =
-            memory::Mappings::of(subject.pid, place, &subject.maps, &subject.attributes, objects, obstacles)?;
+            memory::Mappings::of((subject.pid, place), &subject.maps, &subject.attributes, kept, objects, obstacles)?;
         let path = proc::link(subject.pid, "exe")?;
-        let executable = reference(&path).unwrap_or_else(|why| {
+        let executable = reference(&path).or_else(|why| replaced(subject.pid, &path, kept).ok_or(why));
+        let executable = executable.unwrap_or_else(|why| {
             obstacles.push(Obstacle {
                 what: format!("executable {}", String::from_utf8_lossy(&path)),
                 why,
@@ -356,6 +370,12 @@ impl OfProcess {
             kinship: Kinship::default(),
         })
     }
+}
+
+/// The executable of a process as it was when a copy of it was made.
+fn replaced(pid: i32, path: &[u8], kept: &Kept) -> Option<FileReference> {
+    let file = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+    files::copied(path, file.ino(), kept)
 }
 
 /// This machine, as far as a restart must find it again, for a program that has these processor features.

@@ -21,7 +21,7 @@ mod told;
 use crate::Obstacle;
 use crate::census::Output;
 use crate::census::objects::Objects;
-use crate::job::Inheritance;
+use crate::job::{Inheritance, Kept};
 use pipe::Pipes;
 use shown::{Holder, Shown};
 pub(crate) use socket::received;
@@ -68,9 +68,11 @@ pub enum ExternalSockets {
 
 /// On which terms a job is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct Terms<'a> {
     pub(super) motion: Motion,
     pub(super) external_sockets: ExternalSockets,
+    /// Files with code of which there is a copy.
+    pub(super) kept: &'a Kept,
 }
 
 /// The descriptors of a job.
@@ -123,7 +125,7 @@ impl Descriptors {
     pub(super) fn of(
         pids: &[i32],
         zombies: &[i32],
-        terms: Terms,
+        terms: Terms<'_>,
         inheritance: &Inheritance,
         objects: &mut Objects,
         obstacles: &mut Vec<Obstacle>,
