@@ -39,8 +39,7 @@ impl<'a> Asker<'a> {
     /// Takes a userfaultfd of the program's address space over from it; nothing of it stays there.
     pub(super) fn make_userfault(&self, pid: i32) -> Result<io::Result<OwnedFd>, EngineError> {
         let take = |made| process::pidfd_open(pid).and_then(|process| process::pidfd_getfd(process.as_fd(), made));
-        let call =
-            Call { number: libc::SYS_userfaultfd, arguments: [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0] };
+        let call = Call { number: libc::SYS_userfaultfd, arguments: [WriteProtection::CREATION_FLAGS, 0, 0, 0, 0, 0] };
         // The kernel gives out the lowest number that is free, and everybody stands still.
         let numbers = proc::numbers(pid, "fd").map_err(|_| EngineError::Ended)?;
         let lowest = (0..).zip(&numbers).find(|(place, number)| place != *number);

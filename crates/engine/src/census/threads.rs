@@ -52,6 +52,7 @@ impl Inner {
     ) -> Result<Self, EngineError> {
         let (pid, main) = (process.pid, &process.tasks[0]);
         let ended = |error| refine(error, pid, shared);
+        refuse_foreign_code(process)?;
         let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
         // Held while injecting: each call is two switches on one processor instead of two interrupts across.
         let pinned = PinnedToCpu::new(stat.cpu);
@@ -96,7 +97,6 @@ impl Inner {
         asked?;
         given_back.map_err(|error| no_foothold(error, pid, shared))?;
         inner.found.refuse_ownerless(&mut inner.obstacles);
-        inner.refuse_foreign_code(process);
         Ok(inner)
     }
 
@@ -174,17 +174,19 @@ impl Inner {
         let alternates = self.threads.iter().map(|thread| thread.alternate_stack.start);
         alternates.filter(|start| stack.contains(*start)).fold(lowest, u64::min)
     }
+}
 
-    fn refuse_foreign_code(&mut self, process: &FrozenProcess) {
-        if process.tasks.iter().any(|task| !task.registers.is_64_bit()) {
-            self.obstacles.push(Obstacle {
-                what: "32-bit code".to_owned(),
-                why: "only 64-bit programs can be checkpointed".to_owned(),
-                remedy: String::new(),
-                passing: false,
-            });
-        }
+/// A thread that executes 32-bit code can be given no other registers, so that nothing can be asked of it.
+fn refuse_foreign_code(process: &FrozenProcess) -> Result<(), EngineError> {
+    if process.tasks.iter().all(|task| task.registers.is_64_bit()) {
+        return Ok(());
     }
+    Err(EngineError::Refused(vec![Obstacle {
+        what: "32-bit code".to_owned(),
+        why: "only 64-bit programs can be checkpointed".to_owned(),
+        remedy: String::new(),
+        passing: false,
+    }]))
 }
 
 fn thread(
