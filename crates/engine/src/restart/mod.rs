@@ -124,6 +124,8 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
             };
             let job = Job::new(identity, end, Inheritance::of_children());
             job.go_on_with(&family.waits());
+            let code = source.state().code_files().filter(|file| (options.keepsake)(file).is_some());
+            code.for_each(|file| job.freezer().has_copy_of(file));
             Ok(Restarted { job, ids: family.main().ids.clone(), notes: family.notes(), files })
         }
         Err(error) => {
