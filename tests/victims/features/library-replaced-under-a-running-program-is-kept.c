@@ -47,7 +47,8 @@ int main(void)
     /* Pages that were never touched come from the copy. */
     double (*gamma)(double) = (double (*)(double))dlsym(library, "tgamma");
     CHECK(gamma != NULL && gamma(5.0) == 24.0 && cosine(0.0) == 1.0);
-    CHECK(unlink("./own.so") == 0);
+    /* From an image that has been left behind it is gone already. */
+    CHECK(unlink("./own.so") == 0 || errno == ENOENT);
     moment("gone");
     CHECK(cosine(0.0) == 1.0);
     puts("the library goes on");
