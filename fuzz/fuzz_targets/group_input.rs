@@ -27,9 +27,9 @@ fuzz_target!(|input: &[u8]| {
             for output in process.handle(input, &mut payload, &mut shelf) {
                 match output {
                     Output::Survey(muster) => inputs.push(Input::Surveyed(muster, shelf.survey())),
-                    Output::Seal(epoch) => {
-                        shelf.seal(epoch);
-                        inputs.push(Input::Sealed(epoch));
+                    Output::Seal(work) => {
+                        shelf.seal(work);
+                        inputs.push(Input::Sealed(work.epoch));
                     }
                     Output::Mark(epoch) => {
                         shelf.mark(epoch);

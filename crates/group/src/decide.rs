@@ -38,10 +38,11 @@ pub struct Report {
     /// What it has.
     #[n(3)]
     pub holdings: Vec<Holding>,
-    /// Whether its storage shows that it was there when the job began, and has sealed nothing since. If no life has begun
-    /// after that, nobody can have been told that an epoch counts.
+    /// Whether its storage shows that it was there when the job began and that nothing can have been promised since: whoever
+    /// is told that an epoch counts is told after all have sealed it, and in a recovery after all have marked it. Holds if no
+    /// life has begun after that.
     #[n(4)]
-    pub unsealed: bool,
+    pub unpromised: bool,
 }
 
 /// What is to be done.
@@ -143,7 +144,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
     if reports.values().any(|report| report.started) {
         return Err(refusal.unwrap_or(Refusal::Nothing));
     }
-    let none_was_promised = |report: &Report| report.unsealed && report.life.0 + 1 == life.0;
+    let none_was_promised = |report: &Report| report.unpromised && report.life.0 + 1 == life.0;
     match refusal {
         Some(refusal) if !reports.values().any(none_was_promised) => Err(refusal),
         _ => {

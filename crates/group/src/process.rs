@@ -16,7 +16,7 @@ use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
 use crate::message::{self, Data, Message, MessageError};
 use crate::payload::Payload;
 use crate::plan::{Plan, WayBack};
-use crate::protocol::{Action, Beginning, Event, Protocol, Resumption, Survey};
+use crate::protocol::{Action, Beginning, Event, Protocol, Resumption, Survey, Work};
 use crate::shelf::{PieceId, Place, Shelf};
 use crate::slots::SlotSet;
 use crate::transfer::Costs;
@@ -58,7 +58,7 @@ pub enum Output {
     /// number.
     Survey(u64),
     /// Make the open pieces of an epoch durable.
-    Seal(EpochId),
+    Seal(Work),
     /// Note that everybody has sealed it.
     Mark(EpochId),
     /// Delete every piece but this one, and note the life.
@@ -170,7 +170,7 @@ impl Process {
                 self.jobs = Job::rebuild(&self.plan, epoch, &restore, self.sending(costs), turn.shelf);
                 return self.begin(epoch, turn);
             }
-            Action::Seal(epoch) => Output::Seal(epoch),
+            Action::Seal(work) => Output::Seal(work),
             Action::Mark(epoch) => Output::Mark(epoch),
             Action::Keep { epoch, seat, life } => {
                 // What is kept now is another epoch: the live memory goes on from there, or is rolled back to it.

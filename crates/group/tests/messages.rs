@@ -43,7 +43,7 @@ fn part() -> Part {
 
 fn every_kind() -> Vec<Message> {
     let holdings = vec![Holding { epoch: epoch(1), seat: Seat(2), marked: true }];
-    let report = Report { life: Life(3), started: true, prefers: Some(Seat(1)), holdings, unsealed: false };
+    let report = Report { life: Life(3), started: true, prefers: Some(Seat(1)), holdings, unpromised: false };
     let (seats, sources) = (vec![(Seat(0), Rank(4))], vec![(Seat(1), Rank(2))]);
     let restore = Restore { life: Life(4), epoch: Some(epoch(1)), seats, sources };
     let controls = [

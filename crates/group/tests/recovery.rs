@@ -8,11 +8,12 @@ use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Beginning, Control, Data, EpochId, Event, Input, MemoryShelf, Message, MessageError, Muster, Output,
+    Action, Beginning, Control, Data, EpochId, Event, Group, Input, MemoryShelf, Message, MessageError, Muster, Output,
     Payload, Phase, PieceId, Plan, Process, Protocol, Rank, RegionId, Resumption, Seat, Settings, Shelf, SlotMap,
     SlotSet, Survey, WayBack, encode, load,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 const JOB: JobId = JobId::from_bytes([4; 16]);
@@ -55,13 +56,24 @@ struct Player {
     program: Program,
 }
 
+/// How far storage goes, once there is an epoch.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Until {
+    /// It is sealed.
+    Sealed,
+    /// It is sealed and marked.
+    Marked,
+    /// All of it.
+    Settled,
+}
+
 /// Processes at a table: each input is handled to its end before the next.
 struct Table {
     plan: Arc<Plan>,
     players: BTreeMap<Rank, Player>,
     inputs: VecDeque<(Rank, Input)>,
-    /// Whether old pieces are deleted, or everybody is struck just before that.
-    keeps: bool,
+    /// Before what everybody is struck.
+    until: Until,
     /// Bytes.
     sent: usize,
     /// What everybody was last told.
@@ -73,7 +85,7 @@ struct Table {
 
 impl Table {
     /// One process on each shelf; the process with the number of a seat prefers it.
-    fn new(plan: &Arc<Plan>, shelves: Vec<MemoryShelf>, keeps: bool) -> Self {
+    fn new(plan: &Arc<Plan>, shelves: Vec<MemoryShelf>, until: Until) -> Self {
         let players = (0..).map(Rank).zip(shelves).map(|(rank, shelf)| {
             let prefers = Some(Seat(rank.0)).filter(|seat| plan.has(*seat));
             let beginning = Beginning { rank, prefers, started: false, costs: COSTS };
@@ -82,7 +94,7 @@ impl Table {
         });
         let (inputs, told) = (VecDeque::new(), BTreeMap::new());
         let (plan, players) = (plan.clone(), players.collect());
-        let mut table = Self { plan, players, inputs, keeps, sent: 0, told, refused: None, damaged: None };
+        let mut table = Self { plan, players, inputs, until, sent: 0, told, refused: None, damaged: None };
         table.muster(1);
         table
     }
@@ -121,15 +133,16 @@ impl Table {
                         continue;
                     }
                     Output::Survey(muster) => Input::Surveyed(muster, player.shelf.survey()),
-                    Output::Seal(epoch) => {
-                        player.shelf.seal(epoch);
-                        Input::Sealed(epoch)
+                    Output::Seal(work) => {
+                        player.shelf.seal(work);
+                        Input::Sealed(work.epoch)
                     }
+                    Output::Mark(_) if self.until < Until::Marked => continue,
                     Output::Mark(epoch) => {
                         player.shelf.mark(epoch);
                         Input::Marked(epoch)
                     }
-                    Output::Keep { epoch, seat, life } if self.keeps || epoch.is_none() => {
+                    Output::Keep { epoch, seat, life } if self.until == Until::Settled || epoch.is_none() => {
                         player.shelf.keep(epoch, seat, life);
                         Input::Kept
                     }
@@ -196,7 +209,7 @@ fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
 }
 
 fn begun(plan: &Arc<Plan>) -> Table {
-    let mut table = Table::new(plan, vec![MemoryShelf::default(); plan.seats()], true);
+    let mut table = Table::new(plan, vec![MemoryShelf::default(); plan.seats()], Until::Settled);
     table.checkpoint();
     assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch) if epoch.number == 1)));
     table
@@ -209,17 +222,17 @@ fn what_was_half_encoded_is_never_sealed_with_something_else() {
     let mut table = begun(&plan);
     let mut half = table.shelf(2);
     let old = half.pieces().next().expect("the first epoch is kept");
-    table.keeps = false;
+    table.until = Until::Marked;
     table.checkpoint();
     let new = table.players[&Rank(0)].process.protocol().kept().expect("all have sealed it");
     half.open(PieceId { epoch: new, seat: Seat(2) }, Some(old));
     // The seats of processes 2 and 3 change, and everybody is struck again before the recovery is settled.
     let shelves = vec![table.shelf(0), table.shelf(1), MemoryShelf::default(), half];
-    let second = Table::new(&plan, shelves, false);
+    let second = Table::new(&plan, shelves, Until::Marked);
     let pieces: Vec<_> = second.shelf(3).pieces().filter(|piece| piece.epoch == new).collect();
     assert_eq!(pieces, [PieceId { epoch: new, seat: Seat(3) }]);
     let shelves = vec![MemoryShelf::default(), second.shelf(1), second.shelf(2), second.shelf(3)];
-    Table::new(&plan, shelves, true).assert_all_back_at(2);
+    Table::new(&plan, shelves, Until::Settled).assert_all_back_at(2);
 }
 
 /// A node that comes back with a piece that somebody else has, too, takes an empty seat. If it alone is left to have both
@@ -238,12 +251,34 @@ fn a_piece_that_is_lent_by_who_sits_elsewhere_goes_over_whole() {
         let table = begun(&plan);
         let others = || (2..plan.seats() as u32).map(|rank| table.shelf(rank));
         let shelves = [table.shelf(1), table.shelf(1)].into_iter().chain(others());
-        let mut second = Table::new(&plan, shelves.collect(), false);
+        let mut second = Table::new(&plan, shelves.collect(), Until::Marked);
         let both = second.players.get_mut(&Rank(0)).expect("it is there").shelf.survey();
         assert_eq!(both.holdings.iter().map(|it| it.seat).collect::<Vec<_>>(), [Seat(0), Seat(1)]);
         let shelves = [second.shelf(0), MemoryShelf::default()].into_iter().chain(others());
-        Table::new(&plan, shelves.collect(), true).assert_all_back_at(1);
+        Table::new(&plan, shelves.collect(), Until::Settled).assert_all_back_at(1);
     }
+}
+
+/// Before the first epoch counted a process was struck that had sealed nothing, and had taken another seat and sealed its
+/// piece when the next was struck. It still knows that nothing was promised, so that the job begins again.
+#[test]
+fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
+    let group =
+        |seats: [u32; 3]| Group { members: seats.map(Seat).to_vec(), keepers: Vec::new(), scheme: Scheme::Parity };
+    let groups = vec![group([0, 1, 2]), group([3, 4, 5])];
+    let plan = Arc::new(Plan::new(JOB, WayBack::Relaunch, groups).unwrap());
+    let mut table = Table::new(&plan, vec![MemoryShelf::default(); 6], Until::Sealed);
+    let sealed_nothing = table.shelf(0);
+    table.checkpoint();
+    assert!(table.told.is_empty(), "nobody goes on");
+    let others = |table: &Table, ranks: Range<u32>| ranks.map(|rank| table.shelf(rank)).collect::<Vec<_>>();
+    let shelves = [vec![MemoryShelf::default()], others(&table, 1..5), vec![sealed_nothing]].concat();
+    let second = Table::new(&plan, shelves, Until::Sealed);
+    assert_eq!(second.shelf(5).survey().holdings.len(), 1);
+    let shelves = [vec![MemoryShelf::default(); 2], others(&second, 2..6)].concat();
+    let third = Table::new(&plan, shelves, Until::Settled);
+    assert_eq!(third.refused, None);
+    assert!(third.told.len() == 6 && third.told.values().all(|told| matches!(told, Resumption::Start(_))));
 }
 
 /// The damage shows when the page is read, and the epoch that would be made from it is given up.
@@ -324,7 +359,7 @@ proptest! {
 /// Bytes that all processes send for one checkpoint of members with so many pages, none of which changes.
 fn bytes_of_an_idle_checkpoint(pages: u32) -> usize {
     let plan = rotating(Scheme::Parity, 4);
-    let mut table = Table::new(&plan, vec![MemoryShelf::default(); 4], true);
+    let mut table = Table::new(&plan, vec![MemoryShelf::default(); 4], Until::Settled);
     for player in table.players.values_mut() {
         player.program.map.resize(RegionId(1), u64::from(pages) * PAGE_BYTES as u64).expect("they have room");
     }

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use standfast_core::Checksum;
 use standfast_group::{
     Beginning, EpochId, Input, Life, LoadError, MemoryShelf, Message, Muster, Nothing, Output, PieceId, Process, Rank,
-    Resumption, Seat, Settings, Shelf, Stage, WayBack, decode, encode,
+    Resumption, Seat, Settings, Shelf, Stage, WayBack, Work, decode, encode,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ enum Happening {
 #[derive(Clone, Debug)]
 enum Store {
     Survey(u64),
-    Seal(EpochId),
+    Seal(Work),
     Mark(EpochId),
     Keep(Option<EpochId>, Option<Seat>, Life),
 }
@@ -263,11 +263,11 @@ impl<'s> Cluster<'s> {
                 self.agenda.message(between, &mut self.random, Happening::Message(rank, to, bytes));
             }
             Output::Survey(muster) => self.store(rank, Store::Survey(muster)),
-            Output::Seal(epoch) => {
+            Output::Seal(work) => {
                 self.note_vacated(rank);
-                self.store(rank, Store::Seal(epoch));
+                self.store(rank, Store::Seal(work));
                 if self.scenario.plant == Some(Plant::CommittedTooEarly) {
-                    self.input(rank, Input::Sealed(epoch))?;
+                    self.input(rank, Input::Sealed(work.epoch))?;
                 }
             }
             Output::Mark(epoch) => self.store(rank, Store::Mark(epoch)),
@@ -315,14 +315,14 @@ impl<'s> Cluster<'s> {
                 }
                 Input::Surveyed(muster, survey)
             }
-            Store::Seal(epoch) if fails => Input::Failed(epoch, "no space left on the device".into()),
-            Store::Seal(epoch) => {
-                host.shelf.seal(epoch);
+            Store::Seal(work) if fails => Input::Failed(work.epoch, "no space left on the device".into()),
+            Store::Seal(work) => {
+                host.shelf.seal(work);
                 if self.scenario.plant == Some(Plant::DeletedTooEarly) {
                     let (seat, life) = (host.process.protocol().seat(), host.shelf.survey().life);
-                    host.shelf.keep(Some(epoch), seat, life);
+                    host.shelf.keep(Some(work.epoch), seat, life);
                 }
-                Input::Sealed(epoch)
+                Input::Sealed(work.epoch)
             }
             Store::Mark(epoch) => {
                 host.shelf.mark(epoch);
@@ -443,6 +443,13 @@ impl<'s> Cluster<'s> {
     /// A node fails, or a disk does.
     fn kill(&mut self) -> Result<(), Failure> {
         if self.outcome.refused || self.hosts.len() < 2 || self.kills_left == 0 {
+            return Ok(());
+        }
+        // In place there is nothing to go back to yet, and the run would be over: mostly that is not what is looked for.
+        let begun = self.promised.is_some() || self.scenario.plan.way_back() == WayBack::Relaunch;
+        if !begun && self.random.u8(..8) > 0 {
+            let later = self.random.u64(1..5_000);
+            self.agenda.after(later, Happening::Kill);
             return Ok(());
         }
         self.kills_left -= 1;

@@ -80,7 +80,7 @@ enum Work {
     Survey,
     Encode(EpochId, Option<EpochId>, Vec<(Seat, Rank)>),
     Rebuild(EpochId, Restore),
-    Seal(EpochId),
+    Seal { epoch: EpochId, recovery: bool },
     Mark(EpochId),
     Keep(Option<EpochId>, Option<Seat>, Life),
 }
@@ -90,8 +90,8 @@ enum Work {
 struct Shelf {
     life: Life,
     pieces: BTreeMap<(EpochId, Seat), bool>,
-    /// Whether anything was sealed since the job last began.
-    sealed: bool,
+    /// Whether an epoch may have been promised since the job last began.
+    promised: bool,
 }
 
 impl Shelf {
@@ -331,10 +331,10 @@ impl World {
                 self.check_sources(model, epoch, &restore)?;
                 Event::Done(epoch)
             }
-            Work::Seal(epoch) => {
+            Work::Seal { epoch, recovery } => {
                 if let Some(seat) = seat {
                     host.shelf.pieces.entry((epoch, seat)).or_insert(false);
-                    host.shelf.sealed = true;
+                    host.shelf.promised |= !recovery;
                 }
                 if model.plant == Some(Plant::DeletedTooEarly) {
                     host.shelf.pieces.retain(|(of, _), _| *of == epoch);
@@ -345,12 +345,13 @@ impl World {
                 Event::Sealed(epoch)
             }
             Work::Mark(epoch) => {
+                host.shelf.promised = true;
                 host.shelf.pieces.iter_mut().filter(|((of, _), _)| *of == epoch).for_each(|(_, marked)| *marked = true);
                 Event::Marked(epoch)
             }
             Work::Keep(epoch, seat, life) => {
                 host.shelf.life = life;
-                host.shelf.sealed = epoch.is_some();
+                host.shelf.promised = epoch.is_some();
                 host.shelf
                     .pieces
                     .retain(|(of, whose), _| epoch.is_some_and(|epoch| model.same(*of, epoch)) && Some(*whose) == seat);
@@ -404,8 +405,9 @@ impl World {
             }
             Action::Encode { epoch, base, seats, .. } => Work::Encode(epoch, base, seats),
             Action::Rebuild { restore, epoch, .. } => Work::Rebuild(epoch, restore),
-            Action::Seal(epoch) => {
-                host.work.push_back(Work::Seal(epoch));
+            Action::Seal(work) => {
+                let (epoch, recovery) = (work.epoch, work.recovery);
+                host.work.push_back(Work::Seal { epoch, recovery });
                 return Ok((model.plant == Some(Plant::CommittedTooEarly)).then_some(Event::Sealed(epoch)));
             }
             Action::Mark(epoch) => Work::Mark(epoch),
@@ -531,7 +533,7 @@ impl World {
             let pieces: BTreeSet<_> = host.shelf.pieces.iter().map(|((e, s), m)| (*e, seats(host, *s), *m)).collect();
             let work: Vec<_> = host.work.iter().map(outline_of).collect();
             let seat = host.protocol.seat().map(|seat| model.plan.is_member(seat));
-            let own = (*rank == coordinator, seat, host.shelf.life, host.shelf.sealed, pieces, work);
+            let own = (*rank == coordinator, seat, host.shelf.life, host.shelf.promised, pieces, work);
             let stage = (host.protocol.stage(), host.protocol.kept(), host.last_epoch, host.refused);
             outlines.push(hash_of(&(own, stage)));
         }
@@ -556,7 +558,7 @@ fn outline_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
         Work::Survey => (0, None, None),
         Work::Encode(epoch, base, _) => (1, Some(*epoch), *base),
         Work::Rebuild(epoch, _) => (2, Some(*epoch), None),
-        Work::Seal(epoch) => (3, Some(*epoch), None),
+        Work::Seal { epoch, .. } => (3, Some(*epoch), None),
         Work::Mark(epoch) => (4, Some(*epoch), None),
         Work::Keep(epoch, ..) => (5, *epoch, None),
     }
@@ -573,8 +575,8 @@ fn survey(model: &Model, shelf: &Shelf) -> Survey {
         seat: *seat,
         marked: *marked,
     };
-    let unsealed = shelf.life != Life::default() && !shelf.sealed;
-    Survey { life: shelf.life, holdings: pieces.map(holding).collect(), unsealed }
+    let unpromised = shelf.life != Life::default() && !shelf.promised;
+    Survey { life: shelf.life, holdings: pieces.map(holding).collect(), unpromised }
 }
 
 /// So many losses every group bears, wherever they fall.

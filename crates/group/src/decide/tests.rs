@@ -23,7 +23,7 @@ fn dedicated() -> Plan {
 fn holds(seat: u32, epochs: &[EpochId]) -> Report {
     let holding = |epoch: &EpochId| Holding { epoch: *epoch, seat: Seat(seat), marked: false };
     let holdings: Vec<_> = epochs.iter().map(holding).collect();
-    Report { life: Life(1), started: true, prefers: Some(Seat(seat)), holdings, unsealed: false }
+    Report { life: Life(1), started: true, prefers: Some(Seat(seat)), holdings, unpromised: false }
 }
 
 fn spare() -> Report {
@@ -132,15 +132,15 @@ fn a_job_starts_only_where_nothing_had_begun() {
 #[test]
 fn a_job_that_broke_off_before_anything_counted_starts_again() {
     let first = epoch(1, 1, 1);
-    let unsealed = Report { life: Life(1), prefers: Some(Seat(1)), unsealed: true, ..Report::default() };
+    let unpromised = Report { life: Life(1), prefers: Some(Seat(1)), unpromised: true, ..Report::default() };
     let sealed = Report { started: false, ..holds(0, &[first]) };
-    let list = reports([sealed.clone(), unsealed.clone(), spare()]);
+    let list = reports([sealed.clone(), unpromised.clone(), spare()]);
     assert_eq!(decide(&rotating(3), &list, &Rejected::new()).unwrap().epoch, None);
     let list = reports([sealed, spare(), spare()]);
     assert!(matches!(decide(&rotating(3), &list, &Rejected::new()), Err(Refusal::TooMuchLost { .. })));
     // Who was there at the beginning and away since knows nothing of what counted later.
     let later = Report { started: false, life: Life(2), ..holds(0, &[epoch(2, 5, 5)]) };
-    let list = reports([later, unsealed, spare()]);
+    let list = reports([later, unpromised, spare()]);
     assert!(matches!(decide(&rotating(3), &list, &Rejected::new()), Err(Refusal::TooMuchLost { .. })));
 }
 

@@ -121,8 +121,9 @@ pub struct Survey {
     pub life: Life,
     /// Every sealed piece that verifies.
     pub holdings: Vec<Holding>,
-    /// Whether it was told to keep nothing and has sealed nothing since: no piece was deleted, damaged or left out above.
-    pub unsealed: bool,
+    /// Whether it shows that no epoch has been promised since the job began: it was told to keep nothing and has sealed
+    /// nothing since, except in a recovery that it has not marked. No piece was deleted, damaged or left out above.
+    pub unpromised: bool,
 }
 
 /// What a process has to do.
@@ -163,7 +164,7 @@ pub enum Action {
         costs: Costs,
     },
     /// Make the piece of an epoch durable.
-    Seal(EpochId),
+    Seal(Work),
     /// Note that everybody has sealed it.
     Mark(EpochId),
     /// Delete every piece but this one of this seat, and note the life.

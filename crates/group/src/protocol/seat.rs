@@ -14,8 +14,8 @@ impl Protocol {
         self.stage = Stage::Reported;
         self.life = self.life.max(survey.life);
         let prefers = self.seat().or(self.prefers);
-        let Survey { holdings, unsealed, .. } = survey;
-        let report = Report { life: self.life, started: self.started, prefers, holdings, unsealed };
+        let Survey { holdings, unpromised, .. } = survey;
+        let report = Report { life: self.life, started: self.started, prefers, holdings, unpromised };
         let coordinator = self.coordinator_rank().expect("a survey follows a muster");
         self.send(coordinator, Control::Report(report), actions);
         self.replay(actions);
@@ -81,7 +81,7 @@ impl Protocol {
             && work.epoch == epoch
         {
             self.stage = Stage::Sealing(work);
-            actions.push(Action::Seal(epoch));
+            actions.push(Action::Seal(work));
         }
     }
 

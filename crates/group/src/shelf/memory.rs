@@ -4,7 +4,7 @@ use super::{Damaged, PieceId, Place, Shelf};
 use crate::decide::Holding;
 use crate::description::{Description, Sums};
 use crate::identity::{EpochId, Life, Seat};
-use crate::protocol::Survey;
+use crate::protocol::{Survey, Work};
 use standfast_core::delta::Page;
 use standfast_core::{Checksum, PAGE_BYTES, is_zero};
 use std::collections::BTreeMap;
@@ -41,8 +41,8 @@ impl Stored {
 pub struct MemoryShelf {
     pieces: BTreeMap<PieceId, Piece>,
     life: Life,
-    /// Whether anything was sealed since the job last began.
-    ever_sealed: bool,
+    /// Whether an epoch may have been promised since the job last began.
+    promised: bool,
 }
 
 impl MemoryShelf {
@@ -53,27 +53,29 @@ impl MemoryShelf {
         let good = self.pieces.iter().filter(|(id, _)| self.verifies(**id));
         let holding =
             |(id, piece): (&PieceId, &Piece)| Holding { epoch: id.epoch, seat: id.seat, marked: piece.marked };
-        let unsealed = self.life != Life::default() && !self.ever_sealed;
-        Survey { life: self.life, holdings: good.map(holding).collect(), unsealed }
+        let unpromised = self.life != Life::default() && !self.promised;
+        Survey { life: self.life, holdings: good.map(holding).collect(), unpromised }
     }
 
     /// Makes the open piece of an epoch count.
-    pub fn seal(&mut self, epoch: EpochId) {
-        for (_, piece) in self.pieces.iter_mut().filter(|(id, piece)| id.epoch == epoch && !piece.sealed) {
+    pub fn seal(&mut self, work: Work) {
+        for (_, piece) in self.pieces.iter_mut().filter(|(id, piece)| id.epoch == work.epoch && !piece.sealed) {
             piece.sealed = true;
-            self.ever_sealed = true;
+            // Nobody goes on from a recovery before all have marked it.
+            self.promised |= !work.recovery;
         }
     }
 
     /// Notes that everybody has sealed an epoch.
     pub fn mark(&mut self, epoch: EpochId) {
+        self.promised = true;
         self.pieces.iter_mut().filter(|(id, _)| id.epoch == epoch).for_each(|(_, piece)| piece.marked = true);
     }
 
     /// Deletes all but one piece, which takes up what it has from its base.
     pub fn keep(&mut self, epoch: Option<EpochId>, seat: Option<Seat>, life: Life) {
         self.life = life;
-        self.ever_sealed = epoch.is_some();
+        self.promised = epoch.is_some();
         let kept = epoch.zip(seat).map(|(epoch, seat)| PieceId { epoch, seat });
         let kept = kept.and_then(|id| self.pieces.remove(&id).map(|piece| (id, piece)));
         let mut others = std::mem::take(&mut self.pieces);
@@ -194,6 +196,10 @@ mod tests {
         PieceId { epoch, seat: Seat(0) }
     }
 
+    fn new(number: u64) -> Work {
+        Work { epoch: piece(number).epoch, recovery: false }
+    }
+
     /// With one page of a check, and nothing of its own.
     fn add(shelf: &mut MemoryShelf, id: PieceId, base: Option<PieceId>, byte: u8) {
         shelf.open(id, base);
@@ -210,16 +216,32 @@ mod tests {
     fn only_what_was_sealed_and_described_and_is_intact_is_there_after_a_survey() {
         let mut shelf = MemoryShelf::default();
         add(&mut shelf, piece(1), None, 1);
-        shelf.seal(piece(1).epoch);
+        shelf.seal(new(1));
         add(&mut shelf, piece(2), Some(piece(1)), 2);
         assert_eq!(numbers(&mut shelf), [1]);
-        shelf.seal(piece(2).epoch);
+        shelf.seal(new(2));
         assert!(!shelf.has(piece(2)), "a seal that comes late finds nothing");
         shelf.open(piece(3), Some(piece(1)));
-        shelf.seal(piece(3).epoch);
+        shelf.seal(new(3));
         assert_eq!(numbers(&mut shelf), [1], "nothing says what the third is");
         shelf.damage(0);
         assert!(numbers(&mut shelf).is_empty());
+    }
+
+    #[test]
+    fn who_was_there_at_the_beginning_knows_that_nothing_was_promised_until_it_marks() {
+        let mut shelf = MemoryShelf::default();
+        assert!(!shelf.survey().unpromised, "it was not there");
+        shelf.keep(None, Some(Seat(0)), Life(1));
+        add(&mut shelf, piece(1), None, 1);
+        shelf.seal(Work { recovery: true, ..new(1) });
+        assert!(shelf.survey().unpromised);
+        shelf.mark(piece(1).epoch);
+        assert!(!shelf.survey().unpromised);
+        shelf.keep(None, Some(Seat(0)), Life(2));
+        add(&mut shelf, piece(2), None, 1);
+        shelf.seal(new(2));
+        assert!(!shelf.survey().unpromised, "others may have marked it and gone on");
     }
 
     #[test]
@@ -227,7 +249,7 @@ mod tests {
         let mut shelf = MemoryShelf::default();
         add(&mut shelf, piece(1), None, 1);
         add(&mut shelf, piece(2), Some(piece(1)), 2);
-        [1, 2].into_iter().for_each(|number| shelf.seal(piece(number).epoch));
+        [1, 2].into_iter().for_each(|number| shelf.seal(new(number)));
         assert_eq!(numbers(&mut shelf), [1, 2]);
         add(&mut shelf, piece(1), None, 9);
         assert!(numbers(&mut shelf).is_empty());
