@@ -3,6 +3,8 @@
 PREFIX ?= /usr/local
 CARGO ?= cargo
 SOAK ?=
+SOAK_SEEDS ?= 1000
+SOAK_CHECKPOINTS ?= 10000
 SIMULATE_MINUTES ?= 10
 BENCH ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -22,7 +24,9 @@ test: ## everything that must hold (below 15 minutes)
 soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	@scripts/install-needs test
 	$(CARGO) xtask simulate --minutes $(SIMULATE_MINUTES)
+	STANDFAST_SEEDS=$(SOAK_SEEDS) $(CARGO) test --release -p standfast-engine --test incremental
 	$(CARGO) build --release -p standfast-cli
+	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test chains -- in_a_row
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
 
 bench: ## the promises about speed, as ratios within one run

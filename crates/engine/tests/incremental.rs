@@ -140,17 +140,35 @@ fn compared_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_it
     checkpoints_hold_the_truth("churn.c", Tracking::Hash, CHECKPOINTS);
 }
 
+/// One seed, or as many as `STANDFAST_SEEDS` says (`make soak`).
 fn checkpoints_hold_the_truth(source: &str, tracking: Tracking, checkpoints: usize) {
-    let seed =
-        std::env::var("STANDFAST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    for _ in 0..number("STANDFAST_SEEDS").unwrap_or(1) {
+        let seed = number("STANDFAST_SEED").unwrap_or_else(|| fastrand::u64(..));
+        hold_the_truth(source, tracking, checkpoints, seed);
+    }
+}
+
+/// A program that ends with this, also where a checkpoint did not hold what it should.
+struct Program(Job);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Had it ended already, it would be as dead as it is to be.
+        let _ = self.0.signal(9);
+        let _ = self.0.reap();
+    }
+}
+
+fn hold_the_truth(source: &str, tracking: Tracking, checkpoints: usize, seed: u64) {
     let mut random = Rng::with_seed(seed);
     let (directory, program) = compile(source);
     let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
     let file = directory.path().join("file");
     let arguments = vec!["-c".into(), command.into(), program.into(), (seed >> 1).to_string().into(), file.into()];
-    let mut job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals: InheritedSignals::capture() })
-        .expect("the program starts");
-    let freezer = job.freezer();
+    let job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals: InheritedSignals::capture() });
+    let program = Program(job.expect("the program starts"));
+    let freezer = program.0.freezer();
     let mut parent = None;
     let (mut taken, mut saved_less) = (0, 0);
     for place in 0..checkpoints {
@@ -168,8 +186,7 @@ fn checkpoints_hold_the_truth(source: &str, tracking: Tracking, checkpoints: usi
             parent = None;
         }
     }
-    job.signal(9).expect("it lives");
-    job.reap().expect("it is ours");
+    program.0.signal(9).expect("it lives");
     assert!(taken > checkpoints / 2, "only {taken} checkpoints were taken");
     assert!(saved_less > taken / 2, "only {saved_less} of {taken} saved less than everything");
 }

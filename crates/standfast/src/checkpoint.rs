@@ -31,6 +31,9 @@ use std::time::{Duration, Instant};
 /// would hold up all the others.
 const FREEZE_MAX: Duration = Duration::from_secs(10);
 
+/// How many times as long as it should be a chain may become while its coalescing is due or under way.
+const CHAINS_AHEAD: usize = 2;
+
 /// What becomes of the program behind the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -86,7 +89,9 @@ impl Destination {
             Purpose::Protect => self.snapshot.writing(last_bytes, available_bytes()),
             Purpose::Stop => Writing::AtOnce,
         };
-        Plan { parent, writing }
+        // Coalescing has the lowest priority: on a machine that has no time for it the chain ends here.
+        let links_max = CHAINS_AHEAD * self.max_files.get().get().max(self.keep.get().get() + 1) as usize;
+        Plan { parent, links_max, writing }
     }
 
     fn capture_options(&self, prepared: &Prepared) -> CaptureOptions {

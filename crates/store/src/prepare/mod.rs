@@ -41,7 +41,7 @@ impl JobDirectory {
         let bad = self.shelf.bad_generations().clone();
         let is_good = |generation: &&Generation| {
             let links: Vec<_> = manifest.chain(generation.number).collect();
-            links.len() < LINKS_MAX && links.iter().all(|link| !bad.contains_key(&link.number))
+            links.len() < plan.links_max.min(LINKS_MAX) && links.iter().all(|link| !bad.contains_key(&link.number))
         };
         let parent = plan.parent.and_then(|number| manifest.generation(number)).filter(is_good);
         *self.shelf.parent.lock().unwrap_or_else(PoisonError::into_inner) = parent.map(|parent| parent.number);
@@ -55,12 +55,20 @@ impl JobDirectory {
 }
 
 /// What kind of generation is to be prepared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// The generation from which it may inherit pages.
     pub parent: Option<GenerationNumber>,
+    /// How many images may build upon each other, 256 at most: what would come behind them is full.
+    pub links_max: usize,
     /// When its pages are written.
     pub writing: Writing,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { parent: None, links_max: LINKS_MAX, writing: Writing::default() }
+    }
 }
 
 /// When pages are written.

@@ -83,6 +83,15 @@ fn every_generation_of_a_chain_comes_back_as_it_was() {
 }
 
 #[test]
+fn a_chain_that_has_become_too_long_is_not_built_upon() {
+    let disk = disk_with_chain();
+    let directory = open_on(disk.medium(), 1);
+    let lease = directory.take_lease(LIVE).unwrap();
+    let parent = |links_max| directory.prepare_with(&lease, Plan { links_max, ..upon(6) }).unwrap().parent();
+    assert_eq!((parent(6), parent(7)), (None, Some(number(6))));
+}
+
+#[test]
 fn pages_are_inherited_from_whichever_owner_held_them() {
     let disk = Disk::new();
     let directory = open_on(disk.medium(), 1);
