@@ -128,6 +128,17 @@ pub const R: Victim =
 pub const OCTAVE: Victim =
     script("octave", include_str!("../victims/languages/work.m"), &["octave-cli", "--norc", "--quiet"], "m");
 
+/// A conversation through a pseudo-terminal, and `pty.spawn`.
+pub const TERMINALS: Victim = Victim {
+    name: "terminals",
+    source: include_str!("../victims/terminals.py"),
+    language: Language::Python { module: "pty" },
+};
+/// script(1) of util-linux.
+pub const SCRIPT: Victim = script("script", include_str!("../victims/languages/script.sh"), &["bash"], "sh");
+/// tmux with a shell in it.
+pub const TMUX: Victim = script("tmux", include_str!("../victims/languages/tmux.sh"), &["bash"], "sh");
+
 const fn script(
     name: &'static str,
     source: &'static str,

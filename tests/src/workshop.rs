@@ -10,11 +10,12 @@ use std::process::Command;
 use std::{env, fs};
 
 /// What C victims include.
-const HEADERS: [(&str, &str); 4] = [
+const HEADERS: [(&str, &str); 5] = [
     ("check.h", include_str!("../victims/check.h")),
     ("mapped.h", include_str!("../victims/mapped.h")),
     ("family.h", include_str!("../victims/family.h")),
     ("forest.h", include_str!("../victims/forest.h")),
+    ("terminal.h", include_str!("../victims/terminal.h")),
 ];
 
 /// The folder of the cache for something that was made from `ingredients`. It need not exist.

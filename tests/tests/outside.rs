@@ -1,4 +1,4 @@
-//! What leads out of the job: connections and named pipes whose other end somebody else has are refused by name, before
+//! What leads out of the job: connections, named pipes and terminals whose other end somebody else has are refused by name, before
 //! anything is written, and the program goes on with them; datagrams to the outside keep no state and are carried over.
 #![allow(missing_docs, reason = "a test binary")]
 
@@ -114,6 +114,19 @@ fn a_named_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
     reader.read_to_string(&mut written)?;
     ensure!(written == "still here", "{written:?}");
     std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+#[test]
+fn a_terminal_of_the_job_that_somebody_else_has_open_is_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let path = arena.work().join("terminal");
+    let open = || {
+        let mut options = OpenOptions::new();
+        Ok(options.read(true).write(true).custom_flags(nix::libc::O_NOCTTY).open(&path)?)
+    };
+    let told = said("terminal", &path.to_string_lossy(), &arena, open)?;
+    ensure!(told.contains("ptmx") && told.contains(&std::process::id().to_string()), "{told}");
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 #include "check.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -78,6 +79,16 @@ static void hold_pipe(const char *path)
     CHECK(write(writer, "still here", 10) == 10 && close(writer) == 0);
 }
 
+/* `path` leads to its slave. */
+static void hold_terminal(const char *path)
+{
+    int master, slave;
+    char line[16];
+    CHECK(openpty(&master, &slave, NULL, NULL, NULL) == 0 && symlink(ttyname(slave), path) == 0);
+    wait_at_gate();
+    CHECK(write(master, "still here\n", 11) == 11 && read(slave, line, sizeof line) == 11);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2 || argc == 3);
@@ -95,6 +106,8 @@ int main(int argc, char **argv)
         hold_until_reset(connected_to_path(argv[2]));
     else if (strcmp(argv[1], "pipe") == 0)
         hold_pipe(argv[2]);
+    else if (strcmp(argv[1], "terminal") == 0)
+        hold_terminal(argv[2]);
     else
         CHECK(!"a known thing to hold");
     printf("holder: let go of %s\n", argv[1]);

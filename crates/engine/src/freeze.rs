@@ -301,7 +301,7 @@ pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
     }
     let reason = if main_thread_ended {
         "its main thread has ended while others go on; such a program cannot be checkpointed yet".to_owned()
-    } else if status.tracer != 0 {
+    } else if status.tracer != 0 && !is_ours {
         format!("process {} traces it already (a debugger or strace?); end that first", status.tracer)
     } else if status.user != process::effective_user() {
         format!("it belongs to user {}; run standfast as that user or as root", status.user)

@@ -22,6 +22,7 @@ mod read;
 mod reading;
 mod rehearsal;
 mod restart;
+mod terminals;
 mod track;
 mod tree;
 mod turn;

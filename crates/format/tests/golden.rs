@@ -123,12 +123,41 @@ fn open_files() -> Vec<OpenFile> {
         OpenFileKind::Place { path: b"/tmp/link"[..].into(), mode: 0o120_777, device: 3, inode: 5 },
         OpenFileKind::Object { object: 1, offset: 4097 },
         OpenFileKind::Socket { socket: 0 },
+        OpenFileKind::Master { terminal: 0 },
+        OpenFileKind::Slave { terminal: 0 },
+        OpenFileKind::HungUp,
     ];
     let told = SignalTarget { process: 0, main_thread: true, signal: 34 };
     let lock = |kind| FileLock { kind, exclusive: true, start: 5, length: 0 };
     let locks = vec![lock(LockKind::Whole), lock(LockKind::Process { process: 0 }), lock(LockKind::OpenFile)];
     let open = |kind| OpenFile { flags: 0o2002, kind, told: Some(told), locks: locks.clone() };
     kinds.into_iter().map(open).collect()
+}
+
+fn terminal() -> PseudoTerminal {
+    PseudoTerminal {
+        number: 3,
+        settings: TerminalSettings {
+            input: 0o2400,
+            output: 5,
+            control: 0o277,
+            local: 0o105_073,
+            line: 0,
+            characters: vec![3; 19].into(),
+            input_speed: 38400,
+            output_speed: 38401,
+        },
+        size: WindowSize { rows: 24, columns: 80, width: 640, height: 480 },
+        locked: true,
+        packets: true,
+        exclusive: true,
+        deserted: true,
+        output_stop: Some(OutputStop::Key),
+        controls: Some(TerminalControl { session: 42, foreground: 43 }),
+        input: vec![b"line\n"[..].into()],
+        unfinished: b"par"[..].into(),
+        output: b"shown"[..].into(),
+    }
 }
 
 fn sockets() -> Vec<Socket> {
@@ -229,6 +258,7 @@ fn state() -> JobState {
             exit_signal: 17,
             birth: 2,
             untold: Some(Untold::Stopped),
+            without_terminal: true,
         },
         ..ProcessState::default()
     };
@@ -259,6 +289,7 @@ fn state() -> JobState {
         }],
         objects: objects(),
         sockets: sockets(),
+        terminals: vec![terminal()],
     }
 }
 

@@ -229,6 +229,9 @@ fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
         }),
         any::<(u32, u64)>().prop_map(|(object, offset)| OpenFileKind::Object { object, offset }),
         any::<u32>().prop_map(|socket| OpenFileKind::Socket { socket }),
+        any::<u32>().prop_map(|terminal| OpenFileKind::Master { terminal }),
+        any::<u32>().prop_map(|terminal| OpenFileKind::Slave { terminal }),
+        Just(OpenFileKind::HungUp),
         (stream, bytes()).prop_map(|(stream, was)| OpenFileKind::Stream { stream, was }),
         (any::<i32>(), bytes()).prop_map(|(number, was)| OpenFileKind::Inherited { number, was }),
     ]
@@ -294,6 +297,41 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn terminal()(
+        [characters, line, unfinished, output] in [bytes(), bytes(), bytes(), bytes()],
+        [number, flags, input_speed, output_speed] in any::<[u32; 4]>(),
+        [rows, columns, width, height] in any::<[u16; 4]>(),
+        [locked, packets, exclusive, deserted] in any::<[bool; 4]>(),
+        stop: Option<bool>,
+        control: Option<(i32, i32)>,
+    ) -> PseudoTerminal {
+        PseudoTerminal {
+            number,
+            settings: TerminalSettings {
+                input: flags,
+                output: !flags,
+                control: flags / 2,
+                local: flags / 3,
+                line: flags as u8,
+                characters,
+                input_speed,
+                output_speed,
+            },
+            size: WindowSize { rows, columns, width, height },
+            locked,
+            packets,
+            exclusive,
+            deserted,
+            output_stop: stop.map(|key| if key { OutputStop::Key } else { OutputStop::Call }),
+            controls: control.map(|(session, foreground)| TerminalControl { session, foreground }),
+            input: vec![line],
+            unfinished,
+            output,
+        }
+    }
+}
+
 fn object() -> impl Strategy<Value = MemoryObject> {
     let file = (bytes(), any::<u32>(), any::<u32>());
     let kind = prop_oneof![
@@ -324,6 +362,7 @@ prop_compose! {
         pipes in prop::collection::vec((any::<u32>(), bytes()), 0..3),
         objects in prop::collection::vec(object(), 0..3),
         sockets in prop::collection::vec(socket(), 0..3),
+        terminals in prop::collection::vec(terminal(), 0..3),
         realtime_nanoseconds: u64,
         host: String,
     ) -> JobState {
@@ -335,6 +374,7 @@ prop_compose! {
             pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents, packets: vec![capacity], path: None }).collect(),
             objects,
             sockets,
+            terminals,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::pages::PageScan;
 use crate::spawn::{HeldProgram, InheritedSignals};
 use crate::sys::process;
-use crate::{ClockOffsets, NamespaceInit, NamespaceKind};
+use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind};
 
 /// What a restarted job and its user see of its namespaces.
 const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid \
@@ -81,7 +81,8 @@ impl Features {
 
 fn namespaces_work(kind: NamespaceKind) -> bool {
     let program = HeldProgram { path: c"/", personality: 0 };
-    match NamespaceInit::start(kind, 300, Some(ClockOffsets::default()), program, InheritedSignals::capture()) {
+    let furnishing = Furnishing { clocks: Some(ClockOffsets::default()), ..Furnishing::default() };
+    match NamespaceInit::start(kind, 300, furnishing, program, InheritedSignals::capture()) {
         Ok((init, held)) => {
             drop(held);
             init.destroy();

@@ -35,7 +35,7 @@ pub use features::{Feature, Features};
 pub use foothold::{Foothold, FootholdError};
 pub use inject::{Answer, Bell, Call, Injector, OwnState, Puppet};
 pub use memory::ProcessMemory;
-pub use namespace::{NamespaceInit, NamespaceKind, News};
+pub use namespace::{Furnishing, NamespaceInit, NamespaceKind, News};
 pub use pages::{PageScan, Populated};
 pub use pin::PinnedToCpu;
 pub use queues::{KernelQueue, QueueKind};

@@ -36,6 +36,15 @@ pub enum NamespaceKind {
     Pid,
 }
 
+/// What a job finds in its namespaces.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Furnishing {
+    /// A time namespace, in which the monotonic clocks are shifted so.
+    pub clocks: Option<ClockOffsets>,
+    /// Pseudo-terminals of its own, so that their numbers are free.
+    pub terminals: bool,
+}
+
 /// Our end of the line to the init.
 #[derive(Debug)]
 pub struct NamespaceInit {
@@ -67,15 +76,15 @@ fn message(kind: u8, number: i32) -> Message {
 }
 
 impl NamespaceInit {
-    /// Makes the namespaces and, in them, a process with the id `pid` that waits to execute `program`. With `clocks` it
-    /// also gets a time namespace, in which its monotonic clocks are shifted.
+    /// Makes the namespaces and, in them, a process with the id `pid` that waits to execute `program`. `furnishing` says
+    /// what else it finds there.
     ///
     /// # Errors
     /// When the system does not allow it. Nothing is left behind.
     pub fn start(
         kind: NamespaceKind,
         pid: i32,
-        clocks: Option<ClockOffsets>,
+        furnishing: Furnishing,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
     ) -> io::Result<(Self, Held)> {
@@ -88,7 +97,7 @@ impl NamespaceInit {
             0 => {
                 let mut init =
                     Init { channel: theirs.as_raw_fd(), waiting: waiting.as_raw_fd(), gate: gate.as_raw_fd() };
-                init.run(kind, &identity, pid, clocks, program, signals)
+                init.run(kind, &identity, pid, furnishing, program, signals)
             }
             init => init,
         };
@@ -194,11 +203,11 @@ impl Init {
         kind: NamespaceKind,
         identity: &Identity,
         pid: i32,
-        clocks: Option<ClockOffsets>,
+        furnishing: Furnishing,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
     ) -> ! {
-        let main = match self.set_up(kind, identity, pid, clocks, program, signals) {
+        let main = match self.set_up(kind, identity, pid, furnishing, program, signals) {
             Ok(main) => main,
             Err(error) => self.fail(&error),
         };
@@ -214,7 +223,7 @@ impl Init {
         kind: NamespaceKind,
         identity: &Identity,
         pid: i32,
-        clocks: Option<ClockOffsets>,
+        furnishing: Furnishing,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
     ) -> io::Result<i32> {
@@ -226,7 +235,10 @@ impl Init {
             fs::write("/proc/self/gid_map", format!("{0} {0} 1", identity.group))?;
         }
         mount_proc();
-        if let Some(clocks) = clocks {
+        if furnishing.terminals {
+            mount_terminals();
+        }
+        if let Some(clocks) = furnishing.clocks {
             // The namespace is entered by the next child; until it has one, its clocks can be set.
             // SAFETY: a plain number.
             check(unsafe { libc::unshare(libc::CLONE_NEWTIME) }.into())?;
@@ -303,6 +315,16 @@ fn mount_proc() {
         if libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null()) == 0 {
             libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), 0, std::ptr::null());
         }
+    }
+}
+
+/// A file system of pseudo-terminals of the namespace's own. Where that is not allowed the job sees the outer one.
+fn mount_terminals() {
+    let options = c"ptmxmode=0666,mode=0620";
+    // SAFETY: strings end with zero.
+    unsafe {
+        let (flags, data) = (libc::MS_NOSUID | libc::MS_NOEXEC, options.as_ptr().cast());
+        libc::mount(c"devpts".as_ptr(), c"/dev/pts".as_ptr(), c"devpts".as_ptr(), flags, data);
     }
 }
 

@@ -157,6 +157,9 @@ fn describe_file(kind: &OpenFileKind) -> String {
         OpenFileKind::Place { path, .. } => format!("place {path} (O_PATH)"),
         OpenFileKind::Object { object, offset } => format!("memory object {object} at {offset}"),
         OpenFileKind::Socket { socket } => format!("socket {socket} of the job"),
+        OpenFileKind::Master { terminal } => format!("master of terminal {terminal} of the job"),
+        OpenFileKind::Slave { terminal } => format!("slave of terminal {terminal} of the job"),
+        OpenFileKind::HungUp => "terminal that has been hung up".to_owned(),
         OpenFileKind::Inherited { number, was } => format!("inherited as descriptor {number} ({was})"),
     }
 }

@@ -39,6 +39,9 @@ impl Relations {
         for process in &frozen.processes {
             let mut kinship = home.place(process.pid, process.parent).map_err(looking)?;
             kinship.stopped_by = process.stopped_by.map(|signal| signal as u8);
+            let own = Stat::of(process.pid).map_err(looking)?;
+            let leader = Stat::of(own.session).ok().filter(|_| kinship.session != 0);
+            kinship.without_terminal = own.terminal == 0 && leader.is_some_and(|leader| leader.terminal != 0);
             let shares = |parent| process::share(process.pid, parent, Common::Descriptors).unwrap_or(false);
             kinship.shares_descriptors = process.parent.is_some_and(shares);
             living.push(kinship);

@@ -311,6 +311,7 @@ impl Findings {
             pipes: self.descriptors.pipes,
             sockets: self.descriptors.sockets,
             objects,
+            terminals: self.descriptors.terminals,
         })
     }
 }

@@ -6,6 +6,7 @@
 
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use std::collections::{BTreeSet, HashMap};
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -73,15 +74,15 @@ pub(crate) fn other_writers(files: &BTreeSet<FileKey>, job: &[i32]) -> HashMap<F
     found
 }
 
-/// A process outside the job that has a file open, in words.
-pub(crate) fn other_holder(file: FileKey, job: &[i32]) -> Option<String> {
+/// A process outside the job that has something open, in words: `is_it` judges by process, number and file.
+pub(crate) fn other_holder(job: &[i32], is_it: impl Fn(i32, i32, &Metadata) -> bool) -> Option<String> {
     let processes = std::fs::read_dir("/proc").ok()?;
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let holds = |pid: &i32| {
         let numbers = proc::numbers(*pid, "fd").unwrap_or_default();
         numbers.into_iter().any(|number| {
             let found = std::fs::metadata(format!("/proc/{pid}/fd/{number}"));
-            found.is_ok_and(|found| (found.dev(), found.ino()) == file)
+            found.is_ok_and(|found| is_it(*pid, number, &found))
         })
     };
     pids.filter(|pid| !job.contains(pid)).find(holds).map(describe)

@@ -62,7 +62,8 @@ impl Family {
         main.make_objects(&root, parking)?;
         make_missing(plan)?;
         let parked = main.open_files(&root, parking)?;
-        self.make_relatives(plan)?;
+        self.make_relatives(plan, &parked)?;
+        self.bring_to_foreground(plan, &parked)?;
         for (place, process) in self.processes.iter_mut().enumerate() {
             process.map_everything(&plan.of(place))?;
         }

@@ -8,6 +8,7 @@
 //! beside a process that its parent has adopted from another session.
 
 use super::construction::{Construction, building, end_processes};
+use super::descriptors::Parked;
 use super::family::Family;
 use super::ids::highest_id;
 use super::plan::JobPlan;
@@ -60,11 +61,13 @@ struct Birth<'a, 'p> {
     /// The session that each has at the moment; 0 is that which the job was started in.
     sessions: BTreeMap<usize, i32>,
     next_free_id: i32,
+    /// The terminals that session leaders are to have.
+    parked: &'a Parked,
 }
 
 impl Family {
     /// Makes everybody else, and ends those that are to be zombies.
-    pub(super) fn make_relatives(&mut self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
+    pub(super) fn make_relatives(&mut self, plan: &JobPlan<'_>, parked: &Parked) -> Result<(), EngineError> {
         if plan.job.processes.len() == 1 && plan.job.processes[0].kinship == Kinship::default() {
             return Ok(());
         }
@@ -77,6 +80,7 @@ impl Family {
             born: BTreeMap::from([(0, main)]),
             sessions: BTreeMap::from([(0, 0)]),
             next_free_id,
+            parked,
         };
         let made = birth.make_all();
         let Birth { born, .. } = birth;
@@ -201,6 +205,7 @@ impl Birth<'_, '_> {
                 }
             }
             self.born[&place].call("beginning a session", libc::SYS_setsid, [0; 6])?;
+            self.born[&place].take_terminal(self.plan, self.parked, kinship.session)?;
             self.sessions.insert(place, kinship.session);
         }
         for child in children {
@@ -321,7 +326,7 @@ impl Construction {
     }
 
     /// Takes the news of a child that has ended.
-    fn forget_child(&self, id: i32) -> Result<(), EngineError> {
+    pub(super) fn forget_child(&self, id: i32) -> Result<(), EngineError> {
         let arguments = [id as u64, 0, libc::__WALL as u64, 0, 0, 0];
         self.call("reaping a stand-in", libc::SYS_wait4, arguments)?;
         self.forget_signals()

@@ -1,13 +1,14 @@
 //! Which namespaces a restarted job needs here: for its old ids, and for clocks that must not go back. Where they cannot
 //! be had, what follows from that: new ids for programs that can live with them, a refusal by name for the others.
 
+use super::descriptors::makes_terminals;
 use super::ids::{IdPolicy, JobIds};
 use super::plan::JobPlan;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_linux::sys::process;
 use standfast_linux::{
-    ClockOffsets, Held, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind, monotonic_clocks_of,
+    ClockOffsets, Furnishing, Held, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind, monotonic_clocks_of,
 };
 
 /// What a restart does where the monotonic clocks of this machine are behind those that the job has seen.
@@ -35,12 +36,13 @@ pub(super) fn hold(
         ClockPolicy::Continue => plan.shifted_clocks()?,
         ClockPolicy::Jump => None,
     };
+    let furnishing = Furnishing { clocks, terminals: makes_terminals(plan) };
     let mut reason = None;
     // Process 1 of the new namespace is its init.
     if policy == IdPolicy::Auto && old > 1 {
         plan.refuse_ids_above_limit()?;
         for kind in kinds {
-            match NamespaceInit::start(*kind, old, clocks, program, signals) {
+            match NamespaceInit::start(*kind, old, furnishing, program, signals) {
                 Ok((init, held)) => {
                     return Ok((Some(init), held, JobIds::Old { of_user: *kind == NamespaceKind::User }));
                 }

@@ -95,6 +95,8 @@ pub(super) enum FilePlan {
 
 /// Room for arguments of injected calls and for pipe contents on their way.
 pub(super) const SCRATCH_BYTES: u64 = 64 * 1024;
+/// `c_cc` of a terminal.
+const CONTROL_CHARACTERS: usize = 19;
 /// Room to park the kernel's mappings while they change places.
 pub(super) const PARKING_BYTES: u64 = 1024 * 1024;
 /// Kept free below growing stacks.
@@ -109,6 +111,7 @@ impl<'a> JobPlan<'a> {
         let mut obstacles = Obstacles::default();
         let vdso = obstacles.check_machine(job);
         obstacles.check_kinship(job);
+        obstacles.check_terminals(job);
         let reckoning = Reckoning::new(job, options);
         let copies = copies(job, &reckoning, keepsake);
         let mut processes = Vec::new();
@@ -232,6 +235,23 @@ impl Obstacles {
         }
     }
 
+    /// A session has one terminal, and its leader lives.
+    fn check_terminals(&mut self, job: &JobState) {
+        let leads = |session: i32| {
+            let leader = job.processes.iter().find(|process| process.pid == session).map(|process| process.kinship);
+            leader.is_some_and(|leader| leader.session == session && leader.wait_status.is_none())
+        };
+        let sessions: Vec<i32> = job.terminals.iter().filter_map(|it| it.controls).map(|it| it.session).collect();
+        let once: BTreeSet<i32> = sessions.iter().copied().collect();
+        if once.len() != sessions.len() || !sessions.into_iter().all(leads) {
+            self.add(
+                "image",
+                "it verifies, but gives a terminal to a session that is not there",
+                "use another generation",
+            );
+        }
+    }
+
     /// What the decoder cannot know to be wrong: an image that would make this code misbehave is refused here.
     fn check_shape(&mut self, process: &ProcessState, objects: usize) {
         let mappings = process.mappings.iter().map(|mapping| (mapping.start, mapping.end));
@@ -344,6 +364,14 @@ impl Obstacles {
                 }
                 FilePlan::AsRecorded
             }
+            OpenFileKind::Master { terminal } | OpenFileKind::Slave { terminal } => {
+                let found = job.terminals.get(*terminal as usize);
+                if found.is_none_or(|found| found.settings.characters.0.len() != CONTROL_CHARACTERS) {
+                    let why = "it verifies, but names a terminal that it does not hold";
+                    self.add("image", why, "use another generation");
+                }
+                FilePlan::AsRecorded
+            }
             OpenFileKind::Inherited { number, .. } if is_inherited(*number) => FilePlan::Own(*number),
             OpenFileKind::Inherited { .. } => FilePlan::Widowed,
             OpenFileKind::Epoll { interests } => {
@@ -373,9 +401,10 @@ impl Obstacles {
                 }
                 FilePlan::AsRecorded
             }
-            OpenFileKind::EventCounter { .. } | OpenFileKind::Timer { .. } | OpenFileKind::Signals { .. } => {
-                FilePlan::AsRecorded
-            }
+            OpenFileKind::EventCounter { .. }
+            | OpenFileKind::Timer { .. }
+            | OpenFileKind::Signals { .. }
+            | OpenFileKind::HungUp => FilePlan::AsRecorded,
         }
     }
 

@@ -241,6 +241,23 @@ pub enum OpenFileKind {
         #[n(0)]
         socket: u32,
     },
+    /// The master of a pseudo-terminal.
+    #[n(15)]
+    Master {
+        /// Position in [`super::JobState::terminals`]. Each has one master only.
+        #[n(0)]
+        terminal: u32,
+    },
+    /// The slave of a pseudo-terminal.
+    #[n(16)]
+    Slave {
+        /// Position in [`super::JobState::terminals`].
+        #[n(0)]
+        terminal: u32,
+    },
+    /// The slave of a pseudo-terminal that has been hung up: it says so, whatever is asked of it.
+    #[n(17)]
+    HungUp,
 }
 
 /// What a timerfd is set to.

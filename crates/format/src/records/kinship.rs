@@ -33,6 +33,9 @@ pub struct Kinship {
     /// What its parent has not asked for yet, and would be told by a wait.
     #[n(8)]
     pub untold: Option<Untold>,
+    /// Whether it has no controlling terminal though its session has one (`TIOCNOTTY`).
+    #[n(9)]
+    pub without_terminal: bool,
 }
 
 /// What a wait(2) for a living child may tell, once.

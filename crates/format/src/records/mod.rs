@@ -12,6 +12,7 @@ mod memory;
 mod objects;
 mod signals;
 mod sockets;
+mod terminals;
 mod threads;
 mod timers;
 
@@ -26,6 +27,7 @@ pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMappi
 pub use objects::{MemoryObject, ObjectKind, Owner};
 pub use signals::{Disposition, PendingSignal};
 pub use sockets::{Credentials, Message, Socket, SocketOption, SocketState};
+pub use terminals::{OutputStop, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
 pub use threads::{AlternateStack, RestartableSequence, RobustList, Scheduling, ThreadRestrictions, ThreadState, Wait};
 pub use timers::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
 
@@ -56,6 +58,9 @@ pub struct JobState {
     /// Sockets; open files, and sockets among themselves, refer to them by position.
     #[n(6)]
     pub sockets: Vec<Socket>,
+    /// Pseudo-terminals whose two sides lie within the job; open files refer to them by position.
+    #[n(7)]
+    pub terminals: Vec<PseudoTerminal>,
 }
 
 /// What a restart must find again in order to continue this job.

@@ -14,6 +14,8 @@ pub struct Stat {
     pub process_group: i32,
     /// Session.
     pub session: i32,
+    /// Device number of its controlling terminal, as the kernel packs it; 0 where it has none.
+    pub terminal: u32,
     /// The signal that tells its parent of its end; 0 for none.
     pub exit_signal: i32,
     /// How many threads it has, with those that have ended and not been reaped.
@@ -66,6 +68,7 @@ impl Stat {
                 parent: parse(field(4)?)?,
                 process_group: parse(field(5)?)?,
                 session: parse(field(6)?)?,
+                terminal: parse::<i32>(field(7)?)? as u32,
                 exit_signal: parse(field(38)?)?,
                 threads: number(20)? as usize,
                 start_time: number(22)?,

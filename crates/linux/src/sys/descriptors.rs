@@ -23,6 +23,19 @@ pub fn ready_events(file: BorrowedFd<'_>, asked: i16) -> io::Result<i16> {
     Ok(poll.revents)
 }
 
+/// `F_GETFL` and `F_SETFL`: makes the calls on an open file wait, or fail instead; says whether they did wait.
+pub fn set_waiting(file: BorrowedFd<'_>, waits: bool) -> io::Result<bool> {
+    // SAFETY: plain numbers.
+    unsafe {
+        let flags = check(libc::fcntl(file.as_raw_fd(), libc::F_GETFL).into())? as i32;
+        let wanted = if waits { flags & !libc::O_NONBLOCK } else { flags | libc::O_NONBLOCK };
+        if wanted != flags {
+            check(libc::fcntl(file.as_raw_fd(), libc::F_SETFL, wanted).into())?;
+        }
+        Ok(flags & libc::O_NONBLOCK == 0)
+    }
+}
+
 /// timerfd_gettime(2): nanoseconds until it expires next. It also makes the kernel count the expirations of an interval
 /// timer that have passed, as a read would.
 pub fn timer_remaining(timer: BorrowedFd<'_>) -> io::Result<u64> {

@@ -8,6 +8,7 @@ pub mod process;
 pub mod ptrace;
 pub mod schedule;
 pub mod socket;
+pub mod terminal;
 pub mod userfault;
 
 use std::io;

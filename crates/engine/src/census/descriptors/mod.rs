@@ -16,6 +16,7 @@ mod refused;
 mod regular;
 mod shown;
 mod socket;
+mod terminal;
 mod told;
 
 use crate::Obstacle;
@@ -26,11 +27,12 @@ use pipe::Pipes;
 use shown::{Holder, Shown};
 pub(crate) use socket::received;
 use socket::{Found, Unread};
-use standfast_format::records::{Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents, Socket};
+use standfast_format::records::{Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents, PseudoTerminal, Socket};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use terminal::FoundTerminal;
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_WRONLY: u32 = libc::O_WRONLY as u32;
@@ -83,6 +85,7 @@ pub(super) struct Descriptors {
     pub(super) open_files: Vec<OpenFile>,
     pub(super) pipes: Vec<PipeContents>,
     pub(super) sockets: Vec<Socket>,
+    pub(super) terminals: Vec<PseudoTerminal>,
     /// Regular files open for writing.
     pub(super) outputs: Vec<Output>,
 }
@@ -149,17 +152,21 @@ impl Descriptors {
             found,
             pipes: Pipes::default(),
             sockets: Vec::new(),
+            terminals: Vec::new(),
             unread: HashMap::new(),
             on_their_way: Vec::new(),
             objects,
         };
         walk.read_unix_messages();
+        walk.find_terminals()?;
         walk.walk(obstacles)?;
         walk.examine_sockets(obstacles)?;
         walk.watched(obstacles)?;
         walk.note_locks();
+        walk.examine_terminals(obstacles)?;
         walk.found.pipes = walk.pipes.into_records();
         walk.found.sockets = walk.sockets.into_iter().map(|socket| socket.record).collect();
+        walk.found.terminals = walk.terminals.into_iter().map(|terminal| terminal.record).collect();
         Ok(walk.found)
     }
 }
@@ -180,6 +187,7 @@ struct Walk<'a> {
     found: Descriptors,
     pipes: Pipes,
     sockets: Vec<Found>,
+    terminals: Vec<FoundTerminal>,
     /// What Unix sockets have received, by inode.
     unread: HashMap<u64, Unread>,
     /// Copies of the descriptors that were found in messages.
@@ -289,6 +297,10 @@ impl Walk<'_> {
         if shown.file.file_type().is_socket() {
             return self.socket(place);
         }
+        if let Some(terminal) = self.terminal(place) {
+            return terminal;
+        }
+        let shown = &self.shown[place];
         if shown.is_common_device() {
             return Ok(OpenFileKind::Device { path: Bytes::from(shown.target.as_slice()), number: shown.file.rdev() });
         }

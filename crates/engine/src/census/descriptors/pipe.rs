@@ -69,7 +69,7 @@ impl Walk<'_> {
     fn name_of_pipe(&self, place: usize) -> Result<Option<Bytes>, Unfit> {
         let shown = &self.shown[place];
         let job: Vec<i32> = self.holders.iter().map(|holder| holder.pid).collect();
-        if let Some(who) = other_holder(shown.identity(), &job) {
+        if let Some(who) = other_holder(&job, |_, _, file| (file.dev(), file.ino()) == shown.identity()) {
             return Err(Unfit::with_remedy(
                 format!("{who}, which is outside the program, has this named pipe open as well"),
                 "start both under one standfast run",

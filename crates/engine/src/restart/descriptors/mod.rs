@@ -10,6 +10,7 @@ mod locks;
 mod pipe;
 mod regular;
 mod socket;
+mod terminal;
 mod watching;
 
 use super::construction::Construction;
@@ -23,6 +24,8 @@ use standfast_core::Address;
 use standfast_format::records::{JobState, OpenFile, OpenFileKind};
 use standfast_linux::sys::process;
 use std::os::fd::{AsFd, OwnedFd};
+use terminal::TerminalSides;
+pub(super) use terminal::makes_terminals;
 
 const F_SETFL: u64 = libc::F_SETFL as u64;
 const F_DUPFD: u64 = libc::F_DUPFD as u64;
@@ -39,6 +42,8 @@ pub(super) struct Parked {
     pub(super) from: u64,
     /// By position in the job's table. What stands for a process of the job can only be had once that is there.
     files: Vec<Option<u64>>,
+    /// The terminals of the job.
+    terminals: Vec<TerminalSides>,
 }
 
 /// The first number above all that the job's processes use, or have used to watch a file.
@@ -51,18 +56,20 @@ pub(super) fn parking(job: &JobState) -> u64 {
 impl Construction {
     /// Makes the open files of the job.
     pub(super) fn open_files(&self, plan: &Plan<'_>, from: u64) -> Result<Parked, EngineError> {
-        let mut opening = Opening { process: self, plan, parking: from, pipes: Vec::new(), sockets: Vec::new() };
+        let mut opening = Opening::new(self, plan, from);
         opening.make_pipes()?;
+        opening.make_terminals()?;
         opening.make_sockets()?;
         let files = opening.open_files()?;
+        opening.finish_terminals()?;
         opening.finish_sockets(&files)?;
         opening.watch(&files)?;
-        Ok(Parked { from, files })
+        Ok(Parked { from, files, terminals: opening.terminals })
     }
 
     /// Gives each descriptor of this process its number, and closes everything else.
     pub(super) fn place_descriptors(&self, plan: &Plan<'_>, parked: &Parked) -> Result<(), EngineError> {
-        let opening = Opening { process: self, plan, parking: parked.from, pipes: Vec::new(), sockets: Vec::new() };
+        let opening = Opening::new(self, plan, parked.from);
         let files = opening.open_own(&parked.files)?;
         opening.place(&files)?;
         let all = [parked.from, u32::MAX.into(), 0, 0, 0, 0];
@@ -94,6 +101,14 @@ struct Opening<'a> {
     pipes: Vec<PipeEnds>,
     /// The sockets of the job, parked.
     sockets: Vec<Made>,
+    /// The terminals of the job, parked.
+    terminals: Vec<TerminalSides>,
+}
+
+impl<'a> Opening<'a> {
+    fn new(process: &'a Construction, plan: &'a Plan<'a>, parking: u64) -> Self {
+        Self { process, plan, parking, pipes: Vec::new(), sockets: Vec::new(), terminals: Vec::new() }
+    }
 }
 
 impl Opening<'_> {
@@ -108,7 +123,7 @@ impl Opening<'_> {
             match (how, &file.kind) {
                 // A stream of our own stays open where it was.
                 (FilePlan::Own(_) | FilePlan::OwnFile(_), _) => self.process.copy_to_parking(opened, self.parking),
-                (_, OpenFileKind::Socket { .. }) => Ok(opened),
+                (_, OpenFileKind::Socket { .. } | OpenFileKind::Master { .. }) => Ok(opened),
                 _ => self.park(opened),
             }
             .map(Some)
@@ -156,6 +171,9 @@ impl Opening<'_> {
             OpenFileKind::Place { path, mode, .. } => self.open_place(path, *mode, flags),
             OpenFileKind::Object { object, offset } => self.open_object(*object as usize, *offset, flags),
             OpenFileKind::Socket { socket } => Ok(self.sockets[*socket as usize].number),
+            OpenFileKind::Master { terminal } => self.master(*terminal, flags),
+            OpenFileKind::Slave { terminal } => self.open_slave(*terminal, flags),
+            OpenFileKind::HungUp => self.make_hung_up(flags),
             OpenFileKind::Stream { .. } => unreachable!("a stream is planned to be one of our own"),
         }
     }

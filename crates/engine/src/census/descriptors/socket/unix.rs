@@ -80,7 +80,8 @@ impl Walk<'_> {
     /// messages are not looked at.
     fn may_be_on_its_way(&self, at: usize, inode: u32) -> bool {
         let (device, _) = self.shown[self.sockets[at].place].identity();
-        self.motion == Motion::Running && other_holder((device, inode.into()), &[]).is_none()
+        self.motion == Motion::Running
+            && other_holder(&[], |_, _, file| (file.dev(), file.ino()) == (device, inode.into())).is_none()
     }
 
     /// Where datagrams go. To send some to an address outside the program keeps no state with the other side.

@@ -1,0 +1,547 @@
+//! What is in flight in a pseudo-terminal: typed and not read, written and not shown. The kernel gives no look ahead, so
+//! it is taken out and put back, while everybody who uses the terminal stands still; a restart puts it into a new one.
+//!
+//! ```text
+//!            master --- input ---> line discipline (echo, lines, signals) ---> slave
+//!            master <-------------- line discipline (CR LF) <---- output ---- slave
+//! ```
+//!
+//! What lies there has been through the line discipline. So it goes back past it: echo, signals and translations are off
+//! meanwhile, and what would have a meaning within a line is quoted (`VLNEXT`).
+
+use standfast_format::records::{Bytes, OutputStop};
+use standfast_linux::sys::descriptors::{ready_events, set_waiting, unread_bytes};
+use standfast_linux::sys::terminal::{self, Settings};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+const INPUT: i16 = libc::POLLIN;
+const OUTPUT: i16 = libc::POLLOUT;
+const URGENT: i16 = libc::POLLPRI;
+/// What a reader can be given at a time. Of what lies behind that the kernel does not tell how much there is.
+const QUEUE_BYTES: usize = 4095;
+/// How much may be typed ahead where the line discipline has not seen all of it if the queue is full.
+const TYPED_AHEAD_MAX: usize = 2048;
+/// In which pieces a side is filled so that it takes no less than it ever held. A reader is given 4095 bytes; what lies
+/// behind that is kept in buffers as large as a piece, at most 1792, of which each takes another piece of its size. A new
+/// buffer is to be had while all together do not exceed 8192, and one of 256 also from those that were used before. So: as
+/// much as fills the reader's share to the byte; then 8192 in large buffers, and the largest on top; then small ones.
+/// (Linux 6.18, `drivers/tty/tty_buffer.c` and `pty.c`; measured: 15 to 40 KiB, and never a byte less than before.)
+const READERS_SHARE: [usize; 4] = [1792, 1792, 256, 255];
+const LARGE_PIECES: [usize; 12] = [1792, 1792, 1792, 1792, 1792, 1792, 1792, 1792, 1024, 1024, 1792, 1792];
+const SMALL_PIECE: usize = 256;
+/// After so many refusals a side is full, and not only waiting for the kernel's worker.
+const REFUSALS: u32 = 40;
+/// How long a queue that was not full before is waited for, until the kernel's worker has made room in it.
+const ROOM_WITHIN: Duration = Duration::from_secs(5);
+const ROOM_PAUSE: Duration = Duration::from_micros(50);
+/// How long the line discipline is given to look at what has been typed behind what nobody has read: the kernel's worker
+/// takes microseconds, and is waited for only where nothing can be read.
+const SETTLING: Duration = Duration::from_millis(2);
+
+/// The two sides of a pseudo-terminal.
+pub(crate) struct Sides {
+    master: File,
+    slave: File,
+}
+
+/// What is in flight.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct InFlight {
+    /// Typed: what a read takes at a time.
+    pub(crate) input: Vec<Bytes>,
+    /// Typed of a line that is not ended.
+    pub(crate) unfinished: Bytes,
+    /// Written.
+    pub(crate) output: Bytes,
+    /// What holds output back.
+    pub(crate) stop: Option<OutputStop>,
+}
+
+/// Why what is in flight cannot be told.
+#[derive(Debug)]
+pub(crate) enum Untold {
+    /// Not at this moment: why.
+    NotNow(&'static str),
+    /// The kernel refused.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Untold {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Sides {
+    /// Both must be open for reading and writing.
+    pub(crate) fn new(master: OwnedFd, slave: OwnedFd) -> Self {
+        Self { master: master.into(), slave: slave.into() }
+    }
+
+    pub(crate) fn slave(&self) -> BorrowedFd<'_> {
+        self.slave.as_fd()
+    }
+
+    /// What is in flight, which stays there. Should we be killed between taking it out and putting it back, it is lost.
+    pub(crate) fn look(&self) -> Result<InFlight, Untold> {
+        let settings = terminal::settings(self.slave())?;
+        self.settle()?;
+        self.check(&settings)?;
+        let mut found = InFlight::default();
+        let mut touched = self.take_input(&settings, &mut found)?;
+        touched |= self.take_output(&mut found)?;
+        found.stop = self.let_go(&settings)?;
+        if touched || found.stop.is_some() {
+            self.put(&settings, &found)?;
+        }
+        Ok(found)
+    }
+
+    /// Puts it into a new terminal.
+    pub(crate) fn fill(&self, settings: &Settings, in_flight: &InFlight) -> io::Result<()> {
+        terminal::set_settings(self.slave(), &Quiet::without_lines(settings))?;
+        for (bytes, to, from) in [
+            (in_flight.input.iter().map(|piece| piece.0.len()).sum(), &self.master, &self.slave),
+            (in_flight.output.0.len(), &self.slave, &self.master),
+        ] {
+            if bytes > QUEUE_BYTES {
+                make_room(to, from)?;
+            }
+        }
+        self.put(settings, in_flight)
+    }
+
+    /// Puts it there, under the settings that are to hold from then on.
+    fn put(&self, settings: &Settings, in_flight: &InFlight) -> io::Result<()> {
+        let InFlight { input, unfinished, output, stop } = in_flight;
+        let quiet = Quiet::of(settings, in_flight);
+        terminal::set_settings(self.slave(), &quiet.settings)?;
+        let typed: Vec<u8> = match settings.local & libc::ICANON {
+            0 => input.iter().flat_map(|piece| piece.0.iter().copied()).collect(),
+            _ => input.iter().flat_map(|line| quiet.line(&line.0)).chain(quiet.quoted(&unfinished.0)).collect(),
+        };
+        write(&self.master, &typed, &self.slave)?;
+        write(&self.slave, &output.0, &self.master)?;
+        terminal::set_settings(self.slave(), settings)?;
+        match stop {
+            None => Ok(()),
+            Some(OutputStop::Call) => terminal::set_flow(self.slave(), libc::TCOOFF),
+            Some(OutputStop::Key) => write(&self.master, &[settings.characters[libc::VSTOP]], &self.slave),
+        }
+    }
+
+    /// Makes the kernel pass on what has been written.
+    fn settle(&self) -> io::Result<()> {
+        ready_events(self.slave(), INPUT)?;
+        ready_events(self.master.as_fd(), INPUT)?;
+        if unread_bytes(self.slave())? > 0 {
+            std::thread::sleep(SETTLING);
+        }
+        Ok(())
+    }
+
+    /// Whether taking it out would change more than can be put back.
+    fn check(&self, settings: &Settings) -> Result<(), Untold> {
+        let (typed, shown) = (unread_bytes(self.slave())?, unread_bytes(self.master.as_fd())?);
+        let is_writable = |side: &File| Ok::<_, io::Error>(ready_events(side.as_fd(), OUTPUT)? & OUTPUT != 0);
+        let packets = terminal::tells_packets(self.master.as_fd())?;
+        if ready_events(self.master.as_fd(), URGENT)? & URGENT != 0 {
+            return Err(Untold::NotNow("it has not been told yet what was done to the other side (TIOCPKT)"));
+        }
+        if settings.local & libc::EXTPROC != 0 {
+            return Err(Untold::NotNow("what is typed is processed by somebody else (EXTPROC)"));
+        }
+        if shown < QUEUE_BYTES && packets && !is_writable(&self.slave)? {
+            return Err(Untold::NotNow("its output is held back (Ctrl-S)"));
+        }
+        if typed < QUEUE_BYTES && !is_writable(&self.master)? {
+            return Err(Untold::NotNow("what is typed is held back (tcflow)"));
+        }
+        if typed > TYPED_AHEAD_MAX && !passes_unchanged(settings) {
+            return Err(Untold::NotNow("more has been typed ahead than the terminal has looked at"));
+        }
+        Ok(())
+    }
+
+    /// Takes what has been typed; whether the settings were changed for that.
+    fn take_input(&self, settings: &Settings, found: &mut InFlight) -> Result<bool, Untold> {
+        let has_lines = settings.local & libc::ICANON != 0;
+        if !has_lines && unread_bytes(self.slave())? == 0 {
+            return Ok(false);
+        }
+        let mut buffer = vec![0; 2 * QUEUE_BYTES];
+        while has_lines && ready_events(self.slave(), INPUT)? & INPUT != 0 {
+            let length = (&self.slave).read(&mut buffer)?;
+            found.input.push(Bytes::from(&buffer[..length]));
+        }
+        // Only without lines can one that is not ended be read.
+        terminal::set_settings(self.slave(), &Quiet::without_lines(settings))?;
+        let mut rest = Vec::new();
+        while unread_bytes(self.slave())? > 0 || ready_events(self.slave(), INPUT)? & INPUT != 0 {
+            let length = (&self.slave).read(&mut buffer)?;
+            rest.extend(&buffer[..length]);
+        }
+        if has_lines {
+            found.unfinished = rest.into();
+        } else if !rest.is_empty() {
+            found.input.push(rest.into());
+        }
+        Ok(true)
+    }
+
+    /// Takes what has been written, with the echo that waits for room behind it; whether there was any.
+    fn take_output(&self, found: &mut InFlight) -> io::Result<bool> {
+        let packets = terminal::tells_packets(self.master.as_fd())?;
+        let mut buffer = vec![0; 2 * QUEUE_BYTES];
+        let mut output = Vec::new();
+        loop {
+            let before = output.len();
+            while ready_events(self.master.as_fd(), INPUT)? & INPUT != 0 {
+                let length = (&self.master).read(&mut buffer)?;
+                // In front of each packet stands what it is.
+                output.extend(&buffer[usize::from(packets).min(length)..length]);
+            }
+            // Only a queue that was full can have kept echo waiting; an empty write sends it on.
+            if output.len() == before || output.len() < QUEUE_BYTES {
+                break;
+            }
+            let _ = (&self.slave).write(&[])?;
+        }
+        let any = !output.is_empty();
+        found.output = output.into();
+        Ok(any)
+    }
+
+    /// Lets output go on that is held back, and says by what it was.
+    fn let_go(&self, settings: &Settings) -> io::Result<Option<OutputStop>> {
+        let is_stopped = || Ok::<_, io::Error>(ready_events(self.slave(), OUTPUT)? & OUTPUT == 0);
+        if !is_stopped()? {
+            return Ok(None);
+        }
+        terminal::set_flow(self.slave(), libc::TCOON)?;
+        if !is_stopped()? {
+            return Ok(Some(OutputStop::Call));
+        }
+        if settings.input & libc::IXON != 0 && settings.characters[libc::VSTART] != 0 {
+            write(&self.master, &[settings.characters[libc::VSTART]], &self.slave)?;
+        }
+        if is_stopped()? {
+            Err(io::Error::other("its output is held back by nobody"))
+        } else {
+            Ok(Some(OutputStop::Key))
+        }
+    }
+}
+
+/// Whether the line discipline takes what is typed as it is, so that it does not matter what of it has been through.
+fn passes_unchanged(settings: &Settings) -> bool {
+    let Settings { input, local, .. } = settings;
+    input & (TRANSLATIONS | libc::IXON) == 0 && local & (libc::ICANON | libc::ECHO | libc::ISIG) == 0
+}
+
+/// What would change on the way to the reader, or mean something.
+const TRANSLATIONS: u32 = libc::IGNBRK
+    | libc::BRKINT
+    | libc::PARMRK
+    | libc::INPCK
+    | libc::ISTRIP
+    | libc::INLCR
+    | libc::IGNCR
+    | libc::ICRNL
+    | libc::IUCLC
+    | libc::IXANY;
+const LOCAL_EFFECTS: u32 = libc::ISIG | libc::ECHO | libc::ECHONL | libc::IEXTEN | libc::XCASE;
+
+/// Settings under which everything goes through as it is.
+struct Quiet {
+    settings: Settings,
+    end_of_file: u8,
+    quote: u8,
+    /// What has a meaning, unless quoted.
+    special: BTreeSet<u8>,
+    /// What ends a line.
+    ends: BTreeSet<u8>,
+}
+
+impl Quiet {
+    /// To put this back: with lines, if there were any.
+    fn of(original: &Settings, in_flight: &InFlight) -> Self {
+        let mut settings = Settings {
+            input: original.input & !TRANSLATIONS,
+            output: original.output & !libc::OPOST,
+            local: original.local & !LOCAL_EFFECTS,
+            ..*original
+        };
+        let of = |place: usize| Some(original.characters[place]).filter(|character| *character != 0);
+        let ends: BTreeSet<u8> = [Some(b'\n'), of(libc::VEOL), of(libc::VEOL2)].into_iter().flatten().collect();
+        let flow: BTreeSet<u8> = [of(libc::VSTART), of(libc::VSTOP)].into_iter().flatten().collect();
+        let mut free = (1..=u8::MAX).filter(|character| !ends.contains(character) && !flow.contains(character));
+        let (end_of_file, quote) = (free.next().unwrap_or(1), free.next().unwrap_or(2));
+        if original.local & libc::ICANON != 0 {
+            settings.local |= libc::IEXTEN;
+            for place in [libc::VERASE, libc::VKILL, libc::VWERASE, libc::VREPRINT] {
+                settings.characters[place] = 0;
+            }
+            settings.characters[libc::VEOF] = end_of_file;
+            settings.characters[libc::VLNEXT] = quote;
+        } else if in_flight.input.iter().any(|piece| piece.0.iter().any(|byte| flow.contains(byte))) {
+            settings.characters[libc::VSTART] = 0;
+            settings.characters[libc::VSTOP] = 0;
+        }
+        let special = ends.iter().chain(&flow).copied().chain([end_of_file, quote]).collect();
+        Self { settings, end_of_file, quote, special, ends }
+    }
+
+    /// To read all that is there.
+    fn without_lines(original: &Settings) -> Settings {
+        let mut settings = Self::of(original, &InFlight::default()).settings;
+        settings.local &= !(libc::ICANON | libc::IEXTEN);
+        settings.characters = original.characters;
+        settings.characters[libc::VMIN] = 1;
+        settings.characters[libc::VTIME] = 0;
+        settings
+    }
+
+    /// What is to be typed for a line to be there.
+    fn line(&self, line: &[u8]) -> Vec<u8> {
+        match line.split_last() {
+            Some((end, text)) if self.ends.contains(end) => {
+                let mut typed = self.quoted(text);
+                typed.push(*end);
+                typed
+            }
+            _ => {
+                let mut typed = self.quoted(line);
+                typed.push(self.end_of_file);
+                typed
+            }
+        }
+    }
+
+    fn quoted(&self, text: &[u8]) -> Vec<u8> {
+        let quote = |byte: &u8| if self.special.contains(byte) { vec![self.quote, *byte] } else { vec![*byte] };
+        text.iter().flat_map(quote).collect()
+    }
+}
+
+/// Has the kernel make the small buffers that it keeps for a side which has once been full of them.
+fn make_room(mut to: &File, mut from: &File) -> io::Result<()> {
+    let waits = set_waiting(to.as_fd(), false)?;
+    let mut refusals = 0;
+    while refusals < REFUSALS {
+        match to.write(&[0; SMALL_PIECE]) {
+            Ok(_) => {}
+            Err(full) if full.kind() == io::ErrorKind::WouldBlock => {
+                refusals += 1;
+                std::thread::sleep(ROOM_PAUSE);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let mut buffer = vec![0; 2 * QUEUE_BYTES];
+    while ready_events(from.as_fd(), INPUT)? & INPUT != 0 {
+        let _thrown_away = from.read(&mut buffer)?;
+    }
+    if waits { set_waiting(to.as_fd(), true).map(drop) } else { Ok(()) }
+}
+
+/// Writes all of `bytes` into one side, never waiting for anybody to read on the other.
+fn write(mut to: &File, bytes: &[u8], other: &File) -> io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let deadline = Instant::now() + ROOM_WITHIN;
+    let patience = || {
+        std::thread::sleep(ROOM_PAUSE);
+        if Instant::now() < deadline { Ok(()) } else { Err(io::Error::other("a terminal takes less than it held")) }
+    };
+    // Only then can it come to waiting. The program's own open file is meant, and set back below.
+    let is_much = bytes.len() > QUEUE_BYTES;
+    let waits = is_much && set_waiting(to.as_fd(), false)?;
+    let mut pieces = READERS_SHARE.into_iter().chain(LARGE_PIECES).chain(std::iter::repeat(SMALL_PIECE));
+    let mut write_all = || {
+        let mut rest = bytes;
+        while let Some(piece) = pieces.next().filter(|_| !rest.is_empty()) {
+            let (mut piece, behind) = rest.split_at(piece.min(rest.len()));
+            rest = behind;
+            while !piece.is_empty() {
+                match to.write(piece) {
+                    Ok(written) => piece = &piece[written..],
+                    Err(full) if full.kind() == io::ErrorKind::WouldBlock => patience()?,
+                    Err(error) => return Err(error),
+                }
+            }
+            while is_much && bytes.len() - rest.len() == QUEUE_BYTES && unread_bytes(other.as_fd())? < QUEUE_BYTES {
+                patience()?;
+            }
+        }
+        ready_events(other.as_fd(), INPUT).map(drop)
+    };
+    let written = write_all();
+    if waits {
+        set_waiting(to.as_fd(), true)?;
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    fn pair() -> Sides {
+        let options = || {
+            let mut options = File::options();
+            options.read(true).write(true).custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
+            options
+        };
+        let master = options().open("/dev/ptmx").unwrap();
+        terminal::set_locked(master.as_fd(), false).unwrap();
+        let slave = terminal::open_slave(master.as_fd()).unwrap();
+        Sides::new(master.into(), slave)
+    }
+
+    fn with(change: impl FnOnce(&mut Settings)) -> (Sides, Settings) {
+        let sides = pair();
+        let mut settings = terminal::settings(sides.slave()).unwrap();
+        change(&mut settings);
+        terminal::set_settings(sides.slave(), &settings).unwrap();
+        (sides, settings)
+    }
+
+    /// Looks, and again: what was found is still there, and so are the settings.
+    fn seen(sides: &Sides, settings: &Settings) -> InFlight {
+        let looked = || sides.look().expect("it can be looked at");
+        let first = looked();
+        assert_eq!(looked(), first);
+        assert_eq!(terminal::settings(sides.slave()).unwrap(), *settings);
+        first
+    }
+
+    /// What is read from a side until there is nothing more, a read at a time.
+    fn reads(mut from: &File) -> Vec<Vec<u8>> {
+        let mut pieces = Vec::new();
+        let mut buffer = [0; 8192];
+        while ready_events(from.as_fd(), INPUT).unwrap() & INPUT != 0 || unread_bytes(from.as_fd()).unwrap() > 0 {
+            let length = from.read(&mut buffer).unwrap();
+            pieces.push(buffer[..length].to_vec());
+        }
+        pieces
+    }
+
+    #[test]
+    fn lines_ends_of_file_and_what_is_quoted_stay_as_they_are_and_are_echoed_once() {
+        let (sides, settings) = with(|_| {});
+        (&sides.master).write_all(b"one\r\x16\x04\x16\n\x16\x16two\nab\x04\x04half \x16\x03").unwrap();
+        let found = seen(&sides, &settings);
+        let lines: [&[u8]; 4] = [b"one\n", b"\x04\n\x16two\n", b"ab", b""];
+        assert_eq!(found.input.iter().map(|line| &line.0[..]).collect::<Vec<_>>(), lines);
+        assert_eq!(found.unfinished.0, b"half \x03");
+        assert!(found.output.0.starts_with(b"one\r\n") && found.output.0.ends_with(b"half ^\x08^C"));
+        assert_eq!(reads(&sides.slave), lines);
+        (&sides.master).write_all(b"!\r").unwrap();
+        assert_eq!(reads(&sides.slave), [b"half \x03!\n"]);
+        let echoed = [&found.output.0[..], b"!\r\n"].concat();
+        assert_eq!(reads(&sides.master).concat(), echoed);
+    }
+
+    /// Writes into a side, in pieces of random length, until it takes no more.
+    fn fill(mut side: &File, other: &File, random: &mut Random) -> Vec<u8> {
+        let (mut filled, mut failed) = (Vec::new(), 0);
+        let longest = [2, 8, 130, 257, 600, 1025, 2100, 5000, 60_000][random.below(9)];
+        let steady = random.below(2) == 0;
+        while failed < 10 {
+            let length = if steady { longest } else { 1 + random.below(longest) };
+            let piece: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+            match side.write(&piece) {
+                Ok(length) => filled.extend(&piece[..length]),
+                Err(_) => {
+                    std::thread::sleep(Duration::from_micros(500));
+                    failed += 1;
+                }
+            }
+        }
+        ready_events(other.as_fd(), INPUT).unwrap();
+        filled
+    }
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: usize) -> usize {
+            // xorshift64
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 11) as usize % end
+        }
+    }
+
+    #[test]
+    fn every_byte_passes_in_raw_mode_also_where_the_queues_are_full_again_and_again() {
+        for seed in 1..=8 {
+            let mut random = Random(seed);
+            let (sides, settings) = with(|settings| {
+                (settings.input, settings.output, settings.local) = (0, 0, 0);
+                settings.characters[libc::VMIN] = 9;
+            });
+            let (mut typed, mut written) = (Vec::new(), Vec::new());
+            for _ in 0..4 {
+                typed.extend(fill(&sides.master, &sides.slave, &mut random));
+                written.extend(fill(&sides.slave, &sides.master, &mut random));
+                let found = seen(&sides, &settings);
+                assert!(
+                    typed.len() > 8192
+                        && found.input.iter().flat_map(|piece| piece.0.iter()).eq(&typed)
+                        && found.output.0 == written,
+                    "seed {seed}"
+                );
+            }
+            let (new, found) = (pair(), seen(&sides, &settings));
+            new.fill(&settings, &found).unwrap();
+            assert!(seen(&new, &settings) == found, "seed {seed}");
+            assert!(reads(&sides.slave).concat() == typed && reads(&sides.master).concat() == written, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_holds_output_back_is_told_and_holds_it_still() {
+        for (stop, hold) in [(OutputStop::Call, None), (OutputStop::Key, Some(b"\x13"))] {
+            let (sides, settings) = with(|_| {});
+            (&sides.slave).write_all(b"before").unwrap();
+            match hold {
+                None => terminal::set_flow(sides.slave(), libc::TCOOFF).unwrap(),
+                Some(key) => (&sides.master).write_all(key).unwrap(),
+            }
+            let found = seen(&sides, &settings);
+            assert_eq!((found.stop, &found.output.0[..]), (Some(stop), &b"before"[..]));
+            assert!((&sides.slave).write(b"behind").is_err(), "it is held back");
+        }
+    }
+
+    #[test]
+    fn packets_stay_packets_and_news_that_were_not_read_are_waited_for() {
+        let (sides, settings) = with(|_| {});
+        terminal::set_packets(sides.master.as_fd(), true).unwrap();
+        (&sides.slave).write_all(b"text\n").unwrap();
+        assert_eq!(seen(&sides, &settings).output.0, b"text\r\n");
+        assert_eq!(reads(&sides.master), [b"\0text\r\n"]);
+        terminal::set_flow(sides.slave(), libc::TCOOFF).unwrap();
+        assert!(matches!(sides.look(), Err(Untold::NotNow(_))));
+        assert_eq!(reads(&sides.master), [[4]], "it has not been told");
+    }
+
+    #[test]
+    fn much_that_the_line_discipline_may_not_have_seen_is_waited_for() {
+        let (sides, _) = with(|settings| settings.local &= !libc::ECHO);
+        for _ in 0..300 {
+            (&sides.master).write_all(b"a line\n").unwrap();
+        }
+        assert!(matches!(sides.look(), Err(Untold::NotNow(_))));
+        assert_eq!(reads(&sides.slave).len(), 300);
+    }
+}

@@ -1,0 +1,162 @@
+//! Pseudo-terminals: what can be asked of them and set, by ioctl(2).
+//!
+//! # Safety
+//! Each block passes plain numbers or addresses of live local values to the call that it names.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const TIOCGPTN: u64 = 0x8004_5430;
+const TIOCSPTLCK: u64 = 0x4004_5431;
+const TIOCGDEV: u64 = 0x8004_5432;
+const TIOCGPKT: u64 = 0x8004_5438;
+const TIOCGPTLCK: u64 = 0x8004_5439;
+const TIOCGEXCL: u64 = 0x8004_5440;
+const TIOCGPTPEER: u64 = 0x5441;
+const TCGETS2: u64 = 0x802c_542a;
+const TCSETS2: u64 = 0x402c_542b;
+
+/// `struct termios2` of the kernel.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// `c_iflag`.
+    pub input: u32,
+    /// `c_oflag`.
+    pub output: u32,
+    /// `c_cflag`.
+    pub control: u32,
+    /// `c_lflag`.
+    pub local: u32,
+    /// `c_line`.
+    pub line: u8,
+    /// `c_cc`.
+    pub characters: [u8; 19],
+    /// Bits a second.
+    pub input_speed: u32,
+    /// Bits a second.
+    pub output_speed: u32,
+}
+
+/// An ioctl that leaves a number.
+fn ask(terminal: BorrowedFd<'_>, request: u64) -> io::Result<i32> {
+    let mut number = 0i32;
+    // SAFETY: `number` is live, and all requests made here leave one word.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), request, &raw mut number) }.into())?;
+    Ok(number)
+}
+
+/// An ioctl that takes the address of a number.
+fn tell(terminal: BorrowedFd<'_>, request: u64, number: i32) -> io::Result<()> {
+    // SAFETY: `number` is live, and all requests made here read one word.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), request, &raw const number) }.into()).map(drop)
+}
+
+/// `TIOCGPTN`: the number of a master's slave.
+pub fn number(master: BorrowedFd<'_>) -> io::Result<u32> {
+    ask(master, TIOCGPTN).map(|number| number as u32)
+}
+
+/// `TIOCGDEV`: the device number of the terminal behind a descriptor, `/dev/tty` resolved, as the kernel packs it.
+pub fn device(terminal: BorrowedFd<'_>) -> io::Result<u32> {
+    ask(terminal, TIOCGDEV).map(|number| number as u32)
+}
+
+/// `TIOCGPTLCK`: whether the slave may not be opened.
+pub fn is_locked(master: BorrowedFd<'_>) -> io::Result<bool> {
+    ask(master, TIOCGPTLCK).map(|locked| locked != 0)
+}
+
+/// `TIOCSPTLCK`.
+pub fn set_locked(master: BorrowedFd<'_>, locked: bool) -> io::Result<()> {
+    tell(master, TIOCSPTLCK, locked.into())
+}
+
+/// `TIOCGPKT`: whether reads of the master tell what has been done to the slave.
+pub fn tells_packets(master: BorrowedFd<'_>) -> io::Result<bool> {
+    ask(master, TIOCGPKT).map(|packets| packets != 0)
+}
+
+/// `TIOCPKT`.
+pub fn set_packets(master: BorrowedFd<'_>, packets: bool) -> io::Result<()> {
+    tell(master, libc::TIOCPKT, packets.into())
+}
+
+/// `TIOCGEXCL`: whether the slave may not be opened again.
+pub fn is_exclusive(slave: BorrowedFd<'_>) -> io::Result<bool> {
+    ask(slave, TIOCGEXCL).map(|exclusive| exclusive != 0)
+}
+
+/// `TIOCEXCL`.
+pub fn set_exclusive(slave: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes no argument.
+    check(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCEXCL) }.into()).map(drop)
+}
+
+/// `TIOCGETD`: the line discipline; 0 is the ordinary one.
+pub fn line_discipline(terminal: BorrowedFd<'_>) -> io::Result<i32> {
+    ask(terminal, libc::TIOCGETD)
+}
+
+/// `TIOCGSID`: the session that a master's slave controls, as we see it; `None` where it controls none.
+pub fn session(master: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    none_if_not_one(ask(master, libc::TIOCGSID))
+}
+
+/// `TIOCGPGRP`: the process group in the foreground of a master's slave, as we see it.
+pub fn foreground(master: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    none_if_not_one(ask(master, libc::TIOCGPGRP)).map(|group| group.filter(|group| *group > 0))
+}
+
+fn none_if_not_one(answer: io::Result<i32>) -> io::Result<Option<i32>> {
+    match answer {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// `TCGETS2`; of a master: those of its slave.
+pub fn settings(terminal: BorrowedFd<'_>) -> io::Result<Settings> {
+    let mut settings = Settings::default();
+    // SAFETY: `settings` is live and has the kernel's layout.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), TCGETS2, &raw mut settings) }.into())?;
+    Ok(settings)
+}
+
+/// `TCSETS2`: at once, and what is in the queues stays there.
+pub fn set_settings(terminal: BorrowedFd<'_>, settings: &Settings) -> io::Result<()> {
+    // SAFETY: `settings` is live and has the kernel's layout.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), TCSETS2, std::ptr::from_ref(settings)) }.into()).map(drop)
+}
+
+/// `TIOCGWINSZ`: rows, columns, width and height in pixels.
+pub fn window(terminal: BorrowedFd<'_>) -> io::Result<[u16; 4]> {
+    let mut size = [0u16; 4];
+    // SAFETY: struct winsize is four short words, and `size` is live.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) }.into())?;
+    Ok(size)
+}
+
+/// `TIOCSWINSZ`: tells the foreground if it changes.
+pub fn set_window(terminal: BorrowedFd<'_>, size: [u16; 4]) -> io::Result<()> {
+    // SAFETY: struct winsize is four short words, and `size` is live.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, size.as_ptr()) }.into()).map(drop)
+}
+
+/// tcflow(3): holds output back (`TCOOFF`), or lets it go on (`TCOON`).
+pub fn set_flow(terminal: BorrowedFd<'_>, action: i32) -> io::Result<()> {
+    // SAFETY: a plain number.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TCXONC, action) }.into()).map(drop)
+}
+
+/// `TIOCGPTPEER`: opens the slave of a master for reading and writing, wherever its file system is mounted; closed on
+/// exec, and without becoming our controlling terminal.
+pub fn open_slave(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: a plain number; the new descriptor is nobody else's.
+    unsafe {
+        let slave = check(libc::ioctl(master.as_raw_fd(), TIOCGPTPEER, flags).into())?;
+        Ok(OwnedFd::from_raw_fd(slave as i32))
+    }
+}
