@@ -1,9 +1,9 @@
 //! What the engine remembers of a job's memory between checkpoints, so that the next one costs what has changed.
 //!
 //! A page is *unchanged* only if all of this holds: it is anonymous memory, its mapping has been under observation since the
-//! last look, it has not been written since, it is in memory, and the last committed generation holds it. Everything else is saved again. A
-//! new program in the process, a moved or fresh mapping, a page that was discarded: none of them is under observation,
-//! or not in that generation, so all of them are saved.
+//! last look, it has not been written since, it is in memory, and the last committed generation holds it. Everything else
+//! is saved again, or compared by checksum. A new program in the process, a moved or fresh mapping, a page that was
+//! discarded: none of them is under observation, or not in that generation.
 
 mod habits;
 
