@@ -4,7 +4,7 @@
 //! few for which it remembers when to stop (`nanosleep`, `poll`, `futex`); and a process that is made anew remembers
 //! nothing. The arguments are the program's and stay as they are. So we remember when a wait was met first and how long it
 //! may last, and *end* it at that time, with the answer that the kernel gives when a limit is reached. A wait lasts longer
-//! than asked for by what it had lasted when it was met first, which nobody tells us, and never shorter.
+//! than asked for by what it had lasted when it was met first and was not seen to sleep before that, and never shorter.
 //!
 //! That a wait is the same one, and not a later one with the same arguments, is known by a tag that we leave at the call
 //! ([`Registers::tag_wait`]). Older kernels have no room for it: there each checkpoint begins the limit anew.
@@ -13,7 +13,7 @@ use crate::freeze::{FrozenTask, refine};
 use crate::job::Shared;
 use standfast_core::Address;
 use standfast_format::records::Wait;
-use standfast_linux::proc;
+use standfast_linux::proc::{self, Sleep};
 use standfast_linux::sys::{process, socket};
 use standfast_linux::{Abort, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Task, TaskError};
 use std::collections::HashMap;
@@ -26,6 +26,28 @@ const CODE_BEFORE_CALL: usize = 34;
 const STOP_MAX: Duration = Duration::from_millis(500);
 /// Between two looks at it.
 const SLEEP: Duration = Duration::from_micros(50);
+/// One part in so many by which two clocks of a machine differ in speed, at most: adjustments are limited to half of that.
+const CLOCKS_DIFFER: u64 = 1000;
+/// Calls that sleep for at most some time, if they are told so, and whose limits a new process or a stop begins anew.
+const MAY_HAVE_LIMITS: [i64; 17] = [
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_poll,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_futex,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_semtimedop,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_sendmsg,
+];
 const FUTEX_COMMAND: u64 = 0x7f;
 const TIMER_ABSTIME: u64 = libc::TIMER_ABSTIME as u64;
 /// Clocks that go on while a thread waits, all of them at the same speed.
@@ -42,6 +64,8 @@ const TIMES_OF_DAY: [i32; 6] = [
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     met: HashMap<i32, Met>,
+    /// Threads that were seen to sleep shortly before they were to be stopped, and since when they did.
+    asleep: HashMap<i32, (Sleep, Instant)>,
     last_tag: u32,
 }
 
@@ -77,6 +101,26 @@ impl Interrupted {
 }
 
 impl Waits {
+    /// Looks which threads of these processes sleep in a call that may have a limit, and since when. They run meanwhile.
+    pub(crate) fn look_ahead(&mut self, pids: &[i32]) {
+        self.asleep.clear();
+        for tid in pids.iter().flat_map(|pid| proc::numbers(*pid, "task").unwrap_or_default()) {
+            let may_have_limit = call_of_task(tid).is_some_and(|call| MAY_HAVE_LIMITS.contains(&call));
+            let Some(sleep) = Some(tid).filter(|_| may_have_limit).and_then(Sleep::of) else { continue };
+            // The scheduler's clock is not the one by which limits are measured: it may be that much faster.
+            let slept = Duration::from_nanos(sleep.nanoseconds - sleep.nanoseconds / CLOCKS_DIFFER);
+            self.asleep.extend(Instant::now().checked_sub(slept).map(|since| (tid, (sleep, since))));
+        }
+    }
+
+    /// When a task that has just been stopped in a call fell asleep in it, if it was seen to sleep and has not run since, but
+    /// for the stop.
+    fn asleep_since(&self, tid: i32, call: i64, registers: &Registers) -> Option<Instant> {
+        let (sleep, since) = self.asleep.get(&tid)?;
+        let same = (sleep.call, sleep.arguments, sleep.stack) == (call, registers.arguments(), registers.stack());
+        (same && Sleep::times_run(tid)? == sleep.times_run + 1).then_some(*since)
+    }
+
     /// Takes note of a task that has just been stopped, and whose call the kernel will make again if it is in one. Tags the
     /// wait, or ends it if its limit has been reached. `is_limited` says that the kernel has told the interruption as it
     /// does for waits with a limit.
@@ -106,7 +150,10 @@ impl Waits {
         let now = Instant::now();
         let end = match known.filter(|_| tag != 0) {
             Some(met) => met.end,
-            None => limit(pid, memory, call, registers.arguments()).and_then(|limit| now.checked_add(limit)),
+            None => limit(pid, memory, call, registers.arguments()).and_then(|limit| match limit {
+                Limit::Whole(limit) => self.asleep_since(tid, call, registers).unwrap_or(now).checked_add(limit),
+                Limit::Remaining(limit) => now.checked_add(limit),
+            }),
         };
         if end.is_none() && !has_block && tag == 0 {
             return Interrupted { call: Some(call), end };
@@ -175,8 +222,7 @@ pub(crate) fn end_those_due(shared: &Shared) {
     let due = shared.waits().take_due();
     for (tid, met) in due {
         // It may have ended, or be in another call by now.
-        let waits_in = proc::read(tid, "syscall").ok().and_then(|text| call_of(&text));
-        if waits_in.is_some_and(|call| call == met.call || call == libc::SYS_restart_syscall) {
+        if call_of_task(tid).is_some_and(|call| call == met.call || call == libc::SYS_restart_syscall) {
             // Should that fail, it waits for longer than it asked for, or has ended.
             let _ = end_one(tid, met, shared).map_err(|error| refine(error, met.pid, shared));
         }
@@ -197,6 +243,19 @@ fn end_one(tid: i32, met: Met, shared: &Shared) -> Result<(), TaskError> {
     }
     // The end of this thread lets go of it.
     Err(TaskError::TimedOut { tid })
+}
+
+/// For how long a call waits at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// From its beginning.
+    Whole(Duration),
+    /// From now on.
+    Remaining(Duration),
+}
+
+fn call_of_task(tid: i32) -> Option<i64> {
+    call_of(&proc::read(tid, "syscall").ok()?)
 }
 
 /// The call in which a thread waits, as `/proc/PID/syscall` tells; none for one that runs.
@@ -225,21 +284,22 @@ fn answer_at_limit(call: i64) -> i64 {
 
 /// For how long at most a call waits that has just been interrupted; none where it has no limit, or a point in time as its
 /// limit, or one that is measured in processor time.
-fn limit(pid: i32, memory: &ProcessMemory, call: i64, arguments: [u64; 6]) -> Option<Duration> {
+fn limit(pid: i32, memory: &ProcessMemory, call: i64, arguments: [u64; 6]) -> Option<Limit> {
     let [first, second, third, fourth, ..] = arguments;
     let milliseconds = |argument: u64| u64::try_from(argument as i32).ok().map(Duration::from_millis);
     let at = |address: u64| timespec(memory, address);
-    match call {
+    // What remains of a sleep, if the program wants to know, has just been told it.
+    let remaining = |address: u64| at(address).map(Limit::Remaining);
+    let whole = match call {
         libc::SYS_epoll_wait | libc::SYS_epoll_pwait => milliseconds(fourth),
         libc::SYS_poll => milliseconds(third),
         libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => at(fourth),
         libc::SYS_rt_sigtimedwait => at(third),
-        // What remains, if the program wants to know, has just been told it.
-        libc::SYS_nanosleep => at(second).or_else(|| at(first)),
-        libc::SYS_clock_nanosleep => {
-            let is_measured = TIMES_OF_DAY.contains(&(first as i32)) && second & TIMER_ABSTIME == 0;
-            is_measured.then(|| at(fourth).or_else(|| at(third))).flatten()
-        }
+        libc::SYS_nanosleep if second != 0 => return remaining(second),
+        libc::SYS_nanosleep => at(first),
+        libc::SYS_clock_nanosleep if !TIMES_OF_DAY.contains(&(first as i32)) || second & TIMER_ABSTIME != 0 => None,
+        libc::SYS_clock_nanosleep if fourth != 0 => return remaining(fourth),
+        libc::SYS_clock_nanosleep => at(third),
         libc::SYS_futex if second & FUTEX_COMMAND == libc::FUTEX_WAIT as u64 => at(fourth),
         libc::SYS_read
         | libc::SYS_readv
@@ -252,7 +312,8 @@ fn limit(pid: i32, memory: &ProcessMemory, call: i64, arguments: [u64; 6]) -> Op
             limit_of_socket(pid, first, libc::SO_SNDTIMEO)
         }
         _ => None,
-    }
+    };
+    whole.map(Limit::Whole)
 }
 
 /// A `struct timespec` of the program's.

@@ -35,8 +35,8 @@ pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {
     Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file), digest: None })
 }
 
-/// Reads the files of a running job, and looks who else writes to them and what was said about memory, so that the
-/// stop need not.
+/// Reads the files of a running job, and looks who else writes to them, what was said about memory and who sleeps, so that
+/// the stop need not.
 pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
     let mut paths = BTreeSet::new();
@@ -69,6 +69,7 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     }
     shared.writers.look(&written, &pids);
     pids.iter().for_each(|pid| shared.looks.look_ahead(*pid));
+    shared.waits().look_ahead(&pids);
 }
 
 /// A file with code that has been replaced, as it was when a copy of it was made. `path` is as the kernel shows it.

@@ -106,7 +106,9 @@ impl Construction {
         let map = |flags| self.call(&action, libc::SYS_mmap, [mapping.start, bytes, access, flags, descriptor, offset]);
         let at = match map(flags) {
             // This machine promises less than the old one: then it is not asked to.
-            Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::ENOMEM) => {
+            Err(EngineError::Kernel { source, .. })
+                if source.raw_os_error() == Some(libc::ENOMEM) && flags & MAP_HUGETLB == 0 =>
+            {
                 map(flags | MAP_NORESERVE)?
             }
             mapped => mapped?,

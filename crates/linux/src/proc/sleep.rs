@@ -1,0 +1,98 @@
+//! Since when a task sleeps, and in which system call: `/proc/TID/syscall`, `sched` and `schedstat`. To ask does not wake it.
+
+use super::{parse, parse_hex, words};
+
+/// A task that sleeps in a system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sleep {
+    /// Number of the call.
+    pub call: i64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+    /// The stack pointer of the caller.
+    pub stack: u64,
+    /// How long it has slept at least, in nanoseconds.
+    pub nanoseconds: u64,
+    /// How often it has been given a processor so far.
+    pub times_run: u64,
+}
+
+impl Sleep {
+    /// Of a task, if it sleeps and the kernel tells all of that (CONFIG_SCHED_DEBUG, CONFIG_SCHED_INFO).
+    pub fn of(tid: i32) -> Option<Self> {
+        let times_run = Self::times_run(tid)?;
+        let (call, arguments, stack) = waiting_call(&super::read(tid, "syscall").ok()?)?;
+        let fell_asleep = last_ran(&super::read(tid, "sched").ok()?)?;
+        // Our own time is that of the last tick, if not of now: it is not before theirs by more than that.
+        let now = last_ran(&super::read(crate::sys::process::own_thread(), "sched").ok()?)?;
+        let nanoseconds = now.saturating_sub(fell_asleep);
+        // Had it run meanwhile, these would belong to different sleeps.
+        (Self::times_run(tid)? == times_run).then_some(Self { call, arguments, stack, nanoseconds, times_run })
+    }
+
+    /// How often a task has been given a processor so far.
+    pub fn times_run(tid: i32) -> Option<u64> {
+        parse(words(&super::read(tid, "schedstat").ok()?).nth(2)?)
+    }
+}
+
+/// `232 0x3 0x7ffc... 0x1 0x3e8 0x0 0x0 0x7ffc...(stack) 0x7f80...(instruction)`, or `running`.
+fn waiting_call(text: &[u8]) -> Option<(i64, [u64; 6], u64)> {
+    let mut words = words(text);
+    let call = parse(words.next()?)?;
+    let mut numbers = words.map_while(|word| parse_hex(word.strip_prefix(b"0x")?));
+    let mut arguments = [0; 6];
+    for argument in &mut arguments {
+        *argument = numbers.next()?;
+    }
+    Some((call, arguments, numbers.next()?))
+}
+
+/// `se.exec_start : 12154242.117169`: when it ran last, in milliseconds of the scheduler's clock; as nanoseconds.
+fn last_ran(text: &[u8]) -> Option<u64> {
+    let line = text.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"se.exec_start"))?;
+    let (milliseconds, rest) = std::str::from_utf8(line).ok()?.rsplit_once([' ', ':'])?.1.split_once('.')?;
+    let (milliseconds, rest) = (milliseconds.parse::<u64>().ok()?, rest.trim_end());
+    let nanoseconds = rest.parse::<u64>().ok().filter(|_| rest.len() == 6)?;
+    milliseconds.checked_mul(1_000_000)?.checked_add(nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_and_times_are_understood() {
+        let text = b"232 0x3 0x7ffceb903ff0 0x1 0x3e8 0x0 0x0 0x7ffceb903eb8 0x7f80c835eef3\n";
+        let arguments = [3, 0x7ffc_eb90_3ff0, 1, 0x3e8, 0, 0];
+        assert_eq!(waiting_call(text), Some((232, arguments, 0x7ffc_eb90_3eb8)));
+        assert_eq!(waiting_call(b"running\n"), None);
+        let text = b"sed (1, #threads: 1)\n---\nse.exec_start          :      12154242.117169\nse.vruntime : 1.0\n";
+        assert_eq!(last_ran(text), Some(12_154_242_117_169));
+        assert_eq!(last_ran(b"nothing\n"), None);
+    }
+
+    #[test]
+    fn a_sleeping_thread_is_told_with_how_long_it_sleeps() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (wake, sleeps) = std::sync::mpsc::channel::<()>();
+        let sleeper = std::thread::spawn(move || {
+            tell.send(crate::sys::process::own_thread()).unwrap();
+            assert!(sleeps.recv().is_err());
+        });
+        let tid = told.recv().unwrap();
+        let begin = std::time::Instant::now();
+        // Until it is known to sleep; a kernel that does not tell is passed over.
+        while let Some(text) = super::super::read(tid, "sched").ok().filter(|text| last_ran(text).is_some()) {
+            assert!(!text.is_empty());
+            if let Some(sleep) = Sleep::of(tid).filter(|sleep| sleep.nanoseconds > 0) {
+                assert_eq!(sleep.call, libc::SYS_futex);
+                assert!(u128::from(sleep.nanoseconds) <= begin.elapsed().as_nanos() + 1_000_000_000);
+                break;
+            }
+            std::thread::yield_now();
+        }
+        drop(wake);
+        sleeper.join().unwrap();
+    }
+}
