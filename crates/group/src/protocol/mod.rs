@@ -24,178 +24,20 @@
 //! - a muster is the same for all that are in it, and its number grows.
 
 mod coordinator;
+mod events;
 mod seat;
 
-use crate::decide::{Holding, Refusal, Report, Restore};
+pub use events::{Action, Control, Event, Phase, Resumption, Survey};
+
 use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
 use crate::plan::{Plan, WayBack};
 use crate::transfer::Costs;
 use coordinator::Coordinator;
-use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Messages of a term that is not told here yet, from one sender: it sends no more before it must hear from us.
 const EARLY_PER_SENDER_MAX: usize = 4;
-
-/// What the seats tell each other about an epoch.
-#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Phase {
-    /// To the coordinator: the application stands at a checkpoint; a random number to draw the id from.
-    #[n(0)]
-    Arrived(#[n(0)] u64),
-    /// From the coordinator: encode and seal this epoch, as differences to the other, by ways chosen by these costs.
-    #[n(1)]
-    Prepare(#[n(0)] EpochId, #[n(1)] Option<EpochId>, #[n(2)] Costs),
-    /// To the coordinator: the piece is sealed.
-    #[n(2)]
-    Sealed(#[n(0)] EpochId),
-    /// From the coordinator: everybody has sealed it.
-    #[n(3)]
-    Commit(#[n(0)] EpochId),
-    /// To the coordinator: it is marked.
-    #[n(4)]
-    Marked(#[n(0)] EpochId),
-    /// From the coordinator: everybody has marked it.
-    #[n(5)]
-    Settled(#[n(0)] EpochId),
-    /// To the coordinator: it cannot be done here.
-    #[n(6)]
-    Failed(#[n(0)] EpochId, #[n(1)] String),
-    /// From the coordinator: the epoch is given up, the other stays.
-    #[n(7)]
-    Abandon(#[n(0)] EpochId, #[n(1)] String),
-}
-
-/// What the processes tell each other.
-#[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Control {
-    /// To the coordinator, before a recovery.
-    #[n(0)]
-    Report(#[n(0)] Report),
-    /// From the coordinator: do this, by ways chosen by these costs.
-    #[n(1)]
-    Restore(#[n(0)] Restore, #[n(1)] Costs),
-    /// From the coordinator: nothing can be done.
-    #[n(2)]
-    Refuse(#[n(0)] Refusal),
-    /// About an epoch.
-    #[n(3)]
-    Phase(#[n(0)] Phase),
-}
-
-/// What happens to a process.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// Who is there has changed.
-    Muster(Muster),
-    /// The application stands at a checkpoint and its memory holds still. With a random number.
-    Arrived(u64),
-    /// A message came.
-    Message {
-        /// From whom.
-        from: Rank,
-        /// Of which term.
-        term: Term,
-        /// What it says.
-        control: Control,
-    },
-    /// Answer to [`Action::Survey`], with its muster.
-    Surveyed(u64, Survey),
-    /// Answer to [`Action::Encode`] and [`Action::Rebuild`]: this process's part in it is done.
-    Done(EpochId),
-    /// Answer to [`Action::Seal`].
-    Sealed(EpochId),
-    /// Answer to [`Action::Mark`].
-    Marked(EpochId),
-    /// Answer to [`Action::Keep`].
-    Kept,
-    /// Answer to any of them: it could not be done.
-    Failed(EpochId, String),
-}
-
-/// What the storage of a process shows.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Survey {
-    /// The latest life that it knows of.
-    pub life: Life,
-    /// Every sealed piece that verifies.
-    pub holdings: Vec<Holding>,
-    /// Whether it shows that no epoch has been promised since the job began: it was told to keep nothing and has sealed
-    /// nothing since, except in a recovery that it has not marked. No piece was deleted, damaged or left out above.
-    pub unpromised: bool,
-}
-
-/// What a process has to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Send a message.
-    Send {
-        /// To whom; never to itself.
-        to: Rank,
-        /// Of which term.
-        term: Term,
-        /// What it says.
-        control: Control,
-    },
-    /// Give up whatever is being encoded or rebuilt: throw away what is open, and look what sealed pieces there are. For
-    /// the muster with this number.
-    Survey(u64),
-    /// Make this seat's piece of an epoch out of the live memory, together with the group.
-    Encode {
-        /// The epoch.
-        epoch: EpochId,
-        /// What the differences refer to; `None` for zeros.
-        base: Option<EpochId>,
-        /// The seat of this process; a spare has nothing to do but to say that it is done.
-        seat: Option<Seat>,
-        /// All seats that are taken.
-        seats: Vec<(Seat, Rank)>,
-        /// By which the way is chosen.
-        costs: Costs,
-    },
-    /// Rebuild what was lost, together with the group.
-    Rebuild {
-        /// From and to what.
-        restore: Restore,
-        /// The epoch: that of `restore`.
-        epoch: EpochId,
-        /// By which the way is chosen.
-        costs: Costs,
-    },
-    /// Make the piece of an epoch durable.
-    Seal(Work),
-    /// Note that everybody has sealed it.
-    Mark(EpochId),
-    /// Delete every piece but this one of this seat, and note the life.
-    Keep {
-        /// What stays; `None` for nothing at all.
-        epoch: Option<EpochId>,
-        /// The seat; `None` for a spare, which keeps nothing.
-        seat: Option<Seat>,
-        /// The life.
-        life: Life,
-    },
-    /// Let the application go on.
-    Resume(Resumption),
-    /// Nothing can be recovered. The driver tells, and ends the job or waits for another muster.
-    Refuse(Refusal),
-    /// This process cannot keep what it must keep. It counts as lost from now on.
-    Leave(String),
-}
-
-/// How the application goes on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Resumption {
-    /// From its beginning, on this seat.
-    Start(Seat),
-    /// Behind its checkpoint, which counts.
-    Committed(EpochId),
-    /// Behind its checkpoint, which does not count.
-    Abandoned(String),
-    /// From the epoch's content, on this seat.
-    Rollback(EpochId, Seat),
-}
 
 /// Where a process stands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

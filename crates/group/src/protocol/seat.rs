@@ -2,8 +2,9 @@
 
 use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
 use crate::decide::{Report, Restore};
-use crate::identity::EpochId;
+use crate::identity::{EpochId, Rank, Seat};
 use crate::transfer::Costs;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Protocol {
     pub(super) fn surveyed(&mut self, muster: u64, survey: Survey, actions: &mut Vec<Action>) {
@@ -25,6 +26,13 @@ impl Protocol {
         if matches!(self.stage, Stage::Alone | Stage::Surveying) {
             return;
         }
+        if !self.is_possible(&restore) {
+            let reason = format!("process {} is told to recover with processes that are not here", self.me.0);
+            if let Some(epoch) = restore.epoch {
+                self.send_coordinator(Phase::Failed(epoch, reason), actions);
+            }
+            return;
+        }
         self.seats = restore.seats.iter().copied().collect();
         self.life = restore.life;
         self.started = true;
@@ -35,6 +43,19 @@ impl Protocol {
         };
         self.stage = Stage::Working(Work { epoch, recovery: true });
         actions.push(Action::Rebuild { restore, epoch, costs });
+    }
+
+    /// Whether every member's seat is taken, nobody sits on two, and all who are named are here. The coordinator decides
+    /// nothing else; but what is sent goes to these processes.
+    fn is_possible(&self, restore: &Restore) -> bool {
+        let present: BTreeSet<Rank> = self.muster.iter().flat_map(|muster| muster.present.iter().copied()).collect();
+        let seats: BTreeMap<Seat, Rank> = restore.seats.iter().copied().collect();
+        let sitting: BTreeSet<Rank> = seats.values().copied().collect();
+        let members = seats.keys().filter(|seat| self.plan.is_member(**seat)).count();
+        let named = restore.seats.iter().chain(&restore.sources);
+        members == self.plan.members()
+            && sitting.len() == restore.seats.len()
+            && named.map(|(_, rank)| rank).all(|rank| present.contains(rank))
     }
 
     /// An order of the coordinator's. What does not fit the stage belongs to something that has ended.

@@ -6,6 +6,7 @@
 //! piece that it has not done with, and nobody sends it parts beyond floor + [`WINDOW`]. The lowest piece of all can
 //! always go on, so nothing ever waits in a circle, and a process holds no more accumulators than the window has.
 
+mod accumulator;
 mod part;
 mod plan;
 mod route;
@@ -20,6 +21,7 @@ use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
 use crate::shelf::Damaged;
+use accumulator::{Accumulator, add_share};
 use plan::{Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
@@ -100,16 +102,6 @@ pub struct Transfer {
     floors: BTreeMap<Rank, u32>,
     waiting: BTreeMap<Rank, Vec<(u32, Part)>>,
     out: Vec<(Rank, Data)>,
-}
-
-/// Partial sums in the making.
-#[derive(Debug, Default)]
-struct Accumulator {
-    sums: Vec<Vec<u8>>,
-    /// Parts that have not come.
-    missing: usize,
-    /// Whether the process's own share is to be added.
-    owes: bool,
 }
 
 /// What of a complete sum goes to whom.
@@ -421,55 +413,9 @@ impl Transfer {
     }
 }
 
-impl Accumulator {
-    fn make_room(&mut self, sums: usize, rows: usize) {
-        if self.sums.is_empty() {
-            self.sums = vec![vec![0; rows * PAGE_BYTES]; sums];
-        }
-    }
-}
-
 fn inherit(layout: &Layout, sum: &Sum, heir: &plan::Heir, piece: usize, column: &[u8], pages: &mut dyn Pages) {
     let content = sum.piece_rows(piece).iter().zip(column.as_chunks::<PAGE_BYTES>().0).enumerate();
     for (_, (row, page)) in content.filter(|(at, _)| heir.rows[piece] >> at & 1 == 1) {
         pages.take_column(heir.position, layout.slot(heir.column, *row), page);
     }
-}
-
-/// Adds a contributor's share, run by run of rows in which it has something.
-fn add_share(
-    sum: &Sum,
-    piece: usize,
-    index: usize,
-    layout: &Layout,
-    accumulator: &mut Accumulator,
-    pages: &mut dyn Pages,
-) -> Result<(), Damaged> {
-    let contributor = &sum.contributors[index];
-    let rows = sum.piece_rows(piece);
-    let own = |at: &usize| contributor.own(piece) >> at & 1 == 1;
-    let mut run = Vec::with_capacity(rows.len() * PAGE_BYTES);
-    let mut start = 0;
-    while let Some(first) = (start..rows.len()).find(own) {
-        let end = (first..rows.len()).find(|at| !own(at)).unwrap_or(rows.len());
-        run.resize((end - first) * PAGE_BYTES, 0);
-        for (row, page) in rows[first..end].iter().zip(run.as_chunks_mut::<PAGE_BYTES>().0) {
-            match contributor.share {
-                Share::Column(column) => pages.column(contributor.position, layout.slot(column, *row), page)?,
-                Share::Check { check, .. } => pages.check(contributor.position, check, *row, page)?,
-            }
-        }
-        let range = first * PAGE_BYTES..end * PAGE_BYTES;
-        match contributor.share {
-            Share::Column(column) => {
-                let sums = accumulator.sums.iter_mut().map(|sum| &mut sum[range.clone()]);
-                sum.combiner.add(column, &run, &mut sums.collect::<Vec<_>>());
-            }
-            Share::Check { sum, .. } => {
-                accumulator.sums[sum][range].iter_mut().zip(&run).for_each(|(sum, byte)| *sum ^= byte);
-            }
-        }
-        start = end;
-    }
-    Ok(())
 }
