@@ -59,7 +59,7 @@ impl Mappings {
         let mut found = Self::default();
         for map in maps {
             let mapping = |backing| Mapping { attributes: attributes.of(map), ..mapping(map, backing) };
-            match kind(map, kept) {
+            match kind(map, kept, objects) {
                 Kind::Fixed => {}
                 Kind::Special => found.special.push(SpecialMapping {
                     start: map.start,
@@ -139,7 +139,7 @@ fn mapping(map: &Map, backing: Backing) -> Mapping {
     }
 }
 
-fn kind(map: &Map, kept: &Kept) -> Kind {
+fn kind(map: &Map, kept: &Kept, objects: &Objects) -> Kind {
     let refused = |why: &str, remedy| Kind::Refused { why: why.to_owned(), remedy };
     match map.path.as_slice() {
         b"[vsyscall]" => return Kind::Fixed,
@@ -162,6 +162,7 @@ fn kind(map: &Map, kept: &Kept) -> Kind {
     });
     let copied = || copied(&map.path, map.inode, kept).filter(|_| !map.shared);
     match file.or_else(|why| copied().ok_or(why)) {
+        Err(_) if objects.hold_deleted_file(map) => Kind::Object,
         Err(why) => Kind::Refused { why, remedy: "start the program again from the installed files" },
         Ok(file) if map.shared && map.protection.write => Kind::MappedFile(file),
         Ok(file) if map.shared => Kind::Ordinary(Backing::SharedFileReadOnly { file, offset: map.offset }),

@@ -43,18 +43,25 @@ pub fn add_seals(file: BorrowedFd<'_>, seals: u32) -> io::Result<()> {
 /// Whether a file is a message queue of POSIX (`mq_open(3)`).
 pub fn is_message_queue(file: BorrowedFd<'_>) -> io::Result<bool> {
     const MQUEUE_MAGIC: i64 = 0x1980_0202;
-    // SAFETY: a statfs is plain data for which all zeros is a value.
-    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `system` is live.
-    check(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut system) }.into())?;
-    Ok(system.f_type == MQUEUE_MAGIC)
+    Ok(file_system(file)?.f_type == MQUEUE_MAGIC)
+}
+
+/// Whether a file lies in memory (tmpfs): what of it is not there is zeros, or in swap.
+pub fn is_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(file_system(file)?.f_type == libc::TMPFS_MAGIC)
 }
 
 /// The size of a file's pages where they are huge pages from the system's pool, else 0.
 pub fn huge_page_bytes(file: BorrowedFd<'_>) -> io::Result<u64> {
+    let system = file_system(file)?;
+    Ok(if system.f_type == libc::HUGETLBFS_MAGIC { system.f_bsize as u64 } else { 0 })
+}
+
+/// fstatfs(2)
+fn file_system(file: BorrowedFd<'_>) -> io::Result<libc::statfs> {
     // SAFETY: a statfs is plain data for which all zeros is a value.
     let mut system: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `system` is live.
     check(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut system) }.into())?;
-    Ok(if system.f_type == libc::HUGETLBFS_MAGIC { system.f_bsize as u64 } else { 0 })
+    Ok(system)
 }

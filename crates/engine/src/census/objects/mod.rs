@@ -21,16 +21,24 @@ use standfast_format::records::{Bytes, MemoryObject, ObjectKind};
 use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::file;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 pub(super) use windows::Windows;
 
 /// Permissions of a file in memory, if it has not been changed or sealed against execution.
 const USUAL_MODE: u32 = 0o777;
 const PERMISSIONS: u32 = 0o7777;
+/// Those of a deleted file that no descriptor leads to, which nobody can ask for them.
+const OWNER_ONLY: u32 = 0o600;
+/// What the kernel adds to the path of a file that has been deleted.
+const DELETED: &[u8] = b" (deleted)";
+/// How it shows shared anonymous memory.
+const SHARED_ANONYMOUS: &[u8] = b"/dev/zero";
 
 /// The memory objects of a job.
 #[derive(Debug, Default)]
@@ -64,13 +72,12 @@ impl Objects {
         let own = reopened(descriptor)?;
         let status = own.metadata()?;
         let identity = (status.dev(), status.ino());
+        let mode = status.mode() & PERMISSIONS;
         let kind = match name_of_memory_file(&path) {
-            Some(name) => ObjectKind::MemoryFile {
-                name: Bytes::from(name),
-                seals: file::seals(descriptor.as_fd())?,
-                mode: status.mode() & PERMISSIONS,
-            },
-            None => ObjectKind::SharedMemory,
+            Some(name) => {
+                ObjectKind::MemoryFile { name: Bytes::from(name), seals: file::seals(descriptor.as_fd())?, mode }
+            }
+            None => deleted_or_shared(&path, mode),
         };
         self.add(identity, kind, own)
     }
@@ -104,7 +111,7 @@ impl Objects {
         let kind = match name_of_memory_file(&map.path) {
             // No descriptor of it is left, so its seals bind nobody any more.
             Some(name) => ObjectKind::MemoryFile { name: Bytes::from(name), seals: 0, mode: USUAL_MODE },
-            None => ObjectKind::SharedMemory,
+            None => deleted_or_shared(&map.path, OWNER_ONLY),
         };
         let mut windows = Windows::default();
         windows.add(process, map);
@@ -112,6 +119,17 @@ impl Objects {
         let record = MemoryObject { kind, length, huge_page_bytes: 0 };
         self.found.push(Found { identity, record, access: Access::Windows(windows), shown: None });
         Ok(self.found.len() as u32 - 1)
+    }
+
+    /// Whether a mapping shows a deleted file that can be saved: one that a descriptor leads to, or one in memory, of which
+    /// the mappings show all that there is.
+    pub(super) fn hold_deleted_file(&self, map: &Map) -> bool {
+        let Some(path) = map.path.strip_suffix(DELETED) else { return false };
+        let is_in_memory = || {
+            let folder = File::open(Path::new(OsStr::from_bytes(path)).parent()?).ok()?;
+            Some(folder.metadata().ok()?.dev() == map.device && file::is_in_memory(folder.as_fd()).ok()?)
+        };
+        self.position((map.device, map.inode)).is_some() || is_in_memory() == Some(true)
     }
 
     /// Pages of the process at place `process` that only the kernel can tell about: mapped, not in its page tables, and
@@ -248,5 +266,13 @@ fn link_of(descriptor: &OwnedFd) -> io::Result<Vec<u8>> {
 
 /// `/memfd:NAME (deleted)`
 fn name_of_memory_file(path: &[u8]) -> Option<&[u8]> {
-    path.strip_prefix(b"/memfd:").map(|name| name.strip_suffix(b" (deleted)").unwrap_or(name))
+    path.strip_prefix(b"/memfd:").map(|name| name.strip_suffix(DELETED).unwrap_or(name))
+}
+
+/// What a path means that ends in [`DELETED`] and is not that of a memfd.
+fn deleted_or_shared(path: &[u8], mode: u32) -> ObjectKind {
+    match path.strip_suffix(DELETED).unwrap_or(path) {
+        SHARED_ANONYMOUS => ObjectKind::SharedMemory,
+        path => ObjectKind::DeletedFile { path: path.into(), mode },
+    }
 }
