@@ -12,14 +12,20 @@ const KIB: u64 = 1024;
 const UNITS: [(&str, u64); 4] = [("K", KIB), ("M", KIB * KIB), ("G", KIB * KIB * KIB), ("T", KIB * KIB * KIB * KIB)];
 
 /// Which files are saved that the program may write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SaveFiles {
     /// None, but for what is mapped.
-    #[default]
     Off,
     /// Those that hold so many bytes at most.
     UpTo(u64),
+}
+
+/// Small ones: temporary files, mostly, which are gone by the time of a restart.
+impl Default for SaveFiles {
+    fn default() -> Self {
+        Self::UpTo(KIB * KIB)
+    }
 }
 
 impl SaveFiles {

@@ -4,7 +4,7 @@ round=0
 while [ $round -lt 60 ]; do
     round=$((round + 1))
     sum=$(seq 1 $((round * 10)) | sed 's/$/ + 1/' | while read -r a _ b; do echo $((a + b)); done | awk '{ s += $1 } END { print s }')
-    (sleep 0.01; echo "background $round") > "background.$round" &
+    (sleep 0.01; echo "background $round") > "background.$((round % 5))" &
     child=$!
     lines=$(cat <<END | wc -l
 one of $round
@@ -13,9 +13,8 @@ END
 )
     wait $child
     status=$?
-    read -r line < "background.$round"
+    read -r line < "background.$((round % 5))"
     [ "$line" = "background $round" ] || echo "wrong: $line"
-    rm "background.$round"
     (exit $((round % 7))) || status=$((status + $?))
     total=$((total + sum + lines + status))
     echo "round $round: $sum $lines $status" | tr a-z A-Z
