@@ -5,7 +5,8 @@ use crate::arena::{Arena, KEEP_EVIDENCE};
 use crate::command::{Checkpoints, Standfast, copy_folder};
 use crate::result::RunResult;
 use crate::running::{Ended, PATIENCE, Running, until};
-use crate::victims::Program;
+use crate::victims::{Program, Victim};
+use crate::{seed, skip};
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use nix::sys::signal::Signal;
@@ -30,6 +31,23 @@ pub struct Torment {
 pub struct Tally {
     /// How often the program was killed and restarted.
     pub kills: u32,
+}
+
+/// Kills a victim at random moments, several times, and restarts it each time; its result must be that of an undisturbed
+/// run. Skipped where the machine has not what it takes.
+///
+/// # Errors
+/// When any of that does not hold, with all that was said.
+pub fn survives(victim: Victim) -> Result<()> {
+    let Some(program) = victim.program()? else {
+        skip(victim.name, "no compiler or interpreter for it");
+        return Ok(());
+    };
+    let native = RunResult::native(&program)?;
+    let torment = Torment { interval: Duration::from_millis(200), kills_max: 8, seed: seed(), options: &[] };
+    let tally = survives_kills(&program, &native, torment)?;
+    ensure!(tally.kills >= 1, "{} ended before it could be killed even once", victim.name);
+    Ok(())
 }
 
 /// Kills `program` at random moments and restarts it until it has ended; its result must be that of `native`.

@@ -139,6 +139,35 @@ pub const SCRIPT: Victim = script("script", include_str!("../victims/languages/s
 /// tmux with a shell in it.
 pub const TMUX: Victim = script("tmux", include_str!("../victims/languages/tmux.sh"), &["bash"], "sh");
 
+/// Pipelines, command substitution and background jobs of GNU's shell.
+pub const PIPELINES: Victim = script("pipelines", include_str!("../victims/jobs/pipelines.sh"), &["bash"], "sh");
+/// The same of the plain shell.
+pub const PIPELINES_DASH: Victim =
+    script("pipelines-dash", include_str!("../victims/jobs/pipelines.sh"), &["env", "dash"], "sh");
+/// `make -j4`.
+pub const MAKE: Victim = script("make", include_str!("../victims/jobs/make.sh"), &["bash"], "sh");
+/// `xargs -P`.
+pub const XARGS: Victim = script("xargs", include_str!("../victims/jobs/xargs.sh"), &["bash"], "sh");
+/// A loop of subprocesses of CPython.
+pub const SUBPROCESSES: Victim = Victim {
+    name: "subprocesses",
+    source: include_str!("../victims/jobs/subprocesses.py"),
+    language: Language::Python { module: "subprocess" },
+};
+/// Pools of processes of CPython.
+pub const POOL: Victim = Victim {
+    name: "pool",
+    source: include_str!("../victims/jobs/pool.py"),
+    language: Language::Python { module: "multiprocessing" },
+};
+/// A web server in Go with a client.
+pub const WEB: Victim = Victim { name: "web", source: include_str!("../victims/jobs/web.go"), language: Language::Go };
+/// Java with children.
+pub const JAVA_CHILDREN: Victim =
+    Victim { name: "java-children", source: include_str!("../victims/jobs/Work.java"), language: Language::Java };
+/// A Redis server with its clients.
+pub const REDIS: Victim = script("redis", include_str!("../victims/jobs/redis.sh"), &["bash"], "sh");
+
 const fn script(
     name: &'static str,
     source: &'static str,
@@ -263,6 +292,11 @@ impl Victim {
         }
         Ok(Some(Program { path: interpreter, arguments: vec![script.into()] }))
     }
+}
+
+/// Whether a program can be found in `PATH`, and works.
+pub fn is_installed(name: &str) -> bool {
+    in_path(name).is_some()
 }
 
 /// Where a program is, as a shell would find it, if it works.

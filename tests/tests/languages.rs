@@ -1,27 +1,14 @@
 //! Programs in all languages, killed at random moments many times over and restarted each time.
 #![allow(missing_docs, reason = "a test binary")]
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use standfast_tests::result::RunResult;
-use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
+use standfast_tests::survival::{one_image_serves_many_restarts, survives};
 use standfast_tests::victims::{
     ARRAYS, AWK, CHANNELS, FORTRAN, JAVA, MEMORY, NODE, OBJECTS, OCTAVE, PERL, R, ROUTINES, RUST, SIGNALS, THREADS,
-    THREADS_MUSL, THREADS_STATIC, Victim, WAITS,
+    THREADS_MUSL, THREADS_STATIC, WAITS,
 };
-use standfast_tests::{seed, skip};
-use std::time::Duration;
-
-fn survives(victim: Victim) -> Result<()> {
-    let Some(program) = victim.program()? else {
-        skip(victim.name, "no compiler or interpreter for it");
-        return Ok(());
-    };
-    let native = RunResult::native(&program)?;
-    let torment = Torment { interval: Duration::from_millis(200), kills_max: 8, seed: seed(), options: &[] };
-    let tally = survives_kills(&program, &native, torment)?;
-    ensure!(tally.kills >= 1, "{} ended before it could be killed even once", victim.name);
-    Ok(())
-}
+use standfast_tests::seed;
 
 #[test]
 fn threaded_c_survives_kills() -> Result<()> {

@@ -8,7 +8,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-public class Children {
+public class Work {
     static long ask(int number) throws Exception {
         Process child = new ProcessBuilder("awk", "{ print $1 * $1 }").redirectErrorStream(true).start();
         try (OutputStreamWriter in = new OutputStreamWriter(child.getOutputStream())) {

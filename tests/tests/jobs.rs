@@ -1,0 +1,58 @@
+//! Jobs of many processes, as people have them, killed at random moments many times over and restarted each time.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::Result;
+use standfast_tests::skip;
+use standfast_tests::survival::survives;
+use standfast_tests::victims::{
+    JAVA_CHILDREN, MAKE, PIPELINES, PIPELINES_DASH, POOL, REDIS, SUBPROCESSES, WEB, XARGS, is_installed,
+};
+
+#[test]
+fn a_script_of_bash_survives_kills() -> Result<()> {
+    survives(PIPELINES)
+}
+
+#[test]
+fn a_script_of_dash_survives_kills() -> Result<()> {
+    survives(PIPELINES_DASH)
+}
+
+#[test]
+fn make_with_parallel_jobs_survives_kills() -> Result<()> {
+    survives(MAKE)
+}
+
+#[test]
+fn xargs_with_parallel_jobs_survives_kills() -> Result<()> {
+    survives(XARGS)
+}
+
+#[test]
+fn subprocesses_of_python_survive_kills() -> Result<()> {
+    survives(SUBPROCESSES)
+}
+
+#[test]
+fn pools_of_python_survive_kills() -> Result<()> {
+    survives(POOL)
+}
+
+#[test]
+fn a_web_server_in_go_and_its_client_survive_kills() -> Result<()> {
+    survives(WEB)
+}
+
+#[test]
+fn java_with_children_survives_kills() -> Result<()> {
+    survives(JAVA_CHILDREN)
+}
+
+#[test]
+fn redis_and_its_clients_survive_kills() -> Result<()> {
+    if !is_installed("redis-server") || !is_installed("redis-benchmark") {
+        skip("redis", "it is not installed");
+        return Ok(());
+    }
+    survives(REDIS)
+}
