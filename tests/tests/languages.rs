@@ -3,12 +3,12 @@
 
 use anyhow::Result;
 use standfast_tests::result::RunResult;
+use standfast_tests::seed;
 use standfast_tests::survival::{one_image_serves_many_restarts, survives};
 use standfast_tests::victims::{
     ARRAYS, AWK, CHANNELS, FORTRAN, JAVA, MEMORY, NODE, OBJECTS, OCTAVE, PERL, R, ROUTINES, RUST, SIGNALS, THREADS,
     THREADS_MUSL, THREADS_STATIC, WAITS,
 };
-use standfast_tests::seed;
 
 #[test]
 fn threaded_c_survives_kills() -> Result<()> {

@@ -32,7 +32,7 @@ pub use census::{ExternalSockets, Output, examine};
 pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;
 pub use job::{Freezer, Job, Launch, News, ProcessIdentity};
-pub use read::{CaptureOptions, Captured, StackPart};
+pub use read::{CaptureOptions, Captured, SavedFiles, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{
     ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted, Tail,

@@ -37,11 +37,22 @@ pub struct CaptureOptions {
     /// A process of which less than this share of the pages is as it was, in percent, is saved whole: that costs little
     /// more, and what comes later builds upon less.
     pub unchanged_percent_min: u8,
-    /// How many bytes a file may hold that is saved since the program may write it; `None` for none, but for what is
-    /// mapped.
-    pub saved_file_bytes_max: Option<u64>,
+    /// Which files are saved whole.
+    pub saved_files: SavedFiles,
     /// What becomes of connections whose other end is outside the job.
     pub external_sockets: ExternalSockets,
+}
+
+/// Which files are saved whole, of those that the program may write. What of others is mapped is saved in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SavedFiles {
+    /// None.
+    #[default]
+    None,
+    /// Small ones, for the case that they are gone by the restart.
+    IfGone,
+    /// Those that hold so many bytes at most; a restart puts back what they held.
+    UpTo(u64),
 }
 
 /// What a capture did.

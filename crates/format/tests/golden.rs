@@ -197,7 +197,7 @@ fn objects() -> Vec<MemoryObject> {
         mode: 0o640,
         lock: Some(true),
         other_writer: Some(b"process 9 (tee)"[..].into()),
-        is_whole: true,
+        saved: SavedPart::Whole,
     };
     let deleted = ObjectKind::DeletedFile { path: b"/tmp/gone"[..].into(), mode: 0o600 };
     vec![

@@ -332,19 +332,17 @@ prop_compose! {
     }
 }
 
+fn saved_part() -> impl Strategy<Value = SavedPart> {
+    prop_oneof![Just(SavedPart::Mapped), Just(SavedPart::Whole), Just(SavedPart::WholeIfGone)]
+}
+
 fn object() -> impl Strategy<Value = MemoryObject> {
     let file = (bytes(), any::<u32>(), any::<u32>());
     let kind = prop_oneof![
         Just(ObjectKind::SharedMemory),
         file.prop_map(|(name, seals, mode)| ObjectKind::MemoryFile { name, seals, mode }),
-        (crate::file(), any::<u32>(), any::<Option<bool>>(), prop::option::of(bytes()), any::<bool>()).prop_map(
-            |(file, mode, lock, other_writer, is_whole)| ObjectKind::MappedFile {
-                file,
-                mode,
-                lock,
-                other_writer,
-                is_whole,
-            }
+        (crate::file(), any::<u32>(), any::<Option<bool>>(), prop::option::of(bytes()), saved_part()).prop_map(
+            |(file, mode, lock, other_writer, saved)| ObjectKind::MappedFile { file, mode, lock, other_writer, saved }
         ),
         any::<u32>().prop_map(|mode| ObjectKind::Segment { mode }),
     ];

@@ -100,7 +100,7 @@ impl Destination {
             tracking: self.tracking,
             builds_upon_last: prepared.parent().is_some(),
             unchanged_percent_min: self.incremental.unchanged_percent_min(),
-            saved_file_bytes_max: self.save_files.bytes_max(),
+            saved_files: self.save_files.policy(),
             external_sockets: self.external_sockets.policy(),
         }
     }

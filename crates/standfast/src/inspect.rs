@@ -8,7 +8,7 @@ use crate::report::{
 use crate::spelling::without_numbers;
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{
-    Backing, Bytes, JobState, ObjectKind, OpenFileKind, PendingSignal, ProcessState, StandardStream,
+    Backing, Bytes, JobState, ObjectKind, OpenFileKind, PendingSignal, ProcessState, SavedPart, StandardStream,
 };
 use standfast_format::{Contents, ImageSource, Run};
 use standfast_store::{Chain, JobDirectory, Wish};
@@ -75,8 +75,8 @@ fn describe_object(state: &JobState, place: usize, runs: &[Run]) -> ObjectReport
     let what = match &object.kind {
         ObjectKind::SharedMemory => "shared memory".to_owned(),
         ObjectKind::MemoryFile { name, .. } => format!("memfd {name}"),
-        ObjectKind::MappedFile { file, is_whole: true, .. } => format!("saved file {}", file.path),
-        ObjectKind::MappedFile { file, .. } => format!("mapped file {}", file.path),
+        ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => format!("mapped file {}", file.path),
+        ObjectKind::MappedFile { file, .. } => format!("saved file {}", file.path),
         ObjectKind::Segment { .. } => "System V segment".to_owned(),
         ObjectKind::DeletedFile { path, .. } => format!("deleted file {path}"),
     };

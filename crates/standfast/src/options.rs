@@ -100,7 +100,7 @@ impl JobOptions {
             incremental: Some(self.incremental.to_record()),
             snapshot: Some(self.snapshot.to_record()),
             track: Some(self.track.to_record()),
-            save_files: Some(self.save_files.to_record()),
+            save_files: self.save_files.to_record(),
             external_sockets: Some(self.external_sockets.to_record()),
         }
     }
@@ -428,7 +428,7 @@ pub enum OptionError {
         text: String,
     },
     /// Not a size of files.
-    #[error("'{text}' is no size of files to save: write a number with its unit (64M, 2G), or 'off'")]
+    #[error("'{text}' is no size of files to save: write a number with its unit (64M, 2G), 'auto' or 'off'")]
     SaveFiles {
         /// What stood there.
         text: String,

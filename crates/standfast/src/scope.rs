@@ -2,7 +2,7 @@
 
 use crate::options::OptionError;
 use serde::Serialize;
-use standfast_engine::ExternalSockets as OfEngine;
+use standfast_engine::{ExternalSockets as OfEngine, SavedFiles};
 use standfast_format::manifest;
 use std::fmt;
 use std::str::FromStr;
@@ -12,33 +12,33 @@ const KIB: u64 = 1024;
 const UNITS: [(&str, u64); 4] = [("K", KIB), ("M", KIB * KIB), ("G", KIB * KIB * KIB), ("T", KIB * KIB * KIB * KIB)];
 
 /// Which files are saved that the program may write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SaveFiles {
+    /// Small ones, for the case that they are gone by the time of a restart, as temporary files are.
+    #[default]
+    Auto,
     /// None, but for what is mapped.
     Off,
     /// Those that hold so many bytes at most.
     UpTo(u64),
 }
 
-/// Small ones: temporary files, mostly, which are gone by the time of a restart.
-impl Default for SaveFiles {
-    fn default() -> Self {
-        Self::UpTo(KIB * KIB)
-    }
-}
-
 impl SaveFiles {
-    /// How many bytes a file may hold that is saved; `None` where none is.
-    pub(crate) fn bytes_max(self) -> Option<u64> {
+    pub(crate) fn policy(self) -> SavedFiles {
         match self {
-            Self::Off => None,
-            Self::UpTo(bytes) => Some(bytes),
+            Self::Auto => SavedFiles::IfGone,
+            Self::Off => SavedFiles::None,
+            Self::UpTo(bytes) => SavedFiles::UpTo(bytes),
         }
     }
 
-    pub(crate) fn to_record(self) -> u64 {
-        self.bytes_max().unwrap_or(0)
+    pub(crate) fn to_record(self) -> Option<u64> {
+        match self {
+            Self::Auto => None,
+            Self::Off => Some(0),
+            Self::UpTo(bytes) => Some(bytes),
+        }
     }
 
     pub(crate) fn from_record(bytes: u64) -> Self {
@@ -50,8 +50,10 @@ impl FromStr for SaveFiles {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<Self, OptionError> {
-        if text == "off" {
-            return Ok(Self::Off);
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "off" => return Ok(Self::Off),
+            _ => {}
         }
         let wrong = || OptionError::SaveFiles { text: text.to_owned() };
         let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
@@ -71,6 +73,7 @@ impl FromStr for SaveFiles {
 impl fmt::Display for SaveFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => f.write_str("auto"),
             Self::Off => f.write_str("off"),
             Self::UpTo(bytes) => {
                 let unit = UNITS.iter().rev().find(|(_, scale)| bytes.is_multiple_of(*scale));

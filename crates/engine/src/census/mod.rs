@@ -70,9 +70,7 @@ impl Census {
         let mut found = Findings::of(&subjects, &frozen.zombies, terms, &frozen.shared.inheritance)?;
         found.obstacles.append(&mut apart::find(&frozen.members()));
         refuse(&mut found.obstacles)?;
-        if let Some(bytes_max) = options.saved_file_bytes_max {
-            found.objects.save_files(&found.descriptors.open_files, bytes_max);
-        }
+        found.objects.save_files(&found.descriptors.open_files, options.saved_files);
         let relations = kinship::Relations::of(frozen)?;
         let mut doubtful = Vec::new();
         for (place, process) in frozen.processes.iter().enumerate() {

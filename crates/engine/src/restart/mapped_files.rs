@@ -11,7 +11,9 @@ use super::plan::JobPlan;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange, is_zero};
-use standfast_format::records::{Backing, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind};
+use standfast_format::records::{
+    Backing, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -56,13 +58,15 @@ impl Reckoning<'_> {
     /// What becomes of a mapped file.
     pub(super) fn judge_mapped_file(&self, object: usize) -> Result<MappedPlan, Objection> {
         let record = &self.job.objects[object];
-        let ObjectKind::MappedFile { file, other_writer, .. } = &record.kind else {
+        let ObjectKind::MappedFile { file, other_writer, saved, .. } = &record.kind else {
             unreachable!("only mapped files are judged");
         };
         let shown = shown(self.job, object);
         let plan = MappedPlan { object, against: None, stays: self.options.policy == FilePolicy::Keep, shown };
         let is_whole = covers(&plan.shown, record.length);
         let now = match find(path_of(file)) {
+            // Judged where it is open, like one that has not been saved.
+            Ok(_) if *saved == SavedPart::WholeIfGone => return Ok(MappedPlan { stays: true, ..plan }),
             Ok(now) => now,
             Err(_) if is_whole && self.options.policy != FilePolicy::Refuse && !path_of(file).exists() => {
                 return Ok(MappedPlan { stays: false, ..plan });
@@ -96,8 +100,9 @@ impl Reckoning<'_> {
         let key = |file: &FileReference| (file.identity.device, file.identity.inode);
         let mut objects = self.job.objects.iter().enumerate();
         objects.any(|(place, object)| match &object.kind {
-            ObjectKind::MappedFile { file: mapped, .. } => {
-                key(mapped) == key(file) && covers(&shown(self.job, place), object.length)
+            ObjectKind::MappedFile { file: mapped, saved, .. } => {
+                let counts = *saved != SavedPart::WholeIfGone || !path_of(file).exists();
+                key(mapped) == key(file) && counts && covers(&shown(self.job, place), object.length)
             }
             _ => false,
         })
@@ -107,7 +112,7 @@ impl Reckoning<'_> {
 /// The parts of an object that are mapped shared, or saved all the same, ascending.
 fn shown(job: &JobState, wanted: usize) -> Vec<PageRange> {
     let object = &job.objects[wanted];
-    if matches!(object.kind, ObjectKind::MappedFile { is_whole: true, .. }) {
+    if matches!(object.kind, ObjectKind::MappedFile { saved: SavedPart::Whole | SavedPart::WholeIfGone, .. }) {
         return vec![PageRange::new(Address::new(0), object.length.div_ceil(PAGE_BYTES as u64))];
     }
     let part = |mapping: &Mapping| match mapping.backing {
@@ -131,8 +136,8 @@ fn covers(parts: &[PageRange], length: u64) -> bool {
 pub(super) fn make_missing(plan: &JobPlan<'_>) -> Result<(), EngineError> {
     for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays) {
         let object = &plan.job.objects[mapped.object];
-        let ObjectKind::MappedFile { file, mode, is_whole: true, .. } = &object.kind else { continue };
-        if !path_of(file).exists() {
+        let ObjectKind::MappedFile { file, mode, saved, .. } = &object.kind else { continue };
+        if *saved != SavedPart::Mapped && !path_of(file).exists() {
             make_anew(file, object.length, *mode)
                 .map_err(|source| kernel(&format!("making {} anew", file.path), source))?;
         }

@@ -140,7 +140,8 @@ pub struct RunOptions {
     /// How it is found out what has changed.
     #[n(8)]
     pub track: Option<Track>,
-    /// How many bytes a file may hold that is saved since the program may write it; 0 for none.
+    /// How many bytes a file may hold that is saved since the program may write it; 0 for none. Where it is absent small ones
+    /// are, in case they are gone by the restart.
     #[n(9)]
     pub save_files: Option<u64>,
     /// What becomes of connections whose other end is outside the job.

@@ -24,7 +24,7 @@ pub use descriptors::{
 pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
 pub use kinship::{Kinship, Untold};
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
-pub use objects::{MemoryObject, ObjectKind, Owner};
+pub use objects::{MemoryObject, ObjectKind, Owner, SavedPart};
 pub use signals::{Disposition, PendingSignal};
 pub use sockets::{Credentials, Message, Socket, SocketOption, SocketState};
 pub use terminals::{OutputStop, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};

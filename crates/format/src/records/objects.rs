@@ -53,7 +53,7 @@ pub enum ObjectKind {
         mode: u32,
     },
     /// A file that the program may write and that is saved with the image. Its pages are those that are mapped shared, or
-    /// all of them; a restart writes them back into the file.
+    /// all of them; a restart writes them back into the file, or into one made anew.
     #[n(3)]
     MappedFile {
         /// The file. Its digest is absent: the pages say what it held.
@@ -68,9 +68,9 @@ pub enum ObjectKind {
         /// A process outside the job that had it open for writing, in words.
         #[n(3)]
         other_writer: Option<Bytes>,
-        /// Whether all of it is saved, mapped or not.
+        /// What of it is saved.
         #[n(4)]
-        is_whole: bool,
+        saved: SavedPart,
     },
     /// A segment of System V shared memory that has been marked for removal, so that nobody can find it any more.
     #[n(4)]
@@ -79,6 +79,21 @@ pub enum ObjectKind {
         #[n(0)]
         mode: u32,
     },
+}
+
+/// What is saved of a file that the program may write.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum SavedPart {
+    /// What is mapped shared.
+    #[n(0)]
+    Mapped,
+    /// All of it, mapped or not.
+    #[n(1)]
+    Whole,
+    /// All of it, to be used only if the file is gone.
+    #[n(2)]
+    WholeIfGone,
 }
 
 impl ObjectKind {

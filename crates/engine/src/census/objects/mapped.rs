@@ -2,11 +2,11 @@
 //! mapping, and System V shared memory. Of a file only what is mapped is saved; the rest of it is the file's own business.
 
 use super::{Access, Found, Objects, Windows};
-use crate::Obstacle;
 use crate::census::Output;
 use crate::files::is_made_by_the_kernel;
+use crate::{Obstacle, SavedFiles};
 use standfast_core::PageRange;
-use standfast_format::records::{FileReference, MemoryObject, ObjectKind, OpenFile, OpenFileKind};
+use standfast_format::records::{FileReference, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedPart};
 use standfast_linux::proc::{self, Map, SegmentInformation, WholeFileLock};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,6 +16,8 @@ use std::os::unix::fs::MetadataExt;
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_APPEND: u32 = libc::O_APPEND as u32;
+/// How much a file may hold that is saved for the case that it is gone by the restart: temporary ones hold little.
+const SMALL_FILE_BYTES: u64 = 1 << 20;
 
 /// Why memory cannot be saved.
 pub(in crate::census) struct Unfit {
@@ -49,7 +51,7 @@ impl Objects {
             mode: status.mode() & super::PERMISSIONS,
             lock: lock_of_mapping(pid, map),
             other_writer: None,
-            is_whole: false,
+            saved: SavedPart::Mapped,
             file,
         };
         let record = MemoryObject { kind, length: status.len(), huge_page_bytes: 0 };
@@ -57,27 +59,35 @@ impl Objects {
         Ok(self.found.len() as u32 - 1)
     }
 
-    /// Takes up, whole, the files with `bytes_max` bytes at most that the program may write by way of these open files or
-    /// of mappings. What is only ever added to at its end need not be: nothing below is overwritten. What cannot be read is
-    /// left to the restart to judge.
-    pub(in crate::census) fn save_files(&mut self, open_files: &[OpenFile], bytes_max: u64) {
-        for open in open_files.iter().filter(|open| open.flags & O_ACCMODE != 0 && open.flags & O_APPEND == 0) {
+    /// Takes up, whole, files that the program may write by way of these open files or of mappings. What is only ever added
+    /// to at its end need not be, unless it is gone by the restart: nothing below is overwritten. What cannot be read is left
+    /// to the restart to judge.
+    pub(in crate::census) fn save_files(&mut self, open_files: &[OpenFile], which: SavedFiles) {
+        let (saved, bytes_max) = match which {
+            SavedFiles::None => return,
+            SavedFiles::IfGone => (SavedPart::WholeIfGone, SMALL_FILE_BYTES),
+            SavedFiles::UpTo(bytes_max) => (SavedPart::Whole, bytes_max),
+        };
+        let is_wanted = |open: &&OpenFile| {
+            open.flags & O_ACCMODE != 0 && (open.flags & O_APPEND == 0 || saved == SavedPart::WholeIfGone)
+        };
+        for open in open_files.iter().filter(is_wanted) {
             if let OpenFileKind::Regular { file, .. } = &open.kind {
                 // Too large, or not to be read.
-                let _ = self.save_file(file, bytes_max);
+                let _ = self.save_file(file, saved, bytes_max);
             }
         }
-        for found in &mut self.found {
-            if let ObjectKind::MappedFile { is_whole, .. } = &mut found.record.kind
+        for found in self.found.iter_mut().filter(|_| saved == SavedPart::Whole) {
+            if let ObjectKind::MappedFile { saved, .. } = &mut found.record.kind
                 && found.record.length <= bytes_max
             {
-                *is_whole = true;
+                *saved = SavedPart::Whole;
                 found.shown = None;
             }
         }
     }
 
-    fn save_file(&mut self, file: &FileReference, bytes_max: u64) -> io::Result<()> {
+    fn save_file(&mut self, file: &FileReference, saved: SavedPart, bytes_max: u64) -> io::Result<()> {
         let identity = (file.identity.device, file.identity.inode);
         if self.position(identity).is_some() || file.length > bytes_max || is_made_by_the_kernel(file) {
             return Ok(());
@@ -87,7 +97,7 @@ impl Objects {
         if (status.dev(), status.ino()) == identity {
             let mode = status.mode() & super::PERMISSIONS;
             let file = file.clone();
-            let kind = ObjectKind::MappedFile { file, mode, lock: None, other_writer: None, is_whole: true };
+            let kind = ObjectKind::MappedFile { file, mode, lock: None, other_writer: None, saved };
             self.add(identity, kind, contents)?;
         }
         Ok(())
