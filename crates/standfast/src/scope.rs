@@ -139,15 +139,16 @@ mod tests {
 
     #[test]
     fn sizes_are_read_and_written_as_people_do() {
-        let bytes = |text: &str| text.parse().map(SaveFiles::bytes_max);
-        assert_eq!(bytes("off"), Ok(None));
-        assert_eq!(bytes("4096"), Ok(Some(4096)));
-        assert_eq!(bytes("64M"), Ok(Some(64 << 20)));
-        assert_eq!(bytes("2GiB"), Ok(Some(2 << 30)));
+        let read = |text: &str| text.parse::<SaveFiles>();
+        assert_eq!(read("auto"), Ok(SaveFiles::Auto));
+        assert_eq!(read("off"), Ok(SaveFiles::Off));
+        assert_eq!(read("4096"), Ok(SaveFiles::UpTo(4096)));
+        assert_eq!(read("64M"), Ok(SaveFiles::UpTo(64 << 20)));
+        assert_eq!(read("2GiB"), Ok(SaveFiles::UpTo(2 << 30)));
         for wrong in ["", "0", "M", "-1", "1.5G", "3 pages", "99999999999T"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
+            assert!(read(wrong).is_err(), "{wrong}");
         }
-        for text in ["off", "1", "4K", "64M", "1G"] {
+        for text in ["auto", "off", "1", "4K", "64M", "1G"] {
             assert_eq!(text.parse::<SaveFiles>().unwrap().to_string(), text);
         }
     }

@@ -27,6 +27,10 @@ use std::time::{Duration, Instant};
 
 /// How often the lease is renewed. Whoever looks at it from another host sees by this that the job is alive.
 const HEARTBEAT: Duration = Duration::from_secs(20);
+/// How long the other processes of a job are given to end as well when its program was killed.
+const KILLED_TOGETHER_MAX: Duration = Duration::from_millis(300);
+/// Between two looks whether they have.
+const DESCENDANTS_PAUSE: Duration = Duration::from_millis(2);
 
 /// What a supervisor is given beside the job.
 pub(crate) struct Post {
@@ -491,6 +495,9 @@ impl Supervisor<'_, '_> {
             (None, Some(status)) => Ending::of_status(status),
             (None, None) => return Err(Error::EndUnknown),
         };
+        if matches!(ending, Ending::Killed { .. }) {
+            self.await_descendants();
+        }
         // First what we say, which may go where the program's output goes, then how that stands.
         self.tell_end(ending);
         self.record(ending);
@@ -500,6 +507,14 @@ impl Supervisor<'_, '_> {
         Ok(ending)
     }
 
+    /// What kills a program often kills all of its processes, and not at the very same moment.
+    fn await_descendants(&self) {
+        let deadline = Instant::now() + KILLED_TOGETHER_MAX;
+        while !self.job.descendants().is_empty() && Instant::now() < deadline {
+            std::thread::sleep(DESCENDANTS_PAUSE);
+        }
+    }
+
     fn record(&mut self, ending: Ending) {
         let Destination { directory, lease, .. } = &self.post.destination;
         let outcome = match ending {
@@ -507,8 +522,9 @@ impl Supervisor<'_, '_> {
             Ending::Killed { signal } => Outcome::Killed { signal },
             Ending::Stopped { .. } => Outcome::Stopped,
         };
-        // The program is dead: what these files grow by from now on is not its own.
-        let ends = self.post.outputs.iter().filter_map(|path| file_end(path)).collect();
+        // The job is dead: what these files grow by from now on is not its own. Of one that goes on nobody knows.
+        let is_dead = self.job.descendants().is_empty();
+        let ends = self.post.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
         if let Err(error) = directory.set_end(lease, outcome, ends) {
             self.warn(format!("how the program ended could not be noted: {error}"));
         }

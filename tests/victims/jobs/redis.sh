@@ -1,6 +1,6 @@
 # A Redis server and its clients, all of them in one job, over TCP.
 port=$((20000 + $$ % 10000))
-redis-server --bind 127.0.0.1 --port $port --save '' --appendonly no --logfile '' --daemonize no > server.log &
+redis-server --bind 127.0.0.1 --port $port --save '' --appendonly no --logfile "" --daemonize no --set-proc-title no > server.log &
 server=$!
 until redis-cli -p $port ping > pong 2>&1 && [ "$(cat pong)" = PONG ]; do sleep 0.05; done
 for turn in 1 2 3; do

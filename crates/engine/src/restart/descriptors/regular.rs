@@ -36,7 +36,8 @@ impl Opening<'_> {
 
     pub(super) fn open_object(&self, object: usize, offset: u64, flags: u32) -> Result<u64, EngineError> {
         let held = self.process.objects[object].descriptor;
-        let opened = self.open_path(format!("/proc/self/fd/{held}").as_bytes(), flags)?;
+        // That is a link, and the program may have wanted none.
+        let opened = self.open_path(format!("/proc/self/fd/{held}").as_bytes(), flags & !O_NOFOLLOW)?;
         self.position(opened, offset)
     }
 
