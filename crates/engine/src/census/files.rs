@@ -67,7 +67,9 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     for mut file in paths.iter().filter_map(|path| reference(path).ok()) {
         shared.digests.fill(&mut file, Haste::Running);
     }
-    shared.writers.look(&written, &pids);
+    // To the reaper come those of the job that lose their parents, also such as are younger than the list.
+    let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
+    shared.writers.look(&written, &job);
     pids.iter().for_each(|pid| shared.looks.look_ahead(*pid));
     shared.waits().look_ahead(&pids);
 }
