@@ -120,7 +120,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "POLICY")]
     pub(crate) files: Option<Files>,
     /// Save the files that the program may write, up to this size each [64M if none is given], and put them back
-    /// at a restart; 'auto' saves those up to 1M and puts back what is gone; 'off' [default: auto]
+    /// at a restart; 'auto' saves those up to 1M and leaves what they have grown by; 'off' [default: auto]
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
     pub(crate) save_files: Option<SaveFiles>,
     /// Connections whose other end is outside the job: 'refuse' the checkpoint, or let a restart bring them back as

@@ -49,8 +49,8 @@ pub enum SavedFiles {
     /// None.
     #[default]
     None,
-    /// Small ones, for the case that they are gone by the restart.
-    IfGone,
+    /// Small ones, for the case that they are gone by the restart, or no longer hold what they held.
+    IfNeeded,
     /// Those that hold so many bytes at most; a restart puts back what they held.
     UpTo(u64),
 }

@@ -333,7 +333,7 @@ prop_compose! {
 }
 
 fn saved_part() -> impl Strategy<Value = SavedPart> {
-    prop_oneof![Just(SavedPart::Mapped), Just(SavedPart::Whole), Just(SavedPart::WholeIfGone)]
+    prop_oneof![Just(SavedPart::Mapped), Just(SavedPart::Whole), Just(SavedPart::WholeIfNeeded)]
 }
 
 fn object() -> impl Strategy<Value = MemoryObject> {

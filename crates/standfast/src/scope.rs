@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 4] = [("K", KIB), ("M", KIB * KIB), ("G", KIB * KIB *
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SaveFiles {
-    /// Small ones, for the case that they are gone by the time of a restart, as temporary files are.
+    /// Small ones, for the case that they are gone by the time of a restart, as temporary files are, or overwritten.
     #[default]
     Auto,
     /// None, but for what is mapped.
@@ -27,7 +27,7 @@ pub enum SaveFiles {
 impl SaveFiles {
     pub(crate) fn policy(self) -> SavedFiles {
         match self {
-            Self::Auto => SavedFiles::IfGone,
+            Self::Auto => SavedFiles::IfNeeded,
             Self::Off => SavedFiles::None,
             Self::UpTo(bytes) => SavedFiles::UpTo(bytes),
         }

@@ -20,6 +20,9 @@ cat > Makefile <<'END'
 objects = $(patsubst %.c,%.o,$(wildcard *.c))
 # Through pipes: a compiler's files in /tmp, which it closes and opens again, are nobody's while it starts the next one.
 CFLAGS = -O2 -pipe
+# Whole or not at all: a job that is killed leaves half of what it writes, and goes on from before it began.
+%.o: %.c
+	$(CC) $(CFLAGS) -c -o $@.new $< && mv $@.new $@
 program: $(objects)
 	$(CC) -o $@ $^
 END

@@ -58,15 +58,13 @@ impl Reckoning<'_> {
     /// What becomes of a mapped file.
     pub(super) fn judge_mapped_file(&self, object: usize) -> Result<MappedPlan, Objection> {
         let record = &self.job.objects[object];
-        let ObjectKind::MappedFile { file, other_writer, saved, .. } = &record.kind else {
+        let ObjectKind::MappedFile { file, other_writer, .. } = &record.kind else {
             unreachable!("only mapped files are judged");
         };
         let shown = shown(self.job, object);
         let plan = MappedPlan { object, against: None, stays: self.options.policy == FilePolicy::Keep, shown };
         let is_whole = covers(&plan.shown, record.length);
         let now = match find(path_of(file)) {
-            // Judged where it is open, like one that has not been saved.
-            Ok(_) if *saved == SavedPart::WholeIfGone => return Ok(MappedPlan { stays: true, ..plan }),
             Ok(now) => now,
             Err(_) if is_whole && self.options.policy != FilePolicy::Refuse && !path_of(file).exists() => {
                 return Ok(MappedPlan { stays: false, ..plan });
@@ -100,9 +98,8 @@ impl Reckoning<'_> {
         let key = |file: &FileReference| (file.identity.device, file.identity.inode);
         let mut objects = self.job.objects.iter().enumerate();
         objects.any(|(place, object)| match &object.kind {
-            ObjectKind::MappedFile { file: mapped, saved, .. } => {
-                let counts = *saved != SavedPart::WholeIfGone || !path_of(file).exists();
-                key(mapped) == key(file) && counts && covers(&shown(self.job, place), object.length)
+            ObjectKind::MappedFile { file: mapped, .. } => {
+                key(mapped) == key(file) && covers(&shown(self.job, place), object.length)
             }
             _ => false,
         })
@@ -112,7 +109,7 @@ impl Reckoning<'_> {
 /// The parts of an object that are mapped shared, or saved all the same, ascending.
 fn shown(job: &JobState, wanted: usize) -> Vec<PageRange> {
     let object = &job.objects[wanted];
-    if matches!(object.kind, ObjectKind::MappedFile { saved: SavedPart::Whole | SavedPart::WholeIfGone, .. }) {
+    if matches!(object.kind, ObjectKind::MappedFile { saved: SavedPart::Whole | SavedPart::WholeIfNeeded, .. }) {
         return vec![PageRange::new(Address::new(0), object.length.div_ceil(PAGE_BYTES as u64))];
     }
     let part = |mapping: &Mapping| match mapping.backing {
@@ -257,7 +254,7 @@ impl Construction {
         let object = &plan.job.objects[mapped.object];
         let file = open_mapped(object, OpenOptions::new().read(true))?;
         let length = file.metadata()?.len();
-        if length < object.length || length > object.length && !plan.cuts(mapped.object) {
+        if length < object.length || length > object.length && !may_grow(object) && !plan.cuts(mapped.object) {
             return Ok(true);
         }
         let mut differs = false;
@@ -300,13 +297,20 @@ impl Construction {
             let ObjectKind::MappedFile { file: reference, .. } = &object.kind else { continue };
             let writing = |source| kernel(&format!("putting back what {} held", reference.path), source);
             let file = open_mapped(object, OpenOptions::new().read(true).write(true)).map_err(writing)?;
-            file.set_len(object.length).map_err(writing)?;
+            if !may_grow(object) || file.metadata().map_err(writing)?.len() < object.length {
+                file.set_len(object.length).map_err(writing)?;
+            }
             let mut put = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at);
             self.compare(mapped, object.length, &file, &mut put).map_err(writing)?;
             notes.push(FileNote::PutBack { path: path_of(reference).to_owned() });
         }
         Ok(notes)
     }
+}
+
+/// Whether what a file has grown by is judged where it is open, like that of one that has not been saved.
+fn may_grow(object: &MemoryObject) -> bool {
+    matches!(object.kind, ObjectKind::MappedFile { saved: SavedPart::WholeIfNeeded, .. })
 }
 
 fn open_mapped(object: &MemoryObject, how: &OpenOptions) -> io::Result<File> {

@@ -141,7 +141,7 @@ pub struct RunOptions {
     #[n(8)]
     pub track: Option<Track>,
     /// How many bytes a file may hold that is saved since the program may write it; 0 for none. Where it is absent small ones
-    /// are, in case they are gone by the restart.
+    /// are, in case they are gone or overwritten by the restart.
     #[n(9)]
     pub save_files: Option<u64>,
     /// What becomes of connections whose other end is outside the job.

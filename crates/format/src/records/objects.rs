@@ -91,9 +91,9 @@ pub enum SavedPart {
     /// All of it, mapped or not.
     #[n(1)]
     Whole,
-    /// All of it, to be used only if the file is gone.
+    /// All of it, to be used if the file is gone or no longer holds that; what it has grown by is another matter.
     #[n(2)]
-    WholeIfGone,
+    WholeIfNeeded,
 }
 
 impl ObjectKind {

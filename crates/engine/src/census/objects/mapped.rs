@@ -16,7 +16,8 @@ use std::os::unix::fs::MetadataExt;
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_APPEND: u32 = libc::O_APPEND as u32;
-/// How much a file may hold that is saved for the case that it is gone by the restart: temporary ones hold little.
+/// How much a file may hold that is saved for the case that it is gone or overwritten by the restart: temporary ones and
+/// what compilers write holds little.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
 
 /// Why memory cannot be saved.
@@ -60,16 +61,16 @@ impl Objects {
     }
 
     /// Takes up, whole, files that the program may write by way of these open files or of mappings. What is only ever added
-    /// to at its end need not be, unless it is gone by the restart: nothing below is overwritten. What cannot be read is left
+    /// to at its end need not be, but for the case that it is gone by the restart: nothing below is overwritten. What cannot be read is left
     /// to the restart to judge.
     pub(in crate::census) fn save_files(&mut self, open_files: &[OpenFile], which: SavedFiles) {
         let (saved, bytes_max) = match which {
             SavedFiles::None => return,
-            SavedFiles::IfGone => (SavedPart::WholeIfGone, SMALL_FILE_BYTES),
+            SavedFiles::IfNeeded => (SavedPart::WholeIfNeeded, SMALL_FILE_BYTES),
             SavedFiles::UpTo(bytes_max) => (SavedPart::Whole, bytes_max),
         };
         let is_wanted = |open: &&OpenFile| {
-            open.flags & O_ACCMODE != 0 && (open.flags & O_APPEND == 0 || saved == SavedPart::WholeIfGone)
+            open.flags & O_ACCMODE != 0 && (open.flags & O_APPEND == 0 || saved == SavedPart::WholeIfNeeded)
         };
         for open in open_files.iter().filter(is_wanted) {
             if let OpenFileKind::Regular { file, .. } = &open.kind {
