@@ -33,18 +33,18 @@ pub struct Tally {
     pub kills: u32,
 }
 
-/// Kills a victim at random moments, several times, and restarts it each time; its result must be that of an undisturbed
+/// Kills a victim at random moments, `kills_max` times at most, and restarts it each time; its result must be that of an undisturbed
 /// run. Skipped where the machine has not what it takes.
 ///
 /// # Errors
 /// When any of that does not hold, with all that was said.
-pub fn survives(victim: Victim) -> Result<()> {
+pub fn survives(victim: Victim, kills_max: u32) -> Result<()> {
     let Some(program) = victim.program()? else {
         skip(victim.name, "no compiler or interpreter for it");
         return Ok(());
     };
     let native = RunResult::native(&program)?;
-    let torment = Torment { interval: Duration::from_millis(200), kills_max: 8, seed: seed(), options: &[] };
+    let torment = Torment { interval: Duration::from_millis(200), kills_max, seed: seed(), options: &[] };
     let tally = survives_kills(&program, &native, torment)?;
     ensure!(tally.kills >= 1, "{} ended before it could be killed even once", victim.name);
     Ok(())

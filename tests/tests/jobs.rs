@@ -8,44 +8,47 @@ use standfast_tests::victims::{
     JAVA_CHILDREN, MAKE, PIPELINES, PIPELINES_DASH, POOL, REDIS, SUBPROCESSES, WEB, XARGS, is_installed,
 };
 
+/// How often each is killed at most.
+const KILLS_MAX: u32 = 4;
+
 #[test]
 fn a_script_of_bash_survives_kills() -> Result<()> {
-    survives(PIPELINES)
+    survives(PIPELINES, KILLS_MAX)
 }
 
 #[test]
 fn a_script_of_dash_survives_kills() -> Result<()> {
-    survives(PIPELINES_DASH)
+    survives(PIPELINES_DASH, KILLS_MAX)
 }
 
 #[test]
 fn make_with_parallel_jobs_survives_kills() -> Result<()> {
-    survives(MAKE)
+    survives(MAKE, KILLS_MAX)
 }
 
 #[test]
 fn xargs_with_parallel_jobs_survives_kills() -> Result<()> {
-    survives(XARGS)
+    survives(XARGS, KILLS_MAX)
 }
 
 #[test]
 fn subprocesses_of_python_survive_kills() -> Result<()> {
-    survives(SUBPROCESSES)
+    survives(SUBPROCESSES, KILLS_MAX)
 }
 
 #[test]
 fn pools_of_python_survive_kills() -> Result<()> {
-    survives(POOL)
+    survives(POOL, KILLS_MAX)
 }
 
 #[test]
 fn a_web_server_in_go_and_its_client_survive_kills() -> Result<()> {
-    survives(WEB)
+    survives(WEB, KILLS_MAX)
 }
 
 #[test]
 fn java_with_children_survives_kills() -> Result<()> {
-    survives(JAVA_CHILDREN)
+    survives(JAVA_CHILDREN, KILLS_MAX)
 }
 
 #[test]
@@ -54,5 +57,5 @@ fn redis_and_its_clients_survive_kills() -> Result<()> {
         skip("redis", "it is not installed");
         return Ok(());
     }
-    survives(REDIS)
+    survives(REDIS, KILLS_MAX)
 }

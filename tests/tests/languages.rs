@@ -10,94 +10,97 @@ use standfast_tests::victims::{
     THREADS_MUSL, THREADS_STATIC, WAITS,
 };
 
+/// How often each is killed at most.
+const KILLS_MAX: u32 = 8;
+
 #[test]
 fn threaded_c_survives_kills() -> Result<()> {
-    survives(THREADS)
+    survives(THREADS, KILLS_MAX)
 }
 
 #[test]
 fn static_c_survives_kills() -> Result<()> {
-    survives(THREADS_STATIC)
+    survives(THREADS_STATIC, KILLS_MAX)
 }
 
 #[test]
 fn go_survives_kills() -> Result<()> {
-    survives(ROUTINES)
+    survives(ROUTINES, KILLS_MAX)
 }
 
 #[test]
 fn python_survives_kills() -> Result<()> {
-    survives(OBJECTS)
+    survives(OBJECTS, KILLS_MAX)
 }
 
 #[test]
 fn numpy_survives_kills() -> Result<()> {
-    survives(ARRAYS)
+    survives(ARRAYS, KILLS_MAX)
 }
 
 #[test]
 fn c_with_musl_survives_kills() -> Result<()> {
-    survives(THREADS_MUSL)
+    survives(THREADS_MUSL, KILLS_MAX)
 }
 
 #[test]
 fn rust_survives_kills() -> Result<()> {
-    survives(RUST)
+    survives(RUST, KILLS_MAX)
 }
 
 #[test]
 fn fortran_with_openmp_survives_kills() -> Result<()> {
-    survives(FORTRAN)
+    survives(FORTRAN, KILLS_MAX)
 }
 
 #[test]
 fn java_survives_kills() -> Result<()> {
-    survives(JAVA)
+    survives(JAVA, KILLS_MAX)
 }
 
 #[test]
 fn node_survives_kills() -> Result<()> {
-    survives(NODE)
+    survives(NODE, KILLS_MAX)
 }
 
 #[test]
 fn perl_survives_kills() -> Result<()> {
-    survives(PERL)
+    survives(PERL, KILLS_MAX)
 }
 
 #[test]
 fn awk_survives_kills() -> Result<()> {
-    survives(AWK)
+    survives(AWK, KILLS_MAX)
 }
 
 #[test]
 fn r_survives_kills() -> Result<()> {
-    survives(R)
+    survives(R, KILLS_MAX)
 }
 
 #[test]
 fn octave_survives_kills() -> Result<()> {
-    survives(OCTAVE)
+    survives(OCTAVE, KILLS_MAX)
 }
 
 #[test]
 fn signals_arrive_once_and_in_order_across_kills() -> Result<()> {
-    survives(SIGNALS)
+    survives(SIGNALS, KILLS_MAX)
 }
 
 #[test]
 fn waiting_calls_end_as_ever_across_kills() -> Result<()> {
-    survives(WAITS)
+    survives(WAITS, KILLS_MAX)
 }
 
 #[test]
 fn pipes_and_descriptors_keep_their_contents_across_kills() -> Result<()> {
-    survives(CHANNELS)
+    survives(CHANNELS, KILLS_MAX)
 }
 
 #[test]
 fn memory_of_all_kinds_survives_kills() -> Result<()> {
-    survives(MEMORY)
+    survives(MEMORY, KILLS_MAX)
 }
 
 #[test]

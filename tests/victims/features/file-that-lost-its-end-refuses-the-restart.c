@@ -1,6 +1,6 @@
-/* A file that is shorter than it was refuses the restart.
+/* A file that somebody else has made shorter refuses the restart.
  *
- * expect: refuse-restart "log" "some of it is lost"
+ * expect: refuse-restart "log" "what it held has been changed"
  * meanwhile: truncate -s 3 log
  */
 #include "check.h"
