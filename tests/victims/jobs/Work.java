@@ -23,7 +23,7 @@ public class Work {
 
     public static void main(String[] arguments) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(3);
-        for (int turn = 0; turn < 12; turn++) {
+        for (int turn = 0; turn < 200; turn++) {
             List<Future<Long>> squares = new ArrayList<>();
             for (int number = 0; number < 8; number++) {
                 int asked = turn * 8 + number;

@@ -20,10 +20,12 @@ cat > Makefile <<'END'
 objects = $(patsubst %.c,%.o,$(wildcard *.c))
 # Through pipes: a compiler's files in /tmp, which it closes and opens again, are nobody's while it starts the next one.
 CFLAGS = -O2 -pipe
-# Whole or not at all: a job that is killed leaves half of what it writes, and goes on from before it began.
+# Whole or not at all, and once or twice: a job that is killed leaves files that are half written or have been moved already,
+# and goes on from before it began.
 %.o: %.c
-	$(CC) $(CFLAGS) -c -o $@.new $< && mv $@.new $@
+	$(CC) $(CFLAGS) -c -o $@.new $< && { mv $@.new $@ 2> missing || test -e $@; }
 program: $(objects)
 	$(CC) -o $@ $^
 END
 make -s -j4 && ./program
+rm -f missing

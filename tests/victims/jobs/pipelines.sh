@@ -1,7 +1,7 @@
 # Pipelines, command substitution, background jobs, subshells and here-documents, as scripts have them. Run by any shell.
 total=0
 round=0
-while [ $round -lt 60 ]; do
+while [ $round -lt 120 ]; do
     round=$((round + 1))
     sum=$(seq 1 $((round * 10)) | sed 's/$/ + 1/' | while read -r a _ b; do echo $((a + b)); done | awk '{ s += $1 } END { print s }')
     (sleep 0.01; echo "background $round") > "background.$((round % 5))" &

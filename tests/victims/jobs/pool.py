@@ -6,7 +6,7 @@ import multiprocessing
 
 def work(number):
     digest = str(number).encode()
-    for _ in range(2000):
+    for _ in range(10000):
         digest = hashlib.sha256(digest).digest()
     return digest.hex()[:8]
 

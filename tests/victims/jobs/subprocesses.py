@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 total = 0
-for turn in range(60):
+for turn in range(240):
     done = subprocess.run(["sed", "s/a/b/g"], input="banana " * turn, capture_output=True, text=True, check=True)
     assert done.stdout == "bbnbnb " * turn, done.stdout
     child = subprocess.Popen([sys.executable, "-S", "-c", "import sys; sys.exit(int(sys.argv[1]) % 50)", str(turn)])

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-const questions = 15000
+const questions = 80000
 
 func main() {
 	if len(os.Args) > 1 {

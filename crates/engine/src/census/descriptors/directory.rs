@@ -11,6 +11,11 @@ const IN_PLACE: &str = "keep directories in place while the program has them ope
 
 impl Walk<'_> {
     pub(super) fn directory(&self, shown: &Shown) -> Known {
+        if is_of_a_process(&shown.target) {
+            return Err(Unfit::for_now(
+                "it is a list of the kernel's about one process, which is soon through as a rule",
+            ));
+        }
         let (device, inode) = lies_there(shown)?;
         let path = Bytes::from(shown.target.as_slice());
         Ok(OpenFileKind::Directory { path, position: shown.information.position, device, inode })
@@ -21,6 +26,11 @@ impl Walk<'_> {
         let path = Bytes::from(shown.target.as_slice());
         Ok(OpenFileKind::Place { path, mode: shown.file.mode(), device, inode })
     }
+}
+
+/// Whether a directory is one of `/proc/PID`: it is there only as long as the process, and no two are the same.
+fn is_of_a_process(path: &[u8]) -> bool {
+    path.strip_prefix(b"/proc/").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
 }
 
 /// Device and inode of what a path leads to, which must be what is open.
