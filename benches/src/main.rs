@@ -2,7 +2,7 @@
 //! it means the same on a fast machine and on a slow one. Not a place for absolute records.
 //!
 //! ```text
-//! standfast-bench [--megabytes N] [--repeats N]
+//! standfast-bench [--megabytes N] [--repeats N] [--only codes|pauses|trees|chains|bulk]
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
@@ -23,9 +23,13 @@ use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
 
+const USAGE: &str = "standfast-bench [--megabytes N] [--repeats N] [--only SECTION]";
+
 struct Settings {
     megabytes: u64,
     repeats: usize,
+    /// The section that alone is to be measured.
+    only: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -40,14 +44,16 @@ fn main() -> ExitCode {
 }
 
 fn settings() -> Result<Settings> {
-    let mut settings = Settings { megabytes: 1024, repeats: 7 };
+    let mut settings = Settings { megabytes: 1024, repeats: 7, only: None };
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let value = arguments.next().with_context(|| format!("{argument} needs a value"))?;
         match argument.as_str() {
             "--megabytes" => settings.megabytes = value.parse().context("--megabytes takes a whole number")?,
             "--repeats" => settings.repeats = value.parse().context("--repeats takes a whole number")?,
-            _ => bail!("unknown option {argument}; usage: standfast-bench [--megabytes N] [--repeats N]"),
+            "--only" if SECTIONS.iter().any(|(name, _)| *name == value) => settings.only = Some(value),
+            "--only" => bail!("--only takes one of {}", SECTIONS.map(|(name, _)| name).join(", ")),
+            _ => bail!("unknown option {argument}; usage: {USAGE}"),
         }
     }
     if settings.repeats == 0 || settings.megabytes == 0 {
@@ -56,32 +62,52 @@ fn settings() -> Result<Settings> {
     Ok(settings)
 }
 
+/// Measures some promises, and tells each.
+type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
+
+/// What can be measured by itself, by name.
+const SECTIONS: [(&str, Section); 5] =
+    [("codes", codes), ("pauses", pauses), ("trees", trees), ("chains", incremental), ("bulk", whole)];
+
 fn measure(settings: &Settings) -> Result<bool> {
-    let mut verdicts = Vec::new();
+    let mut holds = true;
     let mut say = |verdict: Verdict| {
         println!("{verdict}");
-        verdicts.push(verdict.holds);
+        holds &= verdict.holds;
     };
-    for verdict in delta::speed(settings.repeats) {
-        say(verdict);
-    }
-    for verdict in erasure::speed(settings.repeats) {
-        say(verdict);
-    }
+    let wanted = |name: &str| settings.only.as_ref().is_none_or(|only| only == name);
+    SECTIONS.iter().filter(|(name, _)| wanted(name)).try_for_each(|(_, section)| section(settings, &mut say))?;
+    Ok(holds)
+}
+
+/// Differences and erasure codes.
+fn codes(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    delta::speed(settings.repeats).into_iter().for_each(&mut *say);
+    erasure::speed(settings.repeats).into_iter().for_each(say);
+    Ok(())
+}
+
+/// What protection costs without checkpoints, and the shortest pauses.
+fn pauses(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     for kind in overhead::LOOPS {
         say(overhead::with_checkpoints_off(kind, settings.repeats)?);
     }
     say(pause::of_a_tiny_process(settings.repeats)?);
-    for verdict in tree::pause_and_restart(10, settings.repeats)? {
-        say(verdict);
-    }
-    for verdict in tree::pause_and_restart(200, settings.repeats)? {
-        say(verdict);
-    }
     say(reservation::of_a_terabyte(settings.repeats)?);
-    for verdict in chains::at_one_percent(settings.megabytes, settings.repeats)? {
-        say(verdict);
+    Ok(())
+}
+
+/// Jobs of many processes.
+fn trees(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    for processes in [10, 200] {
+        tree::pause_and_restart(processes, settings.repeats)?.into_iter().for_each(&mut *say);
     }
+    Ok(())
+}
+
+/// Checkpoints that cost what changed.
+fn incremental(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    chains::at_one_percent(settings.megabytes, settings.repeats)?.into_iter().for_each(&mut *say);
     say(chains::first_write(settings.repeats)?);
     let seconds = Duration::from_secs;
     // Three of the seven: each takes most of a minute.
@@ -89,12 +115,16 @@ fn measure(settings: &Settings) -> Result<bool> {
     say(chains::added("small", seconds(10), 1.03, settings.megabytes, few)?);
     say(chains::added("small", seconds(1), 1.10, settings.megabytes, settings.repeats)?);
     say(chains::added("huge", seconds(10), 1.05, settings.megabytes, few)?);
-    chains::sizes(settings.megabytes)?;
+    chains::sizes(settings.megabytes)
+}
+
+/// Whole checkpoints of much memory, and restarts.
+fn whole(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     for pages in [bulk::Pages::Small, bulk::Pages::Huge] {
         let job = bulk::Job::start(settings.megabytes, pages)?;
         let (checkpoint, restart) = job.measure(settings.repeats)?;
         say(checkpoint);
         say(restart);
     }
-    Ok(verdicts.iter().all(|holds| *holds))
+    Ok(())
 }
