@@ -189,7 +189,6 @@ fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
     let options = RestartOptions {
         ids: IdPolicy::Auto,
         clocks: ClockPolicy::Continue,
-        signals: InheritedSignals::capture(),
         files: FileOptions::default(),
         keepsake: &|_| None,
         keep_tail: &mut keep_tail,

@@ -36,6 +36,12 @@ impl InheritedSignals {
         Self { ignored: ignored & !(1 << (libc::SIGPIPE - 1)), blocked }
     }
 
+    /// None ignored and none blocked: for a process that brings its own.
+    pub fn none() -> Self {
+        // SAFETY: a sigset_t is a bit mask for which all zeros is a value, the empty set.
+        Self { ignored: 0, blocked: unsafe { std::mem::zeroed() } }
+    }
+
     /// Takes this state on, in a child about to exec.
     fn take_on(&self) {
         for signal in 1..=SIGNALS {

@@ -11,7 +11,7 @@ use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
 use standfast_engine::{
-    self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, RestartOptions, Restarted, Tail,
+    self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, RestartOptions, Restarted, Tail,
 };
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
@@ -214,7 +214,6 @@ fn revive(
         RestartOptions {
             ids,
             clocks: job.clocks,
-            signals: InheritedSignals::capture(),
             files: FileOptions { policy: files.policy(), ends: &manifest.ends },
             keepsake: &keepsake,
             keep_tail: &mut keep_tail,

@@ -70,8 +70,6 @@ pub struct RestartOptions<'a> {
     pub ids: IdPolicy,
     /// Clocks that would go back.
     pub clocks: ClockPolicy,
-    /// The signals that the caller was started with, captured before it installed handlers.
-    pub signals: InheritedSignals,
     /// What to do about files that are not what they were.
     pub files: FileOptions<'a>,
     /// Finds the copy of an executable or a library as it was at the checkpoint, if one was kept.
@@ -103,7 +101,8 @@ pub struct Restarted {
 pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
     let plan = JobPlan::make(source.state(), options.files, options.keepsake)?;
     stay_in_sight()?;
-    let mut family = Family::begin(&plan, (options.ids, options.clocks), options.signals)?;
+    // The image holds what differs from the default: nothing that this process ignores may come in between.
+    let mut family = Family::begin(&plan, (options.ids, options.clocks), InheritedSignals::none())?;
     let mut files = plan.notes.clone();
     let built = family.build(&plan, source).and_then(|()| {
         let differing = family.main().differing(&plan)?;

@@ -1,6 +1,7 @@
 //! Since when a task sleeps, and in which system call: `/proc/TID/syscall`, `sched` and `schedstat`. To ask does not wake it.
 
-use super::{parse, parse_hex, words};
+use super::{Stat, parse, parse_hex, words};
+use crate::PinnedToCpu;
 
 /// A task that sleeps in a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,12 +21,18 @@ pub struct Sleep {
 impl Sleep {
     /// Of a task, if it sleeps and the kernel tells all of that (CONFIG_SCHED_DEBUG, CONFIG_SCHED_INFO).
     pub fn of(tid: i32) -> Option<Self> {
+        // The scheduler has a clock for each processor, and no two go the same way.
+        let _same_clock = PinnedToCpu::new(Stat::of(tid).ok()?.cpu)?;
         let times_run = Self::times_run(tid)?;
         let (call, arguments, stack) = waiting_call(&super::read(tid, "syscall").ok()?)?;
         let fell_asleep = last_ran(&super::read(tid, "sched").ok()?)?;
         // Our own time is that of the last tick, if not of now: it is not before theirs by more than that.
         let now = last_ran(&super::read(crate::sys::process::own_thread(), "sched").ok()?)?;
         let nanoseconds = now.saturating_sub(fell_asleep);
+        if fell_asleep == 0 {
+            // It has been moved to another processor and not run there.
+            return None;
+        }
         // Had it run meanwhile, these would belong to different sleeps.
         (Self::times_run(tid)? == times_run).then_some(Self { call, arguments, stack, nanoseconds, times_run })
     }
