@@ -40,7 +40,7 @@ pub struct Tally {
 /// When any of that does not hold, with all that was said.
 pub fn survives(victim: Victim, kills_max: u32) -> Result<()> {
     let Some(program) = victim.program()? else {
-        skip(victim.name, "no compiler or interpreter for it");
+        skip(victim.name, "this machine lacks what it takes");
         return Ok(());
     };
     let native = RunResult::native(&program)?;

@@ -20,14 +20,23 @@ pub struct Victim {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Language {
-    C { statically: bool },
+    C {
+        statically: bool,
+    },
     Musl,
     Go,
     Rust,
     Fortran,
     Java,
-    Python { module: &'static str },
-    Script { interpreter: &'static [&'static str], ending: &'static str },
+    Python {
+        module: &'static str,
+    },
+    /// It `needs` these commands to succeed, beside its interpreter.
+    Script {
+        interpreter: &'static [&'static str],
+        ending: &'static str,
+        needs: &'static [&'static [&'static str]],
+    },
 }
 
 /// A program to run, with its arguments.
@@ -135,9 +144,9 @@ pub const TERMINALS: Victim = Victim {
     language: Language::Python { module: "pty" },
 };
 /// script(1) of util-linux.
-pub const SCRIPT: Victim = script("script", include_str!("../victims/languages/script.sh"), &["bash"], "sh");
+pub const SCRIPT: Victim = about("script", include_str!("../victims/languages/script.sh"), &[&["script", "--version"]]);
 /// tmux with a shell in it.
-pub const TMUX: Victim = script("tmux", include_str!("../victims/languages/tmux.sh"), &["bash"], "sh");
+pub const TMUX: Victim = about("tmux", include_str!("../victims/languages/tmux.sh"), &[&["tmux", "-V"]]);
 
 /// Pipelines, command substitution and background jobs of GNU's shell.
 pub const PIPELINES: Victim = script("pipelines", include_str!("../victims/jobs/pipelines.sh"), &["bash"], "sh");
@@ -166,7 +175,11 @@ pub const WEB: Victim = Victim { name: "web", source: include_str!("../victims/j
 pub const JAVA_CHILDREN: Victim =
     Victim { name: "java-children", source: include_str!("../victims/jobs/Work.java"), language: Language::Java };
 /// A Redis server with its clients.
-pub const REDIS: Victim = script("redis", include_str!("../victims/jobs/redis.sh"), &["bash"], "sh");
+pub const REDIS: Victim = about(
+    "redis",
+    include_str!("../victims/jobs/redis.sh"),
+    &[&["redis-server", "--version"], &["redis-benchmark", "--version"]],
+);
 
 const fn script(
     name: &'static str,
@@ -174,7 +187,12 @@ const fn script(
     interpreter: &'static [&'static str],
     ending: &'static str,
 ) -> Victim {
-    Victim { name, source, language: Language::Script { interpreter, ending } }
+    Victim { name, source, language: Language::Script { interpreter, ending, needs: &[] } }
+}
+
+/// A script for bash about other programs, which must be there.
+const fn about(name: &'static str, source: &'static str, needs: &'static [&'static [&'static str]]) -> Victim {
+    Victim { name, source, language: Language::Script { interpreter: &["bash"], ending: "sh", needs } }
 }
 
 /// Those that compute for a second or two to a result of their own.
@@ -203,7 +221,8 @@ impl Victim {
                 self.compiled_by(path, "f90", &["gfortran", "-O2", "-fopenmp"])
             }),
             Language::Java => self.java(&folder),
-            Language::Script { interpreter, ending } => self.script(&folder, interpreter, ending),
+            Language::Script { needs, .. } if !needs.iter().all(|command| succeeds(command)) => Ok(None),
+            Language::Script { interpreter, ending, .. } => self.script(&folder, interpreter, ending),
         }
     }
 
@@ -294,14 +313,14 @@ impl Victim {
     }
 }
 
-/// Whether a program can be found in `PATH`, and works.
-pub fn is_installed(name: &str) -> bool {
-    in_path(name).is_some()
+/// Whether a command can be executed and ends well.
+fn succeeds(command: &[&str]) -> bool {
+    Command::new(command[0]).args(&command[1..]).output().is_ok_and(|answer| answer.status.success())
 }
 
 /// Where a program is, as a shell would find it, if it works.
 fn in_path(name: &str) -> Option<PathBuf> {
-    let works = Command::new(name).arg("--version").output().is_ok_and(|answer| answer.status.success());
+    let works = succeeds(&[name, "--version"]);
     let folders = env::var_os("PATH").unwrap_or_default();
     let mut candidates = env::split_paths(&folders).map(|folder| folder.join(name));
     candidates.find(|path| path.is_file()).filter(|_| works)

@@ -2,11 +2,8 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::Result;
-use standfast_tests::skip;
 use standfast_tests::survival::survives;
-use standfast_tests::victims::{
-    JAVA_CHILDREN, MAKE, PIPELINES, PIPELINES_DASH, POOL, REDIS, SUBPROCESSES, WEB, XARGS, is_installed,
-};
+use standfast_tests::victims::{JAVA_CHILDREN, MAKE, PIPELINES, PIPELINES_DASH, POOL, REDIS, SUBPROCESSES, WEB, XARGS};
 
 /// How often each is killed at most.
 const KILLS_MAX: u32 = 4;
@@ -53,9 +50,5 @@ fn java_with_children_survives_kills() -> Result<()> {
 
 #[test]
 fn redis_and_its_clients_survive_kills() -> Result<()> {
-    if !is_installed("redis-server") || !is_installed("redis-benchmark") {
-        skip("redis", "it is not installed");
-        return Ok(());
-    }
     survives(REDIS, KILLS_MAX)
 }

@@ -13,7 +13,7 @@ enum { LENGTH = 64 << 10, HALF = LENGTH / 2 };
 
 static unsigned char *map_and_delete(const char *path, int *descriptor)
 {
-    int file = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     CHECK(file >= 0 && ftruncate(file, LENGTH) == 0);
     unsigned char *shared = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     CHECK(shared != MAP_FAILED && unlink(path) == 0);

@@ -54,7 +54,7 @@ impl Inner {
         let ended = |error| refine(error, pid, shared);
         refuse_foreign_code(process)?;
         let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
-        // Held while injecting: each call is two switches on one processor instead of two interrupts across.
+        // Held while injecting: each stop is a switch on one processor instead of an interrupt across.
         let pinned = PinnedToCpu::new(stat.cpu);
         let extended = process.tasks.iter().map(|task| task.task.extended_registers()).collect::<Result<Vec<_>, _>>();
         let extended = extended.map_err(ended)?;
