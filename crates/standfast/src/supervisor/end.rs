@@ -1,0 +1,115 @@
+//! The end of a job's life: what is told, noted and given back. Not how the end is noticed: that is the event loop's.
+
+use super::Supervisor;
+use crate::checkpoint::Destination;
+use crate::coalesce::Coalescing;
+use crate::control::Reply;
+use crate::identity::in_lease;
+use crate::notice::Notice;
+use crate::{Ending, Error};
+use standfast_engine::ProcessIdentity;
+use standfast_format::manifest::{FileEnd, Outcome};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the other processes of a job are given to end as well when its program was killed.
+const KILLED_TOGETHER_MAX: Duration = Duration::from_millis(300);
+/// Between two looks whether they have.
+const DESCENDANTS_PAUSE: Duration = Duration::from_millis(2);
+
+impl Supervisor<'_, '_> {
+    /// The job has ended: brings a checkpoint under way to its end, notes how the job ended and gives the lease back.
+    pub(super) fn wind_up(mut self, status: Option<ExitStatus>) -> Result<Ending, Error> {
+        self.foreground.take_back();
+        self.coalescing.iter().for_each(Coalescing::cancel);
+        self.end_coalescing();
+        self.served.extend(self.asked.drain(..).map(|(client, _)| client));
+        self.answer_served(&Reply::Failed { message: "the program ended".to_owned() });
+        self.merge_served.append(&mut self.merge_asked);
+        self.answer_merge(&Reply::Failed { message: "the program ended".to_owned() });
+        let ending = match (self.stopped_behind, status) {
+            (Some(generation), _) => Ending::Stopped { generation },
+            (None, Some(status)) => Ending::of_status(status),
+            (None, None) => return Err(Error::EndUnknown),
+        };
+        if matches!(ending, Ending::Killed { .. }) {
+            self.await_descendants();
+        }
+        // First what we say, which may go where the program's output goes, then how that stands.
+        self.tell_end(ending);
+        self.record(ending);
+        if !self.leave_descendants() {
+            self.release_lease();
+        }
+        Ok(ending)
+    }
+
+    /// What kills a program often kills all of its processes, and not at the very same moment.
+    fn await_descendants(&self) {
+        let deadline = Instant::now() + KILLED_TOGETHER_MAX;
+        while !self.job.descendants().is_empty() && Instant::now() < deadline {
+            std::thread::sleep(DESCENDANTS_PAUSE);
+        }
+    }
+
+    fn record(&mut self, ending: Ending) {
+        let Destination { directory, lease, .. } = &self.post.destination;
+        let outcome = match ending {
+            Ending::Exited { status } => Outcome::Exited { status },
+            Ending::Killed { signal } => Outcome::Killed { signal },
+            Ending::Stopped { .. } => Outcome::Stopped,
+        };
+        // The job is dead: what these files grow by from now on is not its own. Of one that goes on nobody knows.
+        let is_dead = self.job.descendants().is_empty();
+        let ends = self.post.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
+        if let Err(error) = directory.set_end(lease, outcome, ends) {
+            self.warn(format!("how the program ended could not be noted: {error}"));
+        }
+    }
+
+    /// Says that others go on without us, if there are any; the lease then names one of them, so that nobody gives the
+    /// job a second life beside them.
+    fn leave_descendants(&mut self) -> bool {
+        let descendants = if self.stopped_behind.is_some() { Vec::new() } else { self.job.descendants() };
+        let mut identities = descendants.iter().filter_map(|pid| ProcessIdentity::of(*pid).ok());
+        let Some(survivor) = identities.next() else { return false };
+        if let Err(error) = self.post.destination.lease.set_program(in_lease(survivor)) {
+            self.warn(format!("the lease could not be renewed: {error}"));
+        }
+        self.say(&Notice::LeftBehind { processes: descendants });
+        true
+    }
+
+    fn release_lease(self) {
+        let Some(lease) = Arc::into_inner(self.post.destination.lease) else { return };
+        if let Err(error) = lease.release() {
+            let reason = format!("the lease could not be given back: {error}");
+            (self.listener)(&Notice::Trouble { reason });
+        }
+    }
+
+    /// Names the command that continues the job, where there is something to continue.
+    fn tell_end(&mut self, ending: Ending) {
+        let directory = self.post.directory.clone();
+        match ending {
+            Ending::Stopped { generation } => self.say(&Notice::Stopped { directory, generation }),
+            Ending::Exited { status: 0 } => {}
+            Ending::Exited { .. } | Ending::Killed { .. } => {
+                let manifest = self.post.destination.directory.manifest();
+                if manifest.is_ok_and(|it| it.generations.iter().any(|generation| !generation.superseded)) {
+                    self.say(&Notice::Unfinished { directory, end: ending.to_string() });
+                }
+            }
+        }
+    }
+}
+
+/// How a file stands that a program wrote, when the program has ended.
+fn file_end(path: &Path) -> Option<FileEnd> {
+    let file = std::fs::metadata(path).ok()?;
+    let modified_nanoseconds = file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec());
+    Some(FileEnd { device: file.dev(), inode: file.ino(), length: file.len(), modified_nanoseconds })
+}
