@@ -180,6 +180,16 @@ impl<'a> Standfast<'a> {
         Ok(pid.map(Pid::from_raw))
     }
 
+    /// Its supervisor, while that lives.
+    ///
+    /// # Errors
+    /// When the status cannot be had, or names none.
+    pub fn supervisor_pid(&self) -> Result<Pid> {
+        let status = self.status(&self.arena.images())?;
+        let pid = status["live"]["supervisor_pid"].as_i64().context("a supervisor answers")?;
+        Ok(Pid::from_raw(i32::try_from(pid)?))
+    }
+
     /// Ends the whole job as a power cut would: the main process first, so that no other's end makes it do anything, then
     /// all others. Whether there was a main process to kill.
     ///

@@ -1,7 +1,7 @@
 //! Stands behind a supervisor and strikes at one of its system calls: the n-th of all, or the n-th that changes its files.
 //!
-//! The supervisor runs under ptrace, its own threads with it; the processes that it starts are left alone, since it
-//! traces them itself. Each call is seen before it happens. A blow replaces it: the supervisor is killed, the program
+//! The supervisor, which the command starts behind its front, runs under ptrace, its own threads with it; the processes
+//! that it starts are left alone, since it traces them itself, and so is the front. Each call is seen before it happens. A blow replaces it: the supervisor is killed, the program
 //! is killed, or the call fails without having been made.
 //!
 //! All ptrace requests come from one thread, as the kernel demands; it waits only for what it traces (`__WNOTHREAD`),
@@ -88,8 +88,8 @@ impl Tracer {
         let thread = std::thread::spawn(move || {
             let child = stopping.stdin(Stdio::null()).spawn().context("starting a shell")?;
             let supervisor = Pid::from_raw(i32::try_from(child.id()).expect("a pid fits in 31 bits"));
-            announce.send(supervisor).map_err(|_| anyhow!("nobody waits for the supervisor"))?;
-            Watch { supervisor, images, aim: watched, failing: HashMap::new() }.follow()
+            let watch = Watch { supervisor, images, aim: watched, failing: HashMap::new() };
+            watch.find_supervisor(&announce)?.follow()
         });
         match announced.recv() {
             Ok(supervisor) => Ok(Self { aim, supervisor, errors, thread: Some(thread) }),
@@ -192,11 +192,31 @@ struct Watch {
 }
 
 impl Watch {
-    fn follow(mut self) -> Result<WaitStatus> {
-        waitpid(self.supervisor, Some(WaitPidFlag::WUNTRACED)).context("waiting for the shell to stop")?;
+    /// Follows the command until it has made its supervisor, of which it tells, and lets the command itself go.
+    fn find_supervisor(mut self, announce: &mpsc::Sender<Pid>) -> Result<Self> {
+        let front = self.supervisor;
+        waitpid(front, Some(WaitPidFlag::WUNTRACED)).context("waiting for the shell to stop")?;
         let options = Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
-        ptrace::seize(self.supervisor, options).context("seizing the supervisor")?;
-        kill(self.supervisor, Signal::SIGCONT).context("letting the shell go on")?;
+        ptrace::seize(front, options | Options::PTRACE_O_TRACEFORK).context("seizing the command")?;
+        kill(front, Signal::SIGCONT).context("letting the shell go on")?;
+        loop {
+            match waitpid(front, None).context("following the command to its supervisor")? {
+                WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_FORK) => break,
+                WaitStatus::Stopped(_, signal) => ptrace::cont(front, signal)?,
+                WaitStatus::PtraceEvent(..) => ptrace::cont(front, None)?,
+                other => bail!("the command became no supervisor: {other:?}"),
+            }
+        }
+        self.supervisor = Pid::from_raw(i32::try_from(ptrace::getevent(front)?)?);
+        ptrace::detach(front, None)?;
+        waitpid(self.supervisor, Some(WaitPidFlag::__WALL)).context("waiting for the supervisor")?;
+        ptrace::setoptions(self.supervisor, options)?;
+        announce.send(self.supervisor).map_err(|_| anyhow!("nobody waits for the supervisor"))?;
+        ptrace::syscall(self.supervisor, None)?;
+        Ok(self)
+    }
+
+    fn follow(mut self) -> Result<WaitStatus> {
         loop {
             let status = waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD))?;
             match status {

@@ -188,10 +188,10 @@ fn five_hundred_checkpoints_in_a_row_leave_files_bytes_descriptors_and_memory_bo
         files_max = files_max.max(sizes.len());
         bytes_max = bytes_max.max(sizes.iter().sum());
         if turn == count / 5 {
-            before = Some((taken_by(running.pid())?, bytes_max));
+            before = Some((taken_by(standfast.supervisor_pid()?)?, bytes_max));
         }
     }
-    let after = taken_by(running.pid())?;
+    let after = taken_by(standfast.supervisor_pid()?)?;
     let ((descriptors, memory), bytes_then) = before.context("there were some")?;
     // Twice eight of the chain at most, where coalescing does not keep up, one full image before it, the one being coalesced;
     // manifest, lease, lock, control; temporary ones.

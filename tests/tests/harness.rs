@@ -23,12 +23,12 @@ struct Struck {
     file: String,
 }
 
-/// Runs a script that writes to `../images/file`, with a strike.
+/// Runs a script that writes to `../images/file`, in the place of a supervisor behind its front, with a strike.
 fn strike_script(script: &str, at: u64, blow: Blow) -> Result<Struck> {
     let arena = Arena::new()?;
     fs::create_dir(arena.images())?;
     let mut command = arena.command("sh");
-    command.args(["-c", script]);
+    command.args(["-c", &format!("({script}); exit $?")]);
     let tracer = Tracer::start(&arena, "struck", Output::Log, &command, Some(Strike { at, blow }))?;
     until(PATIENCE, "the script to end", || Ok(tracer.has_ended().then_some(())))?;
     let seen = tracer.sighting();

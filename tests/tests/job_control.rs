@@ -7,9 +7,11 @@ use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use standfast_tests::arena::Arena;
-use standfast_tests::command::Standfast;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::screen::Screen;
+use standfast_tests::victims::SMALL;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -101,23 +103,42 @@ fn said(arena: &Arena) -> String {
 }
 
 #[test]
-fn what_is_left_behind_is_named_and_keeps_the_directory_from_a_second_life() -> Result<()> {
+fn what_is_left_behind_is_named_and_protected_on_in_the_background() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let ended = run_leaving(&arena, &[])?.wait(PATIENCE)?;
     ensure!(ended.exited(4), "instead of the program's status: {}; {}", ended.status, ended.errors);
     ensure!(ended.errors.contains("left behind"), "not told: {}", ended.errors);
-    let again = run_leaving(&arena, &["--fresh"])?.wait(PATIENCE)?.refusal("a second life beside the first")?;
-    ensure!(again.contains("still runs"), "refused for another reason: {again}");
-    fs::write(arena.work().join("gate"), "")?;
-    until(PATIENCE, "the one left behind to end", || Ok((said(&arena) == "early\nlate\n").then_some(())))?;
+    run_leaving(&arena, &["--fresh"])?.wait(PATIENCE)?.refusal("a second life beside the first")?;
+    standfast.checkpoint()?;
+    let survivor = standfast.program_pid()?.context("the survivor is named")?;
+    kill(survivor, Signal::SIGKILL).context("killing the survivor")?;
     arena.wait_until_empty(PATIENCE)?;
-    let mut command = standfast.command(&["run", "--fresh", "-i", "off", "-d"]);
-    command.arg(arena.images()).args(["--", "true"]);
-    Running::start(&arena, "third", Output::Nowhere, &mut command)?
-        .wait(PATIENCE)?
-        .well("a life after the first")
-        .map(drop)
+    ensure!(said(&arena) == "early\n", "it said more: {}", said(&arena));
+    fs::write(arena.work().join("gate"), "")?;
+    standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("restart")?;
+    ensure!(said(&arena) == "early\nlate\n", "it said {}", said(&arena));
+    arena.wait_until_empty(PATIENCE)
+}
+
+#[test]
+fn a_job_whose_front_is_killed_is_protected_on() -> Result<()> {
+    let program = SMALL.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    let (supervisor, main) = (standfast.supervisor_pid()?, standfast.await_program()?);
+    ensure!(running.pid() != supervisor, "the supervisor is what the shell waits for");
+    running.signal(Signal::SIGKILL)?;
+    ensure!(running.wait(PATIENCE)?.killed_by(Signal::SIGKILL), "the front is what was started");
+    standfast.checkpoint()?;
+    ensure!(standfast.program_pid()? == Some(main) && standfast.supervisor_pid()? == supervisor, "somebody else");
+    kill(supervisor, Signal::SIGTERM).context("asking for a checkpoint and an end")?;
+    arena.wait_until_empty(PATIENCE)?;
+    open_gate(&arena)?;
+    standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("restart")?;
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn a_second_life_of_a_live_job_is_refused_with_the_holder_named() -> Result<()> 
     let running = standfast.run(Checkpoints::OnRequest, &program)?;
     standfast.await_gate()?;
     standfast.checkpoint()?;
-    let holder = running.pid().to_string();
+    let holder = standfast.supervisor_pid()?.to_string();
     let second_restart = standfast.restart(&arena.images(), "second")?.wait(PATIENCE)?.refusal("a second restart")?;
     let mut command = standfast.run_command(Checkpoints::OnRequest, &program);
     let second_run = Running::start(&arena, "second", Output::Log, &mut command)?.wait(PATIENCE)?;

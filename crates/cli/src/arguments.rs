@@ -151,7 +151,8 @@ pub(crate) struct Run {
     /// Take the directory over from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,
-    /// Stay until all processes of the job have ended, not only the program itself, and protect them
+    /// Stay until all processes of the job have ended, not only the program itself; otherwise what it leaves behind is
+    /// protected on in the background
     #[arg(long)]
     pub(crate) wait: bool,
     /// The program and its arguments
@@ -182,7 +183,8 @@ pub(crate) struct Restart {
     /// Take the directory over from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,
-    /// Stay until all processes of the job have ended, not only the program itself, and protect them
+    /// Stay until all processes of the job have ended, not only the program itself; otherwise what it leaves behind is
+    /// protected on in the background
     #[arg(long)]
     pub(crate) wait: bool,
 }

@@ -1,4 +1,4 @@
-//! `run` and `restart`: this process becomes the program's supervisor and ends as the program does.
+//! `run` and `restart`: this process becomes two, the program's supervisor and its front, which ends as the program does.
 
 use crate::arguments::{Restart, Run};
 use crate::leave::leave;
@@ -6,12 +6,17 @@ use crate::program;
 use crate::voice::{Voice, say};
 use anyhow::{Context, bail};
 use standfast::{
-    CKPTRC, Ckptrc, ClockPolicy, Ending, Error, ForShell, Notice, OptionChoices, RestartRequest, RunRequest, Unfinished,
+    CKPTRC, Ckptrc, ClockPolicy, Ending, Error, ForShell, FrontLine, Notice, OptionChoices, RestartRequest, RunRequest,
+    Side, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Where in the job's directory a supervisor says what nobody waits for any more.
+const MESSAGES: &str = "messages";
 
 pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
     let mut words = run.command_line.into_iter();
@@ -30,7 +35,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         Some(ckptrc) => ckptrc.directory(&program),
         None => standfast::default_directory(&program),
     });
-    let request = RunRequest {
+    let request = |front| RunRequest {
         directory,
         program,
         arguments: words.collect(),
@@ -51,23 +56,46 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         unfinished,
         force: run.force,
         wait: run.wait,
+        front: Some(front),
     };
-    conclude(standfast::run(&request, &mut |notice| hear(notice, voice)))
+    behind_front(|front| standfast::run(&request(front), &mut |notice| hear(notice, voice)))
 }
 
 pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode> {
     let directory = restart.directory.map_or_else(only_directory, Ok)?;
     let options = OptionChoices { ids: restart.ids, files: restart.files, ..OptionChoices::default() };
     let clocks = if restart.clock_jump { ClockPolicy::Jump } else { ClockPolicy::Continue };
-    let request =
-        RestartRequest { directory, at: restart.at, options, clocks, force: restart.force, wait: restart.wait };
-    conclude(standfast::restart(&request, &mut |notice| hear(notice, voice)))
+    let Restart { at, force, wait, .. } = restart;
+    let request = |front| RestartRequest { directory, at, options, clocks, force, wait, front: Some(front) };
+    behind_front(|front| standfast::restart(&request(front), &mut |notice| hear(notice, voice)))
+}
+
+/// Supervises in a process behind this one.
+fn behind_front(supervise: impl FnOnce(FrontLine) -> Result<Ending, Error>) -> anyhow::Result<ExitCode> {
+    match standfast::split()? {
+        Side::Front(front) => {
+            let_go_of_streams();
+            conclude(front.serve())
+        }
+        Side::Behind(front) => conclude(supervise(front)),
+    }
 }
 
 fn hear(notice: &Notice, voice: Voice) {
     voice.notice(notice);
-    if let Notice::Running { .. } = notice {
-        let_go_of_streams();
+    match notice {
+        Notice::Running { .. } => let_go_of_streams(),
+        Notice::InBackground { directory, .. } => speak_into(&directory.join(MESSAGES)),
+        _ => {}
+    }
+}
+
+/// What there is to say goes to a file from now on: whoever reads our standard error is not to wait for us.
+fn speak_into(path: &Path) {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    // Without a place for it, nothing is said.
+    if let Ok(file) = file.or_else(|_| OpenOptions::new().write(true).open("/dev/null")) {
+        let _ = rustix::stdio::dup2_stderr(&file);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{EngineError, ExternalSockets, Obstacle};
 use standfast_format::records::FileReference;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
-use standfast_linux::{InheritedSignals, NamespaceInit, News as OfNamespace, WaitStatus};
+use standfast_linux::{InheritedSignals, LaunchTerminal, NamespaceInit, News as OfNamespace, WaitStatus};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +21,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What to launch. Environment, working directory, descriptors and terminal are the caller's own.
+/// What to launch. Environment, working directory and descriptors are the caller's own.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// The program: a path, or a name to look for in `PATH`.
@@ -30,6 +30,8 @@ pub struct Launch {
     pub arguments: Vec<OsString>,
     /// The signals that the caller was started with, captured before it installed handlers.
     pub signals: InheritedSignals,
+    /// Its terminal.
+    pub terminal: LaunchTerminal,
 }
 
 /// A process that cannot be confused with a later one of the same number.
@@ -236,9 +238,13 @@ impl Job {
     /// # Errors
     /// When it cannot be executed.
     pub fn launch(launch: &Launch) -> Result<Self, EngineError> {
-        let inheritance = Inheritance::of_children();
+        let mut inheritance = Inheritance::of_children();
+        if let LaunchTerminal::New { streams, .. } = &launch.terminal {
+            let others = inheritance.streams.iter_mut().zip(streams).filter(|(_, leads_there)| **leads_there);
+            others.for_each(|(stream, _)| *stream = None);
+        }
         stay_in_sight()?;
-        let pid = standfast_linux::launch(&launch.program, &launch.arguments, launch.signals)
+        let pid = standfast_linux::launch(&launch.program, &launch.arguments, launch.signals, &launch.terminal)
             .map_err(|source| kernel(&format!("executing {}", launch.program.display()), source))?;
         // Our child stays a zombie until we reap it: its number cannot have been given to another.
         let end = End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?);

@@ -39,5 +39,5 @@ pub use restart::{
     restart,
 };
 pub use standfast_linux::sys::process::hold_child_signal;
-pub use standfast_linux::{InheritedSignals, Terminal, own_group};
+pub use standfast_linux::{InheritedSignals, LaunchTerminal, Terminal, own_group};
 pub use track::Tracking;

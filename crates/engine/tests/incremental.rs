@@ -4,7 +4,7 @@ mod support;
 
 use fastrand::Rng;
 use standfast_core::{PAGE_BYTES, PageSet};
-use standfast_engine::{CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, Tracking};
+use standfast_engine::{CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Tracking};
 use standfast_format::records::{JobState, ProcessState};
 use standfast_format::{BoxError, ImageSink, PageBatch};
 use std::collections::BTreeMap;
@@ -166,7 +166,8 @@ fn hold_the_truth(source: &str, tracking: Tracking, checkpoints: usize, seed: u6
     let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
     let file = directory.path().join("file");
     let arguments = vec!["-c".into(), command.into(), program.into(), (seed >> 1).to_string().into(), file.into()];
-    let job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals: InheritedSignals::capture() });
+    let (signals, terminal) = (InheritedSignals::capture(), LaunchTerminal::shared());
+    let job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals, terminal });
     let program = Program(job.expect("the program starts"));
     let freezer = program.0.freezer();
     let mut parent = None;

@@ -4,8 +4,8 @@ mod support;
 
 use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_engine::{
-    CaptureOptions, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, Job, Launch, RestartOptions,
-    StackPart, Tail, restart,
+    CaptureOptions, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, Job, Launch, LaunchTerminal,
+    RestartOptions, StackPart, Tail, restart,
 };
 use standfast_format::records::{JobState, Machine};
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
@@ -67,7 +67,12 @@ fn thread_count(pid: i32) -> usize {
 fn counting(program: &Path, result: &Path) -> Launch {
     let command = "exec \"$0\" 2000 \"$1\" </dev/null >/dev/null 2>&1";
     let arguments = vec!["-c".into(), command.into(), program.into(), result.into()];
-    Launch { program: "/bin/sh".into(), arguments, signals: InheritedSignals::capture() }
+    Launch {
+        program: "/bin/sh".into(),
+        arguments,
+        signals: InheritedSignals::capture(),
+        terminal: LaunchTerminal::shared(),
+    }
 }
 
 #[test]
@@ -153,7 +158,9 @@ fn only_the_live_part_of_the_stack_is_saved_unless_all_is_wanted() {
     let command = "exec \"$0\" \"$1\" </dev/null >/dev/null 2>&1";
     let arguments = vec!["-c".into(), command.into(), program.clone().into(), ready.clone().into()];
     let signals = InheritedSignals::capture();
-    let mut job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals }).unwrap();
+    let mut job =
+        Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals, terminal: LaunchTerminal::shared() })
+            .unwrap();
     while std::fs::read(&ready).map_or(true, |text| text.is_empty()) {
         std::thread::yield_now();
     }
@@ -222,7 +229,9 @@ fn ticking() -> (Held, PathBuf, TempDir) {
     let words = [command.into(), program.into(), result.clone().into(), ready.clone().into()];
     let arguments = std::iter::once("-c".into()).chain(words).collect();
     let signals = InheritedSignals::capture();
-    let mut job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals }).expect("it can be executed");
+    let mut job =
+        Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals, terminal: LaunchTerminal::shared() })
+            .expect("it can be executed");
     while !ready.exists() {
         std::thread::yield_now();
     }

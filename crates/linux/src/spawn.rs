@@ -3,15 +3,16 @@
 //! # Safety
 //! Between fork and exec only async-signal-safe calls are made, on values prepared before.
 
+use crate::split::lead_session;
 use crate::sys::check;
-use crate::terminal::{Terminal, lead_group};
+use crate::terminal::{Terminal, lead_group, own_group};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Highest signal number.
 const SIGNALS: i32 = 64;
@@ -62,25 +63,83 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Starts a program as a child of this process, in a process group of its own, to which the keys of the terminal go if they
-/// came to us; returns its pid. Reaping it is the caller's business.
+/// The terminal of a program that is started.
+#[derive(Debug, Clone)]
+pub enum LaunchTerminal {
+    /// That of this process. The program leads a group of its own in our session; if the keys go to this group, they go to
+    /// the program from now on.
+    Shared {
+        /// The process group for which the program is started.
+        callers: i32,
+    },
+    /// One that nobody has yet. The program leads a session of its own, which this terminal controls.
+    New {
+        /// Its slave.
+        slave: Arc<OwnedFd>,
+        /// Which of the standard streams lead there.
+        streams: [bool; 3],
+    },
+}
+
+impl LaunchTerminal {
+    /// That of this process, whose own group the program is started for.
+    pub fn shared() -> Self {
+        Self::Shared { callers: own_group() }
+    }
+}
+
+/// Starts a program as a child of this process; returns its pid. Reaping it is the caller's business.
 ///
 /// # Errors
 /// When it cannot be executed.
-pub fn launch(program: &OsStr, arguments: &[OsString], signals: InheritedSignals) -> io::Result<i32> {
+pub fn launch(
+    program: &OsStr,
+    arguments: &[OsString],
+    signals: InheritedSignals,
+    terminal: &LaunchTerminal,
+) -> io::Result<i32> {
     let mut command = Command::new(program);
     command.args(arguments);
-    let terminal = Terminal::controlling().filter(Terminal::is_ours);
-    // SAFETY: both make only async-signal-safe calls; the terminal is open until the child has executed its program.
+    match terminal {
+        LaunchTerminal::Shared { callers } => lead_a_group(&mut command, *callers, signals),
+        LaunchTerminal::New { slave, streams } => lead_a_session(&mut command, slave, *streams, signals)?,
+    }
+    Ok(command.spawn()?.id() as i32)
+}
+
+fn lead_a_group(command: &mut Command, callers: i32, signals: InheritedSignals) {
+    let terminal = Terminal::controlling().filter(|terminal| terminal.is_held_by(callers));
+    // SAFETY: both make only async-signal-safe calls, on what the closure holds.
     unsafe {
-        let terminal = terminal.as_ref().map(AsRawFd::as_raw_fd);
         command.pre_exec(move || {
-            lead_group(terminal)?;
+            lead_group(terminal.as_ref().map(AsRawFd::as_raw_fd))?;
             signals.take_on();
             Ok(())
         });
     }
-    Ok(command.spawn()?.id() as i32)
+}
+
+fn lead_a_session(
+    command: &mut Command,
+    slave: &OwnedFd,
+    streams: [bool; 3],
+    signals: InheritedSignals,
+) -> io::Result<()> {
+    let redirect = [Command::stdin, Command::stdout, Command::stderr];
+    for (redirect, _) in redirect.into_iter().zip(streams).filter(|(_, leads_there)| *leads_there) {
+        redirect(command, Stdio::from(slave.try_clone()?));
+    }
+    let slave = slave.try_clone()?;
+    // SAFETY: all make only async-signal-safe calls, on what the closure holds.
+    unsafe {
+        command.pre_exec(move || {
+            lead_session()?;
+            check(libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY, 0).into())?;
+            signals.take_on();
+            Ok(())
+        });
+    }
+    Ok(())
 }
 
 /// Children that this process has made for purposes of its own: no descendants of a job that have come to it.

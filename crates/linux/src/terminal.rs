@@ -29,9 +29,9 @@ impl Terminal {
         check(unsafe { libc::tcgetpgrp(self.file.as_raw_fd()) }.into()).map(|group| group as i32)
     }
 
-    /// Whether our own group is in the foreground.
-    pub fn is_ours(&self) -> bool {
-        self.foreground().is_ok_and(|group| group == own_group())
+    /// Whether the keys go to this process group.
+    pub fn is_held_by(&self, group: i32) -> bool {
+        self.foreground().is_ok_and(|foreground| foreground == group)
     }
 
     /// Brings a process group of this session to the foreground. A process in the background may do that too.

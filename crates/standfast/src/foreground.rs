@@ -1,6 +1,9 @@
-//! The terminal's keys. The job leads a process group of its own in our session; while our group would have the keys, the
-//! job's has them: Ctrl-C goes to the job alone. When Ctrl-Z has stopped the job we take the keys back and stop as well, so
-//! that the shell sees what it expects; when the shell wakes us, we hand them on again.
+//! The terminal's keys. The job leads a process group of its own in our session; while the front's group would have the
+//! keys, the job's has them: Ctrl-C goes to the job alone. When Ctrl-Z has stopped the job we take the keys back and stop
+//! the front, so that the shell sees what it expects; when the shell wakes it, we hand them on again. Without a front we
+//! take its part ourselves.
+
+use crate::front::FrontLine;
 
 use rustix::process::Pid;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
@@ -12,17 +15,29 @@ use standfast_engine::{Terminal, own_group};
 pub(crate) struct Foreground {
     terminal: Option<Terminal>,
     group: i32,
+    /// Whom the shell knows.
+    pub(crate) front: Option<FrontLine>,
 }
 
 impl Foreground {
     /// Of a job whose main process is `leader`.
-    pub(crate) fn of(leader: i32) -> Self {
-        Self { terminal: Terminal::controlling(), group: leader }
+    pub(crate) fn of(leader: i32, front: Option<FrontLine>) -> Self {
+        Self { terminal: Terminal::controlling(), group: leader, front }
+    }
+
+    /// The process group that the shell knows.
+    fn callers(&self) -> i32 {
+        self.front.as_ref().map_or_else(own_group, FrontLine::group)
+    }
+
+    /// The terminal, if the shell has given its keys to us.
+    fn given(&self) -> Option<&Terminal> {
+        self.terminal.as_ref().filter(|terminal| terminal.is_held_by(self.callers()))
     }
 
     /// Gives the keys to the job, if they come to us. A job that has left its group gets none.
     pub(crate) fn hand_on(&self) {
-        if let Some(terminal) = self.terminal.as_ref().filter(|terminal| terminal.is_ours()) {
+        if let Some(terminal) = self.given() {
             let _ = terminal.give_to(self.group);
         }
     }
@@ -36,17 +51,22 @@ impl Foreground {
     /// Takes the keys back from a job that has ended or been stopped; whether it had them.
     pub(crate) fn take_back(&self) -> bool {
         let had = |terminal: &&Terminal| terminal.foreground().is_ok_and(|group| group == self.group);
-        self.terminal.as_ref().filter(had).is_some_and(|terminal| terminal.give_to(own_group()).is_ok())
+        self.terminal.as_ref().filter(had).is_some_and(|terminal| terminal.give_to(self.callers()).is_ok())
     }
 
-    /// Job control has stopped the job: if that was a key of this terminal we stop as well, and return when somebody has
-    /// woken us. If it wanted to use the terminal, which we have got meanwhile, it shall have it.
+    /// Job control has stopped the job: if that was a key of this terminal the front stops as well. If it wanted to use the
+    /// terminal, which we have got meanwhile, it shall have it.
     pub(crate) fn stop_along(&self) {
         if self.take_back() {
-            // Not SIGTSTP, which the kernel keeps from groups that no shell looks after.
-            let _ = kill_process(getpid(), Signal::STOP);
-            self.go_on();
-        } else if self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+            match &self.front {
+                // Its SIGCONT is handed on to us.
+                Some(front) => front.stop(),
+                None => {
+                    let _ = kill_process(getpid(), Signal::STOP);
+                    self.go_on();
+                }
+            }
+        } else if self.given().is_some() {
             self.go_on();
         }
     }

@@ -15,6 +15,7 @@
 //!     force: false,
 //!     wait: false,
 //!     ckptrc: None,
+//!     front: None,
 //! };
 //! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
 //! println!("the program {ending}");
@@ -33,6 +34,7 @@ pub mod doctor;
 mod ending;
 mod error;
 mod foreground;
+mod front;
 mod identity;
 mod inspect;
 mod notice;
@@ -55,6 +57,7 @@ pub use coalesce::coalesce;
 pub use decision::Unfinished;
 pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};
+pub use front::{Front, FrontLine, Side, split};
 pub use inspect::{inspect, verify};
 pub use notice::{Listener, Notice, Weight};
 pub use options::{

@@ -93,6 +93,13 @@ pub enum Notice {
         /// Their process ids.
         processes: Vec<i32>,
     },
+    /// The main process has ended, and the others go on, still protected, though nobody waits for them any more.
+    InBackground {
+        /// The job's directory.
+        directory: PathBuf,
+        /// Their process ids.
+        processes: Vec<i32>,
+    },
     /// The main process has ended, and others go on, not protected any more.
     LeftBehind {
         /// Their process ids.
@@ -137,6 +144,7 @@ impl Notice {
             | Self::File(_)
             | Self::ProtectedAgain { .. }
             | Self::GoesOn { .. }
+            | Self::InBackground { .. }
             | Self::LeftBehind { .. }
             | Self::Stopped { .. }
             | Self::Unfinished { .. } => Weight::Note,
@@ -183,6 +191,12 @@ impl fmt::Display for Notice {
             Self::GoesOn { processes } => {
                 write!(f, "the program has ended; protecting on what it has left behind: {}", list(processes))
             }
+            Self::InBackground { directory, processes } => write!(
+                f,
+                "the program has ended; what it has left behind is protected on in the background: {}; see: standfast status {}",
+                list(processes),
+                ForShell(directory)
+            ),
             Self::LeftBehind { processes } => write!(
                 f,
                 "the program has ended and left behind, not protected any more: {} (standfast run --wait protects them until they end)",

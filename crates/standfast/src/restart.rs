@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Destination;
 use crate::foreground::Foreground;
+use crate::front::FrontLine;
 use crate::identity::in_lease;
 use crate::notice::{Listener, Notice};
 use crate::options::{Files, Ids, JobOptions, OptionChoices};
@@ -38,6 +39,9 @@ pub struct RestartRequest {
     pub force: bool,
     /// Whether to stay until everybody in the job has ended, not only its main process.
     pub wait: bool,
+    /// The process that is waited for in this one's place, if there is one: what outlives the program is then protected on
+    /// when that has ended.
+    pub front: Option<FrontLine>,
 }
 
 /// The directories right below `place` that are named as `run` names them, in alphabetical order.
@@ -77,7 +81,8 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let wish = request.at.map_or(Wish::Newest, Wish::Exactly);
     let path = request.directory.clone();
     let RestartRequest { options, clocks, wait, .. } = *request;
-    continue_job(Continuation { path, directory, lease, options, clocks, wait }, wish, listener)
+    let front = request.front.clone();
+    continue_job(Continuation { path, directory, lease, options, clocks, wait, front }, wish, listener)
 }
 
 /// A job to be continued.
@@ -94,6 +99,8 @@ pub(crate) struct Continuation {
     pub(crate) clocks: ClockPolicy,
     /// Whether to stay until everybody in the job has ended.
     pub(crate) wait: bool,
+    /// The process that is waited for in our place.
+    pub(crate) front: Option<FrontLine>,
 }
 
 /// Continues a job from the generation that is wished for, falling back to older ones where that leaves a choice.
@@ -121,11 +128,9 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
                 touched.into_iter().for_each(|note| listener(&Notice::File(note)));
                 let control = bind_control(&job.path, listener);
                 let destination = Destination::new(job.directory, job.lease, &options);
-                return supervise(
-                    Post { directory: job.path, destination, options, outputs, signals, control, wait: job.wait },
-                    revived,
-                    listener,
-                );
+                let Continuation { path: directory, wait, front, .. } = job;
+                let post = Post { directory, destination, options, outputs, signals, control, wait, front };
+                return supervise(post, revived, listener);
             }
             Err(Unrevived::Damaged(reason)) if !matches!(wish, Wish::Exactly(_)) => {
                 listener(&skipped_notice(choice.number, &reason));
@@ -187,7 +192,7 @@ fn revive(
             .and_then(|()| SignalInbox::open().map_err(Error::system("take over the signals")));
         match noted {
             Ok(inbox) => {
-                Foreground::of(process.pid).hand_on();
+                Foreground::of(process.pid, job.front.clone()).hand_on();
                 signals = Some(inbox);
                 Ok(())
             }

@@ -4,6 +4,7 @@ use crate::checkpoint::Destination;
 use crate::ckptrc::Ckptrc;
 use crate::control::ControlSocket;
 use crate::decision::{RunPlan, Unfinished, plan_run};
+use crate::front::FrontLine;
 use crate::notice::{Listener, Notice};
 use crate::options::{JobOptions, OptionChoices};
 use crate::restart::{Continuation, continue_job, is_hopeless};
@@ -11,7 +12,7 @@ use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
-use standfast_engine::{ClockPolicy, EngineError, InheritedSignals, Job, Launch};
+use standfast_engine::{ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_store::{Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
 use std::ffi::{OsStr, OsString};
@@ -39,6 +40,9 @@ pub struct RunRequest {
     pub force: bool,
     /// Whether to stay until everybody in the job has ended, not only its main process.
     pub wait: bool,
+    /// The process that is waited for in this one's place, if there is one: what outlives the program is then protected on
+    /// when that has ended.
+    pub front: Option<FrontLine>,
 }
 
 impl RunRequest {
@@ -94,6 +98,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 options: request.choices(),
                 clocks: ClockPolicy::Continue,
                 wait: request.wait,
+                front: request.front.clone(),
             };
             match continue_job(continuation, Wish::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {
@@ -134,7 +139,15 @@ fn start(
     let inherited = InheritedSignals::capture();
     let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
     let control = bind_control(&request.directory, listener);
-    let launch = Launch { program: request.program.clone(), arguments: request.arguments.clone(), signals: inherited };
+    let launch = Launch {
+        program: request.program.clone(),
+        arguments: request.arguments.clone(),
+        signals: inherited,
+        terminal: request
+            .front
+            .as_ref()
+            .map_or_else(LaunchTerminal::shared, |front| LaunchTerminal::Shared { callers: front.group() }),
+    };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
     let destination = Destination::new(directory, lease, &options);
     let post = Post {
@@ -145,6 +158,7 @@ fn start(
         signals,
         control,
         wait: request.wait,
+        front: request.front.clone(),
     };
     supervise(post, job, listener)
 }
@@ -201,6 +215,7 @@ mod tests {
             unfinished: Unfinished::Refuse,
             force: false,
             wait: false,
+            front: None,
         }
     }
 

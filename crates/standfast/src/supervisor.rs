@@ -9,17 +9,19 @@ use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose, Taken, byt
 use crate::coalesce::Coalescing;
 use crate::control::{ClientId, ControlSocket, Reply, Request};
 use crate::foreground::Foreground;
+use crate::front::FrontLine;
 use crate::identity::in_lease;
 use crate::notice::{Listener, Notice};
 use crate::options::JobOptions;
 use crate::outlook::{Outlook, look};
 use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
 use crate::schedule::{Outcome as Attempt, Schedule};
-use crate::signals::{Reaction, SignalInbox, react};
+use crate::signals::{Reaction, Sender, SignalInbox, react};
 use crate::spelling::{InWords, without_numbers};
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use standfast_engine::{Job, News, hold_child_signal};
+use standfast_linux::hold_output_signal;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -41,14 +43,17 @@ pub(crate) struct Post {
     pub(crate) signals: SignalInbox,
     /// The control socket, where one could be had.
     pub(crate) control: Option<ControlSocket>,
-    /// Whether to stay until everybody in the job has ended, not only its main process.
+    /// Whether the front is to stay until everybody in the job has ended, not only its main process.
     pub(crate) wait: bool,
+    /// The process that is waited for in our place.
+    pub(crate) front: Option<FrontLine>,
 }
 
 /// Looks after `job` until it ends.
 pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let pid = job.main_process().pid;
     job.keep_strays();
+    hold_output_signal();
     listener(&Notice::Running { pid });
     let now = Instant::now();
     let mut supervisor = Supervisor {
@@ -69,7 +74,8 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         last_failure: None,
         unobserved: None,
         stopped_behind: None,
-        foreground: Foreground::of(pid),
+        has_front: post.front.is_some(),
+        foreground: Foreground::of(pid, post.front.clone()),
         post,
         job,
         listener,
@@ -110,6 +116,8 @@ struct Supervisor<'a, 'l> {
     /// The generation behind which the program was stopped.
     stopped_behind: Option<u64>,
     foreground: Foreground,
+    /// Whether there was a front at the beginning: we then go on whatever becomes of it.
+    has_front: bool,
 }
 
 /// What has happened.
@@ -118,6 +126,7 @@ struct Ready {
     /// News of its main process.
     job: bool,
     signals: bool,
+    front: bool,
     checkpoint: bool,
     coalescing: bool,
     outlook: bool,
@@ -151,12 +160,15 @@ impl Supervisor<'_, '_> {
             if ready.signals {
                 self.heed_signals();
             }
+            if ready.front {
+                self.heed_front();
+            }
             self.heed_clients();
             if ready.job
                 && let Some(status) = self.heed_job()?
             {
                 let first = *ended.get_or_insert(status);
-                if !self.follow_descendants() {
+                if !self.follow_descendants(first) {
                     return Ok(first);
                 }
             }
@@ -177,19 +189,43 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// The main process has ended: goes on with the others, if there are any and that is wanted.
-    fn follow_descendants(&mut self) -> bool {
-        if !self.post.wait || self.stopped_behind.is_some() {
+    /// The main process has ended: goes on with the others, if there are any and that is wanted; in the background, unless
+    /// the front is to wait.
+    fn follow_descendants(&mut self, status: Option<ExitStatus>) -> bool {
+        if !(self.post.wait || self.has_front) || self.stopped_behind.is_some() {
             return false;
         }
-        let descendants = self.job.descendants();
-        let followed = descendants.iter().any(|pid| self.job.follow(*pid));
-        if followed {
-            self.is_named = false;
-            self.heartbeat_due = Instant::now();
-            self.say(&Notice::GoesOn { processes: descendants });
+        let ending = status.map(Ending::of_status);
+        if matches!(ending, Some(Ending::Killed { .. })) {
+            self.await_descendants();
         }
-        followed
+        let processes = self.job.descendants();
+        if !processes.iter().any(|pid| self.job.follow(*pid)) {
+            return false;
+        }
+        self.is_named = false;
+        self.heartbeat_due = Instant::now();
+        match (&self.foreground.front, ending) {
+            (Some(_), Some(ending)) if !self.post.wait => self.go_into_background(processes, ending),
+            _ => self.say(&Notice::GoesOn { processes }),
+        }
+        true
+    }
+
+    /// Lets the front end as the program has ended.
+    fn go_into_background(&mut self, processes: Vec<i32>, ending: Ending) {
+        self.foreground.take_back();
+        self.renew_lease(Instant::now());
+        let directory = self.post.directory.clone();
+        self.say(&Notice::InBackground { directory, processes });
+        if let Some(front) = self.lose_front() {
+            front.let_go(ending);
+        }
+    }
+
+    fn lose_front(&mut self) -> Option<FrontLine> {
+        self.post.front = None;
+        self.foreground.front.take()
     }
 
     /// Sleeps until something happens or is due.
@@ -200,6 +236,7 @@ impl Supervisor<'_, '_> {
         fds.extend(self.coalescing.iter().map(|coalescing| PollFd::new(coalescing, PollFlags::IN)));
         fds.extend(self.outlook.looking().map(|looking| PollFd::new(looking, PollFlags::IN)));
         fds.extend(self.ending_waits.iter().map(|ending| PollFd::new(ending, PollFlags::IN)));
+        fds.extend(self.post.front.iter().map(|front| PollFd::new(front, PollFlags::IN)));
         fds.extend(self.post.control.iter().flat_map(ControlSocket::poll_fds));
         let timeout = self.next_due().map(|due| timespec(due.saturating_duration_since(now)));
         match poll(&mut fds, timeout.as_ref()) {
@@ -210,8 +247,9 @@ impl Supervisor<'_, '_> {
                 let coalescing = self.coalescing.is_some() && more.next() == Some(true);
                 let outlook = self.outlook.looking().is_some() && more.next() == Some(true);
                 let waits = self.ending_waits.is_some() && more.next() == Some(true);
+                let front = self.post.front.is_some() && more.next() == Some(true);
                 let (job, signals) = (is_ready(&fds[0]), is_ready(&fds[1]));
-                Ok(Ready { job, signals, checkpoint, coalescing, outlook, waits })
+                Ok(Ready { job, signals, front, checkpoint, coalescing, outlook, waits })
             }
             // The handler of a signal ran: its news lie in the inbox.
             Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
@@ -425,17 +463,30 @@ impl Supervisor<'_, '_> {
         self.job.reap_strays();
         self.heed_stop();
         for (signal, sender) in self.post.signals.take(self.job.main_process().pid) {
-            match react(signal, sender, self.terminated) {
-                Reaction::Leave => {}
-                Reaction::GoOn => self.foreground.go_on(),
-                Reaction::HandOn => self.foreground.hand_on_with(signal),
-                Reaction::CheckpointAndStop => {
-                    self.terminated = true;
-                    self.stop_wanted = true;
-                }
-                // The only way this fails is that the program has ended, which is noticed by itself.
-                Reaction::PassOn => drop(self.job.signal(signal)),
+            self.heed_signal(signal, sender);
+        }
+    }
+
+    /// What the front has got counts as if we had got it. One that was killed is a terminal that was lost: the job is
+    /// protected on.
+    fn heed_front(&mut self) {
+        match self.post.front.as_ref().and_then(FrontLine::take) {
+            Some(signals) => signals.into_iter().for_each(|(signal, sender)| self.heed_signal(signal, sender)),
+            None => drop(self.lose_front()),
+        }
+    }
+
+    fn heed_signal(&mut self, signal: i32, sender: Sender) {
+        match react(signal, sender, self.terminated) {
+            Reaction::Leave => {}
+            Reaction::GoOn => self.foreground.go_on(),
+            Reaction::HandOn => self.foreground.hand_on_with(signal),
+            Reaction::CheckpointAndStop => {
+                self.terminated = true;
+                self.stop_wanted = true;
             }
+            // The only way this fails is that the program has ended, which is noticed by itself.
+            Reaction::PassOn => drop(self.job.signal(signal)),
         }
     }
 

@@ -48,7 +48,7 @@ impl Supervisor<'_, '_> {
     }
 
     /// What kills a program often kills all of its processes, and not at the very same moment.
-    fn await_descendants(&self) {
+    pub(super) fn await_descendants(&self) {
         let deadline = Instant::now() + KILLED_TOGETHER_MAX;
         while !self.job.descendants().is_empty() && Instant::now() < deadline {
             std::thread::sleep(DESCENDANTS_PAUSE);

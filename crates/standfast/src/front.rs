@@ -1,0 +1,186 @@
+//! The front: the process that whoever has started us waits for, while another one, its child, is the supervisor. The front
+//! hands on what signals it gets, stops when the job is stopped, and ends as the job's program does; the supervisor may
+//! go on behind it. When the front is killed the job is protected on.
+//!
+//! ```text
+//! shell --- waits for ---> front <=== line ===> supervisor ---> program ---> ...
+//! ```
+//!
+//! The supervisor leads a process group of its own: what is sent to the group that the shell knows reaches the front
+//! alone, and is handed on once.
+
+use crate::signals::{Sender, SignalInbox};
+use crate::{Ending, Error};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal, waitpid};
+use signal_hook::consts::signal::SIGCHLD;
+use standfast_linux::{Half, step_aside};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+/// A message is two bytes: of a signal its number and who has sent it, of an end what kind it is and the number with it.
+/// As many are taken at a time.
+const MESSAGES_AT_ONCE: usize = 64;
+const FROM_KERNEL: u8 = b'k';
+const FROM_PROCESS: u8 = b'p';
+const EXITED: u8 = b'e';
+const KILLED: u8 = b'k';
+
+/// Which of the two processes this is.
+#[derive(Debug)]
+pub enum Side {
+    /// The one that is waited for.
+    Front(Front),
+    /// The one that becomes the supervisor.
+    Behind(FrontLine),
+}
+
+/// Becomes two processes, front and supervisor. Call it while this process has a single thread.
+///
+/// # Errors
+/// When no further process can be had.
+pub fn split() -> Result<Side, Error> {
+    let splitting = |error| Error::system("start a process for the supervisor")(error);
+    let (ours, theirs) = UnixStream::pair().map_err(splitting)?;
+    let (front, group) = (getpid(), getpgrp());
+    match standfast_linux::split().map_err(splitting)? {
+        Half::Parent { child, held } => {
+            let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
+            drop(held);
+            let supervisor = Pid::from_raw(child).expect("the kernel has just made it");
+            Ok(Side::Front(Front { supervisor, line: ours, signals }))
+        }
+        Half::Child => {
+            step_aside().map_err(splitting)?;
+            theirs.set_nonblocking(true).map_err(splitting)?;
+            // One that has been killed by now shows at the line.
+            let process = pidfd_open(front, PidfdFlags::empty()).ok();
+            let group = group.as_raw_nonzero().get();
+            Ok(Side::Behind(FrontLine(Arc::new(Line { stream: theirs, process, group }))))
+        }
+    }
+}
+
+/// The front.
+#[derive(Debug)]
+pub struct Front {
+    supervisor: Pid,
+    line: UnixStream,
+    signals: SignalInbox,
+}
+
+impl Front {
+    /// Hands on signals until the program has ended, or the supervisor; how.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn serve(mut self) -> Result<Ending, Error> {
+        loop {
+            let mut fds = [PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(Error::system("wait for the supervisor")(error.into())),
+            }
+            if !fds[0].revents().is_empty() {
+                return self.end();
+            }
+            self.hand_on();
+        }
+    }
+
+    fn hand_on(&mut self) {
+        for (signal, sender) in self.signals.take(self.supervisor.as_raw_nonzero().get()) {
+            let from = match sender {
+                Sender::Kernel => FROM_KERNEL,
+                Sender::Process => FROM_PROCESS,
+                Sender::Program => continue,
+            };
+            if signal != SIGCHLD {
+                // A supervisor that is gone shows at the line.
+                let _ = self.line.write_all(&[signal as u8, from]);
+            }
+        }
+    }
+
+    /// The supervisor has said how the program has ended, or is gone.
+    fn end(mut self) -> Result<Ending, Error> {
+        let mut message = [0; 2];
+        if self.line.read_exact(&mut message).is_ok() {
+            let [kind, number] = message;
+            let number = i32::from(number);
+            return Ok(if kind == EXITED {
+                Ending::Exited { status: number }
+            } else {
+                Ending::Killed { signal: number }
+            });
+        }
+        let reaping = |error: Errno| Error::system("wait for the supervisor")(error.into());
+        loop {
+            match waitpid(Some(self.supervisor), WaitOptions::empty()) {
+                Ok(Some((_, status))) => return Ok(Ending::of_status(ExitStatus::from_raw(status.as_raw()))),
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(error) => return Err(reaping(error)),
+            }
+        }
+    }
+}
+
+/// The supervisor's end of the line between the two.
+#[derive(Debug, Clone)]
+pub struct FrontLine(Arc<Line>);
+
+#[derive(Debug)]
+struct Line {
+    stream: UnixStream,
+    process: Option<OwnedFd>,
+    group: i32,
+}
+
+impl FrontLine {
+    /// The process group of the front, to which the terminal's keys are to go when the job does not have them.
+    pub(crate) fn group(&self) -> i32 {
+        self.0.group
+    }
+
+    /// The signals that the front has got since the last call; `None` once it is gone.
+    pub(crate) fn take(&self) -> Option<Vec<(i32, Sender)>> {
+        let mut bytes = [0; 2 * MESSAGES_AT_ONCE];
+        let sender = |from: u8| if from == FROM_KERNEL { Sender::Kernel } else { Sender::Process };
+        match (&self.0.stream).read(&mut bytes) {
+            Ok(0) => None,
+            Ok(length) => Some(bytes[..length].chunks_exact(2).map(|it| (it[0].into(), sender(it[1]))).collect()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Some(Vec::new())
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Stops the front as job control does, so that the shell takes note.
+    pub(crate) fn stop(&self) {
+        // Not SIGTSTP, which the kernel keeps from groups that no shell looks after.
+        let _ = self.0.process.as_ref().map(|process| pidfd_send_signal(process, Signal::STOP));
+    }
+
+    /// Lets the front end as the program has ended, while we go on.
+    pub(crate) fn let_go(&self, ending: Ending) {
+        let message = match ending {
+            Ending::Exited { status } => [EXITED, status as u8],
+            Ending::Killed { signal } => [KILLED, signal as u8],
+            Ending::Stopped { .. } => unreachable!("nothing goes on behind a checkpoint that stops"),
+        };
+        // One that is gone needs no word.
+        let _ = (&self.0.stream).write_all(&message);
+    }
+}
+
+impl AsFd for FrontLine {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.stream.as_fd()
+    }
+}
