@@ -44,6 +44,11 @@ impl RunResult {
         Ok(Self(files))
     }
 
+    /// The program's standard output.
+    pub fn output(&self) -> String {
+        self.0.get(OUTPUT).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+    }
+
     /// Compares with what an undisturbed run leaves.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The programs that are put at risk as a whole, at random moments. Their sources are part of this library; each is
 //! compiled on first use. Those that prove one kernel feature each are another matter: see `features`.
 
-use crate::workshop;
+use crate::{papers, workshop};
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,10 @@ enum Language {
     Java,
     Python {
         module: &'static str,
+    },
+    /// One of `examples`, made there.
+    Example {
+        arguments: &'static [&'static str],
     },
     /// It `needs` these commands to succeed, beside its interpreter.
     Script {
@@ -181,6 +185,11 @@ pub const REDIS: Victim = about(
     &[&["redis-server", "--version"], &["redis-benchmark", "--version"]],
 );
 
+/// One of `examples`, with arguments for a second or two.
+pub(crate) const fn example(name: &'static str, source: &'static str, arguments: &'static [&'static str]) -> Victim {
+    Victim { name, source, language: Language::Example { arguments } }
+}
+
 const fn script(
     name: &'static str,
     source: &'static str,
@@ -221,6 +230,10 @@ impl Victim {
                 self.compiled_by(path, "f90", &["gfortran", "-O2", "-fopenmp"])
             }),
             Language::Java => self.java(&folder),
+            Language::Example { arguments } => {
+                let arguments = arguments.iter().map(OsString::from).collect();
+                Ok(papers::built(self.name, self.source)?.map(|path| Program { path, arguments }))
+            }
             Language::Script { needs, .. } if !needs.iter().all(|command| succeeds(command)) => Ok(None),
             Language::Script { interpreter, ending, .. } => self.script(&folder, interpreter, ending),
         }
@@ -319,7 +332,7 @@ fn succeeds(command: &[&str]) -> bool {
 }
 
 /// Where a program is, as a shell would find it, if it works.
-fn in_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let works = succeeds(&[name, "--version"]);
     let folders = env::var_os("PATH").unwrap_or_default();
     let mut candidates = env::split_paths(&folders).map(|folder| folder.join(name));

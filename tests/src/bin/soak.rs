@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 use standfast_tests::damage::one_flipped_bit_is_noticed;
 use standfast_tests::disaster::{Before, DISASTERS, KilledJob, Subject};
+use standfast_tests::papers::PAPERS;
 use standfast_tests::result::RunResult;
 use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
 use standfast_tests::victims::{COMPUTING, SMALL, Victim};
@@ -73,9 +74,14 @@ fn settings() -> Result<Settings> {
 }
 
 fn victim_named(name: &str) -> Result<Victim> {
-    let known = COMPUTING.map(|victim| victim.name);
-    let found = COMPUTING.into_iter().find(|victim| victim.name == name);
+    let known: Vec<_> = victims().iter().map(|victim| victim.name).collect();
+    let found = victims().into_iter().find(|victim| victim.name == name);
     found.with_context(|| format!("there is no victim {name}; there are {}", known.join(", ")))
+}
+
+/// Whom the soak kills: those that compute, and the programs of the papers.
+fn victims() -> Vec<Victim> {
+    COMPUTING.into_iter().chain(PAPERS.map(|paper| paper.victim)).collect()
 }
 
 fn soak(settings: &Settings) -> Result<()> {
@@ -123,7 +129,8 @@ impl Soak {
 
     fn kills(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
         let interval = Duration::from_millis(random.u64(10..400));
-        let victim = self.victim.unwrap_or(COMPUTING[random.usize(..COMPUTING.len())]);
+        let victims = victims();
+        let victim = self.victim.unwrap_or(victims[random.usize(..victims.len())]);
         println!("seed {seed}: kills of {}, a checkpoint every {} ms", victim.name, interval.as_millis());
         let Some(program) = victim.program()? else { return Ok(()) };
         let native = self.native(victim)?;

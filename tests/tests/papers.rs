@@ -1,0 +1,44 @@
+//! The programs of the papers: their results are true, and a kill and a restart do not change them.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use standfast_tests::papers::{CELL, MAT, PAPERS, STSWM};
+use standfast_tests::result::RunResult;
+use standfast_tests::skip;
+use standfast_tests::survival::survives;
+
+/// How often each is killed at most; the soak does so with all of them.
+const KILLS_MAX: u32 = 2;
+
+#[test]
+fn each_program_finds_its_result_true_and_finds_it_again() -> Result<()> {
+    for paper in PAPERS {
+        let name = paper.victim.name;
+        let Some(mut program) = paper.victim.program()? else {
+            skip(name, "this machine has no Fortran or no LAPACK");
+            continue;
+        };
+        program.arguments = paper.tiny.iter().map(std::ffi::OsString::from).collect();
+        let first = RunResult::native(&program).with_context(|| format!("{name} does not find its result true"))?;
+        let said = first.output();
+        let checks = said.lines().filter(|line| line.starts_with("check ")).count();
+        ensure!(checks > 0 && said.contains("\nchecksum "), "{name} does not check its result: {said}");
+        RunResult::native(&program)?.must_equal(&first).with_context(|| format!("{name}, run twice"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_product_of_matrices_from_disk_survives_kills() -> Result<()> {
+    survives(MAT.victim, KILLS_MAX)
+}
+
+#[test]
+fn a_cellular_automaton_survives_kills() -> Result<()> {
+    survives(CELL.victim, KILLS_MAX)
+}
+
+#[test]
+fn a_shallow_water_model_survives_kills() -> Result<()> {
+    survives(STSWM.victim, KILLS_MAX)
+}
