@@ -8,6 +8,7 @@ use crate::tree::{Member, Roots};
 use crate::turn::Turn;
 use crate::waits::{self, Waits};
 use crate::{EngineError, ExternalSockets, Obstacle};
+use standfast_core::PAGE_BYTES;
 use standfast_format::records::FileReference;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
@@ -419,6 +420,12 @@ impl Freezer {
     /// The last generation for which [`crate::Captured::committed`] was called, if the next one can build upon it.
     pub fn last_committed(&self) -> Option<u64> {
         self.shared.tracks().generation()
+    }
+
+    /// How many bytes the next checkpoint will have to read from the program, roughly, if it builds upon the last one.
+    /// `None` where it would build upon nothing.
+    pub fn expected_bytes(&self) -> Option<u64> {
+        self.shared.tracks().expected_pages().map(|pages| pages * PAGE_BYTES as u64)
     }
 
     /// When the next wait has to be ended by [`Freezer::end_waits`].

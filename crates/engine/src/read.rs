@@ -140,6 +140,7 @@ impl Frozen {
             unchanged += compared.inherited;
         }
         self.check_alive()?;
+        tracks.note_read(changed);
         Ok(Captured {
             state: census.state,
             tasks: self.processes.iter().map(|process| process.tasks.len()).sum(),

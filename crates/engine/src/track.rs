@@ -13,6 +13,7 @@ use crate::{EngineError, ProcessIdentity};
 use habits::{Division, Habits};
 use standfast_core::{PageRange, PageSet};
 use standfast_format::Beneath;
+use standfast_linux::proc::Stat;
 use standfast_linux::{WriteProtection, WrittenScan};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -46,6 +47,8 @@ pub(crate) struct Tracks {
     generation: Option<u64>,
     /// Why the last address space that was to be observed is not.
     problem: Option<String>,
+    /// Pages that the last capture had to read without a page fault having told of them: what is compared or not observed.
+    unforeseen: u64,
 }
 
 impl Tracks {
@@ -66,6 +69,20 @@ impl Tracks {
     /// The last committed generation, if the next one can build upon it.
     pub(crate) fn generation(&self) -> Option<u64> {
         self.generation
+    }
+
+    /// How many pages the next capture will have to read if it builds upon the last one, roughly: a first write to a page
+    /// is a page fault, and these the kernel counts. `None` where it would build upon nothing.
+    pub(crate) fn expected_pages(&self) -> Option<u64> {
+        self.generation?;
+        let of_spaces: u64 = self.spaces.iter().map(Track::expected_pages).sum();
+        Some(of_spaces + self.unforeseen)
+    }
+
+    /// Takes note of how many pages a capture has read.
+    pub(crate) fn note_read(&mut self, pages: u64) {
+        let foreseen = self.spaces.iter().map(|track| track.news).sum();
+        self.unforeseen = if self.generation.is_some() { pages.saturating_sub(foreseen) } else { 0 };
     }
 
     /// The track of a process.
@@ -93,6 +110,8 @@ impl Tracks {
                     is: 0,
                     carried: PageSet::default(),
                     habits: Habits::default(),
+                    faults: 0,
+                    news: 0,
                     lost: false,
                 });
             }
@@ -135,6 +154,10 @@ pub(crate) struct Track {
     /// Written since the last committed generation, and told only to looks whose checkpoint was not committed.
     carried: PageSet,
     habits: Habits,
+    /// Page faults of the process up to the last look.
+    faults: u64,
+    /// How many of them had come since the look before.
+    news: u64,
     /// Whether the process has executed another program: nothing is under observation any more.
     lost: bool,
 }
@@ -181,6 +204,12 @@ pub(crate) struct Look {
 }
 
 impl Track {
+    /// Pages that have been written since the last look, or are yet to be saved: at most about so many.
+    fn expected_pages(&self) -> u64 {
+        let faults = Stat::of(self.process.pid).map_or(self.faults, |stat| stat.faults);
+        faults.saturating_sub(self.faults) + self.carried.pages()
+    }
+
     /// Whether a new program needs a new observation.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost
@@ -196,6 +225,8 @@ impl Track {
     ) -> Result<Pages, EngineError> {
         let scanning = |source| kernel("scanning the program's pages", source);
         let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
+        self.news = self.expected_pages();
+        self.faults = Stat::of(self.process.pid).map_err(scanning)?.faults;
         let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
         let mut found = Found::default();
         let mut pages = Pages::default();

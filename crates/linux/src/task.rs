@@ -114,11 +114,18 @@ impl Task {
             match self.stop_of(status)? {
                 Stop::Asked if status.signal() == libc::SIGTRAP => return Ok(Some(Standstill::OurDoing)),
                 Stop::Asked => return Ok(Some(Standstill::JobControl { signal: status.signal() })),
-                Stop::Signal(signal) => self.resume(signal)?,
-                Stop::Syscall | Stop::Event(_) => self.resume(0)?,
+                Stop::Signal(signal) => self.resume_to_stop(signal)?,
+                Stop::Syscall | Stop::Event(_) => self.resume_to_stop(0)?,
             }
         }
         Ok(None)
+    }
+
+    /// Lets it run on from another stop than the one that was asked for. Asks again: whichever stop comes first, the kernel
+    /// forgets then that one was asked for (a fork that was past its look for signals, once in some thousand times).
+    fn resume_to_stop(&self, signal: i32) -> Result<(), TaskError> {
+        self.interrupt()?;
+        self.resume(signal)
     }
 
     /// Waits, however long it takes, for the next stop of whichever kind.

@@ -94,20 +94,21 @@ pub enum Snapshot {
     Sequential,
     /// It is copied and written when the program runs on, as far as half of the free memory goes.
     Copy,
-    /// As [`Snapshot::Copy`] where the last checkpoint says that little memory is needed for it, else sequential.
+    /// As [`Snapshot::Copy`] where little memory is needed for it, else sequential.
     #[default]
     Auto,
 }
 
 impl Snapshot {
-    /// How a checkpoint is written, where the last one read `last_bytes` from the program, if there was one, and the
-    /// system has `available_bytes` to spare.
-    pub(crate) fn writing(self, last_bytes: Option<u64>, available_bytes: u64) -> Writing {
+    /// How a checkpoint is written that is expected to read so many bytes from the program, as far as that is known, while
+    /// the system has `available_bytes` to spare.
+    pub(crate) fn writing(self, expected_bytes: Option<u64>, available_bytes: u64) -> Writing {
         let room = COPY_BYTES_MAX.min(available_bytes / COPY_SHARE);
+        let held = |bytes_max| Writing::Held { bytes_max, bytes_expected: expected_bytes.unwrap_or(0) };
         match self {
-            Self::Copy => Writing::Held { bytes_max: available_bytes / FORCED_SHARE },
-            // The last one may have been smaller than this one will be: what has no room is written at once.
-            Self::Auto if last_bytes.is_some_and(|bytes| bytes <= room) => Writing::Held { bytes_max: room },
+            Self::Copy => held(available_bytes / FORCED_SHARE),
+            // There may be more than was expected: what has no room is written at once.
+            Self::Auto if expected_bytes.is_some_and(|bytes| bytes <= room) => held(room),
             Self::Auto | Self::Sequential => Writing::AtOnce,
         }
     }
@@ -290,14 +291,15 @@ mod tests {
     }
 
     #[test]
-    fn auto_copies_only_what_the_last_checkpoint_says_is_little() {
+    fn auto_copies_only_what_is_expected_to_be_little() {
         const GIB: u64 = 1 << 30;
-        let auto = |last, available| Snapshot::Auto.writing(last, available);
+        let auto = |expected, available| Snapshot::Auto.writing(expected, available);
         assert_eq!(auto(None, 8 * GIB), Writing::AtOnce, "nothing is known yet");
-        assert_eq!(auto(Some(10 << 20), 8 * GIB), Writing::Held { bytes_max: 512 << 20 });
+        assert_eq!(auto(Some(10 << 20), 8 * GIB), Writing::Held { bytes_max: 512 << 20, bytes_expected: 10 << 20 });
         assert_eq!(auto(Some(GIB), 64 * GIB), Writing::AtOnce);
         assert_eq!(auto(Some(10 << 20), 40 << 20), Writing::AtOnce, "a small machine");
-        assert_eq!(Snapshot::Copy.writing(None, 8 * GIB), Writing::Held { bytes_max: 4 * GIB });
+        let copy = Writing::Held { bytes_max: 4 * GIB, bytes_expected: 0 };
+        assert_eq!(Snapshot::Copy.writing(None, 8 * GIB), copy);
         assert_eq!(Snapshot::Sequential.writing(Some(0), 8 * GIB), Writing::AtOnce);
     }
 }

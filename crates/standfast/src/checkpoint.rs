@@ -85,8 +85,9 @@ impl Destination {
     fn plan(&self, freezer: &Freezer, purpose: Purpose, last_bytes: Option<u64>) -> Plan {
         let builds = self.tracking != Tracking::Off;
         let parent = freezer.last_committed().filter(|_| builds).and_then(GenerationNumber::new);
+        let expected = freezer.expected_bytes().filter(|_| builds).or(last_bytes);
         let writing = match purpose {
-            Purpose::Protect => self.snapshot.writing(last_bytes, available_bytes()),
+            Purpose::Protect => self.snapshot.writing(expected, available_bytes()),
             Purpose::Stop => Writing::AtOnce,
         };
         // Coalescing has the lowest priority: on a machine that has no time for it the chain ends here.

@@ -18,6 +18,8 @@ pub struct Stat {
     pub terminal: u32,
     /// The signal that tells its parent of its end; 0 for none.
     pub exit_signal: i32,
+    /// Page faults that needed no disk, of all its threads, ended ones too. A first write to a protected page is one.
+    pub faults: u64,
     /// How many threads it has, with those that have ended and not been reaped.
     pub threads: usize,
     /// Clock ticks from boot to its start: with the pid it names a process for good.
@@ -70,6 +72,7 @@ impl Stat {
                 session: parse(field(6)?)?,
                 terminal: parse::<i32>(field(7)?)? as u32,
                 exit_signal: parse(field(38)?)?,
+                faults: number(10)?,
                 threads: number(20)? as usize,
                 start_time: number(22)?,
                 cpu: number(39)? as usize,
@@ -98,6 +101,7 @@ mod tests {
         (5..=52).for_each(|number| text.extend(format!(" {number}").bytes()));
         let stat = Stat::parse(&text).unwrap();
         assert_eq!((stat.state, stat.parent, stat.threads, stat.start_time, stat.cpu), (b'S', 42, 20, 22, 39));
+        assert_eq!(stat.faults, 10);
         assert!(Stat::parse(b"7 (a) S 1").is_err());
     }
 }

@@ -81,6 +81,8 @@ pub enum Writing {
     Held {
         /// Memory for that.
         bytes_max: u64,
+        /// How much will be needed of it, as far as that is known: it is made ready before the program stands still.
+        bytes_expected: u64,
     },
 }
 

@@ -16,17 +16,25 @@ const BATCHES_MAX: usize = 8;
 /// Batches that exist from the start, so that a small program finds its buffers populated.
 const BATCHES_READY: usize = 2;
 
+/// A further one for so many, since the program runs on before it is stopped. One that has to be made while it stands still
+/// costs a millisecond; filling it, a tenth of that.
+const SPARE_SHARE: usize = 8;
+
 /// Batches that lie ready for the next checkpoint: as many as the last one took.
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Vec<PageBatch>>);
 
 impl Pool {
-    /// All batches that lie ready, with room for a little more than last time; they are brought back with [`Pool::put`].
+    /// All batches that lie ready, with room for a little more than last time or than is expected; they are brought back
+    /// with [`Pool::put`].
     pub(super) fn take(&self, writing: Writing) -> Vec<PageBatch> {
         let mut ready = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let wanted = match writing {
             Writing::AtOnce => BATCHES_READY,
-            Writing::Held { .. } => (ready.len() + ready.len() / 4).max(BATCHES_READY),
+            Writing::Held { bytes_expected, .. } => {
+                let expected = batches_of(bytes_expected).saturating_add(BATCHES_READY);
+                ready.len().max(expected).saturating_add(ready.len().max(expected) / SPARE_SHARE)
+            }
         };
         ready.truncate(batches_max(writing));
         while ready.len() < wanted.min(batches_max(writing)) {
@@ -46,11 +54,12 @@ impl Pool {
 pub(super) fn batches_max(writing: Writing) -> usize {
     match writing {
         Writing::AtOnce => BATCHES_MAX,
-        Writing::Held { bytes_max } => {
-            let batches = usize::try_from(bytes_max / (BATCH_PAGES * PAGE_BYTES) as u64).unwrap_or(usize::MAX);
-            batches.max(BATCHES_MAX)
-        }
+        Writing::Held { bytes_max, .. } => batches_of(bytes_max).max(BATCHES_MAX),
     }
+}
+
+fn batches_of(bytes: u64) -> usize {
+    usize::try_from(bytes / (BATCH_PAGES * PAGE_BYTES) as u64).unwrap_or(usize::MAX)
 }
 
 /// A batch whose memory is populated.
@@ -73,14 +82,16 @@ mod tests {
     #[test]
     fn the_pool_keeps_what_the_last_checkpoint_took_and_no_more() {
         let pool = Pool::default();
-        let held = Writing::Held { bytes_max: 64 << 20 };
-        assert_eq!(pool.take(held).len(), BATCHES_READY);
+        let held = |bytes_expected| Writing::Held { bytes_max: 64 << 20, bytes_expected };
+        assert_eq!(pool.take(held(0)).len(), BATCHES_READY);
         pool.put((0..40).map(|_| new_batch()).collect(), 40);
-        assert_eq!(pool.take(held).len(), 50, "a quarter more");
+        assert_eq!(pool.take(held(0)).len(), 45, "an eighth more");
+        assert_eq!(pool.take(held(30 << 20)).len(), 36, "what is expected, and a few more");
+        assert_eq!(pool.take(held(100 << 20)).len(), 64, "no more than there is room for");
         pool.put((0..50).map(|_| new_batch()).collect(), 3);
         assert_eq!(pool.take(Writing::AtOnce).len(), 4);
         pool.put((0..50).map(|_| new_batch()).collect(), 50);
         assert_eq!(pool.take(Writing::AtOnce).len(), BATCHES_MAX);
-        assert_eq!(batches_max(Writing::Held { bytes_max: 0 }), BATCHES_MAX);
+        assert_eq!(batches_max(Writing::Held { bytes_max: 0, bytes_expected: 0 }), BATCHES_MAX);
     }
 }

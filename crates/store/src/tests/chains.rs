@@ -119,7 +119,7 @@ fn what_is_held_back_is_written_when_it_is_released_and_where_there_is_no_room_b
     let pages: Pages = (1..4000u64).map(|at| ((0, at * 0x1000), page(at as u8 | 1))).collect();
     for bytes_max in [0, 64 << 20] {
         let before = disk.operations();
-        let plan = Plan { writing: Writing::Held { bytes_max }, ..Plan::default() };
+        let plan = Plan { writing: Writing::Held { bytes_max, bytes_expected: bytes_max / 2 }, ..Plan::default() };
         let mut prepared = directory.prepare_with(&lease, plan).unwrap();
         super::submit_all(&mut prepared, &pages).unwrap();
         let is_held = disk.operations() == before + 1;
