@@ -12,6 +12,9 @@ use standfast::{Ending, ForShell, Interval};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+/// Of this architecture.
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
 /// A job at a glance.
 pub(crate) fn status(status: &StatusReport) -> String {
     let words = std::iter::once(&status.program).chain(&status.arguments);
@@ -84,7 +87,10 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
         report.pages_stored,
         match report.huge_pages_split {
             0 => String::new(),
-            split => format!("; {split} huge pages are small ones since they were observed (--track hash avoids that)"),
+            split => format!(
+                "; {split} huge pages ({}) are small ones since they were observed (--track hash avoids that)",
+                size(split * HUGE_PAGE_BYTES)
+            ),
         },
     )
 }

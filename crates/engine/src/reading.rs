@@ -179,11 +179,16 @@ impl Filling {
     }
 }
 
-/// Does the same on several threads, this one among them.
-fn on_threads(threads: usize, work: &(dyn Fn() -> io::Result<()> + Sync)) -> Result<(), EngineError> {
+/// Threads that read at the same time at most.
+pub(crate) fn readers() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     let processors = *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
-    let others = threads.min(processors).clamp(1, READERS_MAX) - 1;
+    processors.clamp(1, READERS_MAX)
+}
+
+/// Does the same on several threads, this one among them.
+fn on_threads(threads: usize, work: &(dyn Fn() -> io::Result<()> + Sync)) -> Result<(), EngineError> {
+    let others = threads.clamp(1, readers()) - 1;
     let outcome = thread::scope(|scope| {
         // Where no thread is to be had, this one does it all.
         let start = |_| thread::Builder::new().name("page reader".into()).spawn_scoped(scope, work).ok();

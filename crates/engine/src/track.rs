@@ -9,15 +9,17 @@ mod habits;
 
 use crate::freeze::kernel;
 use crate::hashes::Hashes;
+use crate::reading::readers;
 use crate::{EngineError, ProcessIdentity};
 use habits::{Division, Habits};
 use standfast_core::{PageRange, PageSet};
 use standfast_format::Beneath;
 use standfast_linux::proc::Stat;
-use standfast_linux::{WriteProtection, WrittenScan};
+use standfast_linux::{SoftDirty, WriteProtection, WrittenScan};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// How it is found out what has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +30,7 @@ pub enum Tracking {
     /// As [`Tracking::Pagemap`] where the kernel can do that, as [`Tracking::Hash`] elsewhere.
     Auto,
     /// The memory of processes is put under observation; shared memory is read and compared. What cannot be observed
-    /// has changed.
+    /// has changed. Where the kernel cannot observe but keeps soft-dirty bits, these tell.
     Pagemap,
     /// Everything is read and compared with checksums of what it held.
     Hash,
@@ -37,6 +39,11 @@ pub enum Tracking {
 /// A program with this share of the mappings that it may have is not observed, since observation keeps neighbours apart
 /// that would else be one.
 const MAPPINGS_SHARE: usize = 2;
+
+/// What it takes to read a page and to take its checksum.
+const COMPARING_A_PAGE: Duration = Duration::from_nanos(600);
+/// One in so many of the program's time may go into comparing huge pages. More, and they are observed.
+const COMPARING_SHARE: u32 = 30;
 
 /// What is remembered of the memory of a job.
 #[derive(Debug, Default)]
@@ -96,9 +103,15 @@ impl Tracks {
     }
 
     /// Puts a process under observation with the userfaultfd that it has made, and forgets processes that are gone.
-    pub(crate) fn begin(&mut self, process: ProcessIdentity, userfault: io::Result<OwnedFd>) {
+    pub(crate) fn begin(&mut self, process: ProcessIdentity, tracking: Tracking, userfault: io::Result<OwnedFd>) {
         self.spaces.retain(|track| track.process != process && track.process.is_alive());
-        match userfault.and_then(WriteProtection::new) {
+        // Not by itself: no such kernel has been at hand.
+        let has_bits = tracking == Tracking::Pagemap && SoftDirty::is_kept();
+        let protection = match userfault.and_then(WriteProtection::new) {
+            Err(_) if has_bits => Ok(None),
+            other => other.map(Some),
+        };
+        match protection {
             Ok(protection) => {
                 self.problem = None;
                 self.spaces.push(Track {
@@ -112,6 +125,8 @@ impl Tracks {
                     habits: Habits::default(),
                     faults: 0,
                     news: 0,
+                    compared: 0,
+                    looked: None,
                     lost: false,
                 });
             }
@@ -142,7 +157,8 @@ impl Tracks {
 #[derive(Debug)]
 pub(crate) struct Track {
     process: ProcessIdentity,
-    protection: WriteProtection,
+    /// `None` where soft-dirty bits tell.
+    protection: Option<WriteProtection>,
     /// What the last committed generation holds.
     saved: PageSet,
     /// The number that the process has there.
@@ -158,6 +174,10 @@ pub(crate) struct Track {
     faults: u64,
     /// How many of them had come since the look before.
     news: u64,
+    /// Pages that were to be compared at the last look.
+    compared: u64,
+    /// When that was.
+    looked: Option<Instant>,
     /// Whether the process has executed another program: nothing is under observation any more.
     lost: bool,
 }
@@ -199,8 +219,9 @@ pub(crate) struct Look {
     pub(crate) owner: u32,
     /// Where less than this share of its pages has not changed, in percent, all count as changed.
     pub(crate) unchanged_percent_min: u8,
-    /// Whether huge pages are compared rather than observed, and so split, as long as they change.
-    pub(crate) spares_huge_pages: bool,
+    /// Whether what cannot be observed is compared, and huge pages as well as long as they change, rather than observed and
+    /// so split.
+    pub(crate) compares: bool,
 }
 
 impl Track {
@@ -224,37 +245,100 @@ impl Track {
         otherwise: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
     ) -> Result<Pages, EngineError> {
         let scanning = |source| kernel("scanning the program's pages", source);
-        let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
         self.news = self.expected_pages();
         self.faults = Stat::of(self.process.pid).map_err(scanning)?.faults;
+        if self.protection.is_none() {
+            return self.look_at_bits(how, places, otherwise).map_err(scanning);
+        }
+        let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
+        let comparing_is_dear = self.comparing_is_dear();
         let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
         let mut found = Found::default();
         let mut pages = Pages::default();
+        let mut of_files = Vec::new();
         for place in places {
-            // Of private mappings of files everything counts as written. A protected page of theirs that is discarded leaves
+            // Of private mappings of files everything may have been written. A protected page of theirs that is discarded leaves
             // a marker behind, by which the page that takes its place is protected from birth: until it is written again it
             // looks like the old one, which it is not.
             if place.beneath == Beneath::Zeros {
                 let held = scan.held(place.live).map_err(scanning)?;
-                let huge = if how.spares_huge_pages && may_be_huge(place) { scan.huge(place.live) } else { Ok(vec![]) };
+                let huge = if how.compares && may_be_huge(place) { scan.huge(place.live) } else { Ok(vec![]) };
                 let huge = huge.map_err(scanning)?;
-                let mut division = self.habits.divide(place.live, &held.populated, &huge);
+                let mut division = self.habits.divide(place.live, &held.populated, &huge, comparing_is_dear);
                 let compared = std::mem::take(&mut division.compared);
                 self.look_at(&scan, place, division, &held.swapped, is_crowded, &mut found).map_err(scanning)?;
                 pages.compared.extend(compared.iter().map(|range| (*range, place.beneath)));
                 let [populated, compared] =
                     [&held.populated, &compared].map(|ranges| PageSet::of(ranges.iter().copied()));
-                found.all.extend(populated.difference(&compared).ranges().iter().map(|range| (*range, place.beneath)));
+                found.all.extend(populated.difference(&compared).ranges());
                 pages.guarded.extend(held.guarded);
                 pages.looked_at.push(place.live);
             } else {
-                let from = found.unobserved.len();
-                otherwise(place, &mut found.unobserved).map_err(scanning)?;
-                found.all.extend(found.unobserved[from..].iter().map(|range| (*range, place.beneath)));
+                let mut held = Vec::new();
+                otherwise(place, &mut held).map_err(scanning)?;
+                of_files.extend(held.into_iter().map(|range| (range, place.beneath)));
             }
         }
+        self.compared = pages.compared.iter().map(|(range, _)| range.pages()).sum();
         self.sort(how, found, &mut pages);
+        // A process that is saved whole builds upon nothing.
+        let rest = if how.compares && !pages.unchanged.is_empty() { &mut pages.compared } else { &mut pages.changed };
+        rest.extend(of_files);
+        rest.sort_unstable_by_key(|(range, _)| range.start());
         Ok(pages)
+    }
+
+    /// The same by soft-dirty bits, which all begin anew.
+    fn look_at_bits(
+        &mut self,
+        how: Look,
+        places: &[Place],
+        populated: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
+    ) -> io::Result<Pages> {
+        let bits = SoftDirty::open(self.process.pid)?;
+        let (mut found, mut pages, mut of_files) = (Found::default(), Pages::default(), Vec::new());
+        for place in places {
+            let mut held = Vec::new();
+            populated(place, &mut held)?;
+            match place.beneath {
+                Beneath::Zeros => found.all.extend(held),
+                Beneath::File => of_files.extend(held.into_iter().map(|range| (range, place.beneath))),
+            }
+        }
+        bits.written(&found.all, &mut found.written)?;
+        self.sort(how, found, &mut pages);
+        pages.changed.extend(of_files);
+        pages.changed.sort_unstable_by_key(|(range, _)| range.start());
+        bits.clear()?;
+        Ok(pages)
+    }
+
+    /// Whether the comparison of what was compared at the last look would hold the program up for too large a share of the
+    /// time since. Writes that the kernel tells of hold it up as well, the more the shorter that time is; but each costs a
+    /// microsecond, and pages that are not written cost nothing.
+    fn comparing_is_dear(&mut self) -> bool {
+        let since = self.looked.replace(Instant::now()).map(|then| then.elapsed());
+        let takes = COMPARING_A_PAGE * u32::try_from(self.compared).unwrap_or(u32::MAX) / readers() as u32;
+        since.is_some_and(|since| takes * COMPARING_SHARE > since)
+    }
+
+    /// Takes the protection off pages that were huge once and have not been written for long, so that the kernel can make
+    /// them huge again; what comes of it is to be told with [`Track::note_collapsed`] before the next look, at which they
+    /// count as written, or are compared.
+    pub(crate) fn loosen_idle(&mut self) -> Vec<PageRange> {
+        let (loose, fixed): (Vec<_>, _) =
+            self.habits.idle().into_iter().partition(|unit| {
+                self.protection.as_ref().is_some_and(|protection| protection.unprotect(*unit).is_ok())
+            });
+        fixed.into_iter().for_each(|unit: PageRange| self.habits.stays_split(unit));
+        loose
+    }
+
+    /// Whether a unit could be made a huge page.
+    pub(crate) fn note_collapsed(&mut self, unit: PageRange, worked: bool) {
+        if !worked {
+            self.habits.stays_split(unit);
+        }
     }
 
     /// Notes which pages of one mapping may have been written, and protects what is to be protected. Of a mapping that was
@@ -301,10 +385,8 @@ impl Track {
 
     /// Takes a mapping under observation; whether that could be done.
     fn observe(&mut self, place: &Place, is_crowded: bool) -> bool {
-        if is_crowded || self.lost {
-            return false;
-        }
-        let observed = self.protection.observe(place.mapping);
+        let Some(protection) = self.protection.as_ref().filter(|_| !is_crowded && !self.lost) else { return false };
+        let observed = protection.observe(place.mapping);
         let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ESRCH));
         self.lost = observed.as_ref().is_err_and(gone);
         observed.is_ok()
@@ -318,7 +400,8 @@ impl Track {
             return Ok(false);
         }
         let marked = PageSet::of(populated.iter().copied()).difference(&PageSet::of(unmarked));
-        marked.ranges().iter().try_for_each(|range| self.protection.protect(*range)).map(|()| true)
+        let Some(protection) = &self.protection else { return Ok(false) };
+        marked.ranges().iter().try_for_each(|range| protection.protect(*range)).map(|()| true)
     }
 
     /// Takes note of which compared pages have changed.
@@ -330,7 +413,7 @@ impl Track {
         let Found { all, written, unobserved, protected } = found;
         let written = PageSet::of(written);
         self.habits.learn(&written);
-        let observed = PageSet::of(all.iter().map(|(range, _)| *range));
+        let observed = PageSet::of(all);
         self.seen = observed.union(&PageSet::of(protected));
         let written = written.union(&PageSet::of(unobserved)).union(&self.carried.intersection(&observed));
         let mut unchanged = observed.difference(&written).intersection(&self.saved);
@@ -339,11 +422,7 @@ impl Track {
         }
         self.is = how.owner;
         self.carried = self.carried.union(&self.seen.difference(&unchanged));
-        for beneath in [Beneath::Zeros, Beneath::File] {
-            let of_kind = PageSet::of(all.iter().filter(|(_, kind)| *kind == beneath).map(|(range, _)| *range));
-            pages.changed.extend(of_kind.difference(&unchanged).ranges().iter().map(|range| (*range, beneath)));
-        }
-        pages.changed.sort_unstable_by_key(|(range, _)| range.start());
+        pages.changed.extend(observed.difference(&unchanged).ranges().iter().map(|range| (*range, Beneath::Zeros)));
         (pages.unchanged, pages.was) = (unchanged, self.was);
     }
 }
@@ -351,8 +430,8 @@ impl Track {
 /// What a look has found.
 #[derive(Debug, Default)]
 struct Found {
-    /// All pages that hold something and are not compared.
-    all: Vec<(PageRange, Beneath)>,
+    /// All pages of memory that no file is beneath that hold something and are not compared.
+    all: Vec<PageRange>,
     /// Pages that have been written since the last look.
     written: Vec<PageRange>,
     /// Pages of which that is not known.

@@ -135,6 +135,12 @@ fn checkpoints_hold_what_full_ones_hold_whatever_was_learnt_of_the_program() {
     checkpoints_hold_the_truth("../../../tests/victims/stretches.c", Tracking::Auto, CHECKPOINTS_OF_MUCH);
 }
 
+/// What cannot be observed is compared, the rest observed.
+#[test]
+fn checkpoints_hold_what_full_ones_hold_whichever_way_is_taken_for_each_page() {
+    checkpoints_hold_the_truth("churn.c", Tracking::Auto, CHECKPOINTS / 3);
+}
+
 #[test]
 fn compared_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
     checkpoints_hold_the_truth("churn.c", Tracking::Hash, CHECKPOINTS);

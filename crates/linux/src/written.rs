@@ -77,6 +77,14 @@ impl WriteProtection {
         userfault::protect(self.userfault.as_fd(), range)
     }
 
+    /// Takes the protection off pages of an observed mapping: the next look finds them written.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn unprotect(&self, range: PageRange) -> io::Result<()> {
+        userfault::unprotect(self.userfault.as_fd(), range)
+    }
+
     /// Lets go of them.
     ///
     /// # Errors

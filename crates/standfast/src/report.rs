@@ -20,7 +20,7 @@ pub struct CheckpointReport {
     pub pages_read: u64,
     /// Pages that stand in the image.
     pub pages_stored: u64,
-    /// Huge pages of the program that are small ones since they were observed.
+    /// Huge pages of the program that are small ones since they were observed, and have not been made huge again.
     #[serde(default)]
     pub huge_pages_split: u64,
     /// Length of the image.

@@ -19,7 +19,7 @@ mod timers;
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::job::{Inheritance, Kept, Shared};
-use crate::track::{Look, Pages, Tracking};
+use crate::track::{Look, Pages, Track, Tracking};
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity};
 use attributes::Attributes;
@@ -83,11 +83,16 @@ impl Census {
         for (place, process) in frozen.processes.iter().enumerate() {
             let identity = ProcessIdentity::of(process.pid)?;
             let is_new = observes && tracks.of(identity).is_none_or(|track| track.is_lost());
-            let mut inner = threads::Inner::ask(process, &frozen.shared, &doubtful[place], is_new)?;
+            let track = tracks.of(identity).filter(|_| observes && options.tracking == Tracking::Auto);
+            let idle = track.map(Track::loosen_idle).unwrap_or_default();
+            let mut inner = threads::Inner::ask(process, &frozen.shared, &doubtful[place], &idle, is_new)?;
+            for (unit, worked) in idle.into_iter().zip(&inner.collapsed) {
+                tracks.of(identity).into_iter().for_each(|track| track.note_collapsed(unit, *worked));
+            }
             found.obstacles.append(&mut named(std::mem::take(&mut inner.obstacles), process.pid, subjects.len()));
             found.objects.keep_resident(place, &std::mem::take(&mut inner.resident));
             if let Some(userfault) = inner.userfault.take() {
-                tracks.begin(identity, userfault);
+                tracks.begin(identity, options.tracking, userfault);
             }
             answers.push((identity, inner));
         }
@@ -100,7 +105,7 @@ impl Census {
             let look = Look {
                 owner: place as u32,
                 unchanged_percent_min: options.unchanged_percent_min,
-                spares_huge_pages: options.tracking == Tracking::Auto,
+                compares: options.tracking == Tracking::Auto,
             };
             let track = tracks.of(*identity).filter(|_| observes).map(|track| (track, look));
             let live_stack = inner.live_stack(process, options.stack);
@@ -136,7 +141,10 @@ fn named(mut obstacles: Vec<Obstacle>, pid: i32, processes: usize) -> Vec<Obstac
 
 /// Asks every process of a job what only it can ask the kernel for, and forgets the answers.
 pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
-    frozen.processes.iter().try_for_each(|process| threads::Inner::ask(process, &frozen.shared, &[], false).map(drop))
+    frozen
+        .processes
+        .iter()
+        .try_for_each(|process| threads::Inner::ask(process, &frozen.shared, &[], &[], false).map(drop))
 }
 
 /// What in this process and its descendants could not be carried over: the part of the census that needs no freeze.

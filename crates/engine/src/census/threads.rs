@@ -33,6 +33,8 @@ pub(super) struct Inner {
     pub(super) xsave_features: u64,
     /// Of the pages that were asked about, those that are in memory.
     pub(super) resident: Vec<PageRange>,
+    /// Of the units that huge pages were to be made of, for each whether it is one.
+    pub(super) collapsed: Vec<bool>,
     /// A userfaultfd of its address space, where one was asked for, or why there is none.
     pub(super) userfault: Option<io::Result<OwnedFd>>,
     pub(super) permitted_features: u64,
@@ -43,11 +45,13 @@ pub(super) struct Inner {
 
 impl Inner {
     /// `doubtful` are pages of shared memory that page tables do not show: which of them are in memory?
-    /// With `observe` it also makes a userfaultfd of its address space, for us to keep.
+    /// `idle` are units that it is to have made huge pages of. With `observe` it also makes a userfaultfd of its address
+    /// space, for us to keep.
     pub(super) fn ask(
         process: &FrozenProcess,
         shared: &Shared,
         doubtful: &[PageRange],
+        idle: &[PageRange],
         observe: bool,
     ) -> Result<Self, EngineError> {
         let (pid, main) = (process.pid, &process.tasks[0]);
@@ -73,6 +77,7 @@ impl Inner {
             if place == 0 {
                 inner.ask_process(&asker, process, &status)?;
                 inner.ask_residence(&asker, doubtful)?;
+                inner.collapsed = collapse(&asker, idle)?;
                 inner.untold = kinship::untold(&asker, pid)?;
                 inner.userfault = observe.then(|| asker.make_userfault(pid)).transpose()?;
             }
@@ -174,6 +179,18 @@ impl Inner {
         let alternates = self.threads.iter().map(|thread| thread.alternate_stack.start);
         alternates.filter(|start| stack.contains(*start)).fold(lowest, u64::min)
     }
+}
+
+/// Has huge pages made of small ones, which the kernel may refuse: for each whether it has done it.
+fn collapse(asker: &Asker<'_>, units: &[PageRange]) -> Result<Vec<bool>, EngineError> {
+    let mut questions = asker.questions();
+    let ask = |unit: &PageRange| {
+        let advice = libc::MADV_COLLAPSE as u64;
+        questions.call(libc::SYS_madvise, [unit.start().get(), unit.bytes(), advice, 0, 0, 0])
+    };
+    let asked: Vec<_> = units.iter().map(ask).collect();
+    let answers = if asked.is_empty() { return Ok(Vec::new()) } else { asker.put(&questions)? };
+    Ok(asked.into_iter().map(|question| answers.number(question) == 0).collect())
 }
 
 /// A thread that executes 32-bit code can be given no other registers, so that nothing can be asked of it.

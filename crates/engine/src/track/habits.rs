@@ -5,6 +5,8 @@
 //!               the canary, which is protected, is written every time
 //! a huge page:  *compared* by checksum, since protecting it would split it at the next write -> as it was, three times
 //!               running -> protected; it is split should it be written after all, and is small pages then
+//! split pages:  not written for a while -> idle: made a huge page again; each time that it is split again, the while
+//!               is twice as long
 //! ```
 //!
 //! Whatever is learnt, right or wrong, costs time and no truth: what is not protected has been written, or is compared.
@@ -17,6 +19,13 @@ const UNIT_BYTES: u64 = 2 << 20;
 const UNIT_PAGES: u64 = UNIT_BYTES / PAGE_BYTES as u64;
 /// So often must a huge page be found as it was before it is protected.
 const CALM_LOOKS: u8 = 3;
+/// So often must a huge page that was split be found unwritten before it is made one again; after each further split twice
+/// as often.
+const IDLE_LOOKS: u32 = 4;
+/// The while does not become longer after so many.
+const SPLITS_MAX: u8 = 10;
+/// So many are made huge at a time: the program stands still for it, 0.2 ms for each.
+const COLLAPSED_MAX: usize = 16;
 /// After so many looks a hot stretch has to show anew that it is one.
 const HOT_LOOKS_MAX: u8 = 64;
 
@@ -28,7 +37,7 @@ pub(super) struct Habits {
     full: Vec<u64>,
     /// Scatters the canaries.
     looks: u64,
-    /// Huge pages that have been split since they were protected.
+    /// Huge pages that are small ones since they were protected.
     split: u64,
 }
 
@@ -37,9 +46,11 @@ enum Habit {
     /// Small pages, all of which are written again and again.
     Hot { canary: u64, looks: u8 },
     /// A huge page, found as it was so many times running.
-    Compared { calm: u8 },
+    Compared { calm: u8, splits: u8 },
     /// A huge page that hardly ever is written.
-    Protected,
+    Protected { splits: u8 },
+    /// Small pages that were a huge one, and have not been written for so many looks.
+    Split { idle: u32, splits: u8 },
 }
 
 /// How the populated pages of a mapping are to be looked at.
@@ -63,31 +74,24 @@ pub(super) struct Hot {
 }
 
 impl Habits {
-    /// Divides the populated pages of `live`, of which those of `huge` stand on huge pages.
-    pub(super) fn divide(&mut self, live: PageRange, populated: &[PageRange], huge: &[PageRange]) -> Division {
+    /// Divides the populated pages of `live`, of which those of `huge` stand on huge pages. Where comparing is dear, huge
+    /// pages are protected whether or not they are calm.
+    pub(super) fn divide(
+        &mut self,
+        live: PageRange,
+        populated: &[PageRange],
+        huge: &[PageRange],
+        comparing_is_dear: bool,
+    ) -> Division {
         let mut division = Division::default();
         let populated = PageSet::of(populated.iter().copied());
         let huge: Vec<u64> = huge.iter().flat_map(|range| units_in(*range)).collect();
-        let whole: Vec<u64> = match self.units.range(numbers(live)).next() {
-            Some(_) => populated.ranges().iter().flat_map(|range| units_in(*range)).collect(),
-            None => Vec::new(),
-        };
-        let known: Vec<u64> = self.units.range(numbers(live)).map(|(unit, _)| *unit).collect();
-        for unit in known {
-            let is_huge = huge.binary_search(&unit).is_ok();
-            let is_still = match self.units[&unit] {
-                Habit::Hot { .. } => !is_huge && whole.binary_search(&unit).is_ok(),
-                Habit::Compared { .. } | Habit::Protected => is_huge,
-            };
-            if !is_still && self.units.remove(&unit) == Some(Habit::Protected) {
-                self.split += 1;
-            }
-        }
+        self.renew(live, &populated, &huge);
         for unit in &huge {
-            let habit = self.units.entry(*unit).or_insert(Habit::Compared { calm: 0 });
-            if let Habit::Compared { calm } = *habit {
+            let habit = self.units.entry(*unit).or_insert(Habit::Compared { calm: 0, splits: 0 });
+            if let Habit::Compared { calm, .. } = *habit {
                 division.compared.push(pages_of(*unit));
-                if calm >= CALM_LOOKS {
+                if calm >= CALM_LOOKS || comparing_is_dear {
                     division.calm.push(pages_of(*unit));
                 }
             }
@@ -104,9 +108,50 @@ impl Habits {
         division
     }
 
-    /// How many huge pages are small ones now that were not before they were protected.
+    /// Brings what is known of the units in `live` in line with what they are now.
+    fn renew(&mut self, live: PageRange, populated: &PageSet, huge: &[u64]) {
+        let known: Vec<(u64, Habit)> = self.units.range(numbers(live)).map(|(unit, habit)| (*unit, *habit)).collect();
+        let populated = populated.ranges().iter().filter(|_| !known.is_empty());
+        let whole: Vec<u64> = populated.flat_map(|range| units_in(*range)).collect();
+        for (unit, habit) in known {
+            let is_huge = huge.binary_search(&unit).is_ok();
+            let is_small = !is_huge && whole.binary_search(&unit).is_ok();
+            let now = match habit {
+                Habit::Hot { .. } => is_small.then_some(habit),
+                Habit::Compared { .. } | Habit::Protected { .. } if is_huge => Some(habit),
+                Habit::Compared { .. } => None,
+                Habit::Protected { splits } => {
+                    self.split += 1;
+                    is_small.then_some(Habit::Split { idle: 0, splits })
+                }
+                Habit::Split { splits, .. } if is_huge => {
+                    self.split -= 1;
+                    Some(Habit::Compared { calm: 0, splits: (splits + 1).min(SPLITS_MAX) })
+                }
+                Habit::Split { .. } => is_small.then_some(habit),
+            };
+            match now {
+                Some(now) => _ = self.units.insert(unit, now),
+                None => _ = self.units.remove(&unit),
+            }
+        }
+    }
+
+    /// How many huge pages have been split since they were protected, but for those that are huge again.
     pub(super) fn split(&self) -> u64 {
         self.split
+    }
+
+    /// Units that were huge pages and could be again, now that they are not written any more; a few of them.
+    pub(super) fn idle(&self) -> Vec<PageRange> {
+        let is_idle = |habit: &Habit| matches!(habit, Habit::Split { idle, splits } if *idle >= IDLE_LOOKS << splits.min(&SPLITS_MAX));
+        let idle = self.units.iter().filter(|(_, habit)| is_idle(habit));
+        idle.map(|(unit, _)| pages_of(*unit)).take(COLLAPSED_MAX).collect()
+    }
+
+    /// An idle unit cannot be made a huge page.
+    pub(super) fn stays_split(&mut self, unit: PageRange) {
+        self.units.remove(&number(unit));
     }
 
     /// A unit that was hot is so no longer.
@@ -114,17 +159,27 @@ impl Habits {
         self.units.remove(&number(hot.unit));
     }
 
-    /// A unit that was calm has been protected.
+    /// A unit that was compared has been protected.
     pub(super) fn protected(&mut self, calm: PageRange) {
-        units_in(calm).for_each(|unit| _ = self.units.insert(unit, Habit::Protected));
+        for unit in units_in(calm) {
+            let splits = match self.units.get(&unit) {
+                Some(Habit::Compared { splits, .. }) => *splits,
+                _ => 0,
+            };
+            self.units.insert(unit, Habit::Protected { splits });
+        }
     }
 
     /// What a look has found written of what is watched.
     pub(super) fn learn(&mut self, written: &PageSet) {
         self.looks += 1;
-        for habit in self.units.values_mut() {
-            if let Habit::Hot { looks, .. } = habit {
-                *looks += 1;
+        let touched: Vec<u64> = written.ranges().iter().flat_map(|range| numbers(*range)).collect();
+        for (unit, habit) in &mut self.units {
+            match habit {
+                Habit::Hot { looks, .. } => *looks += 1,
+                Habit::Split { idle, .. } if touched.binary_search(unit).is_ok() => *idle = 0,
+                Habit::Split { idle, .. } => *idle = idle.saturating_add(1),
+                Habit::Compared { .. } | Habit::Protected { .. } => {}
             }
         }
         self.units.retain(|_, habit| !matches!(habit, Habit::Hot { looks: HOT_LOOKS_MAX.., .. }));
@@ -132,7 +187,9 @@ impl Habits {
         for unit in full.iter().filter(|unit| self.full.binary_search(unit).is_ok()) {
             // A factor and a divisor without anything in common go through all pages.
             let canary = (self.looks * 149 + unit * 61) % UNIT_PAGES;
-            self.units.entry(*unit).or_insert(Habit::Hot { canary, looks: 0 });
+            if matches!(self.units.get(unit), None | Some(Habit::Split { .. })) {
+                self.units.insert(*unit, Habit::Hot { canary, looks: 0 });
+            }
         }
         self.full = full;
     }
@@ -141,7 +198,7 @@ impl Habits {
     pub(super) fn learn_compared(&mut self, changed: &PageSet) {
         let changed: Vec<u64> = changed.ranges().iter().flat_map(|range| numbers(*range)).collect();
         for (unit, habit) in &mut self.units {
-            if let Habit::Compared { calm } = habit {
+            if let Habit::Compared { calm, .. } = habit {
                 *calm = if changed.binary_search(unit).is_ok() { 0 } else { calm.saturating_add(1) };
             }
         }
@@ -180,7 +237,7 @@ mod tests {
     }
 
     fn looked(habits: &mut Habits, written: &[PageRange]) -> Division {
-        let division = habits.divide(units(0, 8), &[units(0, 8)], &[]);
+        let division = habits.divide(units(0, 8), &[units(0, 8)], &[], false);
         habits.learn(&PageSet::of(written.iter().copied()));
         division
     }
@@ -215,7 +272,7 @@ mod tests {
         let mut habits = Habits::default();
         (0..2).for_each(|_| _ = looked(&mut habits, &[units(3, 1)]));
         let populated = [units(0, 3), some_pages(3, 7, 20)];
-        assert_eq!(habits.divide(units(0, 8), &populated, &[]).watched, populated);
+        assert_eq!(habits.divide(units(0, 8), &populated, &[], false).watched, populated);
         assert_eq!(looked(&mut habits, &[]).hot, []);
     }
 
@@ -225,17 +282,58 @@ mod tests {
         let all = [units(0, 8)];
         let changes = PageSet::of([some_pages(2, 5, 1)]);
         for look in 0..CALM_LOOKS {
-            let division = habits.divide(all[0], &all, &all);
+            let division = habits.divide(all[0], &all, &all, false);
             assert_eq!((PageSet::of(division.compared), division.calm), (PageSet::of(all), vec![]), "look {look}");
             habits.learn_compared(&changes);
         }
-        let division = habits.divide(all[0], &all, &all);
+        let division = habits.divide(all[0], &all, &all, false);
         assert_eq!(PageSet::of(division.calm.iter().copied()), PageSet::of([units(0, 2), units(3, 5)]));
         division.calm.into_iter().for_each(|calm| habits.protected(calm));
-        let division = habits.divide(all[0], &all, &all);
+        let division = habits.divide(all[0], &all, &all, false);
         assert_eq!((division.compared, division.watched), (vec![units(2, 1)], vec![units(0, 2), units(3, 5)]));
-        let split = habits.divide(all[0], &all, &[units(0, 1)]);
+        let split = habits.divide(all[0], &all, &[units(0, 1)], false);
         assert_eq!((split.compared, split.watched), (vec![], all.to_vec()), "small pages are watched");
         assert_eq!(habits.split(), 6, "one still is huge, and one never was protected");
+    }
+
+    /// One huge page that was written behind its protection, with the looks that passed without another write.
+    fn split_once(idle_looks: u32) -> Habits {
+        let (mut habits, unit) = (Habits::default(), units(3, 1));
+        habits.divide(unit, &[unit], &[unit], true);
+        habits.protected(unit);
+        habits.divide(unit, &[unit], &[], false);
+        habits.learn(&PageSet::of([some_pages(3, 7, 1)]));
+        (0..idle_looks).for_each(|_| habits.learn(&PageSet::default()));
+        habits
+    }
+
+    #[test]
+    fn a_split_page_that_is_not_written_for_a_while_is_to_be_made_huge_again_and_for_a_longer_one_the_next_time() {
+        let unit = units(3, 1);
+        assert_eq!(split_once(IDLE_LOOKS - 1).idle(), []);
+        let mut habits = split_once(IDLE_LOOKS);
+        assert_eq!((habits.idle(), habits.split()), (vec![unit], 1));
+        assert_eq!(habits.divide(unit, &[unit], &[unit], false).compared, [unit], "it is huge");
+        assert_eq!((habits.idle(), habits.split()), (vec![], 0));
+        habits.protected(unit);
+        habits.divide(unit, &[unit], &[], false);
+        (0..IDLE_LOOKS).for_each(|_| habits.learn(&PageSet::default()));
+        assert_eq!(habits.idle(), [], "it has been split twice");
+        (0..IDLE_LOOKS).for_each(|_| habits.learn(&PageSet::default()));
+        assert_eq!(habits.idle(), [unit]);
+        habits.stays_split(unit);
+        assert_eq!((habits.idle(), habits.split()), (vec![], 1));
+    }
+
+    #[test]
+    fn a_write_begins_the_wait_anew_and_where_comparing_is_dear_nothing_waits_to_be_protected() {
+        let mut habits = split_once(IDLE_LOOKS - 1);
+        habits.learn(&PageSet::of([some_pages(3, 100, 1)]));
+        habits.learn(&PageSet::default());
+        assert_eq!(habits.idle(), []);
+        let all = [units(0, 8)];
+        assert_eq!(Habits::default().divide(all[0], &all, &all, false).calm, []);
+        let division = Habits::default().divide(all[0], &all, &all, true);
+        assert_eq!(PageSet::of(division.calm), PageSet::of(all));
     }
 }

@@ -82,7 +82,16 @@ pub fn unregister(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()>
 
 /// UFFDIO_WRITEPROTECT: protects pages of a registered mapping, whatever they were before.
 pub fn protect(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()> {
-    let mut protect = WriteProtect { range: Range::of(range), mode: PROTECT };
+    write_protect(userfault, range, PROTECT)
+}
+
+/// UFFDIO_WRITEPROTECT: takes the protection off, as a write would.
+pub fn unprotect(userfault: BorrowedFd<'_>, range: PageRange) -> io::Result<()> {
+    write_protect(userfault, range, 0)
+}
+
+fn write_protect(userfault: BorrowedFd<'_>, range: PageRange, mode: u64) -> io::Result<()> {
+    let mut protect = WriteProtect { range: Range::of(range), mode };
     // SAFETY: as above.
     check(unsafe { libc::ioctl(userfault.as_raw_fd(), UFFDIO_WRITEPROTECT, &raw mut protect) }.into()).map(drop)
 }

@@ -1,0 +1,137 @@
+//! What becomes of a program's huge pages under checkpoints: protecting does not split them, a write does, and when the
+//! program has left them alone for a while they are huge again.
+
+mod support;
+
+use standfast_core::{PAGE_BYTES, PageSet};
+use standfast_engine::{CaptureOptions, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Tracking};
+use standfast_format::records::JobState;
+use standfast_format::{BoxError, ImageSink, PageBatch};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+use support::compile;
+
+/// KiB in eight huge pages.
+const ALL: u64 = 8 * 2048;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Checkpoints after which what has been learnt has shown.
+const LOOKS_MAX: usize = 20;
+/// All are committed under one number, since nobody keeps them.
+const GENERATION: u64 = 1;
+
+/// Pages of the one process by address.
+type Memory = BTreeMap<u64, Vec<u8>>;
+
+/// An image that builds upon the one before.
+#[derive(Default)]
+struct Image {
+    parent: Memory,
+    memory: Memory,
+}
+
+impl ImageSink for Image {
+    fn lend(&mut self) -> Result<PageBatch, BoxError> {
+        Ok(PageBatch { ranges: Vec::new(), bytes: vec![0; 64 * PAGE_BYTES] })
+    }
+
+    fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
+        let pages = batch
+            .ranges
+            .iter()
+            .flat_map(|(_, range, _)| (0..range.pages()).map(|page| range.start().get() + page * PAGE_BYTES as u64));
+        self.memory.extend(pages.zip(batch.bytes.chunks(PAGE_BYTES).map(<[u8]>::to_vec)));
+        Ok(())
+    }
+
+    fn inherit(&mut self, _: u32, _: u32, pages: &PageSet) -> Result<(), BoxError> {
+        for range in pages.ranges() {
+            let addresses = (0..range.pages()).map(|page| range.start().get() + page * PAGE_BYTES as u64);
+            self.memory.extend(addresses.map(|address| (address, self.parent[&address].clone())));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &JobState) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// Takes a checkpoint upon `memory`, and makes it what the checkpoint holds. How many huge pages are split.
+fn checkpoint(freezer: &Freezer, memory: &mut Memory) -> u64 {
+    std::thread::scope(|scope| {
+        let work = || {
+            let mut image = Image { parent: std::mem::take(memory), ..Image::default() };
+            let builds_upon_last = !image.parent.is_empty();
+            let options = CaptureOptions { tracking: Tracking::Auto, builds_upon_last, ..CaptureOptions::default() };
+            let mut frozen = freezer.freeze(PATIENCE).expect("it can be frozen");
+            let captured = frozen.capture(&mut image, options).expect("it can be captured");
+            captured.committed(GENERATION);
+            frozen.thaw().expect("it lives");
+            *memory = image.memory;
+            captured.huge_pages_split
+        };
+        scope.spawn(work).join().expect("no panic")
+    })
+}
+
+/// A program that ends with this.
+struct Program(Job);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Had it ended already, it would be as dead as it is to be.
+        let _ = self.0.signal(libc::SIGKILL);
+        let _ = self.0.reap();
+    }
+}
+
+/// KiB of the program on huge pages.
+fn huge(pid: i32) -> u64 {
+    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("it lives");
+    let line = smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).expect("the kernel has huge pages");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
+    let (_directory, program) = compile("huge.c");
+    let (arguments, signals) = (Vec::new(), InheritedSignals::capture());
+    let launch = Launch { program: program.into(), arguments, signals, terminal: LaunchTerminal::shared() };
+    let job = Program(Job::launch(&launch).expect("the program starts"));
+    let (pid, freezer, mut memory) = (job.0.main_process().pid, job.0.freezer(), Memory::new());
+    until("eight huge pages", || huge(pid) == ALL);
+    for look in 0..6 {
+        assert_eq!(checkpoint(&freezer, &mut memory), 0, "look {look}");
+    }
+    assert_eq!(huge(pid), ALL, "observing alone splits nothing");
+    job.0.signal(libc::SIGUSR1).expect("it lives");
+    until("the split by a write", || huge(pid) == 0);
+    assert_eq!(checkpoint(&freezer, &mut memory), 8);
+    let looks = (0..LOOKS_MAX).take_while(|_| huge(pid) < ALL).map(|_| checkpoint(&freezer, &mut memory));
+    assert_eq!(looks.last(), Some(0), "{} KiB are huge again", huge(pid));
+    let held = File::open(format!("/proc/{pid}/mem")).expect("it lives");
+    // What the program writes to, of which nothing else stands in the same pages.
+    let units = memory.iter().filter(|(_, bytes)| bytes[8..16] == (u64::from_le_bytes(first(bytes)) + 8).to_le_bytes());
+    let mut compared = 0;
+    for (address, saved) in units {
+        let mut bytes = vec![0; PAGE_BYTES];
+        held.read_exact_at(&mut bytes, *address).expect("it is there");
+        assert!(bytes == *saved, "page {address:#x} is an old one");
+        compared += 1;
+    }
+    assert_eq!(compared * 4, ALL, "all of it has been saved");
+}
+
+fn first(bytes: &[u8]) -> [u8; 8] {
+    bytes[..8].try_into().expect("eight bytes")
+}

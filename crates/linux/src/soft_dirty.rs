@@ -1,0 +1,122 @@
+//! Ring 2: which pages of a process were written since the last look, by the soft-dirty bits of its page tables: the twin of
+//! [`crate::WriteProtection`] for kernels before 6.7 that are built with them (`CONFIG_MEM_SOFT_DIRTY`). It sees and
+//! misses the same writes.
+//!
+//! Awaits a kernel that has them: what is tested here is how their words are read and that a kernel without them is told.
+
+use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+
+/// Documentation/admin-guide/mm/soft-dirty.rst: the bit of a page that was written since the bits were cleared.
+const SOFT_DIRTY: u64 = 1 << 55;
+/// What clears them, written to `/proc/PID/clear_refs`.
+const CLEAR: &[u8] = b"4";
+/// Words read at a time.
+const WORDS: u64 = 16 * 1024;
+
+/// The soft-dirty bits of one process.
+#[derive(Debug)]
+pub struct SoftDirty {
+    pid: i32,
+    pagemap: File,
+}
+
+impl SoftDirty {
+    /// Whether this kernel keeps them: a page of ours that has just been written has one.
+    pub fn is_kept() -> bool {
+        static KEPT: OnceLock<bool> = OnceLock::new();
+        *KEPT.get_or_init(|| {
+            let fresh = vec![1u8; 2 * PAGE_BYTES];
+            let inside = (fresh.as_ptr() as u64).next_multiple_of(PAGE_BYTES as u64);
+            let page = PageRange::new(Address::new(inside), 1);
+            let mut written = Vec::new();
+            let looked = Self::open(std::process::id() as i32).and_then(|own| own.written(&[page], &mut written));
+            looked.is_ok() && written == [page]
+        })
+    }
+
+    /// Opens the page tables of a process.
+    ///
+    /// # Errors
+    /// When it is gone or may not be looked at.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        Ok(Self { pid, pagemap: File::open(format!("/proc/{pid}/pagemap"))? })
+    }
+
+    /// Appends those of some populated pages that have been written since the bits were cleared. A mapping that has been made
+    /// since then counts as written.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn written(&self, populated: &[PageRange], into: &mut Vec<PageRange>) -> io::Result<()> {
+        let mut found = Vec::new();
+        let mut bytes = Vec::new();
+        for range in populated {
+            let mut rest = *range;
+            while rest.pages() > 0 {
+                let (head, tail) = rest.split_at(WORDS);
+                bytes.resize(head.pages() as usize * size_of::<u64>(), 0);
+                self.pagemap.read_exact_at(&mut bytes, head.start().get() / PAGE_BYTES as u64 * 8)?;
+                found.extend(dirty(head.start(), &bytes));
+                rest = tail;
+            }
+        }
+        merge_ranges(&mut found);
+        into.append(&mut found);
+        Ok(())
+    }
+
+    /// Clears the bits of all pages of the process. What is written while that goes on is lost: it must stand still.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn clear(&self) -> io::Result<()> {
+        std::fs::write(format!("/proc/{}/clear_refs", self.pid), CLEAR)
+    }
+}
+
+/// The pages from `start` on whose words say that they were written.
+fn dirty(start: Address, words: &[u8]) -> impl Iterator<Item = PageRange> {
+    let words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    let dirty = words.enumerate().filter(|(_, word)| word & SOFT_DIRTY != 0);
+    dirty.map(move |(page, _)| PageRange::new(start.plus((page * PAGE_BYTES) as u64), 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_written_pages_are_told_from_others() {
+        const PRESENT: u64 = 1 << 63;
+        const SWAPPED: u64 = 1 << 62;
+        const OTHER_BITS: u64 = (1 << 56) | (1 << 57) | (1 << 61) | 0x1234;
+        let words = [PRESENT | SOFT_DIRTY, PRESENT | OTHER_BITS, 0, SWAPPED | SOFT_DIRTY | OTHER_BITS];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let found: Vec<_> = dirty(Address::new(0x7000), &bytes).map(|range| range.start().get()).collect();
+        assert_eq!(found, [0x7000, 0xa000]);
+    }
+
+    #[test]
+    fn a_kernel_that_keeps_no_bits_is_told_from_one_that_does() {
+        let own = SoftDirty::open(std::process::id() as i32).unwrap();
+        let mut page = vec![1u8; 3 * PAGE_BYTES];
+        let inside = Address::new((page.as_ptr() as u64).next_multiple_of(PAGE_BYTES as u64));
+        let look = || {
+            let mut written = Vec::new();
+            own.written(&[PageRange::new(inside, 1)], &mut written).unwrap();
+            written.len()
+        };
+        let bits = usize::from(SoftDirty::is_kept());
+        assert_eq!(look(), bits, "it has just been written");
+        if SoftDirty::is_kept() {
+            own.clear().unwrap();
+            assert_eq!(look(), 0);
+            page.fill(2);
+            assert_eq!(look(), 1);
+        }
+    }
+}
