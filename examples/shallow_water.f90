@@ -17,7 +17,7 @@ module shallow_water
     use, intrinsic :: iso_fortran_env, only: real64
     implicit none
     private
-    public :: set_up, share_of, analyze_start, synthesize, multiply, advance, start_fields, invariants, height_error
+    public :: set_up, share_of, latitudes_of, analyze_start, synthesize, multiply, advance, start_fields, invariants, height_error
 
     real(real64), parameter :: pi = 4*atan(1.0_real64), radius = 6.37122e6_real64, omega = 7.292e-5_real64
     real(real64), parameter :: gravity = 9.80616_real64, filter = 0.02_real64
@@ -47,7 +47,7 @@ module shallow_water
 
 contains
 
-    ! Which of `count` things, dealt out in turns, the rank holds.
+    ! Which of `count` things, dealt out in turns, a rank holds.
     pure function share_of(rank, ranks, count) result(mine)
         integer, intent(in) :: rank, ranks, count
         integer, allocatable :: mine(:)
@@ -55,9 +55,16 @@ contains
         mine = [(at, at=rank + 1, count, ranks)]
     end function share_of
 
+    ! The latitudes of a rank: each of the north goes with its mirror in the south.
+    pure function latitudes_of(rank, ranks) result(mine)
+        integer, intent(in) :: rank, ranks
+        integer, allocatable :: mine(:)
+        integer :: pair
+        mine = [(pair, latitudes + 1 - pair, pair=rank + 1, latitudes/2, ranks)]
+    end function latitudes_of
+
     subroutine set_up(case_number, new_truncation, rank, ranks)
         integer, intent(in) :: case_number, new_truncation, rank, ranks
-        integer, allocatable :: pairs(:)
         integer :: at, bits
         test_case = case_number
         truncation = new_truncation
@@ -69,9 +76,7 @@ contains
         longitudes = 2**bits
         latitudes = longitudes/2
         allocate (my_waves, source=share_of(rank, ranks, truncation + 1) - 1)
-        ! A latitude of the north goes with its mirror in the south.
-        allocate (pairs, source=share_of(rank, ranks, latitudes/2))
-        my_latitudes = [(pairs(at), latitudes + 1 - pairs(at), at=1, size(pairs))]
+        allocate (my_latitudes, source=latitudes_of(rank, ranks))
         reversed = [(reverse(at, bits), at=0, longitudes - 1)]
         turn = [(exp(cmplx(0, -2*pi*at/longitudes, real64)), at=0, longitudes/2 - 1)]
         call place_latitudes()

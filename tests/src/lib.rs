@@ -4,6 +4,7 @@
 //! workshop  where victims are compiled, and the cache that they are kept in
 //! victims   programs that check themselves
 //! papers    the programs in examples that the papers measure
+//! parallel  the programs in examples/mpi
 //! features  one small victim per kernel feature, found in a folder
 //! moments   the gates at which such a victim stands, so that it is struck exactly there
 //! trials    what is done to it at each gate
@@ -27,6 +28,7 @@ pub mod disaster;
 pub mod features;
 pub mod moments;
 pub mod papers;
+pub mod parallel;
 pub mod result;
 pub mod running;
 pub mod screen;

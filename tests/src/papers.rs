@@ -5,7 +5,6 @@ use crate::victims::{Victim, example, in_path};
 use crate::workshop;
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// One of them.
 #[derive(Debug, Clone, Copy)]
@@ -62,24 +61,14 @@ const SHARED: [&str; 4] = [
 
 /// The executable of an example. `None` where it is in Fortran and the machine has no compiler for it, or no LAPACK.
 pub(crate) fn built(name: &str, source: &str) -> Result<Option<PathBuf>> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("examples");
-    if !sources.join(name).with_extension("c").exists() && !has_fortran() {
+    let is_fortran = source.starts_with('!');
+    if is_fortran && (in_path("gfortran").is_none() || !workshop::has_library("lapack")) {
         return Ok(None);
     }
     let folder = workshop::folder(name, (source, SHARED))?;
     let build = |path: &Path| {
         let folder = path.parent().context("a program lies in a folder")?;
-        let mut command = Command::new("make");
-        command.arg("-C").arg(&sources).arg(format!("OUT={}", folder.display())).arg(name);
-        // Those of a make that has started the tests.
-        workshop::compile(command.env_remove("MAKEFLAGS").env_remove("MAKEOVERRIDES"))
+        workshop::make_example(folder, &[name])
     };
     workshop::built(&folder, name, build).map(Some)
-}
-
-fn has_fortran() -> bool {
-    let Some(compiler) = in_path("gfortran") else { return false };
-    let asked = Command::new(compiler).arg("-print-file-name=liblapack.so").output();
-    // What is not found is given back as it was asked for.
-    asked.is_ok_and(|answer| answer.stdout.starts_with(b"/"))
 }

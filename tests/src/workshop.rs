@@ -69,6 +69,22 @@ pub(crate) fn compile(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Has the Makefile of the examples make something in `folder`.
+pub(crate) fn make_example(folder: &Path, words: &[&str]) -> Result<()> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("examples");
+    let mut command = Command::new("make");
+    command.arg("-C").arg(sources).arg(format!("OUT={}", folder.display())).args(words);
+    // Those of a make that has started the tests.
+    compile(command.env_remove("MAKEFLAGS").env_remove("MAKEOVERRIDES"))
+}
+
+/// Whether the compiler finds a library to link with.
+pub(crate) fn has_library(name: &str) -> bool {
+    let asked = Command::new("cc").arg(format!("-print-file-name=lib{name}.so")).output();
+    // What is not found is given back as it was asked for.
+    asked.is_ok_and(|answer| answer.stdout.starts_with(b"/"))
+}
+
 fn cache() -> Result<PathBuf> {
     let beside = || target_folder().join("victims");
     let wanted = env::var_os("STANDFAST_VICTIMS").map_or_else(beside, PathBuf::from);
