@@ -47,6 +47,8 @@ pub enum Before {
 pub struct Subject {
     program: Program,
     native: RunResult,
+    /// How it is protected.
+    options: Vec<String>,
 }
 
 impl Subject {
@@ -57,7 +59,13 @@ impl Subject {
     pub fn small() -> Result<Self> {
         let program = SMALL.with(&[])?;
         let native = RunResult::native(&program)?;
-        Ok(Self { program, native })
+        Ok(Self { program, native, options: Vec::new() })
+    }
+
+    /// The same, protected with these options.
+    #[must_use]
+    pub fn protected_with(&self, options: &[&str]) -> Self {
+        Self { options: options.iter().map(|word| (*word).to_owned()).collect(), ..self.clone() }
     }
 
     /// Strikes the first or second checkpoint of a run at its `at`-th call. Returns what was seen; `struck` is `None` when the
@@ -85,7 +93,7 @@ struct CheckpointScenario<'a> {
 impl<'a> CheckpointScenario<'a> {
     fn begin(arena: &'a Arena, subject: &'a Subject, before: Before) -> Result<Self> {
         let standfast = Standfast::new(arena)?;
-        let command = standfast.run_command(Checkpoints::OnRequest, &subject.program);
+        let command = standfast.run_command_with(&subject.options, Checkpoints::OnRequest, &subject.program);
         let output = Output::File(arena.work().join(OUTPUT));
         let tracer = Tracer::start(arena, "run", output, &command, None)?;
         standfast.await_gate()?;

@@ -94,6 +94,15 @@ impl Feature {
         Header::parse(&source).map(|header| Self { name: name.to_owned(), header, source })
     }
 
+    /// The same with memory taken in this way (`--snapshot`), unless it has one of its own.
+    #[must_use]
+    pub fn taken_by(mut self, snapshot: &str) -> Self {
+        if !self.header.run.iter().any(|word| word == "--snapshot") {
+            self.header.run.extend(["--snapshot".to_owned(), snapshot.to_owned()]);
+        }
+        self
+    }
+
     /// Compiles it if need be.
     ///
     /// # Errors

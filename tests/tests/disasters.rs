@@ -10,18 +10,24 @@ use std::time::{Duration, Instant};
 
 /// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
 const SWEEP_TIME: Duration = Duration::from_secs(40);
+/// And one for each further way to take memory.
+const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(15);
 
 /// No checkpoint of so small a program takes so many calls: a sweep that does not end would be a fault of its own.
 const CALLS_MAX: u64 = 20_000;
 
 /// Strikes at growing `n` until there is no n-th call. Begins with a probe past the end, so that the stride is known;
 /// a random offset lets repeated test runs meet all calls in time.
-fn sweep(mut strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
+fn sweep(strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
+    sweep_for(SWEEP_TIME, strike)
+}
+
+fn sweep_for(time: Duration, mut strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
     let begin = Instant::now();
     let (calls, struck) = strike(CALLS_MAX)?;
     ensure!(!struck && calls > 0, "saw {calls} calls");
     let one = begin.elapsed();
-    let affordable = u64::try_from(SWEEP_TIME.as_millis() / one.as_millis().max(1))?.max(10);
+    let affordable = u64::try_from(time.as_millis() / one.as_millis().max(1))?.max(10);
     let stride = calls.div_ceil(affordable);
     let first = 1 + Rng::with_seed(seed()).u64(..stride);
     let mut struck_often = 0;
@@ -40,6 +46,15 @@ fn sweep_checkpoint(before: Before, disaster: Disaster) -> Result<()> {
 #[test]
 fn a_program_outlives_its_supervisor_killed_at_any_call_of_a_checkpoint() -> Result<()> {
     sweep_checkpoint(Before::OneGeneration, Disaster::SupervisorKilled)
+}
+
+#[test]
+fn a_program_outlives_its_supervisor_and_clones_do_not_wherever_it_is_killed() -> Result<()> {
+    let subject = Subject::small()?.protected_with(&["--snapshot", "fork"]);
+    sweep_for(FURTHER_SWEEP_TIME, |at| {
+        let seen = subject.strike_checkpoint(Before::OneGeneration, Disaster::SupervisorKilled, at)?;
+        Ok((seen.calls, seen.struck.is_some()))
+    })
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! One test for each victim in `tests/victims/features`, found by reading the folder: `cargo test --test features NAME`.
+//! A slice of them is tried with each way to take memory as well; with `STANDFAST_SNAPSHOT` all are, with that one alone.
 #![allow(missing_docs, reason = "a test binary")]
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -9,13 +10,42 @@ use std::process::ExitCode;
 /// A victim mostly waits for others, so that a processor can serve two.
 const TRIALS_PER_PROCESSOR: usize = 2;
 
+/// Ways to take memory that are not the usual one.
+const SNAPSHOTS: [&str; 1] = ["fork"];
+/// One victim in so many is tried with each of them, beside those that are about memory.
+const SLICE: usize = 32;
+
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     arguments.test_threads.get_or_insert(processors * TRIALS_PER_PROCESSOR);
     let features = Feature::all().expect("the folder of victims can be read");
-    let trials = features.into_iter().map(|(name, feature)| Trial::ignorable_test(name, move || try_one(feature)));
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    let trial = |name: String, feature| Trial::ignorable_test(name, move || try_one(feature));
+    let trials = match std::env::var("STANDFAST_SNAPSHOT") {
+        Ok(snapshot) => taken_by(&snapshot, features).map(|(name, feature)| trial(name, feature)).collect(),
+        Err(_) => {
+            let slices = SNAPSHOTS.iter().flat_map(|snapshot| taken_by(snapshot, slice().expect("as above")));
+            let slices: Vec<_> = slices.collect();
+            features.into_iter().chain(slices).map(|(name, feature)| trial(name, feature)).collect()
+        }
+    };
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+type Named = (String, anyhow::Result<Feature>);
+
+/// The victims that are tried with each way to take memory.
+fn slice() -> anyhow::Result<impl Iterator<Item = Named>> {
+    let is_about_memory = |name: &str| name.starts_with("memory-") || name.starts_with("shared-memory");
+    let features = Feature::all()?.into_iter().enumerate();
+    Ok(features.filter(move |(place, (name, _))| place % SLICE == 0 || is_about_memory(name)).map(|(_, it)| it))
+}
+
+fn taken_by(snapshot: &str, features: impl IntoIterator<Item = Named>) -> impl Iterator<Item = Named> {
+    let taken_by = move |(name, feature): Named| {
+        (format!("{name}-by-{snapshot}"), feature.map(|feature| feature.taken_by(snapshot)))
+    };
+    features.into_iter().map(taken_by)
 }
 
 fn try_one(feature: anyhow::Result<Feature>) -> Result<Completion, Failed> {

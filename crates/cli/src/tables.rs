@@ -74,7 +74,7 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
 pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
     format!(
         "checkpoint {}{}: {}, paused {} (of that {} to look what {} threads hold), safe after {}; of {} pages {} had \
-         changed, {} are stored{}",
+         changed, {} are stored; taken by {}, {}{}{}",
         report.generation,
         report.parent.map_or_else(String::new, |parent| format!(" upon {parent}")),
         size(report.file_bytes),
@@ -85,6 +85,9 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
         report.pages_scanned,
         report.pages_read,
         report.pages_stored,
+        report.method,
+        report.why,
+        report.expected_pause_nanoseconds.map_or_else(String::new, |it| format!(" ({} expected)", nanoseconds(it))),
         match report.huge_pages_split {
             0 => String::new(),
             split => format!(

@@ -38,6 +38,8 @@ pub struct Frozen {
     /// Children that have ended and not been asked for.
     pub(crate) zombies: Vec<Member>,
     pub(crate) main: ProcessIdentity,
+    /// To whom those of the job come that lose their parent, where that is known.
+    pub(crate) reaper: Option<i32>,
     pub(crate) shared: Arc<Shared>,
     _turn: turn::Taken,
     /// A tracer is a thread: this may not move to another.
@@ -93,7 +95,8 @@ impl Frozen {
                 if processes.first().is_none_or(|first| first.pid != roots.main.pid) {
                     return Err(EngineError::Ended);
                 }
-                return Ok(Self { processes, zombies, main: roots.main, shared, _turn: turn, _thread: PhantomData });
+                let Roots { main, reaper } = roots;
+                return Ok(Self { processes, zombies, main, reaper, shared, _turn: turn, _thread: PhantomData });
             }
             if Instant::now() > deadline {
                 return Err(EngineError::Unstoppable { tid: roots.main.pid, limit });

@@ -392,6 +392,22 @@ pub struct Freezer {
 }
 
 impl Freezer {
+    /// The job's main process.
+    pub fn main_process(&self) -> ProcessIdentity {
+        self.roots.main
+    }
+
+    /// What the processes of the job hold in memory beside files, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let resident = |member: Member| {
+            let text = proc::read(member.pid, "statm").ok()?;
+            let mut pages = std::str::from_utf8(&text).ok()?.split(' ').skip(1).map(|word| word.parse::<u64>().ok());
+            let (all, of_files) = (pages.next()??, pages.next()??);
+            Some(all.saturating_sub(of_files) * PAGE_BYTES as u64)
+        };
+        self.roots.members().into_iter().filter_map(resident).sum()
+    }
+
     /// Reads what would hold up the stop: the files of the job, and who else writes to them. The program runs meanwhile.
     pub fn look_ahead(&self) {
         crate::census::look_ahead(&self.roots, &self.shared);

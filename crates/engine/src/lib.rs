@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! Job -- freezer() --> Freezer -- freeze() --> Frozen -- capture(sink) --> census, pages
-//!                                                |-- thaw()    it runs on
+//!                                                |-- thaw()    it runs on; Captured::read_on(sink), from clones
 //!                                                `-- kill()    it ends where it stands
 //! restart(source) --> Restarted, a Job
 //! rehearse(), examine(pid, ..): what would go wrong, told before it can
@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod census;
+mod clones;
 mod error;
 mod files;
 mod freeze;
@@ -32,7 +33,7 @@ pub use census::{ExternalSockets, Output, examine};
 pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;
 pub use job::{Freezer, Job, Launch, News, ProcessIdentity};
-pub use read::{CaptureOptions, Captured, SavedFiles, StackPart};
+pub use read::{CaptureOptions, Captured, Reading, SavedFiles, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{
     ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted, Tail,

@@ -1,15 +1,17 @@
-//! Reads the pages of a frozen job into an image.
+//! Reads the pages of a frozen job into an image, from its processes or from clones of them when the job runs on.
 
 use crate::census::{Census, ExternalSockets, Output};
+use crate::clones::{clone_of, divide, held_by};
 use crate::freeze::{Frozen, if_another_ended, kernel, refine};
 use crate::hashes::{Key, Sieve};
 use crate::job::Shared;
 use crate::reading::Wanted;
-use crate::track::Tracking;
+use crate::track::{Pages, Tracking, Tracks};
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::{PageRange, PageSet};
 use standfast_format::records::JobState;
 use standfast_format::{Beneath, ImageSink};
+use standfast_linux::{MemoryClone, ProcessMemory};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +24,17 @@ pub enum StackPart {
     Live,
     /// All of it: for programs that keep coroutines below the stack pointer of their main thread.
     Whole,
+}
+
+/// When the memory of processes is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// While the job stands still.
+    #[default]
+    Stopped,
+    /// When it runs on, by [`Captured::read_on`], from a clone of each process: fork(2) copies its page tables. What a
+    /// clone does not hold, and all of a process that cannot be cloned, is read while the job stands still.
+    Cloned,
 }
 
 /// How to capture.
@@ -41,6 +54,8 @@ pub struct CaptureOptions {
     pub saved_files: SavedFiles,
     /// What becomes of connections whose other end is outside the job.
     pub external_sockets: ExternalSockets,
+    /// When memory is read.
+    pub reading: Reading,
 }
 
 /// Which files are saved whole, of those that the program may write. What of others is mapped is saved in any case.
@@ -75,6 +90,12 @@ pub struct Captured {
     pub outputs: Vec<Output>,
     /// Why the kernel does not let memory be observed, where that was asked for.
     pub unobserved: Option<String>,
+    /// Why a process was not cloned, where that was asked for.
+    pub uncloned: Option<String>,
+    /// Processes whose memory is yet to be read.
+    clones: Vec<Cloned>,
+    /// Clones that are on their way out.
+    ended: Vec<MemoryClone>,
     shared: Arc<Shared>,
 }
 
@@ -83,6 +104,102 @@ impl Captured {
     /// this is never said is as if it had not been.
     pub fn committed(&self, generation: u64) {
         self.shared.tracks().committed(generation);
+    }
+
+    /// Whether [`Captured::read_on`] has anything to do: else the job need not run on for it.
+    pub fn is_to_be_read_on(&self) -> bool {
+        !self.clones.is_empty()
+    }
+
+    /// Reads what is yet to be read, from clones of the processes. The job may run meanwhile.
+    ///
+    /// # Errors
+    /// When a clone is killed, or the sink fails: there is no checkpoint then.
+    pub fn read_on(&mut self, sink: &mut dyn ImageSink) -> Result<(), EngineError> {
+        let shared = Arc::clone(&self.shared);
+        for Cloned { rest, clone } in std::mem::take(&mut self.clones) {
+            let saved = rest.save(clone.memory(), &mut shared.tracks(), sink);
+            if !clone.is_whole() {
+                let why = io::Error::other("it was killed while it was read; the program runs on");
+                return Err(kernel("reading a clone of the program's memory", why));
+            }
+            let saved = saved?;
+            clone.end();
+            self.ended.push(clone);
+            self.pages += saved.changed;
+            self.unchanged += saved.unchanged;
+        }
+        Ok(())
+    }
+}
+
+/// A process whose memory is to be read from a clone.
+#[derive(Debug)]
+struct Cloned {
+    rest: ToRead,
+    clone: MemoryClone,
+}
+
+/// Pages of a process that are to be read.
+#[derive(Debug)]
+struct ToRead {
+    owner: u32,
+    identity: ProcessIdentity,
+    /// To be saved, ascending.
+    changed: Vec<(PageRange, Beneath)>,
+    /// To be saved where they are not as they were, ascending.
+    compared: Vec<(PageRange, Beneath)>,
+}
+
+/// What has become of pages.
+#[derive(Debug, Clone, Copy, Default)]
+struct Saved {
+    /// How many were handed to the sink.
+    changed: u64,
+    /// How many were noted as unchanged.
+    unchanged: u64,
+}
+
+impl ToRead {
+    fn of(owner: u32, identity: ProcessIdentity, pages: Pages, tracking: Tracking) -> Self {
+        let Pages { mut changed, mut compared, .. } = pages;
+        if tracking == Tracking::Hash {
+            compared = std::mem::take(&mut changed);
+        }
+        Self { owner, identity, changed, compared }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.compared.is_empty()
+    }
+
+    /// What of these pages others do not hold, which therefore cannot be read from there. Nothing of it is compared: it
+    /// is rare.
+    fn split_off_those_outside(&mut self, held: &PageSet) -> Self {
+        let (changed, mut lacking) = divide(&self.changed, held);
+        let (compared, lacking_compared) = divide(&self.compared, held);
+        (self.changed, self.compared) = (changed, compared);
+        lacking.extend(lacking_compared);
+        lacking.sort_unstable_by_key(|(range, _)| range.start());
+        Self { changed: lacking, compared: Vec::new(), ..*self }
+    }
+
+    fn save(
+        &self,
+        memory: &ProcessMemory,
+        tracks: &mut Tracks,
+        sink: &mut dyn ImageSink,
+    ) -> Result<Saved, EngineError> {
+        let Self { owner, identity, .. } = *self;
+        let read = |ranges: &[PageRange], into: &mut [u8]| memory.read_pages(ranges, into);
+        let changed = Wanted { owner, ranges: &self.changed, read: &read }.save(sink)?;
+        if self.compared.is_empty() {
+            return Ok(Saved { changed, unchanged: 0 });
+        }
+        let sieve = tracks.hashes.sieve(Key::Process(identity), owner);
+        let compared = Compared::of(&Wanted { owner, ranges: &self.compared, read: &read }, sieve, sink)?;
+        tracks.of(identity).into_iter().for_each(|track| track.learn_compared(&compared.changed));
+        Ok(Saved { changed: changed + compared.saved, unchanged: compared.inherited })
     }
 }
 
@@ -103,26 +220,29 @@ impl Frozen {
         let tracking = tracks.resolve(options.tracking);
         tracks.hashes.begin();
         let (mut changed, mut unchanged) = (0, 0);
-        for (place, (process, mut held)) in self.processes.iter().zip(census.pages).enumerate() {
+        let (mut clones, mut uncloned) = (Vec::new(), None);
+        for (place, (process, held)) in self.processes.iter().zip(census.pages).enumerate() {
             let owner = place as u32;
             if !held.unchanged.is_empty() {
                 sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
                 unchanged += held.unchanged.pages();
             }
-            if tracking == Tracking::Hash {
-                held.compared = std::mem::take(&mut held.changed);
+            let mut rest = ToRead::of(owner, ProcessIdentity::of(process.pid)?, held, tracking);
+            if options.reading == Reading::Cloned && !rest.is_empty() {
+                match clone_of(self, process, &census.state)? {
+                    Ok(clone) => {
+                        let mut held = held_by(&clone, process, &rest.changed)?;
+                        held = held.union(&held_by(&clone, process, &rest.compared)?);
+                        let lacking = rest.split_off_those_outside(&held);
+                        clones.push(Cloned { rest, clone });
+                        rest = lacking;
+                    }
+                    Err(why) => uncloned = Some(why),
+                }
             }
-            let read = |ranges: &[PageRange], into: &mut [u8]| process.memory.read_pages(ranges, into);
-            changed += Wanted { owner, ranges: &held.changed, read: &read }.save(sink)?;
-            if !held.compared.is_empty() {
-                let identity = ProcessIdentity::of(process.pid)?;
-                let sieve = tracks.hashes.sieve(Key::Process(identity), owner);
-                let wanted = Wanted { owner, ranges: &held.compared, read: &read };
-                let compared = Compared::of(&wanted, sieve, sink)?;
-                changed += compared.saved;
-                unchanged += compared.inherited;
-                tracks.of(identity).into_iter().for_each(|track| track.learn_compared(&compared.changed));
-            }
+            let saved = rest.save(&process.memory, &mut tracks, sink)?;
+            changed += saved.changed;
+            unchanged += saved.unchanged;
         }
         let memories: Vec<_> = self.processes.iter().map(|process| &process.memory).collect();
         for (place, object) in census.objects.iter().enumerate() {
@@ -150,6 +270,9 @@ impl Frozen {
             looking,
             outputs: census.outputs,
             unobserved: tracks.problem().map(str::to_owned),
+            uncloned,
+            clones,
+            ended: Vec::new(),
             shared: Arc::clone(&self.shared),
         })
     }

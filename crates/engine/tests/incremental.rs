@@ -4,7 +4,9 @@ mod support;
 
 use fastrand::Rng;
 use standfast_core::{PAGE_BYTES, PageSet};
-use standfast_engine::{CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Tracking};
+use standfast_engine::{
+    CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Reading, Tracking,
+};
 use standfast_format::records::{JobState, ProcessState};
 use standfast_format::{BoxError, ImageSink, PageBatch};
 use std::collections::BTreeMap;
@@ -16,6 +18,8 @@ use support::compile;
 const CHECKPOINTS: usize = 150;
 /// Of a program with much more memory.
 const CHECKPOINTS_OF_MUCH: usize = 40;
+/// Of each way to read memory when the program runs on.
+const CHECKPOINTS_READ_LATER: usize = 60;
 /// All are committed under one number, since nobody keeps them.
 const GENERATION: u64 = 1;
 
@@ -66,10 +70,10 @@ impl ImageSink for Flat {
     }
 }
 
-/// One checkpoint upon `parent`, and all of the memory at the same stop. `None` when it was refused. A second capture says
-/// which pages there are; what those of processes hold is read directly, since a capture moves threads from one
-/// processor to another, which the kernel notes in their restartable sequences.
-fn both(freezer: &Freezer, tracking: Tracking, parent: Option<Memory>, commit: bool) -> Option<(Flat, Memory)> {
+/// One checkpoint upon `parent`, and all of the memory at the same stop. `None` when it was refused. Another capture says
+/// which pages there are; what those of processes hold is read directly.
+fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Option<(Flat, Memory, Vec<Noted>)> {
+    let How { tracking, reading } = how;
     std::thread::scope(|scope| {
         let work = || {
             let mut frozen = match freezer.freeze(Duration::from_secs(5)) {
@@ -80,15 +84,20 @@ fn both(freezer: &Freezer, tracking: Tracking, parent: Option<Memory>, commit: b
                 }
                 Err(error) => panic!("{error}"),
             };
+            let mut full = Flat::default();
+            let again = CaptureOptions { builds_upon_last: true, ..CaptureOptions::default() };
+            match frozen.capture(&mut full, again) {
+                Err(EngineError::Refused(_)) => return None,
+                taken => drop(taken.expect("it can be captured")),
+            }
             // One that was to save everything and was refused has left nothing to build upon.
             let parent = parent.filter(|_| freezer.last_committed() == Some(GENERATION));
             let builds_upon_last = parent.is_some();
             let mut flat = Flat { parent: parent.unwrap_or_default(), ..Flat::default() };
-            let options = CaptureOptions { tracking, builds_upon_last, ..CaptureOptions::default() };
-            let captured = match frozen.capture(&mut flat, options) {
+            let options = CaptureOptions { tracking, builds_upon_last, reading, ..CaptureOptions::default() };
+            let mut captured = match frozen.capture(&mut flat, options) {
                 Ok(captured) => captured,
-                Err(EngineError::Refused(_)) => return None,
-                Err(error) => panic!("{error}"),
+                Err(error) => panic!("what could be captured once can be again: {error}"),
             };
             // Zombies have none.
             let open = |process: &ProcessState| File::open(format!("/proc/{}/mem", process.pid)).ok();
@@ -98,27 +107,64 @@ fn both(freezer: &Freezer, tracking: Tracking, parent: Option<Memory>, commit: b
                 let memory = memories.get(*owner as usize)?.as_ref()?;
                 memory.read_exact_at(&mut bytes, *address).ok().map(|()| ((*owner, *address), bytes))
             };
-            let of_process: Memory = flat.memory.keys().filter_map(present).collect();
+            let of_process: Memory = full.memory.keys().filter_map(present).collect();
+            full.memory.extend(of_process);
+            // A process of the job that was killed meanwhile takes nothing with it.
+            let _ = frozen.thaw();
+            captured.read_on(&mut flat).expect("nobody kills a clone");
             if commit {
                 captured.committed(GENERATION);
             }
-            let mut full = Flat::default();
-            let again = CaptureOptions { builds_upon_last: true, ..CaptureOptions::default() };
-            frozen.capture(&mut full, again).expect("what could be captured once can be again");
-            full.memory
-                .extend(of_process.into_iter().filter(|(key, _)| full.memory.contains_key(key)).collect::<Vec<_>>());
-            Some((flat, full.memory))
+            Some((flat, full.memory, noted(&captured.state)))
         };
         scope.spawn(work).join().expect("no panic")
     })
 }
 
-fn compare(found: &Memory, wanted: &Memory, place: usize, seed: u64) {
+/// How checkpoints are taken.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    tracking: Tracking,
+    reading: Reading,
+}
+
+fn stopped(tracking: Tracking) -> How {
+    How { tracking, reading: Reading::Stopped }
+}
+
+fn cloned(tracking: Tracking) -> How {
+    How { tracking, reading: Reading::Cloned }
+}
+
+/// Owner, address and length of what the kernel writes for a thread that goes from one processor to another: a capture may
+/// make it do so, and a clone has an area of its own.
+type Noted = (u32, u64, u32);
+
+fn noted(state: &JobState) -> Vec<Noted> {
+    let of_process = |(owner, process): (u32, &ProcessState)| {
+        let areas = process.threads.iter().filter_map(|thread| thread.restartable_sequence.as_ref());
+        areas.map(|it| (owner, it.area, it.length)).collect::<Vec<_>>()
+    };
+    (0..).zip(&state.processes).flat_map(of_process).collect()
+}
+
+/// Whether two pages hold the same, but for what the kernel notes in them.
+fn same(key: &(u32, u64), one: &[u8], other: &[u8], noted: &[Noted]) -> bool {
+    let is_noted = |byte: u64| {
+        noted
+            .iter()
+            .any(|(owner, start, length)| *owner == key.0 && (*start..start + u64::from(*length)).contains(&byte))
+    };
+    one.len() == other.len()
+        && (key.1..).zip(one.iter().zip(other)).all(|(at, (one, other))| one == other || is_noted(at))
+}
+
+fn compare(found: &Memory, wanted: &Memory, noted: &[Noted], place: usize, seed: u64) {
     for (key, bytes) in wanted {
         let (owner, address) = key;
         let what = format!("STANDFAST_SEED={seed}, checkpoint {place}: page {address:#x} of owner {owner}");
         let held = found.get(key).unwrap_or_else(|| panic!("{what} is missing"));
-        assert!(held == bytes, "{what} is an old one");
+        assert!(same(key, held, bytes, noted), "{what} is an old one");
     }
     let surplus = found.keys().find(|key| !wanted.contains_key(key));
     assert!(surplus.is_none(), "STANDFAST_SEED={seed}, checkpoint {place}: {surplus:x?} is not there any more");
@@ -126,13 +172,13 @@ fn compare(found: &Memory, wanted: &Memory, place: usize, seed: u64) {
 
 #[test]
 fn observed_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
-    checkpoints_hold_the_truth("churn.c", Tracking::Pagemap, CHECKPOINTS);
+    checkpoints_hold_the_truth("churn.c", stopped(Tracking::Pagemap), CHECKPOINTS);
 }
 
 /// What is learnt of stretches that are always written, and of huge pages, is not for the programs' sake alone.
 #[test]
 fn checkpoints_hold_what_full_ones_hold_whatever_was_learnt_of_the_program() {
-    checkpoints_hold_the_truth("../../../tests/victims/stretches.c", Tracking::Auto, CHECKPOINTS_OF_MUCH);
+    checkpoints_hold_the_truth("../../../tests/victims/stretches.c", stopped(Tracking::Auto), CHECKPOINTS_OF_MUCH);
 }
 
 /// What cannot be observed is compared, the rest observed.
@@ -143,15 +189,29 @@ fn checkpoints_hold_what_full_ones_hold_whichever_way_is_taken_for_each_page() {
 
 #[test]
 fn compared_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
-    checkpoints_hold_the_truth("churn.c", Tracking::Hash, CHECKPOINTS);
+    checkpoints_hold_the_truth("churn.c", stopped(Tracking::Hash), CHECKPOINTS);
+}
+
+#[test]
+fn clones_hold_what_the_program_held_at_the_stop_whatever_it_does_while_they_are_read() {
+    for tracking in [Tracking::Pagemap, Tracking::Hash] {
+        checkpoints_hold_the_truth("churn.c", cloned(tracking), CHECKPOINTS_READ_LATER);
+    }
+}
+
+/// Pages in the image of the last stop may be read from a clone whose program has gone on to write them.
+#[test]
+fn clones_of_much_memory_hold_what_the_program_held_at_the_stop() {
+    let source = "../../../tests/victims/stretches.c";
+    checkpoints_hold_the_truth(source, cloned(Tracking::Auto), CHECKPOINTS_OF_MUCH);
 }
 
 /// One seed, or as many as `STANDFAST_SEEDS` says (`make soak`).
-fn checkpoints_hold_the_truth(source: &str, tracking: Tracking, checkpoints: usize) {
+fn checkpoints_hold_the_truth(source: &str, how: How, checkpoints: usize) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     for _ in 0..number("STANDFAST_SEEDS").unwrap_or(1) {
         let seed = number("STANDFAST_SEED").unwrap_or_else(|| fastrand::u64(..));
-        hold_the_truth(source, tracking, checkpoints, seed);
+        hold_the_truth(source, how, checkpoints, seed);
     }
 }
 
@@ -166,7 +226,7 @@ impl Drop for Program {
     }
 }
 
-fn hold_the_truth(source: &str, tracking: Tracking, checkpoints: usize, seed: u64) {
+fn hold_the_truth(source: &str, how: How, checkpoints: usize, seed: u64) {
     let mut random = Rng::with_seed(seed);
     let (directory, program) = compile(source);
     let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
@@ -183,8 +243,8 @@ fn hold_the_truth(source: &str, tracking: Tracking, checkpoints: usize, seed: u6
         // Now and then a checkpoint fails behind the look, and now and then one builds upon nothing.
         let (commit, afresh) = (random.u32(..8) > 0, random.u32(..16) == 0);
         let upon = if afresh { None } else { parent.clone() };
-        let Some((flat, full)) = both(&freezer, tracking, upon, commit) else { continue };
-        compare(&flat.memory, &full, place, seed);
+        let Some((flat, full, noted)) = both(&freezer, how, upon, commit) else { continue };
+        compare(&flat.memory, &full, &noted, place, seed);
         taken += 1;
         saved_less += usize::from(flat.stored < full.len());
         if commit {

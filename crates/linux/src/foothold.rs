@@ -5,7 +5,7 @@
 //! of ours is in the program. If we die instead, garbage stays where the program's own signal handlers leave theirs, and
 //! the 16 bytes stay where the next foothold finds and removes them.
 
-use crate::arch::{CallRecord, HealingFrame, Registers, healing_blob};
+use crate::arch::{CallRecord, HealingFrame, Registers, SYSCALL_OFFSET, healing_blob};
 use crate::proc::Map;
 use crate::{ProcessMemory, Task, TaskError};
 use standfast_core::{Address, is_zero};
@@ -96,6 +96,19 @@ impl Foothold {
         memory.write(self.covered.start, &self.covered.bytes)?;
         self.write_blob(task, [0, 0])?;
         Ok(())
+    }
+
+    /// Puts back what the program's memory held here in a copy of it, which will never run.
+    ///
+    /// # Errors
+    /// When the copy is gone.
+    pub(crate) fn uncover(&self, copy: &ProcessMemory) -> io::Result<()> {
+        copy.write(self.covered.start, &self.covered.bytes)
+    }
+
+    /// Address of the `syscall` instruction in the code.
+    pub(crate) fn syscall_instruction(&self) -> u64 {
+        self.blob + SYSCALL_OFFSET
     }
 
     fn write_blob(&self, task: &Task, words: [u64; 2]) -> Result<(), TaskError> {

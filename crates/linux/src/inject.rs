@@ -10,7 +10,9 @@
 use crate::arch::{CallRecord, HealingFrame, Registers};
 use crate::{Foothold, ProcessMemory, Stop, Task, TaskError};
 use standfast_core::Address;
+use std::io;
 
+const WORD: u64 = size_of::<u64>() as u64;
 /// Everything blocked: no signal may run a handler on the borrowed stack.
 const ALL_SIGNALS: u64 = u64::MAX;
 
@@ -79,7 +81,7 @@ impl<'a> Injector<'a> {
     ///
     /// # Errors
     /// When the process is gone.
-    pub fn read_output(&self, into: &mut [u8]) -> std::io::Result<()> {
+    pub fn read_output(&self, into: &mut [u8]) -> io::Result<()> {
         self.memory.read(self.output(), into)
     }
 
@@ -142,11 +144,11 @@ impl Puppet<'_> {
         call: Call,
         expected: i32,
         take: impl FnOnce(i32) -> T,
-    ) -> Result<std::io::Result<T>, TaskError> {
+    ) -> Result<io::Result<T>, TaskError> {
         let close = |number: i32| Call { number: libc::SYS_close, arguments: [number as u64, 0, 0, 0, 0, 0] };
         let made = self.some_calls(&[call], &[close(expected)])?[0] as i32;
         if made < 0 {
-            return Ok(Err(std::io::Error::from_raw_os_error(-made)));
+            return Ok(Err(io::Error::from_raw_os_error(-made)));
         }
         let taken = take(made);
         self.calls(&[close(made)])?;
@@ -181,6 +183,57 @@ impl Puppet<'_> {
             records.chunks_exact(CallRecord::BYTES).take(in_records).map(CallRecord::result).collect();
         results.extend(last);
         Ok(results)
+    }
+
+    /// Makes a child of this process with clone(2) and these flags; its id as we see it, or the kernel's error. The kernel
+    /// attaches it to us. Should it be let go before we have claimed it, it comes to a call that ends it; and should we die,
+    /// the task waits for it by itself where it `is_awaited`.
+    pub(crate) fn bear(&self, flags: u64, is_awaited: bool) -> Result<io::Result<i32>, TaskError> {
+        /// Nobody's, and not even a group's: waiting for that fails at once.
+        const NOBODY: u64 = i32::MIN as u32 as u64;
+        let bytes = CallRecord::BYTES as u64;
+        let waiting = self.healing - bytes;
+        let cloning = if is_awaited { waiting - bytes } else { waiting };
+        let ending = cloning - bytes;
+        // The kernel puts the child's id where the record of the wait has it.
+        let arguments = if is_awaited {
+            [flags | libc::CLONE_PARENT_SETTID as u64, ending, waiting + WORD, 0, 0, 0]
+        } else {
+            [flags, ending, 0, 0, 0, 0]
+        };
+        let calls = [
+            CallRecord::new(libc::SYS_exit_group, [0; 6]),
+            CallRecord::new(libc::SYS_clone, arguments),
+            CallRecord::new(libc::SYS_wait4, [NOBODY, 0, libc::__WALL as u64, 0, 0, 0]),
+        ];
+        let records: Vec<u8> = calls.into_iter().flat_map(CallRecord::bytes).collect();
+        let gone = |error| TaskError::of(self.task.tid(), "injecting a clone", error);
+        self.injector.memory.write(Address::new(ending), &records[..(self.healing - ending) as usize]).map_err(gone)?;
+        self.go_on_from(cloning)?;
+        run_to_syscall_stop(self.task)?;
+        let child = run_to_syscall_stop(self.task)?;
+        let result = self.task.registers()?.result();
+        Ok(child.ok_or_else(|| io::Error::from_raw_os_error(-result as i32)))
+    }
+
+    /// Has the task wait for the child that it has just borne, which has ended.
+    pub(crate) fn await_child(&self) -> Result<(), TaskError> {
+        (0..2).try_for_each(|_| run_to_syscall_stop(self.task).map(drop))
+    }
+
+    /// Where there is a `syscall` instruction.
+    pub(crate) fn syscall_instruction(&self) -> u64 {
+        self.injector.foothold.syscall_instruction()
+    }
+
+    /// Where something may be left that calls are to read.
+    pub(crate) fn scratch(&self) -> Address {
+        self.injector.output()
+    }
+
+    /// Puts back what the foothold covers in a copy of the process's memory.
+    pub(crate) fn uncover(&self, copy: &ProcessMemory) -> io::Result<()> {
+        self.injector.foothold.uncover(copy)
     }
 
     fn ringing(&self, bell: Bell) -> CallRecord {

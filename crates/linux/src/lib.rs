@@ -8,6 +8,7 @@
 
 mod arch;
 mod clocks;
+mod clone;
 mod error;
 mod features;
 mod foothold;
@@ -32,6 +33,7 @@ mod written;
 
 pub use arch::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob};
 pub use clocks::{ClockOffsets, monotonic_clocks_of};
+pub use clone::{Kinship, MemoryClone};
 pub use error::TaskError;
 pub use features::{Feature, Features};
 pub use foothold::{Foothold, FootholdError};

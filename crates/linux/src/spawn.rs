@@ -150,6 +150,12 @@ pub fn is_made_here(pid: i32) -> bool {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
 }
 
+/// Says that a process has been made for purposes of ours that is or will be a child of this process, or of an init that
+/// this process has made.
+pub(crate) fn made_here(pid: i32) {
+    MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+}
+
 /// Says that such a child has been reaped: its number may be given to another process.
 pub fn made_here_is_gone(pid: i32) {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);

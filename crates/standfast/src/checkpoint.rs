@@ -4,17 +4,21 @@
 //! ```text
 //! sequential:  rehearse  prepare  freeze  capture  finish  thaw           seal  commit  retain
 //! copy:        rehearse  prepare  freeze  capture  thaw    finish         seal  commit  retain
+//! fork:        rehearse  prepare  freeze  capture  thaw    read   finish  seal  commit  retain
 //! stop:        rehearse  prepare  freeze  capture  finish  seal   commit  kill          retain
 //!                                 |<-- program stands still -->|
 //! ```
 
 use crate::background::Background;
-use crate::chains::{Incremental, MaxFiles, Snapshot, tracking};
+use crate::chains::{Incremental, MaxFiles, tracking};
 use crate::options::{JobOptions, Keep};
 use crate::report::CheckpointReport;
+use crate::room::Room;
 use crate::scope::{ExternalSockets, SaveFiles};
-use standfast_core::PAGE_BYTES;
-use standfast_engine::{CaptureOptions, Captured, EngineError, Freezer, Frozen, StackPart, Tracking, rehearse};
+use crate::snapshots::{Choice, Method, Past, Snapshot, Why};
+use standfast_engine::{
+    CaptureOptions, Captured, EngineError, Freezer, Frozen, Reading, StackPart, Tracking, rehearse,
+};
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Coverage, FileReference};
 use standfast_format::{BoxError, ImageSink};
@@ -30,6 +34,9 @@ use std::time::{Duration, Instant};
 /// How long the threads of a program may take to stop. One that hangs in the kernel longer (a dead network file system)
 /// would hold up all the others.
 const FREEZE_MAX: Duration = Duration::from_secs(10);
+
+/// How much nicer than the program whoever reads beside it is.
+const NICENESS: i32 = 10;
 
 /// How many times as long as it should be a chain may become while its coalescing is due or under way.
 const CHAINS_AHEAD: usize = 2;
@@ -81,21 +88,24 @@ impl Destination {
         }
     }
 
-    /// What kind of generation comes next, where the last one read so much from the program.
-    fn plan(&self, freezer: &Freezer, purpose: Purpose, last_bytes: Option<u64>) -> Plan {
+    /// What kind of generation comes next, and how it is to be taken.
+    fn plan(&self, freezer: &Freezer, purpose: Purpose, past: &Past) -> (Plan, Choice) {
         let builds = self.tracking != Tracking::Off;
         let parent = freezer.last_committed().filter(|_| builds).and_then(GenerationNumber::new);
-        let expected = freezer.expected_bytes().filter(|_| builds).or(last_bytes);
-        let writing = match purpose {
-            Purpose::Protect => self.snapshot.writing(expected, available_bytes()),
-            Purpose::Stop => Writing::AtOnce,
+        let choice = match purpose {
+            Purpose::Protect => {
+                let room = Room::of(freezer.main_process().pid);
+                let expected = freezer.expected_bytes().filter(|_| parent.is_some());
+                self.snapshot.choose(&past.situation(parent.is_some(), expected, || freezer.resident_bytes(), room))
+            }
+            Purpose::Stop => Choice::stop(),
         };
         // Coalescing has the lowest priority: on a machine that has no time for it the chain ends here.
         let links_max = CHAINS_AHEAD * self.max_files.get().get().max(self.keep.get().get() + 1) as usize;
-        Plan { parent, links_max, writing }
+        (Plan { parent, links_max, writing: choice.writing() }, choice)
     }
 
-    fn capture_options(&self, prepared: &Prepared) -> CaptureOptions {
+    fn capture_options(&self, prepared: &Prepared, method: Method) -> CaptureOptions {
         CaptureOptions {
             stack: self.stack,
             tracking: self.tracking,
@@ -103,15 +113,12 @@ impl Destination {
             unchanged_percent_min: self.incremental.unchanged_percent_min(),
             saved_files: self.save_files.policy(),
             external_sockets: self.external_sockets.policy(),
+            reading: match method {
+                Method::Sequential | Method::Copy => Reading::Stopped,
+                Method::Fork => Reading::Cloned,
+            },
         }
     }
-}
-
-/// Memory that the system can spare: `MemAvailable` in `/proc/meminfo`; nothing where it does not say.
-fn available_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kilobytes = |line: &str| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
-    text.lines().find_map(kilobytes).unwrap_or(0) * 1024
 }
 
 /// A checkpoint that is durable.
@@ -123,6 +130,8 @@ pub(crate) struct Taken {
     pub(crate) outputs: Vec<PathBuf>,
     /// Why the kernel does not let memory be observed, where that was asked for.
     pub(crate) unobserved: Option<String>,
+    /// Why a process could not be cloned, where that was tried.
+    pub(crate) uncloned: Option<String>,
     /// Why older generations could not be removed, where that failed: no harm to the checkpoint.
     pub(crate) retention: Result<(), StoreError>,
 }
@@ -209,14 +218,13 @@ struct Attempt {
 
 impl Checkpointing {
     /// Starts the thread.
-    /// The last checkpoint has read `last_bytes` from the program, if there was one.
     pub(crate) fn begin(
         destination: Destination,
         freezer: Freezer,
         purpose: Purpose,
-        last_bytes: Option<u64>,
+        past: Past,
     ) -> Result<Self, Failure> {
-        let work = move || take(&destination, &freezer, purpose, last_bytes);
+        let work = move || take(&destination, &freezer, purpose, &past);
         Ok(Self { attempt: Background::begin("checkpoint", work).map_err(Failure::Thread)?, purpose })
     }
 
@@ -236,13 +244,13 @@ impl AsFd for Checkpointing {
     }
 }
 
-fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, last_bytes: Option<u64>) -> Attempt {
+fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, past: &Past) -> Attempt {
     let started = Instant::now();
     let failed = |failure, given_up| Attempt { outcome: Err(failure), _given_up: given_up };
     if let Err(error) = rehearse() {
         return failed(error.into(), None);
     }
-    let plan = destination.plan(freezer, purpose, last_bytes);
+    let (plan, choice) = destination.plan(freezer, purpose, past);
     let mut prepared = match destination.directory.prepare_with(&destination.lease, plan) {
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),
@@ -253,7 +261,7 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, last_byt
         Ok(frozen) => frozen,
         Err(error) => return failed(error.into(), Some(prepared)),
     };
-    let options = destination.capture_options(&prepared);
+    let options = destination.capture_options(&prepared, choice.method);
     let is_held = matches!(plan.writing, Writing::Held { .. });
     let captured = frozen.capture(&mut prepared, options).and_then(|captured| {
         if !is_held {
@@ -269,7 +277,7 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, last_byt
             return failed(error.into(), Some(prepared));
         }
     };
-    let moments = Moments { started, freezing, is_held };
+    let moments = Moments { started, freezing, is_held, choice };
     let outcome = complete(destination, freezer, prepared, captured, frozen, moments, purpose);
     Attempt { outcome, _given_up: None }
 }
@@ -279,13 +287,14 @@ struct Moments {
     freezing: Instant,
     /// Whether the pages are yet to be written.
     is_held: bool,
+    choice: Choice,
 }
 
 fn complete(
     destination: &Destination,
     freezer: &Freezer,
     mut prepared: Prepared,
-    captured: Captured,
+    mut captured: Captured,
     frozen: Frozen,
     moments: Moments,
     purpose: Purpose,
@@ -297,6 +306,7 @@ fn complete(
             let pause = moments.freezing.elapsed();
             if moments.is_held {
                 prepared.release();
+                read_on(&mut captured, &mut prepared)?;
                 prepared.finish(&captured.state).map_err(EngineError::Image)?;
             }
             make_durable(&captured)?;
@@ -316,6 +326,10 @@ fn complete(
         }
     };
     let durable = moments.started.elapsed();
+    let (method, why) = match &captured.uncloned {
+        Some(_) => (Method::Copy, Why::NoClone),
+        None => (moments.choice.method, moments.choice.why),
+    };
     let report = CheckpointReport {
         generation: generation.number.get(),
         tasks: captured.tasks as u64,
@@ -329,11 +343,14 @@ fn complete(
         pause_nanoseconds: nanoseconds(pause),
         looking_nanoseconds: nanoseconds(captured.looking),
         durable_nanoseconds: nanoseconds(durable),
+        method,
+        why,
+        expected_pause_nanoseconds: moments.choice.pause.map(nanoseconds),
     };
     let retention = destination.directory.retain(&destination.lease, destination.keep.get()).map(drop);
     let retention = retention.and(keep_code(destination, freezer, captured.state.code_files()));
     let outputs = captured.outputs.into_iter().map(|output| output.path).collect();
-    Ok(Taken { report, outputs, unobserved: captured.unobserved, retention })
+    Ok(Taken { report, outputs, unobserved: captured.unobserved, uncloned: captured.uncloned, retention })
 }
 
 /// Keeps copies of the executable and the libraries, so that the job does not depend on the system staying as it is. Only
@@ -352,9 +369,13 @@ pub(crate) fn keep_code<'a>(
     Ok(())
 }
 
-/// Bytes that a checkpoint has read from its program.
-pub(crate) fn bytes_read(report: &CheckpointReport) -> u64 {
-    report.pages_read * PAGE_BYTES as u64
+/// Reads what is to be read when the program runs on, with low priority.
+fn read_on(captured: &mut Captured, prepared: &mut Prepared) -> Result<(), EngineError> {
+    if captured.is_to_be_read_on() {
+        // Where that is refused it is read all the same.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+    }
+    captured.read_on(prepared)
 }
 
 /// What the program has written to its files up to the checkpoint must survive a power failure as the checkpoint does: a

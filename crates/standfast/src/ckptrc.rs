@@ -4,9 +4,10 @@
 //! It is not Standfast's own configuration: it knows the seven keys of that paper and no others. What they ask for and
 //! this version does not do is kept and named ([`Ckptrc::unmet`]), never dropped.
 
-use crate::chains::{Incremental, MaxFiles, Snapshot};
+use crate::chains::{Incremental, MaxFiles};
 use crate::options::{INTERVAL_MAX, Interval, JobOptions, Keep, OptionChoices};
 use crate::run::default_directory;
+use crate::snapshots::Snapshot;
 use crate::spelling::{ForShell, InWords};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -144,10 +145,9 @@ impl Ckptrc {
     }
 }
 
-/// How memory is taken: what a forked checkpoint is for, that the program runs while it is written, a copy does too.
 fn snapshot(fork: Switch) -> Snapshot {
     match fork {
-        Switch::On => Snapshot::Copy,
+        Switch::On => Snapshot::Fork,
         Switch::Off => Snapshot::Sequential,
     }
 }

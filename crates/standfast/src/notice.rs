@@ -63,6 +63,11 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// Memory was copied that was to be read from a clone.
+    Uncloned {
+        /// Why.
+        reason: String,
+    },
     /// No checkpoint was taken; the program runs on.
     NotTaken {
         /// Why, and what to do.
@@ -137,7 +142,7 @@ impl Notice {
     pub fn weight(&self) -> Weight {
         match self {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) | Self::Coalesced { .. } => Weight::Detail,
-            Self::Unobserved { .. } => Weight::Detail,
+            Self::Unobserved { .. } | Self::Uncloned { .. } => Weight::Detail,
             Self::Ids(JobIds::New { reason: None }) => Weight::Detail,
             Self::Ids(_)
             | Self::Without { .. }
@@ -176,6 +181,9 @@ impl fmt::Display for Notice {
                 f,
                 "the kernel does not note which pages the program writes ({reason}): with --track auto they are compared by checksum instead, and the program stands still for that"
             ),
+            Self::Uncloned { reason } => {
+                write!(f, "a process could not be cloned ({reason}): its memory was copied while it stood still")
+            }
             Self::NotTaken { reason } => write!(f, "no checkpoint was taken, the program runs on: {reason}"),
             Self::Unprotectable { reason } => {
                 write!(f, "as it is, the program cannot be checkpointed: {reason}")

@@ -1,8 +1,9 @@
 //! The options of a run, each defined here once. They are kept in the job's manifest, so that a restarted job goes on
 //! being protected as its run was; how they are spelt on a command line is the command's business.
 
-use crate::chains::{Incremental, MaxFiles, Snapshot, Track};
+use crate::chains::{Incremental, MaxFiles, Track};
 use crate::scope::{ExternalSockets, SaveFiles};
+use crate::snapshots::Snapshot;
 use serde::Serialize;
 use standfast_engine::{FilePolicy, StackPart};
 use standfast_format::manifest;
@@ -416,7 +417,7 @@ pub enum OptionError {
         text: String,
     },
     /// Not a way to take memory.
-    #[error("'{text}' is no way to take memory: write 'sequential', 'copy' or 'auto'")]
+    #[error("'{text}' is no way to take memory: write 'sequential', 'copy', 'fork' or 'auto'")]
     Snapshot {
         /// What stood there.
         text: String,

@@ -2,6 +2,7 @@
 //! stand in its name, since these names are also those of the command's JSON.
 
 use crate::options::JobOptions;
+use crate::snapshots::{Method, Why};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -33,6 +34,15 @@ pub struct CheckpointReport {
     pub looking_nanoseconds: u64,
     /// From the start of the checkpoint until it was durable.
     pub durable_nanoseconds: u64,
+    /// How memory was taken.
+    #[serde(default)]
+    pub method: Method,
+    /// Why it was taken so.
+    #[serde(default)]
+    pub why: Why,
+    /// How long the program was expected to stand still, where that was known.
+    #[serde(default)]
+    pub expected_pause_nanoseconds: Option<u64>,
 }
 
 /// What became of checkpoints that build upon each other.

@@ -6,6 +6,7 @@ use crate::control::{ControlError, Reply, Request, ask};
 use crate::identity::in_engine;
 use crate::options::JobOptions;
 use crate::report::CheckpointReport;
+use crate::snapshots::Past;
 use standfast_engine::Job;
 use standfast_format::manifest::Outcome;
 use standfast_store::{Claim, JobDirectory, Standing, StoreError};
@@ -65,7 +66,7 @@ fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointR
     // Nobody will be there to build upon it.
     let options = JobOptions { incremental: crate::Incremental::Off, ..options };
     let destination = Destination::new(Arc::new(directory), lease, &options);
-    let taken = Checkpointing::begin(destination.clone(), job.freezer(), purpose, None)
+    let taken = Checkpointing::begin(destination.clone(), job.freezer(), purpose, Past::default())
         .and_then(Checkpointing::join)
         .map_err(of_failure)?;
     if purpose == Purpose::Stop {

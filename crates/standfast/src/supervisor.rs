@@ -5,7 +5,7 @@ mod end;
 
 use crate::background::Background;
 use crate::chains::Incremental;
-use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose, Taken, bytes_read};
+use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose, Taken};
 use crate::coalesce::Coalescing;
 use crate::control::{ClientId, ControlSocket, Reply, Request};
 use crate::foreground::Foreground;
@@ -17,6 +17,7 @@ use crate::outlook::{Outlook, look};
 use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
 use crate::schedule::{Outcome as Attempt, Schedule};
 use crate::signals::{Reaction, Sender, SignalInbox, react};
+use crate::snapshots::Past;
 use crate::spelling::{InWords, without_numbers};
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -71,8 +72,10 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         terminated: false,
         stop_wanted: false,
         last_checkpoint: None,
+        past: Past::default(),
         last_failure: None,
         unobserved: None,
+        uncloned: None,
         stopped_behind: None,
         has_front: post.front.is_some(),
         foreground: Foreground::of(pid, post.front.clone()),
@@ -110,9 +113,12 @@ struct Supervisor<'a, 'l> {
     /// Whether that SIGTERM's checkpoint has not begun.
     stop_wanted: bool,
     last_checkpoint: Option<CheckpointReport>,
+    past: Past,
     last_failure: Option<String>,
     /// Why the kernel does not let memory be observed.
     unobserved: Option<String>,
+    /// Why a process could not be cloned.
+    uncloned: Option<String>,
     /// The generation behind which the program was stopped.
     stopped_behind: Option<u64>,
     foreground: Foreground,
@@ -290,8 +296,7 @@ impl Supervisor<'_, '_> {
         let stops = self.stop_wanted || self.asked.iter().any(|(_, stop)| *stop);
         let purpose = if stops { Purpose::Stop } else { Purpose::Protect };
         self.served = self.asked.drain(..).map(|(client, _)| client).collect();
-        let last_bytes = self.last_checkpoint.as_ref().map(bytes_read);
-        match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), purpose, last_bytes) {
+        match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), purpose, self.past) {
             Ok(checkpointing) => {
                 // Each stop of each task would wake us for nothing.
                 hold_child_signal(true);
@@ -340,10 +345,11 @@ impl Supervisor<'_, '_> {
     }
 
     fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
-        let Taken { report, outputs, unobserved, retention } = taken;
+        let Taken { report, outputs, unobserved, uncloned, retention } = taken;
         self.post.outputs = outputs;
         self.schedule.arm(Instant::now(), Attempt::Taken);
         self.last_checkpoint = Some(report);
+        self.past.note(&report);
         self.say(&Notice::Taken(report));
         if self.last_failure.take().is_some() {
             self.say(&Notice::ProtectedAgain { generation: report.generation });
@@ -355,6 +361,12 @@ impl Supervisor<'_, '_> {
             self.unobserved.clone_from(&unobserved);
             if let Some(reason) = unobserved {
                 self.say(&Notice::Unobserved { reason });
+            }
+        }
+        if self.uncloned != uncloned {
+            self.uncloned.clone_from(&uncloned);
+            if let Some(reason) = uncloned {
+                self.say(&Notice::Uncloned { reason });
             }
         }
         self.begin_coalescing();

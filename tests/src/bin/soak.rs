@@ -26,11 +26,13 @@ use std::{env, fs};
 const CALLS_MAX: u64 = 1500;
 
 /// Ways to take checkpoints that build upon each other.
-const OPTIONS: [&[&str]; 4] = [
+const OPTIONS: [&[&str]; 6] = [
     &[],
     &["--incremental", "on", "--max-files", "3", "--keep", "1"],
     &["--incremental", "on", "--max-files", "6", "--snapshot", "copy"],
     &["--track", "hash", "--snapshot", "sequential"],
+    &["--snapshot", "fork"],
+    &["--track", "hash", "--snapshot", "fork"],
 ];
 
 struct Settings {
@@ -163,8 +165,9 @@ impl Soak {
     fn struck_checkpoint(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
         let (disaster, at) = (DISASTERS[random.usize(..DISASTERS.len())], random.u64(1..CALLS_MAX));
         let before = if random.bool() { Before::Nothing } else { Before::OneGeneration };
-        println!("seed {seed}: {disaster:?} at call {at} of a checkpoint, before it: {before:?}");
-        let sighting = self.subject()?.strike_checkpoint(before, disaster, at)?;
+        let options = OPTIONS[random.usize(..OPTIONS.len())];
+        println!("seed {seed}: {disaster:?} at call {at} of a checkpoint, before it: {before:?}, {options:?}");
+        let sighting = self.subject()?.protected_with(options).strike_checkpoint(before, disaster, at)?;
         println!("    {}", sighting.struck.unwrap_or("past the last call"));
         Ok(())
     }

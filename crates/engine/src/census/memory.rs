@@ -18,7 +18,7 @@ use standfast_linux::{PageScan, Populated};
 use std::io;
 
 /// How the kernel shows huge pages from the system's pool that no file is behind.
-pub(super) const HUGE_PAGES: &[u8] = b"/anon_hugepage (deleted)";
+pub(crate) const HUGE_PAGES: &[u8] = b"/anon_hugepage (deleted)";
 
 /// The mappings of a process, sorted by what a restart does with them.
 #[derive(Debug, Default)]

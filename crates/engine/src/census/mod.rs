@@ -30,6 +30,7 @@ use descriptors::{Descriptors, Motion, Terms};
 pub use files::Output;
 use files::reference;
 pub(crate) use files::{code_files, look_ahead};
+pub(crate) use memory::HUGE_PAGES;
 pub(crate) use objects::ObjectContents;
 use objects::Objects;
 use standfast_core::Address;

@@ -187,9 +187,12 @@ pub enum Snapshot {
     /// Copied; written when it runs on.
     #[n(1)]
     Copy,
-    /// Copied as far as memory for that is at hand.
+    /// As the figures of earlier checkpoints and the memory at hand make it best.
     #[n(2)]
     Auto,
+    /// Read from clones of the processes when it runs on.
+    #[n(3)]
+    Fork,
 }
 
 /// How it is found out which pages have changed.

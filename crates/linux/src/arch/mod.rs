@@ -4,9 +4,9 @@
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::CallRecord;
-#[cfg(target_arch = "x86_64")]
 pub use x86_64::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::{CallRecord, SYSCALL_OFFSET};
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("Standfast runs on x86-64 for now: registers and signal frames of this processor are not written yet");

@@ -271,6 +271,9 @@ pub fn healing_blob() -> [u64; 2] {
     [low, high].map(|half| u64::from_le_bytes(half.try_into().expect("half of sixteen bytes")))
 }
 
+/// Where in [`healing_blob`] its `syscall` instruction stands.
+pub(crate) const SYSCALL_OFFSET: u64 = 10;
+
 /// A system call as [`healing_blob`] takes it from the stack: number and arguments. The result takes the last argument's
 /// place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -125,7 +125,7 @@ fn incremental_makes_maxfiles_the_bound_on_files_that_build_upon_each_other_and_
 
 #[test]
 fn fork_lets_the_program_run_while_its_checkpoint_is_written() {
-    assert_eq!(parsed("fork on").choices().snapshot, Some(Snapshot::Copy));
+    assert_eq!(parsed("fork on").choices().snapshot, Some(Snapshot::Fork));
     assert_eq!(parsed("fork off").choices().snapshot, Some(Snapshot::Sequential));
     assert_eq!(parsed("").choices().snapshot, None);
     assert_eq!(Ckptrc::defaults().snapshot, Snapshot::Sequential);

@@ -102,6 +102,7 @@ pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshots::{Method, Why};
 
     fn report() -> CheckpointReport {
         CheckpointReport {
@@ -117,6 +118,9 @@ mod tests {
             pause_nanoseconds: 5,
             looking_nanoseconds: 2,
             durable_nanoseconds: 6,
+            method: Method::Fork,
+            why: Why::Asked,
+            expected_pause_nanoseconds: Some(4),
         }
     }
 

@@ -157,6 +157,10 @@ impl Pipeline {
     /// Holds nothing back any more.
     pub(super) fn release(&mut self, priority: Priority) {
         self.target.is_background.fetch_or(priority == Priority::Low, Ordering::Relaxed);
+        if priority == Priority::Low {
+            // What comes now is written as it comes, and takes no more memory than that needs.
+            self.batches_max = batches_max(Writing::AtOnce);
+        }
         let held = self.held.take().unwrap_or_default();
         if let Some(filled) = &self.filled {
             // Where the writers have gone, their error is told by whoever waits for them.

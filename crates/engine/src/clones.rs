@@ -1,0 +1,134 @@
+//! Clones of the processes of a job that stands still, to read their memory from when it runs on.
+//!
+//! A clone lacks what the program keeps from its children (`MADV_DONTFORK`, `MADV_WIPEONFORK`), and memory that processes
+//! share goes on changing in it. So what is to be read there is looked for there, and the rest is read while the program
+//! stands still.
+
+use crate::EngineError;
+use crate::census::HUGE_PAGES;
+use crate::freeze::{Frozen, FrozenProcess, kernel, refine};
+use standfast_core::{PageRange, PageSet};
+use standfast_format::Beneath;
+use standfast_format::records::JobState;
+use standfast_linux::proc::{Map, Stat, Status};
+use standfast_linux::{
+    Foothold, FootholdError, Injector, Kinship, MemoryClone, OwnState, PageScan, PinnedToCpu, Populated, TaskError,
+};
+use std::io;
+
+/// Why a process has no clone.
+pub(crate) type Reason = String;
+
+/// Makes a clone of a process of a job whose census stands, or says why there can be none.
+pub(crate) fn clone_of(
+    frozen: &Frozen,
+    process: &FrozenProcess,
+    state: &JobState,
+) -> Result<Result<MemoryClone, Reason>, EngineError> {
+    let parent = Stat::of(process.pid).map_err(|_| EngineError::Ended)?.parent;
+    let is_ours = parent == std::process::id() as i32 || Some(parent) == frozen.reaper;
+    let kinship = if is_ours { Kinship::Sibling } else { Kinship::Orphan };
+    if kinship == Kinship::Orphan && state.processes.iter().any(|process| process.switches.subreaper) {
+        return Ok(Err("a process of the job takes orphans, and would find the clone among them".to_owned()));
+    }
+    inject(frozen, process, kinship)
+}
+
+fn inject(
+    frozen: &Frozen,
+    process: &FrozenProcess,
+    kinship: Kinship,
+) -> Result<Result<MemoryClone, Reason>, EngineError> {
+    let (pid, main) = (process.pid, &process.tasks[0]);
+    let ended = |error: TaskError| refine(error, pid, &frozen.shared);
+    let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
+    let _pinned = PinnedToCpu::new(stat.cpu);
+    let extended = main.task.extended_registers().map_err(ended)?;
+    let tasks: Vec<_> = process.tasks.iter().map(|task| (&task.task, task.registers)).collect();
+    let foothold = match Foothold::find(&process.memory, &process.maps, &tasks, extended.len()) {
+        Ok(foothold) => foothold,
+        Err(FootholdError::Task(error)) => return Err(ended(error)),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let status = Status::of(pid).map_err(|_| EngineError::Ended)?;
+    let inner = |ids: &[i32]| ids.last().copied().ok_or(EngineError::Ended);
+    let own = OwnState {
+        registers: &main.registers,
+        extended: &extended,
+        mask: main.mask,
+        first_call: main.interrupted.call,
+        ids: (inner(&status.process_ids)?, inner(&status.ids)?),
+    };
+    // Without a bell: no signal at all may come between.
+    let injector = Injector::new(&process.memory, &foothold, None);
+    let made = injector.take(&main.task, own).and_then(|puppet| {
+        let made = puppet.clone_memory(kinship)?;
+        puppet.release().map(|()| made)
+    });
+    // The memory goes back whatever happened; if the program is gone there is none.
+    let given_back = foothold.give_back(&process.memory, &main.task);
+    let made = made.map_err(ended)?;
+    match given_back {
+        Ok(()) => Ok(made.map_err(|error| error.to_string())),
+        Err(FootholdError::Task(error)) => Err(ended(error)),
+        Err(error) => Err(kernel("giving borrowed memory back", io::Error::other(error))),
+    }
+}
+
+/// The pages of a process that a clone of it holds as well, so that they can be read there. Pages from the system's pool of
+/// huge ones are not counted: where the pool is empty the clone's are taken from it.
+pub(crate) fn held_by(
+    clone: &MemoryClone,
+    process: &FrozenProcess,
+    wanted: &[(PageRange, Beneath)],
+) -> Result<PageSet, EngineError> {
+    let scanning = |source| kernel("scanning the pages of a clone", source);
+    let is_wanted = |map: PageRange| {
+        let place = wanted.partition_point(|(range, _)| range.end() <= map.start());
+        wanted.get(place).is_some_and(|(range, _)| range.start() < map.end())
+    };
+    let scan = PageScan::open(clone.pid()).map_err(scanning)?;
+    let mut held = Vec::new();
+    let own = process.maps.iter().filter(|map| map.path != HUGE_PAGES).map(Map::range);
+    own.filter(|map| is_wanted(*map))
+        .try_for_each(|map| scan.populated(map, Populated::Any, &mut held))
+        .map_err(scanning)?;
+    Ok(PageSet::of(held))
+}
+
+/// Divides pages into those of a set and the others.
+pub(crate) fn divide(
+    pages: &[(PageRange, Beneath)],
+    set: &PageSet,
+) -> (Vec<(PageRange, Beneath)>, Vec<(PageRange, Beneath)>) {
+    let (mut inside, mut outside) = (Vec::new(), Vec::new());
+    for beneath in [Beneath::Zeros, Beneath::File] {
+        let of_kind = PageSet::of(pages.iter().filter(|(_, kind)| *kind == beneath).map(|(range, _)| *range));
+        inside.extend(of_kind.intersection(set).ranges().iter().map(|range| (*range, beneath)));
+        outside.extend(of_kind.difference(set).ranges().iter().map(|range| (*range, beneath)));
+    }
+    inside.sort_unstable_by_key(|(range, _)| range.start());
+    outside.sort_unstable_by_key(|(range, _)| range.start());
+    (inside, outside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_core::Address;
+
+    fn pages(first: u64, pages: u64) -> PageRange {
+        PageRange::new(Address::new(first * 4096), pages)
+    }
+
+    #[test]
+    fn pages_are_divided_and_each_keeps_what_lies_beneath_it() {
+        let wanted = [(pages(0, 4), Beneath::Zeros), (pages(4, 2), Beneath::File), (pages(9, 1), Beneath::Zeros)];
+        let (inside, outside) = divide(&wanted, &PageSet::of([pages(2, 3), pages(20, 1)]));
+        assert_eq!(inside, [(pages(2, 2), Beneath::Zeros), (pages(4, 1), Beneath::File)]);
+        assert_eq!(
+            outside,
+            [(pages(0, 2), Beneath::Zeros), (pages(5, 1), Beneath::File), (pages(9, 1), Beneath::Zeros)]
+        );
+    }
+}

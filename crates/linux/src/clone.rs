@@ -1,0 +1,189 @@
+//! Ring 2: a copy of a process's memory as it is at a stop, to be read while the process runs on: fork(2) copies page
+//! tables and shares the pages until one of the two writes.
+//!
+//! The copy is a process of its own, which never executes a line of the program: before it is resumed for the first time it
+//! belongs to us, and it dies with us. Should we die before that, it finds itself at a call that ends it. To the program it
+//! does not exist: it is nobody's child there, in a session of its own, and holds no descriptors.
+//!
+//! ```text
+//! sibling:  process --clone(PARENT)--> clone               the process's parent, which is ours, gets it
+//! orphan:   process --clone(VM)--> middle --clone--> clone  the middle one ends and is waited for by the process;
+//!                                                           the clone comes to whoever takes orphans
+//! ```
+//!
+//! The middle one lives in the process's own memory, so that page tables are copied once only.
+
+use crate::spawn::{made_here, made_here_is_gone};
+use crate::sys::process;
+use crate::{ProcessMemory, Puppet, Registers, Stop, Task, TaskError};
+use std::io;
+
+/// The clone has all that the process has, but for what these say.
+const SHARES_FILES: u64 = libc::CLONE_FILES as u64;
+const SIBLING: u64 = libc::CLONE_PARENT as u64 | SHARES_FILES;
+const MIDDLE: u64 = libc::CLONE_VM as u64 | SHARES_FILES;
+/// How it is traced: it dies with us.
+const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
+/// So is the middle one, whose child is to be attached to us.
+const OPTIONS_OF_MIDDLE: i32 = OPTIONS | libc::PTRACE_O_TRACECLONE;
+/// `CLOSE_RANGE_UNSHARE`: the process keeps its descriptors, the clone has a table of its own, in which there are none.
+const UNSHARE: u64 = 1 << 1;
+/// How the clone is called: whoever looks for the program by name does not find it twice.
+const NAME: &[u8; 16] = b"standfast-clone\0";
+/// What the kernel shall end first where memory is short.
+const EXPENDABLE: &str = "1000";
+
+/// To whom a clone comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kinship {
+    /// To the parent of the process, which must be this process, or one that this process has made.
+    Sibling,
+    /// To whoever takes the process's orphans. That must be nobody of the job.
+    Orphan,
+}
+
+/// The memory of a process as it was when this was made. Dropped, it is gone.
+#[derive(Debug)]
+pub struct MemoryClone {
+    task: Task,
+    memory: ProcessMemory,
+}
+
+impl Puppet<'_> {
+    /// Makes a clone of the process, whose other tasks must stand still. The kernel's error, or what else stands in the way,
+    /// where there can be none: nothing is left of it then.
+    ///
+    /// # Errors
+    /// When the task ends.
+    pub fn clone_memory(&self, kinship: Kinship) -> Result<io::Result<MemoryClone>, TaskError> {
+        match kinship {
+            Kinship::Sibling => Ok(self.bear(SIBLING, false)?.and_then(|pid| self.settle(pid, OPTIONS))),
+            Kinship::Orphan => {
+                let middle = match self.bear(MIDDLE, true)? {
+                    Ok(middle) => middle,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let born = self.bear_orphan(middle);
+                self.await_child()?;
+                Ok(born.and_then(|pid| self.settle(pid, OPTIONS)))
+            }
+        }
+    }
+
+    /// Has a child of the process, which shares its memory, make the clone, and ends that child.
+    fn bear_orphan(&self, middle: i32) -> io::Result<i32> {
+        let task = Mortal::attached(middle);
+        let registers = task.claim(OPTIONS_OF_MIDDLE)?;
+        let arguments = [SHARES_FILES, 0, 0, 0, 0, 0];
+        let answer = task.0.call(&registers, self.syscall_instruction(), libc::SYS_clone, arguments);
+        let answer = answer.map_err(io::Error::other)?;
+        match answer.new_task {
+            Some(pid) => {
+                made_here(pid);
+                Ok(pid)
+            }
+            None => Err(io::Error::from_raw_os_error(-answer.result as i32)),
+        }
+    }
+
+    /// Puts a newborn clone where it is out of everybody's way.
+    fn settle(&self, pid: i32, options: i32) -> io::Result<MemoryClone> {
+        made_here(pid);
+        let task = Mortal::attached(pid);
+        let registers = task.claim(options)?;
+        let call = |number, arguments| {
+            let answer = task.0.call(&registers, self.syscall_instruction(), number, arguments);
+            match answer.map_err(io::Error::other)?.result {
+                failed @ ..0 => Err(io::Error::from_raw_os_error(-failed as i32)),
+                _ => Ok(()),
+            }
+        };
+        call(libc::SYS_close_range, [0, u32::MAX.into(), UNSHARE, 0, 0, 0])?;
+        call(libc::SYS_setsid, [0; 6])?;
+        let memory = ProcessMemory::open(pid)?;
+        let name = self.scratch();
+        memory.write(name, NAME)?;
+        call(libc::SYS_prctl, [libc::PR_SET_NAME as u64, name.get(), 0, 0, 0, 0])?;
+        // Where that is refused it is one of two that the kernel may choose from.
+        let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), EXPENDABLE);
+        self.uncover(&memory)?;
+        Ok(MemoryClone { task: task.keep(), memory })
+    }
+}
+
+impl MemoryClone {
+    /// What it holds.
+    pub fn memory(&self) -> &ProcessMemory {
+        &self.memory
+    }
+
+    /// Its id as this process sees it.
+    pub fn pid(&self) -> i32 {
+        self.task.tid()
+    }
+
+    /// Whether it still is there, and so was all the time: memory that vanishes can be read as if it had never been written.
+    pub fn is_whole(&self) -> bool {
+        self.task.registers().is_ok()
+    }
+
+    /// Ends it; its memory goes in the background.
+    pub fn end(&self) {
+        // Had it ended already, it would be as dead as it is to be.
+        let _ = process::kill(self.task.tid(), libc::SIGKILL);
+    }
+}
+
+impl Drop for MemoryClone {
+    fn drop(&mut self) {
+        end(&self.task);
+    }
+}
+
+/// A child of the program's that ends with this unless it is kept.
+struct Mortal(Task);
+
+impl Mortal {
+    /// One that the kernel has attached to us.
+    fn attached(pid: i32) -> Self {
+        let mut task = Task::attached_by_clone(pid, pid);
+        task.is_alone();
+        Self(task)
+    }
+
+    /// Waits until it stands, and sees to it that it dies with us. Returns its registers.
+    fn claim(&self, options: i32) -> io::Result<Registers> {
+        let claim = || {
+            while self.0.wait()? != Stop::Asked {
+                self.0.resume(0)?;
+            }
+            self.0.set_options(options)?;
+            self.0.registers()
+        };
+        claim().map_err(|error: TaskError| io::Error::other(error))
+    }
+
+    fn keep(self) -> Task {
+        let tid = self.0.tid();
+        std::mem::forget(self);
+        let mut task = Task::attached_by_clone(tid, tid);
+        task.is_alone();
+        task
+    }
+}
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        end(&self.0);
+    }
+}
+
+/// Kills a task of ours and waits until it is gone.
+fn end(task: &Task) {
+    let _ = process::kill(task.tid(), libc::SIGKILL);
+    // Stops on the way to its death are passed over.
+    while task.wait().is_ok() {
+        let _ = task.resume(0);
+    }
+    made_here_is_gone(task.tid());
+}

@@ -1,0 +1,430 @@
+//! How the memory of a job is taken at a checkpoint: the option, and the choice that [`Snapshot::Auto`] makes of it, a pure
+//! function of what earlier checkpoints took and of the memory that there is.
+
+use crate::options::OptionError;
+use crate::report::CheckpointReport;
+use crate::room::Room;
+use serde::{Deserialize, Serialize};
+use standfast_core::PAGE_BYTES;
+use standfast_format::manifest;
+use standfast_store::Writing;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// [`Snapshot::Auto`] holds so much back at most.
+const HELD_BYTES_MAX: u64 = 512 << 20;
+/// And this share of the memory that the system has to spare; twice that may be copied as a clone's original is written.
+const HELD_SHARE: u64 = 8;
+/// Where it was asked for, so much is held back at most.
+const FORCED_SHARE: u64 = 2;
+
+/// How memory is taken while the program stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Snapshot {
+    /// It is written as it is read; the program goes on when all has been handed to the file system (L5).
+    Sequential,
+    /// It is copied and written when the program runs on, as far as half of the free memory goes.
+    Copy,
+    /// It is read and written when the program runs on, from clones of its processes (L8).
+    Fork,
+    /// That which costs the program least time, as earlier checkpoints and the memory at hand say.
+    #[default]
+    Auto,
+}
+
+/// How memory was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// See [`Snapshot::Sequential`].
+    #[default]
+    Sequential,
+    /// See [`Snapshot::Copy`].
+    Copy,
+    /// See [`Snapshot::Fork`].
+    Fork,
+}
+
+/// Why it was taken so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It was asked for.
+    #[default]
+    Asked,
+    /// The program ends behind the checkpoint.
+    Stop,
+    /// It costs the program least.
+    Cheapest,
+    /// Others would cost less, and there is not the memory for them.
+    Memory,
+    /// A process could not be cloned.
+    NoClone,
+}
+
+/// How a checkpoint is to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) method: Method,
+    pub(crate) why: Why,
+    /// How long the program is expected to stand still, where anything is known of that.
+    pub(crate) pause: Option<Duration>,
+    /// How much may be held back until the program runs on.
+    pub(crate) held_bytes_max: u64,
+    /// How much probably will be, where it is all that is read.
+    pub(crate) held_bytes: u64,
+}
+
+impl Choice {
+    /// A checkpoint behind which the program ends.
+    pub(crate) fn stop() -> Self {
+        Self { method: Method::Sequential, why: Why::Stop, pause: None, held_bytes_max: 0, held_bytes: 0 }
+    }
+
+    /// When the store is to write.
+    pub(crate) fn writing(&self) -> Writing {
+        match self.method {
+            Method::Sequential => Writing::AtOnce,
+            Method::Copy => Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: self.held_bytes },
+            // What is read when the program runs on is written as it is read.
+            Method::Fork => Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: 0 },
+        }
+    }
+}
+
+/// What is known when a checkpoint is about to be taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Situation {
+    /// What will have to be read, in bytes, as far as can be foreseen.
+    to_read: u64,
+    /// What the processes hold in all, in bytes.
+    held: u64,
+    /// What the program writes, in bytes per second.
+    dirty_per_second: f64,
+    /// Memory that there is.
+    room: Room,
+    /// What earlier checkpoints took.
+    experience: Experience,
+}
+
+/// What checkpoints take on this machine, of this job. Begins with figures of an ordinary one (a virtual machine of 2024),
+/// and follows what is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Experience {
+    /// Pause before anything is read, in seconds: to stop the job and to look what it holds.
+    look: f64,
+    /// Pause in seconds for each byte that is read and handed to the file system.
+    sequential: f64,
+    /// Pause in seconds for each byte that is copied.
+    copy: f64,
+    /// Pause in seconds for each byte that the job holds, to clone it.
+    clone: f64,
+}
+
+/// What the first write to a page costs that a clone holds too, in seconds for each byte: 2 us a page.
+const SHARED_WRITE: f64 = 2e-6 / 4096.0;
+/// How fast a clone is read and written while the program runs, in seconds for each byte: 1 GB/s.
+const READ_ON: f64 = 1e-9;
+/// How much of a new figure goes into the experience.
+const NEW: f64 = 0.5;
+
+impl Default for Experience {
+    fn default() -> Self {
+        Self { look: 2e-3, sequential: 1.0 / 1.5e9, copy: 1.0 / 2e9, clone: 25e-3 / 1e9 }
+    }
+}
+
+/// What earlier checkpoints of this life tell of the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Past {
+    experience: Experience,
+    last: Option<Last>,
+}
+
+/// The last checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Last {
+    read: u64,
+    held: u64,
+    dirty_per_second: f64,
+    taken_nanoseconds: u64,
+}
+
+impl Past {
+    /// Takes note of a checkpoint.
+    pub(crate) fn note(&mut self, report: &CheckpointReport) {
+        let bytes = |pages: u64| pages * PAGE_BYTES as u64;
+        let (read, held) = (bytes(report.pages_read), bytes(report.pages_scanned));
+        let (looking, pause) =
+            (Duration::from_nanos(report.looking_nanoseconds), Duration::from_nanos(report.pause_nanoseconds));
+        self.experience.learn(Measured { method: report.method, looking, pause, read, held });
+        let since = self.last.map_or(0, |last| report.taken_nanoseconds.saturating_sub(last.taken_nanoseconds));
+        let seconds = Duration::from_nanos(since).as_secs_f64();
+        // Of a full one it is not known what of it had changed.
+        let is_known = report.parent.is_some() && seconds > 0.0;
+        let dirty_per_second = if is_known { read as f64 / seconds } else { 0.0 };
+        self.last = Some(Last { read, held, dirty_per_second, taken_nanoseconds: report.taken_nanoseconds });
+    }
+
+    /// How the next one stands, which saves all or `builds` upon the last, and is `expected` to read so much where that is
+    /// known. A job of which nothing is known yet holds `resident` bytes.
+    pub(crate) fn situation(
+        &self,
+        builds: bool,
+        expected: Option<u64>,
+        resident: impl FnOnce() -> u64,
+        room: Room,
+    ) -> Situation {
+        let (read, held, dirty_per_second) = match self.last {
+            Some(last) => (last.read, last.held, last.dirty_per_second),
+            None => {
+                let resident = resident();
+                (resident, resident, 0.0)
+            }
+        };
+        let to_read = if builds { expected.unwrap_or(read) } else { held };
+        Situation { to_read, held, dirty_per_second, room, experience: self.experience }
+    }
+}
+
+/// What a checkpoint took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Measured {
+    method: Method,
+    looking: Duration,
+    pause: Duration,
+    /// Read from the program, in bytes.
+    read: u64,
+    /// What the processes hold, in bytes.
+    held: u64,
+}
+
+impl Experience {
+    /// Where less was read or cloned, a figure would say more of the rest.
+    const TELLING_BYTES: u64 = 4 << 20;
+
+    /// Takes a figure in.
+    fn learn(&mut self, it: Measured) {
+        let follow = |figure: &mut f64, new: f64| *figure += (new - *figure) * NEW;
+        let look = it.looking.as_secs_f64();
+        let behind = (it.pause.as_secs_f64() - look).max(0.0);
+        follow(&mut self.look, look);
+        let (figure, bytes) = match it.method {
+            Method::Sequential => (&mut self.sequential, it.read),
+            Method::Copy => (&mut self.copy, it.read),
+            Method::Fork => (&mut self.clone, it.held),
+        };
+        if bytes >= Self::TELLING_BYTES {
+            follow(figure, behind / bytes as f64);
+        }
+    }
+}
+
+impl Situation {
+    /// How long the program would stand still, in seconds.
+    fn pause(&self, method: Method) -> f64 {
+        let of = &self.experience;
+        of.look
+            + match method {
+                Method::Sequential => self.to_read as f64 * of.sequential,
+                Method::Copy => self.to_read as f64 * of.copy,
+                Method::Fork => self.held as f64 * of.clone,
+            }
+    }
+
+    /// What the program writes while a clone is read, in bytes.
+    fn written_meanwhile(&self) -> f64 {
+        (self.dirty_per_second * self.to_read as f64 * READ_ON).min(self.held as f64)
+    }
+
+    /// How much longer the program would run, in seconds.
+    fn cost(&self, method: Method) -> f64 {
+        let later = match method {
+            Method::Sequential | Method::Copy => 0.0,
+            Method::Fork => self.written_meanwhile() * SHARED_WRITE,
+        };
+        self.pause(method) + later
+    }
+
+    /// Whether there is the memory for it. Twice of what is written while a clone is read may be needed at once.
+    fn has_room(&self, method: Method) -> bool {
+        let spare = self.room.spare_bytes / HELD_SHARE;
+        match method {
+            Method::Sequential => true,
+            Method::Copy => self.to_read <= spare.min(HELD_BYTES_MAX),
+            Method::Fork => {
+                2.0 * self.written_meanwhile() <= spare as f64
+                    && self.room.promised_bytes.is_none_or(|promised| self.held <= promised)
+            }
+        }
+    }
+}
+
+impl Snapshot {
+    /// How the next checkpoint is to be taken.
+    pub(crate) fn choose(self, now: &Situation) -> Choice {
+        let choice = |method, why, held_bytes_max| {
+            let pause = Some(Duration::from_secs_f64(now.pause(method)));
+            Choice { method, why, pause, held_bytes_max, held_bytes: now.to_read.min(held_bytes_max) }
+        };
+        let forced = now.room.spare_bytes / FORCED_SHARE;
+        match self {
+            Self::Sequential => choice(Method::Sequential, Why::Asked, 0),
+            Self::Copy => choice(Method::Copy, Why::Asked, forced),
+            Self::Fork => choice(Method::Fork, Why::Asked, forced),
+            Self::Auto => {
+                let cheapest = |methods: &[Method]| {
+                    let by_cost = |one: &&Method, other: &&Method| now.cost(**one).total_cmp(&now.cost(**other));
+                    methods.iter().min_by(by_cost).copied().unwrap_or_default()
+                };
+                // Where two cost the same, the first.
+                let all = [Method::Copy, Method::Sequential, Method::Fork];
+                let possible: Vec<_> = all.into_iter().filter(|method| now.has_room(*method)).collect();
+                let method = cheapest(&possible);
+                let why = if method == cheapest(&all) { Why::Cheapest } else { Why::Memory };
+                // There may be more to read than was foreseen: what has no room is written at once.
+                choice(method, why, HELD_BYTES_MAX.min(now.room.spare_bytes / HELD_SHARE))
+            }
+        }
+    }
+
+    pub(crate) fn to_record(self) -> manifest::Snapshot {
+        match self {
+            Self::Sequential => manifest::Snapshot::Sequential,
+            Self::Copy => manifest::Snapshot::Copy,
+            Self::Fork => manifest::Snapshot::Fork,
+            Self::Auto => manifest::Snapshot::Auto,
+        }
+    }
+
+    pub(crate) fn from_record(record: manifest::Snapshot) -> Self {
+        match record {
+            manifest::Snapshot::Sequential => Self::Sequential,
+            manifest::Snapshot::Copy => Self::Copy,
+            manifest::Snapshot::Fork => Self::Fork,
+            manifest::Snapshot::Auto => Self::Auto,
+        }
+    }
+}
+
+impl FromStr for Snapshot {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        match text {
+            "sequential" => Ok(Self::Sequential),
+            "copy" => Ok(Self::Copy),
+            "fork" => Ok(Self::Fork),
+            "auto" => Ok(Self::Auto),
+            _ => Err(OptionError::Snapshot { text: text.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sequential => "sequential",
+            Self::Copy => "copy",
+            Self::Fork => "fork",
+            Self::Auto => "auto",
+        })
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sequential => "sequential",
+            Self::Copy => "copy",
+            Self::Fork => "fork",
+        })
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "asked for",
+            Self::Stop => "since the program ends behind it",
+            Self::Cheapest => "which was to cost the program least",
+            Self::Memory => "since there is not the memory for what would cost the program less",
+            Self::NoClone => "since a process could not be cloned",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+    const MIB: u64 = 1 << 20;
+
+    fn situation(to_read: u64, held: u64, dirty_per_second: f64, spare_bytes: u64) -> Situation {
+        let room = Room { spare_bytes, promised_bytes: None };
+        Situation { to_read, held, dirty_per_second, room, experience: Experience::default() }
+    }
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        for it in [Snapshot::Sequential, Snapshot::Copy, Snapshot::Fork, Snapshot::Auto] {
+            assert_eq!(it.to_string().parse(), Ok(it));
+            assert_eq!(Snapshot::from_record(it.to_record()), it);
+        }
+        assert!("spoon".parse::<Snapshot>().unwrap_err().to_string().contains("'fork'"));
+    }
+
+    /// One line for each situation: what is to be read, what is held, what is written a second, what memory there is.
+    #[test]
+    fn auto_takes_what_costs_the_program_least_and_fits_into_memory() {
+        let table = [
+            ("a small program", MIB, MIB, 0.0, 8 * GIB, Method::Copy, Why::Cheapest),
+            ("little of much has changed", 10 * MIB, GIB, 1e7, 8 * GIB, Method::Copy, Why::Cheapest),
+            ("all of much", GIB, GIB, 1e8, 8 * GIB, Method::Fork, Why::Cheapest),
+            ("more than is copied, little of all", 300 * MIB, 64 * GIB, 1e8, GIB, Method::Sequential, Why::Memory),
+            ("no memory for a copy", 10 * MIB, GIB, 1e7, 40 * MIB, Method::Sequential, Why::Memory),
+            ("written as fast as can be", GIB, GIB, 5e9, GIB, Method::Sequential, Why::Memory),
+        ];
+        for (what, to_read, held, dirty, spare, method, why) in table {
+            let choice = Snapshot::Auto.choose(&situation(to_read, held, dirty, spare));
+            assert_eq!((choice.method, choice.why), (method, why), "{what}");
+        }
+    }
+
+    #[test]
+    fn no_clone_is_made_of_what_the_system_has_not_promised() {
+        let strict = |promised| {
+            let mut now = situation(GIB, GIB, 1e8, 8 * GIB);
+            now.room.promised_bytes = Some(promised);
+            Snapshot::Auto.choose(&now).method
+        };
+        assert_eq!((strict(2 * GIB), strict(GIB / 2)), (Method::Fork, Method::Sequential));
+    }
+
+    #[test]
+    fn what_was_asked_for_is_done_whatever_it_costs() {
+        let now = situation(GIB, GIB, 0.0, 8 * GIB);
+        for (asked, method) in
+            [(Snapshot::Sequential, Method::Sequential), (Snapshot::Copy, Method::Copy), (Snapshot::Fork, Method::Fork)]
+        {
+            assert_eq!((asked.choose(&now).method, asked.choose(&now).why), (method, Why::Asked));
+        }
+        let copied = Writing::Held { bytes_max: 4 * GIB, bytes_expected: GIB };
+        assert_eq!(Snapshot::Copy.choose(&now).writing(), copied);
+        assert_eq!(Snapshot::Sequential.choose(&now).writing(), Writing::AtOnce);
+    }
+
+    #[test]
+    fn a_machine_on_which_clones_are_dear_is_learnt() {
+        let mut now = situation(GIB, GIB, 1e8, 8 * GIB);
+        assert_eq!(Snapshot::Auto.choose(&now).method, Method::Fork);
+        let (looking, pause) = (Duration::from_millis(2), Duration::from_millis(3000));
+        let dear = Measured { method: Method::Fork, looking, pause, read: GIB, held: GIB };
+        now.experience.learn(dear);
+        assert_eq!(Snapshot::Auto.choose(&now).method, Method::Sequential);
+        assert!(now.pause(Method::Fork) > 1.0);
+    }
+}
