@@ -96,11 +96,11 @@ pub(crate) fn held_by(
     Ok(PageSet::of(held))
 }
 
+/// Some pages of a process, ascending, and what lies beneath them.
+pub(crate) type Pieces = Vec<(PageRange, Beneath)>;
+
 /// Divides pages into those of a set and the others.
-pub(crate) fn divide(
-    pages: &[(PageRange, Beneath)],
-    set: &PageSet,
-) -> (Vec<(PageRange, Beneath)>, Vec<(PageRange, Beneath)>) {
+pub(crate) fn divide(pages: &[(PageRange, Beneath)], set: &PageSet) -> (Pieces, Pieces) {
     let (mut inside, mut outside) = (Vec::new(), Vec::new());
     for beneath in [Beneath::Zeros, Beneath::File] {
         let of_kind = PageSet::of(pages.iter().filter(|(_, kind)| *kind == beneath).map(|(range, _)| *range));

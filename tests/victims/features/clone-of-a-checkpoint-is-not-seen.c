@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-enum { BYTES = 32 << 20 };
+enum { BYTES = 8 << 20 };
 
 static volatile sig_atomic_t told;
 static volatile int done;
