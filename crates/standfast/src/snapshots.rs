@@ -123,6 +123,8 @@ struct Experience {
     clone: f64,
 }
 
+/// What a clone takes beside page tables, in seconds: to inject what makes it, and to take it out of the way.
+const CLONE: f64 = 1e-3;
 /// What the first write to a page costs that a clone holds too, in seconds for each byte: 2 us a page.
 const SHARED_WRITE: f64 = 2e-6 / 4096.0;
 /// How fast a clone is read and written while the program runs, in seconds for each byte: 1 GB/s.
@@ -211,13 +213,13 @@ impl Experience {
         let look = it.looking.as_secs_f64();
         let behind = (it.pause.as_secs_f64() - look).max(0.0);
         follow(&mut self.look, look);
-        let (figure, bytes) = match it.method {
-            Method::Sequential => (&mut self.sequential, it.read),
-            Method::Copy => (&mut self.copy, it.read),
-            Method::Fork => (&mut self.clone, it.held),
+        let (figure, seconds, bytes) = match it.method {
+            Method::Sequential => (&mut self.sequential, behind, it.read),
+            Method::Copy => (&mut self.copy, behind, it.read),
+            Method::Fork => (&mut self.clone, (behind - CLONE).max(0.0), it.held),
         };
         if bytes >= Self::TELLING_BYTES {
-            follow(figure, behind / bytes as f64);
+            follow(figure, seconds / bytes as f64);
         }
     }
 }
@@ -230,7 +232,7 @@ impl Situation {
             + match method {
                 Method::Sequential => self.to_read as f64 * of.sequential,
                 Method::Copy => self.to_read as f64 * of.copy,
-                Method::Fork => self.held as f64 * of.clone,
+                Method::Fork => CLONE + self.held as f64 * of.clone,
             }
     }
 
