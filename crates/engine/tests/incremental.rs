@@ -184,7 +184,7 @@ fn checkpoints_hold_what_full_ones_hold_whatever_was_learnt_of_the_program() {
 /// What cannot be observed is compared, the rest observed.
 #[test]
 fn checkpoints_hold_what_full_ones_hold_whichever_way_is_taken_for_each_page() {
-    checkpoints_hold_the_truth("churn.c", Tracking::Auto, CHECKPOINTS / 3);
+    checkpoints_hold_the_truth("churn.c", stopped(Tracking::Auto), CHECKPOINTS / 3);
 }
 
 #[test]
