@@ -5,12 +5,14 @@
 //! is saved again, or compared by checksum. A new program in the process, a moved or fresh mapping, a page that was
 //! discarded: none of them is under observation, or not in that generation.
 
+mod foresight;
 mod habits;
 
 use crate::freeze::kernel;
 use crate::hashes::Hashes;
 use crate::reading::readers;
 use crate::{EngineError, ProcessIdentity};
+use foresight::Foresight;
 use habits::{Division, Habits};
 use standfast_core::{PageRange, PageSet};
 use standfast_format::Beneath;
@@ -54,8 +56,7 @@ pub(crate) struct Tracks {
     generation: Option<u64>,
     /// Why the last address space that was to be observed is not.
     problem: Option<String>,
-    /// Pages that the last capture had to read without a page fault having told of them: what is compared or not observed.
-    unforeseen: u64,
+    foresight: Foresight,
 }
 
 impl Tracks {
@@ -78,18 +79,19 @@ impl Tracks {
         self.generation
     }
 
-    /// How many pages the next capture will have to read if it builds upon the last one, roughly: a first write to a page
-    /// is a page fault, and these the kernel counts. `None` where it would build upon nothing.
+    /// How many pages the next capture will have to read if it builds upon the last one, roughly. `None` where it would
+    /// build upon nothing.
     pub(crate) fn expected_pages(&self) -> Option<u64> {
         self.generation?;
-        let of_spaces: u64 = self.spaces.iter().map(Track::expected_pages).sum();
-        Some(of_spaces + self.unforeseen)
+        let news = self.spaces.iter().map(Track::faults_since_look).sum();
+        Some(self.foresight.pages(news) + self.spaces.iter().map(|track| track.carried.pages()).sum::<u64>())
     }
 
     /// Takes note of how many pages a capture has read.
     pub(crate) fn note_read(&mut self, pages: u64) {
-        let foreseen = self.spaces.iter().map(|track| track.news).sum();
-        self.unforeseen = if self.generation.is_some() { pages.saturating_sub(foreseen) } else { 0 };
+        if self.generation.is_some() {
+            self.foresight.learn(pages, self.spaces.iter().map(|track| track.news).sum());
+        }
     }
 
     /// The track of a process.
@@ -225,10 +227,9 @@ pub(crate) struct Look {
 }
 
 impl Track {
-    /// Pages that have been written since the last look, or are yet to be saved: at most about so many.
-    fn expected_pages(&self) -> u64 {
-        let faults = Stat::of(self.process.pid).map_or(self.faults, |stat| stat.faults);
-        faults.saturating_sub(self.faults) + self.carried.pages()
+    /// Page faults of the process since the last look.
+    fn faults_since_look(&self) -> u64 {
+        Stat::of(self.process.pid).map_or(0, |stat| stat.faults.saturating_sub(self.faults))
     }
 
     /// Whether a new program needs a new observation.
@@ -245,8 +246,8 @@ impl Track {
         otherwise: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
     ) -> Result<Pages, EngineError> {
         let scanning = |source| kernel("scanning the program's pages", source);
-        self.news = self.expected_pages();
-        self.faults = Stat::of(self.process.pid).map_err(scanning)?.faults;
+        self.news = self.faults_since_look();
+        self.faults += self.news;
         if self.protection.is_none() {
             return self.look_at_bits(how, places, otherwise).map_err(scanning);
         }

@@ -110,12 +110,15 @@ fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
     let job = Program(Job::launch(&launch).expect("the program starts"));
     let (pid, freezer, mut memory) = (job.0.main_process().pid, job.0.freezer(), Memory::new());
     until("eight huge pages", || huge(pid) == ALL);
+    assert_eq!(freezer.expected_bytes(), None, "there is nothing to build upon");
     for look in 0..6 {
         assert_eq!(checkpoint(&freezer, &mut memory), 0, "look {look}");
     }
     assert_eq!(huge(pid), ALL, "observing alone splits nothing");
     job.0.signal(libc::SIGUSR1).expect("it lives");
     until("the split by a write", || huge(pid) == 0);
+    let expected = freezer.expected_bytes().expect("there is something to build upon");
+    assert!(expected < ALL << 10, "{expected} bytes, though little has been written");
     assert_eq!(checkpoint(&freezer, &mut memory), 8);
     let looks = (0..LOOKS_MAX).take_while(|_| huge(pid) < ALL).map(|_| checkpoint(&freezer, &mut memory));
     assert_eq!(looks.last(), Some(0), "{} KiB are huge again", huge(pid));
