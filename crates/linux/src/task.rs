@@ -54,6 +54,13 @@ pub enum Standstill {
     },
 }
 
+impl Standstill {
+    /// That of a task whose stop names this signal.
+    fn by(signal: i32) -> Self {
+        if signal == libc::SIGTRAP { Self::OurDoing } else { Self::JobControl { signal } }
+    }
+}
+
 /// Between two looks for news of one task while there is only news of others.
 const SLEEP: Duration = Duration::from_micros(100);
 
@@ -112,13 +119,25 @@ impl Task {
     pub fn poll_stop(&self) -> Result<Option<Standstill>, TaskError> {
         while let Some(status) = self.look(libc::WNOHANG)? {
             match self.stop_of(status)? {
-                Stop::Asked if status.signal() == libc::SIGTRAP => return Ok(Some(Standstill::OurDoing)),
-                Stop::Asked => return Ok(Some(Standstill::JobControl { signal: status.signal() })),
+                Stop::Asked => return Ok(Some(Standstill::by(status.signal()))),
                 Stop::Signal(signal) => self.resume_to_stop(signal)?,
                 Stop::Syscall | Stop::Event(_) => self.resume_to_stop(0)?,
             }
         }
         Ok(None)
+    }
+
+    /// As [`Task::poll_stop`], for one of which no news has come for long: it may stand in the very stop that was asked for,
+    /// and the news of that have gone to somebody who did not know it for ours.
+    ///
+    /// # Errors
+    /// When it ends.
+    pub fn poll_silent_stop(&self) -> Result<Option<Standstill>, TaskError> {
+        // Asked first: it does not leave the stop by itself, so that news of it, had they not gone, would still be there.
+        let cause = ptrace::stop_cause(self.tid).ok();
+        let signal = cause.filter(|(_, code)| code >> 8 == libc::PTRACE_EVENT_STOP).map(|(signal, _)| signal);
+        let standing = signal.map(Standstill::by);
+        Ok(self.poll_stop()?.or(standing))
     }
 
     /// Lets it run on from another stop than the one that was asked for. Asks again: whichever stop comes first, the kernel
@@ -297,5 +316,26 @@ impl Task {
 
     fn error(&self, action: &'static str, source: std::io::Error) -> TaskError {
         TaskError::of(self.tid, action, source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_stop_whose_news_somebody_else_has_taken_is_found() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        let task = Task::seize(pid, pid, 0).unwrap();
+        assert_eq!(task.poll_silent_stop().unwrap(), None, "it runs");
+        task.interrupt().unwrap();
+        assert!(process::wait(pid, 0).unwrap().is_some());
+        assert_eq!(task.poll_stop().unwrap(), None);
+        assert_eq!(task.poll_silent_stop().unwrap(), Some(Standstill::OurDoing));
+        task.detach().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

@@ -25,6 +25,9 @@ const SLEEP: Duration = Duration::from_micros(100);
 /// Those who stand still, in the order of [`Roots::members`], and zombies.
 pub(super) type Stopped = (Vec<FrozenProcess>, Vec<Member>);
 
+/// How it is found out whether a task has stopped.
+type Look = fn(&Task) -> Result<Option<Standstill>, TaskError>;
+
 /// A freeze under way.
 pub(super) struct Stopping<'a> {
     shared: &'a Shared,
@@ -74,13 +77,14 @@ impl<'a> Stopping<'a> {
     /// Waits a while for those that have been asked to stop.
     fn wait(&mut self, main: i32) -> Result<(), EngineError> {
         for _ in 0..LOOKS_BEFORE_SLEEP {
-            self.chased.iter_mut().try_for_each(|chased| chased.poll(main, self.shared))?;
+            self.chased.iter_mut().try_for_each(|chased| chased.poll(Task::poll_stop, main, self.shared))?;
             if self.stuck().is_none() {
                 return Ok(());
             }
             std::thread::yield_now();
         }
         self.chased.iter().flat_map(|chased| &chased.stopping).for_each(|task| _ = task.reap_dead_siblings());
+        self.chased.iter_mut().try_for_each(|chased| chased.poll(Task::poll_silent_stop, main, self.shared))?;
         std::thread::sleep(SLEEP);
         Ok(())
     }
@@ -199,11 +203,11 @@ impl Chased {
     }
 
     /// Looks which of its tasks have stopped, or ended.
-    fn poll(&mut self, main: i32, shared: &Shared) -> Result<(), EngineError> {
+    fn poll(&mut self, look: Look, main: i32, shared: &Shared) -> Result<(), EngineError> {
         for task in std::mem::take(&mut self.stopping) {
             let tid = task.tid();
             let is_first = self.frozen.tasks.is_empty();
-            let polled = task.poll_stop().and_then(|stop| match stop {
+            let polled = look(&task).and_then(|stop| match stop {
                 // Put right at once: should we die before that, a call that waits returns EINTR, as after a SIGSTOP.
                 Some(stop) => {
                     if is_first {

@@ -32,6 +32,14 @@ pub fn interrupt(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
 
+/// `PTRACE_GETSIGINFO`: signal and code of the stop in which it stands; fails while it runs.
+pub fn stop_cause(tid: i32) -> io::Result<(i32, i32)> {
+    // SAFETY: a siginfo_t is plain data for which all zeros is a value.
+    let mut cause: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    request(libc::PTRACE_GETSIGINFO, tid, 0, &raw mut cause as usize)?;
+    Ok((cause.si_signo, cause.si_code))
+}
+
 /// `PTRACE_CONT`: lets it run on, with a signal if not 0.
 pub fn resume(tid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
