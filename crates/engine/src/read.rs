@@ -129,6 +129,7 @@ impl Captured {
             self.pages += saved.changed;
             self.unchanged += saved.unchanged;
         }
+        shared.tracks().note_read(self.pages);
         Ok(())
     }
 }
@@ -260,7 +261,9 @@ impl Frozen {
             unchanged += compared.inherited;
         }
         self.check_alive()?;
-        tracks.note_read(changed);
+        if clones.is_empty() {
+            tracks.note_read(changed);
+        }
         Ok(Captured {
             state: census.state,
             tasks: self.processes.iter().map(|process| process.tasks.len()).sum(),
