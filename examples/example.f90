@@ -7,6 +7,7 @@ module example
     public :: argument, mixed, random, checksum, check, int64, real64
 
     integer(int64), parameter, public :: checksum_start = int(z'4bf29ce484222325', int64)
+    integer(int64), parameter :: low_half = int(z'ffffffff', int64)
 
 contains
 
@@ -25,17 +26,30 @@ contains
         end if
     end function argument
 
-    ! Xorshift64* on a number that depends on nothing but `index`; its lower bits are not to be used.
+    ! A number that depends on nothing but `index`: four rounds of a Feistel network, whose halves are hashed by
+    ! multiplications that do not overflow.
     pure integer(int64) function mixed(index)
         integer(int64), intent(in) :: index
+        integer(int64) :: left, right, swap
         integer :: round
-        mixed = ieor(index + 1_int64, int(z'5851f42d4c957f2d', int64))
+        left = shiftr(index, 32)
+        right = iand(index, low_half)
         do round = 1, 4
-            mixed = ieor(mixed, shiftr(mixed, 12))
-            mixed = ieor(mixed, shiftl(mixed, 25))
-            mixed = ieor(mixed, shiftr(mixed, 27))
+            swap = right
+            right = ieor(left, hashed(right + round*int(z'9e3779b9', int64)))
+            left = swap
         end do
+        mixed = ior(shiftl(left, 32), right)
     end function mixed
+
+    ! Of 32 bits, by two odd factors below 2**31.
+    pure integer(int64) function hashed(number)
+        integer(int64), intent(in) :: number
+        hashed = iand(number, low_half)
+        hashed = iand(ieor(hashed, shiftr(hashed, 16))*int(z'7feb352d', int64), low_half)
+        hashed = iand(ieor(hashed, shiftr(hashed, 15))*int(z'5bd1e995', int64), low_half)
+        hashed = ieor(hashed, shiftr(hashed, 16))
+    end function hashed
 
     ! A number from 0 to below 1.
     pure real(real64) function random(index)
