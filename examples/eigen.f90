@@ -6,7 +6,7 @@
 ! Self-checks: the eigenvalues of a small circulant matrix, which are the Fourier transform of its first row; and, for the
 ! large one, their sum and the sum of their squares, which are the traces of A and of A squared.
 !
-! usage: eigen [SIZE (300)]
+! usage: eigen [SIZE (600)]
 program eigen
     use example
     implicit none
@@ -24,7 +24,7 @@ program eigen
         end subroutine zgeev
     end interface
 
-    n = argument(1, 300, 2, 32768)
+    n = argument(1, 600, 2, 32768)
     call check('eigenvalues of a circulant matrix', circulant_error(32), 1e-12_real64)
 
     allocate (matrix(n, n))

@@ -2,7 +2,7 @@
 //! it means the same on a fast machine and on a slow one. Not a place for absolute records.
 //!
 //! ```text
-//! standfast-bench [--megabytes N] [--repeats N] [--only codes|pauses|trees|chains|bulk]
+//! standfast-bench [--megabytes N] [--repeats N] [--only codes|pauses|trees|chains|bulk|papers]
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ mod delta;
 mod erasure;
 mod figures;
 mod overhead;
+mod papers;
 mod pause;
 mod reservation;
 mod tree;
@@ -66,8 +67,14 @@ fn settings() -> Result<Settings> {
 type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
 
 /// What can be measured by itself, by name.
-const SECTIONS: [(&str, Section); 5] =
-    [("codes", codes), ("pauses", pauses), ("trees", trees), ("chains", incremental), ("bulk", whole)];
+const SECTIONS: [(&str, Section); 6] = [
+    ("codes", codes),
+    ("pauses", pauses),
+    ("trees", trees),
+    ("chains", incremental),
+    ("bulk", whole),
+    ("papers", papers),
+];
 
 fn measure(settings: &Settings) -> Result<bool> {
     let mut holds = true;
@@ -127,4 +134,10 @@ fn whole(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
         say(restart);
     }
     Ok(())
+}
+
+/// The programs of the papers.
+fn papers(_: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    self::papers::promises()?.into_iter().for_each(say);
+    self::papers::picture()
 }

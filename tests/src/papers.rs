@@ -25,7 +25,7 @@ pub const SOLVE: Paper =
     Paper { victim: example("solve", include_str!("../../examples/solve.F90"), &["500", "12"]), tiny: &["40", "2"] };
 /// Eigenvalues of one matrix.
 pub const EIGEN: Paper =
-    Paper { victim: example("eigen", include_str!("../../examples/eigen.f90"), &["350"]), tiny: &["20"] };
+    Paper { victim: example("eigen", include_str!("../../examples/eigen.f90"), &["600"]), tiny: &["20"] };
 /// A cellular automaton.
 pub const CELL: Paper =
     Paper { victim: example("cell", include_str!("../../examples/cell.c"), &["1024", "700"]), tiny: &["64", "20"] };
@@ -39,7 +39,7 @@ pub const MCNF: Paper =
     Paper { victim: example("mcnf", include_str!("../../examples/mcnf.f90"), &[]), tiny: &["10", "5", "3"] };
 /// A neural network.
 pub const NNET: Paper = Paper {
-    victim: example("nnet", include_str!("../../examples/nnet.c"), &["22500", "40", "150"]),
+    victim: example("nnet", include_str!("../../examples/nnet.c"), &["6000", "40", "500"]),
     tiny: &["1000", "40", "60"],
 };
 /// Messages to be logged.

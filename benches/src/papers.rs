@@ -1,0 +1,98 @@
+//! What incremental checkpoints of the papers' programs save (L20): their sizes, and how long the programs stand still.
+
+use crate::figures::{Verdict, median, milliseconds};
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::papers::{PAPERS, STSWM};
+use standfast_tests::parallel::checksum;
+use standfast_tests::result::RunResult;
+use standfast_tests::running::PATIENCE;
+use standfast_tests::victims::{Program, Victim};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Between two checkpoints.
+const INTERVAL_MILLISECONDS: u64 = 200;
+/// All checkpoints of a run are kept, so that all can be looked at.
+const KEPT: [&str; 4] = ["--keep", "1000", "--max-files", "1000"];
+const TOO_FEW: &str = "it ended before its second checkpoint";
+const WHOLE: [&str; 4] = ["--incremental", "off", "--snapshot", "sequential"];
+const INCREMENTAL: [&str; 4] = ["--incremental", "on", "--snapshot", "sequential"];
+
+/// What checkpoints behind the first have come to: medians.
+#[derive(Debug, Clone, Copy)]
+struct Course {
+    bytes: u64,
+    pause: Duration,
+}
+
+/// The promises of the papers' programs, at a size of fifty megabytes.
+pub(crate) fn promises() -> Result<Vec<Verdict>> {
+    let mut verdicts = Vec::new();
+    if let Some(program) = sized(STSWM.victim, &["170", "4"])? {
+        let whole = course(&program, &WHOLE)?.context(TOO_FEW)?;
+        let incremental = course(&program, &INCREMENTAL)?.context(TOO_FEW)?;
+        verdicts.push(smaller("STSWM: incremental image against whole", incremental, whole, 0.40));
+    }
+    Ok(verdicts)
+}
+
+/// Whole and incremental checkpoints of all the papers' programs, as a table: no promise, a picture (L20).
+pub(crate) fn picture() -> Result<()> {
+    println!("      the papers' programs without directives: whole and incremental images");
+    for paper in PAPERS {
+        let Some(program) = paper.victim.program()? else { continue };
+        let courses = (course(&program, &WHOLE)?, course(&program, &INCREMENTAL)?);
+        let (Some(whole), Some(incremental)) = courses else {
+            println!("        {:<8} ended before its second checkpoint", paper.victim.name);
+            continue;
+        };
+        let share = incremental.bytes as f64 / whole.bytes as f64 * 100.0;
+        println!(
+            "        {:<8} {:>11} bytes  {:>11} bytes  {share:>5.1} %  pauses {} and {}",
+            paper.victim.name,
+            whole.bytes,
+            incremental.bytes,
+            milliseconds(whole.pause),
+            milliseconds(incremental.pause)
+        );
+    }
+    Ok(())
+}
+
+fn sized(victim: Victim, arguments: &[&str]) -> Result<Option<Program>> {
+    let arguments = arguments.iter().map(OsString::from).collect();
+    Ok(victim.program()?.map(|program| Program { arguments, ..program }))
+}
+
+/// Runs a program to its end and looks at its checkpoints behind the first, which saves everything. `None` where there were
+/// none.
+fn course(program: &Program, words: &[&str]) -> Result<Option<Course>> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let options: Vec<_> = words.iter().chain(&KEPT).map(|word| (*word).to_owned()).collect();
+    let checkpoints = Checkpoints::EveryMilliseconds(INTERVAL_MILLISECONDS);
+    standfast.run_with(&options, checkpoints, program)?.wait(PATIENCE)?.well("the program")?;
+    // It has checked its result itself.
+    checksum(&RunResult::read(&arena.work())?.output())?;
+    let said = standfast.ask("list", &arena.images(), &["--json"])?.well("list")?.output;
+    let generations: Vec<Value> = serde_json::from_str(&said).with_context(|| format!("list said {said:?}"))?;
+    let number = |of: &Value, name: &str| of[name].as_u64().with_context(|| format!("no {name} in {of}"));
+    let behind = generations.iter().skip(1);
+    let mut bytes = behind.clone().map(|of| number(of, "file_bytes")).collect::<Result<Vec<_>>>()?;
+    let pauses =
+        behind.map(|of| number(of, "pause_nanoseconds").map(Duration::from_nanos)).collect::<Result<Vec<_>>>()?;
+    bytes.sort_unstable();
+    Ok(bytes.get(bytes.len() / 2).map(|bytes| Course { bytes: *bytes, pause: median(&pauses) }))
+}
+
+fn smaller(what: &str, course: Course, reference: Course, bound: f64) -> Verdict {
+    let found = course.bytes as f64 / reference.bytes as f64;
+    Verdict {
+        promise: format!("{what}: at most {bound:.2}"),
+        measured: format!("{found:.3} ({} bytes against {})", course.bytes, reference.bytes),
+        holds: found <= bound,
+    }
+}
