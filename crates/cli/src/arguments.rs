@@ -135,8 +135,9 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N")]
     pub(crate) max_files: Option<MaxFiles>,
     /// How memory is taken: 'copy' to copy it, let the program run on and write it then, 'fork' to read and write it when
-    /// the program runs on, from clones of its processes, 'sequential' to write it while the program stands still, 'auto'
-    /// for copy where little is to be saved [default: auto]
+    /// the program runs on, from clones of its processes, 'precopy' to read it while the program runs and what it writes
+    /// meanwhile once more, 'sequential' to write it while the program stands still, 'auto' for what costs the program
+    /// least [default: auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) snapshot: Option<Snapshot>,
     /// How it is found out what has changed: 'pagemap' by the kernel, 'hash' by reading and comparing everything, 'auto',

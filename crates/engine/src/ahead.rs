@@ -6,9 +6,9 @@
 //! observed, private mappings of files, shared memory) is not read ahead at all.
 
 use crate::census::Census;
-use crate::freeze::{Frozen, if_another_ended};
+use crate::freeze::{Frozen, FrozenProcess, if_another_ended};
 use crate::reading::Wanted;
-use crate::track::Tracking;
+use crate::track::{Pages, Tracking};
 use crate::{CaptureOptions, EngineError, ProcessIdentity};
 use standfast_core::{PAGE_BYTES, PageRange, PageSet};
 use standfast_format::{Beneath, ImageSink, PageBatch};
@@ -43,7 +43,7 @@ impl Frozen {
     ///
     /// # Errors
     /// [`EngineError::Refused`] and others, as for a capture.
-    pub fn look_ahead(&mut self, options: CaptureOptions) -> Result<Ahead, EngineError> {
+    pub fn foresee(&mut self, options: CaptureOptions) -> Result<Ahead, EngineError> {
         if !options.builds_upon_last {
             self.shared.tracks().forget();
         }
@@ -51,7 +51,7 @@ impl Frozen {
         if self.shared.tracks().resolve(options.tracking) != Tracking::Pagemap {
             return Ok(Ahead::default());
         }
-        let of_process = |(process, pages): (&crate::freeze::FrozenProcess, crate::track::Pages)| {
+        let of_process = |(process, pages): (&FrozenProcess, Pages)| {
             let wanted = pages.changed.into_iter().filter(|(_, beneath)| *beneath == Beneath::Zeros).collect();
             Ok(OfProcess { identity: ProcessIdentity::of(process.pid)?, wanted, batches: Vec::new() })
         };
@@ -87,10 +87,18 @@ impl Ahead {
         Kept { owner, pages: read.intersection(still), batches }
     }
 
+    /// Whether there is nothing to be read.
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
     /// Gives back what nobody kept.
     pub(crate) fn give_back(self, sink: &mut dyn ImageSink) -> Result<(), EngineError> {
         let unused = self.processes.into_iter().flat_map(|process| process.batches);
-        unused.map(|batch| cut(batch, 0, &PageSet::default())).try_for_each(|batch| sink.submit(batch)).map_err(EngineError::Image)
+        unused
+            .map(|batch| cut(batch, 0, &PageSet::default()))
+            .try_for_each(|batch| sink.submit(batch))
+            .map_err(EngineError::Image)
     }
 }
 

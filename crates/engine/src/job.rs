@@ -3,7 +3,7 @@
 use crate::census::Looks;
 use crate::files::{Digests, FileKey, Writers};
 use crate::freeze::{Frozen, kernel};
-use crate::track::Tracks;
+use crate::track::{Tracking, Tracks};
 use crate::tree::{Member, Roots};
 use crate::turn::Turn;
 use crate::waits::{self, Waits};
@@ -442,6 +442,12 @@ impl Freezer {
     /// `None` where it would build upon nothing.
     pub fn expected_bytes(&self) -> Option<u64> {
         self.shared.tracks().expected_pages().map(|pages| pages * PAGE_BYTES as u64)
+    }
+
+    /// Whether the kernel notes what the job writes, as far as is known, and there is a generation since which it has done so.
+    pub fn is_observed(&self, tracking: Tracking) -> bool {
+        let tracks = self.shared.tracks();
+        tracks.generation().is_some() && tracks.resolve(tracking) == Tracking::Pagemap
     }
 
     /// When the next wait has to be ended by [`Freezer::end_waits`].

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! Job -- freezer() --> Freezer -- freeze() --> Frozen -- capture(sink) --> census, pages
+//!                                                |-- foresee()  --> Ahead, read while it runs
 //!                                                |-- thaw()    it runs on; Captured::read_on(sink), from clones
 //!                                                `-- kill()    it ends where it stands
 //! restart(source) --> Restarted, a Job
@@ -12,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod census;
 mod clones;
 mod error;
@@ -29,6 +31,7 @@ mod tree;
 mod turn;
 mod waits;
 
+pub use ahead::Ahead;
 pub use census::{ExternalSockets, Output, examine};
 pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;

@@ -1,5 +1,6 @@
 //! Reads the pages of a frozen job into an image, from its processes or from clones of them when the job runs on.
 
+use crate::ahead::{Ahead, Kept};
 use crate::census::{Census, ExternalSockets, Output};
 use crate::clones::{clone_of, divide, held_by};
 use crate::freeze::{Frozen, if_another_ended, kernel, refine};
@@ -92,6 +93,10 @@ pub struct Captured {
     pub unobserved: Option<String>,
     /// Why a process was not cloned, where that was asked for.
     pub uncloned: Option<String>,
+    /// Pages that were read ahead and are yet to be handed to the sink.
+    kept: Vec<Kept>,
+    /// What nobody kept.
+    ahead: Ahead,
     /// Processes whose memory is yet to be read.
     clones: Vec<Cloned>,
     /// Clones that are on their way out.
@@ -106,16 +111,21 @@ impl Captured {
         self.shared.tracks().committed(generation);
     }
 
-    /// Whether [`Captured::read_on`] has anything to do: else the job need not run on for it.
-    pub fn is_to_be_read_on(&self) -> bool {
+    /// Whether [`Captured::read_on`] has clones to read.
+    pub fn has_clones(&self) -> bool {
         !self.clones.is_empty()
     }
 
-    /// Reads what is yet to be read, from clones of the processes. The job may run meanwhile.
+    /// Hands on what was read ahead, and reads what is yet to be read, from clones of the processes. The job may run
+    /// meanwhile.
     ///
     /// # Errors
     /// When a clone is killed, or the sink fails: there is no checkpoint then.
     pub fn read_on(&mut self, sink: &mut dyn ImageSink) -> Result<(), EngineError> {
+        for kept in std::mem::take(&mut self.kept) {
+            self.pages += kept.save(sink)?;
+        }
+        std::mem::take(&mut self.ahead).give_back(sink)?;
         let shared = Arc::clone(&self.shared);
         for Cloned { rest, clone } in std::mem::take(&mut self.clones) {
             let saved = rest.save(clone.memory(), &mut shared.tracks(), sink);
@@ -211,6 +221,19 @@ impl Frozen {
     /// # Errors
     /// [`EngineError::Refused`] before anything went into the sink; others at any time. The job stays frozen and whole.
     pub fn capture(&mut self, sink: &mut dyn ImageSink, options: CaptureOptions) -> Result<Captured, EngineError> {
+        self.capture_behind(Ahead::default(), sink, options)
+    }
+
+    /// The same, of a job of which some was read ahead. What of that counts is handed to the sink by [`Captured::read_on`].
+    ///
+    /// # Errors
+    /// As above.
+    pub fn capture_behind(
+        &mut self,
+        mut ahead: Ahead,
+        sink: &mut dyn ImageSink,
+        options: CaptureOptions,
+    ) -> Result<Captured, EngineError> {
         let begin = Instant::now();
         if !options.builds_upon_last {
             self.shared.tracks().forget();
@@ -221,14 +244,18 @@ impl Frozen {
         let tracking = tracks.resolve(options.tracking);
         tracks.hashes.begin();
         let (mut changed, mut unchanged) = (0, 0);
-        let (mut clones, mut uncloned) = (Vec::new(), None);
+        let (mut clones, mut uncloned, mut kept) = (Vec::new(), None, Vec::new());
         for (place, (process, held)) in self.processes.iter().zip(census.pages).enumerate() {
             let owner = place as u32;
             if !held.unchanged.is_empty() {
                 sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
                 unchanged += held.unchanged.pages();
             }
-            let mut rest = ToRead::of(owner, ProcessIdentity::of(process.pid)?, held, tracking);
+            let identity = ProcessIdentity::of(process.pid)?;
+            let ours = ahead.keep(identity, owner, &held.still);
+            let mut rest = ToRead::of(owner, identity, held, tracking);
+            rest.changed = divide(&rest.changed, &ours.pages).1;
+            kept.push(ours);
             if options.reading == Reading::Cloned && !rest.is_empty() {
                 match clone_of(self, process, &census.state)? {
                     Ok(clone) => {
@@ -274,6 +301,8 @@ impl Frozen {
             outputs: census.outputs,
             unobserved: tracks.problem().map(str::to_owned),
             uncloned,
+            kept,
+            ahead,
             clones,
             ended: Vec::new(),
             shared: Arc::clone(&self.shared),

@@ -66,6 +66,44 @@ impl Wanted<'_> {
         Ok(pages_of(self.ranges))
     }
 
+    /// Reads them into batches, which remain with the caller, as long as there is `room` for the sink's batches, in bytes. A
+    /// batch of which not all can be read comes back without ranges.
+    pub(crate) fn read_ahead(&self, sink: &mut dyn ImageSink, room: &mut u64) -> Result<Vec<PageBatch>, EngineError> {
+        let mut uncut = Uncut::of(self.ranges);
+        let mut read = Vec::new();
+        while !uncut.is_empty() {
+            let mut group = Vec::new();
+            while group.len() < READERS_MAX && !uncut.is_empty() {
+                let mut batch = sink.lend().map_err(EngineError::Image)?;
+                let Some(left) = room.checked_sub(batch.bytes.len() as u64) else {
+                    sink.submit(batch).map_err(EngineError::Image)?;
+                    break;
+                };
+                *room = left;
+                let ranges = uncut.cut((batch.bytes.len() / PAGE_BYTES) as u64);
+                batch.bytes.truncate(pages_of(&ranges) as usize * PAGE_BYTES);
+                batch.ranges = ranges.into_iter().map(|(range, beneath)| (self.owner, range, beneath)).collect();
+                group.push(batch);
+            }
+            if group.is_empty() {
+                break;
+            }
+            let unfilled = Mutex::new(group.iter_mut());
+            let next = || unfilled.lock().unwrap_or_else(PoisonError::into_inner).next();
+            on_threads(READERS_MAX, &|| {
+                while let Some(batch) = next() {
+                    let ranges: Vec<_> = batch.ranges.iter().map(|(_, range, _)| *range).collect();
+                    if (self.read)(&ranges, &mut batch.bytes).is_err() {
+                        batch.ranges.clear();
+                    }
+                }
+                Ok(())
+            })?;
+            read.append(&mut group);
+        }
+        Ok(read)
+    }
+
     /// Hands those to the sink that have changed. Returns how many these are.
     pub(crate) fn save_changed(&self, sieve: &mut Sieve<'_>, sink: &mut dyn ImageSink) -> Result<u64, EngineError> {
         let mut uncut = Uncut::of(self.ranges);

@@ -206,6 +206,8 @@ pub(crate) struct Pages {
     pub(crate) compared: Vec<(PageRange, Beneath)>,
     /// As in the last committed generation.
     pub(crate) unchanged: PageSet,
+    /// Observed, and not written since the last look.
+    pub(crate) still: PageSet,
     /// The number that the process has there.
     pub(crate) was: u32,
     /// Pages of observed mappings that must not be touched.
@@ -415,8 +417,10 @@ impl Track {
         let written = PageSet::of(written);
         self.habits.learn(&written);
         let observed = PageSet::of(all);
-        self.seen = observed.union(&PageSet::of(protected));
-        let written = written.union(&PageSet::of(unobserved)).union(&self.carried.intersection(&observed));
+        let before = std::mem::replace(&mut self.seen, observed.union(&PageSet::of(protected)));
+        let written = written.union(&PageSet::of(unobserved));
+        pages.still = observed.difference(&written).intersection(&before);
+        let written = written.union(&self.carried.intersection(&observed));
         let mut unchanged = observed.difference(&written).intersection(&self.saved);
         if unchanged.pages() * 100 < observed.pages() * u64::from(how.unchanged_percent_min) {
             unchanged = PageSet::default();

@@ -5,7 +5,7 @@ mod support;
 use fastrand::Rng;
 use standfast_core::{PAGE_BYTES, PageSet};
 use standfast_engine::{
-    CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Reading, Tracking,
+    Ahead, CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Reading, Tracking,
 };
 use standfast_format::records::{JobState, ProcessState};
 use standfast_format::{BoxError, ImageSink, PageBatch};
@@ -20,6 +20,8 @@ const CHECKPOINTS: usize = 150;
 const CHECKPOINTS_OF_MUCH: usize = 40;
 /// Of each way to read memory when the program runs on.
 const CHECKPOINTS_READ_LATER: usize = 60;
+/// More than most of them have.
+const AHEAD_BYTES_MAX: u64 = 8 << 20;
 /// All are committed under one number, since nobody keeps them.
 const GENERATION: u64 = 1;
 
@@ -73,7 +75,7 @@ impl ImageSink for Flat {
 /// One checkpoint upon `parent`, and all of the memory at the same stop. `None` when it was refused. Another capture says
 /// which pages there are; what those of processes hold is read directly.
 fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Option<(Flat, Memory, Vec<Noted>)> {
-    let How { tracking, reading } = how;
+    let How { tracking, reading, reads_ahead } = how;
     std::thread::scope(|scope| {
         let work = || {
             let mut frozen = match freezer.freeze(Duration::from_secs(5)) {
@@ -84,18 +86,29 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Op
                 }
                 Err(error) => panic!("{error}"),
             };
+            // One that was to save everything and was refused has left nothing to build upon.
+            let parent = parent.filter(|_| freezer.last_committed() == Some(GENERATION));
+            let builds_upon_last = parent.is_some();
+            let mut flat = Flat { parent: parent.unwrap_or_default(), ..Flat::default() };
+            let options = CaptureOptions { tracking, builds_upon_last, reading, ..CaptureOptions::default() };
+            let mut early = Ahead::default();
+            if reads_ahead {
+                match frozen.foresee(options) {
+                    Ok(foreseen) => early = foreseen,
+                    Err(EngineError::Refused(_)) => return None,
+                    Err(error) => panic!("{error}"),
+                }
+                let _ = frozen.thaw();
+                early.read(&mut flat, AHEAD_BYTES_MAX).expect("the sink takes all");
+                frozen = freezer.freeze(Duration::from_secs(5)).ok()?;
+            }
             let mut full = Flat::default();
             let again = CaptureOptions { builds_upon_last: true, ..CaptureOptions::default() };
             match frozen.capture(&mut full, again) {
                 Err(EngineError::Refused(_)) => return None,
                 taken => drop(taken.expect("it can be captured")),
             }
-            // One that was to save everything and was refused has left nothing to build upon.
-            let parent = parent.filter(|_| freezer.last_committed() == Some(GENERATION));
-            let builds_upon_last = parent.is_some();
-            let mut flat = Flat { parent: parent.unwrap_or_default(), ..Flat::default() };
-            let options = CaptureOptions { tracking, builds_upon_last, reading, ..CaptureOptions::default() };
-            let mut captured = match frozen.capture(&mut flat, options) {
+            let mut captured = match frozen.capture_behind(early, &mut flat, options) {
                 Ok(captured) => captured,
                 Err(error) => panic!("what could be captured once can be again: {error}"),
             };
@@ -126,14 +139,19 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Op
 struct How {
     tracking: Tracking,
     reading: Reading,
+    reads_ahead: bool,
 }
 
 fn stopped(tracking: Tracking) -> How {
-    How { tracking, reading: Reading::Stopped }
+    How { tracking, reading: Reading::Stopped, reads_ahead: false }
 }
 
 fn cloned(tracking: Tracking) -> How {
-    How { tracking, reading: Reading::Cloned }
+    How { reading: Reading::Cloned, ..stopped(tracking) }
+}
+
+fn ahead(tracking: Tracking) -> How {
+    How { reads_ahead: true, ..stopped(tracking) }
 }
 
 /// Owner, address and length of what the kernel writes for a thread that goes from one processor to another: a capture may
@@ -204,6 +222,12 @@ fn clones_hold_what_the_program_held_at_the_stop_whatever_it_does_while_they_are
 fn clones_of_much_memory_hold_what_the_program_held_at_the_stop() {
     let source = "../../../tests/victims/stretches.c";
     checkpoints_hold_the_truth(source, cloned(Tracking::Auto), CHECKPOINTS_OF_MUCH);
+}
+
+#[test]
+fn what_is_read_ahead_counts_only_if_the_program_has_not_written_it_since() {
+    checkpoints_hold_the_truth("churn.c", ahead(Tracking::Pagemap), CHECKPOINTS_READ_LATER);
+    checkpoints_hold_the_truth("../../../tests/victims/stretches.c", ahead(Tracking::Auto), CHECKPOINTS_OF_MUCH);
 }
 
 /// One seed, or as many as `STANDFAST_SEEDS` says (`make soak`).

@@ -5,6 +5,7 @@
 //! sequential:  rehearse  prepare  freeze  capture  finish  thaw           seal  commit  retain
 //! copy:        rehearse  prepare  freeze  capture  thaw    finish         seal  commit  retain
 //! fork:        rehearse  prepare  freeze  capture  thaw    read   finish  seal  commit  retain
+//! precopy:     rehearse  prepare  freeze  look  thaw  read  freeze  capture  thaw  finish  seal  commit  retain
 //! stop:        rehearse  prepare  freeze  capture  finish  seal   commit  kill          retain
 //!                                 |<-- program stands still -->|
 //! ```
@@ -17,7 +18,7 @@ use crate::room::Room;
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::{Choice, Method, Past, Snapshot, Why};
 use standfast_engine::{
-    CaptureOptions, Captured, EngineError, Freezer, Frozen, Reading, StackPart, Tracking, rehearse,
+    Ahead, CaptureOptions, Captured, EngineError, Freezer, Frozen, Reading, StackPart, Tracking, rehearse,
 };
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Coverage, FileReference};
@@ -96,7 +97,9 @@ impl Destination {
             Purpose::Protect => {
                 let room = Room::of(freezer.main_process().pid);
                 let expected = freezer.expected_bytes().filter(|_| parent.is_some());
-                self.snapshot.choose(&past.situation(parent.is_some(), expected, || freezer.resident_bytes(), room))
+                let is_observed = parent.is_some() && freezer.is_observed(self.tracking);
+                let resident = || freezer.resident_bytes();
+                self.snapshot.choose(&past.situation(parent.is_some(), is_observed, expected, resident, room))
             }
             Purpose::Stop => Choice::stop(),
         };
@@ -108,13 +111,18 @@ impl Destination {
     fn capture_options(&self, prepared: &Prepared, method: Method) -> CaptureOptions {
         CaptureOptions {
             stack: self.stack,
-            tracking: self.tracking,
+            // What is read ahead must be observed, whether or not later checkpoints build upon this one.
+            tracking: if method == Method::Precopy && self.tracking == Tracking::Off {
+                Tracking::Pagemap
+            } else {
+                self.tracking
+            },
             builds_upon_last: prepared.parent().is_some(),
             unchanged_percent_min: self.incremental.unchanged_percent_min(),
             saved_files: self.save_files.policy(),
             external_sockets: self.external_sockets.policy(),
             reading: match method {
-                Method::Sequential | Method::Copy => Reading::Stopped,
+                Method::Sequential | Method::Copy | Method::Precopy => Reading::Stopped,
                 Method::Fork => Reading::Cloned,
             },
         }
@@ -256,14 +264,18 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, past: &P
         Err(error) => return failed(error.into(), None),
     };
     freezer.look_ahead();
-    let freezing = Instant::now();
+    let options = destination.capture_options(&prepared, choice.method);
+    let (ahead, earlier) = match read_ahead(freezer, &mut prepared, options, choice) {
+        Ok(read) => read,
+        Err(error) => return failed(error.into(), Some(prepared)),
+    };
+    let (is_unobserved, freezing) = (ahead.is_empty(), Instant::now());
     let mut frozen = match freezer.freeze(FREEZE_MAX) {
         Ok(frozen) => frozen,
         Err(error) => return failed(error.into(), Some(prepared)),
     };
-    let options = destination.capture_options(&prepared, choice.method);
     let is_held = matches!(plan.writing, Writing::Held { .. });
-    let captured = frozen.capture(&mut prepared, options).and_then(|captured| {
+    let captured = frozen.capture_behind(ahead, &mut prepared, options).and_then(|captured| {
         if !is_held {
             prepared.finish(&captured.state).map_err(EngineError::Image)?;
         }
@@ -277,7 +289,7 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, past: &P
             return failed(error.into(), Some(prepared));
         }
     };
-    let moments = Moments { started, freezing, is_held, choice };
+    let moments = Moments { started, freezing, earlier, is_held, choice, is_unobserved };
     let outcome = complete(destination, freezer, prepared, captured, frozen, moments, purpose);
     Attempt { outcome, _given_up: None }
 }
@@ -285,9 +297,32 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, past: &P
 struct Moments {
     started: Instant,
     freezing: Instant,
+    /// How long the program had stood still before.
+    earlier: Duration,
     /// Whether the pages are yet to be written.
     is_held: bool,
     choice: Choice,
+    /// Whether nothing was read ahead.
+    is_unobserved: bool,
+}
+
+/// Reads ahead, where that was chosen. With it comes how long the program has stood still for that.
+fn read_ahead(
+    freezer: &Freezer,
+    prepared: &mut Prepared,
+    options: CaptureOptions,
+    choice: Choice,
+) -> Result<(Ahead, Duration), EngineError> {
+    if choice.method != Method::Precopy {
+        return Ok((Ahead::default(), Duration::ZERO));
+    }
+    let freezing = Instant::now();
+    let mut frozen = freezer.freeze(FREEZE_MAX)?;
+    let mut ahead = frozen.foresee(options)?;
+    frozen.thaw()?;
+    let pause = freezing.elapsed();
+    ahead.read(prepared, choice.ahead_bytes_max())?;
+    Ok((ahead, pause))
 }
 
 fn complete(
@@ -303,7 +338,7 @@ fn complete(
         Purpose::Protect => {
             // That the program ended while it stood still does not harm the image: it may be needed the more.
             drop(frozen.thaw());
-            let pause = moments.freezing.elapsed();
+            let pause = moments.earlier + moments.freezing.elapsed();
             if moments.is_held {
                 prepared.release();
                 read_on(&mut captured, &mut prepared)?;
@@ -315,7 +350,7 @@ fn complete(
             (generation, pause)
         }
         Purpose::Stop => {
-            let pause = moments.freezing.elapsed();
+            let pause = moments.earlier + moments.freezing.elapsed();
             make_durable(&captured)?;
             let generation = prepared.seal()?.commit(pause)?;
             match frozen.kill() {
@@ -328,6 +363,7 @@ fn complete(
     let durable = moments.started.elapsed();
     let (method, why) = match &captured.uncloned {
         Some(_) => (Method::Copy, Why::NoClone),
+        None if moments.choice.method == Method::Precopy && moments.is_unobserved => (Method::Copy, Why::Unobserved),
         None => (moments.choice.method, moments.choice.why),
     };
     let report = CheckpointReport {
@@ -371,7 +407,7 @@ pub(crate) fn keep_code<'a>(
 
 /// Reads what is to be read when the program runs on, with low priority.
 fn read_on(captured: &mut Captured, prepared: &mut Prepared) -> Result<(), EngineError> {
-    if captured.is_to_be_read_on() {
+    if captured.has_clones() {
         // Where that is refused it is read all the same.
         let _ = rustix::process::setpriority_process(None, NICENESS);
     }

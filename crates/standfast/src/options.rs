@@ -417,7 +417,7 @@ pub enum OptionError {
         text: String,
     },
     /// Not a way to take memory.
-    #[error("'{text}' is no way to take memory: write 'sequential', 'copy', 'fork' or 'auto'")]
+    #[error("'{text}' is no way to take memory: write 'sequential', 'copy', 'fork', 'precopy' or 'auto'")]
     Snapshot {
         /// What stood there.
         text: String,

@@ -29,6 +29,8 @@ pub enum Snapshot {
     Copy,
     /// It is read and written when the program runs on, from clones of its processes (L8).
     Fork,
+    /// It is read while the program runs, and what the program writes meanwhile is read again when it stands still (L8).
+    Precopy,
     /// That which costs the program least time, as earlier checkpoints and the memory at hand say.
     #[default]
     Auto,
@@ -45,6 +47,8 @@ pub enum Method {
     Copy,
     /// See [`Snapshot::Fork`].
     Fork,
+    /// See [`Snapshot::Precopy`].
+    Precopy,
 }
 
 /// Why it was taken so.
@@ -62,6 +66,8 @@ pub enum Why {
     Memory,
     /// A process could not be cloned.
     NoClone,
+    /// The kernel does not note what the program writes.
+    Unobserved,
 }
 
 /// How a checkpoint is to be taken.
@@ -83,13 +89,18 @@ impl Choice {
         Self { method: Method::Sequential, why: Why::Stop, pause: None, held_bytes_max: 0, held_bytes: 0 }
     }
 
+    /// How much may be read ahead.
+    pub(crate) fn ahead_bytes_max(&self) -> u64 {
+        self.held_bytes_max / AHEAD_SHARE
+    }
+
     /// When the store is to write.
     pub(crate) fn writing(&self) -> Writing {
         match self.method {
             Method::Sequential => Writing::AtOnce,
             Method::Copy => Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: self.held_bytes },
-            // What is read when the program runs on is written as it is read.
-            Method::Fork => Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: 0 },
+            // What is read when the program runs on is written as it is read; and room for what is read before, made before.
+            Method::Fork | Method::Precopy => Writing::Held { bytes_max: self.held_bytes_max, bytes_expected: 0 },
         }
     }
 }
@@ -103,6 +114,8 @@ pub(crate) struct Situation {
     held: u64,
     /// What the program writes, in bytes per second.
     dirty_per_second: f64,
+    /// Whether the kernel notes what it writes.
+    is_observed: bool,
     /// Memory that there is.
     room: Room,
     /// What earlier checkpoints took.
@@ -129,6 +142,12 @@ const CLONE: f64 = 1e-3;
 const SHARED_WRITE: f64 = 2e-6 / 4096.0;
 /// How fast a clone is read and written while the program runs, in seconds for each byte: 1 GB/s.
 const READ_ON: f64 = 1e-9;
+/// How fast a program is read while it runs, in seconds for each byte: 2 GB/s.
+const READ_AHEAD: f64 = 0.5e-9;
+/// What the first write to a page costs that has been looked at once more, in seconds for each byte: 1 us a page.
+const NOTED_WRITE: f64 = 1e-6 / 4096.0;
+/// Half of what may be held is read ahead, the rest is for what is read at the stop.
+const AHEAD_SHARE: u64 = 2;
 /// How much of a new figure goes into the experience.
 const NEW: f64 = 0.5;
 
@@ -171,11 +190,12 @@ impl Past {
         self.last = Some(Last { read, held, dirty_per_second, taken_nanoseconds: report.taken_nanoseconds });
     }
 
-    /// How the next one stands, which saves all or `builds` upon the last, and is `expected` to read so much where that is
+    /// How the next one stands, which saves all or `builds` upon the last, of a job that `is_observed` or not, and is `expected` to read so much where that is
     /// known. A job of which nothing is known yet holds `resident` bytes.
     pub(crate) fn situation(
         &self,
         builds: bool,
+        is_observed: bool,
         expected: Option<u64>,
         resident: impl FnOnce() -> u64,
         room: Room,
@@ -188,7 +208,7 @@ impl Past {
             }
         };
         let to_read = if builds { expected.unwrap_or(read) } else { held };
-        Situation { to_read, held, dirty_per_second, room, experience: self.experience }
+        Situation { to_read, held, dirty_per_second, is_observed, room, experience: self.experience }
     }
 }
 
@@ -218,6 +238,8 @@ impl Experience {
             Method::Sequential => (&mut self.sequential, behind, it.read),
             Method::Copy => (&mut self.copy, behind, it.read),
             Method::Fork => (&mut self.clone, (behind - CLONE).max(0.0), it.held),
+            // Which part of it was read at the stop is not told.
+            Method::Precopy => return,
         };
         if bytes >= Self::TELLING_BYTES {
             follow(figure, seconds / bytes as f64);
@@ -234,19 +256,21 @@ impl Situation {
                 Method::Sequential => self.to_read as f64 * of.sequential,
                 Method::Copy => self.to_read as f64 * of.copy,
                 Method::Fork => CLONE + self.held as f64 * of.clone,
+                Method::Precopy => of.look + self.written_in(READ_AHEAD) * of.copy,
             }
     }
 
-    /// What the program writes while a clone is read, in bytes.
-    fn written_meanwhile(&self) -> f64 {
-        (self.dirty_per_second * self.to_read as f64 * READ_ON).min(self.held as f64)
+    /// What the program writes while it or a clone of it is read, so long for each byte, in bytes.
+    fn written_in(&self, seconds: f64) -> f64 {
+        (self.dirty_per_second * self.to_read as f64 * seconds).min(self.held as f64)
     }
 
     /// How much longer the program would run, in seconds.
     fn cost(&self, method: Method) -> f64 {
         let later = match method {
             Method::Sequential | Method::Copy => 0.0,
-            Method::Fork => self.written_meanwhile() * SHARED_WRITE,
+            Method::Fork => self.written_in(READ_ON) * SHARED_WRITE,
+            Method::Precopy => self.written_in(READ_AHEAD) * NOTED_WRITE,
         };
         self.pause(method) + later
     }
@@ -257,8 +281,9 @@ impl Situation {
         match method {
             Method::Sequential => true,
             Method::Copy => self.to_read <= spare.min(HELD_BYTES_MAX),
+            Method::Precopy => self.to_read <= spare.min(HELD_BYTES_MAX) / AHEAD_SHARE,
             Method::Fork => {
-                2.0 * self.written_meanwhile() <= spare as f64
+                2.0 * self.written_in(READ_ON) <= spare as f64
                     && self.room.promised_bytes.is_none_or(|promised| self.held <= promised)
             }
         }
@@ -277,14 +302,16 @@ impl Snapshot {
             Self::Sequential => choice(Method::Sequential, Why::Asked, 0),
             Self::Copy => choice(Method::Copy, Why::Asked, forced),
             Self::Fork => choice(Method::Fork, Why::Asked, forced),
+            Self::Precopy => choice(Method::Precopy, Why::Asked, forced),
             Self::Auto => {
                 let cheapest = |methods: &[Method]| {
                     let by_cost = |one: &&Method, other: &&Method| now.cost(**one).total_cmp(&now.cost(**other));
                     methods.iter().min_by(by_cost).copied().unwrap_or_default()
                 };
                 // Where two cost the same, the first.
-                let all = [Method::Copy, Method::Sequential, Method::Fork];
-                let possible: Vec<_> = all.into_iter().filter(|method| now.has_room(*method)).collect();
+                let mut all = vec![Method::Copy, Method::Sequential, Method::Fork];
+                all.extend(now.is_observed.then_some(Method::Precopy));
+                let possible: Vec<_> = all.iter().copied().filter(|method| now.has_room(*method)).collect();
                 let method = cheapest(&possible);
                 let why = if method == cheapest(&all) { Why::Cheapest } else { Why::Memory };
                 // There may be more to read than was foreseen: what has no room is written at once.
@@ -298,6 +325,7 @@ impl Snapshot {
             Self::Sequential => manifest::Snapshot::Sequential,
             Self::Copy => manifest::Snapshot::Copy,
             Self::Fork => manifest::Snapshot::Fork,
+            Self::Precopy => manifest::Snapshot::Precopy,
             Self::Auto => manifest::Snapshot::Auto,
         }
     }
@@ -307,6 +335,7 @@ impl Snapshot {
             manifest::Snapshot::Sequential => Self::Sequential,
             manifest::Snapshot::Copy => Self::Copy,
             manifest::Snapshot::Fork => Self::Fork,
+            manifest::Snapshot::Precopy => Self::Precopy,
             manifest::Snapshot::Auto => Self::Auto,
         }
     }
@@ -320,6 +349,7 @@ impl FromStr for Snapshot {
             "sequential" => Ok(Self::Sequential),
             "copy" => Ok(Self::Copy),
             "fork" => Ok(Self::Fork),
+            "precopy" => Ok(Self::Precopy),
             "auto" => Ok(Self::Auto),
             _ => Err(OptionError::Snapshot { text: text.to_owned() }),
         }
@@ -332,6 +362,7 @@ impl fmt::Display for Snapshot {
             Self::Sequential => "sequential",
             Self::Copy => "copy",
             Self::Fork => "fork",
+            Self::Precopy => "precopy",
             Self::Auto => "auto",
         })
     }
@@ -343,6 +374,7 @@ impl fmt::Display for Method {
             Self::Sequential => "sequential",
             Self::Copy => "copy",
             Self::Fork => "fork",
+            Self::Precopy => "precopy",
         })
     }
 }
@@ -355,6 +387,7 @@ impl fmt::Display for Why {
             Self::Cheapest => "which was to cost the program least",
             Self::Memory => "since there is not the memory for what would cost the program less",
             Self::NoClone => "since a process could not be cloned",
+            Self::Unobserved => "since the kernel does not note what the program writes",
         })
     }
 }
@@ -368,12 +401,12 @@ mod tests {
 
     fn situation(to_read: u64, held: u64, dirty_per_second: f64, spare_bytes: u64) -> Situation {
         let room = Room { spare_bytes, promised_bytes: None };
-        Situation { to_read, held, dirty_per_second, room, experience: Experience::default() }
+        Situation { to_read, held, dirty_per_second, is_observed: false, room, experience: Experience::default() }
     }
 
     #[test]
     fn what_is_shown_is_read_again() {
-        for it in [Snapshot::Sequential, Snapshot::Copy, Snapshot::Fork, Snapshot::Auto] {
+        for it in [Snapshot::Sequential, Snapshot::Copy, Snapshot::Fork, Snapshot::Precopy, Snapshot::Auto] {
             assert_eq!(it.to_string().parse(), Ok(it));
             assert_eq!(Snapshot::from_record(it.to_record()), it);
         }
@@ -395,6 +428,20 @@ mod tests {
         for (what, to_read, held, dirty, spare, method, why) in table {
             let choice = Snapshot::Auto.choose(&situation(to_read, held, dirty, spare));
             assert_eq!((choice.method, choice.why), (method, why), "{what}");
+        }
+    }
+
+    #[test]
+    fn auto_reads_ahead_what_is_much_where_the_kernel_notes_what_is_written_and_little_is() {
+        let table = [
+            ("a tenth of much", 100 * MIB, GIB, 1e8, 8 * GIB, Method::Precopy),
+            ("little", 2 * MIB, GIB, 2e6, 8 * GIB, Method::Copy),
+            ("as it is read it is written", 100 * MIB, GIB, 2e9, 8 * GIB, Method::Copy),
+            ("there is no memory to hold it", 100 * MIB, GIB, 1e8, 800 * MIB, Method::Fork),
+        ];
+        for (what, to_read, held, dirty, spare, method) in table {
+            let now = Situation { is_observed: true, ..situation(to_read, held, dirty, spare) };
+            assert_eq!(Snapshot::Auto.choose(&now).method, method, "{what}");
         }
     }
 

@@ -193,6 +193,9 @@ pub enum Snapshot {
     /// Read from clones of the processes when it runs on.
     #[n(3)]
     Fork,
+    /// Read while it runs; what is written meanwhile is read again while it stands still.
+    #[n(4)]
+    Precopy,
 }
 
 /// How it is found out which pages have changed.
