@@ -26,7 +26,7 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	$(CARGO) xtask simulate --minutes $(SIMULATE_MINUTES)
 	STANDFAST_SEEDS=$(SOAK_SEEDS) $(CARGO) test --release -p standfast-engine --test incremental
 	$(CARGO) build --release -p standfast-cli
-	for snapshot in sequential copy fork; do \
+	for snapshot in sequential copy fork precopy; do \
 		STANDFAST_SNAPSHOT=$$snapshot $(CARGO) test --release -p standfast-tests --test features || exit; done
 	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test chains -- in_a_row
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)

@@ -2,7 +2,7 @@
 //! it means the same on a fast machine and on a slow one. Not a place for absolute records.
 //!
 //! ```text
-//! standfast-bench [--megabytes N] [--repeats N] [--only codes|pauses|trees|chains|bulk|papers]
+//! standfast-bench [--megabytes N] [--repeats N] [--only codes|pauses|trees|chains|snapshots|bulk|papers]
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ mod overhead;
 mod papers;
 mod pause;
 mod reservation;
+mod snapshots;
 mod tree;
 
 use anyhow::{Context as _, Result, bail};
@@ -67,11 +68,12 @@ fn settings() -> Result<Settings> {
 type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
 
 /// What can be measured by itself, by name.
-const SECTIONS: [(&str, Section); 6] = [
+const SECTIONS: [(&str, Section); 7] = [
     ("codes", codes),
     ("pauses", pauses),
     ("trees", trees),
     ("chains", incremental),
+    ("snapshots", ways),
     ("bulk", whole),
     ("papers", papers),
 ];
@@ -123,6 +125,13 @@ fn incremental(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> 
     say(chains::added("small", seconds(1), 1.10, settings.megabytes, settings.repeats)?);
     say(chains::added("huge", seconds(10), 1.05, settings.megabytes, few)?);
     chains::sizes(settings.megabytes)
+}
+
+/// The ways to take memory.
+fn ways(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    say(snapshots::clone_against_fork(settings.megabytes, settings.repeats)?);
+    say(snapshots::best_of_a_writing_program(settings.megabytes, settings.repeats)?);
+    Ok(())
 }
 
 /// Whole checkpoints of much memory, and restarts.

@@ -50,7 +50,17 @@ fn a_program_outlives_its_supervisor_killed_at_any_call_of_a_checkpoint() -> Res
 
 #[test]
 fn a_program_outlives_its_supervisor_and_clones_do_not_wherever_it_is_killed() -> Result<()> {
-    let subject = Subject::small()?.protected_with(&["--snapshot", "fork"]);
+    sweep_by("fork")
+}
+
+#[test]
+fn a_program_outlives_its_supervisor_killed_wherever_it_reads_ahead() -> Result<()> {
+    sweep_by("precopy")
+}
+
+/// Kills the supervisor in checkpoints that take memory in this way.
+fn sweep_by(snapshot: &str) -> Result<()> {
+    let subject = Subject::small()?.protected_with(&["--snapshot", snapshot]);
     sweep_for(FURTHER_SWEEP_TIME, |at| {
         let seen = subject.strike_checkpoint(Before::OneGeneration, Disaster::SupervisorKilled, at)?;
         Ok((seen.calls, seen.struck.is_some()))

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 const TRIALS_PER_PROCESSOR: usize = 2;
 
 /// Ways to take memory that are not the usual one.
-const SNAPSHOTS: [&str; 1] = ["fork"];
+const SNAPSHOTS: [&str; 2] = ["fork", "precopy"];
 /// One victim in so many is tried with each of them, beside those that are about memory.
 const SLICE: usize = 32;
 

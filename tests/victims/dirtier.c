@@ -2,6 +2,9 @@
  *
  * usage: dirtier MEGABYTES small|huge asked PERMILLE
  *            writes to PERMILLE of its pages each time that a file named `go` appears, which it removes when done
+ *        dirtier MEGABYTES small|huge forks
+ *            forks each time that a file named `go` appears, which it removes when done, and leaves in a file named `took` how
+ *            many nanoseconds that took
  *        dirtier MEGABYTES small|huge rounds PERMILLE ROUNDS STEPS
  *            computes STEPS steps and writes to PERMILLE of its pages, ROUNDS times, from when a file named `gate` appears;
  *            prints how many nanoseconds that took, and how many of processor time
@@ -15,6 +18,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 enum { PAGE = 4096 };
 
@@ -60,6 +64,21 @@ static void unprotect(int signal, siginfo_t *fault, void *context)
     CHECK(mprotect((void *)page, PAGE, PROT_READ | PROT_WRITE) == 0);
 }
 
+static void fork_once(void)
+{
+    await_file("go");
+    uint64_t begin = nanoseconds();
+    pid_t child = fork();
+    uint64_t took = nanoseconds() - begin;
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(0);
+    CHECK(waitpid(child, NULL, 0) == child);
+    FILE *file = fopen("took", "w");
+    CHECK(file != NULL && fprintf(file, "%lu", (unsigned long)took) > 0 && fclose(file) == 0);
+    CHECK(unlink("go") == 0);
+}
+
 static uint64_t first_writes(void)
 {
     uint64_t begin = nanoseconds();
@@ -103,6 +122,9 @@ int main(int argc, char **argv)
             write_share(strtol(argv[4], NULL, 10));
             CHECK(unlink("go") == 0);
         }
+    if (strcmp(argv[3], "forks") == 0)
+        for (;;)
+            fork_once();
     await_file("gate");
     if (strcmp(argv[3], "first") == 0) {
         struct sigaction action = {.sa_sigaction = unprotect, .sa_flags = SA_SIGINFO};

@@ -47,7 +47,7 @@ impl Frozen {
         if !options.builds_upon_last {
             self.shared.tracks().forget();
         }
-        let census = Census::take(self, options).map_err(|error| if_another_ended(error, self.main))?;
+        let census = Census::take(self, options, false).map_err(|error| if_another_ended(error, self.main))?;
         if self.shared.tracks().resolve(options.tracking) != Tracking::Pagemap {
             return Ok(Ahead::default());
         }

@@ -238,7 +238,8 @@ impl Frozen {
         if !options.builds_upon_last {
             self.shared.tracks().forget();
         }
-        let census = Census::take(self, options).map_err(|error| if_another_ended(error, self.main))?;
+        let census =
+            Census::take(self, options, !ahead.is_empty()).map_err(|error| if_another_ended(error, self.main))?;
         let looking = begin.elapsed();
         let mut tracks = self.shared.tracks();
         let tracking = tracks.resolve(options.tracking);
@@ -252,9 +253,11 @@ impl Frozen {
                 unchanged += held.unchanged.pages();
             }
             let identity = ProcessIdentity::of(process.pid)?;
-            let ours = ahead.keep(identity, owner, &held.still);
+            let mut ours = ahead.keep(identity, owner, &held.still);
             let mut rest = ToRead::of(owner, identity, held, tracking);
-            rest.changed = divide(&rest.changed, &ours.pages).1;
+            let (read, unread) = divide(&rest.changed, &ours.pages);
+            ours.pages = PageSet::of(read.into_iter().map(|(range, _)| range));
+            rest.changed = unread;
             kept.push(ours);
             if options.reading == Reading::Cloned && !rest.is_empty() {
                 match clone_of(self, process, &census.state)? {

@@ -226,6 +226,8 @@ pub(crate) struct Look {
     /// Whether what cannot be observed is compared, and huge pages as well as long as they change, rather than observed and
     /// so split.
     pub(crate) compares: bool,
+    /// Whether the last look was a moment ago, for the same checkpoint: nothing can be learnt of how the program is then.
+    pub(crate) is_second: bool,
 }
 
 impl Track {
@@ -254,7 +256,7 @@ impl Track {
             return self.look_at_bits(how, places, otherwise).map_err(scanning);
         }
         let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
-        let comparing_is_dear = self.comparing_is_dear();
+        let comparing_is_dear = !how.is_second && self.comparing_is_dear();
         let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
         let mut found = Found::default();
         let mut pages = Pages::default();
@@ -415,7 +417,9 @@ impl Track {
     fn sort(&mut self, how: Look, found: Found, pages: &mut Pages) {
         let Found { all, written, unobserved, protected } = found;
         let written = PageSet::of(written);
-        self.habits.learn(&written);
+        if !how.is_second {
+            self.habits.learn(&written);
+        }
         let observed = PageSet::of(all);
         let before = std::mem::replace(&mut self.seen, observed.union(&PageSet::of(protected)));
         let written = written.union(&PageSet::of(unobserved));

@@ -26,13 +26,15 @@ use std::{env, fs};
 const CALLS_MAX: u64 = 1500;
 
 /// Ways to take checkpoints that build upon each other.
-const OPTIONS: [&[&str]; 6] = [
+const OPTIONS: [&[&str]; 8] = [
     &[],
     &["--incremental", "on", "--max-files", "3", "--keep", "1"],
     &["--incremental", "on", "--max-files", "6", "--snapshot", "copy"],
     &["--track", "hash", "--snapshot", "sequential"],
     &["--snapshot", "fork"],
     &["--track", "hash", "--snapshot", "fork"],
+    &["--snapshot", "precopy"],
+    &["--incremental", "off", "--snapshot", "precopy"],
 ];
 
 struct Settings {

@@ -62,7 +62,8 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    pub(crate) fn take(frozen: &Frozen, options: CaptureOptions) -> Result<Self, EngineError> {
+    /// One that `is_second` follows another for the same checkpoint.
+    pub(crate) fn take(frozen: &Frozen, options: CaptureOptions, is_second: bool) -> Result<Self, EngineError> {
         let subjects: Vec<_> =
             frozen.processes.iter().map(|it| Subject::known(it, &frozen.shared)).collect::<Result<_, _>>()?;
         let kept = frozen.shared.kept().clone();
@@ -107,6 +108,7 @@ impl Census {
                 owner: place as u32,
                 unchanged_percent_min: options.unchanged_percent_min,
                 compares: options.tracking == Tracking::Auto,
+                is_second,
             };
             let track = tracks.of(*identity).filter(|_| observes).map(|track| (track, look));
             let live_stack = inner.live_stack(process, options.stack);
