@@ -397,15 +397,16 @@ impl Freezer {
         self.roots.main
     }
 
-    /// What the processes of the job hold in memory beside files, in bytes.
-    pub fn resident_bytes(&self) -> u64 {
-        let resident = |member: Member| {
+    /// How many processes the job has, and what they hold in memory beside files, in bytes.
+    pub fn size(&self) -> (usize, u64) {
+        let resident = |member: &Member| {
             let text = proc::read(member.pid, "statm").ok()?;
             let mut pages = std::str::from_utf8(&text).ok()?.split(' ').skip(1).map(|word| word.parse::<u64>().ok());
             let (all, of_files) = (pages.next()??, pages.next()??);
             Some(all.saturating_sub(of_files) * PAGE_BYTES as u64)
         };
-        self.roots.members().into_iter().filter_map(resident).sum()
+        let members = self.roots.members();
+        (members.len(), members.iter().filter_map(resident).sum())
     }
 
     /// Reads what would hold up the stop: the files of the job, and who else writes to them. The program runs meanwhile.

@@ -78,6 +78,8 @@ pub struct Captured {
     pub state: JobState,
     /// Tasks (threads) that stood still.
     pub tasks: usize,
+    /// Processes that they belong to.
+    pub processes: usize,
     /// Pages handed to the sink.
     pub pages: u64,
     /// Pages that hold something and were noted as unchanged.
@@ -296,6 +298,7 @@ impl Frozen {
         }
         Ok(Captured {
             state: census.state,
+            processes: self.processes.len(),
             tasks: self.processes.iter().map(|process| process.tasks.len()).sum(),
             pages: changed,
             unchanged,

@@ -98,8 +98,8 @@ impl Destination {
                 let room = Room::of(freezer.main_process().pid);
                 let expected = freezer.expected_bytes().filter(|_| parent.is_some());
                 let is_observed = parent.is_some() && freezer.is_observed(self.tracking);
-                let resident = || freezer.resident_bytes();
-                self.snapshot.choose(&past.situation(parent.is_some(), is_observed, expected, resident, room))
+                let size = freezer.size();
+                self.snapshot.choose(&past.situation(parent.is_some(), is_observed, expected, size, room))
             }
             Purpose::Stop => Choice::stop(),
         };
@@ -369,6 +369,7 @@ fn complete(
     let report = CheckpointReport {
         generation: generation.number.get(),
         tasks: captured.tasks as u64,
+        processes: captured.processes as u64,
         parent: generation.parent.map(GenerationNumber::get),
         pages_scanned: captured.pages + captured.unchanged,
         pages_read: captured.pages,

@@ -13,6 +13,9 @@ pub struct CheckpointReport {
     pub generation: u64,
     /// Threads that stood still.
     pub tasks: u64,
+    /// Processes that they belong to.
+    #[serde(default)]
+    pub processes: u64,
     /// The generation that it builds upon; none for a full one.
     pub parent: Option<u64>,
     /// Pages of the program that hold something.

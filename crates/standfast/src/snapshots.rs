@@ -112,6 +112,8 @@ pub(crate) struct Situation {
     to_read: u64,
     /// What the processes hold in all, in bytes.
     held: u64,
+    /// How many there are.
+    processes: usize,
     /// What the program writes, in bytes per second.
     dirty_per_second: f64,
     /// Whether the kernel notes what it writes.
@@ -136,8 +138,8 @@ struct Experience {
     clone: f64,
 }
 
-/// What a clone takes beside page tables, in seconds: to inject what makes it, and to take it out of the way.
-const CLONE: f64 = 1e-3;
+/// What each clone takes beside page tables, in seconds: to inject what makes it, and to take it out of the way.
+const CLONE: f64 = 2e-3;
 /// What the first write to a page costs that a clone holds too, in seconds for each byte: 2 us a page.
 const SHARED_WRITE: f64 = 2e-6 / 4096.0;
 /// How fast a clone is read and written while the program runs, in seconds for each byte: 1 GB/s.
@@ -181,7 +183,14 @@ impl Past {
         let (read, held) = (bytes(report.pages_read), bytes(report.pages_scanned));
         let (looking, pause) =
             (Duration::from_nanos(report.looking_nanoseconds), Duration::from_nanos(report.pause_nanoseconds));
-        self.experience.learn(Measured { method: report.method, looking, pause, read, held });
+        self.experience.learn(Measured {
+            method: report.method,
+            processes: report.processes as usize,
+            looking,
+            pause,
+            read,
+            held,
+        });
         let since = self.last.map_or(0, |last| report.taken_nanoseconds.saturating_sub(last.taken_nanoseconds));
         let seconds = Duration::from_nanos(since).as_secs_f64();
         // Of a full one it is not known what of it had changed.
@@ -191,24 +200,21 @@ impl Past {
     }
 
     /// How the next one stands, which saves all or `builds` upon the last, of a job that `is_observed` or not, and is `expected` to read so much where that is
-    /// known. A job of which nothing is known yet holds `resident` bytes.
+    /// known. So many processes it has, and `resident` bytes.
     pub(crate) fn situation(
         &self,
         builds: bool,
         is_observed: bool,
         expected: Option<u64>,
-        resident: impl FnOnce() -> u64,
+        (processes, resident): (usize, u64),
         room: Room,
     ) -> Situation {
         let (read, held, dirty_per_second) = match self.last {
             Some(last) => (last.read, last.held, last.dirty_per_second),
-            None => {
-                let resident = resident();
-                (resident, resident, 0.0)
-            }
+            None => (resident, resident, 0.0),
         };
         let to_read = if builds { expected.unwrap_or(read) } else { held };
-        Situation { to_read, held, dirty_per_second, is_observed, room, experience: self.experience }
+        Situation { to_read, held, processes, dirty_per_second, is_observed, room, experience: self.experience }
     }
 }
 
@@ -216,6 +222,7 @@ impl Past {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Measured {
     method: Method,
+    processes: usize,
     looking: Duration,
     pause: Duration,
     /// Read from the program, in bytes.
@@ -237,7 +244,7 @@ impl Experience {
         let (figure, seconds, bytes) = match it.method {
             Method::Sequential => (&mut self.sequential, behind, it.read),
             Method::Copy => (&mut self.copy, behind, it.read),
-            Method::Fork => (&mut self.clone, (behind - CLONE).max(0.0), it.held),
+            Method::Fork => (&mut self.clone, (behind - CLONE * it.processes as f64).max(0.0), it.held),
             // Which part of it was read at the stop is not told.
             Method::Precopy => return,
         };
@@ -255,7 +262,7 @@ impl Situation {
             + match method {
                 Method::Sequential => self.to_read as f64 * of.sequential,
                 Method::Copy => self.to_read as f64 * of.copy,
-                Method::Fork => CLONE + self.held as f64 * of.clone,
+                Method::Fork => CLONE * self.processes as f64 + self.held as f64 * of.clone,
                 Method::Precopy => of.look + self.written_in(READ_AHEAD) * of.copy,
             }
     }
@@ -401,7 +408,8 @@ mod tests {
 
     fn situation(to_read: u64, held: u64, dirty_per_second: f64, spare_bytes: u64) -> Situation {
         let room = Room { spare_bytes, promised_bytes: None };
-        Situation { to_read, held, dirty_per_second, is_observed: false, room, experience: Experience::default() }
+        let experience = Experience::default();
+        Situation { to_read, held, processes: 1, dirty_per_second, is_observed: false, room, experience }
     }
 
     #[test]
@@ -446,6 +454,14 @@ mod tests {
     }
 
     #[test]
+    fn a_clone_of_each_of_many_processes_takes_longer_than_to_copy_what_little_they_hold() {
+        let of = |processes| {
+            Snapshot::Auto.choose(&Situation { processes, ..situation(100 * MIB, 100 * MIB, 0.0, 8 * GIB) })
+        };
+        assert_eq!((of(1).method, of(200).method), (Method::Fork, Method::Copy));
+    }
+
+    #[test]
     fn no_clone_is_made_of_what_the_system_has_not_promised() {
         let strict = |promised| {
             let mut now = situation(GIB, GIB, 1e8, 8 * GIB);
@@ -473,7 +489,7 @@ mod tests {
         let mut now = situation(GIB, GIB, 1e8, 8 * GIB);
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Fork);
         let (looking, pause) = (Duration::from_millis(2), Duration::from_millis(3000));
-        let dear = Measured { method: Method::Fork, looking, pause, read: GIB, held: GIB };
+        let dear = Measured { method: Method::Fork, processes: 1, looking, pause, read: GIB, held: GIB };
         now.experience.learn(dear);
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Sequential);
         assert!(now.pause(Method::Fork) > 1.0);

@@ -108,6 +108,7 @@ mod tests {
         CheckpointReport {
             generation: 7,
             tasks: 3,
+            processes: 2,
             parent: Some(6),
             pages_scanned: 500,
             pages_read: 400,
