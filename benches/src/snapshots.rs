@@ -75,11 +75,12 @@ fn paused(snapshot: &str, megabytes: u64, repeats: usize) -> Result<Vec<Duration
             }
         });
         // The first one has memory to put under observation, and buffers to populate.
-        let pauses = (0..=repeats).map(|_| checkpoint(standfast, &arena).map(|taken| taken.pause)).collect();
+        let pauses: Result<Vec<Duration>> =
+            (0..=repeats).map(|_| checkpoint(standfast, &arena).map(|taken| taken.pause)).collect();
         is_done.store(true, Ordering::Relaxed);
         pauses
     });
     kill(standfast.await_program()?, Signal::SIGKILL)?;
     running.wait(PATIENCE)?;
-    pauses.map(|pauses: Vec<Duration>| pauses[1..].to_vec())
+    pauses.map(|pauses| pauses[1..].to_vec())
 }
