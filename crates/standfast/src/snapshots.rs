@@ -445,7 +445,7 @@ mod tests {
             ("a tenth of much", 100 * MIB, GIB, 1e8, 8 * GIB, Method::Precopy),
             ("little", 2 * MIB, GIB, 2e6, 8 * GIB, Method::Copy),
             ("as it is read it is written", 100 * MIB, GIB, 2e9, 8 * GIB, Method::Copy),
-            ("there is no memory to hold it", 100 * MIB, GIB, 1e8, 800 * MIB, Method::Fork),
+            ("there is no memory to hold it", 100 * MIB, GIB, 1e8, 700 * MIB, Method::Fork),
         ];
         for (what, to_read, held, dirty, spare, method) in table {
             let now = Situation { is_observed: true, ..situation(to_read, held, dirty, spare) };
