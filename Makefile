@@ -36,12 +36,14 @@ bench: ## the promises about speed, as ratios within one run
 	$(CARGO) build --release -p standfast-cli
 	$(CARGO) run --release -p standfast-bench -- $(BENCH)
 
-build: ## build the command: target/release/standfast
+build: ## build the command and libstandfast: target/release/standfast, target/c
 	@scripts/install-needs demo
 	$(CARGO) build --release -p standfast-cli
+	$(MAKE) -C bindings/c OUT=$(abspath $(TARGET))/c PREFIX=$(PREFIX)
 
-install: build ## install the command below PREFIX (/usr/local)
+install: build ## install both below PREFIX (/usr/local)
 	install -D -m 755 $(TARGET)/release/standfast $(DESTDIR)$(PREFIX)/bin/standfast
+	$(MAKE) -C bindings/c OUT=$(abspath $(TARGET))/c PREFIX=$(PREFIX) install
 
 clean: ## remove what was built
 	$(CARGO) clean

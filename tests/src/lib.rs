@@ -36,7 +36,7 @@ pub mod survival;
 pub mod tracer;
 pub mod trials;
 pub mod victims;
-mod workshop;
+pub mod workshop;
 
 use std::io::Write as _;
 

@@ -24,6 +24,10 @@ enum Language {
         statically: bool,
     },
     Musl,
+    /// C with libstandfast, of this standard.
+    Directed {
+        standard: &'static str,
+    },
     Go,
     Rust,
     Fortran,
@@ -54,6 +58,10 @@ pub struct Program {
 
 const fn c(name: &'static str, source: &'static str) -> Victim {
     Victim { name, source, language: Language::C { statically: false } }
+}
+
+const fn directed(name: &'static str, source: &'static str) -> Victim {
+    Victim { name, source, language: Language::Directed { standard: "gnu17" } }
 }
 
 /// Threads that compute in step.
@@ -100,6 +108,18 @@ pub const HEAT: Victim = c("heat", include_str!("../../examples/heat.c"));
 pub const FILL: Victim = c("fill", include_str!("../victims/fill.c"));
 /// A terabyte of addresses, for measurements.
 pub const VAST: Victim = c("vast", include_str!("../victims/vast.c"));
+/// Directs its own checkpoints, in an order that follows from a seed.
+pub const DIRECTED: Victim = directed("directed", include_str!("../victims/directed.c"));
+/// Says what it is told to about its memory, for tests of single directions.
+pub const DIRECTOR: Victim = directed("director", include_str!("../victims/director.c"));
+
+/// The driver of the libckpt paper.
+pub const DRIVER: Victim = Victim {
+    name: "driver",
+    source: include_str!("../victims/driver.c"),
+    language: Language::Directed { standard: "gnu89" },
+};
+
 /// Goroutines.
 pub const ROUTINES: Victim =
     Victim { name: "routines", source: include_str!("../victims/routines.go"), language: Language::Go };
@@ -217,7 +237,10 @@ impl Victim {
         // Tests of one binary run in parallel threads: one compilation at a time is also kinder to a small machine.
         static COMPILING: Mutex<()> = Mutex::new(());
         let _turn = COMPILING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let folder = workshop::folder(self.name, self)?;
+        let folder = match self.language {
+            Language::Directed { .. } => workshop::folder(self.name, (self, workshop::LIBRARY))?,
+            _ => workshop::folder(self.name, self)?,
+        };
         match self.language {
             Language::C { statically } => self.compiled(&folder, |path| self.c(path, statically)).map(Some),
             Language::Go => self.compiled(&folder, |path| self.go(path)).map(Some),
@@ -225,6 +248,7 @@ impl Victim {
             Language::Musl => self.built_with("musl-gcc", &folder, |path| {
                 workshop::compile_c(path, self.source, "musl-gcc", ["-O2", "-march=native"])
             }),
+            Language::Directed { standard } => self.compiled(&folder, |path| self.directed(path, standard)).map(Some),
             Language::Rust => self.built_with("rustc", &folder, |path| self.compiled_by(path, "rs", &["rustc", "-O"])),
             Language::Fortran => self.built_with("gfortran", &folder, |path| {
                 self.compiled_by(path, "f90", &["gfortran", "-O2", "-fopenmp"])
@@ -303,6 +327,13 @@ impl Victim {
     fn c(&self, path: &Path, statically: bool) -> Result<()> {
         let flags = ["-O2", "-march=native"].into_iter().chain(statically.then_some("-static"));
         workshop::compile_c(path, self.source, "cc", flags)
+    }
+
+    fn directed(&self, path: &Path, standard: &str) -> Result<()> {
+        // In 1989 a function without a type was one that gives an int.
+        let old = ["-Wno-implicit-int", "-Wno-return-type"].into_iter().filter(|_| standard == "gnu89");
+        let flags = ["-O2".to_owned(), format!("-std={standard}")].into_iter().chain(old.map(str::to_owned));
+        workshop::compile_c(path, self.source, "cc", flags.chain(workshop::library_flags("cc")?))
     }
 
     fn go(&self, path: &Path) -> Result<()> {

@@ -60,6 +60,51 @@ pub(crate) fn compile_c<Flag: AsRef<OsStr>>(
     compile(&mut command)
 }
 
+/// The sources of libstandfast. They are written out to be built, since not every user can read the checkout.
+pub(crate) const LIBRARY: [(&str, &str); 11] = [
+    ("Makefile", include_str!("../../bindings/c/Makefile")),
+    ("standfast.pc.in", include_str!("../../bindings/c/standfast.pc.in")),
+    ("include/standfast.h", include_str!("../../bindings/c/include/standfast.h")),
+    ("include/ckpt.h", include_str!("../../bindings/c/include/ckpt.h")),
+    ("src/internal.h", include_str!("../../bindings/c/src/internal.h")),
+    ("src/ask.c", include_str!("../../bindings/c/src/ask.c")),
+    ("src/calls.c", include_str!("../../bindings/c/src/calls.c")),
+    ("src/main.c", include_str!("../../bindings/c/src/main.c")),
+    ("src/memory.c", include_str!("../../bindings/c/src/memory.c")),
+    ("src/regions.c", include_str!("../../bindings/c/src/regions.c")),
+    ("src/table.c", include_str!("../../bindings/c/src/table.c")),
+];
+
+/// The folder with libstandfast, shared and static, built by a compiler; its headers are in `include`.
+///
+/// # Errors
+/// When that fails.
+pub fn library(compiler: &str) -> Result<PathBuf> {
+    let folder = folder(&format!("libstandfast-{compiler}"), LIBRARY)?;
+    built(&folder, "libstandfast.a", |archive| {
+        let out = archive.parent().context("the archive lies in a folder")?;
+        for part in ["include", "src"] {
+            fs::create_dir(out.join(part))?;
+        }
+        for (name, text) in LIBRARY {
+            fs::write(out.join(name), text)?;
+        }
+        let mut command = Command::new("make");
+        command.arg("-C").arg(out).arg("OUT=.").arg(format!("CC={compiler}"));
+        compile(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"))
+    })?;
+    Ok(folder)
+}
+
+/// What a compiler is told to build a program with libstandfast, linked statically.
+///
+/// # Errors
+/// When the library cannot be built.
+pub fn library_flags(compiler: &str) -> Result<Vec<String>> {
+    let folder = library(compiler)?;
+    Ok(vec![format!("-I{}", folder.join("include").display()), folder.join("libstandfast.a").display().to_string()])
+}
+
 /// Runs a compiler.
 pub(crate) fn compile(command: &mut Command) -> Result<()> {
     let done = command.output().with_context(|| format!("starting the compiler: {command:?}"))?;

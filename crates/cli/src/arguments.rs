@@ -3,8 +3,8 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
-    ExternalSockets, Files, GenerationNumber, Ids, Incremental, Interval, Keep, MaxFiles, SaveFiles, Snapshot, Stack,
-    Track,
+    ExternalSockets, Files, GenerationNumber, Ids, Incremental, Interval, Keep, MaxFiles, MinInterval, SaveFiles,
+    Snapshot, Stack, Track,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -106,6 +106,10 @@ pub(crate) struct Run {
     /// Time between checkpoints, such as 90s, 10m or 1h; 'off' for none but on request [default: 10m]
     #[arg(short, long, value_name = "TIME")]
     pub(crate) interval: Option<Interval>,
+    /// Least time between checkpoints that the program itself asks for (checkpoint_here); 'never' to heed none of these
+    /// [default: 0s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) min_interval: Option<MinInterval>,
     /// How many checkpoints are kept [default: 2]
     #[arg(long, value_name = "N")]
     pub(crate) keep: Option<Keep>,
@@ -144,6 +148,10 @@ pub(crate) struct Run {
     /// 'off' [default: auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) track: Option<Track>,
+    /// Go by .ckptrc, and by what the paper says of settings that are not there, also without such a file: for programs
+    /// that put themselves under Standfast
+    #[arg(long)]
+    pub(crate) ckptrc: bool,
     /// Continue an unfinished job if there is one with a good checkpoint; otherwise start
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,
@@ -169,6 +177,9 @@ pub(crate) struct Restart {
     /// The directory of its checkpoints [default: the only *.standfast right here]
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
+    /// Take DIR for the program, and continue it from where .ckptrc has its checkpoints
+    #[arg(long, requires = "directory")]
+    pub(crate) ckptrc: bool,
     /// The checkpoint to continue from [default: the newest good one]
     #[arg(long, value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,

@@ -30,7 +30,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         (_, true) => Unfinished::Discard,
         (false, false) => Unfinished::Refuse,
     };
-    let ckptrc = Ckptrc::load(Path::new(CKPTRC))?;
+    let ckptrc = Ckptrc::load(Path::new(CKPTRC))?.or(run.ckptrc.then(Ckptrc::default));
     let directory = run.directory.unwrap_or_else(|| match &ckptrc {
         Some(ckptrc) => ckptrc.directory(&program),
         None => standfast::default_directory(&program),
@@ -51,6 +51,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
             track: run.track,
             save_files: run.save_files,
             external_sockets: run.external_sockets,
+            min_interval: run.min_interval,
         },
         ckptrc,
         unfinished,
@@ -62,7 +63,12 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode> {
-    let directory = restart.directory.map_or_else(only_directory, Ok)?;
+    let directory = match restart.directory {
+        Some(program) if restart.ckptrc => {
+            Ckptrc::load(Path::new(CKPTRC))?.unwrap_or_default().directory(program.as_os_str())
+        }
+        named => named.map_or_else(only_directory, Ok)?,
+    };
     let options = OptionChoices { ids: restart.ids, files: restart.files, ..OptionChoices::default() };
     let clocks = if restart.clock_jump { ClockPolicy::Jump } else { ClockPolicy::Continue };
     let Restart { at, force, wait, .. } = restart;

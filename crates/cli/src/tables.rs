@@ -60,6 +60,7 @@ fn standing(status: &StatusReport) -> String {
 
 fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, String)> {
     let next = match live.next_due_seconds {
+        _ if live.disabled_seconds.is_some() => "as soon as the program enables it".to_owned(),
         _ if live.is_checkpointing => "being taken now".to_owned(),
         Some(seconds) => format!("in {} (every {interval})", span(Duration::from_secs_f64(seconds.max(0.0)))),
         None => "on request only".to_owned(),

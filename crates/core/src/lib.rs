@@ -16,6 +16,7 @@
 mod checksum;
 pub mod codec;
 pub mod delta;
+pub mod directions;
 pub mod erasure;
 mod page;
 mod page_set;

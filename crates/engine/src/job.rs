@@ -1,6 +1,7 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
 use crate::census::Looks;
+use crate::directions::DIRECTORY_VARIABLE;
 use crate::files::{Digests, FileKey, Writers};
 use crate::freeze::{Frozen, kernel};
 use crate::track::{Tracking, Tracks};
@@ -18,6 +19,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +35,8 @@ pub struct Launch {
     pub signals: InheritedSignals,
     /// Its terminal.
     pub terminal: LaunchTerminal,
+    /// Where the program's libstandfast reaches the supervisor: the job's directory, absolute.
+    pub directory: Option<PathBuf>,
 }
 
 /// A process that cannot be confused with a later one of the same number.
@@ -245,8 +249,10 @@ impl Job {
             others.for_each(|(stream, _)| *stream = None);
         }
         stay_in_sight()?;
-        let pid = standfast_linux::launch(&launch.program, &launch.arguments, launch.signals, &launch.terminal)
-            .map_err(|source| kernel(&format!("executing {}", launch.program.display()), source))?;
+        let variable = launch.directory.as_ref().map(|path| (DIRECTORY_VARIABLE, path.as_os_str()));
+        let pid =
+            standfast_linux::launch(&launch.program, &launch.arguments, variable, launch.signals, &launch.terminal)
+                .map_err(|source| kernel(&format!("executing {}", launch.program.display()), source))?;
         // Our child stays a zombie until we reap it: its number cannot have been given to another.
         let end = End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?);
         Ok(Self::new(ProcessIdentity::of(pid)?, end, inheritance))
@@ -449,6 +455,11 @@ impl Freezer {
     pub fn is_observed(&self, tracking: Tracking) -> bool {
         let tracks = self.shared.tracks();
         tracks.generation().is_some() && tracks.resolve(tracking) == Tracking::Pagemap
+    }
+
+    /// Whether a checkpoint that builds upon the last one need not save what a program has promised not to write to.
+    pub fn has_promises(&self) -> bool {
+        self.shared.tracks().promises.are_needed()
     }
 
     /// When the next wait has to be ended by [`Freezer::end_waits`].

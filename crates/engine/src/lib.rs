@@ -16,6 +16,7 @@
 mod ahead;
 mod census;
 mod clones;
+mod directions;
 mod error;
 mod files;
 mod freeze;
@@ -33,14 +34,15 @@ mod waits;
 
 pub use ahead::Ahead;
 pub use census::{ExternalSockets, Output, examine};
+pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness};
 pub use error::{EngineError, Obstacle};
 pub use freeze::Frozen;
 pub use job::{Freezer, Job, Launch, News, ProcessIdentity};
 pub use read::{CaptureOptions, Captured, Reading, SavedFiles, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{
-    ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartOptions, Restarted, Tail,
-    restart,
+    ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartNews, RestartOptions, Restarted,
+    Tail, restart,
 };
 pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, LaunchTerminal, Terminal, own_group};

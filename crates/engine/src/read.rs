@@ -95,6 +95,8 @@ pub struct Captured {
     pub unobserved: Option<String>,
     /// Why a process was not cloned, where that was asked for.
     pub uncloned: Option<String>,
+    /// Why what a program directs about its memory was not heeded, and all of it saved.
+    pub unheeded: Option<String>,
     /// Pages that were read ahead and are yet to be handed to the sink.
     kept: Vec<Kept>,
     /// What nobody kept.
@@ -246,15 +248,21 @@ impl Frozen {
         let mut tracks = self.shared.tracks();
         let tracking = tracks.resolve(options.tracking);
         tracks.hashes.begin();
-        let (mut changed, mut unchanged) = (0, 0);
+        tracks.promises.begin();
+        let (mut changed, mut unchanged, mut unheeded) = (0, 0, None);
         let (mut clones, mut uncloned, mut kept) = (Vec::new(), None, Vec::new());
-        for (place, (process, held)) in self.processes.iter().zip(census.pages).enumerate() {
+        for (place, (process, mut held)) in self.processes.iter().zip(census.pages).enumerate() {
             let owner = place as u32;
+            let identity = ProcessIdentity::of(process.pid)?;
+            if let Some(directions) = process.directions()? {
+                let stale = tracks.promises.keep((identity, owner), &directions, &mut held);
+                tracks.of(identity).into_iter().for_each(|track| track.disown(&stale));
+                unheeded = directions.problem.or(unheeded);
+            }
             if !held.unchanged.is_empty() {
                 sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
                 unchanged += held.unchanged.pages();
             }
-            let identity = ProcessIdentity::of(process.pid)?;
             let mut ours = ahead.keep(identity, owner, &held.still);
             let mut rest = ToRead::of(owner, identity, held, tracking);
             let (read, unread) = divide(&rest.changed, &ours.pages);
@@ -307,6 +315,7 @@ impl Frozen {
             outputs: census.outputs,
             unobserved: tracks.problem().map(str::to_owned),
             uncloned,
+            unheeded,
             kept,
             ahead,
             clones,

@@ -8,6 +8,7 @@
 mod foresight;
 mod habits;
 
+use crate::directions::Promises;
 use crate::freeze::kernel;
 use crate::hashes::Hashes;
 use crate::reading::readers;
@@ -52,6 +53,8 @@ const COMPARING_SHARE: u32 = 30;
 pub(crate) struct Tracks {
     spaces: Vec<Track>,
     pub(crate) hashes: Hashes,
+    /// What programs have promised not to write to.
+    pub(crate) promises: Promises,
     /// The last committed generation, upon which the next one can build.
     generation: Option<u64>,
     /// Why the last address space that was to be observed is not.
@@ -144,6 +147,7 @@ impl Tracks {
             track.was = track.is;
         }
         self.hashes.committed();
+        self.promises.committed();
         self.generation = Some(generation);
     }
 
@@ -152,6 +156,7 @@ impl Tracks {
         self.generation = None;
         self.spaces.iter_mut().for_each(|track| track.saved = PageSet::default());
         self.hashes.forget();
+        self.promises.forget();
     }
 }
 
@@ -407,6 +412,12 @@ impl Track {
         let marked = PageSet::of(populated.iter().copied()).difference(&PageSet::of(unmarked));
         let Some(protection) = &self.protection else { return Ok(false) };
         marked.ranges().iter().try_for_each(|range| protection.protect(*range)).map(|()| true)
+    }
+
+    /// Pages of which the checkpoint under way does not hold what they hold now: the next one that looks at them finds them
+    /// changed.
+    pub(crate) fn disown(&mut self, pages: &PageSet) {
+        self.seen = self.seen.difference(pages);
     }
 
     /// Takes note of which compared pages have changed.

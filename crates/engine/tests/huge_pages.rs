@@ -106,7 +106,8 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
     let (_directory, program) = compile("huge.c");
     let (arguments, signals) = (Vec::new(), InheritedSignals::capture());
-    let launch = Launch { program: program.into(), arguments, signals, terminal: LaunchTerminal::shared() };
+    let launch =
+        Launch { program: program.into(), arguments, signals, terminal: LaunchTerminal::shared(), directory: None };
     let job = Program(Job::launch(&launch).expect("the program starts"));
     let (pid, freezer, mut memory) = (job.0.main_process().pid, job.0.freezer(), Memory::new());
     until("eight huge pages", || huge(pid) == ALL);

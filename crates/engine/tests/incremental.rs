@@ -257,7 +257,7 @@ fn hold_the_truth(source: &str, how: How, checkpoints: usize, seed: u64) {
     let file = directory.path().join("file");
     let arguments = vec!["-c".into(), command.into(), program.into(), (seed >> 1).to_string().into(), file.into()];
     let (signals, terminal) = (InheritedSignals::capture(), LaunchTerminal::shared());
-    let job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals, terminal });
+    let job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals, terminal, directory: None });
     let program = Program(job.expect("the program starts"));
     let freezer = program.0.freezer();
     let mut parent = None;

@@ -4,8 +4,8 @@ mod support;
 
 use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_engine::{
-    CaptureOptions, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, Job, Launch, LaunchTerminal,
-    RestartOptions, StackPart, Tail, restart,
+    Advised, CaptureOptions, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, Job, Launch,
+    LaunchTerminal, RestartNews, RestartOptions, StackPart, Tail, restart,
 };
 use standfast_format::records::{JobState, Machine};
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
@@ -72,6 +72,7 @@ fn counting(program: &Path, result: &Path) -> Launch {
         arguments,
         signals: InheritedSignals::capture(),
         terminal: LaunchTerminal::shared(),
+        directory: None,
     }
 }
 
@@ -158,9 +159,14 @@ fn only_the_live_part_of_the_stack_is_saved_unless_all_is_wanted() {
     let command = "exec \"$0\" \"$1\" </dev/null >/dev/null 2>&1";
     let arguments = vec!["-c".into(), command.into(), program.clone().into(), ready.clone().into()];
     let signals = InheritedSignals::capture();
-    let mut job =
-        Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals, terminal: LaunchTerminal::shared() })
-            .unwrap();
+    let mut job = Job::launch(&Launch {
+        program: "/bin/sh".into(),
+        arguments,
+        signals,
+        terminal: LaunchTerminal::shared(),
+        directory: None,
+    })
+    .unwrap();
     while std::fs::read(&ready).map_or(true, |text| text.is_empty()) {
         std::thread::yield_now();
     }
@@ -199,6 +205,7 @@ fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
         files: FileOptions::default(),
         keepsake: &|_| None,
         keep_tail: &mut keep_tail,
+        news: RestartNews { generation: 1, directory: Path::new("/"), advised: Advised::default() },
         before_thaw: &mut before_thaw,
     };
     Ok(restart(held, options)?.job.reap().expect("it ends").expect("it is our child"))
@@ -229,9 +236,14 @@ fn ticking() -> (Held, PathBuf, TempDir) {
     let words = [command.into(), program.into(), result.clone().into(), ready.clone().into()];
     let arguments = std::iter::once("-c".into()).chain(words).collect();
     let signals = InheritedSignals::capture();
-    let mut job =
-        Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals, terminal: LaunchTerminal::shared() })
-            .expect("it can be executed");
+    let mut job = Job::launch(&Launch {
+        program: "/bin/sh".into(),
+        arguments,
+        signals,
+        terminal: LaunchTerminal::shared(),
+        directory: None,
+    })
+    .expect("it can be executed");
     while !ready.exists() {
         std::thread::yield_now();
     }

@@ -348,6 +348,7 @@ fn manifest() -> Manifest {
         track: Some(Track::Hash),
         save_files: Some(1 << 20),
         external_sockets: Some(ExternalSockets::Reset),
+        min_interval: Some(Interval::Off),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {

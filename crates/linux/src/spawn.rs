@@ -88,18 +88,20 @@ impl LaunchTerminal {
     }
 }
 
-/// Starts a program as a child of this process; returns its pid. Reaping it is the caller's business.
+/// Starts a program as a child of this process, with one more environment variable if one is given; returns its pid.
+/// Reaping it is the caller's business.
 ///
 /// # Errors
 /// When it cannot be executed.
 pub fn launch(
     program: &OsStr,
     arguments: &[OsString],
+    variable: Option<(&str, &OsStr)>,
     signals: InheritedSignals,
     terminal: &LaunchTerminal,
 ) -> io::Result<i32> {
     let mut command = Command::new(program);
-    command.args(arguments);
+    command.args(arguments).envs(variable);
     match terminal {
         LaunchTerminal::Shared { callers } => lead_a_group(&mut command, *callers, signals),
         LaunchTerminal::New { slave, streams } => lead_a_session(&mut command, slave, *streams, signals)?,

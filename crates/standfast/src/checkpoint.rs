@@ -18,7 +18,8 @@ use crate::room::Room;
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::{Choice, Method, Past, Snapshot, Why};
 use standfast_engine::{
-    Ahead, CaptureOptions, Captured, EngineError, Freezer, Frozen, Reading, StackPart, Tracking, rehearse,
+    Advised, Ahead, CaptureOptions, Captured, EngineError, Freezer, Frozen, Readiness, Reading, StackPart, Tracking,
+    rehearse,
 };
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Coverage, FileReference};
@@ -41,6 +42,10 @@ const NICENESS: i32 = 10;
 
 /// How many times as long as it should be a chain may become while its coalescing is due or under way.
 const CHAINS_AHEAD: usize = 2;
+
+/// How often a job is let go again because one of its threads talks with the supervisor, and for how long.
+const ASKING_LOOKS: u32 = 200;
+const ASKING_PAUSE: Duration = Duration::from_millis(1);
 
 /// What becomes of the program behind the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +96,7 @@ impl Destination {
 
     /// What kind of generation comes next, and how it is to be taken.
     fn plan(&self, freezer: &Freezer, purpose: Purpose, past: &Past) -> (Plan, Choice) {
-        let builds = self.tracking != Tracking::Off;
+        let builds = self.tracking != Tracking::Off || freezer.has_promises();
         let parent = freezer.last_committed().filter(|_| builds).and_then(GenerationNumber::new);
         let choice = match purpose {
             Purpose::Protect => {
@@ -140,6 +145,8 @@ pub(crate) struct Taken {
     pub(crate) unobserved: Option<String>,
     /// Why a process could not be cloned, where that was tried.
     pub(crate) uncloned: Option<String>,
+    /// Why what the program directs about its memory was not heeded, where that is so.
+    pub(crate) unheeded: Option<String>,
     /// Why older generations could not be removed, where that failed: no harm to the checkpoint.
     pub(crate) retention: Result<(), StoreError>,
 }
@@ -155,6 +162,8 @@ pub(crate) enum Failure {
     Output(io::Error),
     /// No thread could be had for it.
     Thread(io::Error),
+    /// The program has disabled checkpoints for the time being, and will say when it has enabled them.
+    Disabled,
     /// The thread panicked: a fault of Standfast itself.
     Broken,
 }
@@ -162,7 +171,11 @@ pub(crate) enum Failure {
 impl Failure {
     /// Whether the reason may be gone in a moment.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Self::Engine(EngineError::Refused(obstacles)) if obstacles.iter().all(|it| it.passing))
+        match self {
+            Self::Engine(EngineError::Refused(obstacles)) => obstacles.iter().all(|it| it.passing),
+            Self::Disabled => true,
+            _ => false,
+        }
     }
 
     /// Whether there is no program left to take a checkpoint of.
@@ -185,6 +198,9 @@ impl std::fmt::Display for Failure {
                 f,
                 "a file that the program writes cannot be made durable ({}): look after its disk",
                 crate::InWords(error)
+            ),
+            Self::Disabled => f.write_str(
+                "the program has disabled checkpoints (standfast_disable); one is taken as soon as it enables them",
             ),
             Self::Broken => f.write_str("an internal error of standfast, told above; please report it"),
         }
@@ -221,19 +237,35 @@ pub(crate) struct Checkpointing {
 /// before it ends: as long as it lives, the program may stand still.
 struct Attempt {
     outcome: Result<Taken, Failure>,
+    /// Whether programs that have asked for it know that it failed.
+    is_told: bool,
     _given_up: Option<Prepared>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Order {
+    /// What becomes of the program.
+    pub(crate) purpose: Purpose,
+    /// What is known of earlier ones.
+    pub(crate) past: Past,
+    /// What programs are told when it has been taken.
+    pub(crate) behind_success: Advised,
+    /// What programs are told when it has failed.
+    pub(crate) behind_failure: Advised,
 }
 
 impl Checkpointing {
     /// Starts the thread.
-    pub(crate) fn begin(
-        destination: Destination,
-        freezer: Freezer,
-        purpose: Purpose,
-        past: Past,
-    ) -> Result<Self, Failure> {
-        let work = move || take(&destination, &freezer, purpose, &past);
-        Ok(Self { attempt: Background::begin("checkpoint", work).map_err(Failure::Thread)?, purpose })
+    pub(crate) fn begin(destination: Destination, freezer: Freezer, order: Order) -> Result<Self, Failure> {
+        let work = move || {
+            let attempt = take(&destination, &freezer, &order);
+            if attempt.outcome.is_err() && !attempt.is_told {
+                tell_failure(&freezer, order.behind_failure);
+            }
+            attempt
+        };
+        Ok(Self { attempt: Background::begin("checkpoint", work).map_err(Failure::Thread)?, purpose: order.purpose })
     }
 
     /// Waits for the end.
@@ -252,13 +284,17 @@ impl AsFd for Checkpointing {
     }
 }
 
-fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, past: &Past) -> Attempt {
+fn take(destination: &Destination, freezer: &Freezer, order: &Order) -> Attempt {
     let started = Instant::now();
-    let failed = |failure, given_up| Attempt { outcome: Err(failure), _given_up: given_up };
+    let failed = |failure, given_up| {
+        // Whoever has disabled checkpoints does not wait for one.
+        let is_told = matches!(failure, Failure::Disabled);
+        Attempt { outcome: Err(failure), is_told, _given_up: given_up }
+    };
     if let Err(error) = rehearse() {
         return failed(error.into(), None);
     }
-    let (plan, choice) = destination.plan(freezer, purpose, past);
+    let (plan, choice) = destination.plan(freezer, order.purpose, &order.past);
     let mut prepared = match destination.directory.prepare_with(&destination.lease, plan) {
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),
@@ -269,10 +305,10 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, past: &P
         Ok(read) => read,
         Err(error) => return failed(error.into(), Some(prepared)),
     };
-    let (is_unobserved, freezing) = (ahead.is_empty(), Instant::now());
-    let mut frozen = match freezer.freeze(FREEZE_MAX) {
+    let is_unobserved = ahead.is_empty();
+    let (mut frozen, freezing) = match freeze(freezer) {
         Ok(frozen) => frozen,
-        Err(error) => return failed(error.into(), Some(prepared)),
+        Err(failure) => return failed(failure, Some(prepared)),
     };
     let is_held = matches!(plan.writing, Writing::Held { .. });
     let captured = frozen.capture_behind(ahead, &mut prepared, options).and_then(|captured| {
@@ -281,17 +317,49 @@ fn take(destination: &Destination, freezer: &Freezer, purpose: Purpose, past: &P
         }
         Ok(captured)
     });
-    let captured = match captured {
+    let taken = captured.is_ok().then(|| prepared.number().get());
+    let advised = if captured.is_ok() { order.behind_success } else { order.behind_failure };
+    let told = frozen.tell(taken, advised);
+    let captured = match captured.and_then(|captured| told.map(|()| captured)) {
         Ok(captured) => captured,
         Err(error) => {
             // The program runs on, unless it ended while it stood still; the reason is the same.
             drop(frozen.thaw());
-            return failed(error.into(), Some(prepared));
+            return Attempt { outcome: Err(error.into()), is_told: true, _given_up: Some(prepared) };
         }
     };
     let moments = Moments { started, freezing, earlier, is_held, choice, is_unobserved };
-    let outcome = complete(destination, freezer, prepared, captured, frozen, moments, purpose);
-    Attempt { outcome, _given_up: None }
+    let outcome = complete(destination, freezer, prepared, captured, frozen, moments, order.purpose);
+    Attempt { outcome, is_told: true, _given_up: None }
+}
+
+/// Freezes the job at a moment when its programs have nothing against it, and says when that began.
+fn freeze(freezer: &Freezer) -> Result<(Frozen, Instant), Failure> {
+    let mut looks = 0;
+    loop {
+        let freezing = Instant::now();
+        let frozen = freezer.freeze(FREEZE_MAX)?;
+        match frozen.readiness()? {
+            Readiness::Disabled => {
+                drop(frozen.thaw());
+                return Err(Failure::Disabled);
+            }
+            // That takes microseconds. Where it does not, the census finds the connection.
+            Readiness::Asking if looks < ASKING_LOOKS => {
+                drop(frozen.thaw());
+                looks += 1;
+                std::thread::sleep(ASKING_PAUSE);
+            }
+            Readiness::Ready | Readiness::Asking => return Ok((frozen, freezing)),
+        }
+    }
+}
+
+/// Tells programs that wait for a checkpoint that there is none. Where that fails, they ask again.
+fn tell_failure(freezer: &Freezer, advised: Advised) {
+    if let Ok(frozen) = freezer.freeze(FREEZE_MAX) {
+        let _ = frozen.tell(None, advised).and_then(|()| frozen.thaw());
+    }
 }
 
 struct Moments {
@@ -387,7 +455,8 @@ fn complete(
     let retention = destination.directory.retain(&destination.lease, destination.keep.get()).map(drop);
     let retention = retention.and(keep_code(destination, freezer, captured.state.code_files()));
     let outputs = captured.outputs.into_iter().map(|output| output.path).collect();
-    Ok(Taken { report, outputs, unobserved: captured.unobserved, uncloned: captured.uncloned, retention })
+    let Captured { unobserved, uncloned, unheeded, .. } = captured;
+    Ok(Taken { report, outputs, unobserved, uncloned, unheeded, retention })
 }
 
 /// Keeps copies of the executable and the libraries, so that the job does not depend on the system staying as it is. Only

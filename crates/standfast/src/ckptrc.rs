@@ -5,6 +5,7 @@
 //! this version does not do is kept and named ([`Ckptrc::unmet`]), never dropped.
 
 use crate::chains::{Incremental, MaxFiles};
+use crate::directed::MinInterval;
 use crate::options::{INTERVAL_MAX, Interval, JobOptions, Keep, OptionChoices};
 use crate::run::default_directory;
 use crate::snapshots::Snapshot;
@@ -93,7 +94,12 @@ impl Ckptrc {
         // `checkpointing on` alone speaks of the interval, too: a job that once was off must not stay so.
         let is_interval_said = self.checkpointing.is_some() || self.maxtime_seconds.is_some();
         let interval = is_interval_said.then(|| self.interval());
-        let said = OptionChoices { interval, snapshot: self.fork.map(snapshot), ..OptionChoices::default() };
+        let said = OptionChoices {
+            interval,
+            min_interval: self.min_interval(),
+            snapshot: self.fork.map(snapshot),
+            ..OptionChoices::default()
+        };
         match (self.incremental, self.maxfiles) {
             (Some(Switch::On), Some(files)) if files != Self::defaults().keep => OptionChoices {
                 incremental: Some(Incremental::On),
@@ -104,6 +110,16 @@ impl Ckptrc {
             (incremental, files) => {
                 OptionChoices { incremental: incremental.map(|_| Incremental::Off), keep: files, ..said }
             }
+        }
+    }
+
+    /// `checkpointing off` heeds no request of the program's own either.
+    fn min_interval(&self) -> Option<MinInterval> {
+        let least = self.mintime_seconds.map(|seconds| MinInterval::After(Duration::from_secs(seconds)));
+        match self.checkpointing {
+            Some(Switch::Off) => Some(MinInterval::Never),
+            Some(Switch::On) => Some(least.unwrap_or_default()),
+            None => least,
         }
     }
 
@@ -130,18 +146,9 @@ impl Ckptrc {
     pub fn unmet(&self) -> impl Iterator<Item = String> {
         let one_file = self.maxfiles.is_none_or(|files| files == Self::defaults().keep);
         let incremental = self.incremental == Some(Switch::On) && one_file;
-        let mintime = self.mintime_seconds.is_some_and(|seconds| seconds > 0);
-        [
-            incremental.then_some(
-                "'incremental on' is without effect where maxfiles is 1, as it is if it is not said: set it to 2 or more",
-            ),
-            mintime.then_some(
-                "'mintime' is without effect: in this version programs cannot ask for checkpoints, so that none comes too early",
-            ),
-        ]
-        .into_iter()
-        .flatten()
-        .map(|sentence| format!("{CKPTRC}: {sentence}"))
+        let sentence =
+            "'incremental on' is without effect where maxfiles is 1, as it is if it is not said: set it to 2 or more";
+        incremental.then_some(sentence).into_iter().map(|sentence| format!("{CKPTRC}: {sentence}"))
     }
 }
 

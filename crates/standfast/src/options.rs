@@ -2,6 +2,7 @@
 //! being protected as its run was; how they are spelt on a command line is the command's business.
 
 use crate::chains::{Incremental, MaxFiles, Track};
+use crate::directed::MinInterval;
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::Snapshot;
 use serde::Serialize;
@@ -44,6 +45,8 @@ pub struct JobOptions {
     pub save_files: SaveFiles,
     /// What becomes of connections whose other end is outside the job.
     pub external_sockets: ExternalSockets,
+    /// Least time between checkpoints that the program asks for.
+    pub min_interval: MinInterval,
 }
 
 /// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
@@ -71,6 +74,8 @@ pub struct OptionChoices {
     pub save_files: Option<SaveFiles>,
     /// What becomes of connections whose other end is outside the job.
     pub external_sockets: Option<ExternalSockets>,
+    /// Least time between checkpoints that the program asks for.
+    pub min_interval: Option<MinInterval>,
 }
 
 impl JobOptions {
@@ -103,6 +108,7 @@ impl JobOptions {
             track: Some(self.track.to_record()),
             save_files: self.save_files.to_record(),
             external_sockets: Some(self.external_sockets.to_record()),
+            min_interval: Some(self.min_interval.to_record()),
         }
     }
 
@@ -137,6 +143,7 @@ impl JobOptions {
             track: record.track.map(Track::from_record),
             save_files: record.save_files.map(SaveFiles::from_record),
             external_sockets: record.external_sockets.map(ExternalSockets::from_record),
+            min_interval: record.min_interval.map(MinInterval::from_record),
         };
         choices.or(Self::default())
     }
@@ -157,6 +164,7 @@ impl OptionChoices {
             track: self.track.unwrap_or(otherwise.track),
             save_files: self.save_files.unwrap_or(otherwise.save_files),
             external_sockets: self.external_sockets.unwrap_or(otherwise.external_sockets),
+            min_interval: self.min_interval.unwrap_or(otherwise.min_interval),
         }
     }
 
@@ -174,6 +182,7 @@ impl OptionChoices {
             track: self.track.or(weaker.track),
             save_files: self.save_files.or(weaker.save_files),
             external_sockets: self.external_sockets.or(weaker.external_sockets),
+            min_interval: self.min_interval.or(weaker.min_interval),
         }
     }
 }
@@ -440,6 +449,12 @@ pub enum OptionError {
         /// What stood there.
         text: String,
     },
+    /// Not a least interval.
+    #[error("'{text}' is no least interval: write a time with its unit (90s, 10m), 0s, or 'never'")]
+    MinInterval {
+        /// What stood there.
+        text: String,
+    },
     /// Not a policy for ids.
     #[error("'{text}' is no way to give ids: write 'auto' or 'new'")]
     Ids {
@@ -505,6 +520,7 @@ mod tests {
                 track: Track::Hash,
                 save_files: SaveFiles::UpTo(1 << 20),
                 external_sockets: ExternalSockets::Reset,
+                min_interval: MinInterval::Never,
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }

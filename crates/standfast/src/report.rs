@@ -71,6 +71,9 @@ pub struct LiveReport {
     /// Whether checkpoints are being coalesced at this moment.
     #[serde(default)]
     pub is_coalescing: bool,
+    /// Since when the program has kept checkpoints from being taken; `None` where it does not.
+    #[serde(default)]
+    pub disabled_seconds: Option<f64>,
     /// Time until the next checkpoint; `None` if none is planned.
     pub next_due_seconds: Option<f64>,
     /// The last checkpoint of this life.

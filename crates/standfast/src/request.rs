@@ -1,13 +1,13 @@
 //! `checkpoint`: one checkpoint now, by the supervisor, or right here where the supervisor has died.
 
 use crate::Error;
-use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose};
+use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Purpose};
 use crate::control::{ControlError, Reply, Request, ask};
 use crate::identity::in_engine;
 use crate::options::JobOptions;
 use crate::report::CheckpointReport;
 use crate::snapshots::Past;
-use standfast_engine::Job;
+use standfast_engine::{Advised, Job};
 use standfast_format::manifest::Outcome;
 use standfast_store::{Claim, JobDirectory, Standing, StoreError};
 use std::path::Path;
@@ -63,10 +63,17 @@ fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointR
         Afterwards::Stop => Purpose::Stop,
     };
     let options = JobOptions::from_record(manifest.options);
+    // Nobody heeds what the program asks for behind it.
+    let order = Order {
+        purpose,
+        past: Past::default(),
+        behind_success: Advised::default(),
+        behind_failure: Advised::default(),
+    };
     // Nobody will be there to build upon it.
     let options = JobOptions { incremental: crate::Incremental::Off, ..options };
     let destination = Destination::new(Arc::new(directory), lease, &options);
-    let taken = Checkpointing::begin(destination.clone(), job.freezer(), purpose, Past::default())
+    let taken = Checkpointing::begin(destination.clone(), job.freezer(), order)
         .and_then(Checkpointing::join)
         .map_err(of_failure)?;
     if purpose == Purpose::Stop {
@@ -84,6 +91,8 @@ fn of_failure(failure: Failure) -> Error {
     match failure {
         Failure::Engine(error) => Error::Engine(error),
         Failure::Store(error) => Error::Store(error),
-        Failure::Output(_) | Failure::Thread(_) | Failure::Broken => Error::Declined(failure.to_string()),
+        Failure::Output(_) | Failure::Thread(_) | Failure::Disabled | Failure::Broken => {
+            Error::Declined(failure.to_string())
+        }
     }
 }

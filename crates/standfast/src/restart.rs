@@ -7,12 +7,13 @@ use crate::identity::in_lease;
 use crate::notice::{Listener, Notice};
 use crate::options::{Files, Ids, JobOptions, OptionChoices};
 use crate::run::{DIRECTORY_SUFFIX, bind_control};
+use crate::schedule::{self, Schedule};
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
 use standfast_engine::{
-    self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, RestartOptions, Restarted, Tail,
+    self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, RestartNews, RestartOptions, Restarted, Tail,
 };
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
@@ -23,6 +24,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What to restart.
 #[derive(Debug, Clone)]
@@ -222,6 +224,12 @@ fn revive(
             files: FileOptions { policy: files.policy(), ends: &manifest.ends },
             keepsake: &keepsake,
             keep_tail: &mut keep_tail,
+            news: RestartNews {
+                generation: choice.number.get(),
+                directory: &std::path::absolute(&job.path).unwrap_or_default(),
+                advised: Schedule::new(options.interval, options.min_interval, Instant::now())
+                    .advised(schedule::Outcome::Taken),
+            },
             before_thaw: &mut before_thaw,
         },
     );

@@ -147,6 +147,7 @@ fn start(
             .front
             .as_ref()
             .map_or_else(LaunchTerminal::shared, |front| LaunchTerminal::Shared { callers: front.group() }),
+        directory: std::path::absolute(&request.directory).ok(),
     };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
     let destination = Destination::new(directory, lease, &options);

@@ -1,6 +1,8 @@
 //! When the next checkpoint is due. Pure: the present moment comes in as an argument.
 
+use crate::directed::{DISABLED_LOOKS, MinInterval};
 use crate::options::Interval;
+use standfast_engine::Advised;
 use std::time::{Duration, Instant};
 
 /// How soon a checkpoint that failed for a passing reason is tried again; doubled at each further failure.
@@ -11,7 +13,10 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Schedule {
     interval: Interval,
+    min_interval: MinInterval,
     due: Option<Instant>,
+    /// From when on the program's own requests are heeded; `None` for never.
+    heeded: Option<Instant>,
     retry: Duration,
 }
 
@@ -28,8 +33,8 @@ pub(crate) enum Outcome {
 
 impl Schedule {
     /// Armed at `now`.
-    pub(crate) fn new(interval: Interval, now: Instant) -> Self {
-        let mut schedule = Self { interval, due: None, retry: RETRY_FIRST };
+    pub(crate) fn new(interval: Interval, min_interval: MinInterval, now: Instant) -> Self {
+        let mut schedule = Self { interval, min_interval, due: None, heeded: None, retry: RETRY_FIRST };
         schedule.arm(now, Outcome::Taken);
         schedule
     }
@@ -39,8 +44,43 @@ impl Schedule {
         self.due
     }
 
+    /// How long the program's own requests are not heeded yet; `None` for ever.
+    pub(crate) fn heeded_in(&self, now: Instant) -> Option<Duration> {
+        self.heeded.map(|heeded| heeded.saturating_duration_since(now))
+    }
+
+    /// What programs are told of the time behind a checkpoint that is about to end like this.
+    pub(crate) fn advised(&self, outcome: Outcome) -> Advised {
+        let now = Instant::now();
+        let mut behind = self.clone();
+        behind.arm(now, outcome);
+        let wait = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
+        Advised { due_in: wait(behind.heeded), next_in: wait(behind.due) }
+    }
+
+    /// The program has disabled checkpoints: `now` is no time for one.
+    pub(crate) fn put_off(&mut self, now: Instant) {
+        self.due = Some(now + DISABLED_LOOKS);
+    }
+
+    /// The time for one that was put off has come.
+    pub(crate) fn hasten(&mut self, now: Instant) {
+        self.due = Some(now);
+    }
+
     /// Armed again at `now`, when a checkpoint has ended, whoever had asked for it.
     pub(crate) fn arm(&mut self, now: Instant, outcome: Outcome) {
+        let pause = match outcome {
+            Outcome::Taken => Duration::ZERO,
+            // A program that asks in a loop shall not fail in a loop.
+            Outcome::FailedInPassing | Outcome::Failed => RETRY_FIRST,
+        };
+        self.heeded = match self.min_interval {
+            MinInterval::Never => None,
+            MinInterval::After(least) => Some(now + least.max(pause)),
+        };
+        // What was put off may have been wanted though nothing is due by itself.
+        self.due = None;
         let Interval::Every(interval) = self.interval else { return };
         let wait = match outcome {
             Outcome::FailedInPassing => self.retry.min(interval),
@@ -60,7 +100,7 @@ mod tests {
 
     fn waits(interval: Duration, outcomes: &[Outcome]) -> Vec<u64> {
         let now = Instant::now();
-        let mut schedule = Schedule::new(Interval::Every(interval), now);
+        let mut schedule = Schedule::new(Interval::Every(interval), MinInterval::default(), now);
         outcomes
             .iter()
             .map(|outcome| {
@@ -90,7 +130,7 @@ mod tests {
     #[test]
     fn a_retry_never_waits_longer_than_the_interval() {
         let now = Instant::now();
-        let mut schedule = Schedule::new(Interval::Every(Duration::from_millis(200)), now);
+        let mut schedule = Schedule::new(Interval::Every(Duration::from_millis(200)), MinInterval::default(), now);
         schedule.arm(now, Outcome::FailedInPassing);
         assert_eq!(schedule.due(), Some(now + Duration::from_millis(200)));
     }
@@ -98,9 +138,32 @@ mod tests {
     #[test]
     fn off_is_never_due() {
         let now = Instant::now();
-        let mut schedule = Schedule::new(Interval::Off, now);
+        let mut schedule = Schedule::new(Interval::Off, MinInterval::default(), now);
         assert_eq!(schedule.due(), None);
         schedule.arm(now, Outcome::FailedInPassing);
         assert_eq!(schedule.due(), None);
+    }
+    #[test]
+    fn requests_are_heeded_when_the_least_interval_has_passed_since_any_checkpoint() {
+        let now = Instant::now();
+        let least = |seconds| MinInterval::After(Duration::from_secs(seconds));
+        let after = |min_interval, outcome| {
+            let mut schedule = Schedule::new(Interval::Off, min_interval, now);
+            schedule.arm(now, outcome);
+            schedule.heeded_in(now).map(|wait| wait.as_secs())
+        };
+        assert_eq!(after(least(5), Outcome::Taken), Some(5));
+        assert_eq!(after(least(0), Outcome::Taken), Some(0));
+        assert_eq!(after(least(0), Outcome::Failed), Some(1), "not in a loop");
+        assert_eq!(after(MinInterval::Never, Outcome::Taken), None);
+        assert_eq!(Schedule::new(Interval::Off, least(5), now).heeded_in(now), Some(Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn what_a_program_is_told_is_what_will_be() {
+        let minute = Duration::from_secs(60);
+        let schedule = Schedule::new(Interval::Every(minute), MinInterval::Never, Instant::now());
+        let advised = schedule.advised(Outcome::Taken);
+        assert_eq!(advised, Advised { due_in: None, next_in: Some(minute) });
     }
 }

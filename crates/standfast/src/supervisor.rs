@@ -5,9 +5,10 @@ mod end;
 
 use crate::background::Background;
 use crate::chains::Incremental;
-use crate::checkpoint::{Checkpointing, Destination, Failure, Purpose, Taken};
+use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Purpose, Taken};
 use crate::coalesce::Coalescing;
 use crate::control::{ClientId, ControlSocket, Reply, Request};
+use crate::directed::DISABLED_MAX;
 use crate::foreground::Foreground;
 use crate::front::FrontLine;
 use crate::identity::in_lease;
@@ -58,7 +59,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
     listener(&Notice::Running { pid });
     let now = Instant::now();
     let mut supervisor = Supervisor {
-        schedule: Schedule::new(post.options.interval, now),
+        schedule: Schedule::new(post.options.interval, post.options.min_interval, now),
         outlook: Outlook::new(post.options.interval, now),
         heartbeat_due: now,
         is_named: false,
@@ -67,6 +68,8 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         ending_waits: None,
         merge_asked: Vec::new(),
         merge_served: Vec::new(),
+        here_asked: false,
+        disabled_since: None,
         asked: Vec::new(),
         served: Vec::new(),
         terminated: false,
@@ -76,6 +79,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         last_failure: None,
         unobserved: None,
         uncloned: None,
+        unheeded: None,
         stopped_behind: None,
         has_front: post.front.is_some(),
         foreground: Foreground::of(pid, post.front.clone()),
@@ -108,6 +112,10 @@ struct Supervisor<'a, 'l> {
     asked: Vec<(ClientId, bool)>,
     /// Who waits for the one that is being taken.
     served: Vec<ClientId>,
+    /// Whether a program has asked for a checkpoint that has not begun.
+    here_asked: bool,
+    /// Since when checkpoints have been wanted that a program has disabled.
+    disabled_since: Option<Instant>,
     /// Whether a SIGTERM has come.
     terminated: bool,
     /// Whether that SIGTERM's checkpoint has not begun.
@@ -119,6 +127,8 @@ struct Supervisor<'a, 'l> {
     unobserved: Option<String>,
     /// Why a process could not be cloned.
     uncloned: Option<String>,
+    /// Why what the program directs about its memory is not heeded.
+    unheeded: Option<String>,
     /// The generation behind which the program was stopped.
     stopped_behind: Option<u64>,
     foreground: Foreground,
@@ -289,14 +299,22 @@ impl Supervisor<'_, '_> {
     /// Starts a checkpoint if one is wanted and none is under way.
     fn begin_checkpoint(&mut self, now: Instant) {
         let is_due = self.schedule.due().is_some_and(|due| due <= now);
-        let is_wanted = is_due || self.stop_wanted || !self.asked.is_empty();
-        if self.checkpointing.is_some() || self.stopped_behind.is_some() || !is_wanted {
+        let is_put_off = self.disabled_since.is_some() && !is_due;
+        let is_wanted = is_due || self.stop_wanted || self.here_asked || !self.asked.is_empty();
+        if self.checkpointing.is_some() || self.stopped_behind.is_some() || !is_wanted || is_put_off {
             return;
         }
         let stops = self.stop_wanted || self.asked.iter().any(|(_, stop)| *stop);
         let purpose = if stops { Purpose::Stop } else { Purpose::Protect };
         self.served = self.asked.drain(..).map(|(client, _)| client).collect();
-        match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), purpose, self.past) {
+        self.here_asked = false;
+        let order = Order {
+            purpose,
+            past: self.past,
+            behind_success: self.schedule.advised(Attempt::Taken),
+            behind_failure: self.schedule.advised(Attempt::Failed),
+        };
+        match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), order) {
             Ok(checkpointing) => {
                 // Each stop of each task would wake us for nothing.
                 hold_child_signal(true);
@@ -345,7 +363,8 @@ impl Supervisor<'_, '_> {
     }
 
     fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
-        let Taken { report, outputs, unobserved, uncloned, retention } = taken;
+        let Taken { report, outputs, unobserved, uncloned, unheeded, retention } = taken;
+        self.disabled_since = None;
         self.post.outputs = outputs;
         self.schedule.arm(Instant::now(), Attempt::Taken);
         self.last_checkpoint = Some(report);
@@ -369,6 +388,12 @@ impl Supervisor<'_, '_> {
                 self.say(&Notice::Uncloned { reason });
             }
         }
+        if self.unheeded != unheeded {
+            self.unheeded.clone_from(&unheeded);
+            let told =
+                |reason| format!("what the program directs about its memory is not heeded, all is saved: {reason}");
+            unheeded.map(told).into_iter().for_each(|reason| self.warn(reason));
+        }
         self.begin_coalescing();
         if purpose == Purpose::Stop {
             self.stopped_behind = Some(report.generation);
@@ -377,7 +402,25 @@ impl Supervisor<'_, '_> {
         self.answer_served(&Reply::Taken(report));
     }
 
+    /// The program has disabled checkpoints: whoever wants one waits, within limits. Whether these hold.
+    fn put_off(&mut self, failure: &Failure, purpose: Purpose) -> bool {
+        let now = Instant::now();
+        let is_disabled = matches!(failure, Failure::Disabled);
+        let since = *self.disabled_since.get_or_insert(now);
+        if !is_disabled || now.duration_since(since) > DISABLED_MAX {
+            self.disabled_since = None;
+            return false;
+        }
+        let stop = purpose == Purpose::Stop;
+        self.asked.extend(self.served.drain(..).map(|client| (client, stop)));
+        self.schedule.put_off(now);
+        true
+    }
+
     fn note_failure(&mut self, failure: &Failure, purpose: Purpose) {
+        if self.put_off(failure, purpose) {
+            return;
+        }
         let attempt = if failure.is_passing() { Attempt::FailedInPassing } else { Attempt::Failed };
         self.schedule.arm(Instant::now(), attempt);
         let reason = without_numbers(&failure.to_string());
@@ -399,7 +442,8 @@ impl Supervisor<'_, '_> {
     /// Coalesces the chain of the newest checkpoint if it is time for that, while the program runs and checkpoints are
     /// taken.
     fn begin_coalescing(&mut self) {
-        if self.coalescing.is_some() || self.post.options.incremental == Incremental::Off {
+        let builds = self.post.options.incremental != Incremental::Off || self.job.freezer().has_promises();
+        if self.coalescing.is_some() || !builds {
             return;
         }
         match Coalescing::begin(&self.post.destination) {
@@ -516,13 +560,40 @@ impl Supervisor<'_, '_> {
             match request {
                 Request::Checkpoint { stop } => self.asked.push((client, stop)),
                 Request::Coalesce => self.merge_asked.push(client),
+                Request::Here { again } => self.heed_program(client, again, now),
+                Request::Enabled => {
+                    if self.disabled_since.is_some() {
+                        self.schedule.hasten(now);
+                    }
+                    self.answer(client, &Reply::Noted);
+                }
                 Request::Status => {
                     let status = Reply::Status(self.live_report(now));
-                    if let Some(control) = &mut self.post.control {
-                        control.answer(client, &status);
-                    }
+                    self.answer(client, &status);
                 }
             }
+        }
+    }
+
+    /// A program asks for a checkpoint where it stands.
+    fn heed_program(&mut self, client: ClientId, again: bool, now: Instant) {
+        let wait = self.schedule.heeded_in(now);
+        let reply = if again && self.last_failure.is_some() {
+            // It could not be told by the checkpoint itself.
+            Reply::Failed { message: "the checkpoint failed".to_owned() }
+        } else if again || wait == Some(Duration::ZERO) {
+            self.here_asked = true;
+            Reply::Noted
+        } else {
+            let nanoseconds = wait.and_then(|wait| u64::try_from(wait.as_nanos()).ok()).unwrap_or(u64::MAX);
+            Reply::NotDue { nanoseconds }
+        };
+        self.answer(client, &reply);
+    }
+
+    fn answer(&mut self, client: ClientId, reply: &Reply) {
+        if let Some(control) = &mut self.post.control {
+            control.answer(client, reply);
         }
     }
 
@@ -533,6 +604,7 @@ impl Supervisor<'_, '_> {
             program_pid: self.job.main_process().pid,
             is_checkpointing: self.checkpointing.is_some(),
             is_coalescing: self.coalescing.is_some(),
+            disabled_seconds: self.disabled_since.map(|since| now.saturating_duration_since(since).as_secs_f64()),
             next_due_seconds: self.schedule.due().map(until),
             last_checkpoint: self.last_checkpoint,
             last_failure: self.last_failure.clone(),

@@ -1,6 +1,7 @@
 //! A job under construction: its main process, and the others, which are made by it while there is nothing in it yet. All
 //! of them stand still under ptrace until the commit, and die with us before it.
 
+use super::RestartNews;
 use super::construction::{Construction, building, end_processes};
 use super::descriptors::parking;
 use super::ids::IdPolicy;
@@ -8,12 +9,18 @@ use super::kinship::Remains;
 use super::mapped_files::{Attached, make_missing};
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
-use crate::EngineError;
 use crate::freeze::kernel;
 use crate::waits::Waits;
+use crate::{EngineError, directions};
+use standfast_core::{Address, PageRange};
 use standfast_format::ImageSource;
+use standfast_format::records::Mapping;
 use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task};
 use std::sync::Arc;
+
+fn range_of(mapping: &Mapping) -> PageRange {
+    PageRange::between(Address::new(mapping.start), Address::new(mapping.end))
+}
 
 /// A job under construction.
 #[derive(Debug)]
@@ -106,6 +113,15 @@ impl Family {
     /// Calls take less time on the processor of whom they are put into.
     fn pin(&self) -> Option<PinnedToCpu> {
         PinnedToCpu::new(standfast_linux::proc::Stat::of(self.main().pid()).map(|stat| stat.cpu).unwrap_or(0))
+    }
+
+    /// Tells programs that direct their own checkpoints that they have been restarted.
+    pub(super) fn tell_restarted(&self, plan: &JobPlan<'_>, news: RestartNews<'_>) -> Result<(), EngineError> {
+        for (place, process) in self.processes.iter().enumerate() {
+            let mapped: Vec<_> = plan.of(place).process.mappings.iter().map(range_of).collect();
+            directions::tell_restarted((process.pid(), &process.memory), &mapped, news)?;
+        }
+        Ok(())
     }
 
     /// Cuts the ties, the last one being the commit, and lets the job run.

@@ -49,6 +49,7 @@ mod threads;
 mod timers;
 mod vdso;
 
+use crate::directions::Advised;
 use crate::freeze::kernel;
 use crate::job::{End, Inheritance, Job, stay_in_sight};
 use crate::{EngineError, ProcessIdentity};
@@ -61,7 +62,7 @@ use standfast_format::records::FileReference;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 pub use tails::{KeepTail, Tail};
 
 /// How to restart.
@@ -76,8 +77,21 @@ pub struct RestartOptions<'a> {
     pub keepsake: &'a dyn Fn(&FileReference) -> Option<PathBuf>,
     /// Keeps what is about to be cut off a file.
     pub keep_tail: &'a mut KeepTail<'a>,
+    /// What programs that direct their own checkpoints are told.
+    pub news: RestartNews<'a>,
     /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.
     pub before_thaw: &'a mut dyn FnMut(ProcessIdentity) -> Result<(), BoxError>,
+}
+
+/// What programs that direct their own checkpoints are told before they go on.
+#[derive(Debug, Clone, Copy)]
+pub struct RestartNews<'a> {
+    /// The generation from which they go on.
+    pub generation: u64,
+    /// Where they reach their supervisor: the job's directory, absolute.
+    pub directory: &'a Path,
+    /// When checkpoints are taken.
+    pub advised: Advised,
 }
 
 /// A job that runs again.
@@ -110,6 +124,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
         files.extend(family.cut_back(&plan, options.keep_tail)?);
         files.extend(family.main().put_back(&plan, &differing)?);
         family.forget_events(&plan)?;
+        family.tell_restarted(&plan, options.news)?;
         let identity = ProcessIdentity::of(family.main().pid())?;
         (options.before_thaw)(identity).map_err(EngineError::Image)?;
         Ok(identity)

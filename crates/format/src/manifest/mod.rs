@@ -147,6 +147,9 @@ pub struct RunOptions {
     /// What becomes of connections whose other end is outside the job.
     #[n(10)]
     pub external_sockets: Option<ExternalSockets>,
+    /// Least time between checkpoints that the program asks for; off where it is not heeded.
+    #[n(11)]
+    pub min_interval: Option<Interval>,
 }
 
 /// What becomes of connections whose other end is outside the job.

@@ -43,6 +43,7 @@ fn manifest() -> Manifest {
         track: Some(Track::Auto),
         save_files: Some(64 << 20),
         external_sockets: Some(ExternalSockets::Reset),
+        min_interval: Some(Interval::Every { milliseconds: 2500 }),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

@@ -36,7 +36,7 @@ pub(crate) fn ask(directory: &Path, request: Request) -> Result<Reply, ControlEr
     }
     let patience = match request {
         Request::Checkpoint { .. } | Request::Coalesce => None,
-        Request::Status => Some(Duration::from_secs(ANSWER_SECONDS_MAX)),
+        Request::Status | Request::Here { .. } | Request::Enabled => Some(Duration::from_secs(ANSWER_SECONDS_MAX)),
     };
     let line = exchange(&mut stream, request, patience).map_err(ControlError::Silent)?;
     Ok(decode(&line)?)

@@ -28,6 +28,13 @@ pub(crate) enum Request {
     Coalesce,
     /// How things stand.
     Status,
+    /// A program asks for a checkpoint of itself where it stands. It waits for the outcome in its own memory.
+    Here {
+        /// Whether it has asked before and heard nothing.
+        again: bool,
+    },
+    /// A program has enabled checkpoints for which it had been too early.
+    Enabled,
 }
 
 /// What the supervisor answers.
@@ -40,6 +47,13 @@ pub(crate) enum Reply {
     Coalesced(CoalescingReport),
     /// How things stand.
     Status(LiveReport),
+    /// It will be done.
+    Noted,
+    /// It is too early for that.
+    NotDue {
+        /// By so much; the most that can be said for ever.
+        nanoseconds: u64,
+    },
     /// It could not be done.
     Failed {
         /// Cause and remedy, for people.
@@ -128,7 +142,9 @@ mod tests {
     #[test]
     fn every_message_survives_the_wire() {
         let checkpoint = |stop| Request::Checkpoint { stop };
-        for request in [checkpoint(true), checkpoint(false), Request::Coalesce, Request::Status] {
+        let here = |again| Request::Here { again };
+        let ours = [checkpoint(true), checkpoint(false), Request::Coalesce, Request::Status];
+        for request in ours.into_iter().chain([here(false), here(true), Request::Enabled]) {
             assert_eq!(decode(&encode(request)), Ok(request));
         }
         let status = LiveReport {
@@ -136,13 +152,16 @@ mod tests {
             program_pid: 2,
             is_checkpointing: true,
             is_coalescing: false,
+            disabled_seconds: Some(0.5),
             next_due_seconds: Some(1.5),
             last_checkpoint: Some(report()),
             last_failure: Some("two\nlines".into()),
         };
         let failed = Reply::Failed { message: "no \"space\"".into() };
         let coalesced = CoalescingReport { generation: Some(7), file_bytes: 4096, removed: 5 };
-        for reply in [Reply::Taken(report()), Reply::Coalesced(coalesced), Reply::Status(status), failed] {
+        let theirs = [Reply::Noted, Reply::NotDue { nanoseconds: 5 }];
+        let ours = [Reply::Taken(report()), Reply::Coalesced(coalesced), Reply::Status(status), failed];
+        for reply in ours.into_iter().chain(theirs) {
             let line = encode(&reply);
             assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
             assert_eq!(decode(&line), Ok(reply));
@@ -161,5 +180,19 @@ mod tests {
             assert!(matches!(decode::<Request>(noise), Err(ProtocolError::Senseless(_))), "{noise:?}");
         }
         assert_eq!(decode::<Request>(&vec![b' '; LINE_BYTES_MAX + 1]), Err(ProtocolError::TooLong));
+    }
+    /// The library looks for these words and does not parse JSON.
+    #[test]
+    fn what_the_library_says_and_hears_is_as_it_is_written_there() {
+        let source = include_str!("../../../../bindings/c/src/ask.c").replace("\\\"", "\"");
+        let said = |line: &str| source.contains(&format!("\"{line}\\n\""));
+        for request in [Request::Here { again: false }, Request::Here { again: true }, Request::Enabled] {
+            let line = String::from_utf8(encode(request)).unwrap();
+            assert!(said(line.trim_end()), "{line}");
+        }
+        let heard = |reply| String::from_utf8(encode(reply)).unwrap();
+        for (word, reply) in [("\"noted\"", Reply::Noted), ("\"nanoseconds\":", Reply::NotDue { nanoseconds: 5 })] {
+            assert!(source.contains(word) && heard(reply).contains(word), "{word}");
+        }
     }
 }

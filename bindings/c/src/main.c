@@ -1,0 +1,59 @@
+/* main() for programs that have called theirs ckpt_target(), as the libckpt paper asks for (section 2). Started plainly, such
+ * a program executes `standfast run`, which reads .ckptrc and starts it once more; started with `=recover`, it executes
+ * `standfast restart`. A program that has a main() of its own never gets here. */
+#include "internal.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern int ckpt_target(int, char **) __attribute__((weak));
+/* Fortran's name of it. */
+extern void ckpt_target_(void) __attribute__((weak));
+
+#define RECOVER "=recover"
+
+static int run_target(int count, char **words)
+{
+    if (ckpt_target)
+        return ckpt_target(count, words);
+    if (ckpt_target_) {
+        ckpt_target_();
+        return 0;
+    }
+    fputs("standfast: the program has neither main() nor ckpt_target()\n", stderr);
+    return 127;
+}
+
+/* Executes `standfast COMMAND... -- PROGRAM WORD...`; returns where that cannot be done. */
+static void put_under_standfast(const char *command, int count, char **words)
+{
+    char **line = calloc((size_t)count + 5, sizeof *line);
+    if (line == NULL)
+        return;
+    int length = 0;
+    line[length++] = "standfast";
+    line[length++] = (char *)command;
+    line[length++] = "--ckptrc";
+    line[length++] = "--";
+    for (int word = 0; word < count; word++)
+        line[length++] = words[word];
+    execvp("standfast", line);
+    free(line);
+}
+
+EXPORTED int main(int count, char **words)
+{
+    bool recovers = count > 1 && strcmp(words[1], RECOVER) == 0;
+    if (recovers) {
+        /* The words of the run are in the checkpoint. */
+        put_under_standfast("restart", 1, words);
+        perror("standfast: cannot execute the command `standfast` to recover the program; is it in PATH?");
+        return 127;
+    }
+    if (standfast_header() == NULL) {
+        put_under_standfast("run", count, words);
+        perror("standfast: the program runs without checkpoints, since the command `standfast` is not in PATH");
+    }
+    return run_target(count, words);
+}

@@ -1,0 +1,196 @@
+"""A program directs its own checkpoints: Python's door to libstandfast.
+
+    import standfast
+
+    with standfast.dead(scratch):            # in no checkpoint that is taken here
+        standfast.checkpoint_here()
+    standfast.readonly(table)                # in the next checkpoint, later ones refer to that
+
+Buffers are numpy arrays, bytearrays, or whatever else gives its memory as one contiguous buffer. As long as one is excluded a
+reference to it is held here, so that no other object can come to lie in its place. Outside `standfast run` all of it does
+nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import enum
+import pathlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+__all__ = [
+    "Checkpoint",
+    "Outcome",
+    "StandfastError",
+    "checkpoint_here",
+    "dead",
+    "disabled",
+    "exclude_dead",
+    "include",
+    "is_protected",
+    "next_checkpoint",
+    "readonly",
+]
+
+_DEAD, _READONLY = 1, 2
+
+_library = ctypes.CDLL(str(pathlib.Path(__file__).with_name("libstandfast.so")))
+_library.standfast_exclude.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_library.standfast_include.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_library.standfast_checkpoint_here.argtypes = [ctypes.POINTER(ctypes.c_uint64)]
+_library.standfast_next.restype = ctypes.c_int64
+_library.standfast_error_text.argtypes = [ctypes.c_int]
+_library.standfast_error_text.restype = ctypes.c_char_p
+
+
+class StandfastError(Exception):
+    """A call that libstandfast has refused."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(_library.standfast_error_text(code).decode())
+
+
+class Outcome(enum.IntEnum):
+    """What has become of a request for a checkpoint."""
+
+    NOT_TAKEN = 0
+    """None was due, or the program does not run under Standfast."""
+    TAKEN = 1
+    """First return: the program goes on."""
+    RESTARTED = 2
+    """Second return: the program has been restarted from it."""
+
+
+class Checkpoint(NamedTuple):
+    """The answer to a request for a checkpoint."""
+
+    outcome: Outcome
+    generation: int | None
+
+
+class _PyBuffer(ctypes.Structure):
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+_ANY_CONTIGUOUS = 0x98
+_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+_get_buffer.argtypes = [ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int]
+_release_buffer = ctypes.pythonapi.PyBuffer_Release
+_release_buffer.argtypes = [ctypes.POINTER(_PyBuffer)]
+_release_buffer.restype = None
+
+_held: dict[tuple[int, int], _PyBuffer] = {}
+"""The buffers that are excluded, by address and length."""
+
+
+def _view(buffer: Any) -> _PyBuffer:
+    view = _PyBuffer()
+    _get_buffer(buffer, ctypes.byref(view), _ANY_CONTIGUOUS)
+    return view
+
+
+def _check(code: int) -> int:
+    if code < 0:
+        raise StandfastError(code)
+    return code
+
+
+def _exclude(buffer: Any, usage: int) -> tuple[int, int]:
+    view = _view(buffer)
+    place = (view.buf or 0, view.len)
+    try:
+        if view.len > 0:
+            _check(_library.standfast_exclude(view.buf, view.len, usage))
+    except StandfastError:
+        _release_buffer(ctypes.byref(view))
+        raise
+    if place in _held:
+        _release_buffer(ctypes.byref(view))
+    else:
+        _held[place] = view
+    return place
+
+
+def _include(place: tuple[int, int]) -> None:
+    address, length = place
+    if length > 0:
+        _check(_library.standfast_include(address, length))
+    view = _held.pop(place, None)
+    if view is not None:
+        _release_buffer(ctypes.byref(view))
+
+
+def exclude_dead(buffer: Any) -> None:
+    """Leaves a buffer out of checkpoints until it is included: nobody reads it before it is written again."""
+    _exclude(buffer, _DEAD)
+
+
+def readonly(buffer: Any) -> None:
+    """Promises that nobody writes to a buffer until it is included: it is in the next checkpoint, and later ones refer to
+    that."""
+    _exclude(buffer, _READONLY)
+
+
+def include(buffer: Any) -> None:
+    """Takes a buffer back into checkpoints."""
+    view = _view(buffer)
+    place = (view.buf or 0, view.len)
+    _release_buffer(ctypes.byref(view))
+    _include(place)
+
+
+@contextlib.contextmanager
+def dead(*buffers: Any) -> Iterator[None]:
+    """Within the block the buffers are dead; behind it they are in checkpoints again, and have to be written before they are
+    read."""
+    places: list[tuple[int, int]] = []
+    try:
+        for buffer in buffers:
+            places.append(_exclude(buffer, _DEAD))
+        yield
+    finally:
+        for place in places:
+            _include(place)
+
+
+@contextlib.contextmanager
+def disabled() -> Iterator[None]:
+    """Within the block no checkpoint is taken."""
+    _check(_library.standfast_disable())
+    try:
+        yield
+    finally:
+        _check(_library.standfast_enable())
+
+
+def checkpoint_here() -> Checkpoint:
+    """Takes a checkpoint here, where one is due."""
+    generation = ctypes.c_uint64(0)
+    outcome = Outcome(_check(_library.standfast_checkpoint_here(ctypes.byref(generation))))
+    return Checkpoint(outcome, generation.value or None)
+
+
+def is_protected() -> bool:
+    """Whether the program runs under Standfast."""
+    return bool(_library.standfast_is_protected())
+
+
+def next_checkpoint() -> float | None:
+    """Seconds until the next checkpoint by itself; None for never."""
+    nanoseconds = _library.standfast_next()
+    return None if nanoseconds < 0 else nanoseconds / 1e9

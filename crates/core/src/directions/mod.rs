@@ -1,0 +1,264 @@
+//! What a program directs about its own checkpoints, as libstandfast writes it into the program's memory: a header at one of
+//! a few known addresses, and a table of regions. Pure: somebody else reads the bytes.
+//!
+//! Nothing of it is trusted: a program may write over it. What makes no sense is an error, and then nothing is left out of the
+//! checkpoint. The layout is a contract with `bindings/c/src/internal.h`.
+//!
+//! ```text
+//!   0  magic (16)   16 version (4)   20 which view counts (4)   24 lock (8)
+//!  32  two views, each: base, regions in it, log, regions in it, room in it (5 times 8)
+//! 112  regions named by interrupting signal handlers: how many (8), 16 of them (16 each)
+//! 376  threads that talk with the supervisor (4)   380 sections that forbid checkpoints (4)   384 a checkpoint waits (4)
+//! 392  outcomes told (4)   396 the last one (4)   400 its generation (8)   408 checkpoints of this memory (8)
+//! 416  when requests are heeded (8)   424 when the next checkpoint comes anyhow (8)
+//! 432  the job's directory, to the end of the page
+//! ```
+
+mod regions;
+
+use crate::Address;
+pub use regions::{Excluded, Region, Regions, Usage};
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 4096;
+
+/// Where a header may lie.
+pub const PLACES: [Address; 8] = {
+    let mut places = [Address::new(0); 8];
+    let mut number = 0;
+    while number < places.len() {
+        places[number] = Address::new(0x3f53_0000_0000 + (number as u64) * 0x1_0000_0000);
+        number += 1;
+    }
+    places
+};
+
+/// Bytes that a region takes in the table.
+pub const ENTRY_BYTES: usize = 16;
+
+/// Regions that a table may have: a gigabyte of them.
+const REGIONS_MAX: u64 = 1 << 26;
+const DEFERRED_MAX: usize = 16;
+
+const MAGIC: &[u8; 16] = b"standfast-lib-01";
+const VERSION: u32 = 1;
+const VIEWS: usize = 32;
+const VIEW_BYTES: usize = 40;
+const DEFERRED: usize = 112;
+const ASKING: usize = 376;
+const PENDING: usize = 384;
+const OUTCOME: usize = 392;
+const DIRECTORY: usize = 432;
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Where the table lies: entries that are ascending and apart, and entries in the order of time behind them.
+    pub base: Stretch,
+    /// See `base`.
+    pub log: Stretch,
+    /// Entries that come behind those of the log.
+    pub deferred: Vec<u8>,
+    /// Whether a thread talks with the supervisor at this moment.
+    pub is_asking: bool,
+    /// Whether the program forbids checkpoints at this moment.
+    pub is_disabled: bool,
+    /// How many outcomes it has been told.
+    pub sequence: u32,
+    /// How many checkpoints of this memory have been taken.
+    pub epoch: u64,
+}
+
+/// Part of a table, in the program's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where it begins.
+    pub start: Address,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// Why a header or a table makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DirectionsError {
+    /// It was made by another version of the library.
+    #[error("its libstandfast has a table of version {0}, which this standfast does not know")]
+    Version(u32),
+    /// More regions than the library takes.
+    #[error("its table says that it has {0} regions")]
+    TooMany(u64),
+    /// A region that is none, or a kind that is none.
+    #[error("its table of regions has been written over")]
+    Senseless,
+}
+
+impl Header {
+    /// Parses a header; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Option<Self>, DirectionsError> {
+        if &bytes[..MAGIC.len()] != MAGIC {
+            return Ok(None);
+        }
+        if number32(bytes, 16) != VERSION {
+            return Err(DirectionsError::Version(number32(bytes, 16)));
+        }
+        let view = VIEWS + VIEW_BYTES * (number32(bytes, 20) & 1) as usize;
+        let stretch = |at: usize| {
+            let count = number64(bytes, at + 8);
+            if count > REGIONS_MAX {
+                return Err(DirectionsError::TooMany(count));
+            }
+            Ok(Stretch { start: Address::new(number64(bytes, at)), bytes: count as usize * ENTRY_BYTES })
+        };
+        let deferred = usize::try_from(number64(bytes, DEFERRED)).ok().filter(|count| *count <= DEFERRED_MAX);
+        let deferred = deferred.ok_or(DirectionsError::Senseless)? * ENTRY_BYTES;
+        Ok(Some(Self {
+            base: stretch(view)?,
+            log: stretch(view + 16)?,
+            deferred: bytes[DEFERRED + 8..][..deferred].to_vec(),
+            is_asking: number32(bytes, ASKING) != 0,
+            is_disabled: number32(bytes, ASKING + 4) != 0,
+            sequence: number32(bytes, OUTCOME),
+            epoch: number64(bytes, OUTCOME + 16),
+        }))
+    }
+}
+
+/// Something to be written into a header: where in it, and what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Offset in the header.
+    pub offset: u64,
+    /// What is to stand there.
+    pub bytes: Vec<u8>,
+}
+
+/// What has become of a checkpoint, as the program is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// It has been taken as this generation, and the program goes on: the first return.
+    Taken(u64),
+    /// The program has been restarted from it: the second return.
+    Restarted(u64),
+    /// There is none.
+    Failed,
+}
+
+/// When checkpoints are taken, on the program's own monotonic clock, in nanoseconds; all ones for never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// From when on requests are heeded.
+    pub due_at: u64,
+    /// When the next one comes anyhow.
+    pub next_at: u64,
+}
+
+impl Header {
+    /// What tells the program of an outcome.
+    pub fn outcome(&self, told: Told, times: Times) -> Message {
+        let (code, generation) = match told {
+            Told::Taken(generation) => (1i32, generation),
+            Told::Restarted(generation) => (2, generation),
+            Told::Failed => (-7, 0),
+        };
+        let epoch = if told == Told::Failed { self.epoch } else { self.epoch.wrapping_add(1) };
+        let mut bytes = Vec::with_capacity(DIRECTORY - OUTCOME);
+        bytes.extend(self.sequence.wrapping_add(1).to_le_bytes());
+        bytes.extend(code.to_le_bytes());
+        [generation, epoch, times.due_at, times.next_at].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        Message { offset: OUTCOME as u64, bytes }
+    }
+}
+
+/// What tells the program that a checkpoint was wanted while it forbade them.
+pub fn pending() -> Message {
+    Message { offset: PENDING as u64, bytes: 1u32.to_le_bytes().to_vec() }
+}
+
+/// What tells the program where its job's directory is; `None` where its path is too long for that.
+pub fn directory(path: &[u8]) -> Option<Message> {
+    let bytes = [path, b"\0"].concat();
+    (bytes.len() <= HEADER_BYTES - DIRECTORY).then_some(Message { offset: DIRECTORY as u64, bytes })
+}
+
+fn number32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..][..4].try_into().expect("four bytes"))
+}
+
+fn number64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..][..8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..16].copy_from_slice(MAGIC);
+        bytes[16] = VERSION as u8;
+        bytes
+    }
+
+    #[test]
+    fn the_view_that_counts_and_what_handlers_have_said_are_found() {
+        let mut bytes = header();
+        bytes[20] = 1;
+        for (place, word) in [(72, 0x5000u64), (80, 3), (88, 0x9000), (96, 2), (DEFERRED, 1), (OUTCOME + 16, 7)] {
+            bytes[place..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[DEFERRED + 8] = 0x77;
+        bytes[ASKING + 4] = 1;
+        let parsed = Header::parse(&bytes).unwrap().unwrap();
+        assert_eq!(parsed.base, Stretch { start: Address::new(0x5000), bytes: 48 });
+        assert_eq!(parsed.log, Stretch { start: Address::new(0x9000), bytes: 32 });
+        assert_eq!((parsed.deferred.len(), parsed.deferred[0]), (ENTRY_BYTES, 0x77));
+        assert!(parsed.is_disabled && !parsed.is_asking);
+        assert_eq!(parsed.epoch, 7);
+    }
+
+    #[test]
+    fn other_memory_is_no_header_and_other_versions_are_named() {
+        assert_eq!(Header::parse(&[0; HEADER_BYTES]), Ok(None));
+        let mut bytes = header();
+        bytes[16] = 9;
+        assert_eq!(Header::parse(&bytes), Err(DirectionsError::Version(9)));
+        let mut bytes = header();
+        bytes[40 + 7] = 1;
+        assert!(matches!(Header::parse(&bytes), Err(DirectionsError::TooMany(_))));
+    }
+
+    #[test]
+    fn an_outcome_counts_up_and_only_a_checkpoint_makes_a_new_epoch() {
+        let header = Header::parse(&header()).unwrap().unwrap();
+        let times = Times { due_at: 5, next_at: u64::MAX };
+        for (told, code, epoch) in [(Told::Taken(9), 1, 1), (Told::Restarted(9), 2, 1), (Told::Failed, -7, 0)] {
+            let Message { offset, bytes } = header.outcome(told, times);
+            assert_eq!((offset as usize, offset as usize + bytes.len()), (OUTCOME, DIRECTORY));
+            assert_eq!(number32(&bytes, 0), 1);
+            assert_eq!(number32(&bytes, 4).cast_signed(), code);
+            assert_eq!(number64(&bytes, 16), epoch);
+        }
+    }
+
+    #[test]
+    fn a_directory_stands_in_the_header_with_a_zero_behind_it_or_not_at_all() {
+        let longest = vec![b'x'; HEADER_BYTES - DIRECTORY - 1];
+        assert_eq!(directory(&longest).map(|message| message.bytes.len()), Some(HEADER_BYTES - DIRECTORY));
+        assert_eq!(directory(&[longest, vec![b'x']].concat()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(noise in proptest::collection::vec(any::<u8>(), HEADER_BYTES - 16)) {
+            let mut bytes = header();
+            bytes[16..].copy_from_slice(&noise);
+            let _ = Header::parse(&bytes);
+            bytes[16..20].copy_from_slice(&VERSION.to_le_bytes());
+            let _ = Header::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Regions that a program has excluded from its checkpoints, byte by byte, and what whole pages follow from that (L11, M1).
+//!
+//! What was said last counts. The table is a list that is ascending and apart, with a log behind it; a log is settled by
+//! halves, the later one put on top of the earlier, so that it takes `n log n` and no more.
+
+use super::{DirectionsError, ENTRY_BYTES};
+use crate::{Address, PAGE_BYTES, PageRange, PageSet};
+
+/// What a program promises about a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usage {
+    /// Nothing: it is in every checkpoint.
+    Included,
+    /// Nobody reads it before it is written again.
+    Dead,
+    /// Nobody writes to it. It has been said after so many checkpoints, modulo 2^30; all ones where there were more.
+    ReadOnly {
+        /// How many.
+        stamp: u32,
+    },
+}
+
+/// Some adjoining bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// The first one.
+    pub start: u64,
+    /// Behind the last one.
+    pub end: u64,
+    /// What is promised.
+    pub usage: Usage,
+}
+
+/// Regions that are ascending and apart, none of them [`Usage::Included`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Regions(Vec<Region>);
+
+/// Whole pages that need not be saved.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Excluded {
+    /// All of each is dead.
+    pub dead: PageSet,
+    /// What is not dead in them is read-only, and the checkpoint that is built upon holds it.
+    pub held: PageSet,
+}
+
+const BITS48: u64 = (1 << 48) - 1;
+const STAMP_MAX: u32 = (1 << 30) - 1;
+
+impl Region {
+    fn decode(entry: &[u8; ENTRY_BYTES]) -> Result<Self, DirectionsError> {
+        let word = |at: usize| u64::from_le_bytes(entry[at..][..8].try_into().expect("eight bytes"));
+        let (first, second) = (word(0), word(8));
+        let start = first & BITS48;
+        let stamp = (first >> 48) as u32 & 0x3fff | ((second >> 48) as u32) << 14;
+        let usage = match first >> 62 {
+            0 => Usage::Included,
+            1 => Usage::Dead,
+            2 => Usage::ReadOnly { stamp },
+            _ => return Err(DirectionsError::Senseless),
+        };
+        let end = start + (second & BITS48);
+        if end == start || end > 1 << 47 { Err(DirectionsError::Senseless) } else { Ok(Self { start, end, usage }) }
+    }
+}
+
+impl Regions {
+    /// Decodes the parts of a table, in the order of time.
+    ///
+    /// # Errors
+    /// When one of them makes no sense.
+    pub fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, DirectionsError> {
+        let mut all = Vec::new();
+        for part in parts {
+            let (entries, rest) = part.as_chunks::<ENTRY_BYTES>();
+            if !rest.is_empty() {
+                return Err(DirectionsError::Senseless);
+            }
+            let log = entries.iter().map(Region::decode).collect::<Result<Vec<_>, _>>()?;
+            all = overlay(&all, &settle(&log));
+        }
+        all.retain(|region| region.usage != Usage::Included);
+        Ok(Self(all))
+    }
+
+    /// Ascending.
+    pub fn all(&self) -> &[Region] {
+        &self.0
+    }
+
+    /// Whether some are read-only.
+    pub fn has_read_only(&self) -> bool {
+        self.0.iter().any(|region| matches!(region.usage, Usage::ReadOnly { .. }))
+    }
+
+    /// The pages that need not be saved by a checkpoint that builds upon one taken when there had been `held` checkpoints;
+    /// `None` where it builds upon none.
+    pub fn excluded(&self, held: Option<u64>) -> Excluded {
+        let is_held = |stamp: u32| stamp != STAMP_MAX && held.is_some_and(|held| u64::from(stamp) <= held);
+        let dead = whole_pages(&self.0, |usage| usage == Usage::Dead);
+        let either = whole_pages(&self.0, |usage| match usage {
+            Usage::Included => false,
+            Usage::Dead => true,
+            Usage::ReadOnly { stamp } => is_held(stamp),
+        });
+        Excluded { held: either.difference(&dead), dead }
+    }
+}
+
+/// The pages that lie wholly within regions of such a usage.
+fn whole_pages(regions: &[Region], counts: impl Fn(Usage) -> bool) -> PageSet {
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let mut stretches: Vec<(u64, u64)> = Vec::new();
+    for region in regions.iter().filter(|region| counts(region.usage)) {
+        match stretches.last_mut() {
+            Some((_, end)) if *end == region.start => *end = region.end,
+            _ => stretches.push((region.start, region.end)),
+        }
+    }
+    let inner = stretches.into_iter().map(|(start, end)| (start.next_multiple_of(PAGE), end - end % PAGE));
+    PageSet::of(
+        inner
+            .filter(|(start, end)| start < end)
+            .map(|(start, end)| PageRange::between(Address::new(start), Address::new(end))),
+    )
+}
+
+/// What holds after all of a log has been said.
+fn settle(log: &[Region]) -> Vec<Region> {
+    if log.is_sorted_by(|one, next| one.end <= next.start) {
+        return log.to_vec();
+    }
+    let (earlier, later) = log.split_at(log.len() / 2);
+    overlay(&settle(earlier), &settle(later))
+}
+
+/// Puts newer regions on top of older ones; both ascending and apart.
+fn overlay(older: &[Region], newer: &[Region]) -> Vec<Region> {
+    let mut out: Vec<Region> = Vec::with_capacity(older.len() + newer.len());
+    let mut push = |region: Region| match out.last_mut() {
+        Some(last) if last.end == region.start && last.usage == region.usage => last.end = region.end,
+        _ => out.push(region),
+    };
+    let (mut older, mut newer) = (older.iter().copied(), newer.iter().copied());
+    let (mut old, mut new) = (older.next(), newer.next());
+    loop {
+        match (old, new) {
+            (None, None) => return out,
+            (Some(one), None) => {
+                push(one);
+                old = older.next();
+            }
+            (None, Some(one)) => {
+                push(one);
+                new = newer.next();
+            }
+            (Some(one), Some(over)) if one.end <= over.start => {
+                push(one);
+                old = older.next();
+            }
+            (Some(one), Some(over)) if over.end <= one.start => {
+                push(over);
+                new = newer.next();
+            }
+            (Some(one), Some(over)) => {
+                if one.start < over.start {
+                    push(Region { end: over.start, ..one });
+                }
+                old = if one.end > over.end { Some(Region { start: over.end, ..one }) } else { older.next() };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PAGE: u64 = PAGE_BYTES as u64;
+    const SPACE: usize = 6 * PAGE_BYTES;
+
+    fn encode(region: &Region) -> [u8; ENTRY_BYTES] {
+        let (kind, stamp) = match region.usage {
+            Usage::Included => (0u64, 0u64),
+            Usage::Dead => (1, 0),
+            Usage::ReadOnly { stamp } => (2, u64::from(stamp)),
+        };
+        let first = region.start | (stamp & 0x3fff) << 48 | kind << 62;
+        let second = region.end - region.start | (stamp >> 14) << 48;
+        [first.to_le_bytes(), second.to_le_bytes()].concat().try_into().unwrap()
+    }
+
+    fn some_region() -> impl Strategy<Value = Region> {
+        let usage = prop_oneof![
+            Just(Usage::Included),
+            Just(Usage::Dead),
+            (0u32..4).prop_map(|stamp| Usage::ReadOnly { stamp }),
+            Just(Usage::ReadOnly { stamp: STAMP_MAX }),
+        ];
+        // Often at the edges of pages.
+        let place = prop_oneof![0..SPACE as u64, (0u64..7).prop_map(|page| page * PAGE)];
+        (place.clone(), place, usage).prop_filter_map("empty", |(one, two, usage)| {
+            let (start, end) = (one.min(two), one.max(two));
+            (start < end).then_some(Region { start, end, usage })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn regions_agree_with_bytes_painted_one_after_the_other(
+            parts in proptest::collection::vec(proptest::collection::vec(some_region(), 0..40), 0..3),
+            held in proptest::option::of(0u64..4),
+        ) {
+            let mut painted = vec![Usage::Included; SPACE];
+            for region in parts.iter().flatten() {
+                painted[region.start as usize..region.end as usize].fill(region.usage);
+            }
+            let encoded: Vec<Vec<u8>> = parts.iter().map(|part| part.iter().flat_map(encode).collect()).collect();
+            let regions = Regions::decode(encoded.iter().map(Vec::as_slice)).unwrap();
+            let mut seen = vec![Usage::Included; SPACE];
+            for region in regions.all() {
+                prop_assert!(region.usage != Usage::Included);
+                seen[region.start as usize..region.end as usize].fill(region.usage);
+            }
+            prop_assert!(regions.all().windows(2).all(|pair| pair[0].end <= pair[1].start));
+            prop_assert_eq!(&seen, &painted);
+            let excluded = regions.excluded(held);
+            for (number, page) in painted.chunks(PAGE_BYTES).enumerate() {
+                let range = PageRange::new(Address::new(number as u64 * PAGE), 1);
+                let is_in = |set: &PageSet| set.ranges().iter().any(|run| run.overlaps(range));
+                let is_held = |usage: &Usage| match usage {
+                    Usage::Included => false,
+                    Usage::Dead => true,
+                    Usage::ReadOnly { stamp } => *stamp != STAMP_MAX && held.is_some_and(|held| u64::from(*stamp) <= held),
+                };
+                let is_dead = page.iter().all(|usage| *usage == Usage::Dead);
+                prop_assert_eq!(is_in(&excluded.dead), is_dead);
+                prop_assert_eq!(is_in(&excluded.held), !is_dead && page.iter().all(is_held));
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic(noise in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = Regions::decode([&noise[..]]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_region_is_refused() {
+        for entry in [[0xff; ENTRY_BYTES], [0; ENTRY_BYTES]] {
+            assert_eq!(Regions::decode([&entry[..]]), Err(DirectionsError::Senseless));
+        }
+        assert_eq!(Regions::decode([&[0u8; 5][..]]), Err(DirectionsError::Senseless));
+    }
+}

@@ -1,0 +1,353 @@
+//! What a program directs about its own checkpoints (L11 to L14, M6, M7): found in its memory while it stands still, heeded,
+//! and answered there.
+//!
+//! Directions only ever take pages out of what the census has found, and what cannot be read takes out nothing. Read-only
+//! memory is inherited from the last committed checkpoint without being looked at: the programmer has promised. For that it
+//! is kept here which pages that checkpoint holds.
+
+use crate::freeze::{Frozen, FrozenProcess, kernel};
+use crate::restart::RestartNews;
+use crate::track::Pages;
+use crate::{EngineError, ProcessIdentity};
+use standfast_core::directions::{
+    self, DirectionsError, HEADER_BYTES, Header, Message, PLACES, Regions, Stretch, Times, Told,
+};
+use standfast_core::{Address, PageRange, PageSet};
+use standfast_format::Beneath;
+use standfast_linux::proc::Map;
+use standfast_linux::{ProcessMemory, monotonic_clocks_of};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+/// The environment variable by which a program's libstandfast learns that it runs under a supervisor, and where that one is
+/// to be reached: the job's directory, absolute.
+pub const DIRECTORY_VARIABLE: &str = "STANDFAST_DIRECTORY";
+
+/// Whether a job that stands still is ready for a checkpoint, as far as its programs have a say in that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// It is.
+    Ready,
+    /// One of its threads talks with the supervisor at this moment.
+    Asking,
+    /// A program has disabled checkpoints for the time being. It has been told that one waits.
+    Disabled,
+}
+
+/// What programs are told together with an outcome: for how long no request is heeded, and when the next checkpoint comes
+/// anyhow; `None` for never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Advised {
+    /// From now on.
+    pub due_in: Option<Duration>,
+    /// From now on.
+    pub next_in: Option<Duration>,
+}
+
+impl Frozen {
+    /// Asks all programs of the job whether they are ready.
+    ///
+    /// # Errors
+    /// When one of them has ended meanwhile.
+    pub fn readiness(&self) -> Result<Readiness, EngineError> {
+        let mut readiness = Readiness::Ready;
+        for process in &self.processes {
+            let Some(Heading { place, header: Ok(header) }) = process.heading()? else { continue };
+            if header.is_asking {
+                readiness = Readiness::Asking;
+            } else if header.is_disabled {
+                write(&process.memory, place, &directions::pending())?;
+                return Ok(Readiness::Disabled);
+            }
+        }
+        Ok(readiness)
+    }
+
+    /// Tells all programs of the job that a checkpoint has been taken as this generation; without one, that there is none.
+    ///
+    /// # Errors
+    /// When one of them has ended meanwhile.
+    pub fn tell(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {
+        let told = taken.map_or(Told::Failed, Told::Taken);
+        self.processes.iter().try_for_each(|process| {
+            let Some(Heading { place, header: Ok(header) }) = process.heading()? else { return Ok(()) };
+            write(&process.memory, place, &header.outcome(told, advised.times(process.pid)))
+        })
+    }
+}
+
+/// Tells a rebuilt process, before it runs, that it has been restarted, and where its supervisor is.
+pub(crate) fn tell_restarted(
+    (pid, memory): (i32, &ProcessMemory),
+    mapped: &[PageRange],
+    news: RestartNews<'_>,
+) -> Result<(), EngineError> {
+    let Some(Heading { place, header: Ok(header) }) =
+        find(memory, |place| mapped.iter().any(|map| map.contains(place)))?
+    else {
+        return Ok(());
+    };
+    // One whose path is too long cannot be reached, which is better than to reach another.
+    let path = news.directory.as_os_str().as_bytes();
+    let directory = directions::directory(path).or_else(|| directions::directory(b"")).expect("nothing is short");
+    write(memory, place, &directory)?;
+    write(memory, place, &header.outcome(Told::Restarted(news.generation), news.advised.times(pid)))
+}
+
+impl Advised {
+    /// On the clock that the process sees.
+    fn times(self, pid: i32) -> Times {
+        let (now, _) = monotonic_clocks_of(pid);
+        let at = |wait: Option<Duration>| match wait {
+            None => u64::MAX,
+            // At once, whatever the clock that the program looks at: it may be some milliseconds behind.
+            Some(Duration::ZERO) => 0,
+            Some(wait) => now.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),
+        };
+        Times { due_at: at(self.due_in), next_at: at(self.next_in) }
+    }
+}
+
+/// A header in a process's memory.
+struct Heading {
+    place: Address,
+    header: Result<Header, DirectionsError>,
+}
+
+impl FrozenProcess {
+    fn heading(&self) -> Result<Option<Heading>, EngineError> {
+        find(&self.memory, |place| self.maps.iter().any(|map| is_ours(map) && map.contains(place.get())))
+    }
+
+    /// The regions that its program has named. Why they cannot be heeded, where there are some and that is so.
+    pub(crate) fn directions(&self) -> Result<Option<Directions>, EngineError> {
+        let Some(Heading { header, .. }) = self.heading()? else { return Ok(None) };
+        let decoded = header.map_err(|error| error.to_string()).and_then(|header| {
+            let read = |stretch: Stretch| self.read_table(stretch);
+            let (base, log) = (read(header.base)?, read(header.log)?);
+            let regions = Regions::decode([&base[..], &log[..], &header.deferred[..]]);
+            Ok((header.epoch, regions.map_err(|error| error.to_string())?))
+        });
+        Ok(Some(match decoded {
+            Ok((epoch, regions)) => Directions { epoch, regions, problem: None },
+            Err(problem) => Directions { epoch: 0, regions: Regions::default(), problem: Some(problem) },
+        }))
+    }
+
+    fn read_table(&self, stretch: Stretch) -> Result<Vec<u8>, String> {
+        // What is not mapped is not even allocated for.
+        let end = stretch.start.get().checked_add(stretch.bytes as u64);
+        let is_mapped = |map: &Map| map.contains(stretch.start.get()) && end.is_some_and(|end| end <= map.end);
+        if stretch.bytes > 0 && !self.maps.iter().any(is_mapped) {
+            return Err("its table of regions is not there any more".to_owned());
+        }
+        let mut bytes = vec![0; stretch.bytes];
+        self.memory.read(stretch.start, &mut bytes).map_err(|error| format!("its table of regions: {error}"))?;
+        Ok(bytes)
+    }
+}
+
+/// What libstandfast maps is of this kind.
+fn is_ours(map: &Map) -> bool {
+    !map.shared && map.inode == 0 && map.protection.read && map.protection.write
+}
+
+fn find(memory: &ProcessMemory, is_there: impl Fn(Address) -> bool) -> Result<Option<Heading>, EngineError> {
+    for place in PLACES.into_iter().filter(|place| is_there(*place)) {
+        let mut bytes = [0; HEADER_BYTES];
+        memory.read(place, &mut bytes).map_err(|source| kernel("reading what the program directs", source))?;
+        match Header::parse(&bytes) {
+            Ok(None) => {}
+            Ok(Some(header)) => return Ok(Some(Heading { place, header: Ok(header) })),
+            Err(error) => return Ok(Some(Heading { place, header: Err(error) })),
+        }
+    }
+    Ok(None)
+}
+
+fn write(memory: &ProcessMemory, place: Address, message: &Message) -> Result<(), EngineError> {
+    let to = place.plus(message.offset);
+    memory.write(to, &message.bytes).map_err(|source| kernel("telling the program of its checkpoint", source))
+}
+
+/// What one program directs.
+#[derive(Debug)]
+pub(crate) struct Directions {
+    epoch: u64,
+    regions: Regions,
+    /// Why they are not heeded.
+    pub(crate) problem: Option<String>,
+}
+
+/// What the last committed checkpoint holds of programs that direct theirs, so that read-only memory can be inherited.
+#[derive(Debug, Default)]
+pub(crate) struct Promises {
+    saved: Vec<Promise>,
+    seen: Vec<Promise>,
+}
+
+#[derive(Debug)]
+struct Promise {
+    process: ProcessIdentity,
+    /// The number that it has in the image.
+    owner: u32,
+    /// How many checkpoints of it there had been.
+    epoch: u64,
+    /// Whether some of its memory is read-only.
+    is_needed: bool,
+    /// The pages that the image holds or inherits.
+    pages: PageSet,
+}
+
+impl Promises {
+    /// A new checkpoint begins.
+    pub(crate) fn begin(&mut self) {
+        self.seen.clear();
+    }
+
+    pub(crate) fn committed(&mut self) {
+        self.saved = std::mem::take(&mut self.seen);
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.saved.clear();
+    }
+
+    /// Whether a checkpoint that builds upon the last one would save less for it.
+    pub(crate) fn are_needed(&self) -> bool {
+        self.saved.iter().any(|promise| promise.is_needed)
+    }
+
+    /// Takes out of the pages of a process what need not be saved. Returns those of which the image will not hold what they
+    /// hold now, whatever the next checkpoint finds about them.
+    pub(crate) fn keep(
+        &mut self,
+        (process, owner): (ProcessIdentity, u32),
+        directions: &Directions,
+        pages: &mut Pages,
+    ) -> PageSet {
+        let saved = self.saved.iter().find(|promise| promise.process == process);
+        let excluded = directions.regions.excluded(saved.map(|promise| promise.epoch));
+        let present = |pages: &Pages| {
+            let fresh = pages.changed.iter().chain(&pages.compared).map(|(range, _)| *range);
+            PageSet::of(fresh.chain(pages.unchanged.ranges().iter().copied()))
+        };
+        let mut stale = excluded.dead.intersection(&present(pages));
+        let mut out = excluded.dead.clone();
+        if let Some(saved) = saved {
+            let held = excluded.held.intersection(&saved.pages).intersection(&present(pages));
+            // Bytes of these that are dead may have changed: once they are alive again, they count as written.
+            stale = stale.union(&held.difference(&pages.unchanged));
+            out = out.union(&held);
+            take_out(pages, &out);
+            if !held.is_empty() {
+                pages.unchanged = pages.unchanged.union(&held);
+                pages.was = saved.owner;
+            }
+        } else {
+            take_out(pages, &out);
+        }
+        let is_needed = directions.regions.has_read_only();
+        let pages = if is_needed { present(pages) } else { PageSet::default() };
+        self.seen.push(Promise { process, owner, epoch: directions.epoch, is_needed, pages });
+        stale
+    }
+}
+
+fn take_out(pages: &mut Pages, out: &PageSet) {
+    let without = |ranges: &mut Vec<(PageRange, Beneath)>| {
+        let kinds = [Beneath::Zeros, Beneath::File].map(|kind| {
+            let of_kind = PageSet::of(ranges.iter().filter(|(_, beneath)| *beneath == kind).map(|(range, _)| *range));
+            (of_kind.difference(out), kind)
+        });
+        *ranges = kinds.iter().flat_map(|(set, kind)| set.ranges().iter().map(|range| (*range, *kind))).collect();
+        ranges.sort_unstable_by_key(|(range, _)| range.start());
+    };
+    if !out.is_empty() {
+        without(&mut pages.changed);
+        without(&mut pages.compared);
+        pages.unchanged = pages.unchanged.difference(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(first: u64, pages: u64) -> PageRange {
+        PageRange::new(Address::new(first * 4096), pages)
+    }
+
+    fn directions(epoch: u64, regions: &[(u64, u64, u64, u64)]) -> Directions {
+        let entry = |(start, length, kind, stamp): &(u64, u64, u64, u64)| {
+            [(start | stamp << 48 | kind << 62).to_le_bytes(), length.to_le_bytes()].concat()
+        };
+        let table: Vec<u8> = regions.iter().flat_map(entry).collect();
+        Directions { epoch, regions: Regions::decode([&table[..]]).unwrap(), problem: None }
+    }
+
+    const PROCESS: (ProcessIdentity, u32) = (ProcessIdentity { pid: 1, start_time: 1 }, 0);
+
+    fn changed(ranges: &[PageRange]) -> Pages {
+        Pages { changed: ranges.iter().map(|range| (*range, Beneath::Zeros)).collect(), ..Pages::default() }
+    }
+
+    fn ranges(pages: &Pages) -> Vec<PageRange> {
+        pages.changed.iter().map(|(range, _)| *range).collect()
+    }
+
+    #[test]
+    fn dead_pages_are_not_saved_and_count_as_written_once_they_are_alive() {
+        let mut promises = Promises::default();
+        // Pages 2 and 3, and a part of 4.
+        let dead = directions(0, &[(0x2000, 0x2800, 1, 0)]);
+        let mut pages = changed(&[run(0, 10)]);
+        let stale = promises.keep(PROCESS, &dead, &mut pages);
+        assert_eq!(ranges(&pages), [run(0, 2), run(4, 6)]);
+        assert_eq!(stale.ranges(), [run(2, 2)]);
+    }
+
+    #[test]
+    fn read_only_pages_are_saved_once_and_then_inherited_as_long_as_their_checkpoint_counts() {
+        let mut promises = Promises::default();
+        let read_only = |epoch| directions(epoch, &[(0x2000, 0x2000, 2, 0)]);
+        let look = |promises: &mut Promises, epoch| {
+            let mut pages = changed(&[run(0, 10)]);
+            promises.begin();
+            promises.keep(PROCESS, &read_only(epoch), &mut pages);
+            (ranges(&pages), pages.unchanged.ranges().to_vec())
+        };
+        assert_eq!(look(&mut promises, 0), (vec![run(0, 10)], vec![]), "in the next checkpoint after the call");
+        assert_eq!(look(&mut promises, 1).0, [run(0, 10)], "that one was not committed");
+        promises.committed();
+        assert!(promises.are_needed());
+        assert_eq!(look(&mut promises, 2), (vec![run(0, 2), run(4, 6)], vec![run(2, 2)]));
+        promises.committed();
+        assert_eq!(look(&mut promises, 3).1, [run(2, 2)], "it still holds them");
+        promises.forget();
+        assert_eq!(look(&mut promises, 4).0, [run(0, 10)], "there is nothing to inherit from");
+    }
+
+    #[test]
+    fn what_was_said_after_the_last_checkpoint_is_saved_again() {
+        let mut promises = Promises::default();
+        promises.keep(PROCESS, &directions(3, &[(0x2000, 0x1000, 2, 3)]), &mut changed(&[run(0, 10)]));
+        promises.committed();
+        promises.begin();
+        let mut pages = changed(&[run(0, 10)]);
+        promises.keep(PROCESS, &directions(4, &[(0x2000, 0x1000, 2, 4)]), &mut pages);
+        assert_eq!(ranges(&pages), [run(0, 10)]);
+    }
+
+    #[test]
+    fn a_page_that_is_not_there_any_more_or_was_not_there_is_not_inherited() {
+        let mut promises = Promises::default();
+        let read_only = directions(0, &[(0x2000, 0x3000, 2, 0)]);
+        promises.keep(PROCESS, &read_only, &mut changed(&[run(2, 1), run(4, 1)]));
+        promises.committed();
+        promises.begin();
+        let mut pages = changed(&[run(2, 1), run(3, 1)]);
+        promises.keep(PROCESS, &read_only, &mut pages);
+        assert_eq!((ranges(&pages), pages.unchanged.ranges().to_vec()), (vec![run(3, 1)], vec![run(2, 1)]));
+    }
+}

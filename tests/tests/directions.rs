@@ -1,0 +1,325 @@
+//! Programs that direct their own checkpoints by libstandfast: what they say is heeded to the byte, nothing that counts is
+//! lost, and they hear what has come of it.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::{OUTPUT, RunResult, open_gate};
+use standfast_tests::running::{Output, PATIENCE, Running, until};
+use standfast_tests::seed;
+use standfast_tests::survival::{Torment, survives_kills};
+use standfast_tests::victims::{DIRECTED, DIRECTOR, DRIVER, Program};
+use standfast_tests::workshop::{library, library_flags};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::time::Duration;
+
+/// Bytes that the director fills with noise.
+const LARGE: u64 = 16 << 20;
+/// Bytes that the rest of it may take in an image.
+const SMALL: u64 = 2 << 20;
+
+fn directed_survives(options: &'static [&'static str]) -> Result<()> {
+    let seed = seed();
+    let steps = std::env::var("STANDFAST_STEPS").unwrap_or_else(|_| "1500".to_owned());
+    let kills_max = if steps == "1500" { 8 } else { 1000 };
+    let program = DIRECTED.with(&[&(seed >> 1).to_string(), &steps])?;
+    let native = RunResult::native(&program)?;
+    let interval = Duration::from_millis(30);
+    let tally = survives_kills(&program, &native, Torment { interval, kills_max, seed, options })?;
+    ensure!(tally.kills >= 1, "it ended before it could be killed even once (STANDFAST_SEED={seed})");
+    Ok(())
+}
+
+#[test]
+fn bytes_that_are_not_dead_come_back_from_chains() -> Result<()> {
+    directed_survives(&["--incremental", "on", "--max-files", "4"])
+}
+
+#[test]
+fn bytes_that_are_not_dead_come_back_where_only_promises_are_inherited() -> Result<()> {
+    directed_survives(&["--incremental", "off", "--max-files", "4", "--snapshot", "sequential"])
+}
+
+#[test]
+fn bytes_that_are_not_dead_come_back_from_what_checksums_tell() -> Result<()> {
+    directed_survives(&["--track", "hash", "--snapshot", "copy"])
+}
+
+/// A director at work.
+struct Stage {
+    arena: Arena,
+    running: Running,
+}
+
+impl Stage {
+    fn new(direction: &str, options: &[&str]) -> Result<Self> {
+        let arena = Arena::new()?;
+        let program = DIRECTOR.with(&[direction])?;
+        let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
+        let running = Standfast::new(&arena)?.run_with(&options, Checkpoints::OnRequest, &program)?;
+        Ok(Self { arena, running })
+    }
+
+    fn standfast(&self) -> Result<Standfast<'_>> {
+        Standfast::new(&self.arena)
+    }
+
+    fn said(&self) -> Result<Vec<String>> {
+        let said = fs::read_to_string(self.arena.work().join(OUTPUT)).context("what the program says")?;
+        Ok(said.lines().map(str::to_owned).collect())
+    }
+
+    fn image_bytes(&self) -> Result<Vec<u64>> {
+        // The program may be ahead of the disk.
+        until(PATIENCE, "checkpoints to be durable", || {
+            let status = self.standfast()?.status(&self.arena.images())?;
+            if status["live"]["is_checkpointing"] == true {
+                return Ok(None);
+            }
+            let generations = status["generations"].as_array().context("status has generations")?;
+            Ok(Some(generations.iter().filter_map(|it| it["file_bytes"].as_u64()).collect()))
+        })
+    }
+
+    /// Kills the program and restarts it from a generation; it must end well behind its gate.
+    fn goes_on_from(self, generation: &str, wanted: &[&str]) -> Result<()> {
+        let Self { arena, running } = self;
+        let standfast = Standfast::new(&arena)?;
+        ensure!(standfast.kill_job()?, "the program had ended");
+        running.wait(PATIENCE)?;
+        open_gate(&arena)?;
+        let mut command = standfast.restart_command(&arena.images());
+        let running = Running::start(&arena, "restart", Output::Nowhere, command.args(["--at", generation]))?;
+        running.wait(PATIENCE)?.well("the restarted job")?;
+        let said = fs::read_to_string(arena.work().join(OUTPUT))?;
+        ensure!(said.lines().eq(wanted.iter().copied()), "it said: {said}");
+        Ok(())
+    }
+}
+
+#[test]
+fn dead_memory_is_in_no_image_and_a_restart_is_the_second_return() -> Result<()> {
+    let stage = Stage::new("dead", &[])?;
+    stage.standfast()?.await_gate()?;
+    ensure!(stage.said()? == ["taken 1"], "it said {:?}", stage.said()?);
+    let bytes = stage.image_bytes()?;
+    ensure!(matches!(bytes[..], [one] if one < SMALL), "images of {bytes:?} bytes");
+    stage.goes_on_from("1", &["restarted 1"])
+}
+
+#[test]
+fn memory_that_is_alive_again_is_saved_though_nobody_has_written_to_it() -> Result<()> {
+    let stage = Stage::new("include", &["--incremental", "on", "--keep", "3"])?;
+    stage.standfast()?.await_gate()?;
+    let bytes = stage.image_bytes()?;
+    let is_right = matches!(bytes[..], [one, two, three] if one > LARGE && two < SMALL && three > LARGE);
+    ensure!(is_right, "images of {bytes:?} bytes");
+    stage.goes_on_from("3", &["taken 1", "taken 2", "restarted 3"])
+}
+
+#[test]
+fn read_only_memory_is_saved_once_even_by_full_checkpoints() -> Result<()> {
+    let stage = Stage::new("read-only", &["--incremental", "off", "--keep", "3"])?;
+    stage.standfast()?.await_gate()?;
+    let bytes = stage.image_bytes()?;
+    let is_right = matches!(bytes[..], [one, two, three] if one > LARGE && two < SMALL && three < SMALL);
+    ensure!(is_right, "images of {bytes:?} bytes");
+    stage.goes_on_from("3", &["taken 1", "taken 2", "restarted 3"])
+}
+
+#[test]
+fn memory_that_the_allocator_holds_as_free_is_in_no_image() -> Result<()> {
+    let stage = Stage::new("free", &[])?;
+    stage.standfast()?.await_gate()?;
+    let bytes = stage.image_bytes()?;
+    ensure!(matches!(bytes[..], [one] if one < SMALL), "images of {bytes:?} bytes");
+    stage.goes_on_from("1", &["restarted 1"])
+}
+
+#[test]
+fn a_checkpoint_waits_until_the_program_enables_it() -> Result<()> {
+    let stage = Stage::new("disabled", &[])?;
+    let standfast = stage.standfast()?;
+    standfast.await_gate()?;
+    let mut command = standfast.command(&["checkpoint"]);
+    let asking = Running::start(&stage.arena, "asking", Output::Log, command.arg(stage.arena.images()))?;
+    until(PATIENCE, "the supervisor to wait", || {
+        let status = standfast.status(&stage.arena.images())?;
+        Ok(status["live"]["disabled_seconds"].as_f64().map(drop))
+    })?;
+    open_gate(&stage.arena)?;
+    asking.wait(PATIENCE)?.well("the checkpoint")?;
+    ensure!(stage.said()? == ["enabled 0"], "it said {:?}", stage.said()?);
+    fs::write(stage.arena.work().join("end"), "")?;
+    stage.running.wait(PATIENCE)?.well("the job").map(drop)
+}
+
+#[test]
+fn a_refused_checkpoint_is_told_to_the_program() -> Result<()> {
+    let stage = Stage::new("refused", &[])?;
+    let Stage { arena, running } = stage;
+    running.wait(PATIENCE)?.well("the job")?;
+    let said = fs::read_to_string(arena.work().join(OUTPUT))?;
+    let lines: Vec<_> = said.lines().collect();
+    ensure!(lines.first() == Some(&"outcome -7"), "it said: {said}");
+    ensure!(lines.last().is_some_and(|line| line.starts_with("taken ")), "it said: {said}");
+    Ok(())
+}
+
+#[test]
+fn requests_before_the_least_interval_are_not_heeded() -> Result<()> {
+    for (options, next) in [(["--min-interval", "1h"], "next 0"), (["--min-interval", "never"], "next 0")] {
+        let stage = Stage::new("not-due", &options)?;
+        let Stage { arena, running } = stage;
+        running.wait(PATIENCE)?.well("the job")?;
+        ensure!(fs::read_to_string(arena.work().join(OUTPUT))?.trim() == next, "the timer is off");
+        let generations = Standfast::new(&arena)?.newest_generation(&arena.images())?;
+        ensure!(generations.is_none(), "a checkpoint was taken");
+    }
+    Ok(())
+}
+
+#[test]
+fn children_and_executed_programs_have_directions_of_their_own() -> Result<()> {
+    let stage = Stage::new("relatives", &["--min-interval", "1h"])?;
+    stage.standfast()?.await_gate()?;
+    stage.standfast()?.checkpoint()?;
+    let bytes = stage.image_bytes()?;
+    ensure!(matches!(bytes[..], [one] if one < SMALL), "images of {bytes:?} bytes");
+    fs::write(stage.arena.work().join("end"), "")?;
+    stage.goes_on_from("1", &["outcome 0", "next 0"])
+}
+
+#[test]
+fn wrong_arguments_give_error_codes_and_errno_stays() -> Result<()> {
+    let program: Program = DIRECTOR.with(&["arguments"])?;
+    let stage = Stage::new("arguments", &[])?;
+    let Stage { arena, running } = stage;
+    running.wait(PATIENCE)?.well("the job")?;
+    ensure!(fs::read_to_string(arena.work().join(OUTPUT))?.trim() == "protected 1");
+    // The same without Standfast.
+    RunResult::native(&program).map(drop)
+}
+
+/// Starts a program as a user would type it, with the command in `PATH`.
+fn typed(arena: &Arena, name: &str, program: &Program, words: &[&str], output: Output) -> Result<Running> {
+    let standfast = Standfast::new(arena)?;
+    let folder = arena.folder().join("bin");
+    fs::create_dir_all(&folder)?;
+    let link = folder.join("standfast");
+    if !link.exists() {
+        symlink(standfast.command(&[]).get_program(), link)?;
+    }
+    let mut command = arena.command(&program.path);
+    Running::start(arena, name, output, command.env("PATH", format!("{}:/usr/bin:/bin", folder.display())).args(words))
+}
+
+#[test]
+fn the_papers_driver_puts_itself_under_standfast_and_recovers() -> Result<()> {
+    let program = DRIVER.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    fs::write(arena.work().join(".ckptrc"), "maxtime 0\n")?;
+    let output = Output::File(arena.work().join(OUTPUT));
+    let running = typed(&arena, "run", &program, &[], output)?;
+    standfast.await_gate()?;
+    let images = arena.work().join("driver.standfast");
+    let status = until(PATIENCE, "the checkpoint to be durable", || {
+        let status = standfast.status(&images)?;
+        let is_ready = status["live"]["is_checkpointing"] == false && !status["generations"][0].is_null();
+        Ok(is_ready.then_some(status))
+    })?;
+    ensure!(status["options"]["keep"] == 1 && status["options"]["incremental"] == "off", "{}", status["options"]);
+    let bytes = status["generations"][0]["file_bytes"].as_u64().context("a generation has a length")?;
+    ensure!(bytes < SMALL, "an image of {bytes} bytes, though the data set is dead");
+    let pid = status["program_pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).context("it runs")?;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)?;
+    running.wait(PATIENCE)?;
+    open_gate(&arena)?;
+    typed(&arena, "recover", &program, &["=recover"], Output::Nowhere)?.wait(PATIENCE)?.well("the recovered job")?;
+    let said = fs::read_to_string(arena.work().join(OUTPUT))?;
+    let native = Arena::new()?;
+    open_gate(&native)?;
+    let mut command = native.command(&program.path);
+    let undisturbed =
+        Running::start(&native, "native", Output::Log, command.env("PATH", "/nowhere"))?.wait(PATIENCE)?;
+    ensure!(undisturbed.errors.contains("not in PATH"), "it said nothing of the missing command");
+    ensure!(said == undisturbed.well("the undisturbed run")?.output, "it said: {said}");
+    Ok(())
+}
+
+const USES_ALL: &str = r"
+#include <standfast.h>
+#include <ckpt.h>
+#include <standfast.h>
+#include <ckpt.h>
+int main(void)
+{
+    static char bytes[100];
+    uint64_t generation = 0;
+    int sum = standfast_exclude(bytes, sizeof bytes, STANDFAST_DEAD) + standfast_include(bytes, sizeof bytes);
+    sum += standfast_checkpoint_here(&generation) + standfast_disable() + standfast_enable();
+    sum += exclude_bytes(bytes, (long)sizeof bytes, CKPT_READONLY) + include_bytes(bytes, 1) + checkpoint_here();
+    return sum + standfast_is_protected() + (standfast_next() != -1) + (standfast_error_text(0)[0] == 0);
+}
+";
+
+const USES_FORTRAN: &str = "
+program uses
+    use standfast
+    implicit none
+    real(8) :: a(10, 10)
+    integer :: status
+    a = 1
+    call exclude_bytes(a, 8*size(a), CKPT_DEAD, status)
+    if (status /= 0 .or. is_protected() .or. next_checkpoint() /= -1) error stop
+    call include_bytes(a, 8*size(a))
+    call disable_checkpoints()
+    call enable_checkpoints()
+    call checkpoint_here(status)
+    if (status /= CKPT_NOT_TAKEN) error stop
+    call exclude_bytes(a, -1, CKPT_DEAD, status)
+    if (status == 0) error stop
+end program uses
+";
+
+fn must_work(command: &mut Command) -> Result<()> {
+    let done = command.output().with_context(|| format!("{command:?}"))?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{command:?}: {said}");
+    Ok(())
+}
+
+#[test]
+fn the_headers_are_c11_c17_and_cpp17_and_the_module_is_fortran_2018() -> Result<()> {
+    let arena = Arena::new()?;
+    let work = arena.work();
+    let flags = library_flags("cc")?;
+    for (compiler, standard, name) in
+        [("cc", "c11", "uses.c"), ("cc", "c17", "uses.c"), ("c++", "c++17", "uses.cpp"), ("musl-gcc", "c11", "uses.c")]
+    {
+        fs::write(work.join(name), USES_ALL)?;
+        if Command::new(compiler).arg("--version").output().is_err() {
+            standfast_tests::skip(standard, &format!("there is no {compiler}"));
+            continue;
+        }
+        let flags = if compiler == "musl-gcc" { library_flags(compiler)? } else { flags.clone() };
+        let mut command = Command::new(compiler);
+        command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-o", "uses"]).arg(name);
+        must_work(command.arg(format!("-std={standard}")).args(flags).current_dir(&work))?;
+        must_work(&mut arena.command(work.join("uses")))?;
+    }
+    if Command::new("gfortran").arg("--version").output().is_err() {
+        standfast_tests::skip("the Fortran module", "there is no gfortran");
+        return Ok(());
+    }
+    fs::write(work.join("standfast.f90"), include_str!("../../bindings/fortran/standfast.f90"))?;
+    fs::write(work.join("uses.f90"), USES_FORTRAN)?;
+    let mut command = Command::new("gfortran");
+    command.args(["-std=f2018", "-Wall", "-Wextra", "-Werror", "-o", "fortran", "standfast.f90", "uses.f90"]);
+    must_work(command.arg(library("cc")?.join("libstandfast.a")).current_dir(&work))?;
+    must_work(&mut arena.command(work.join("fortran")))
+}
