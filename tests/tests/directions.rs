@@ -323,3 +323,48 @@ fn the_headers_are_c11_c17_and_cpp17_and_the_module_is_fortran_2018() -> Result<
     must_work(command.arg(library("cc")?.join("libstandfast.a")).current_dir(&work))?;
     must_work(&mut arena.command(work.join("fortran")))
 }
+
+const USES_PYTHON: &str = "
+import os, sys, time
+sys.path.insert(0, 'package')
+import standfast
+
+noise = bytearray(os.urandom(64 << 20))
+try:
+    standfast.exclude_dead(memoryview(noise)[::2])
+    sys.exit('a buffer with holes was taken')
+except BufferError:
+    pass
+with standfast.disabled():
+    standfast.readonly(b'constant')
+with standfast.dead(noise):
+    print(standfast.checkpoint_here(), standfast.is_protected(), flush=True)
+assert standfast.next_checkpoint() is None
+open('waiting', 'w').close()
+while not os.path.exists('gate'):
+    time.sleep(0.001)
+";
+
+#[test]
+fn the_python_package_leaves_dead_buffers_out() -> Result<()> {
+    let arena = Arena::new()?;
+    let package = arena.work().join("package/standfast");
+    fs::create_dir_all(&package)?;
+    fs::write(package.join("__init__.py"), include_str!("../../bindings/python/python/standfast/__init__.py"))?;
+    fs::copy(library("cc")?.join("libstandfast.so"), package.join("libstandfast.so"))?;
+    let ask = Command::new("python3").args(["-c", "import ctypes, sys; print(sys.executable)"]).output();
+    let Some(python) = ask.ok().filter(|answer| answer.status.success()) else {
+        standfast_tests::skip("the Python package", "there is no python3 with ctypes");
+        return Ok(());
+    };
+    let path = String::from_utf8(python.stdout)?.trim().into();
+    let program = Program { path, arguments: ["-c", USES_PYTHON].map(Into::into).to_vec() };
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    let stage = Stage { arena, running };
+    let bytes = stage.image_bytes()?;
+    ensure!(matches!(bytes[..], [one] if one < 32 << 20), "images of {bytes:?} bytes");
+    let restarted = "Checkpoint(outcome=<Outcome.RESTARTED: 2>, generation=1) True";
+    stage.goes_on_from("1", &[restarted])
+}

@@ -44,7 +44,7 @@ const NICENESS: i32 = 10;
 const CHAINS_AHEAD: usize = 2;
 
 /// How often a job is let go again because one of its threads talks with the supervisor, and for how long.
-const ASKING_LOOKS: u32 = 200;
+const ASKING_LOOKS: u32 = 50;
 const ASKING_PAUSE: Duration = Duration::from_millis(1);
 
 /// What becomes of the program behind the checkpoint.
