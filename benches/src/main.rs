@@ -2,7 +2,7 @@
 //! it means the same on a fast machine and on a slow one. Not a place for absolute records.
 //!
 //! ```text
-//! standfast-bench [--megabytes N] [--repeats N] [--only codes|pauses|trees|chains|snapshots|bulk|papers]
+//! standfast-bench [--megabytes N] [--repeats N] [--only codes|pauses|trees|chains|snapshots|bulk|directives]
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
@@ -10,10 +10,10 @@
 mod bulk;
 mod chains;
 mod delta;
+mod directives;
 mod erasure;
 mod figures;
 mod overhead;
-mod papers;
 mod pause;
 mod reservation;
 mod snapshots;
@@ -75,7 +75,7 @@ const SECTIONS: [(&str, Section); 7] = [
     ("chains", incremental),
     ("snapshots", ways),
     ("bulk", whole),
-    ("papers", papers),
+    ("directives", directed),
 ];
 
 fn measure(settings: &Settings) -> Result<bool> {
@@ -145,8 +145,8 @@ fn whole(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     Ok(())
 }
 
-/// The programs of the papers.
-fn papers(_: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
-    self::papers::promises()?.into_iter().for_each(say);
-    self::papers::picture()
+/// What programs save by directing their own checkpoints.
+fn directed(_: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    directives::promises()?.into_iter().for_each(say);
+    directives::picture()
 }

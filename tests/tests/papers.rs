@@ -2,10 +2,11 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
-use standfast_tests::papers::{CELL, MAT, PAPERS, STSWM};
+use standfast_tests::papers::{CELL, MAT, NNET, PAPERS, Paper, SOLVE, STSWM};
 use standfast_tests::result::RunResult;
 use standfast_tests::skip;
 use standfast_tests::survival::survives;
+use standfast_tests::victims::Program;
 
 /// How often each is killed at most; the soak does so with all of them.
 const KILLS_MAX: u32 = 2;
@@ -24,6 +25,11 @@ fn each_program_finds_its_result_true_and_finds_it_again() -> Result<()> {
         let checks = said.lines().filter(|line| line.starts_with("check ")).count();
         ensure!(checks > 0 && said.contains("\nchecksum "), "{name} does not check its result: {said}");
         RunResult::native(&program)?.must_equal(&first).with_context(|| format!("{name}, run twice"))?;
+        if let Some(directed) = paper.directed {
+            let program = Program { arguments: program.arguments, ..directed.with(&[])? };
+            let found = RunResult::native(&program).with_context(|| format!("{name} with directives"))?;
+            found.must_equal(&first).with_context(|| format!("{name} with directives and without"))?;
+        }
     }
     Ok(())
 }
@@ -41,4 +47,18 @@ fn a_cellular_automaton_survives_kills() -> Result<()> {
 #[test]
 fn a_shallow_water_model_survives_kills() -> Result<()> {
     survives(STSWM.victim, KILLS_MAX)
+}
+
+#[test]
+fn matrices_that_are_dead_between_two_systems_are_not_missed_after_kills() -> Result<()> {
+    survives_directed(SOLVE)
+}
+
+#[test]
+fn links_of_which_a_few_bytes_are_read_only_survive_kills() -> Result<()> {
+    survives_directed(NNET)
+}
+
+fn survives_directed(paper: Paper) -> Result<()> {
+    survives(paper.directed.context("it has directives")?, KILLS_MAX)
 }

@@ -83,9 +83,10 @@ fn victim_named(name: &str) -> Result<Victim> {
     found.with_context(|| format!("there is no victim {name}; there are {}", known.join(", ")))
 }
 
-/// Whom the soak kills: those that compute, and the programs of the papers.
+/// Whom the soak kills: those that compute, and the programs of the papers without directives and with them.
 fn victims() -> Vec<Victim> {
-    COMPUTING.into_iter().chain(PAPERS.map(|paper| paper.victim)).collect()
+    let papers = PAPERS.into_iter().flat_map(|paper| [Some(paper.victim), paper.directed]).flatten();
+    COMPUTING.into_iter().chain(papers).collect()
 }
 
 fn soak(settings: &Settings) -> Result<()> {

@@ -1,11 +1,12 @@
-//! What incremental checkpoints of the papers' programs save (L20): their sizes, and how long the programs stand still.
+//! What the papers' directives save (L19 to L21, M9, M11): the sizes of checkpoints of their programs, with directives and
+//! without, and how long the programs stand still for them.
 
-use crate::figures::{Verdict, median, milliseconds};
+use crate::figures::{Verdict, median, milliseconds, ratio};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
-use standfast_tests::papers::{PAPERS, STSWM};
+use standfast_tests::papers::{CELL, MAT, NNET, PAPERS, Paper, SOLVE, STSWM};
 use standfast_tests::parallel::checksum;
 use standfast_tests::result::RunResult;
 use standfast_tests::running::PATIENCE;
@@ -13,13 +14,22 @@ use standfast_tests::victims::{Program, Victim};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// Between two checkpoints.
+/// Between two checkpoints that a timer takes, or at least between two that the program asks for.
 const INTERVAL_MILLISECONDS: u64 = 200;
 /// All checkpoints of a run are kept, so that all can be looked at.
 const KEPT: [&str; 4] = ["--keep", "1000", "--max-files", "1000"];
 const TOO_FEW: &str = "it ended before its second checkpoint";
 const WHOLE: [&str; 4] = ["--incremental", "off", "--snapshot", "sequential"];
 const INCREMENTAL: [&str; 4] = ["--incremental", "on", "--snapshot", "sequential"];
+
+/// When a run takes checkpoints.
+#[derive(Debug, Clone, Copy)]
+enum Moments {
+    /// By a timer.
+    Timer,
+    /// Where the program asks for them.
+    Directed,
+}
 
 /// What checkpoints behind the first have come to: medians.
 #[derive(Debug, Clone, Copy)]
@@ -28,12 +38,27 @@ struct Course {
     pause: Duration,
 }
 
-/// The promises of the papers' programs, at a size of fifty megabytes.
+/// The promises of the papers' programs, at sizes of ten to fifty megabytes.
 pub(crate) fn promises() -> Result<Vec<Verdict>> {
     let mut verdicts = Vec::new();
+    if let Some((plain, directed)) = pair(SOLVE, &["1400", "4"], &WHOLE, (&WHOLE, Moments::Directed))? {
+        verdicts.push(smaller("SOLVE: image with directives against whole", directed, plain, 0.10));
+        verdicts.push(shorter("SOLVE: pause with directives against whole", directed, plain, 0.10));
+    }
+    if let Some((plain, directed)) = pair(CELL, &["2850", "100"], &WHOLE, (&WHOLE, Moments::Directed))? {
+        verdicts.push(smaller("CELL: image with directives against whole", directed, plain, 0.55));
+    }
+    let nnet = &["22500", "40", "187"];
+    if let Some((plain, directed)) = pair(NNET, nnet, &INCREMENTAL, (&INCREMENTAL, Moments::Timer))? {
+        verdicts.push(smaller("NNET: image with directives against incremental", directed, plain, 1.0 / 3.0));
+    }
+    if let Some((plain, directed)) = pair(MAT, &["1200"], &INCREMENTAL, (&WHOLE, Moments::Timer))? {
+        verdicts.push(smaller("MAT: image with directives alone against incremental", directed, plain, 1.10));
+        verdicts.push(shorter("MAT: pause with directives alone against incremental", directed, plain, 1.10));
+    }
     if let Some(program) = sized(STSWM.victim, &["170", "4"])? {
-        let whole = course(&program, &WHOLE)?.context(TOO_FEW)?;
-        let incremental = course(&program, &INCREMENTAL)?.context(TOO_FEW)?;
+        let whole = timed(&program, &WHOLE)?.context(TOO_FEW)?;
+        let incremental = timed(&program, &INCREMENTAL)?.context(TOO_FEW)?;
         verdicts.push(smaller("STSWM: incremental image against whole", incremental, whole, 0.40));
     }
     Ok(verdicts)
@@ -44,7 +69,7 @@ pub(crate) fn picture() -> Result<()> {
     println!("      the papers' programs without directives: whole and incremental images");
     for paper in PAPERS {
         let Some(program) = paper.victim.program()? else { continue };
-        let courses = (course(&program, &WHOLE)?, course(&program, &INCREMENTAL)?);
+        let courses = (timed(&program, &WHOLE)?, timed(&program, &INCREMENTAL)?);
         let (Some(whole), Some(incremental)) = courses else {
             println!("        {:<8} ended before its second checkpoint", paper.victim.name);
             continue;
@@ -62,18 +87,41 @@ pub(crate) fn picture() -> Result<()> {
     Ok(())
 }
 
+/// A program without directives and with them; `None` where the machine cannot build it.
+fn pair(
+    paper: Paper,
+    arguments: &[&str],
+    plain: &[&str],
+    (directed, moments): (&[&str], Moments),
+) -> Result<Option<(Course, Course)>> {
+    let twin = paper.directed.context("it has directives")?;
+    let (Some(program), Some(twin)) = (sized(paper.victim, arguments)?, sized(twin, arguments)?) else {
+        return Ok(None);
+    };
+    let plain = timed(&program, plain)?.context(TOO_FEW)?;
+    Ok(Some((plain, course(&twin, directed, moments)?.context(TOO_FEW)?)))
+}
+
 fn sized(victim: Victim, arguments: &[&str]) -> Result<Option<Program>> {
     let arguments = arguments.iter().map(OsString::from).collect();
     Ok(victim.program()?.map(|program| Program { arguments, ..program }))
 }
 
+fn timed(program: &Program, words: &[&str]) -> Result<Option<Course>> {
+    course(program, words, Moments::Timer)
+}
+
 /// Runs a program to its end and looks at its checkpoints behind the first, which saves everything. `None` where there were
 /// none.
-fn course(program: &Program, words: &[&str]) -> Result<Option<Course>> {
+fn course(program: &Program, words: &[&str], moments: Moments) -> Result<Option<Course>> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
-    let options: Vec<_> = words.iter().chain(&KEPT).map(|word| (*word).to_owned()).collect();
-    let checkpoints = Checkpoints::EveryMilliseconds(INTERVAL_MILLISECONDS);
+    let least = format!("{INTERVAL_MILLISECONDS}ms");
+    let (checkpoints, least) = match moments {
+        Moments::Timer => (Checkpoints::EveryMilliseconds(INTERVAL_MILLISECONDS), ["--min-interval", "never"]),
+        Moments::Directed => (Checkpoints::OnRequest, ["--min-interval", least.as_str()]),
+    };
+    let options: Vec<_> = words.iter().chain(&KEPT).chain(&least).map(|word| (*word).to_owned()).collect();
     standfast.run_with(&options, checkpoints, program)?.wait(PATIENCE)?.well("the program")?;
     // It has checked its result itself.
     checksum(&RunResult::read(&arena.work())?.output())?;
@@ -93,6 +141,15 @@ fn smaller(what: &str, course: Course, reference: Course, bound: f64) -> Verdict
     Verdict {
         promise: format!("{what}: at most {bound:.2}"),
         measured: format!("{found:.3} ({} bytes against {})", course.bytes, reference.bytes),
+        holds: found <= bound,
+    }
+}
+
+fn shorter(what: &str, course: Course, reference: Course, bound: f64) -> Verdict {
+    let found = ratio(course.pause, reference.pause);
+    Verdict {
+        promise: format!("{what}: at most {bound:.2}"),
+        measured: format!("{found:.3} ({} against {})", milliseconds(course.pause), milliseconds(reference.pause)),
         holds: found <= bound,
     }
 }
