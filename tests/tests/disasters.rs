@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
 const SWEEP_TIME: Duration = Duration::from_secs(40);
 /// And one for each further way to take memory.
-const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(15);
+const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(8);
 
 /// No checkpoint of so small a program takes so many calls: a sweep that does not end would be a fault of its own.
 const CALLS_MAX: u64 = 20_000;

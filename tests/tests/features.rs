@@ -1,5 +1,5 @@
 //! One test for each victim in `tests/victims/features`, found by reading the folder: `cargo test --test features NAME`.
-//! A slice of them is tried with each way to take memory as well; with `STANDFAST_SNAPSHOT` all are, with that one alone.
+//! A slice of them is tried with another way to take memory as well; with `STANDFAST_SNAPSHOT` all are, with that one alone.
 #![allow(missing_docs, reason = "a test binary")]
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -12,8 +12,8 @@ const TRIALS_PER_PROCESSOR: usize = 2;
 
 /// Ways to take memory that are not the usual one.
 const SNAPSHOTS: [&str; 2] = ["fork", "precopy"];
-/// One victim in so many is tried with each of them, beside those that are about memory.
-const SLICE: usize = 32;
+/// One victim in so many is tried with one of them, beside those that are about memory.
+const SLICE: usize = 40;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -24,8 +24,11 @@ fn main() -> ExitCode {
     let trials = match std::env::var("STANDFAST_SNAPSHOT") {
         Ok(snapshot) => taken_by(&snapshot, features).map(|(name, feature)| trial(name, feature)).collect(),
         Err(_) => {
-            let slices = SNAPSHOTS.iter().flat_map(|snapshot| taken_by(snapshot, slice().expect("as above")));
-            let slices: Vec<_> = slices.collect();
+            let slices: Vec<_> = slice()
+                .expect("as above")
+                .zip(SNAPSHOTS.iter().cycle())
+                .flat_map(|(feature, snapshot)| taken_by(snapshot, [feature]))
+                .collect();
             features.into_iter().chain(slices).map(|(name, feature)| trial(name, feature)).collect()
         }
     };
@@ -34,7 +37,7 @@ fn main() -> ExitCode {
 
 type Named = (String, anyhow::Result<Feature>);
 
-/// The victims that are tried with each way to take memory.
+/// The victims that are tried with another way to take memory, in turns.
 fn slice() -> anyhow::Result<impl Iterator<Item = Named>> {
     let is_about_memory = |name: &str| name.starts_with("memory-") || name.starts_with("shared-memory");
     let features = Feature::all()?.into_iter().enumerate();

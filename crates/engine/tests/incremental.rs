@@ -19,7 +19,7 @@ const CHECKPOINTS: usize = 150;
 /// Of a program with much more memory.
 const CHECKPOINTS_OF_MUCH: usize = 40;
 /// Of each way to read memory when the program runs on.
-const CHECKPOINTS_READ_LATER: usize = 60;
+const CHECKPOINTS_READ_LATER: usize = 40;
 /// More than most of them have.
 const AHEAD_BYTES_MAX: u64 = 8 << 20;
 /// All are committed under one number, since nobody keeps them.
