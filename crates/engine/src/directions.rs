@@ -280,7 +280,7 @@ mod tests {
 
     fn directions(epoch: u64, regions: &[(u64, u64, u64, u64)]) -> Directions {
         let entry = |(start, length, kind, stamp): &(u64, u64, u64, u64)| {
-            [(start | stamp << 48 | kind << 62).to_le_bytes(), length.to_le_bytes()].concat()
+            [(start | (stamp << 48) | (kind << 62)).to_le_bytes(), length.to_le_bytes()].concat()
         };
         let table: Vec<u8> = regions.iter().flat_map(entry).collect();
         Directions { epoch, regions: Regions::decode([&table[..]]).unwrap(), problem: None }

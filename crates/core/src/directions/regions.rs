@@ -52,7 +52,7 @@ impl Region {
         let word = |at: usize| u64::from_le_bytes(entry[at..][..8].try_into().expect("eight bytes"));
         let (first, second) = (word(0), word(8));
         let start = first & BITS48;
-        let stamp = (first >> 48) as u32 & 0x3fff | ((second >> 48) as u32) << 14;
+        let stamp = ((first >> 48) as u32 & 0x3fff) | (((second >> 48) as u32) << 14);
         let usage = match first >> 62 {
             0 => Usage::Included,
             1 => Usage::Dead,
@@ -186,8 +186,8 @@ mod tests {
             Usage::Dead => (1, 0),
             Usage::ReadOnly { stamp } => (2, u64::from(stamp)),
         };
-        let first = region.start | (stamp & 0x3fff) << 48 | kind << 62;
-        let second = region.end - region.start | (stamp >> 14) << 48;
+        let first = region.start | ((stamp & 0x3fff) << 48) | (kind << 62);
+        let second = (region.end - region.start) | ((stamp >> 14) << 48);
         [first.to_le_bytes(), second.to_le_bytes()].concat().try_into().unwrap()
     }
 
