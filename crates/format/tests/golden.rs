@@ -21,7 +21,13 @@ const MANIFEST_1: &[u8] = include_bytes!("golden/manifest-1.manifest");
 fn file(path: &str) -> FileReference {
     let identity = FileIdentity { device: 0xfe00, inode: 1234, modified_nanoseconds: -5, changed_nanoseconds: 1 << 60 };
     let digest = Some(FileDigest { coverage: Coverage::Sampled, checksum: Checksum::of(b"samples") });
-    FileReference { path: path.as_bytes().into(), length: 100_000, identity, digest }
+    FileReference {
+        path: path.as_bytes().into(),
+        length: 100_000,
+        identity,
+        digest,
+        build_id: Some(b"\xb1d"[..].into()),
+    }
 }
 
 fn attributes() -> MappingAttributes {
@@ -169,6 +175,7 @@ fn sockets() -> Vec<Socket> {
         SocketState::Waiting { listener: 1, place: 2 },
         SocketState::Towards { address: b"\x01\0/dev/log"[..].into() },
         SocketState::Reset,
+        SocketState::Ended,
     ];
     let message = Message {
         contents: b"hello"[..].into(),

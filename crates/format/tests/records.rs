@@ -31,8 +31,9 @@ prop_compose! {
         length: u64,
         identity in identity(),
         digest in prop::option::of(digest()),
+        build_id in prop::option::of(bytes()),
     ) -> FileReference {
-        FileReference { path, length, identity, digest }
+        FileReference { path, length, identity, digest, build_id }
     }
 }
 
@@ -279,7 +280,7 @@ prop_compose! {
         (family, kind, protocol, shut_down) in any::<(i32, i32, i32, u32)>(),
         number: u32,
         sender: Option<u32>,
-        state in 0..7,
+        state in 0..8,
     ) -> Socket {
         let state = match state {
             0 => SocketState::Unconnected,
@@ -288,7 +289,8 @@ prop_compose! {
             3 => SocketState::Widowed { peer },
             4 => SocketState::Waiting { listener: number, place: number },
             5 => SocketState::Towards { address: peer },
-            _ => SocketState::Reset,
+            6 => SocketState::Reset,
+            _ => SocketState::Ended,
         };
         let credentials = sender.map(|process| Credentials { process });
         let received = vec![Message { contents, sender, open_files: vec![number], credentials }];

@@ -261,10 +261,11 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             )?;
             if *bytes > TAIL_BYTES_MAX { write!(f, " as far as the first {TAIL_BYTES_MAX}") } else { Ok(()) }
         }
-        FileNote::Keepsake { path, kept } => write!(
+        FileNote::Keepsake { versions, path, kept } => write!(
             f,
-            "{} is another file now, or gone: the program goes on with the copy that was kept of it, {}",
+            "{} is another file now{}: the program goes on with the copy that was kept of it, {}",
             ForShell(path),
+            versions.as_ref().map_or(", or gone".to_owned(), |versions| format!(" ({versions})")),
             ForShell(kept)
         ),
         FileNote::PutBack { path } => {

@@ -32,7 +32,7 @@ pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {
     if !file.is_file() {
         return Err("it is not a regular file".to_owned());
     }
-    Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file), digest: None })
+    Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file), ..FileReference::default() })
 }
 
 /// Reads the files of a running job, and looks who else writes to them, what was said about memory and who sleeps, so that

@@ -3,9 +3,9 @@
 //! Reading a file costs time that a program should not stand still for. So the files of a job are read while it runs, and
 //! remembered with what the kernel says of their last change; inside the stop only those are read that have changed since.
 
-use super::FileKey;
+use super::{FileKey, build_id};
 use standfast_core::Checksum;
-use standfast_format::records::{Coverage, FileDigest, FileIdentity, FileReference};
+use standfast_format::records::{Bytes, Coverage, FileDigest, FileIdentity, FileReference};
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
@@ -34,11 +34,24 @@ pub(crate) struct Digests {
 }
 
 /// What a file was when it was read, and what it held.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Known {
     identity: FileIdentity,
     length: u64,
+    content: Content,
+}
+
+/// What it held.
+#[derive(Debug, Clone)]
+struct Content {
     digest: FileDigest,
+    build_id: Option<Bytes>,
+}
+
+impl Content {
+    fn note(self, reference: &mut FileReference) {
+        (reference.digest, reference.build_id) = (Some(self.digest), self.build_id);
+    }
 }
 
 impl Digests {
@@ -48,24 +61,24 @@ impl Digests {
             return;
         }
         let key = (reference.identity.device, reference.identity.inode);
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         if let Some(known) =
             known.filter(|known| (known.identity, known.length) == (reference.identity, reference.length))
         {
-            reference.digest = Some(known.digest);
+            known.content.note(reference);
             return;
         }
-        let Ok(digest) = read_unchanged(reference, haste) else { return };
-        reference.digest = Some(digest);
+        let Ok(content) = read_unchanged(reference, haste) else { return };
+        content.clone().note(reference);
         if !is_fresh(&reference.identity, now_nanoseconds()) {
-            let entry = Known { identity: reference.identity, length: reference.length, digest };
+            let entry = Known { identity: reference.identity, length: reference.length, content };
             self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, entry);
         }
     }
 }
 
-/// The digest of a file that is, before and after it was read, the one that the reference names.
-fn read_unchanged(reference: &FileReference, haste: Haste) -> io::Result<FileDigest> {
+/// The content of a file that is, before and after it was read, the one that the reference names.
+fn read_unchanged(reference: &FileReference, haste: Haste) -> io::Result<Content> {
     let changed = || io::Error::other("the file changes while it is read");
     let file = open(&reference.path.0)?;
     let is_same = || {
@@ -81,7 +94,8 @@ fn read_unchanged(reference: &FileReference, haste: Haste) -> io::Result<FileDig
     };
     let coverage = if reference.length <= whole { Coverage::Whole } else { Coverage::Sampled };
     let digest = digest_of(&file, reference.length, coverage)?;
-    if is_same()? { Ok(digest) } else { Err(changed()) }
+    let build_id = build_id(&file).map(Bytes);
+    if is_same()? { Ok(Content { digest, build_id }) } else { Err(changed()) }
 }
 
 /// What a file holds below `length`.
@@ -140,7 +154,12 @@ mod tests {
     fn reference(path: &Path) -> FileReference {
         let file = std::fs::metadata(path).unwrap();
         let identity = identity(&file);
-        FileReference { path: path.as_os_str().as_bytes().into(), length: file.len(), identity, digest: None }
+        FileReference {
+            path: path.as_os_str().as_bytes().into(),
+            length: file.len(),
+            identity,
+            ..FileReference::default()
+        }
     }
 
     #[test]

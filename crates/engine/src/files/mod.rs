@@ -1,8 +1,10 @@
 //! Files as others see them: what they hold, who else writes to them. Serves the census and the restart alike; what a
 //! job does with its files is the business of these two.
 
+mod build_id;
 mod digest;
 mod writers;
 
+pub(crate) use build_id::build_id;
 pub(crate) use digest::{Digests, Haste, digest_of, identity, is_fresh, is_made_by_the_kernel, open};
 pub(crate) use writers::{FileKey, Writers, other_holder, other_writers};

@@ -7,7 +7,7 @@
 //! ```
 
 use super::plan::FilePlan;
-use crate::files::{digest_of, identity, is_fresh, is_made_by_the_kernel, open, other_writers};
+use crate::files::{build_id, digest_of, identity, is_fresh, is_made_by_the_kernel, open, other_writers};
 use crate::job::is_inherited;
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFileKind};
@@ -92,6 +92,8 @@ pub enum FileNote {
     },
     /// The program goes on with a copy of its executable or of a library, since the file itself is another one now, or gone.
     Keepsake {
+        /// How it has changed, where its build-ids tell.
+        versions: Option<String>,
         /// The file.
         path: PathBuf,
         /// The copy.
@@ -179,9 +181,9 @@ impl<'a> Reckoning<'a> {
         let now = find(path)?;
         if now.len() < file.length {
             let why = format!("it has {} bytes, but had {} at the checkpoint", now.len(), file.length);
-            return Err(Objection::new(why, "put the old version back"));
+            return Err(Objection::new(with_versions(why, file), "put the old version back"));
         }
-        self.check_content(file, path, &now)
+        self.check_content(file, path, &now).map_err(|it| Objection { why: with_versions(it.why, file), ..it })
     }
 
     /// Whether a copy of a file holds what the file held at the checkpoint, every byte of it.
@@ -272,6 +274,18 @@ impl<'a> Reckoning<'a> {
         }
         None
     }
+}
+
+fn with_versions(why: String, file: &FileReference) -> String {
+    versions(file).map_or_else(|| why.clone(), |versions| format!("{why} ({versions})"))
+}
+
+/// Which version of an executable or a library was recorded and which is there now, where it is another one.
+pub(super) fn versions(file: &FileReference) -> Option<String> {
+    let was = &file.build_id.as_ref()?.0;
+    let digits = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let is = open(&file.path.0).ok().and_then(|now| build_id(&now)).filter(|is| is != was)?;
+    Some(format!("build-id {} then, {} now", digits(was), digits(&is)))
 }
 
 fn boot_id() -> String {

@@ -50,14 +50,7 @@ impl JobPlan<'_> {
         }
         let limit = std::fs::read_to_string("/proc/sys/kernel/pid_max");
         let limit = limit.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(i32::MAX);
-        match highest_id(self.job) {
-            id if id >= limit => Err(refuse(
-                format!("id {id}"),
-                format!("this machine gives ids below {limit} only (kernel.pid_max)"),
-                "raise the limit (sysctl kernel.pid_max=4194304), or restart it with --ids new",
-            )),
-            _ => Ok(()),
-        }
+        refuse_above(highest_id(self.job), limit)
     }
 
     /// Processes know each other by their ids. And a Go program keeps its thread ids where nobody finds them, and would
@@ -130,6 +123,17 @@ pub(super) fn highest_id(job: &JobState) -> i32 {
     job.processes.iter().map(ids).max().unwrap_or_default()
 }
 
+fn refuse_above(id: i32, limit: i32) -> Result<(), EngineError> {
+    if id < limit {
+        return Ok(());
+    }
+    Err(refuse(
+        format!("id {id}"),
+        format!("this machine gives ids below {limit} only (kernel.pid_max)"),
+        "raise the limit (sysctl kernel.pid_max=4194304), or restart it with --ids new",
+    ))
+}
+
 /// Whether under this release of Linux each pid namespace has a limit of its own.
 fn has_own_limit(release: &str) -> bool {
     let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
@@ -165,6 +169,13 @@ mod tests {
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         bytes.resize(128, 0);
         bytes
+    }
+
+    #[test]
+    fn an_id_that_the_kernel_would_not_give_is_refused_with_the_limit() {
+        assert!(refuse_above(32_767, 32_768).is_ok());
+        let Err(EngineError::Refused(obstacles)) = refuse_above(32_768, 32_768) else { panic!("it is not refused") };
+        assert!(obstacles[0].what.contains("32768") && obstacles[0].remedy.contains("kernel.pid_max"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
 
-use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, as_stream};
+use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, as_stream, versions};
 use super::mapped_files::MappedPlan;
 use super::vdso::{self, Vdso};
 use crate::census::machine;
@@ -140,7 +140,9 @@ impl<'a> JobPlan<'a> {
         let files = files.collect();
         if obstacles.0.is_empty() {
             let Found { regular, mut notes } = found;
+            let recorded = |path: &Bytes| job.code_files().find(|file| file.path == *path);
             let note = |(path, kept): (&Bytes, &PathBuf)| FileNote::Keepsake {
+                versions: recorded(path).and_then(versions),
                 path: PathBuf::from(OsStr::from_bytes(&path.0)),
                 kept: kept.clone(),
             };
@@ -485,5 +487,23 @@ mod tests {
             obstacles.check_shape(&process(ranges), 0);
             assert!(!obstacles.0.is_empty(), "{ranges:x?}");
         }
+    }
+
+    fn named(was: &Machine) -> Vec<String> {
+        let mut obstacles = Obstacles::default();
+        obstacles.check_processor(was);
+        obstacles.0.into_iter().map(|it| format!("{}: {}", it.what, it.why)).collect()
+    }
+
+    #[test]
+    fn a_processor_that_lacks_what_the_program_may_use_is_refused_by_name() {
+        let here = machine(0);
+        assert_eq!(named(&here), [""; 0]);
+        let features = [here.processor_features.as_slice(), &["time_travel".to_owned()]].concat();
+        let said = named(&Machine { processor_features: features, ..here.clone() });
+        assert!(said.len() == 1 && said[0].contains("time_travel"), "{said:?}");
+        // Bit 63 of XCR0 will never be a feature.
+        let said = named(&Machine { xsave_features: 1 << 63, ..here });
+        assert!(said.len() == 1 && said[0].contains("XSAVE"), "{said:?}");
     }
 }

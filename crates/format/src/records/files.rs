@@ -19,6 +19,9 @@ pub struct FileReference {
     /// What it held below that length; absent where it could not be read, and for files that the kernel makes up.
     #[n(3)]
     pub digest: Option<FileDigest>,
+    /// Of an executable or a library the linker's name for it (ELF note `NT_GNU_BUILD_ID`), where it has one.
+    #[n(4)]
+    pub build_id: Option<Bytes>,
 }
 
 /// Which file: where all of this is as it was, nobody has changed the file.

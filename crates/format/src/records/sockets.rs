@@ -86,6 +86,9 @@ pub enum SocketState {
     /// A peer outside the job: it comes back as a connection that the other side has reset.
     #[n(6)]
     Reset,
+    /// Nobody any more: both sides had ended the connection, and the program has not closed it yet.
+    #[n(7)]
+    Ended,
 }
 
 /// One option, as `getsockopt(2)` gives it.

@@ -55,14 +55,16 @@ struct TcpInformation {
     /// Of a listening socket: how many may wait, and how many do.
     backlog: u32,
     waiting: u32,
-    /// How many segments have been sent, and how many of them with data.
+    /// How many segments have been sent, how many received, and how many of those sent with data.
     segments: u32,
+    received_segments: u32,
     data_segments: u32,
 }
 
 impl TcpInformation {
     fn of(own: BorrowedFd<'_>) -> io::Result<Self> {
-        // struct tcp_info: state in byte 0, unacked at 24, sacked at 28, segs_out at 136, data_segs_out at 156.
+        // struct tcp_info: state in byte 0, unacked at 24, sacked at 28, segs_out at 136, segs_in at 140,
+        // data_segs_out at 156.
         const BYTES: usize = 160;
         let mut bytes = socket::option(own, libc::IPPROTO_TCP, libc::TCP_INFO, BYTES)?;
         bytes.resize(BYTES, 0);
@@ -72,8 +74,14 @@ impl TcpInformation {
             waiting: word(24),
             backlog: word(28),
             segments: word(136),
+            received_segments: word(140),
             data_segments: word(156),
         })
+    }
+
+    /// Of one that is closed: whether there was a connection. An attempt that failed has had one answer at most.
+    fn has_been_connected(&self) -> bool {
+        self.received_segments > 1
     }
 }
 
@@ -90,7 +98,12 @@ impl Walk<'_> {
         let (state, shut_down) = match information.state {
             LISTENING => (SocketState::Listening { backlog: information.backlog }, 0),
             CLOSED if information.segments == 0 => (SocketState::Unconnected, 0),
-            CLOSED => return Err(Unfit::for_now("its connection has ended, and the program has not closed it yet")),
+            CLOSED if information.has_been_connected() => (SocketState::Ended, 0),
+            CLOSED => {
+                return Err(Unfit::for_now(
+                    "it could not be connected, and the program has not done anything about it",
+                ));
+            }
             ESTABLISHED | FIN_WAIT_1 | FIN_WAIT_2 | CLOSE_WAIT | LAST_ACK | CLOSING => {
                 let sends = !matches!(information.state, FIN_WAIT_1 | FIN_WAIT_2 | LAST_ACK | CLOSING);
                 let shut_down = if sends { 0 } else { libc::SHUT_WR as u32 + 1 };
@@ -173,7 +186,7 @@ impl Walk<'_> {
         let found = &self.sockets[at];
         match found.record.state {
             SocketState::Paired { peer } => drain(&self.sockets[peer as usize], found)?,
-            SocketState::Widowed { .. } => {}
+            SocketState::Widowed { .. } | SocketState::Ended => {}
             _ => return Ok(()),
         }
         let bytes = descriptors::unread_bytes(found.own())?;

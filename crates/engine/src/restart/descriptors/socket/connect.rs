@@ -20,6 +20,17 @@ const TAKEN_PAUSE: Duration = Duration::from_millis(20);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_PAUSE: Duration = Duration::from_micros(200);
 
+/// How a socket that is connected gets its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    /// It is given to it.
+    Bound,
+    /// The kernel chooses it, from a range of one, and has it back when the connection ends.
+    Chosen,
+    /// It is whatever is free.
+    Any,
+}
+
 /// Whether an address that is taken is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
@@ -72,7 +83,8 @@ impl Opening<'_> {
         Ok(made)
     }
 
-    /// A connection that the other end resets when it is closed, which is when all else has been done.
+    /// A connection that the other end resets when it is closed, which is when all else has been done. What has come from
+    /// there by then can still be read.
     pub(super) fn make_reset(&self, record: &Socket) -> Result<Made, EngineError> {
         let resetting = |source| kernel("resetting a connection", source);
         if !is_tcp(record) {
@@ -94,8 +106,9 @@ impl Opening<'_> {
         self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
         let address = socket::name(listener.own()).map_err(resetting)?;
         // Its address may not be had here, and leads nowhere any more.
-        let connected = self.connect_to(record, &address, true).or_else(|_| self.connect_to(record, &address, false));
-        let mut made = connected?;
+        let naming = if record.state == SocketState::Ended { Naming::Chosen } else { Naming::Bound };
+        let named = self.connect_to(record, &address, naming);
+        let mut made = named.or_else(|_| self.connect_to(record, &address, Naming::Any))?;
         wait_for(&listener, libc::POLLIN)?;
         let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
         let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;
@@ -107,21 +120,25 @@ impl Opening<'_> {
     }
 
     /// A socket with the options of the record, and with its name if that is wanted, connected to `address`.
-    fn connect_to(&self, record: &Socket, address: &[u8], is_named: bool) -> Result<Made, EngineError> {
+    fn connect_to(&self, record: &Socket, address: &[u8], naming: Naming) -> Result<Made, EngineError> {
         let made = self.create(record)?;
         options::set(made.own(), record)?;
+        let bind =
+            |name: &[u8]| self.with_address("giving a socket its address", libc::SYS_bind, &made, name, Patience::None);
         let connect = || {
-            if is_named {
-                options::share_address(made.own())?;
-                self.with_address(
-                    "giving a socket its address",
-                    libc::SYS_bind,
-                    &made,
-                    &record.name.0,
-                    Patience::None,
-                )?;
+            let name = &record.name.0;
+            match naming {
+                Naming::Bound => {
+                    options::share_address(made.own())?;
+                    bind(name)?;
+                }
+                Naming::Chosen if options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]])) => {
+                    bind(&any_port(name))?;
+                }
+                Naming::Chosen | Naming::Any => {}
             }
-            self.connect(&made, address)
+            let patience = if naming == Naming::Any { Patience::Long } else { Patience::None };
+            self.connect_within(&made, address, patience)
         };
         match connect() {
             Ok(()) => Ok(made),
@@ -207,11 +224,9 @@ impl Opening<'_> {
         options::share_address(made.own())?;
         match self.with_address(&action, libc::SYS_bind, made, name, Patience::None) {
             Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EADDRINUSE) => {
-                let mut any_port = name.clone();
-                any_port[2..4].fill(0);
                 let is_chosen = options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]]));
-                let name = if is_chosen { &any_port } else { name };
-                self.with_address(&action, libc::SYS_bind, made, name, Patience::Long)?;
+                let name = if is_chosen { any_port(name) } else { name.clone() };
+                self.with_address(&action, libc::SYS_bind, made, &name, Patience::Long)?;
             }
             bound => bound?,
         }
@@ -225,8 +240,12 @@ impl Opening<'_> {
 
     /// Connects a socket that does not block.
     pub(super) fn connect(&self, made: &Made, address: &[u8]) -> Result<(), EngineError> {
+        self.connect_within(made, address, Patience::Long)
+    }
+
+    fn connect_within(&self, made: &Made, address: &[u8], patience: Patience) -> Result<(), EngineError> {
         let action = format!("connecting a socket to {}", describe(&address.into()));
-        match self.with_address(&action, libc::SYS_connect, made, address, Patience::Long) {
+        match self.with_address(&action, libc::SYS_connect, made, address, patience) {
             Err(EngineError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EINPROGRESS) => {}
             connected => return connected,
         }
@@ -262,6 +281,20 @@ impl Opening<'_> {
             }
         }
     }
+}
+
+/// The same internet address, with a port of the kernel's choice.
+fn any_port(name: &[u8]) -> Vec<u8> {
+    let mut name = name.to_vec();
+    name[2..4].fill(0);
+    name
+}
+
+/// Makes a connection that has been reset one that has ended, by taking the error that tells of the reset.
+pub(super) fn forget_reset(made: &Made) -> Result<(), EngineError> {
+    wait_for(made, libc::POLLHUP)?;
+    let error = socket::number(made.own(), libc::SOL_SOCKET, libc::SO_ERROR);
+    error.map(drop).map_err(|source| kernel("ending a connection", source))
 }
 
 fn wait_for(made: &Made, events: i16) -> Result<(), EngineError> {

@@ -39,8 +39,8 @@ impl Opening<'_> {
             let unnamed;
             let (sender, to) = match (&record.state, message.sender) {
                 (SocketState::Paired { peer }, _) => (&sockets[*peer as usize], Vec::new()),
-                (SocketState::Widowed { .. }, _) => {
-                    (receiver.widow_of.as_deref().expect("a widowed socket has had another end"), Vec::new())
+                (SocketState::Widowed { .. } | SocketState::Ended, _) => {
+                    (receiver.widow_of.as_deref().expect("it has had another end"), Vec::new())
                 }
                 (_, Some(sender)) => {
                     let sends_there = self.plan.job.sockets[sender as usize].family;

@@ -46,7 +46,7 @@ impl Opening<'_> {
                     (made[place], made[*peer as usize]) = (Some(one), Some(other));
                 }
                 SocketState::Widowed { peer } => made[place] = Some(self.make_widowed(record, peer)?),
-                SocketState::Reset => made[place] = Some(self.make_reset(record)?),
+                SocketState::Reset | SocketState::Ended => made[place] = Some(self.make_reset(record)?),
                 _ => {}
             }
         }
@@ -121,6 +121,9 @@ impl Opening<'_> {
         // Our own copies of those other ends would keep them open.
         let sockets: Vec<Made> = sockets.into_iter().map(|made| Made { widow_of: None, ..made }).collect();
         for (made, record) in sockets.iter().zip(records) {
+            if record.state == SocketState::Ended {
+                connect::forget_reset(made)?;
+            }
             options::set_last(made.own(), record)?;
         }
         for (file, parked) in self.plan.job.open_files.iter().zip(files) {
@@ -140,7 +143,10 @@ fn already_so(error: io::Error) -> io::Result<()> {
 }
 
 fn stands_alone(record: &Socket) -> bool {
-    !matches!(record.state, SocketState::Paired { .. } | SocketState::Widowed { .. } | SocketState::Reset)
+    !matches!(
+        record.state,
+        SocketState::Paired { .. } | SocketState::Widowed { .. } | SocketState::Reset | SocketState::Ended
+    )
 }
 
 /// Those that wait to be accepted.
