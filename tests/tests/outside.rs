@@ -11,6 +11,7 @@ use standfast_tests::victims::HOLDER;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 
@@ -114,6 +115,39 @@ fn a_named_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
     reader.read_to_string(&mut written)?;
     ensure!(written == "still here", "{written:?}");
     std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+#[test]
+fn a_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let (reader, writer) = std::io::pipe()?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
+    let told = said("pipe", &path, &arena, || Ok(()))?;
+    ensure!(told.contains("pipe") && told.contains("outside"), "{told}");
+    drop(writer);
+    ensure!(std::io::read_to_string(reader)? == "still here");
+    Ok(())
+}
+
+#[test]
+fn an_epoll_instance_that_watches_what_only_somebody_else_has_is_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let path = arena.work().join("service");
+    let server = UnixListener::bind(&path)?;
+    // What it watches waits in a message to us.
+    let told = said("watch", &path.to_string_lossy(), &arena, || Ok(server.accept()?))?;
+    ensure!(told.contains("still watches") && told.contains("no descriptor leads there"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn a_session_on_a_terminal_of_somebody_elses_is_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let terminal = nix::pty::openpty(None, None)?;
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", terminal.slave.as_raw_fd()))?;
+    let told = said("session", &path.to_string_lossy(), &arena, || Ok(()))?;
+    ensure!(told.contains("controlling terminal is outside"), "{told}");
     Ok(())
 }
 

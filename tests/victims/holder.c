@@ -4,10 +4,13 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <pty.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <termios.h>
 
 static void wait_at_gate(void)
 {
@@ -89,6 +92,46 @@ static void hold_terminal(const char *path)
     CHECK(write(master, "still here\n", 11) == 11 && read(slave, line, sizeof line) == 11);
 }
 
+/* Watches a pipe that is nowhere but in a message to whoever listens at `path`. */
+static void hold_watch(const char *path)
+{
+    char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 'x';
+    struct iovec piece = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = 7};
+    int to = connected_to_path(path), instance = epoll_create1(EPOLL_CLOEXEC), line[2];
+    CHECK(pipe(line) == 0 && instance >= 0 && epoll_ctl(instance, EPOLL_CTL_ADD, line[0], &event) == 0);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &line[0], sizeof(int));
+    CHECK(sendmsg(to, &message, 0) == 1);
+    CHECK(close(line[0]) == 0 && close(line[1]) == 0 && close(to) == 0);
+    wait_at_gate();
+    CHECK(epoll_wait(instance, &event, 1, -1) == 1 && event.data.u32 == 7 && close(instance) == 0);
+}
+
+/* Has a child that leads a session on the terminal at `path`, without having it open. */
+static void hold_session(const char *path)
+{
+    int told[2], status;
+    char byte;
+    CHECK(pipe(told) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        int terminal;
+        CHECK(setsid() == getpid() && (terminal = open(path, O_RDWR)) >= 0 && tcgetsid(terminal) == getpid());
+        CHECK(close(terminal) == 0 && close(told[1]) == 0 && close(told[0]) == 0);
+        for (;;)
+            pause();
+    }
+    CHECK(close(told[1]) == 0 && read(told[0], &byte, 1) == 0);
+    wait_at_gate();
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child && WTERMSIG(status) == SIGKILL);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2 || argc == 3);
@@ -108,6 +151,10 @@ int main(int argc, char **argv)
         hold_pipe(argv[2]);
     else if (strcmp(argv[1], "terminal") == 0)
         hold_terminal(argv[2]);
+    else if (strcmp(argv[1], "watch") == 0)
+        hold_watch(argv[2]);
+    else if (strcmp(argv[1], "session") == 0)
+        hold_session(argv[2]);
     else
         CHECK(!"a known thing to hold");
     printf("holder: let go of %s\n", argv[1]);

@@ -13,6 +13,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod abreast;
 mod ahead;
 mod census;
 mod clones;

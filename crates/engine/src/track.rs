@@ -102,6 +102,17 @@ impl Tracks {
         self.spaces.iter_mut().find(|track| track.process == process)
     }
 
+    /// The tracks of some processes, in their order.
+    pub(crate) fn of_each(&mut self, processes: &[ProcessIdentity]) -> Vec<Option<&mut Track>> {
+        let mut tracks: Vec<_> = processes.iter().map(|_| None).collect();
+        for track in &mut self.spaces {
+            if let Some(place) = processes.iter().position(|process| *process == track.process) {
+                tracks[place] = Some(track);
+            }
+        }
+        tracks
+    }
+
     /// Huge pages that observation has split, in all.
     pub(crate) fn huge_pages_split(&self) -> u64 {
         self.spaces.iter().map(|track| track.habits.split()).sum()

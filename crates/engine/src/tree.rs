@@ -62,12 +62,17 @@ impl Roots {
     pub(crate) fn are_all(&self, members: &[Member]) -> bool {
         let known: HashSet<i32> = members.iter().map(|member| member.pid).collect();
         let children = |pid: i32| proc::children(pid).unwrap_or_default().into_iter();
+        // It does not run, so that it has as many threads as it had.
+        let children_of = |member: &Member| match member.threads {
+            1 => proc::children_of_thread(member.pid, member.pid).unwrap_or_default().into_iter(),
+            _ => children(member.pid),
+        };
         let living = members.iter().rev().filter(|member| member.wait_status.is_none());
         let no_orphan = |pid: i32| {
             let is_zombie = Stat::of(pid).is_ok_and(|stat| matches!(stat.state, b'Z' | b'X'));
             known.contains(&pid) || standfast_linux::is_made_here(pid) || is_zombie && !has_other_threads(pid)
         };
-        living.flat_map(|member| children(member.pid)).all(|child| known.contains(&child))
+        living.flat_map(children_of).all(|child| known.contains(&child))
             && self.reaper.into_iter().flat_map(children).all(no_orphan)
     }
 

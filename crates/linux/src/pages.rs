@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 /// Which pages count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,8 @@ impl PageScan {
     /// When it is gone or may not be looked at.
     pub fn open(pid: i32) -> io::Result<Self> {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
-        let by_ioctl = knows(&pagemap, category::PRESENT);
+        static BY_IOCTL: OnceLock<bool> = OnceLock::new();
+        let by_ioctl = *BY_IOCTL.get_or_init(|| knows(&pagemap, category::PRESENT));
         let guard = guard_category(&pagemap);
         Ok(Self { pagemap, by_ioctl, guard, regions: RefCell::new(vec![PageRegion::default(); REGIONS]) })
     }
@@ -140,7 +142,8 @@ impl PageScan {
 
 /// [`category::GUARD`] where the kernel knows it, else 0.
 pub(crate) fn guard_category(pagemap: &File) -> u64 {
-    if knows(pagemap, category::GUARD) { category::GUARD } else { 0 }
+    static GUARD: OnceLock<u64> = OnceLock::new();
+    *GUARD.get_or_init(|| if knows(pagemap, category::GUARD) { category::GUARD } else { 0 })
 }
 
 /// Whether the kernel has the ioctl, and knows a category.

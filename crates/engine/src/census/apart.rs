@@ -1,6 +1,7 @@
 //! The census of what the processes of a job do not have in common though a restart would give it to all, and of what they
 //! have in common though it could not: namespaces, privileges, memory.
 
+use super::portrait::{Circumstances, NAMESPACES, Portrait};
 use crate::tree::Member;
 use crate::{EngineError, Obstacle};
 use standfast_format::records::ProcessSwitches;
@@ -9,25 +10,25 @@ use standfast_linux::sys::process::{self, Common};
 use std::cmp::Ordering;
 use std::os::unix::fs::MetadataExt;
 
-/// What names a process's namespaces in `/proc/PID/ns`.
-const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// A wait status says with this bit that a core file was left.
 const CORE_DUMPED: i32 = 0x80;
 
 /// Finds out which of these processes, which are one job, could not be brought back together. The main process is the
-/// first; it is compared with its parent, from whom it has what it was started in.
-pub(super) fn find(members: &[Member]) -> Vec<Obstacle> {
+/// first; it is compared with its parent, from whom it has what it was started in. `portraits` are of the living.
+pub(super) fn find(members: &[Member], portraits: &[&Portrait]) -> Vec<Obstacle> {
     let mut obstacles = Vec::new();
     let living: Vec<&Member> = members.iter().filter(|member| member.wait_status.is_none()).collect();
-    let Some(main) = living.first() else { return obstacles };
-    let outside = Stat::of(main.pid).ok().and_then(|stat| Circumstances::of(stat.parent));
-    let inside = Circumstances::of(main.pid);
-    for (place, member) in living.iter().enumerate() {
-        let own = Circumstances::of(member.pid);
-        let norm = if place == 0 { &outside } else { &inside };
-        if let (Some(own), Some(norm)) = (own, norm) {
-            obstacles.extend(own.differences(norm, place > 0).into_iter().map(|what| lasting(member.pid, what)));
-        }
+    let Some(main) = portraits.first() else { return obstacles };
+    let outside = Status::of(main.stat.parent).and_then(|status| Ok((Circumstances::of(main.stat.parent)?, status)));
+    for (place, (member, own)) in living.iter().zip(portraits).enumerate() {
+        // The parent may be one that may not be looked at.
+        let norm = match &outside {
+            _ if place > 0 => (&main.circumstances, &main.status),
+            Ok((circumstances, status)) => (circumstances, status),
+            Err(_) => continue,
+        };
+        obstacles.extend(differences(own, norm, place > 0).into_iter().map(|what| lasting(member.pid, what)));
     }
     obstacles.append(&mut in_common(&living));
     obstacles.extend(members.iter().filter(|it| it.wait_status.is_some_and(|it| it & CORE_DUMPED != 0)).map(
@@ -48,6 +49,41 @@ pub(super) fn traced(members: &[Member]) -> Vec<Obstacle> {
     let tracer = |member: &&Member| Status::of(member.pid).map(|status| status.tracer).unwrap_or_default();
     let traced = members.iter().filter(|member| tracer(member) != 0);
     traced.map(|it| lasting(it.pid, format!("process {} traces it already", tracer(&it)))).collect()
+}
+
+/// What a thread has of its own that a restart would make all threads of the process share. `main` is of its process.
+pub(super) fn of_thread(pid: i32, status: &Status, main: &Portrait) -> Vec<Obstacle> {
+    let tid = status.ids.first().copied().unwrap_or_default();
+    // One that has just ended has nothing any more.
+    let shares = |what| process::share(pid, tid, what).unwrap_or(true);
+    let mut own = Vec::new();
+    if !shares(Common::Descriptors) {
+        own.push("a table of descriptors".to_owned());
+    }
+    if !shares(Common::Directory) {
+        own.push("a working directory".to_owned());
+    }
+    let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
+    if identity(status) != identity(&main.status) {
+        own.push("a user or a group".to_owned());
+    } else if status.capabilities != main.status.capabilities {
+        own.push("capabilities".to_owned());
+    }
+    // Without privileges no thread could have left one.
+    let may_have_moved = |status: &Status| status.capabilities.permitted & CAP_SYS_ADMIN != 0;
+    if may_have_moved(status) || may_have_moved(&main.status) {
+        let theirs = Circumstances::of(tid).ok().map(|it| it.namespaces);
+        if theirs.is_some_and(|theirs| theirs != main.circumstances.namespaces) {
+            own.push("a namespace".to_owned());
+        }
+    }
+    let obstacle = |what: String| Obstacle {
+        what: format!("thread {tid}"),
+        why: format!("it has {what} of its own, apart from its process, which cannot be brought back yet"),
+        remedy: String::new(),
+        passing: false,
+    };
+    own.into_iter().map(obstacle).collect()
 }
 
 /// Whoever asks for a signal at the end of its parent gets it at the end of the thread that has made it; a restart makes
@@ -122,56 +158,35 @@ fn program(pid: i32) -> Option<(u64, u64)> {
     std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// In what a process lives.
-struct Circumstances {
-    namespaces: [Option<Vec<u8>>; NAMESPACES.len()],
-    root: Option<Vec<u8>>,
-    status: Status,
-    /// The time namespace of its children.
-    time_of_children: Option<Vec<u8>>,
-}
-
-impl Circumstances {
-    /// `None` where it may not be looked at.
-    fn of(pid: i32) -> Option<Self> {
-        let namespace = |name: &str| proc::link(pid, &format!("ns/{name}"));
-        namespace("user").ok()?;
-        Some(Self {
-            namespaces: NAMESPACES.map(|name| namespace(name).ok()),
-            root: proc::link(pid, "root").ok(),
-            status: Status::of(pid).ok()?,
-            time_of_children: namespace("time_for_children").ok(),
+/// What differs from `norm`, which a restart would give a process.
+fn differences(own: &Portrait, norm: (&Circumstances, &Status), and_capabilities: bool) -> Vec<String> {
+    let Portrait { circumstances, status, .. } = own;
+    let (norm, of_norm) = norm;
+    let mut differences = Vec::new();
+    let namespaces: Vec<&str> = NAMESPACES
+        .into_iter()
+        .enumerate()
+        .filter(|(place, name)| {
+            let expected = if *name == "time" { &norm.time_of_children } else { &norm.namespaces[*place] };
+            circumstances.namespaces[*place] != *expected
         })
+        .map(|(_, name)| name)
+        .collect();
+    if !namespaces.is_empty() {
+        differences.push(format!(
+            "it is in a namespace of its own ({}), which a restart would not give it",
+            namespaces.join(", ")
+        ));
     }
-
-    /// What differs from `norm`, which a restart would give it.
-    fn differences(&self, norm: &Self, and_capabilities: bool) -> Vec<String> {
-        let mut differences = Vec::new();
-        let own: Vec<&str> = NAMESPACES
-            .into_iter()
-            .enumerate()
-            .filter(|(place, name)| {
-                let expected = if *name == "time" { &norm.time_of_children } else { &norm.namespaces[*place] };
-                self.namespaces[*place] != *expected
-            })
-            .map(|(_, name)| name)
-            .collect();
-        if !own.is_empty() {
-            differences.push(format!(
-                "it is in a namespace of its own ({}), which a restart would not give it",
-                own.join(", ")
-            ));
-        }
-        if self.root != norm.root {
-            differences.push("it has a root directory of its own, which a restart would not give it".to_owned());
-        }
-        let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
-        if identity(&self.status) != identity(&norm.status) {
-            differences.push("it has become another user or group, which a restart would not make it".to_owned());
-        } else if and_capabilities && self.status.capabilities != norm.status.capabilities {
-            differences
-                .push("it has other capabilities than the main process, which a restart would not give it".to_owned());
-        }
+    if circumstances.root != norm.root {
+        differences.push("it has a root directory of its own, which a restart would not give it".to_owned());
+    }
+    let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
+    if identity(status) != identity(of_norm) {
+        differences.push("it has become another user or group, which a restart would not make it".to_owned());
+    } else if and_capabilities && status.capabilities != of_norm.capabilities {
         differences
+            .push("it has other capabilities than the main process, which a restart would not give it".to_owned());
     }
+    differences
 }

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(super) struct Asker<'a> {
     pub(super) injector: &'a Injector<'a>,
     pub(super) puppet: Puppet<'a>,
+    extended: &'a [u8],
     /// What an error of the task means. It may carry the program's exit status, which nobody else gets any more.
     ended: &'a dyn Fn(TaskError) -> EngineError,
 }
@@ -29,7 +30,12 @@ impl<'a> Asker<'a> {
         let ids = (inner(&status.process_ids)?, inner(&status.ids)?);
         let (registers, mask, first_call) = (&task.registers, task.mask, task.interrupted.call);
         let own = OwnState { registers, extended, mask, first_call, ids };
-        Ok(Self { injector, puppet: injector.take(&task.task, own).map_err(ended)?, ended })
+        Ok(Self { injector, puppet: injector.take(&task.task, own).map_err(ended)?, extended, ended })
+    }
+
+    /// Its XSAVE area.
+    pub(super) fn extended(&self) -> &[u8] {
+        self.extended
     }
 
     pub(super) fn call(&self, number: i64, arguments: [u64; 6]) -> Result<i64, EngineError> {
@@ -101,7 +107,7 @@ pub(super) struct Words<const N: usize> {
 
 impl Questions {
     /// How many words can be asked for at a time.
-    pub(super) const WORDS_MAX: usize = Foothold::OUTPUT_BYTES / WORD;
+    const WORDS_MAX: usize = Foothold::OUTPUT_BYTES / WORD;
 
     pub(super) fn call(&mut self, number: i64, arguments: [u64; 6]) -> Number {
         self.calls.push(Call { number, arguments });

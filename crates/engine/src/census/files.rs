@@ -5,7 +5,7 @@ use crate::job::{Kept, Shared};
 use crate::tree::Roots;
 use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind};
 use standfast_linux::proc::{self, DescriptorInformation, LockKind, Map};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,22 @@ pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {
         return Err("it is not a regular file".to_owned());
     }
     Ok(FileReference { path: path.into(), length: file.len(), identity: identity(&file), ..FileReference::default() })
+}
+
+/// The files of a census, each looked at once: the processes of a job mostly run from the same ones.
+#[derive(Debug, Default)]
+pub(super) struct References(HashMap<Vec<u8>, Result<FileReference, String>>);
+
+impl References {
+    /// As [`reference`].
+    pub(super) fn reference(&mut self, path: &[u8]) -> Result<FileReference, String> {
+        if let Some(known) = self.0.get(path) {
+            return known.clone();
+        }
+        let found = reference(path);
+        self.0.insert(path.to_vec(), found.clone());
+        found
+    }
 }
 
 /// Reads the files of a running job, and looks who else writes to them, what was said about memory and who sleeps, so that

@@ -2,6 +2,7 @@
 //! children that have ended and not been asked for.
 
 use super::asker::Asker;
+use super::portrait::Portrait;
 use crate::EngineError;
 use crate::freeze::{Frozen, kernel};
 use crate::tree::Member;
@@ -29,19 +30,20 @@ struct Home {
 }
 
 impl Relations {
-    pub(super) fn of(frozen: &Frozen) -> Result<Self, EngineError> {
+    /// `portraits` are of its processes.
+    pub(super) fn of(frozen: &Frozen, portraits: &[&Portrait]) -> Result<Self, EngineError> {
         let looking = |source| kernel("looking at the job's processes", source);
-        let main = Stat::of(frozen.processes[0].pid).map_err(|_| EngineError::Ended)?;
+        let main = &portraits[0].stat;
         let pids: Vec<i32> =
             frozen.processes.iter().map(|it| it.pid).chain(frozen.zombies.iter().map(|it| it.pid)).collect();
         let home = Home { pids, process_group: main.process_group, session: main.session };
         let mut living = Vec::new();
-        for process in &frozen.processes {
-            let mut kinship = home.place(process.pid, process.parent).map_err(looking)?;
+        for (process, portrait) in frozen.processes.iter().zip(portraits) {
+            let own = &portrait.stat;
+            let mut kinship = home.place(process.parent, own, &portrait.status);
             kinship.stopped_by = process.stopped_by.map(|signal| signal as u8);
-            let own = Stat::of(process.pid).map_err(looking)?;
-            let leader = Stat::of(own.session).ok().filter(|_| kinship.session != 0);
-            kinship.without_terminal = own.terminal == 0 && leader.is_some_and(|leader| leader.terminal != 0);
+            let leads_to_one = || Stat::of(own.session).is_ok_and(|leader| leader.terminal != 0);
+            kinship.without_terminal = own.terminal == 0 && kinship.session != 0 && leads_to_one();
             let shares = |parent| process::share(process.pid, parent, Common::Descriptors).unwrap_or(false);
             kinship.shares_descriptors = process.parent.is_some_and(shares);
             living.push(kinship);
@@ -69,26 +71,26 @@ impl Relations {
 }
 
 impl Home {
-    fn place(&self, pid: i32, parent: Option<i32>) -> io::Result<Kinship> {
-        let (stat, status) = (Stat::of(pid)?, Status::of(pid)?);
+    fn place(&self, parent: Option<i32>, stat: &Stat, status: &Status) -> Kinship {
         let parent = parent.and_then(|parent| self.pids.iter().position(|pid| *pid == parent));
         // What the main process was started in and does not lead lies outside.
         let inside = |outer: i32, home: i32, inner: &[i32]| match outer == home && !self.pids.contains(&home) {
             true => 0,
             false => inner.last().copied().unwrap_or(outer),
         };
-        Ok(Kinship {
+        Kinship {
             parent: parent.map(|parent| parent as u32),
             process_group: inside(stat.process_group, self.process_group, &status.process_groups),
             session: inside(stat.session, self.session, &status.sessions),
             exit_signal: if parent.is_some() { stat.exit_signal as u8 } else { 0 },
             ..Kinship::default()
-        })
+        }
     }
 
     fn zombie(&self, zombie: &Member) -> io::Result<ProcessState> {
         let name = proc::read(zombie.pid, "comm")?;
-        let pid = Status::of(zombie.pid)?.process_ids.last().copied().unwrap_or(zombie.pid);
+        let (stat, status) = (Stat::of(zombie.pid)?, Status::of(zombie.pid)?);
+        let pid = status.process_ids.last().copied().unwrap_or(zombie.pid);
         let thread = ThreadState {
             tid: pid,
             name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
@@ -97,7 +99,7 @@ impl Home {
         Ok(ProcessState {
             pid,
             threads: vec![thread],
-            kinship: Kinship { wait_status: zombie.wait_status, ..self.place(zombie.pid, zombie.parent)? },
+            kinship: Kinship { wait_status: zombie.wait_status, ..self.place(zombie.parent, &stat, &status) },
             ..ProcessState::default()
         })
     }

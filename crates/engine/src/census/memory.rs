@@ -1,10 +1,9 @@
 //! The census of an address space: which mappings there are, what lies beneath them, which of their pages hold something.
 
-use super::attributes::Attributes;
-use super::files::copied;
+use super::Subject;
+use super::files::{References, copied};
 use super::objects::{Objects, Unfit};
-use super::reference;
-use crate::freeze::{FrozenProcess, kernel};
+use crate::freeze::kernel;
 use crate::job::Kept;
 use crate::track::{Look, Pages, Place, Track};
 use crate::{EngineError, Obstacle};
@@ -49,17 +48,16 @@ impl Mappings {
     /// The mappings of the process at `place` in the job. What of them are memory objects goes into `objects`, after those
     /// that descriptors lead to.
     pub(super) fn of(
-        (pid, place): (i32, usize),
-        maps: &[Map],
-        attributes: &Attributes,
-        kept: &Kept,
+        (subject, place): (&Subject<'_>, usize),
+        (kept, files): (&Kept, &mut References),
         objects: &mut Objects,
         obstacles: &mut Vec<Obstacle>,
     ) -> io::Result<Self> {
+        let pid = subject.pid;
         let mut found = Self::default();
-        for map in maps {
-            let mapping = |backing| Mapping { attributes: attributes.of(map), ..mapping(map, backing) };
-            match kind(map, kept, objects) {
+        for map in subject.maps.iter() {
+            let mapping = |backing| Mapping { attributes: subject.attributes.of(map), ..mapping(map, backing) };
+            match kind(map, (kept, files), objects) {
                 Kind::Fixed => {}
                 Kind::Special => found.special.push(SpecialMapping {
                     start: map.start,
@@ -92,14 +90,15 @@ impl Mappings {
 
     /// Notes which pages must not be touched, where the kernel tells (Linux 6.15): those that a look has found already, and
     /// those where it has not been.
-    pub(super) fn note_guards(&mut self, pid: i32, pages: &mut Pages) -> Result<(), EngineError> {
-        let scanning = |source| kernel("looking for guarded pages", source);
+    fn note_guards(&mut self, scan: &PageScan, pages: &mut Pages) -> io::Result<()> {
         let (Some(first), Some(last)) = (self.ordinary.first(), self.ordinary.last()) else { return Ok(()) };
         let all = PageSet::of([PageRange::between(Address::new(first.start), Address::new(last.end))]);
         let mut guards = std::mem::take(&mut pages.guarded);
-        let scan = PageScan::open(pid).map_err(scanning)?;
-        for range in all.difference(&PageSet::of(pages.looked_at.drain(..))).ranges() {
-            scan.guarded(*range, &mut guards).map_err(scanning)?;
+        let looked_at = PageSet::of(pages.looked_at.drain(..));
+        // To walk little memory twice takes less time than a call for each stretch between.
+        let rest = if looked_at.pages() <= WALKED_TWICE_MAX { all } else { all.difference(&looked_at) };
+        for range in rest.ranges() {
+            scan.guarded(*range, &mut guards)?;
         }
         let guards = PageSet::of(guards);
         for mapping in self.ordinary.iter_mut().filter(|_| !guards.is_empty()) {
@@ -139,7 +138,7 @@ fn mapping(map: &Map, backing: Backing) -> Mapping {
     }
 }
 
-fn kind(map: &Map, kept: &Kept, objects: &Objects) -> Kind {
+fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &Objects) -> Kind {
     let refused = |why: &str, remedy| Kind::Refused { why: why.to_owned(), remedy };
     match map.path.as_slice() {
         b"[vsyscall]" => return Kind::Fixed,
@@ -156,7 +155,7 @@ fn kind(map: &Map, kept: &Kept, objects: &Objects) -> Kind {
         path if path.starts_with(b"/[aio]") => return refused("kernel asynchronous I/O cannot be saved", ""),
         _ => {}
     }
-    let file = reference(&map.path).and_then(|file| match file.identity.inode == map.inode {
+    let file = files.reference(&map.path).and_then(|file| match file.identity.inode == map.inode {
         true => Ok(file),
         false => Err("another file has taken its place".to_owned()),
     });
@@ -170,34 +169,47 @@ fn kind(map: &Map, kept: &Kept, objects: &Objects) -> Kind {
     }
 }
 
-/// The pages of a process that hold something of its own. A reservation costs what is populated in it. Of the kernel's
-/// stack only the pages from `live_stack` on count. Without a track all of them may have been written.
-pub(super) fn populated(
-    process: &FrozenProcess,
-    mappings: &Mappings,
-    live_stack: u64,
-    track: Option<(&mut Track, Look)>,
-) -> Result<Pages, EngineError> {
-    let scanning = |source| kernel("scanning the program's pages", source);
-    let scan = PageScan::open(process.pid).map_err(scanning)?;
-    let places: Vec<_> = mappings.ordinary.iter().filter_map(|mapping| place(mapping, live_stack)).collect();
-    let populated = |place: &Place, into: &mut Vec<PageRange>| {
-        let which = match place.beneath {
-            Beneath::Zeros => Populated::Any,
-            Beneath::File => Populated::Own,
+/// Pages that may be walked twice: that takes 3 us, and a call for each stretch between mappings one.
+const WALKED_TWICE_MAX: u64 = (4 << 20) / PAGE_BYTES as u64;
+
+/// The address space of a process that stands still.
+pub(super) struct Space<'a> {
+    pub(super) pid: i32,
+    pub(super) mappings: &'a mut Mappings,
+    /// Of the kernel's stack only the pages from here on count.
+    pub(super) live_stack: u64,
+    /// Without one all pages may have been written.
+    pub(super) track: Option<(&'a mut Track, Look)>,
+}
+
+impl Space<'_> {
+    /// The pages that hold something of its own: a reservation costs what is populated in it. Notes which of them must not be
+    /// touched.
+    pub(super) fn look(&mut self) -> Result<Pages, EngineError> {
+        let scanning = |source| kernel("scanning the program's pages", source);
+        let scan = PageScan::open(self.pid).map_err(scanning)?;
+        let ordinary = self.mappings.ordinary.iter();
+        let places: Vec<_> = ordinary.filter_map(|mapping| place(mapping, self.live_stack)).collect();
+        let populated = |place: &Place, into: &mut Vec<PageRange>| {
+            let which = match place.beneath {
+                Beneath::Zeros => Populated::Any,
+                Beneath::File => Populated::Own,
+            };
+            scan.populated(place.live, which, into)
         };
-        scan.populated(place.live, which, into)
-    };
-    if let Some((track, how)) = track {
-        return track.look(how, &places, populated);
+        let mut pages = Pages::default();
+        if let Some((track, how)) = &mut self.track {
+            pages = track.look(*how, &places, populated)?;
+        } else {
+            let mut ranges = Vec::new();
+            for place in &places {
+                populated(place, &mut ranges).map_err(scanning)?;
+                pages.changed.extend(ranges.drain(..).map(|range| (range, place.beneath)));
+            }
+        }
+        self.mappings.note_guards(&scan, &mut pages).map_err(scanning)?;
+        Ok(pages)
     }
-    let mut pages = Pages::default();
-    let mut ranges = Vec::new();
-    for place in &places {
-        populated(place, &mut ranges).map_err(scanning)?;
-        pages.changed.extend(ranges.drain(..).map(|range| (range, place.beneath)));
-    }
-    Ok(pages)
 }
 
 /// What is asked of a program from within may make its stack grow, after its mappings have been listed. Were only the

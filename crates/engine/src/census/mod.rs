@@ -11,43 +11,43 @@ mod files;
 mod kinship;
 mod memory;
 mod objects;
+mod portrait;
 mod restrictions;
 mod scheduling;
 mod switches;
 mod threads;
 mod timers;
 
-use crate::freeze::{Frozen, FrozenProcess, kernel};
-use crate::job::{Inheritance, Kept, Shared};
+use crate::freeze::{Frozen, kernel};
+use crate::job::{Inheritance, Kept};
 use crate::track::{Look, Pages, Track, Tracking};
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
-use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity};
+use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity, abreast};
 use attributes::Attributes;
 pub(crate) use attributes::Looks;
 pub use descriptors::ExternalSockets;
 pub(crate) use descriptors::received;
 use descriptors::{Descriptors, Motion, Terms};
 pub use files::Output;
-use files::reference;
+use files::{References, reference};
 pub(crate) use files::{code_files, look_ahead};
 pub(crate) use memory::HUGE_PAGES;
 pub(crate) use objects::ObjectContents;
 use objects::Objects;
+use portrait::{Ourselves, Particulars, Portrait};
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{
-    Bytes, Clocks, FileReference, JobState, Kinship, Limit, Machine, MemoryLayout, MemoryObject, ProcessState,
-    StateArea,
+    Clocks, FileReference, JobState, Kinship, Machine, MemoryObject, ProcessState, StateArea,
 };
-use standfast_linux::proc::{self, Map, Stat, Status};
+use standfast_linux::proc::{self, Map, Stat};
 use standfast_linux::processor;
 use standfast_linux::sys::process;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
-
-/// Number of resource limits that Linux has.
-const LIMITS: u32 = 16;
+use threads::Also;
 
 /// A job's records and where its memory is to be read.
 #[derive(Debug)]
@@ -64,16 +64,18 @@ pub(crate) struct Census {
 impl Census {
     /// One that `is_second` follows another for the same checkpoint.
     pub(crate) fn take(frozen: &Frozen, options: CaptureOptions, is_second: bool) -> Result<Self, EngineError> {
-        let subjects: Vec<_> =
-            frozen.processes.iter().map(|it| Subject::known(it, &frozen.shared)).collect::<Result<_, _>>()?;
+        let ourselves = Ourselves::look()?;
+        let subjects = Subject::all_known(frozen)?;
+        let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
         let kept = frozen.shared.kept().clone();
         let external_sockets = options.external_sockets;
         let terms = Terms { motion: Motion::Stopped, external_sockets, kept: &kept };
-        let mut found = Findings::of(&subjects, &frozen.zombies, terms, &frozen.shared.inheritance)?;
-        found.obstacles.append(&mut apart::find(&frozen.members()));
+        let inheritance = &frozen.shared.inheritance;
+        let mut found = Findings::of(&subjects, &frozen.zombies, terms, inheritance, &ourselves)?;
+        found.obstacles.append(&mut apart::find(&frozen.members(), &portraits));
         refuse(&mut found.obstacles)?;
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
-        let relations = kinship::Relations::of(frozen)?;
+        let relations = kinship::Relations::of(frozen, &portraits)?;
         let mut doubtful = Vec::new();
         for (place, process) in frozen.processes.iter().enumerate() {
             doubtful.push(found.objects.doubtful(place, process)?);
@@ -81,50 +83,70 @@ impl Census {
         refuse(&mut found.objects.obstacles())?;
         let mut tracks = frozen.shared.tracks();
         let observes = tracks.resolve(options.tracking) == Tracking::Pagemap;
-        let mut answers = Vec::new();
-        for (place, process) in frozen.processes.iter().enumerate() {
-            let identity = ProcessIdentity::of(process.pid)?;
-            let is_new = observes && tracks.of(identity).is_none_or(|track| track.is_lost());
+        let identities: Vec<_> =
+            frozen.processes.iter().zip(&portraits).map(|(it, portrait)| portrait.identity(it.pid)).collect();
+        let parents: HashSet<i32> = frozen.members().iter().filter_map(|member| member.parent).collect();
+        let mut answers: Vec<_> = frozen.processes.iter().map(|_| threads::Inner::default()).collect();
+        for place in by_processor(&portraits) {
+            let (process, identity) = (&frozen.processes[place], identities[place]);
             let track = tracks.of(identity).filter(|_| observes && options.tracking == Tracking::Auto);
             let idle = track.map(Track::loosen_idle).unwrap_or_default();
-            let mut inner = threads::Inner::ask(process, &frozen.shared, &doubtful[place], &idle, is_new)?;
+            let also = Also {
+                ourselves: &ourselves,
+                doubtful: &doubtful[place],
+                idle: &idle,
+                observe: observes && tracks.of(identity).is_none_or(|track| track.is_lost()),
+                has_children: parents.contains(&process.pid),
+            };
+            let inner = &mut answers[place];
+            *inner = threads::Inner::ask(process, portraits[place], &frozen.shared, also)?;
             for (unit, worked) in idle.into_iter().zip(&inner.collapsed) {
                 tracks.of(identity).into_iter().for_each(|track| track.note_collapsed(unit, *worked));
             }
-            found.obstacles.append(&mut named(std::mem::take(&mut inner.obstacles), process.pid, subjects.len()));
             found.objects.keep_resident(place, &std::mem::take(&mut inner.resident));
             if let Some(userfault) = inner.userfault.take() {
                 tracks.begin(identity, options.tracking, userfault);
             }
-            answers.push((identity, inner));
         }
-        let switches =
-            frozen.processes.iter().zip(&answers).map(|(it, (_, inner))| (it.pid, it.parent, &inner.switches));
+        for (process, inner) in frozen.processes.iter().zip(&mut answers) {
+            found.obstacles.append(&mut named(std::mem::take(&mut inner.obstacles), process.pid, subjects.len()));
+        }
+        let switches = frozen.processes.iter().zip(&answers).map(|(it, inner)| (it.pid, it.parent, &inner.switches));
         found.obstacles.append(&mut apart::signalled_by_thread(switches)?);
         refuse(&mut found.obstacles)?;
-        let mut pages = Vec::new();
-        for (place, (process, (identity, inner))) in frozen.processes.iter().zip(&answers).enumerate() {
-            let look = Look {
-                owner: place as u32,
-                unchanged_percent_min: options.unchanged_percent_min,
-                compares: options.tracking == Tracking::Auto,
-                is_second,
-            };
-            let track = tracks.of(*identity).filter(|_| observes).map(|track| (track, look));
-            let live_stack = inner.live_stack(process, options.stack);
-            pages.push(memory::populated(process, &found.processes[place].mappings, live_stack, track)?);
-        }
-        for ((of_process, process), pages) in found.processes.iter_mut().zip(&frozen.processes).zip(&mut pages) {
-            of_process.mappings.note_guards(process.pid, pages)?;
-        }
+        let look = Look {
+            owner: 0,
+            unchanged_percent_min: options.unchanged_percent_min,
+            compares: options.tracking == Tracking::Auto,
+            is_second,
+        };
+        let asked = frozen.processes.iter().zip(&answers).zip(found.processes.iter_mut());
+        let spaces = asked.zip(tracks.of_each(&identities)).enumerate().map(|(place, (asked, track))| {
+            let ((process, inner), of_process) = asked;
+            Mutex::new(memory::Space {
+                pid: process.pid,
+                mappings: &mut of_process.mappings,
+                live_stack: inner.live_stack(process, options.stack),
+                track: track.filter(|_| observes).map(|track| (track, Look { owner: place as u32, ..look })),
+            })
+        });
+        let populated = |space: &Mutex<memory::Space<'_>>| space.lock().unwrap_or_else(PoisonError::into_inner).look();
+        let pages = abreast::each(&spaces.collect::<Vec<_>>(), populated).into_iter().collect::<Result<_, _>>()?;
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
         outputs.extend(found.objects.outputs());
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
-        let answers = answers.into_iter().map(|(_, inner)| inner).collect();
-        let mut state = found.into_state(frozen, answers, records, relations)?;
+        let mut state = found.into_state(frozen, &portraits, answers, records, relations)?;
         files::note_contents(&mut state, &frozen.shared);
         Ok(Self { state, pages, objects, outputs })
     }
+}
+
+/// The places of processes in an order in which those come together that ran on the same processor: to ask them we go
+/// there ourselves.
+fn by_processor(portraits: &[&Portrait]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..portraits.len()).collect();
+    places.sort_by_key(|place| portraits[*place].stat.cpu);
+    places
 }
 
 /// Ends the census where something stands in the way.
@@ -144,10 +166,11 @@ fn named(mut obstacles: Vec<Obstacle>, pid: i32, processes: usize) -> Vec<Obstac
 
 /// Asks every process of a job what only it can ask the kernel for, and forgets the answers.
 pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
-    frozen
-        .processes
-        .iter()
-        .try_for_each(|process| threads::Inner::ask(process, &frozen.shared, &[], &[], false).map(drop))
+    let also = Also { ourselves: &Ourselves::look()?, doubtful: &[], idle: &[], observe: false, has_children: true };
+    frozen.processes.iter().try_for_each(|process| {
+        let portrait = Portrait::of(process.pid).map_err(|source| crate::freeze::forbidden(process.pid, source))?;
+        threads::Inner::ask(process, &portrait, &frozen.shared, also).map(drop)
+    })
 }
 
 /// What in this process and its descendants could not be carried over: the part of the census that needs no freeze.
@@ -195,15 +218,18 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Obstacle>, 
         let looked = if is_headless(pid) { Err(std::io::ErrorKind::PermissionDenied.into()) } else { Subject::at(pid) };
         looked.map_err(|source| crate::freeze::forbidden(pid, source))
     };
+    let ourselves = Ourselves::look()?;
     let subjects: Vec<Subject<'_>> = living.iter().map(|member| at(member.pid)).collect::<Result<_, _>>()?;
     let main = subjects.first().ok_or(EngineError::Ended)?.pid;
-    let mut obstacles = Findings::of(&subjects, &zombies, terms, &Inheritance::of_orphan(main))?.obstacles;
+    let mut obstacles = Findings::of(&subjects, &zombies, terms, &Inheritance::of_orphan(main), &ourselves)?.obstacles;
     for subject in &subjects {
         let looking = |source| crate::freeze::forbidden(subject.pid, source);
-        let others = restrictions::of_other_threads(subject.pid).map_err(looking)?;
+        let others =
+            restrictions::of_other_threads(subject.pid, &subject.portrait, &ourselves.status).map_err(looking)?;
         obstacles.append(&mut named(others, subject.pid, subjects.len()));
     }
-    obstacles.append(&mut apart::find(members));
+    let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
+    obstacles.append(&mut apart::find(members, &portraits));
     obstacles.append(&mut apart::traced(members));
     Ok(obstacles)
 }
@@ -223,20 +249,27 @@ struct Subject<'a> {
     pid: i32,
     maps: Cow<'a, [Map]>,
     attributes: Attributes,
+    portrait: Portrait,
 }
 
 impl<'a> Subject<'a> {
-    /// One that stands still, with what has been found out about it before.
-    fn known(process: &'a FrozenProcess, shared: &Shared) -> Result<Self, EngineError> {
-        let pid = process.pid;
-        let status = Status::of(pid).map_err(|source| crate::freeze::forbidden(pid, source))?;
-        let attributes = shared.looks.known(pid, status.locked_kib, &process.maps)?;
-        Ok(Self { pid, maps: Cow::Borrowed(&process.maps), attributes })
+    /// Those that stand still, with what has been found out about them before.
+    fn all_known(frozen: &'a Frozen) -> Result<Vec<Self>, EngineError> {
+        let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
+        let portraits = abreast::each(&pids, |pid| Portrait::of(*pid));
+        let known = frozen.processes.iter().zip(portraits).map(|(process, portrait)| {
+            let (pid, maps) = (process.pid, &process.maps);
+            let portrait = portrait.map_err(|source| crate::freeze::forbidden(pid, source))?;
+            let attributes = frozen.shared.looks.known(pid, portrait.status.locked_kib, maps)?;
+            Ok(Self { pid, maps: Cow::Borrowed(maps), attributes, portrait })
+        });
+        known.collect()
     }
 
     /// One that runs.
     fn at(pid: i32) -> std::io::Result<Self> {
-        Ok(Self { pid, maps: Cow::Owned(Map::of(pid)?), attributes: Attributes::at(pid)? })
+        let (maps, attributes) = (Cow::Owned(Map::of(pid)?), Attributes::at(pid)?);
+        Ok(Self { pid, maps, attributes, portrait: Portrait::of(pid)? })
     }
 }
 
@@ -254,7 +287,6 @@ struct Findings {
 struct OfProcess {
     mappings: memory::Mappings,
     executable: FileReference,
-    status: Status,
 }
 
 impl Findings {
@@ -263,6 +295,7 @@ impl Findings {
         zombies: &[Member],
         terms: Terms<'_>,
         inheritance: &Inheritance,
+        ourselves: &Ourselves,
     ) -> Result<Self, EngineError> {
         let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
         let zombies: Vec<i32> = zombies.iter().map(|zombie| zombie.pid).collect();
@@ -276,9 +309,11 @@ impl Findings {
         let (objects, obstacles) = (&mut found.objects, &mut found.obstacles);
         found.descriptors =
             Descriptors::of(&pids, &zombies, terms, inheritance, objects, obstacles).map_err(looking)?;
+        let mut files = References::default();
         for (place, subject) in subjects.iter().enumerate() {
-            let mut obstacles = Vec::new();
-            let of_process = OfProcess::of(place, subject, terms.kept, &mut found.objects, &mut obstacles);
+            let mut obstacles = restrictions::of_thread(&subject.portrait.status, &ourselves.status);
+            let of_process =
+                OfProcess::of(place, subject, (terms.kept, &mut files), &mut found.objects, &mut obstacles);
             let looking = |source| crate::freeze::forbidden(subject.pid, source);
             found.processes.push(of_process.map_err(looking)?);
             found.obstacles.append(&mut named(obstacles, subject.pid, subjects.len()));
@@ -291,6 +326,7 @@ impl Findings {
     fn into_state(
         self,
         frozen: &Frozen,
+        portraits: &[&Portrait],
         answers: Vec<threads::Inner>,
         objects: Vec<MemoryObject>,
         mut relations: kinship::Relations,
@@ -300,8 +336,12 @@ impl Findings {
         let mut descriptors = self.descriptors.descriptors.into_iter();
         let mut processes: Vec<ProcessState> = Vec::new();
         let untold: Vec<_> = answers.iter().flat_map(|inner| inner.untold.clone()).collect();
-        for ((process, of_process), inner) in frozen.processes.iter().zip(self.processes).zip(answers) {
-            let mut state = of_process.into_state(process, inner)?;
+        let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
+        let particulars = abreast::each(&pids, |pid| Particulars::of(*pid));
+        let told = portraits.iter().zip(particulars);
+        for ((of_process, inner), (portrait, particulars)) in self.processes.into_iter().zip(answers).zip(told) {
+            let particulars = particulars.map_err(|source| kernel("taking the census", source))?;
+            let mut state = of_process.into_state(inner, portrait, particulars);
             state.descriptors = descriptors.next().unwrap_or_default();
             state.kinship = relations.living.remove(0);
             processes.push(state);
@@ -329,45 +369,36 @@ impl OfProcess {
     fn of(
         place: usize,
         subject: &Subject<'_>,
-        kept: &Kept,
+        (kept, files): (&Kept, &mut References),
         objects: &mut Objects,
         obstacles: &mut Vec<Obstacle>,
     ) -> std::io::Result<Self> {
-        let status = Status::of(subject.pid)?;
-        obstacles.append(&mut restrictions::find(&status)?);
-        let mappings =
-            memory::Mappings::of((subject.pid, place), &subject.maps, &subject.attributes, kept, objects, obstacles)?;
-        let path = proc::link(subject.pid, "exe")?;
-        let executable = reference(&path).or_else(|why| replaced(subject.pid, &path, kept).ok_or(why));
+        let mappings = memory::Mappings::of((subject, place), (kept, files), objects, obstacles)?;
+        let path = &subject.portrait.executable;
+        let executable = files.reference(path).or_else(|why| replaced(subject.pid, path, kept).ok_or(why));
         let executable = executable.unwrap_or_else(|why| {
             obstacles.push(Obstacle {
-                what: format!("executable {}", String::from_utf8_lossy(&path)),
+                what: format!("executable {}", String::from_utf8_lossy(path)),
                 why,
                 remedy: "start the program again from the installed file".to_owned(),
                 passing: false,
             });
             FileReference::default()
         });
-        Ok(Self { mappings, executable, status })
+        Ok(Self { mappings, executable })
     }
 
     /// All but descriptors and kinship.
-    fn into_state(self, process: &FrozenProcess, inner: threads::Inner) -> Result<ProcessState, EngineError> {
-        let pid = process.pid;
-        let asking = |source| kernel("taking the census", source);
-        let arguments = proc::read(pid, "cmdline").map_err(asking)?;
-        let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
-        let personality = proc::read(pid, "personality").map_err(asking)?;
-        let personality = String::from_utf8_lossy(&personality);
-        Ok(ProcessState {
-            pid: self.status.process_ids.last().copied().unwrap_or(pid),
+    fn into_state(self, inner: threads::Inner, portrait: &Portrait, particulars: Particulars) -> ProcessState {
+        ProcessState {
+            pid: portrait.status.process_ids.last().copied().unwrap_or_default(),
             executable: self.executable,
-            arguments: arguments.split(|byte| *byte == 0).map(Bytes::from).collect(),
-            working_directory: proc::link(pid, "cwd").map_err(asking)?.into(),
-            umask: self.status.umask,
-            personality: u32::from_str_radix(personality.trim(), 16).unwrap_or_default(),
-            limits: limits(pid).map_err(asking)?,
-            layout: layout(pid, inner.heap_end).map_err(asking)?,
+            layout: particulars.layout(&portrait.stat, inner.heap_end),
+            arguments: particulars.arguments,
+            working_directory: particulars.working_directory,
+            umask: portrait.status.umask,
+            personality: particulars.personality,
+            limits: particulars.limits,
             mappings: self.mappings.ordinary,
             special_mappings: self.mappings.special,
             dispositions: inner.dispositions,
@@ -378,7 +409,7 @@ impl OfProcess {
             permitted_features: inner.permitted_features,
             switches: inner.switches,
             kinship: Kinship::default(),
-        })
+        }
     }
 }
 
@@ -437,27 +468,4 @@ fn clocks(pid: i32) -> Clocks {
         monotonic_nanoseconds,
         boottime_nanoseconds,
     }
-}
-
-fn limits(pid: i32) -> std::io::Result<Vec<Limit>> {
-    (0..LIMITS).map(|resource| process::limit(pid, resource).map(|(soft, hard)| Limit { soft, hard })).collect()
-}
-
-fn layout(pid: i32, heap_end: u64) -> std::io::Result<MemoryLayout> {
-    let [code_start, code_end, stack_start, data_start, data_end, heap_start, rest @ ..] = Stat::of(pid)?.layout;
-    let [arguments_start, arguments_end, environment_start, environment_end] = rest;
-    Ok(MemoryLayout {
-        code_start,
-        code_end,
-        data_start,
-        data_end,
-        heap_start,
-        heap_end,
-        stack_start,
-        arguments_start,
-        arguments_end,
-        environment_start,
-        environment_end,
-        auxiliary_vector: proc::read(pid, "auxv")?.into(),
-    })
 }

@@ -1,8 +1,9 @@
 //! Obstacles in a process as a whole and in single threads: restrictions that a new process would not have.
 
-use super::asker::Asker;
-use crate::freeze::kernel;
-use crate::{EngineError, Obstacle};
+use super::apart;
+use super::asker::{Answers, Number, Questions};
+use super::portrait::{Ourselves, Portrait};
+use crate::Obstacle;
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{KernelQueue, QueueKind};
@@ -10,23 +11,12 @@ use std::io;
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-/// Finds those that `/proc` tells of the process and its main thread.
-pub(super) fn find(status: &Status) -> io::Result<Vec<Obstacle>> {
-    own().map(|own| of_thread(status, &own))
-}
-
-/// The same of the other threads.
-pub(super) fn of_other_threads(pid: i32) -> io::Result<Vec<Obstacle>> {
-    let own = own()?;
+/// What stands in the way in the threads of a process but the main one, as far as `/proc` tells.
+pub(super) fn of_other_threads(pid: i32, main: &Portrait, own: &Status) -> io::Result<Vec<Obstacle>> {
     let others = proc::numbers(pid, "task")?.into_iter().filter(|tid| *tid != pid);
     // A thread may have ended since the look.
     let statuses = others.filter_map(|tid| Status::of_task(pid, tid).ok());
-    Ok(statuses.flat_map(|status| of_thread(&status, &own)).collect())
-}
-
-/// We ourselves, from whom the program has what it was started with.
-pub(super) fn own() -> io::Result<Status> {
-    Status::of(std::process::id() as i32)
+    Ok(statuses.flat_map(|it| [of_thread(&it, own), apart::of_thread(pid, &it, main)].concat()).collect())
 }
 
 /// Semaphores and message queues of System V that a process of the job was the last to use: they go on without it, so that
@@ -65,7 +55,7 @@ fn may_have_used(pid: i32, used_seconds: i64) -> bool {
     was_there && namespace(pid) == namespace(std::process::id() as i32)
 }
 
-/// What stands in the way in one thread.
+/// What stands in the way in one thread, `own` being ourselves.
 pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Obstacle> {
     let thread = status.ids.first().copied().unwrap_or_default();
     let mut obstacles = Vec::new();
@@ -89,46 +79,54 @@ pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Obstacle> {
 /// Whether a thread is under Landlock, which the kernel tells nobody: it may not look at a process outside of its sandbox
 /// that a process like it may look at, namely at us. Asked of those alone that may have put themselves under Landlock, and
 /// where nothing else could be the reason; elsewhere nobody knows.
-pub(super) fn landlock(asker: &Asker<'_>, status: &Status, own: &Status) -> Result<Option<Obstacle>, EngineError> {
-    const KCMP_FILE: u64 = 0;
-    let may_be = status.no_new_privileges || status.capabilities.effective & CAP_SYS_ADMIN != 0;
-    let is_like_us = (&status.users, &status.groups) == (&own.users, &own.groups)
-        && own.capabilities.permitted & !status.capabilities.permitted == 0;
-    if !may_be || !is_like_us || !is_in_our_user_namespace(status) {
-        return Ok(None);
-    }
-    let (Some(own_id), Some(id)) = (own.ids.last(), status.process_ids.last()) else { return Ok(None) };
-    // In a pid namespace of its own the job sees of us its init only.
-    let us = if status.ids.len() > own.ids.len() { 1 } else { *own_id };
-    let answer = asker.call(libc::SYS_kcmp, [*id as u64, us as u64, KCMP_FILE, 0, 0, 0])?;
-    let thread = status.ids.first().copied().unwrap_or_default();
-    Ok((answer == -i64::from(libc::EPERM)).then(|| {
-        lasting(
-            format!("sandbox of thread {thread}"),
-            "the program has put itself under Landlock (or something like it), and a restart would be free of it",
-            "run it without its sandbox",
-        )
-    }))
-}
+pub(super) struct Landlock(Option<Number>);
 
-/// In another one our side, and the init of the job's namespaces, have privileges that the program has not.
-fn is_in_our_user_namespace(status: &Status) -> bool {
-    let Some(thread) = status.ids.first() else { return false };
-    let of = |pid| proc::link(pid, "ns/user").ok();
-    of(*thread).is_some_and(|theirs| of(std::process::id() as i32) == Some(theirs))
+impl Landlock {
+    /// Whether a thread that lives in this user namespace is to be asked, and if so the question.
+    pub(super) fn of(
+        questions: &mut Questions,
+        status: &Status,
+        user_namespace: Option<&[u8]>,
+        ourselves: &Ourselves,
+    ) -> Self {
+        const KCMP_FILE: u64 = 0;
+        let own = &ourselves.status;
+        let may_be = status.no_new_privileges || status.capabilities.effective & CAP_SYS_ADMIN != 0;
+        let is_like_us = (&status.users, &status.groups) == (&own.users, &own.groups)
+            && own.capabilities.permitted & !status.capabilities.permitted == 0;
+        // In another one our side, and the init of the job's namespaces, have privileges that the program has not.
+        let is_with_us = user_namespace.is_some() && user_namespace == ourselves.user_namespace.as_deref();
+        let ids = own.ids.last().zip(status.process_ids.last());
+        let question = ids.filter(|_| may_be && is_like_us && is_with_us).map(|(own_id, id)| {
+            // In a pid namespace of its own the job sees of us its init only.
+            let us = if status.ids.len() > own.ids.len() { 1 } else { *own_id };
+            questions.call(libc::SYS_kcmp, [*id as u64, us as u64, KCMP_FILE, 0, 0, 0])
+        });
+        Self(question)
+    }
+
+    pub(super) fn obstacle(&self, answers: &Answers, status: &Status) -> Option<Obstacle> {
+        let answer = answers.number(self.0?);
+        let thread = status.ids.first().copied().unwrap_or_default();
+        (answer == -i64::from(libc::EPERM)).then(|| {
+            lasting(
+                format!("sandbox of thread {thread}"),
+                "the program has put itself under Landlock (or something like it), and a restart would be free of it",
+                "run it without its sandbox",
+            )
+        })
+    }
 }
 
 /// Switches that only privileged programs have, and that a restart would not give them.
-pub(super) fn secure_bits(theirs: i64) -> Result<Option<Obstacle>, EngineError> {
-    let ours =
-        standfast_linux::sys::process::secure_bits().map_err(|source| kernel("looking at this process", source))?;
-    Ok((theirs != ours).then(|| {
+pub(super) fn secure_bits(theirs: i64, ours: i64) -> Option<Obstacle> {
+    (theirs != ours).then(|| {
         lasting(
             "security bits".to_owned(),
             "the program has changed what privileges mean to it (PR_SET_SECUREBITS)",
             "start it under capsh with these bits set",
         )
-    }))
+    })
 }
 
 fn lasting(what: String, why: &str, remedy: &str) -> Obstacle {
@@ -138,6 +136,17 @@ fn lasting(what: String, why: &str, remedy: &str) -> Obstacle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Neither needs hardware or a kernel that has it.
+    #[test]
+    fn restrictions_that_a_new_process_would_not_have_are_named() {
+        let own = Status { ids: vec![7], ..Status::default() };
+        assert_eq!(of_thread(&own, &own), []);
+        let named = |status: Status| of_thread(&status, &own).remove(0).what;
+        assert_eq!(named(Status { shadow_stack: true, ..own.clone() }), "shadow stack of thread 7");
+        assert_eq!(named(Status { seccomp: 1, ..own.clone() }), "seccomp filter of thread 7");
+        assert_eq!(named(Status { seccomp_filters: 1, ..own.clone() }), "seccomp filter of thread 7");
+    }
 
     #[test]
     fn what_was_used_before_a_process_was_there_was_used_by_another_of_its_number() {

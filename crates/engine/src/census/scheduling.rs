@@ -4,7 +4,7 @@ use super::asker::{Answers, Number, Questions, Words};
 use crate::EngineError;
 use standfast_format::records::{Bytes, NumaPolicy, Scheduling, ThreadRestrictions};
 use standfast_linux::proc::Status;
-use standfast_linux::sys::schedule;
+use standfast_linux::sys::schedule::{self, SchedulingAttributes};
 use std::io;
 
 const PR_GET_TIMERSLACK: u64 = libc::PR_GET_TIMERSLACK as u64;
@@ -15,9 +15,8 @@ const ARCH_GET_CPUID: u64 = 0x1011;
 
 /// Policy and priorities of a task. The slice of an ordinary task is told only where it is not the one that the system
 /// gives by itself, which depends on the number of processors.
-pub(super) fn scheduling(tid: i32) -> io::Result<Scheduling> {
+pub(super) fn scheduling(tid: i32, own: &SchedulingAttributes) -> io::Result<Scheduling> {
     let theirs = schedule::attributes(tid)?;
-    let own = schedule::attributes(std::process::id() as i32)?;
     let is_ordinary = matches!(theirs.policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE);
     let runtime = if is_ordinary && theirs.runtime == own.runtime { 0 } else { theirs.runtime };
     Ok(Scheduling {
@@ -33,11 +32,9 @@ pub(super) fn scheduling(tid: i32) -> io::Result<Scheduling> {
     })
 }
 
-/// Processors of a task, where it has others than we have ourselves, from whom it got them. (Our main thread, that is:
-/// others move to where they have work.)
-pub(super) fn affinity(tid: i32) -> io::Result<Option<Bytes>> {
+/// Processors of a task, where it has others than we have ourselves, from whom it got them.
+pub(super) fn affinity(tid: i32, own: &[u8]) -> io::Result<Option<Bytes>> {
     let theirs = schedule::affinity(tid)?;
-    let own = schedule::affinity(std::process::id() as i32)?;
     Ok((theirs != own).then_some(Bytes(theirs)))
 }
 

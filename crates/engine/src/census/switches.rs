@@ -1,11 +1,11 @@
 //! The census of the switches of a process: what it has told the kernel about itself as a whole.
 
 use super::asker::{Answers, Asker, Number, Questions, Words};
+use super::portrait::Ourselves;
 use crate::EngineError;
-use crate::freeze::kernel;
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{MemoryLock, ProcessSwitches};
-use standfast_linux::proc::{self, Status};
+use standfast_linux::proc::Status;
 use standfast_linux::sys::process;
 use standfast_linux::{PageScan, Populated};
 
@@ -53,6 +53,7 @@ impl Asked {
         asker: &Asker<'_>,
         status: &Status,
         xsave_features: u64,
+        ourselves: &Ourselves,
     ) -> Result<ProcessSwitches, EngineError> {
         let pid = status.process_ids.first().copied().ok_or(EngineError::Ended)?;
         let int = |question| answers.words(question).map(|[word]| word & u64::from(u32::MAX));
@@ -65,11 +66,11 @@ impl Asked {
                 locked => lock_future(asker, pid, locked)?,
             },
             subreaper: int(self.subreaper)? != 0,
-            no_huge_pages: status.no_huge_pages && !own_status()?.no_huge_pages,
+            no_huge_pages: status.no_huge_pages && !ourselves.status.no_huge_pages,
             merge_memory: number(self.merge_memory) != 0,
             deny_write_execute: number(self.deny_write_execute),
-            oom_score_adjustment: different(pid, "oom_score_adj", |text| text.parse().ok()),
-            core_dump_filter: different(pid, "coredump_filter", |text| u32::from_str_radix(text, 16).ok()),
+            oom_score_adjustment: ourselves.other_oom_score(pid),
+            core_dump_filter: ourselves.other_core_dump_filter(pid),
             parent_death_signal: int(self.parent_death_signal)? as u32,
             // Without privileges an undumpable process could not have been stopped.
             undumpable: Some(answers.number(self.dumpable))
@@ -77,16 +78,6 @@ impl Asked {
                 .map(|answer| answer as u32),
         })
     }
-}
-
-fn own_status() -> Result<Status, EngineError> {
-    Status::of(std::process::id() as i32).map_err(|source| kernel("looking at this process", source))
-}
-
-/// What a file of `/proc` says of the program, if it is not what it says of us, from whom the program got it.
-fn different<T: PartialEq>(pid: i32, file: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-    let of = |pid| parse(String::from_utf8_lossy(&proc::read(pid, file).ok()?).trim());
-    of(pid).filter(|theirs| of(std::process::id() as i32).as_ref() != Some(theirs))
 }
 
 /// The allocated keys, found by allocating all that are free and giving them back. Only where the first free one is not

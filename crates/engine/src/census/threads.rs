@@ -1,7 +1,9 @@
 //! The census from within: what only the program itself can ask the kernel for, by injected system calls, and the threads.
 
-use super::asker::{self, Asker, Questions};
-use super::{kinship, restrictions, scheduling, switches, timers};
+use super::asker::{Answers, Asker, Number, Questions, Words};
+use super::portrait::{Ourselves, Portrait};
+use super::restrictions::Landlock;
+use super::{apart, kinship, restrictions, scheduling, switches, timers};
 use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
 use crate::job::Shared;
 use crate::{EngineError, Obstacle, StackPart};
@@ -9,9 +11,10 @@ use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
     AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState, Untold,
 };
-use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{Abort, Bell, Foothold, FootholdError, Injector, PinnedToCpu, Registers};
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -43,57 +46,52 @@ pub(super) struct Inner {
     pub(super) untold: Vec<(i32, Untold)>,
 }
 
+/// What a process is asked beside what every process is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Also<'a> {
+    pub(super) ourselves: &'a Ourselves,
+    /// Pages of shared memory that page tables do not show: which of them are in memory?
+    pub(super) doubtful: &'a [PageRange],
+    /// Units that it is to have huge pages made of.
+    pub(super) idle: &'a [PageRange],
+    /// It makes a userfaultfd of its address space, for us to keep.
+    pub(super) observe: bool,
+    /// It is asked for news of its children.
+    pub(super) has_children: bool,
+}
+
 impl Inner {
-    /// `doubtful` are pages of shared memory that page tables do not show: which of them are in memory?
-    /// `idle` are units that it is to have made huge pages of. With `observe` it also makes a userfaultfd of its address
-    /// space, for us to keep.
+    /// Asks a process of which `portrait` is one.
     pub(super) fn ask(
         process: &FrozenProcess,
+        portrait: &Portrait,
         shared: &Shared,
-        doubtful: &[PageRange],
-        idle: &[PageRange],
-        observe: bool,
+        also: Also<'_>,
     ) -> Result<Self, EngineError> {
         let (pid, main) = (process.pid, &process.tasks[0]);
         let ended = |error| refine(error, pid, shared);
         refuse_foreign_code(process)?;
-        let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
         // Held while injecting: each stop is a switch on one processor instead of an interrupt across.
-        let pinned = PinnedToCpu::new(stat.cpu);
+        let pinned = PinnedToCpu::new(portrait.stat.cpu);
         let extended = process.tasks.iter().map(|task| task.task.extended_registers()).collect::<Result<Vec<_>, _>>();
         let extended = extended.map_err(ended)?;
         let tasks: Vec<_> = process.tasks.iter().map(|task| (&task.task, task.registers)).collect();
         let foothold = Foothold::find(&process.memory, &process.maps, &tasks, extended[0].len());
         let foothold = foothold.map_err(|error| no_foothold(error, pid, shared))?;
-        let status = Status::of(pid).map_err(|_| EngineError::Ended)?;
         let blocked = process.tasks.iter().fold(0, |all, task| all | task.mask);
-        let injector = Injector::new(&process.memory, &foothold, Bell::for_process(status.caught, blocked));
+        let injector = Injector::new(&process.memory, &foothold, Bell::for_process(portrait.status.caught, blocked));
 
-        let own = restrictions::own().map_err(|source| kernel("looking at this process", source))?;
         let mut inner = Self { xsave_features: Registers::xsave_features(&extended[0]), ..Self::default() };
         let asked = process.tasks.iter().zip(&extended).enumerate().try_for_each(|(place, (task, extended))| {
-            let status = Status::of_task(pid, task.task.tid()).map_err(|_| EngineError::Ended)?;
+            let of_task = |tid| Status::of_task(pid, tid).map(Cow::Owned).map_err(|_| EngineError::Ended);
+            let status = if place == 0 { Cow::Borrowed(&portrait.status) } else { of_task(task.task.tid())? };
             let asker = Asker::new(&injector, task, extended, &status, &ended)?;
-            if place == 0 {
-                inner.ask_process(&asker, process, &status)?;
-                inner.ask_residence(&asker, doubtful)?;
-                inner.collapsed = collapse(&asker, idle)?;
-                inner.untold = kinship::untold(&asker, pid)?;
-                inner.userfault = observe.then(|| asker.make_userfault(pid)).transpose()?;
-            }
-            inner.found.ask_thread(&asker, place)?;
-            if place > 0 {
-                inner.obstacles.extend(restrictions::of_thread(&status, &own));
-            }
-            inner.obstacles.extend(restrictions::landlock(&asker, &status, &own)?);
-            let mut thread = thread(&asker, task, extended, &status, pid)?;
-            thread.pending = inner.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
+            inner.ask_task(&asker, process, place, (portrait, &status), also)?;
             asker.puppet.release().map_err(ended)?;
             if place == 0 && inner.switches.protection_keys != 0 {
                 // Asking for the keys has changed the rights of those that are free.
                 task.task.set_extended_registers(extended).map_err(ended)?;
             }
-            inner.threads.push(thread);
             Ok(())
         });
         // The memory goes back whatever happened; if the program is gone there is none.
@@ -105,20 +103,77 @@ impl Inner {
         Ok(inner)
     }
 
-    fn ask_process(&mut self, asker: &Asker<'_>, process: &FrozenProcess, status: &Status) -> Result<(), EngineError> {
-        self.ask_dispositions(asker, status)?;
-        self.found = timers::Found::ask(asker, process, &mut self.obstacles)?;
+    /// Asks the task at `place`, the main thread for its process as well: nearly everything at once.
+    fn ask_task(
+        &mut self,
+        asker: &Asker<'_>,
+        process: &FrozenProcess,
+        place: usize,
+        (portrait, status): (&Portrait, &Status),
+        also: Also<'_>,
+    ) -> Result<(), EngineError> {
+        let (pid, task) = (process.pid, &process.tasks[place]);
         let mut questions = asker.questions();
-        let heap_end = questions.call(libc::SYS_brk, [0; 6]);
-        let permitted = questions.ask(libc::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]);
-        let secure_bits = questions.call(libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]);
-        let switches = switches::Asked::of(&mut questions);
+        let of_process = (place == 0).then(|| OfProcess::of(&mut questions, status));
+        let of_thread = OfThread::of(&mut questions);
+        let namespace = match place {
+            0 => portrait.circumstances.user_namespace().map(<[u8]>::to_vec),
+            _ => proc::link(task.task.tid(), "ns/user").ok(),
+        };
+        let landlock = Landlock::of(&mut questions, status, namespace.as_deref(), also.ourselves);
         let answers = asker.put(&questions)?;
-        self.heap_end = answers.number(heap_end) as u64;
+        if let Some(of_process) = of_process {
+            self.take_process(&of_process, &answers, asker, status, also.ourselves)?;
+            self.found = timers::Found::ask(asker, process, &mut self.obstacles)?;
+            self.ask_residence(asker, also.doubtful)?;
+            self.collapsed = collapse(asker, also.idle)?;
+            if also.has_children {
+                self.untold = kinship::untold(asker, pid)?;
+            }
+            self.userfault = also.observe.then(|| asker.make_userfault(pid)).transpose()?;
+        }
+        self.found.ask_thread(asker, place)?;
+        if place > 0 {
+            self.obstacles.extend(restrictions::of_thread(status, &also.ourselves.status));
+            self.obstacles.extend(apart::of_thread(pid, status, portrait));
+        }
+        self.obstacles.extend(landlock.obstacle(&answers, status));
+        let pending = self.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
+        let thread = of_thread.thread((asker, &answers), task, status, also.ourselves)?;
+        self.threads.push(ThreadState { pending, ..thread });
+        Ok(())
+    }
+
+    fn take_process(
+        &mut self,
+        asked: &OfProcess,
+        answers: &Answers,
+        asker: &Asker<'_>,
+        status: &Status,
+        ourselves: &Ourselves,
+    ) -> Result<(), EngineError> {
+        self.take_dispositions(&asked.dispositions, answers)?;
+        for some in asked.more_signals.chunks(DISPOSITIONS_AT_ONCE) {
+            let mut questions = asker.questions();
+            let asked = ask_dispositions(&mut questions, some);
+            self.take_dispositions(&asked, &asker.put(&questions)?)?;
+        }
+        self.heap_end = answers.number(asked.heap_end) as u64;
         // Kernels before 5.16 have no state that must be asked for.
-        self.permitted_features = answers.words(permitted).map_or(0, |[features]| features);
-        self.obstacles.extend(restrictions::secure_bits(answers.number(secure_bits))?);
-        self.switches = switches.switches(&answers, asker, status, self.xsave_features)?;
+        self.permitted_features = answers.words(asked.permitted).map_or(0, |[features]| features);
+        let theirs = answers.number(asked.secure_bits);
+        self.obstacles.extend(restrictions::secure_bits(theirs, ourselves.secure_bits));
+        self.switches = asked.switches.switches(answers, asker, status, self.xsave_features, ourselves)?;
+        Ok(())
+    }
+
+    fn take_dispositions(&mut self, asked: &[AskedDisposition], answers: &Answers) -> Result<(), EngineError> {
+        for (signal, question) in asked.iter().copied() {
+            let [handler, flags, restorer, mask] = answers.words(question)?;
+            if [handler, flags, mask] != [0; 3] {
+                self.dispositions.push(Disposition { signal, handler, flags, restorer, mask });
+            }
+        }
         Ok(())
     }
 
@@ -144,27 +199,6 @@ impl Inner {
             }
         }
         merge_ranges(&mut self.resident);
-        Ok(())
-    }
-
-    /// Only signals that are caught or ignored, and SIGCHLD, whose flags also matter by default, can differ from what a
-    /// new process has.
-    fn ask_dispositions(&mut self, asker: &Asker<'_>, status: &Status) -> Result<(), EngineError> {
-        const WORDS: usize = 4;
-        let changed = status.caught | status.ignored | 1 << (SIGCHLD - 1);
-        let signals: Vec<u8> = (1..=64).filter(|signal| changed & 1 << (signal - 1) != 0).collect();
-        for some in signals.chunks(Questions::WORDS_MAX / WORDS) {
-            let mut questions = asker.questions();
-            let ask = |signal: &u8| questions.ask(libc::SYS_rt_sigaction, |output| [u64::from(*signal), 0, output, 8]);
-            let asked: Vec<asker::Words<WORDS>> = some.iter().map(ask).collect();
-            let answers = asker.put(&questions)?;
-            for (signal, question) in some.iter().copied().zip(asked) {
-                let [handler, flags, restorer, mask] = answers.words(question)?;
-                if [handler, flags, mask] != [0; 3] {
-                    self.dispositions.push(Disposition { signal, handler, flags, restorer, mask });
-                }
-            }
-        }
         Ok(())
     }
 
@@ -206,49 +240,101 @@ fn refuse_foreign_code(process: &FrozenProcess) -> Result<(), EngineError> {
     }]))
 }
 
-fn thread(
-    asker: &Asker<'_>,
-    task: &FrozenTask,
-    extended: &[u8],
-    status: &Status,
-    pid: i32,
-) -> Result<ThreadState, EngineError> {
-    let tid = task.task.tid();
-    let gone = |_| EngineError::Ended;
-    let mut questions = asker.questions();
-    let clear_child_tid = questions.ask(libc::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]);
-    let alternate_stack = questions.ask(libc::SYS_sigaltstack, |output| [0, output, 0, 0]);
-    let scheduling = scheduling::Asked::of(&mut questions);
-    let answers = asker.put(&questions)?;
-    let [clear_child_tid] = answers.words(clear_child_tid)?;
-    // stack_t: address, flags (an int and padding), length.
-    let [start, flags, length] = answers.words(alternate_stack)?;
-    let (head, head_length) = process::robust_list(tid).map_err(gone)?;
-    let sequence = task.task.rseq_configuration().map_err(|_| EngineError::Ended)?;
-    let name = proc::read(pid, &format!("task/{tid}/comm")).map_err(gone)?;
-    Ok(ThreadState {
-        tid: status.ids.last().copied().unwrap_or(tid),
-        registers: registers(task)?.0.to_vec(),
-        extended_registers: Bytes::from(extended),
-        signal_mask: task.mask,
-        pending: Vec::new(),
-        alternate_stack: AlternateStack { start, flags: flags as u32, length },
-        clear_child_tid,
-        robust_list: RobustList { head, length: head_length },
-        restartable_sequence: (sequence.area != 0).then_some(RestartableSequence {
-            area: sequence.area,
-            length: sequence.length,
-            signature: sequence.signature,
-        }),
-        name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
-        scheduling: scheduling::scheduling(tid).map_err(gone)?,
-        affinity: scheduling::affinity(tid).map_err(gone)?,
-        io_priority: scheduling::io_priority(tid),
-        timer_slack_nanoseconds: scheduling.timer_slack(&answers),
-        restrictions: scheduling.restrictions(&answers, status)?,
-        wait: task.interrupted.wait(),
-        numa: scheduling.numa_policy(&answers),
-    })
+/// What a thread is asked for its process.
+struct OfProcess {
+    dispositions: Vec<AskedDisposition>,
+    /// Signals for whose dispositions there was no room.
+    more_signals: Vec<u8>,
+    heap_end: Number,
+    permitted: Words<1>,
+    secure_bits: Number,
+    switches: switches::Asked,
+}
+
+impl OfProcess {
+    /// Only signals that are caught or ignored, and SIGCHLD, whose flags also matter by default, can differ from what a
+    /// new process has.
+    fn of(questions: &mut Questions, status: &Status) -> Self {
+        let changed = status.caught | status.ignored | 1 << (SIGCHLD - 1);
+        let mut signals: Vec<u8> = (1..=64).filter(|signal| changed & 1 << (signal - 1) != 0).collect();
+        let more_signals = signals.split_off(signals.len().min(DISPOSITIONS_AT_ONCE));
+        Self {
+            dispositions: ask_dispositions(questions, &signals),
+            more_signals,
+            heap_end: questions.call(libc::SYS_brk, [0; 6]),
+            permitted: questions.ask(libc::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]),
+            secure_bits: questions.call(libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]),
+            switches: switches::Asked::of(questions),
+        }
+    }
+}
+
+/// A signal, and what is asked of it.
+type AskedDisposition = (u8, Words<4>);
+/// So many that there is room for all other questions beside them.
+const DISPOSITIONS_AT_ONCE: usize = 16;
+
+fn ask_dispositions(questions: &mut Questions, signals: &[u8]) -> Vec<AskedDisposition> {
+    let mut ask = |signal: u8| questions.ask(libc::SYS_rt_sigaction, |output| [u64::from(signal), 0, output, 8]);
+    signals.iter().map(|signal| (*signal, ask(*signal))).collect()
+}
+
+/// What a thread is asked for itself.
+struct OfThread {
+    clear_child_tid: Words<1>,
+    alternate_stack: Words<3>,
+    scheduling: scheduling::Asked,
+}
+
+impl OfThread {
+    fn of(questions: &mut Questions) -> Self {
+        Self {
+            clear_child_tid: questions.ask(libc::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
+            alternate_stack: questions.ask(libc::SYS_sigaltstack, |output| [0, output, 0, 0]),
+            scheduling: scheduling::Asked::of(questions),
+        }
+    }
+
+    /// The record of a thread, without the signals that wait for it.
+    fn thread(
+        &self,
+        (asker, answers): (&Asker<'_>, &Answers),
+        task: &FrozenTask,
+        status: &Status,
+        ourselves: &Ourselves,
+    ) -> Result<ThreadState, EngineError> {
+        let tid = task.task.tid();
+        let gone = |_| EngineError::Ended;
+        let [clear_child_tid] = answers.words(self.clear_child_tid)?;
+        // stack_t: address, flags (an int and padding), length.
+        let [start, flags, length] = answers.words(self.alternate_stack)?;
+        let (head, head_length) = process::robust_list(tid).map_err(gone)?;
+        let sequence = task.task.rseq_configuration().map_err(|_| EngineError::Ended)?;
+        let name = proc::read(task.task.process(), &format!("task/{tid}/comm")).map_err(gone)?;
+        Ok(ThreadState {
+            tid: status.ids.last().copied().unwrap_or(tid),
+            registers: registers(task)?.0.to_vec(),
+            extended_registers: Bytes::from(asker.extended()),
+            signal_mask: task.mask,
+            pending: Vec::new(),
+            alternate_stack: AlternateStack { start, flags: flags as u32, length },
+            clear_child_tid,
+            robust_list: RobustList { head, length: head_length },
+            restartable_sequence: (sequence.area != 0).then_some(RestartableSequence {
+                area: sequence.area,
+                length: sequence.length,
+                signature: sequence.signature,
+            }),
+            name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
+            scheduling: scheduling::scheduling(tid, &ourselves.scheduling).map_err(gone)?,
+            affinity: scheduling::affinity(tid, &ourselves.affinity).map_err(gone)?,
+            io_priority: scheduling::io_priority(tid),
+            timer_slack_nanoseconds: self.scheduling.timer_slack(answers),
+            restrictions: self.scheduling.restrictions(answers, status)?,
+            wait: task.interrupted.wait(),
+            numa: self.scheduling.numa_policy(answers),
+        })
+    }
 }
 
 /// Registers for the image: of an interrupted call only what a new process can make again.

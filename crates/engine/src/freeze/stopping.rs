@@ -8,9 +8,9 @@
 //! thread lets go of the parent.
 
 use super::{FrozenProcess, FrozenTask, forbidden, kernel, refine};
-use crate::EngineError;
 use crate::job::Shared;
 use crate::tree::{Member, Roots, borrows_memory};
+use crate::{EngineError, abreast};
 use standfast_linux::proc::{self, Map, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{ProcessMemory, Standstill, Task, TaskError};
@@ -154,9 +154,11 @@ impl<'a> Stopping<'a> {
             if let [only] = &mut frozen.tasks[..] {
                 only.task.is_alone();
             }
-            let reading = |source| kernel("reading the program's mappings", source);
-            frozen.maps = Map::of(frozen.pid).map_err(reading)?;
             processes.push(frozen);
+        }
+        let pids: Vec<i32> = processes.iter().map(|process: &FrozenProcess| process.pid).collect();
+        for (process, maps) in processes.iter_mut().zip(abreast::each(&pids, |pid| Map::of(*pid))) {
+            process.maps = maps.map_err(|source| kernel("reading the program's mappings", source))?;
         }
         Ok(Some((processes, zombies)))
     }

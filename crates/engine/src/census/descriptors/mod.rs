@@ -19,10 +19,10 @@ mod socket;
 mod terminal;
 mod told;
 
-use crate::Obstacle;
 use crate::census::Output;
 use crate::census::objects::Objects;
 use crate::job::{Inheritance, Kept};
+use crate::{Obstacle, abreast};
 use pipe::Pipes;
 use shown::{Holder, Shown};
 pub(crate) use socket::received;
@@ -133,11 +133,11 @@ impl Descriptors {
         objects: &mut Objects,
         obstacles: &mut Vec<Obstacle>,
     ) -> io::Result<Self> {
-        let mut holders = pids.iter().map(|pid| Holder::of(*pid)).collect::<io::Result<Vec<_>>>()?;
-        let mut shown = Vec::new();
-        for (place, holder) in holders.iter().enumerate() {
-            shown.extend(holder.show(place)?);
-        }
+        let holders = pids.iter().enumerate().map(|(place, pid)| Ok((place, Holder::of(*pid)?)));
+        let holders = holders.collect::<io::Result<Vec<_>>>()?;
+        let shown = abreast::each(&holders, |(place, holder)| holder.show(*place));
+        let shown: Vec<Shown> = shown.into_iter().collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect();
+        let mut holders: Vec<Holder> = holders.into_iter().map(|(_, holder)| holder).collect();
         // We ourselves hold what is on its way in messages.
         holders.push(Holder::of(std::process::id() as i32)?);
         let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };

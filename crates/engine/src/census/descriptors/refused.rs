@@ -71,6 +71,25 @@ pub(super) fn reason(target: &[u8]) -> Unfit {
 mod tests {
     use super::*;
 
+    /// Such devices are not to be had on every machine.
+    #[test]
+    fn what_keeps_state_in_hardware_is_named_with_a_way_round_it() {
+        for (target, word) in [
+            ("/dev/nvidia0", "GPU"),
+            ("/dev/dri/renderD128", "GPU"),
+            ("/dev/kfd", "GPU"),
+            ("anon_inode:sync_file", "graphics"),
+            ("/dmabuf:", "graphics"),
+            ("/dev/infiniband/uverbs0", "RDMA"),
+            ("anon_inode:[infinibandevent]", "RDMA"),
+            ("anon_inode:kvm-vcpu:0", "virtual machine"),
+            ("anon_inode:kvm-vm", "virtual machine"),
+        ] {
+            let Unfit::Refused { why, remedy } = reason(target.as_bytes()) else { panic!("{target} is not refused") };
+            assert!(why.contains(word) && !remedy.is_empty(), "{target}: {why}; {remedy}");
+        }
+    }
+
     #[test]
     fn a_device_is_named_for_what_it_is_before_it_is_named_a_device() {
         for (place, (shown, ..)) in KINDS.iter().enumerate() {

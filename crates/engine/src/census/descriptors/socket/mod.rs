@@ -19,6 +19,7 @@ use standfast_format::records::{OpenFileKind, Socket, SocketState};
 use standfast_linux::sys::{descriptors, process, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 const ELSEWHERE: &str = "start both under one standfast run";
 const ELSEWHERE_OR_RESET: &str =
@@ -88,7 +89,7 @@ impl Walk<'_> {
         if !is_known {
             return Err(Unfit::because("a socket of this kind cannot be brought back"));
         }
-        if !self.is_in_our_network(shown.holder)? {
+        if !self.is_in_our_network(shown.holder)? || network_of(own.as_fd()) != own_network() {
             return Err(Unfit::because("it belongs to a network namespace of the program's own"));
         }
         // The kernel reports it once, to the program.
@@ -196,4 +197,17 @@ impl Walk<'_> {
             self.receive_tcp(at)
         }
     }
+}
+
+/// Which network namespace a socket belongs to, wherever the process that holds it has moved since; none where the kernel
+/// does not tell (before Linux 5.14).
+fn network_of(own: BorrowedFd<'_>) -> Option<u64> {
+    const SO_NETNS_COOKIE: i32 = 71;
+    let cookie = socket::option(own, libc::SOL_SOCKET, SO_NETNS_COOKIE, size_of::<u64>()).ok()?;
+    cookie.try_into().ok().map(u64::from_le_bytes)
+}
+
+fn own_network() -> Option<u64> {
+    static OWN: OnceLock<Option<u64>> = OnceLock::new();
+    *OWN.get_or_init(|| network_of(socket::create(libc::AF_UNIX, libc::SOCK_STREAM, 0).ok()?.as_fd()))
 }

@@ -1,0 +1,221 @@
+//! Every line of the list of refusals in `docs/limits.md` has a victim or a test that proves it: refused by name before anything
+//! is written, and the program runs on. Where none can be had, the reason stands here.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use standfast_tests::features::{Expectation, Feature};
+use std::fs;
+use std::path::Path;
+
+/// What proves a line.
+enum Proof {
+    /// Victims of `tests/victims/features`.
+    Victims(&'static [&'static str]),
+    /// A test, by file and name. The file is one of `tests/tests`, or a source with tests in it.
+    Test(&'static str, &'static str),
+    /// Nothing, and why.
+    None(&'static str),
+}
+use Proof::{Test, Victims};
+
+/// The first cell of a line, words of it that are proved, and the proof.
+const PROOFS: &[(&str, &str, Proof)] = &[
+    (
+        "processes that share",
+        "without being threads",
+        Victims(&[
+            "tree-processes-that-share-their-memory-are-refused",
+            "tree-processes-that-share-their-directory-are-refused",
+        ]),
+    ),
+    (
+        "processes that share",
+        "without being parent and child",
+        Victims(&["tree-siblings-that-share-descriptors-are-refused"]),
+    ),
+    ("processes that share", "vfork", Victims(&["tree-vfork-child-that-lingers-delays-the-checkpoint"])),
+    (
+        "processes apart",
+        "in namespaces",
+        Victims(&["tree-child-in-namespaces-of-its-own-is-refused", "namespaces-of-its-own-are-refused"]),
+    ),
+    ("processes apart", "root directory", Victims(&["tree-child-with-another-root-is-refused"])),
+    ("processes apart", "user, groups", Victims(&["tree-child-of-another-user-is-refused"])),
+    ("processes apart", "capabilities", Victims(&["tree-child-with-less-capabilities-is-refused"])),
+    ("threads apart", "table of descriptors", Victims(&["thread-with-descriptors-of-its-own-is-refused"])),
+    ("threads apart", "working directory", Victims(&["thread-with-a-directory-of-its-own-is-refused"])),
+    ("threads apart", "user, groups, capabilities or namespaces", Victims(&["thread-that-is-another-user-is-refused"])),
+    ("a child that asked for a signal", "PR_SET_PDEATHSIG", Victims(&["tree-signal-at-a-threads-end-is-refused"])),
+    ("zombies", "core file", Victims(&["tree-zombie-that-dumped-core-is-refused"])),
+    ("an epoll instance that several", "pidfd", Victims(&["pidfd-in-a-shared-epoll-is-refused"])),
+    (
+        "a session that its process's parent",
+        "found at the restart",
+        Victims(&["tree-orphan-in-a-session-of-others-refuses-the-restart"]),
+    ),
+    (
+        "connections to others",
+        "TCP",
+        Test("outside.rs", "a_tcp_connection_to_somebody_else_is_refused_with_his_address"),
+    ),
+    ("connections to others", "Unix sockets", Test("outside.rs", "a_unix_connection_to_somebody_else_is_refused")),
+    ("what is on its way", "no bytes", Victims(&["datagram-without-bytes-is-refused-for-now"])),
+    ("what is on its way", "urgent data", Victims(&["urgent-data-that-waits-is-refused-for-now"])),
+    ("what is on its way", "closed by now", Victims(&["datagram-of-a-sender-that-is-gone-is-refused-for-now"])),
+    ("what is on its way", "not been accepted yet", Victims(&["connection-with-data-that-waits-is-refused-for-now"])),
+    (
+        "what is on its way",
+        "behind bytes of another message",
+        Victims(&["descriptors-behind-other-bytes-of-a-stream-are-refused-for-now"]),
+    ),
+    ("what is on its way", "SO_PASSCRED", Victims(&["credentials-on-their-way-in-plenty-are-refused-for-now"])),
+    ("other sockets", "answer unread", Victims(&["netlink-answer-that-waits-is-refused-for-now"])),
+    ("other sockets", "all other families", Victims(&["raw-and-other-sockets-are-refused"])),
+    ("other sockets", "packet filter", Victims(&["packet-filter-on-a-socket-is-refused"])),
+    ("other sockets", "multicast", Victims(&["multicast-group-is-refused"])),
+    ("other sockets", "TLS of the kernel's", Victims(&["encryption-by-the-kernel-is-refused"])),
+    ("other sockets", "another network namespace", Victims(&["socket-of-another-network-is-refused"])),
+    ("other sockets", "connected to itself", Victims(&["tcp-socket-connected-to-itself-is-refused"])),
+    ("System V shared memory", "others could find", Victims(&["system-v-segment-that-others-can-find-is-refused"])),
+    (
+        "System V semaphores and message queues",
+        "last to use",
+        Victims(&["system-v-semaphores-are-refused", "system-v-message-queue-is-refused"]),
+    ),
+    ("a private mapping of a memfd", "closed", Victims(&["private-mapping-of-a-closed-memfd-is-refused"])),
+    ("pipes to other programs", "pipes", Test("outside.rs", "a_pipe_that_somebody_else_has_open_is_refused")),
+    (
+        "pipes to other programs",
+        "Named pipes",
+        Test("outside.rs", "a_named_pipe_that_somebody_else_has_open_is_refused"),
+    ),
+    ("other descriptors", "userfaultfd", Victims(&["userfaultfd-is-refused"])),
+    ("other descriptors", "io_uring", Victims(&["io_uring-is-refused"])),
+    ("other descriptors", "fanotify", Victims(&["fanotify-is-refused"])),
+    ("other descriptors", "BPF", Victims(&["bpf-map-is-refused"])),
+    ("other descriptors", "performance counters", Victims(&["perf-counter-is-refused"])),
+    ("other descriptors", "KVM", Victims(&["virtual-machine-is-refused"])),
+    (
+        "other descriptors",
+        "GPU and RDMA devices",
+        Test(
+            "../../crates/engine/src/census/descriptors/refused.rs",
+            "what_keeps_state_in_hardware_is_named_with_a_way_round_it",
+        ),
+    ),
+    ("other descriptors", "other nodes", Victims(&["device-node-is-refused", "network-device-is-refused"])),
+    (
+        "other descriptors",
+        "pidfds of processes outside",
+        Victims(&["pidfd-of-another-process-is-refused", "pidfd-of-a-single-thread-is-refused"]),
+    ),
+    ("other descriptors", "POSIX message queues", Victims(&["message-queue-of-posix-is-refused"])),
+    (
+        "other descriptors",
+        "the run was started with",
+        Proof::None("the tests start every run with files that have a name, and nothing else"),
+    ),
+    (
+        "pseudo-terminals",
+        "outside the job",
+        Test("outside.rs", "a_terminal_of_the_job_that_somebody_else_has_open_is_refused"),
+    ),
+    ("pseudo-terminals", "nobody has opened yet", Victims(&["terminal-that-is-not-open-yet-waits"])),
+    ("pseudo-terminals", "packet mode", Victims(&["terminal-with-news-of-packets-waits"])),
+    ("a session", "controlling terminal", Test("outside.rs", "a_session_on_a_terminal_of_somebody_elses_is_refused")),
+    ("inotify", "events", Victims(&["inotify-with-unread-events-waits"])),
+    ("inotify", "path cannot be found", Victims(&["inotify-watch-whose-path-is-unknown-is-refused"])),
+    ("leases on files", "F_SETLEASE", Victims(&["lease-on-a-file-is-refused"])),
+    ("signal-driven I/O", "process group", Victims(&["signal-driven-io-for-a-group-is-refused"])),
+    (
+        "epoll instances",
+        "no descriptor leads",
+        Test("outside.rs", "an_epoll_instance_that_watches_what_only_somebody_else_has_is_refused"),
+    ),
+    ("epoll instances", "EPOLLONESHOT", Victims(&["epoll-entry-that-fired-and-is-not-ready-is-refused-for-now"])),
+    ("deleted or replaced files", "no copy of them", Victims(&["library-replaced-before-it-was-seen-is-refused"])),
+    ("deleted or replaced files", "1 GiB", Victims(&["deleted-file-that-is-too-large-is-refused"])),
+    ("deleted or replaced files", "open directories", Victims(&["directory-that-was-removed-is-refused"])),
+    ("deleted or replaced files", "/proc/PID", Victims(&["directory-of-a-process-is-refused"])),
+    ("huge pages", "shared", Victims(&["shared-huge-pages-of-the-pool-are-refused"])),
+    ("restrictions", "seccomp", Victims(&["seccomp-filter-of-one-thread-is-refused"])),
+    ("restrictions", "Landlock", Victims(&["landlock-sandbox-is-refused"])),
+    ("restrictions", "security bits", Victims(&["security-bits-are-refused"])),
+    (
+        "restrictions",
+        "shadow stacks",
+        Test(
+            "../../crates/engine/src/census/restrictions.rs",
+            "restrictions_that_a_new_process_would_not_have_are_named",
+        ),
+    ),
+    ("kernel asynchronous I/O", "io_setup", Victims(&["asynchronous-io-is-refused"])),
+    ("32-bit programs", "", Victims(&["code-of-32-bits-is-refused"])),
+    ("programs that may not be traced", "undumpable", Victims(&["program-that-hides-itself-is-refused"])),
+    ("programs that may not be traced", "debugger", Victims(&["tree-child-under-a-debugger-is-refused"])),
+    (
+        "programs that may not be traced",
+        "set-uid",
+        Proof::None(
+            "a test may not install one; to the kernel it is a process of another user, which is proved by \
+             tree-child-of-another-user-is-refused",
+        ),
+    ),
+];
+
+/// The lines of the list: what is refused, and the remark.
+fn lines() -> Result<Vec<(String, String)>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/limits.md");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let (_, section) = text.split_once("\n## What is refused\n").context("there is no list of refusals")?;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")).skip(1);
+    rows.map(|row| {
+        let (thing, remark) = row.split_once(" | ").with_context(|| format!("not a line of two cells: {row}"))?;
+        Ok((thing.trim().to_owned(), remark.trim().trim_end_matches('|').to_owned()))
+    })
+    .collect()
+}
+
+#[test]
+fn every_line_of_the_list_of_refusals_is_proved_or_says_why_not() -> Result<()> {
+    for (thing, _) in lines()? {
+        let is_proved = PROOFS.iter().any(|(start, ..)| is_of(start, &thing));
+        ensure!(is_proved, "nothing proves the line {thing:?}; name a victim for it in tests/tests/limits.rs");
+    }
+    Ok(())
+}
+
+#[test]
+fn whatever_proves_a_line_is_there_and_the_line_says_so() -> Result<()> {
+    let (lines, features) = (lines()?, Feature::all()?);
+    for (start, words, proof) in PROOFS {
+        let mut of_line = lines.iter().filter(|(thing, _)| is_of(start, thing));
+        let line = of_line.next().with_context(|| format!("no line begins with {start:?}"))?;
+        ensure!(line.0.contains(words) || line.1.contains(words), "the line {start:?} does not say {words:?}");
+        match proof {
+            Victims(names) => names.iter().try_for_each(|name| {
+                let victim = features.iter().find(|(other, _)| other == name);
+                let (_, victim) = victim.with_context(|| format!("there is no victim {name}"))?;
+                let expect = victim.as_ref().ok().map(|victim| &victim.header.expect);
+                ensure!(expect.is_some_and(|expect| *expect != Expectation::Survive), "{name} is not refused");
+                Ok(())
+            })?,
+            Test(file, name) => {
+                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+                let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+                ensure!(text.contains(&format!("fn {name}(")), "there is no test {name} in {file}");
+            }
+            Proof::None(reason) => ensure!(!reason.is_empty(), "{start:?}, {words:?}: no reason"),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a line is the one that begins so: the longest beginning of all counts, as one thing may be called like the
+/// beginning of another.
+fn is_of(start: &str, thing: &str) -> bool {
+    let longest =
+        PROOFS.iter().map(|(start, ..)| *start).filter(|start| thing.starts_with(start)).max_by_key(|it| it.len());
+    longest == Some(start)
+}
