@@ -3,8 +3,8 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
-    ExternalSockets, Files, GenerationNumber, Ids, Incremental, Interval, Keep, MaxFiles, MinInterval, SaveFiles,
-    Snapshot, Stack, Track,
+    DurableEvery, ExternalSockets, Files, FlushEvery, GenerationNumber, Grace, Ids, Incremental, Interval, Keep,
+    MaxFiles, Memory, MinInterval, SaveFiles, Snapshot, Stack, Track,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -152,6 +152,18 @@ pub(crate) struct Run {
     /// that put themselves under Standfast
     #[arg(long)]
     pub(crate) ckptrc: bool,
+    /// Where in memory checkpoints go first, such as /dev/shm; 'auto' for that where there is room, 'off' [default: off]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) memory: Option<Memory>,
+    /// One in so many checkpoints in memory goes on to the disk, in the background [default: 16]
+    #[arg(long, value_name = "N")]
+    pub(crate) flush_every: Option<FlushEvery>,
+    /// Longest time between checkpoints on the disk while there are newer ones in memory [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) durable_every: Option<DurableEvery>,
+    /// How long the newest checkpoint may take from memory to the disk when the job is stopped or fails [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) grace: Option<Grace>,
     /// Continue an unfinished job if there is one with a good checkpoint; otherwise start
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,
@@ -190,6 +202,9 @@ pub(crate) struct Restart {
     /// Process ids: 'auto' for the old ones where that is allowed, 'new' [default: as in the run]
     #[arg(long, value_name = "POLICY")]
     pub(crate) ids: Option<Ids>,
+    /// Where in memory checkpoints go first: a directory, 'auto' or 'off' [default: as in the run]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) memory: Option<Memory>,
     /// Let monotonic clocks jump back to those of this machine, instead of going on where they were
     #[arg(long)]
     pub(crate) clock_jump: bool,

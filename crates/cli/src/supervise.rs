@@ -6,8 +6,8 @@ use crate::program;
 use crate::voice::{Voice, say};
 use anyhow::{Context, bail};
 use standfast::{
-    CKPTRC, Ckptrc, ClockPolicy, Ending, Error, ForShell, FrontLine, Notice, OptionChoices, RestartRequest, RunRequest,
-    Side, Unfinished,
+    CKPTRC, Ckptrc, ClockPolicy, Ending, Error, ForShell, FrontLine, Memory, Notice, OptionChoices, RestartRequest,
+    RunRequest, Side, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -35,6 +35,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         Some(ckptrc) => ckptrc.directory(&program),
         None => standfast::default_directory(&program),
     });
+    let memory = run.memory.map(from_here).transpose()?;
     let request = |front| RunRequest {
         directory,
         program,
@@ -52,7 +53,11 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
             save_files: run.save_files,
             external_sockets: run.external_sockets,
             min_interval: run.min_interval,
+            flush_every: run.flush_every,
+            durable_every: run.durable_every,
+            grace: run.grace,
         },
+        memory,
         ckptrc,
         unfinished,
         force: run.force,
@@ -71,8 +76,9 @@ pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode
     };
     let options = OptionChoices { ids: restart.ids, files: restart.files, ..OptionChoices::default() };
     let clocks = if restart.clock_jump { ClockPolicy::Jump } else { ClockPolicy::Continue };
+    let memory = restart.memory.map(from_here).transpose()?;
     let Restart { at, force, wait, .. } = restart;
-    let request = |front| RestartRequest { directory, at, options, clocks, force, wait, front: Some(front) };
+    let request = |front| RestartRequest { directory, at, options, memory, clocks, force, wait, front: Some(front) };
     behind_front(|front| standfast::restart(&request(front), &mut |notice| hear(notice, voice)))
 }
 
@@ -85,6 +91,14 @@ fn behind_front(supervise: impl FnOnce(FrontLine) -> Result<Ending, Error>) -> a
         }
         Side::Behind(front) => conclude(supervise(front)),
     }
+}
+
+/// The place as a restart from elsewhere finds it again.
+fn from_here(memory: Memory) -> anyhow::Result<Memory> {
+    Ok(match memory {
+        Memory::At(place) => Memory::At(std::path::absolute(place).context("--memory names no directory")?),
+        other => other,
+    })
 }
 
 fn hear(notice: &Notice, voice: Voice) {

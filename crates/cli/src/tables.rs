@@ -26,11 +26,38 @@ pub(crate) fn status(status: &StatusReport) -> String {
     if let Some(live) = &status.live {
         facts.extend(live_facts(live, status.options.interval));
     }
+    facts.extend(durability(status));
     let text = facts_as_lines(&facts);
     if status.generations.is_empty() {
         return format!("{text}no checkpoint yet\n");
     }
     format!("{text}\n{}", generations(&status.generations))
+}
+
+/// Which checkpoint survives what, where that is not the same for all.
+fn durability(status: &StatusReport) -> Vec<(&'static str, String)> {
+    let Some(memory) = &status.memory else { return Vec::new() };
+    let Some(place) = &memory.place else {
+        let why = memory.missing.as_deref().unwrap_or_default();
+        return vec![("memory", format!("cannot be had any more, the disk's checkpoints count: {why}"))];
+    };
+    let newest = |is_there: fn(&GenerationReport) -> bool| {
+        let found = status.generations.iter().rev().find(|it| !it.is_superseded && is_there(it));
+        found.map_or("none yet".to_owned(), |it| {
+            format!("checkpoint {} of {}", it.generation, moment(it.taken_nanoseconds))
+        })
+    };
+    vec![
+        (
+            "memory",
+            format!(
+                "{} in {}: survives the program and its supervisor, and not a reboot, the end of a container or, often, of a batch job or login",
+                newest(|it| it.is_in_memory),
+                ForShell(place)
+            ),
+        ),
+        ("disk", format!("{}: survives all that its file system survives", newest(|it| it.is_on_disk))),
+    ]
 }
 
 /// How a job stands, and what can be done about it.
@@ -74,7 +101,7 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
 /// One checkpoint.
 pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
     format!(
-        "checkpoint {}{}: {}, paused {} (of that {} to look what {} threads hold), safe after {}; of {} pages {} had \
+        "checkpoint {}{}: {}, paused {} (of that {} to look what {} threads hold), {} after {}; of {} pages {} had \
          changed, {} are stored; taken by {}, {}{}{}",
         report.generation,
         report.parent.map_or_else(String::new, |parent| format!(" upon {parent}")),
@@ -82,6 +109,7 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
         nanoseconds(report.pause_nanoseconds),
         nanoseconds(report.looking_nanoseconds),
         report.tasks,
+        if report.is_in_memory { "in memory" } else { "safe" },
         nanoseconds(report.durable_nanoseconds),
         report.pages_scanned,
         report.pages_read,
@@ -125,7 +153,7 @@ pub(crate) fn generations(generations: &[GenerationReport]) -> String {
             nanoseconds(generation.pause_nanoseconds),
             generation.pages_stored.to_string(),
             size(generation.file_bytes),
-            if generation.is_superseded { "set aside".to_owned() } else { String::new() },
+            remarks(generation),
         ]);
     }
     for column in [0, 1, 3, 4, 5] {
@@ -134,12 +162,28 @@ pub(crate) fn generations(generations: &[GenerationReport]) -> String {
     lines_of(&table)
 }
 
+/// Where a generation is, where that is not the directory alone, and whether it counts.
+fn remarks(generation: &GenerationReport) -> String {
+    let level = match (generation.is_in_memory, generation.is_on_disk) {
+        (true, true) => Some("memory and disk"),
+        (true, false) => Some("memory only"),
+        (false, _) => None,
+    };
+    let superseded = generation.is_superseded.then_some("set aside");
+    [level, superseded].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
 /// What verification found.
 pub(crate) fn verification(reports: &[VerificationReport]) -> String {
     let line = |report: &VerificationReport| match &report.damage {
-        None => format!("checkpoint {}: good, all {} verified", report.generation, size(report.file_bytes)),
-        Some(damage) => format!("checkpoint {}: DAMAGED, {damage}", report.generation),
+        None => {
+            format!("checkpoint {}{}: good, all {} verified", report.generation, place(report), size(report.file_bytes))
+        }
+        Some(damage) => format!("checkpoint {}{}: DAMAGED, {damage}", report.generation, place(report)),
     };
+    fn place(report: &VerificationReport) -> &'static str {
+        if report.is_in_memory { " in memory" } else { "" }
+    }
     reports.iter().map(|report| line(report) + "\n").collect()
 }
 
@@ -280,6 +324,8 @@ mod tests {
             pages_inherited: 0,
             file_bytes: 1 << 20,
             is_superseded,
+            is_in_memory: false,
+            is_on_disk: true,
             root: String::new(),
         }
     }
@@ -295,7 +341,8 @@ mod tests {
 
     #[test]
     fn damage_is_named_and_the_rest_is_good() {
-        let report = |generation, damage| VerificationReport { generation, file_bytes: 8192, damage };
+        let report =
+            |generation, damage| VerificationReport { generation, is_in_memory: false, file_bytes: 8192, damage };
         let text = verification(&[report(1, None), report(2, Some("block 3 is not what was written".into()))]);
         assert!(text.starts_with("checkpoint 1: good"), "{text}");
         assert!(text.contains("checkpoint 2: DAMAGED, block 3"), "{text}");

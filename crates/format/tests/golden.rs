@@ -10,7 +10,7 @@ use standfast_format::image::{
 };
 use standfast_format::manifest::{
     ExternalSockets, FileEnd, Files, Generation, GenerationNumber, Ids, Incremental, Interval, JobDescription, JobId,
-    Manifest, Outcome, RunOptions, Snapshot, Track, seal, unseal,
+    LevelId, Manifest, MemoryPlace, Outcome, RunOptions, Snapshot, Track, seal, unseal,
 };
 use standfast_format::records::*;
 use standfast_format::{Contents, Run};
@@ -356,6 +356,9 @@ fn manifest() -> Manifest {
         save_files: Some(1 << 20),
         external_sockets: Some(ExternalSockets::Reset),
         min_interval: Some(Interval::Off),
+        flush_every: Some(8),
+        durable_every: Some(600_000),
+        grace: Some(30_000),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {
@@ -374,6 +377,8 @@ fn manifest() -> Manifest {
     manifest.next = GenerationNumber::new(9).unwrap();
     manifest.outcome = Outcome::Killed { signal: 9 };
     manifest.ends = vec![FileEnd { device: 0xfe00, inode: 1234, length: 1 << 40, modified_nanoseconds: -5 }];
+    let level = Some(LevelId::from_bytes([7; 16]));
+    manifest.memory = Some(MemoryPlace { place: b"/dev/shm"[..].into(), level, home: 1234 });
     manifest
 }
 

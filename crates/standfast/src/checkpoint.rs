@@ -14,19 +14,20 @@ use crate::background::Background;
 use crate::chains::{Incremental, MaxFiles, tracking};
 use crate::options::{JobOptions, Keep};
 use crate::report::CheckpointReport;
-use crate::room::Room;
+use crate::room::{self, Room};
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::{Choice, Method, Past, Snapshot, Why};
 use standfast_engine::{
-    Advised, Ahead, CaptureOptions, Captured, EngineError, Freezer, Frozen, Readiness, Reading, StackPart, Tracking,
-    rehearse,
+    Advised, Ahead, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Readiness, Reading, StackPart,
+    Tracking, rehearse,
 };
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Coverage, FileReference};
 use standfast_format::{BoxError, ImageSink};
-use standfast_store::{JobDirectory, Lease, Plan, Prepared, StoreError, Writing};
+use standfast_store::{JobDirectory, Lease, Level, Levels, Plan, Prepared, StoreError, Writing};
 use std::ffi::OsStr;
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -59,8 +60,10 @@ pub(crate) enum Purpose {
 /// Where checkpoints of a job go.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
-    /// The job's directory.
-    pub(crate) directory: Arc<JobDirectory>,
+    /// The job's directory, and the level in memory where there is one.
+    pub(crate) levels: Levels,
+    /// Below this numbers are those of others, whatever the levels say.
+    pub(crate) number_min: GenerationNumber,
     /// The right to write there.
     pub(crate) lease: Arc<Lease>,
     /// How many generations stay.
@@ -79,9 +82,10 @@ pub(crate) struct Destination {
 
 impl Destination {
     /// The job's directory, used as its options say.
-    pub(crate) fn new(directory: Arc<JobDirectory>, lease: Arc<Lease>, options: &JobOptions) -> Self {
+    pub(crate) fn new(levels: Levels, lease: Arc<Lease>, options: &JobOptions) -> Self {
         Self {
-            directory,
+            levels,
+            number_min: GenerationNumber::FIRST,
             lease,
             keep: options.keep,
             max_files: options.max_files,
@@ -95,7 +99,7 @@ impl Destination {
     }
 
     /// What kind of generation comes next, and how it is to be taken.
-    fn plan(&self, freezer: &Freezer, purpose: Purpose, past: &Past) -> (Plan, Choice) {
+    fn plan(&self, freezer: &Freezer, purpose: Purpose, past: &Past) -> Result<(Plan, Choice), StoreError> {
         let builds = self.tracking != Tracking::Off || freezer.has_promises();
         let parent = freezer.last_committed().filter(|_| builds).and_then(GenerationNumber::new);
         let choice = match purpose {
@@ -110,7 +114,29 @@ impl Destination {
         };
         // Coalescing has the lowest priority: on a machine that has no time for it the chain ends here.
         let links_max = CHAINS_AHEAD * self.max_files.get().get().max(self.keep.get().get() + 1) as usize;
-        (Plan { parent, links_max, writing: choice.writing() }, choice)
+        let number_min = self.levels.next()?.max(self.number_min);
+        Ok((Plan { parent, links_max, writing: choice.writing(), number_min }, choice))
+    }
+
+    /// The level in memory, where it has room for two generations of the program; else why not.
+    fn memory_with_room(&self, freezer: &Freezer) -> Option<Result<&JobDirectory, String>> {
+        let memory = self.levels.memory.as_ref()?;
+        let bytes = memory.manifest().map_or(0, |it| it.generations.iter().map(|it| it.file_bytes).sum());
+        let room = Room::of(freezer.main_process().pid).spare_bytes.min(Room::of(own_pid()).spare_bytes);
+        let tightest = room.min(room::bytes_left_at(memory.path()));
+        if room::fits_twice(freezer.size().1, bytes, tightest) {
+            return Some(Ok(memory));
+        }
+        Some(Err("two generations of the program do not fit half of the memory that can be spared for it".to_owned()))
+    }
+
+    /// Removes what need not stay on a level. Memory is dear and the disk has older ones: there the newest does.
+    pub(crate) fn retain(&self, level: Level) -> Result<(), StoreError> {
+        match (level, &self.levels.memory) {
+            (Level::Memory, Some(memory)) => memory.retain(&self.lease, NonZeroU32::MIN),
+            _ => self.levels.directory.retain(&self.lease, self.keep.get()),
+        }
+        .map(drop)
     }
 
     fn capture_options(&self, prepared: &Prepared, method: Method) -> CaptureOptions {
@@ -134,9 +160,15 @@ impl Destination {
     }
 }
 
-/// A checkpoint that is durable.
+/// A checkpoint that counts.
 #[derive(Debug)]
 pub(crate) struct Taken {
+    /// Where it is.
+    pub(crate) level: Level,
+    /// Why it is not in memory, where it was to be.
+    pub(crate) degraded: Option<String>,
+    /// Of a checkpoint in memory the files that the program writes: they have yet to be made durable.
+    pub(crate) unsynced: Vec<Output>,
     /// Its figures.
     pub(crate) report: CheckpointReport,
     /// Files that the program writes.
@@ -284,7 +316,33 @@ impl AsFd for Checkpointing {
     }
 }
 
+/// Takes it in memory, if there is a level there and it has room; in the directory otherwise, and where memory fails.
 fn take(destination: &Destination, freezer: &Freezer, order: &Order) -> Attempt {
+    let directory = (Level::Directory, &destination.levels.directory);
+    let reason = match destination.memory_with_room(freezer) {
+        None => return take_at(destination, directory, freezer, order),
+        Some(Err(reason)) => reason,
+        Some(Ok(memory)) => {
+            let attempt = take_at(destination, (Level::Memory, memory), freezer, order);
+            match &attempt.outcome {
+                Err(Failure::Store(error)) => error.to_string(),
+                _ => return attempt,
+            }
+        }
+    };
+    let mut attempt = take_at(destination, directory, freezer, order);
+    if let Ok(taken) = &mut attempt.outcome {
+        taken.degraded = Some(reason);
+    }
+    attempt
+}
+
+fn take_at(
+    destination: &Destination,
+    (level, shelf): (Level, &JobDirectory),
+    freezer: &Freezer,
+    order: &Order,
+) -> Attempt {
     let started = Instant::now();
     let failed = |failure, given_up| {
         // Whoever has disabled checkpoints does not wait for one.
@@ -294,8 +352,11 @@ fn take(destination: &Destination, freezer: &Freezer, order: &Order) -> Attempt 
     if let Err(error) = rehearse() {
         return failed(error.into(), None);
     }
-    let (plan, choice) = destination.plan(freezer, order.purpose, &order.past);
-    let mut prepared = match destination.directory.prepare_with(&destination.lease, plan) {
+    let (plan, choice) = match destination.plan(freezer, order.purpose, &order.past) {
+        Ok(planned) => planned,
+        Err(error) => return failed(error.into(), None),
+    };
+    let mut prepared = match shelf.prepare_with(&destination.lease, plan) {
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),
     };
@@ -328,7 +389,7 @@ fn take(destination: &Destination, freezer: &Freezer, order: &Order) -> Attempt 
             return Attempt { outcome: Err(error.into()), is_told: true, _given_up: Some(prepared) };
         }
     };
-    let moments = Moments { started, freezing, earlier, is_held, choice, is_unobserved };
+    let moments = Moments { started, freezing, earlier, is_held, choice, is_unobserved, level };
     let outcome = complete(destination, freezer, prepared, captured, frozen, moments, order.purpose);
     Attempt { outcome, is_told: true, _given_up: None }
 }
@@ -372,6 +433,8 @@ struct Moments {
     choice: Choice,
     /// Whether nothing was read ahead.
     is_unobserved: bool,
+    /// Where they go.
+    level: Level,
 }
 
 /// Reads ahead, where that was chosen. With it comes how long the program has stood still for that.
@@ -412,14 +475,14 @@ fn complete(
                 read_on(&mut captured, &mut prepared)?;
                 prepared.finish(&captured.state).map_err(EngineError::Image)?;
             }
-            make_durable(&captured)?;
+            moments.make_durable(&captured)?;
             let generation = prepared.seal()?.commit(pause)?;
             captured.committed(generation.number.get());
             (generation, pause)
         }
         Purpose::Stop => {
             let pause = moments.earlier + moments.freezing.elapsed();
-            make_durable(&captured)?;
+            moments.make_durable(&captured)?;
             let generation = prepared.seal()?.commit(pause)?;
             match frozen.kill() {
                 // Had it ended already, it is as dead as it was to be.
@@ -451,12 +514,15 @@ fn complete(
         method,
         why,
         expected_pause_nanoseconds: moments.choice.pause.map(nanoseconds),
+        is_in_memory: moments.level == Level::Memory,
     };
-    let retention = destination.directory.retain(&destination.lease, destination.keep.get()).map(drop);
+    let retention = destination.retain(moments.level);
     let retention = retention.and(keep_code(destination, freezer, captured.state.code_files()));
-    let outputs = captured.outputs.into_iter().map(|output| output.path).collect();
-    let Captured { unobserved, uncloned, unheeded, .. } = captured;
-    Ok(Taken { report, outputs, unobserved, uncloned, unheeded, retention })
+    let outputs = captured.outputs.iter().map(|output| output.path.clone()).collect();
+    let level = moments.level;
+    let Captured { unobserved, uncloned, unheeded, outputs: written, .. } = captured;
+    let unsynced = if level == Level::Memory { written } else { Vec::new() };
+    Ok(Taken { level, degraded: None, unsynced, report, outputs, unobserved, uncloned, unheeded, retention })
 }
 
 /// Keeps copies of the executable and the libraries, so that the job does not depend on the system staying as it is. Only
@@ -469,7 +535,7 @@ pub(crate) fn keep_code<'a>(
     for file in files {
         let Some(digest) = file.digest.filter(|digest| digest.coverage == Coverage::Whole) else { continue };
         let path = Path::new(OsStr::from_bytes(&file.path.0));
-        destination.directory.keep(&destination.lease, digest.checksum, path)?;
+        destination.levels.directory.keep(&destination.lease, digest.checksum, path)?;
         freezer.has_copy_of(file);
     }
     Ok(())
@@ -484,15 +550,29 @@ fn read_on(captured: &mut Captured, prepared: &mut Prepared) -> Result<(), Engin
     captured.read_on(prepared)
 }
 
-/// What the program has written to its files up to the checkpoint must survive a power failure as the checkpoint does: a
-/// restart refuses files that are shorter than they were.
-fn make_durable(captured: &Captured) -> Result<(), Failure> {
+impl Moments {
+    /// What the program has written to its files up to the checkpoint must survive a power failure as the checkpoint does:
+    /// a restart refuses files that are shorter than they were. A checkpoint in memory survives none.
+    fn make_durable(&self, captured: &Captured) -> Result<(), Failure> {
+        match self.level {
+            Level::Memory => Ok(()),
+            Level::Directory => sync_outputs(&captured.outputs),
+        }
+    }
+}
+
+/// Makes durable what the program has written to its files.
+pub(crate) fn sync_outputs<'a>(outputs: impl IntoIterator<Item = &'a Output>) -> Result<(), Failure> {
     // Files that the kernel makes up (/proc, /sys) know no such thing.
-    let sync = |output: &standfast_engine::Output| match output.file.sync_data() {
+    let sync = |output: &Output| match output.file.sync_data() {
         Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(Failure::Output(error)),
         _ => Ok(()),
     };
-    captured.outputs.iter().try_for_each(sync)
+    outputs.into_iter().try_for_each(sync)
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).expect("process ids are positive and small")
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -7,8 +7,9 @@ use crate::control::{ControlError, Reply, Request, ask};
 use crate::options::JobOptions;
 use crate::report::CoalescingReport;
 use rustix::process::setpriority_process;
-use standfast_store::{Claim, CoalesceRule, Coalesced, JobDirectory, Purpose, StoreError};
+use standfast_store::{Claim, CoalesceRule, Coalesced, JobDirectory, Level, Levels, Purpose, StoreError};
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,26 +26,31 @@ pub(crate) struct Coalescing {
 }
 
 impl Coalescing {
-    /// Starts a thread that coalesces the newest chain as far as the job's options say.
-    pub(crate) fn begin(destination: &Destination) -> io::Result<Self> {
-        Self::with(destination, destination.max_files.rule(destination.keep))
+    /// Starts a thread that coalesces the newest chain of a level as far as the job's options say.
+    pub(crate) fn begin(destination: &Destination, level: Level) -> io::Result<Self> {
+        let rule = destination.max_files.rule(destination.keep);
+        let rule = match level {
+            Level::Directory => rule,
+            Level::Memory => CoalesceRule { keep: kept_in_memory(&destination.levels), ..rule },
+        };
+        Self::with(destination, level, rule)
     }
 
-    /// Starts a thread that coalesces it as far as possible.
+    /// Starts a thread that coalesces that of the directory as far as possible.
     pub(crate) fn at_once(destination: &Destination) -> io::Result<Self> {
-        Self::with(destination, CoalesceRule::at_once(destination.keep.get()))
+        Self::with(destination, Level::Directory, CoalesceRule::at_once(destination.keep.get()))
     }
 
-    fn with(destination: &Destination, rule: CoalesceRule) -> io::Result<Self> {
+    fn with(destination: &Destination, level: Level, rule: CoalesceRule) -> io::Result<Self> {
         let cancelled = Arc::new(AtomicBool::new(false));
         let (flag, destination) = (Arc::clone(&cancelled), destination.clone());
         let work = move || {
             // Where that is not allowed it is done all the same.
             let _ = setpriority_process(None, NICENESS);
-            let Destination { directory, lease, keep, .. } = destination;
-            let coalesced = directory.coalesce(&lease, rule, &flag)?;
+            let Some((_, shelf)) = destination.levels.each().find(|(it, _)| *it == level) else { return Ok(None) };
+            let coalesced = shelf.coalesce(&destination.lease, rule, &flag)?;
             if coalesced.is_some() {
-                directory.retain(&lease, keep.get())?;
+                destination.retain(level)?;
             }
             Ok(coalesced)
         };
@@ -70,6 +76,20 @@ impl AsFd for Coalescing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.work.as_fd()
     }
+}
+
+/// How many of the newest generations in memory stay as they are: down to the newest that is on the disk too, upon which the
+/// next flush builds, as long as the differences since the full image are smaller than that.
+fn kept_in_memory(levels: &Levels) -> NonZeroU32 {
+    let manifests = levels.memory.as_ref().map(JobDirectory::manifest).transpose().ok().flatten();
+    let (Some(memory), Ok(disk)) = (manifests, levels.directory.manifest()) else { return NonZeroU32::MIN };
+    let newest = memory.generations.iter().rev().find(|it| !it.superseded);
+    let links: Vec<_> = newest.map(|newest| memory.chain(newest.number).collect()).unwrap_or_default();
+    let Some((base, differences)) = links.split_last() else { return NonZeroU32::MIN };
+    let is_large = differences.iter().map(|link| link.file_bytes).sum::<u64>() >= base.file_bytes;
+    let flushed = links.iter().position(|link| disk.generation(link.number).is_some()).filter(|_| !is_large);
+    let kept = flushed.and_then(|place| u32::try_from(place + 1).ok()).and_then(NonZeroU32::new);
+    kept.unwrap_or(NonZeroU32::MIN)
 }
 
 /// Merges the checkpoints that build upon each other into one, as far as those that are to be kept allow; by the

@@ -11,7 +11,7 @@ use standfast_format::records::{
     Backing, Bytes, JobState, ObjectKind, OpenFileKind, PendingSignal, ProcessState, SavedPart, StandardStream,
 };
 use standfast_format::{Contents, ImageSource, Run};
-use standfast_store::{Chain, JobDirectory, Wish};
+use standfast_store::{Chain, JobDirectory, Level, Levels, Wish};
 use std::path::Path;
 
 /// What the image of a generation holds; the newest good one if none is named.
@@ -20,11 +20,12 @@ use std::path::Path;
 /// When there is no such image, or its header, tables or records are not as they were written.
 pub fn inspect(directory: &Path, at: Option<GenerationNumber>) -> Result<InspectionReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
-    let opened = JobDirectory::open(directory).map_err(of_store)?;
-    let manifest = opened.manifest().map_err(of_store)?;
-    let choice = opened.choose(at.map_or(Wish::Newest, Wish::Exactly)).map_err(of_store)?;
+    let levels = JobDirectory::open(directory).and_then(Levels::open).map_err(of_store)?.0;
+    let (level, choice) = levels.choose(at.map_or(Wish::Newest, Wish::Exactly)).map_err(of_store)?;
+    let shelf = levels.each().find(|(it, _)| *it == level).map_or(&levels.directory, |(_, shelf)| shelf);
+    let manifest = shelf.manifest().map_err(of_store)?;
     let generation = manifest.generation(choice.number).expect("what was chosen stands in the manifest");
-    Ok(describe(&choice.image, GenerationReport::of(generation)))
+    Ok(describe(&choice.image, GenerationReport::of(generation, level)))
 }
 
 /// Reads and verifies every block of a generation; of all generations if none is named.
@@ -33,23 +34,27 @@ pub fn inspect(directory: &Path, at: Option<GenerationNumber>) -> Result<Inspect
 /// When there is nothing to verify. Damage is no error but the result.
 pub fn verify(directory: &Path, at: Option<GenerationNumber>) -> Result<Vec<VerificationReport>, Error> {
     let of_store = |error| Error::of_store(directory, error);
-    let opened = JobDirectory::open(directory).map_err(of_store)?;
-    let manifest = opened.manifest().map_err(of_store)?;
-    if let Some(number) = at.filter(|number| manifest.generation(*number).is_none()) {
-        let directory = directory.to_owned();
-        return Err(Error::Store(standfast_store::StoreError::NoSuchGeneration { directory, number }));
-    }
-    let is_meant = |number| at.is_none_or(|at| at == number);
-    let generations = manifest.generations.iter().filter(|generation| is_meant(generation.number));
-    let verified = generations.map(|generation| {
-        let outcome = opened.image(generation.number).and_then(|image| image.verify());
-        VerificationReport {
-            generation: generation.number.get(),
-            file_bytes: generation.file_bytes,
-            damage: outcome.err().map(|error| without_numbers(&error.to_string())),
+    let levels = JobDirectory::open(directory).and_then(Levels::open).map_err(of_store)?.0;
+    let mut verified = Vec::new();
+    for (level, shelf) in levels.each() {
+        let generations = shelf.manifest().map_err(of_store)?.generations;
+        for generation in generations.iter().filter(|it| at.is_none_or(|at| at == it.number)) {
+            let outcome = shelf.image(generation.number).and_then(|image| image.verify());
+            verified.push(VerificationReport {
+                generation: generation.number.get(),
+                is_in_memory: level == Level::Memory,
+                file_bytes: generation.file_bytes,
+                damage: outcome.err().map(|error| without_numbers(&error.to_string())),
+            });
         }
-    });
-    Ok(verified.collect())
+    }
+    match at {
+        Some(number) if verified.is_empty() => {
+            let directory = directory.to_owned();
+            Err(Error::Store(standfast_store::StoreError::NoSuchGeneration { directory, number }))
+        }
+        _ => Ok(verified),
+    }
 }
 
 fn describe(image: &Chain, generation: GenerationReport) -> InspectionReport {

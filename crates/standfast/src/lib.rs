@@ -16,6 +16,7 @@
 //!     wait: false,
 //!     ckptrc: None,
 //!     front: None,
+//!     memory: None,
 //! };
 //! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
 //! println!("the program {ending}");
@@ -34,10 +35,12 @@ mod directed;
 pub mod doctor;
 mod ending;
 mod error;
+mod flushing;
 mod foreground;
 mod front;
 mod identity;
 mod inspect;
+mod levels;
 mod notice;
 mod options;
 mod outlook;
@@ -63,6 +66,7 @@ pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};
 pub use front::{Front, FrontLine, Side, split};
 pub use inspect::{inspect, verify};
+pub use levels::{DurableEvery, FlushEvery, Grace, Memory};
 pub use notice::{Listener, Notice, Weight};
 pub use options::{
     Files, INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, OptionChoices, OptionError, Stack,

@@ -58,6 +58,36 @@ pub enum Notice {
         /// How many older ones have gone for that.
         removed: u64,
     },
+    /// A checkpoint in memory is on the disk as well.
+    Flushed {
+        /// Which.
+        generation: u64,
+        /// Length of its image on the disk.
+        file_bytes: u64,
+    },
+    /// Checkpoints that were to go to memory go to the disk.
+    NotInMemory {
+        /// Why.
+        reason: String,
+        /// Whether the user named the memory.
+        is_wish: bool,
+    },
+    /// The job has ended, and its newest checkpoint is in memory only.
+    LeftInMemory {
+        /// Where.
+        place: PathBuf,
+        /// Which, if that can be told.
+        generation: Option<u64>,
+        /// The newest on the disk, if there is one.
+        on_disk: Option<u64>,
+        /// Why.
+        reason: String,
+    },
+    /// The level in memory cannot be had any more.
+    MemoryLost {
+        /// Why.
+        reason: String,
+    },
     /// What has changed is found out the slow way.
     Unobserved {
         /// Why.
@@ -142,7 +172,10 @@ impl Notice {
     pub fn weight(&self) -> Weight {
         match self {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) | Self::Coalesced { .. } => Weight::Detail,
-            Self::Unobserved { .. } | Self::Uncloned { .. } => Weight::Detail,
+            Self::Unobserved { .. }
+            | Self::Uncloned { .. }
+            | Self::Flushed { .. }
+            | Self::NotInMemory { is_wish: false, .. } => Weight::Detail,
             Self::Ids(JobIds::New { reason: None }) => Weight::Detail,
             Self::Ids(_)
             | Self::Without { .. }
@@ -158,6 +191,9 @@ impl Notice {
             | Self::NotTaken { .. }
             | Self::Unprotectable { .. }
             | Self::NotStopped { .. }
+            | Self::NotInMemory { is_wish: true, .. }
+            | Self::LeftInMemory { .. }
+            | Self::MemoryLost { .. }
             | Self::Trouble { .. } => Weight::Warning,
         }
     }
@@ -176,6 +212,25 @@ impl fmt::Display for Notice {
             Self::Taken(report) => write_taken(f, report),
             Self::Coalesced { generation, file_bytes, removed } => {
                 write!(f, "coalesced into checkpoint {generation}: {file_bytes} bytes, {removed} older ones gone")
+            }
+            Self::Flushed { generation, file_bytes } => {
+                write!(f, "checkpoint {generation} is on the disk as well: {file_bytes} bytes")
+            }
+            Self::NotInMemory { reason, .. } => {
+                write!(f, "checkpoints go to the disk and not to memory, as long as that is so: {reason}")
+            }
+            Self::LeftInMemory { place, generation, on_disk, reason } => {
+                let which = |number: &Option<u64>| number.map_or("none".to_owned(), |number| number.to_string());
+                write!(
+                    f,
+                    "the newest checkpoint ({}) is in memory only, in {}, and is lost with that; the newest on the disk: {} ({reason})",
+                    which(generation),
+                    ForShell(place),
+                    which(on_disk)
+                )
+            }
+            Self::MemoryLost { reason } => {
+                write!(f, "checkpoints in memory cannot be had any more, those on the disk count: {reason}")
             }
             Self::Unobserved { reason } => write!(
                 f,
@@ -287,12 +342,13 @@ fn write_taken(f: &mut fmt::Formatter<'_>, report: &CheckpointReport) -> fmt::Re
     let milliseconds = |nanoseconds| Duration::from_nanos(nanoseconds).as_secs_f64() * 1e3;
     write!(
         f,
-        "checkpoint {}: {} of {} pages, {} bytes, paused {:.1} ms, safe after {:.1} ms",
+        "checkpoint {}: {} of {} pages, {} bytes, paused {:.1} ms, {} after {:.1} ms",
         report.generation,
         report.pages_stored,
         report.pages_scanned,
         report.file_bytes,
         milliseconds(report.pause_nanoseconds),
+        if report.is_in_memory { "in memory" } else { "safe" },
         milliseconds(report.durable_nanoseconds)
     )
 }

@@ -3,6 +3,7 @@
 
 use crate::chains::{Incremental, MaxFiles, Track};
 use crate::directed::MinInterval;
+use crate::levels::{DurableEvery, FlushEvery, Grace};
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::Snapshot;
 use serde::Serialize;
@@ -47,6 +48,12 @@ pub struct JobOptions {
     pub external_sockets: ExternalSockets,
     /// Least time between checkpoints that the program asks for.
     pub min_interval: MinInterval,
+    /// How many of the checkpoints that went to memory go on to the disk.
+    pub flush_every: FlushEvery,
+    /// How far the disk may be behind memory.
+    pub durable_every: DurableEvery,
+    /// How long the newest checkpoint may take to get to the disk in the end.
+    pub grace: Grace,
 }
 
 /// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
@@ -76,6 +83,12 @@ pub struct OptionChoices {
     pub external_sockets: Option<ExternalSockets>,
     /// Least time between checkpoints that the program asks for.
     pub min_interval: Option<MinInterval>,
+    /// How many of the checkpoints that went to memory go on to the disk.
+    pub flush_every: Option<FlushEvery>,
+    /// How far the disk may be behind memory.
+    pub durable_every: Option<DurableEvery>,
+    /// How long the newest checkpoint may take to get to the disk in the end.
+    pub grace: Option<Grace>,
 }
 
 impl JobOptions {
@@ -109,6 +122,9 @@ impl JobOptions {
             save_files: self.save_files.to_record(),
             external_sockets: Some(self.external_sockets.to_record()),
             min_interval: Some(self.min_interval.to_record()),
+            flush_every: Some(self.flush_every.get().get()),
+            durable_every: Some(self.durable_every.to_record()),
+            grace: Some(self.grace.to_record()),
         }
     }
 
@@ -144,6 +160,9 @@ impl JobOptions {
             save_files: record.save_files.map(SaveFiles::from_record),
             external_sockets: record.external_sockets.map(ExternalSockets::from_record),
             min_interval: record.min_interval.map(MinInterval::from_record),
+            flush_every: record.flush_every.and_then(FlushEvery::new),
+            durable_every: record.durable_every.and_then(DurableEvery::from_record),
+            grace: record.grace.and_then(Grace::from_record),
         };
         choices.or(Self::default())
     }
@@ -165,6 +184,9 @@ impl OptionChoices {
             save_files: self.save_files.unwrap_or(otherwise.save_files),
             external_sockets: self.external_sockets.unwrap_or(otherwise.external_sockets),
             min_interval: self.min_interval.unwrap_or(otherwise.min_interval),
+            flush_every: self.flush_every.unwrap_or(otherwise.flush_every),
+            durable_every: self.durable_every.unwrap_or(otherwise.durable_every),
+            grace: self.grace.unwrap_or(otherwise.grace),
         }
     }
 
@@ -183,6 +205,9 @@ impl OptionChoices {
             save_files: self.save_files.or(weaker.save_files),
             external_sockets: self.external_sockets.or(weaker.external_sockets),
             min_interval: self.min_interval.or(weaker.min_interval),
+            flush_every: self.flush_every.or(weaker.flush_every),
+            durable_every: self.durable_every.or(weaker.durable_every),
+            grace: self.grace.or(weaker.grace),
         }
     }
 }
@@ -455,6 +480,28 @@ pub enum OptionError {
         /// What stood there.
         text: String,
     },
+    /// Not a number of checkpoints.
+    #[error(
+        "'{text}' does not say which of the checkpoints in memory go on to the disk: write 1 or more for one in so many"
+    )]
+    FlushEvery {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a time between checkpoints on the disk.
+    #[error("'{text}' is no time between checkpoints on the disk: write a day at most with its unit (90s, 10m)")]
+    DurableEvery {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a time for the last flush.
+    #[error(
+        "'{text}' is no time in which to bring the newest checkpoint to the disk: write a day at most with its unit (30s)"
+    )]
+    Grace {
+        /// What stood there.
+        text: String,
+    },
     /// Not a policy for ids.
     #[error("'{text}' is no way to give ids: write 'auto' or 'new'")]
     Ids {
@@ -521,6 +568,9 @@ mod tests {
                 save_files: SaveFiles::UpTo(1 << 20),
                 external_sockets: ExternalSockets::Reset,
                 min_interval: MinInterval::Never,
+                flush_every: FlushEvery::new(3).unwrap(),
+                durable_every: "90s".parse().unwrap(),
+                grace: "5s".parse().unwrap(),
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }

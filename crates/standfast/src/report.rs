@@ -35,7 +35,7 @@ pub struct CheckpointReport {
     pub pause_nanoseconds: u64,
     /// How much of that it took to find out what it holds and what has changed.
     pub looking_nanoseconds: u64,
-    /// From the start of the checkpoint until it was durable.
+    /// From the start of the checkpoint until it counted: durable on the disk, or complete in memory.
     pub durable_nanoseconds: u64,
     /// How memory was taken.
     #[serde(default)]
@@ -46,6 +46,9 @@ pub struct CheckpointReport {
     /// How long the program was expected to stand still, where that was known.
     #[serde(default)]
     pub expected_pause_nanoseconds: Option<u64>,
+    /// Whether it is in memory, and on the disk only when it has been flushed.
+    #[serde(default)]
+    pub is_in_memory: bool,
 }
 
 /// What became of checkpoints that build upon each other.
@@ -127,6 +130,10 @@ pub struct GenerationReport {
     pub file_bytes: u64,
     /// Whether the job was later restarted from an earlier one.
     pub is_superseded: bool,
+    /// Whether it is in memory: there it survives the program and its supervisor.
+    pub is_in_memory: bool,
+    /// Whether it is in the job's directory: there it survives what that file system does.
+    pub is_on_disk: bool,
     /// Identity of the image.
     pub root: String,
 }
@@ -156,6 +163,17 @@ pub struct StatusReport {
     pub live: Option<LiveReport>,
     /// Its generations, ascending.
     pub generations: Vec<GenerationReport>,
+    /// The level in memory, if it has one.
+    pub memory: Option<MemoryLevelReport>,
+}
+
+/// A level in memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemoryLevelReport {
+    /// Where it is; nowhere where it cannot be had.
+    pub place: Option<PathBuf>,
+    /// Why it cannot be had.
+    pub missing: Option<String>,
 }
 
 /// What the verification of one generation found.
@@ -163,6 +181,8 @@ pub struct StatusReport {
 pub struct VerificationReport {
     /// The generation.
     pub generation: u64,
+    /// Whether this is the one in memory.
+    pub is_in_memory: bool,
     /// Length of its image.
     pub file_bytes: u64,
     /// What is wrong with it; `None` where every byte is as it was written.

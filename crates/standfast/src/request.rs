@@ -9,7 +9,7 @@ use crate::report::CheckpointReport;
 use crate::snapshots::Past;
 use standfast_engine::{Advised, Job};
 use standfast_format::manifest::Outcome;
-use standfast_store::{Claim, JobDirectory, Standing, StoreError};
+use standfast_store::{Claim, JobDirectory, Levels, Standing, StoreError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -72,7 +72,18 @@ fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointR
     };
     // Nobody will be there to build upon it.
     let options = JobOptions { incremental: crate::Incremental::Off, ..options };
-    let destination = Destination::new(Arc::new(directory), lease, &options);
+    // To the disk, whatever the program's supervisor did: nobody will be there to flush it.
+    let (mut levels, missing) = Levels::open(directory).map_err(of_store)?;
+    match missing {
+        None => {}
+        // What is gone is gone; what is there and cannot be read may have newer checkpoints, with numbers of their own.
+        Some(error) if error.is_damage() => levels.discard_memory(&lease, true).map_err(of_store)?,
+        Some(error) => return Err(of_store(error)),
+    }
+    let number_min = levels.next().map_err(of_store)?;
+    levels.memory = None;
+    let mut destination = Destination::new(levels, lease, &options);
+    destination.number_min = number_min;
     let taken = Checkpointing::begin(destination.clone(), job.freezer(), order)
         .and_then(Checkpointing::join)
         .map_err(of_failure)?;
@@ -83,7 +94,7 @@ fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointR
 }
 
 fn note_stop(destination: Destination) -> Result<(), StoreError> {
-    destination.directory.set_outcome(&destination.lease, Outcome::Stopped)?;
+    destination.levels.directory.set_outcome(&destination.lease, Outcome::Stopped)?;
     Arc::into_inner(destination.lease).map_or(Ok(()), standfast_store::Lease::release)
 }
 

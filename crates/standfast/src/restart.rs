@@ -1,9 +1,11 @@
 //! `restart`: a job goes on from one of its checkpoints.
 
 use crate::checkpoint::Destination;
+use crate::flushing::sync_paths;
 use crate::foreground::Foreground;
 use crate::front::FrontLine;
 use crate::identity::in_lease;
+use crate::levels::Memory;
 use crate::notice::{Listener, Notice};
 use crate::options::{Files, Ids, JobOptions, OptionChoices};
 use crate::run::{DIRECTORY_SUFFIX, bind_control};
@@ -18,7 +20,7 @@ use standfast_engine::{
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
-use standfast_store::{Choice, Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
+use standfast_store::{Choice, Claim, JobDirectory, Lease, Level, Levels, Pacing, Purpose, StoreError, Wish};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -35,6 +37,8 @@ pub struct RestartRequest {
     pub at: Option<GenerationNumber>,
     /// What is to be other than in the run.
     pub options: OptionChoices,
+    /// Whether checkpoints go to memory first; as in the run if nothing is said.
+    pub memory: Option<Memory>,
     /// What to do about monotonic clocks that are behind the checkpoint's.
     pub clocks: ClockPolicy,
     /// Whether to take the directory from a holder that cannot be seen from here.
@@ -83,8 +87,8 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let wish = request.at.map_or(Wish::Newest, Wish::Exactly);
     let path = request.directory.clone();
     let RestartRequest { options, clocks, wait, .. } = *request;
-    let front = request.front.clone();
-    continue_job(Continuation { path, directory, lease, options, clocks, wait, front }, wish, listener)
+    let (memory, front) = (request.memory.clone(), request.front.clone());
+    continue_job(Continuation { path, directory, lease, options, memory, clocks, wait, front }, wish, listener)
 }
 
 /// A job to be continued.
@@ -97,6 +101,8 @@ pub(crate) struct Continuation {
     pub(crate) lease: Arc<Lease>,
     /// Options that are to be other than those of its run.
     pub(crate) options: OptionChoices,
+    /// Whether checkpoints go to memory first, if that is to be other than in its run.
+    pub(crate) memory: Option<Memory>,
     /// What to do about monotonic clocks that are behind the checkpoint's.
     pub(crate) clocks: ClockPolicy,
     /// Whether to stay until everybody in the job has ended.
@@ -113,26 +119,45 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
     // What is done about files is said for this restart; the next one has other files before it.
     let files = job.options.files.unwrap_or(recorded.files);
     let options = OptionChoices { files: None, ..job.options }.or(recorded);
+    let mut life = Life::prepare(&job, &manifest, listener)?;
+    // Of a level that turned out to be bad nothing is taken any more.
+    let mut trusted = life.levels.clone();
     loop {
-        let choice = job.directory.choose(wish).map_err(of_store)?;
+        let (level, choice) = trusted.choose(wish).map_err(of_store)?;
         for skipped in &choice.skipped {
             listener(&skipped_notice(skipped.number, &skipped.reason));
         }
-        match revive(&job, &manifest, options, files, &choice) {
+        match revive(&job, &mut life, options, files, &choice) {
             Ok((Restarted { job: revived, ids, notes, files: touched }, signals)) => {
                 let generation = choice.number.get();
-                let taken = manifest.generation(choice.number).map_or(0, |it| it.taken_nanoseconds);
+                let taken = choice.image.state().clocks.realtime_nanoseconds;
                 let outputs = outputs(choice.image.state());
                 drop(choice);
                 listener(&Notice::Continued { generation, taken_nanoseconds: taken });
                 listener(&Notice::Ids(ids));
                 notes.into_iter().for_each(|remark| listener(&Notice::Without { remark }));
                 touched.into_iter().for_each(|note| listener(&Notice::File(note)));
+                life.trouble.drain(..).for_each(|reason| listener(&Notice::Trouble { reason }));
                 let control = bind_control(&job.path, listener);
-                let destination = Destination::new(job.directory, job.lease, &options);
+                let destination = Destination::new(life.levels, job.lease, &options);
+                let memory_is_automatic = life.memory == Memory::Auto;
                 let Continuation { path: directory, wait, front, .. } = job;
-                let post = Post { directory, destination, options, outputs, signals, control, wait, front };
+                let post = Post {
+                    directory,
+                    destination,
+                    options,
+                    outputs,
+                    signals,
+                    control,
+                    wait,
+                    front,
+                    memory_is_automatic,
+                };
                 return supervise(post, revived, listener);
+            }
+            Err(Unrevived::Damaged(reason)) if level == Level::Memory => {
+                listener(&skipped_notice(choice.number, &reason));
+                trusted.memory = None;
             }
             Err(Unrevived::Damaged(reason)) if !matches!(wish, Wish::Exactly(_)) => {
                 listener(&skipped_notice(choice.number, &reason));
@@ -141,6 +166,56 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
             Err(Unrevived::Damaged(reason)) => return Err(of_store(*reason)),
             Err(Unrevived::Other(error)) => return Err(*error),
         }
+    }
+}
+
+/// The levels of the life that is to begin.
+struct Life {
+    levels: Levels,
+    /// Whether it is to have one in memory.
+    memory: Memory,
+    manifest: Manifest,
+    /// What went wrong without standing in the way.
+    trouble: Vec<String>,
+}
+
+impl Life {
+    /// Opens the levels that the job has. One in memory that this life is not to use is emptied to the disk first.
+    fn prepare(job: &Continuation, manifest: &Manifest, listener: &mut Listener<'_>) -> Result<Self, Error> {
+        let of_store = |error| Error::of_store(&job.path, error);
+        let (mut levels, missing) = Levels::open((*job.directory).clone()).map_err(of_store)?;
+        if let Some(error) = missing {
+            listener(&Notice::MemoryLost { reason: without_numbers(&error.to_string()) });
+        }
+        levels.clear_leftovers(&job.lease);
+        let recorded = manifest.memory.as_ref().map(|it| Memory::At(PathBuf::from(OsStr::from_bytes(&it.place.0))));
+        let memory = job.memory.clone().or(recorded.clone()).unwrap_or_default();
+        let is_same = recorded.and_then(|it| it.place().map(Path::to_owned)).as_deref() == memory.place();
+        if !is_same && let Some(level) = &levels.memory {
+            if let Ok(choice) = level.choose(Wish::Newest) {
+                sync_paths(&outputs(choice.image.state()))
+                    .map_err(Error::system("make durable what the program has written"))?;
+                let pacing = Pacing::default();
+                pacing.hurry();
+                levels.directory.take_from(&job.lease, level, choice.number, &pacing).map_err(of_store)?;
+            }
+            levels.discard_memory(&job.lease, false).map_err(of_store)?;
+        }
+        Ok(Self { levels, memory, manifest: job.directory.manifest().map_err(of_store)?, trouble: Vec::new() })
+    }
+
+    /// Has the directory name the level in memory of this life, or none: from now on no earlier one is taken any more.
+    fn settle_memory(&mut self, lease: &Lease) -> Result<(), StoreError> {
+        if self.levels.memory.is_some() {
+            return Ok(());
+        }
+        if let Some(place) = self.memory.place() {
+            match self.levels.make_memory(lease, place) {
+                Ok(()) => return Ok(()),
+                Err(error) => self.trouble.push(format!("checkpoints go to the disk and not to memory: {error}")),
+            }
+        }
+        self.levels.discard_memory(lease, self.memory != Memory::Off)
     }
 }
 
@@ -178,18 +253,19 @@ enum Unrevived {
 /// before the first instruction: from then on files have been cut back, and no later generation fits them any more.
 fn revive(
     job: &Continuation,
-    manifest: &Manifest,
+    life: &mut Life,
     options: JobOptions,
     files: Files,
     choice: &Choice,
 ) -> Result<(Restarted, SignalInbox), Unrevived> {
+    let ends = life.manifest.ends.clone();
     let mut signals = None;
     let mut refusal = None;
     let mut before_thaw = |process: engine::ProcessIdentity| -> Result<(), BoxError> {
         let noted = job
             .lease
             .set_program(in_lease(process))
-            .and_then(|()| note_continuation(job, manifest, options, choice.number))
+            .and_then(|()| note_continuation(job, life, options, choice.number))
             .map_err(|error| Error::of_store(&job.path, error))
             .and_then(|()| SignalInbox::open().map_err(Error::system("take over the signals")));
         match noted {
@@ -221,7 +297,7 @@ fn revive(
         RestartOptions {
             ids,
             clocks: job.clocks,
-            files: FileOptions { policy: files.policy(), ends: &manifest.ends },
+            files: FileOptions { policy: files.policy(), ends: &ends },
             keepsake: &keepsake,
             keep_tail: &mut keep_tail,
             news: RestartNews {
@@ -247,18 +323,19 @@ fn revive(
 /// Writes down that the job goes on from `number`; only what is not so already.
 fn note_continuation(
     job: &Continuation,
-    manifest: &Manifest,
+    life: &mut Life,
     options: JobOptions,
     number: GenerationNumber,
 ) -> Result<(), StoreError> {
     // What is later was given up from now on, and this one belongs to the job's life again if it had been given up.
-    if manifest.generations.iter().any(|it| it.number >= number && it.superseded != (it.number > number)) {
-        job.directory.mark_superseded_after(&job.lease, number)?;
+    if life.levels.differs_from_life_at(number)? {
+        life.levels.mark_superseded_after(&job.lease, number)?;
     }
-    if manifest.options != options.to_record() {
+    life.settle_memory(&job.lease)?;
+    if life.manifest.options != options.to_record() {
         job.directory.set_options(&job.lease, options.to_record())?;
     }
-    if manifest.outcome != Outcome::Running {
+    if life.manifest.outcome != Outcome::Running {
         job.directory.set_outcome(&job.lease, Outcome::Running)?;
     }
     Ok(())

@@ -31,6 +31,17 @@ impl Room {
     }
 }
 
+/// What is left of the file system that holds a directory; nothing where that cannot be told.
+pub(crate) fn bytes_left_at(place: &Path) -> u64 {
+    rustix::fs::statvfs(place).map_or(0, |it| it.f_bavail.saturating_mul(it.f_frsize))
+}
+
+/// Whether two generations of a program fit half of what there is, of which the generations that are there are a part, and
+/// whether another one fits half of what is left.
+pub(crate) fn fits_twice(program_bytes: u64, level_bytes: u64, tightest: u64) -> bool {
+    program_bytes.saturating_mul(2) <= tightest.saturating_add(level_bytes) / 2 && program_bytes <= tightest / 2
+}
+
 /// A line of `/proc/meminfo`, in bytes.
 fn figure(text: &str, name: &str) -> Option<u64> {
     let kilobytes = |line: &str| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
@@ -72,6 +83,17 @@ fn inactive_file(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_generations_must_fit_half_of_what_there_is_with_what_the_level_holds() {
+        const GIB: u64 = 1 << 30;
+        assert!(fits_twice(GIB, 0, 4 * GIB));
+        assert!(!fits_twice(GIB, 0, 4 * GIB - 1));
+        assert!(fits_twice(GIB, GIB, 3 * GIB), "it holds one already");
+        assert!(!fits_twice(GIB, 9 * GIB, GIB), "too little is left");
+        assert!(!fits_twice(u64::MAX, 0, GIB));
+        assert!(bytes_left_at(Path::new("/")) > 0 && bytes_left_at(Path::new("/there/is/no/such")) == 0);
+    }
 
     #[test]
     fn lines_are_found_by_name() {

@@ -5,6 +5,7 @@ use crate::ckptrc::Ckptrc;
 use crate::control::ControlSocket;
 use crate::decision::{RunPlan, Unfinished, plan_run};
 use crate::front::FrontLine;
+use crate::levels::Memory;
 use crate::notice::{Listener, Notice};
 use crate::options::{JobOptions, OptionChoices};
 use crate::restart::{Continuation, continue_job, is_hopeless};
@@ -14,7 +15,7 @@ use crate::supervisor::{Post, supervise};
 use crate::{Ending, Error};
 use standfast_engine::{ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
 use standfast_format::manifest::{JobDescription, Manifest};
-use standfast_store::{Claim, JobDirectory, Lease, Purpose, StoreError, Wish};
+use standfast_store::{Claim, JobDirectory, Lease, Levels, Purpose, StoreError, Wish};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ pub struct RunRequest {
     pub arguments: Vec<OsString>,
     /// How to protect it, as far as it was said on the command line.
     pub options: OptionChoices,
+    /// Whether checkpoints go to memory first; if nothing is said not, or as the job that is continued does.
+    pub memory: Option<Memory>,
     /// What a `.ckptrc` says about that, if there is one. The options have more weight.
     pub ckptrc: Option<Ckptrc>,
     /// What to do about an unfinished job in the directory.
@@ -96,6 +99,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 directory: directory.clone(),
                 lease: lease.clone(),
                 options: request.choices(),
+                memory: request.memory.clone(),
                 clocks: ClockPolicy::Continue,
                 wait: request.wait,
                 front: request.front.clone(),
@@ -135,7 +139,19 @@ fn start(
 ) -> Result<Ending, Error> {
     let options = request.options();
     let of_store = |error| Error::of_store(&request.directory, error);
+    let memory = request.memory.clone().unwrap_or_default();
+    // Memory that a job which is given up here may still have.
+    if let Ok((mut given_up, _)) = Levels::open((*directory).clone()) {
+        given_up.discard_memory(&lease, false).map_err(of_store)?;
+    }
     directory.begin(&lease, description, options.to_record()).map_err(of_store)?;
+    let mut levels = Levels::new((*directory).clone(), None);
+    if let Some(place) = memory.place()
+        && let Err(error) = levels.make_memory(&lease, place)
+    {
+        let reason = without_numbers(&error.to_string());
+        listener(&Notice::NotInMemory { reason, is_wish: memory != Memory::Auto });
+    }
     let inherited = InheritedSignals::capture();
     let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
     let control = bind_control(&request.directory, listener);
@@ -150,7 +166,7 @@ fn start(
         directory: std::path::absolute(&request.directory).ok(),
     };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
-    let destination = Destination::new(directory, lease, &options);
+    let destination = Destination::new(levels, lease, &options);
     let post = Post {
         directory: request.directory.clone(),
         destination,
@@ -160,6 +176,7 @@ fn start(
         control,
         wait: request.wait,
         front: request.front.clone(),
+        memory_is_automatic: memory == Memory::Auto,
     };
     supervise(post, job, listener)
 }
@@ -212,6 +229,7 @@ mod tests {
             program: OsString::from("heat"),
             arguments: Vec::new(),
             options,
+            memory: None,
             ckptrc: ckptrc.map(|text| Ckptrc::parse(text.as_bytes()).unwrap()),
             unfinished: Unfinished::Refuse,
             force: false,

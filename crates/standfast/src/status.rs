@@ -3,9 +3,11 @@
 use crate::Error;
 use crate::control::{Reply, Request, ask};
 use crate::options::JobOptions;
-use crate::report::{GenerationReport, Standing as Stands, StatusReport};
-use standfast_format::manifest::{Generation, GenerationNumber, Manifest, Outcome};
-use standfast_store::{JobDirectory, Standing};
+use crate::report::{GenerationReport, MemoryLevelReport, Standing as Stands, StatusReport};
+use crate::spelling::without_numbers;
+use standfast_format::manifest::{Generation, GenerationNumber, Outcome};
+use standfast_store::{JobDirectory, Level, Levels, Standing, StoreError};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The job in `directory` at a glance.
@@ -15,6 +17,7 @@ use std::path::Path;
 pub fn status(directory: &Path) -> Result<StatusReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
     let opened = JobDirectory::open(directory).map_err(of_store)?;
+    let (levels, missing) = Levels::open(opened.clone()).map_err(of_store)?;
     let manifest = opened.manifest().map_err(of_store)?;
     let standing = opened.standing().map_err(of_store)?;
     let live = match &standing {
@@ -44,7 +47,11 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
         program_pid,
         options: JobOptions::from_record(manifest.options),
         live,
-        generations: generations(&manifest),
+        generations: generations(&levels).map_err(of_store)?,
+        memory: manifest.memory.as_ref().and_then(|memory| memory.level).map(|_| MemoryLevelReport {
+            place: levels.memory.as_ref().map(|memory| memory.path().to_owned()),
+            missing: missing.map(|error| without_numbers(&error.to_string())),
+        }),
     })
 }
 
@@ -54,17 +61,26 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
 /// When there is no job, or the directory cannot be read or trusted.
 pub fn list(directory: &Path) -> Result<Vec<GenerationReport>, Error> {
     let of_store = |error| Error::of_store(directory, error);
-    let manifest = JobDirectory::open(directory).and_then(|opened| opened.manifest()).map_err(of_store)?;
-    Ok(generations(&manifest))
+    let levels = JobDirectory::open(directory).and_then(Levels::open).map_err(of_store)?.0;
+    generations(&levels).map_err(of_store)
 }
 
-fn generations(manifest: &Manifest) -> Vec<GenerationReport> {
-    manifest.generations.iter().map(GenerationReport::of).collect()
+/// The generations of all levels, each once: as it is in memory where it is in both.
+fn generations(levels: &Levels) -> Result<Vec<GenerationReport>, StoreError> {
+    let mut all: BTreeMap<u64, GenerationReport> = BTreeMap::new();
+    for (level, shelf) in levels.each() {
+        for generation in shelf.manifest()?.generations {
+            let number = generation.number.get();
+            let report = all.entry(number).or_insert_with(|| GenerationReport::of(&generation, level));
+            report.is_on_disk |= level == Level::Directory;
+        }
+    }
+    Ok(all.into_values().collect())
 }
 
 impl GenerationReport {
-    /// The report of a generation in a manifest.
-    pub(crate) fn of(generation: &Generation) -> Self {
+    /// The report of a generation in the manifest of a level.
+    pub(crate) fn of(generation: &Generation, level: Level) -> Self {
         Self {
             generation: generation.number.get(),
             parent: generation.parent.map(GenerationNumber::get),
@@ -74,6 +90,8 @@ impl GenerationReport {
             pages_inherited: generation.inherited_pages,
             file_bytes: generation.file_bytes,
             is_superseded: generation.superseded,
+            is_in_memory: level == Level::Memory,
+            is_on_disk: level == Level::Directory,
             root: generation.root.to_string(),
         }
     }

@@ -2,6 +2,7 @@
 //! thread of its own. Whatever goes wrong here, the program runs on. How it winds up lies in `supervisor/end.rs`.
 
 mod end;
+mod levels;
 
 use crate::background::Background;
 use crate::chains::Incremental;
@@ -9,6 +10,7 @@ use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Purpose, Tak
 use crate::coalesce::Coalescing;
 use crate::control::{ClientId, ControlSocket, Reply, Request};
 use crate::directed::DISABLED_MAX;
+use crate::flushing::{FlushSchedule, Flushing};
 use crate::foreground::Foreground;
 use crate::front::FrontLine;
 use crate::identity::in_lease;
@@ -22,10 +24,12 @@ use crate::snapshots::Past;
 use crate::spelling::{InWords, without_numbers};
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use standfast_engine::{Job, News, hold_child_signal};
+use standfast_engine::{Job, News, Output, hold_child_signal};
 use standfast_linux::hold_output_signal;
+use standfast_store::Level;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the lease is renewed. Whoever looks at it from another host sees by this that the job is alive.
@@ -49,6 +53,8 @@ pub(crate) struct Post {
     pub(crate) wait: bool,
     /// The process that is waited for in our place.
     pub(crate) front: Option<FrontLine>,
+    /// Whether memory is used where there is room, and nothing is said where there is not.
+    pub(crate) memory_is_automatic: bool,
 }
 
 /// Looks after `job` until it ends.
@@ -65,6 +71,11 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         is_named: false,
         checkpointing: None,
         coalescing: None,
+        flushes: FlushSchedule::new(post.options.flush_every, post.options.durable_every, now),
+        flushing: None,
+        unsynced: None,
+        degraded: None,
+        flush_failure: None,
         ending_waits: None,
         merge_asked: Vec::new(),
         merge_served: Vec::new(),
@@ -102,6 +113,15 @@ struct Supervisor<'a, 'l> {
     is_named: bool,
     checkpointing: Option<Checkpointing>,
     coalescing: Option<Coalescing>,
+    /// Which checkpoints in memory go on to the disk, and when.
+    flushes: FlushSchedule,
+    flushing: Option<Flushing>,
+    /// Of the last checkpoint, if that is in memory, the files that the program writes.
+    unsynced: Option<Arc<Vec<Output>>>,
+    /// Why the last checkpoint is not in memory, if it was to be.
+    degraded: Option<String>,
+    /// Why the last flush failed, if it did.
+    flush_failure: Option<String>,
     /// Waits of the program's threads that are being ended, since their time limits are reached.
     ending_waits: Option<Background<()>>,
     /// Who waits for a coalescing that has not begun.
@@ -145,6 +165,7 @@ struct Ready {
     front: bool,
     checkpoint: bool,
     coalescing: bool,
+    flush: bool,
     outlook: bool,
     waits: bool,
 }
@@ -158,6 +179,7 @@ impl Supervisor<'_, '_> {
             self.renew_lease(now);
             self.begin_checkpoint(now);
             self.coalesce_as_asked();
+            self.begin_flush(now);
             self.look_out(now);
             self.end_due_waits(now);
             let ready = self.wait(now)?;
@@ -166,6 +188,9 @@ impl Supervisor<'_, '_> {
             }
             if ready.coalescing {
                 self.end_coalescing();
+            }
+            if ready.flush {
+                self.end_flush();
             }
             if ready.outlook {
                 self.tell_outlook();
@@ -250,6 +275,7 @@ impl Supervisor<'_, '_> {
         let mut fds = vec![PollFd::new(&end, PollFlags::IN), PollFd::new(&self.post.signals, PollFlags::IN)];
         fds.extend(self.checkpointing.iter().map(|checkpointing| PollFd::new(checkpointing, PollFlags::IN)));
         fds.extend(self.coalescing.iter().map(|coalescing| PollFd::new(coalescing, PollFlags::IN)));
+        fds.extend(self.flushing.iter().map(|flushing| PollFd::new(flushing, PollFlags::IN)));
         fds.extend(self.outlook.looking().map(|looking| PollFd::new(looking, PollFlags::IN)));
         fds.extend(self.ending_waits.iter().map(|ending| PollFd::new(ending, PollFlags::IN)));
         fds.extend(self.post.front.iter().map(|front| PollFd::new(front, PollFlags::IN)));
@@ -261,11 +287,12 @@ impl Supervisor<'_, '_> {
                 let mut more = fds[2..].iter().map(is_ready);
                 let checkpoint = self.checkpointing.is_some() && more.next() == Some(true);
                 let coalescing = self.coalescing.is_some() && more.next() == Some(true);
+                let flush = self.flushing.is_some() && more.next() == Some(true);
                 let outlook = self.outlook.looking().is_some() && more.next() == Some(true);
                 let waits = self.ending_waits.is_some() && more.next() == Some(true);
                 let front = self.post.front.is_some() && more.next() == Some(true);
                 let (job, signals) = (is_ready(&fds[0]), is_ready(&fds[1]));
-                Ok(Ready { job, signals, front, checkpoint, coalescing, outlook, waits })
+                Ok(Ready { job, signals, front, checkpoint, coalescing, flush, outlook, waits })
             }
             // The handler of a signal ran: its news lie in the inbox.
             Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
@@ -277,7 +304,8 @@ impl Supervisor<'_, '_> {
         let checkpoint = if self.checkpointing.is_none() { self.schedule.due() } else { None };
         let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
         let waits = if self.ending_waits.is_none() { self.job.freezer().next_wait_end() } else { None };
-        [Some(self.heartbeat_due), checkpoint, self.outlook.due(), client, waits].into_iter().flatten().min()
+        let flush = if self.flushing.is_none() { self.flushes.due() } else { None };
+        [Some(self.heartbeat_due), checkpoint, self.outlook.due(), client, waits, flush].into_iter().flatten().min()
     }
 
     /// Names the program in the lease, and later shows that its supervisor lives. That the disk refuses is told and
@@ -363,9 +391,10 @@ impl Supervisor<'_, '_> {
     }
 
     fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
-        let Taken { report, outputs, unobserved, uncloned, unheeded, retention } = taken;
+        let Taken { level, degraded, unsynced, report, outputs, unobserved, uncloned, unheeded, retention } = taken;
         self.disabled_since = None;
         self.post.outputs = outputs;
+        self.note_level(level, degraded, unsynced, report.generation);
         self.schedule.arm(Instant::now(), Attempt::Taken);
         self.last_checkpoint = Some(report);
         self.past.note(&report);
@@ -394,7 +423,7 @@ impl Supervisor<'_, '_> {
                 |reason| format!("what the program directs about its memory is not heeded, all is saved: {reason}");
             unheeded.map(told).into_iter().for_each(|reason| self.warn(reason));
         }
-        self.begin_coalescing();
+        self.begin_coalescing(level);
         if purpose == Purpose::Stop {
             self.stopped_behind = Some(report.generation);
             self.stop_wanted = false;
@@ -441,12 +470,12 @@ impl Supervisor<'_, '_> {
 
     /// Coalesces the chain of the newest checkpoint if it is time for that, while the program runs and checkpoints are
     /// taken.
-    fn begin_coalescing(&mut self) {
+    fn begin_coalescing(&mut self, level: Level) {
         let builds = self.post.options.incremental != Incremental::Off || self.job.freezer().has_promises();
         if self.coalescing.is_some() || !builds {
             return;
         }
-        match Coalescing::begin(&self.post.destination) {
+        match Coalescing::begin(&self.post.destination, level) {
             Ok(coalescing) => self.coalescing = Some(coalescing),
             Err(error) => self.warn(format!("no thread could be started to coalesce checkpoints: {error}")),
         }

@@ -6,7 +6,7 @@ use crate::image_file::ImageFile;
 use crate::job::Shelf;
 use crate::resolve::{Resolved, Take, resolve};
 use standfast_core::PAGE_BYTES;
-use standfast_format::image::{Header, Index};
+use standfast_format::image::{Header, Index, Inherited};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, ImageSource, Run};
@@ -51,8 +51,20 @@ pub struct Verified {
 impl Chain {
     /// Opens the chain of a generation that stands in the manifest.
     pub(crate) fn open(shelf: &Arc<Shelf>, manifest: &Manifest, generation: &Generation) -> Result<Self, StoreError> {
+        Self::open_above(shelf, manifest, generation, None)
+    }
+
+    /// Opens those links of the chain of a generation that come above `base`, which must be one of them; all where there is
+    /// none. What is the base's, [`Chain::beyond`] tells.
+    pub(crate) fn open_above(
+        shelf: &Arc<Shelf>,
+        manifest: &Manifest,
+        generation: &Generation,
+        base: Option<GenerationNumber>,
+    ) -> Result<Self, StoreError> {
         let mut links: Vec<ImageFile> = Vec::new();
-        for link in manifest.chain(generation.number).take(LINKS_MAX + 1) {
+        let above = manifest.chain(generation.number).take_while(|link| Some(link.number) != base);
+        for link in above.take(LINKS_MAX + 1) {
             let opened = ImageFile::open(shelf, manifest.job, link).and_then(|file| {
                 let named = links.last().and_then(|child| child.image.header.identity().parent);
                 let is_meant = named.is_none_or(|parent| parent.origin == link.origin);
@@ -86,6 +98,11 @@ impl Chain {
         })?;
         let image = &self.newest().image;
         Ok(Verified { blocks: image.index.blocks().len() as u64, bytes: image.header.file_bytes() })
+    }
+
+    /// Pages that are those of a link that was not opened.
+    pub(crate) fn beyond(&self) -> &[Inherited] {
+        &self.resolved.beyond
     }
 
     fn newest(&self) -> &ImageFile {

@@ -9,16 +9,15 @@
 //! crash at any moment leaves the old chain or the new one, whole. Its children call it by its [`Generation::origin`],
 //! which stays. Every page is verified as it is copied.
 
-use crate::chain::{Buffers, Chain, LINKS_MAX};
+use crate::chain::{Chain, LINKS_MAX};
 use crate::job::{image_name, image_name_of};
+use crate::pack::Packer;
 use crate::prepare::{Draft, Slot, write_frame};
 use crate::retention::counting;
 use crate::{JobDirectory, Lease, MediumFile, StoreError};
-use standfast_core::{Checksum, PAGE_BYTES};
-use standfast_format::image::{Assembled, BLOCK_PAGES_MAX, Contained, HEADER_BYTES, ImageIdentity, NewBlock, assemble};
+use standfast_format::ImageSource;
+use standfast_format::image::{Assembled, ImageIdentity, assemble};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
-use standfast_format::{Contents, ImageSource, Run};
-use std::io;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -90,7 +89,8 @@ impl JobDirectory {
         let full = image_name_of(target.number, target.revision + 1);
         let mut draft = Draft::begin(&self.shelf, lease, Slot::Coalescing, full)?;
         let file = draft.create()?;
-        let Some(contained) = Packer::copy(&chain, &*file, cancelled, &draft)? else { return Ok(None) };
+        let go_on = |_: &dyn MediumFile, _: u64| Ok(!cancelled.load(Ordering::Relaxed));
+        let Some(contained) = Packer::copy(&chain, &*file, &go_on, &draft)? else { return Ok(None) };
         let identity = ImageIdentity { job: manifest.job, generation: target.number, parent: None };
         let image = assemble(identity, contained, chain.state())
             .map_err(|source| StoreError::Image { path: draft.path(), source })?;
@@ -115,7 +115,7 @@ impl JobDirectory {
             revision: target.revision + 1,
             ..target.clone()
         };
-        let in_the_making = *self.shelf.parent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let in_the_making = self.shelf.parents();
         let mut gone = Vec::new();
         let exchanged = self.shelf.update_manifest(&draft.lease, |manifest| {
             let before: Vec<_> = manifest.chain(target.number).map(|link| link.number).collect();
@@ -126,7 +126,7 @@ impl JobDirectory {
             gone.push(image_name(place));
             *place = Generation { superseded, ..full.clone() };
             let between = before.iter().skip(1).take(before.len().saturating_sub(2));
-            for number in between.filter(|number| Some(**number) != in_the_making) {
+            for number in between.filter(|number| !in_the_making.contains(number)) {
                 if manifest.generations.iter().any(|it| it.parent == Some(*number)) {
                     break;
                 }
@@ -147,70 +147,5 @@ impl JobDirectory {
             self.shelf.clear_tails(|number| manifest.generation(number).is_some());
         }
         Ok(draft.kept.then_some(Coalesced { number: full.number, file_bytes: full.file_bytes, removed }))
-    }
-}
-
-/// Writes pages into full blocks, one after the other.
-struct Packer<'a> {
-    file: &'a dyn MediumFile,
-    offset: u64,
-    blocks: Vec<NewBlock>,
-    runs: Vec<Run>,
-    bytes: Vec<u8>,
-}
-
-impl<'a> Packer<'a> {
-    /// Copies all pages of a chain. `None` when it was cancelled.
-    fn copy(
-        chain: &Chain,
-        file: &'a dyn MediumFile,
-        cancelled: &AtomicBool,
-        draft: &Draft,
-    ) -> Result<Option<Contained>, StoreError> {
-        let offset = HEADER_BYTES as u64;
-        let mut packer = Self { file, offset, blocks: Vec::new(), runs: Vec::new(), bytes: Vec::new() };
-        let mut buffers = Buffers::default();
-        for portion in chain.portions() {
-            if cancelled.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let (runs, bytes) = chain.read(&portion, &mut buffers)?;
-            packer.add(runs, bytes).map_err(|error| draft.writing(error))?;
-        }
-        packer.flush().map_err(|error| draft.writing(error))?;
-        let is_zero = |run: &&Run| run.contents == Contents::Zero;
-        let zeros = chain.runs().iter().filter(is_zero).copied().collect();
-        Ok(Some(Contained { blocks: packer.blocks, zeros, inherited: Vec::new() }))
-    }
-
-    fn add(&mut self, runs: &[Run], bytes: &[u8]) -> io::Result<()> {
-        let mut pages = bytes;
-        for run in runs {
-            let mut rest = run.range;
-            while rest.pages() > 0 {
-                let room = u64::from(BLOCK_PAGES_MAX) - (self.bytes.len() / PAGE_BYTES) as u64;
-                let (piece, behind) = rest.split_at(room);
-                let (own, others) = pages.split_at(piece.bytes() as usize);
-                self.runs.push(Run { range: piece, ..*run });
-                self.bytes.extend_from_slice(own);
-                (rest, pages) = (behind, others);
-                if piece.pages() == room {
-                    self.flush()?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.bytes.is_empty() {
-            return Ok(());
-        }
-        self.file.write_at(&self.bytes, self.offset)?;
-        let runs = std::mem::take(&mut self.runs);
-        self.blocks.push(NewBlock { offset: self.offset, checksum: Checksum::of(&self.bytes), runs });
-        self.offset += self.bytes.len() as u64;
-        self.bytes.clear();
-        Ok(())
     }
 }

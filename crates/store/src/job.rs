@@ -1,7 +1,7 @@
 //! The directory of a job: opened, described, its manifest read and rewritten.
 
 use crate::lease::{self, Claim, Here, Lease, LeaseCore, Standing};
-use crate::prepare::Pool;
+use crate::prepare::{Pool, Slot};
 use crate::trust::{check_trusted, open_trusted};
 use crate::{Directory, Medium, StoreError, random};
 use standfast_format::manifest::{
@@ -57,17 +57,24 @@ impl JobDirectory {
     pub fn on(medium: Arc<dyn Medium>, here: Here) -> Result<Self, StoreError> {
         let status = medium.status().map_err(|error| StoreError::reading(medium.path(), error))?;
         check_trusted(medium.path(), &status, here.user)?;
+        Ok(Self::within(Arc::clone(&medium), medium, Arc::new(here)))
+    }
+
+    /// What stands behind `medium`, for whoever holds the lease that lies in `home`.
+    pub(crate) fn within(home: Arc<dyn Medium>, medium: Arc<dyn Medium>, here: Arc<Here>) -> Self {
         let shelf = Shelf {
+            home,
             medium,
-            here: Arc::new(here),
+            here,
             manifest: Mutex::new(None),
             bad: Mutex::new(BTreeMap::new()),
             busy: AtomicBool::new(false),
             coalescing: AtomicBool::new(false),
-            parent: Mutex::new(None),
+            flushing: AtomicBool::new(false),
+            parents: Mutex::new(BTreeMap::new()),
             pool: Pool::default(),
         };
-        Ok(Self { shelf: Arc::new(shelf) })
+        Self { shelf: Arc::new(shelf) }
     }
 
     /// Where it is.
@@ -144,6 +151,8 @@ impl JobDirectory {
 /// What the clones of a [`JobDirectory`] and the checkpoints in the making share.
 #[derive(Debug)]
 pub(crate) struct Shelf {
+    /// Where the lease lies: in the job's directory, whichever level this is.
+    home: Arc<dyn Medium>,
     pub(crate) medium: Arc<dyn Medium>,
     pub(crate) here: Arc<Here>,
     manifest: Mutex<Option<Manifest>>,
@@ -153,13 +162,34 @@ pub(crate) struct Shelf {
     pub(crate) busy: AtomicBool,
     /// Whether generations are being coalesced.
     pub(crate) coalescing: AtomicBool,
-    /// The parent of the generation in the making, which must stay.
-    pub(crate) parent: Mutex<Option<GenerationNumber>>,
+    /// Whether a generation is being copied to here from another level.
+    pub(crate) flushing: AtomicBool,
+    /// The parents of generations in the making, which must stay.
+    parents: Mutex<BTreeMap<Slot, GenerationNumber>>,
     /// Buffers that one checkpoint leaves to the next.
     pub(crate) pool: Pool,
 }
 
 impl Shelf {
+    /// That the lease is the one under which this is written.
+    pub(crate) fn check_lease(&self, lease: &LeaseCore) {
+        assert!(lease.is_of(&self.home), "the lease is that of this directory");
+    }
+
+    /// Notes upon which generation the one in the making builds.
+    pub(crate) fn set_parent(&self, slot: Slot, parent: Option<GenerationNumber>) {
+        let mut parents = self.parents.lock().unwrap_or_else(PoisonError::into_inner);
+        match parent {
+            Some(parent) => parents.insert(slot, parent),
+            None => parents.remove(&slot),
+        };
+    }
+
+    /// The parents of generations in the making.
+    pub(crate) fn parents(&self) -> Vec<GenerationNumber> {
+        self.parents.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
+    }
+
     /// Full path of a file, for messages.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.medium.path().join(name)
@@ -207,13 +237,13 @@ impl Shelf {
 
     /// Replaces the manifest. After an error it may be the old one or the new; memory then has whichever the directory
     /// shows.
-    fn write_manifest(
+    pub(crate) fn write_manifest(
         &self,
         lease: &LeaseCore,
         known: &mut KnownManifest<'_>,
         manifest: &Manifest,
     ) -> Result<(), StoreError> {
-        assert!(lease.is_of(&self.medium), "the lease is that of this directory");
+        self.check_lease(lease);
         let path = self.path_of(MANIFEST);
         let sealed = manifest::seal(manifest).map_err(|source| StoreError::Manifest { path: path.clone(), source })?;
         let replace = || self.replace_manifest(&sealed).map_err(|error| StoreError::writing(&path, error));
@@ -244,7 +274,7 @@ impl Shelf {
 
     /// Removes half-written files and images that the manifest does not name. Without a manifest that can be read
     /// nobody knows which images those are, so all stay.
-    fn clear_leftovers(&self, manifest: Option<&Manifest>) {
+    pub(crate) fn clear_leftovers(&self, manifest: Option<&Manifest>) {
         let generations = manifest.map(|manifest| &manifest.generations);
         let is_named = |name: &str| generations.is_none_or(|all| all.iter().any(|it| image_name(it) == name));
         let leftover = |name: &str| name.ends_with(TEMPORARY_SUFFIX) || (is_image_name(name) && !is_named(name));
@@ -252,7 +282,21 @@ impl Shelf {
         for name in self.medium.list().unwrap_or_default().iter().filter(|name| leftover(name)) {
             let _ = self.medium.remove(name);
         }
-        self.clear_tails(|number| manifest.is_none_or(|manifest| manifest.generation(number).is_some()));
+        // Those of generations in memory are kept here too.
+        let may_be = |manifest: &Manifest, number| manifest.memory.is_some() || manifest.generation(number).is_some();
+        self.clear_tails(|number| manifest.is_none_or(|manifest| may_be(manifest, number)));
+    }
+
+    /// Whether the file of a generation is there, as long as it should be.
+    pub(crate) fn has_image(&self, generation: &Generation) -> bool {
+        let status = self.medium.open(&image_name(generation)).and_then(|file| file.status());
+        status.is_ok_and(|status| status.bytes == generation.file_bytes)
+    }
+
+    /// Whether the manifest names a generation, for all that is known: after a failed write only the directory tells which
+    /// manifest it is, and one that cannot be read may name it.
+    pub(crate) fn may_name(&self, number: GenerationNumber) -> bool {
+        self.known_manifest().as_ref().is_none_or(|manifest| manifest.generation(number).is_some())
     }
 
     pub(crate) fn bad_generations(&self) -> MutexGuard<'_, BTreeMap<GenerationNumber, bool>> {

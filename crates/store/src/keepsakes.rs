@@ -24,7 +24,7 @@ impl JobDirectory {
     /// # Errors
     /// When the file cannot be read or the copy not be written.
     pub fn keep(&self, lease: &Lease, checksum: Checksum, path: &Path) -> Result<(), StoreError> {
-        assert!(lease.core().is_of(&self.shelf.medium), "the lease is that of this directory");
+        self.shelf.check_lease(lease.core());
         let name = name_of(checksum, path);
         let full = self.path().join(&name);
         if full.is_file() || path.parent() == Some(self.path()) {

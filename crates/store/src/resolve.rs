@@ -7,7 +7,7 @@
 //! ```
 
 use standfast_core::PageRange;
-use standfast_format::image::{ImageError, Index, sorted_runs};
+use standfast_format::image::{ImageError, Index, Inherited, sorted_runs};
 use standfast_format::{Contents, Run};
 
 /// Pages of a block that a restart takes.
@@ -28,6 +28,8 @@ pub(crate) struct Resolved {
     pub(crate) runs: Vec<Run>,
     /// For each link behind the newest: what of it is taken, in the order of the file. Of the newest it is everything.
     pub(crate) takes: Vec<Vec<Take>>,
+    /// What is wanted from a link behind the last one, ascending by owner and address: nothing where that one is full.
+    pub(crate) beyond: Vec<Inherited>,
 }
 
 /// Pages that are wanted from a link.
@@ -55,7 +57,10 @@ pub(crate) fn resolve(links: &[&Index]) -> Result<Resolved, ImageError> {
         takes.push(taken);
         wanted = further;
     }
-    Ok(Resolved { runs: sorted_runs(&runs)?, takes })
+    let mut beyond: Vec<_> =
+        wanted.iter().map(|it| Inherited { owner: it.owner, range: it.range, was: it.was }).collect();
+    beyond.sort_unstable();
+    Ok(Resolved { runs: sorted_runs(&runs)?, takes, beyond })
 }
 
 /// Finds wanted pages in a link: appends them to `runs`, and returns which blocks hold them and what is to be looked for

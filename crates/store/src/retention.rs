@@ -5,7 +5,6 @@ use crate::{JobDirectory, Lease, StoreError};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
-use std::sync::PoisonError;
 
 impl JobDirectory {
     /// Removes what need not stay and says which generations that were. These stay:
@@ -21,10 +20,10 @@ impl JobDirectory {
     /// When the manifest cannot be rewritten.
     pub fn retain(&self, lease: &Lease, keep: NonZeroU32) -> Result<Vec<GenerationNumber>, StoreError> {
         let bad = self.shelf.bad_generations().clone();
-        let parent = *self.shelf.parent.lock().unwrap_or_else(PoisonError::into_inner);
+        let parents = self.shelf.parents();
         let (mut removed, mut names) = (Vec::new(), Vec::new());
         self.shelf.update_manifest(lease.core(), |manifest| {
-            let staying = staying(manifest, keep, &bad, parent);
+            let staying = staying(manifest, keep, &bad, &parents);
             let goes = |it: &&Generation| !staying.contains(&it.number);
             (removed, names) = manifest.generations.iter().filter(goes).map(|it| (it.number, image_name(it))).unzip();
             manifest.generations.retain(|it| staying.contains(&it.number));
@@ -40,17 +39,17 @@ impl JobDirectory {
     }
 }
 
-/// The generations that stay. `parent` is that of a generation in the making.
+/// The generations that stay. `parents` are those of generations in the making.
 fn staying(
     manifest: &Manifest,
     keep: NonZeroU32,
     bad: &BTreeMap<GenerationNumber, bool>,
-    parent: Option<GenerationNumber>,
+    parents: &[GenerationNumber],
 ) -> BTreeSet<GenerationNumber> {
     let all = || manifest.generations.iter().map(|it| it.number);
     let counting: Vec<_> = counting(manifest, bad).collect();
     let Some(oldest) = counting.get(keep.get() as usize - 1).copied() else { return all().collect() };
-    let mut roots: BTreeSet<_> = all().filter(|number| *number >= oldest).chain(parent).collect();
+    let mut roots: BTreeSet<_> = all().filter(|number| *number >= oldest).chain(parents.iter().copied()).collect();
     let base = |number| manifest.chain(number).last().map(|link| link.number);
     let newest = counting.first().and_then(|newest| base(*newest));
     let one_base = counting.iter().take(keep.get() as usize).all(|number| base(*number) == newest);
@@ -104,7 +103,7 @@ mod tests {
     fn removed(generations: &[(u64, u64, bool)], keep: u32, bad: &[u64]) -> Vec<u64> {
         let manifest = manifest(generations);
         let bad = bad.iter().map(|at| (number(*at), true)).collect();
-        let staying = staying(&manifest, NonZeroU32::new(keep).unwrap(), &bad, None);
+        let staying = staying(&manifest, NonZeroU32::new(keep).unwrap(), &bad, &[]);
         for kept in &staying {
             assert!(manifest.chain(*kept).all(|link| staying.contains(&link.number)), "{kept} keeps its chain");
         }

@@ -30,7 +30,7 @@ impl JobDirectory {
         file: &File,
         (start, bytes): (u64, u64),
     ) -> Result<PathBuf, StoreError> {
-        assert!(lease.core().is_of(&self.shelf.medium), "the lease is that of this directory");
+        self.shelf.check_lease(lease.core());
         let (name, kept) = self.shelf.create_tail(number, path)?;
         let full = self.shelf.path_of(&name);
         let mut buffer = vec![0; COPY_BYTES];

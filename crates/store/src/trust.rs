@@ -59,7 +59,7 @@ mod tests {
     use std::time::SystemTime;
 
     fn status(owner: u32, mode: u32) -> Status {
-        Status { is_regular: true, owner, mode, bytes: 0, links: 1, modified: SystemTime::UNIX_EPOCH }
+        Status { inode: 1, is_regular: true, owner, mode, bytes: 0, links: 1, modified: SystemTime::UNIX_EPOCH }
     }
 
     #[test]

@@ -73,3 +73,28 @@ impl fmt::Debug for GenerationNumber {
         fmt::Display::fmt(&self.0, f)
     }
 }
+
+/// Which level in memory: 16 random bytes, drawn when the level is made. A directory that is called otherwise is another
+/// one, whatever job it belongs to.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq)]
+#[cbor(transparent)]
+pub struct LevelId(#[cbor(n(0), with = "minicbor::bytes")] [u8; 16]);
+
+impl LevelId {
+    /// The identity made of these bytes, which should be random.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for LevelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for LevelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -15,7 +15,7 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
-pub use identity::{GenerationNumber, JobId};
+pub use identity::{GenerationNumber, JobId, LevelId};
 pub use seal::{MANIFEST_BYTES_MAX, MANIFEST_VERSION, ManifestError, seal, unseal};
 
 use crate::records::Bytes;
@@ -47,6 +47,23 @@ pub struct Manifest {
     /// Empty while it runs, and where nobody was there to look.
     #[n(6)]
     pub ends: Vec<FileEnd>,
+    /// Where in memory checkpoints go first, if they do.
+    #[n(7)]
+    pub memory: Option<MemoryPlace>,
+}
+
+/// Where in memory the checkpoints of a job go first.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPlace {
+    /// The directory that was asked for.
+    #[n(0)]
+    pub place: Bytes,
+    /// The level that the present life has there. Any other one belongs to a life that was given up.
+    #[n(1)]
+    pub level: Option<LevelId>,
+    /// Inode number of the job's directory, by which a copy of it is known to have no part in the level.
+    #[n(2)]
+    pub home: u64,
 }
 
 /// A file that the program wrote, as it was when the program ended.
@@ -77,6 +94,7 @@ impl Manifest {
             next: GenerationNumber::FIRST,
             outcome: Outcome::Running,
             ends: Vec::new(),
+            memory: None,
         }
     }
 
@@ -84,6 +102,13 @@ impl Manifest {
     pub fn generation(&self, number: GenerationNumber) -> Option<&Generation> {
         let place = self.generations.binary_search_by_key(&number, |generation| generation.number);
         place.ok().map(|place| &self.generations[place])
+    }
+
+    /// Adds a generation in its place; later ones get higher numbers.
+    pub fn add(&mut self, generation: Generation) {
+        self.next = self.next.max(generation.number.next());
+        let place = self.generations.partition_point(|it| it.number < generation.number);
+        self.generations.insert(place, generation);
     }
 
     /// A generation, its parent, and so on down to the full image; nothing where there is no such generation.
@@ -150,6 +175,15 @@ pub struct RunOptions {
     /// Least time between checkpoints that the program asks for; off where it is not heeded.
     #[n(11)]
     pub min_interval: Option<Interval>,
+    /// One in so many checkpoints that went to memory goes on to the disk.
+    #[n(12)]
+    pub flush_every: Option<u32>,
+    /// Milliseconds at most between two checkpoints on the disk.
+    #[n(13)]
+    pub durable_every: Option<u64>,
+    /// Milliseconds in which the newest checkpoint is to be on the disk when the job ends.
+    #[n(14)]
+    pub grace: Option<u64>,
 }
 
 /// What becomes of connections whose other end is outside the job.

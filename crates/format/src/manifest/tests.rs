@@ -44,6 +44,9 @@ fn manifest() -> Manifest {
         save_files: Some(64 << 20),
         external_sockets: Some(ExternalSockets::Reset),
         min_interval: Some(Interval::Every { milliseconds: 2500 }),
+        flush_every: Some(8),
+        durable_every: Some(600_000),
+        grace: Some(30_000),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

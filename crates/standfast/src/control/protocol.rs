@@ -136,6 +136,7 @@ mod tests {
             method: Method::Fork,
             why: Why::Asked,
             expected_pause_nanoseconds: Some(4),
+            is_in_memory: false,
         }
     }
 

@@ -38,6 +38,7 @@ impl Supervisor<'_, '_> {
         if matches!(ending, Ending::Killed { .. }) {
             self.await_descendants();
         }
+        self.settle_memory(ending);
         // First what we say, which may go where the program's output goes, then how that stands.
         self.tell_end(ending);
         self.record(ending);
@@ -56,7 +57,7 @@ impl Supervisor<'_, '_> {
     }
 
     fn record(&mut self, ending: Ending) {
-        let Destination { directory, lease, .. } = &self.post.destination;
+        let Destination { levels, lease, .. } = &self.post.destination;
         let outcome = match ending {
             Ending::Exited { status } => Outcome::Exited { status },
             Ending::Killed { signal } => Outcome::Killed { signal },
@@ -65,7 +66,7 @@ impl Supervisor<'_, '_> {
         // The job is dead: what these files grow by from now on is not its own. Of one that goes on nobody knows.
         let is_dead = self.job.descendants().is_empty();
         let ends = self.post.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
-        if let Err(error) = directory.set_end(lease, outcome, ends) {
+        if let Err(error) = levels.directory.set_end(lease, outcome, ends) {
             self.warn(format!("how the program ended could not be noted: {error}"));
         }
     }
@@ -98,8 +99,8 @@ impl Supervisor<'_, '_> {
             Ending::Stopped { generation } => self.say(&Notice::Stopped { directory, generation }),
             Ending::Exited { status: 0 } => {}
             Ending::Exited { .. } | Ending::Killed { .. } => {
-                let manifest = self.post.destination.directory.manifest();
-                if manifest.is_ok_and(|it| it.generations.iter().any(|generation| !generation.superseded)) {
+                let manifests = self.post.destination.levels.each().filter_map(|(_, level)| level.manifest().ok());
+                if manifests.flat_map(|it| it.generations).any(|generation| !generation.superseded) {
                     self.say(&Notice::Unfinished { directory, end: ending.to_string() });
                 }
             }

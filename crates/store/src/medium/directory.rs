@@ -157,6 +157,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 fn status_of(stat: &Stat) -> Status {
     let since_1970 = Duration::new(stat.st_mtime.unsigned_abs(), stat.st_mtime_nsec as u32);
     Status {
+        inode: stat.st_ino,
         is_regular: fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::RegularFile,
         owner: stat.st_uid,
         mode: stat.st_mode & 0o7777,

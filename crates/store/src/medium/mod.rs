@@ -111,6 +111,8 @@ pub trait MediumFile: fmt::Debug + Send + Sync {
 /// What the file system says about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
+    /// Inode number.
+    pub inode: u64,
     /// Whether it is a regular file.
     pub is_regular: bool,
     /// Its owner.

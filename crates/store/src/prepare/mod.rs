@@ -16,8 +16,8 @@ use standfast_format::image::{Assembled, Contained, ImageIdentity, Inherited, Pa
 use standfast_format::manifest::{Generation, GenerationNumber, JobId};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, ImageSink, PageBatch};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 impl JobDirectory {
@@ -37,19 +37,20 @@ impl JobDirectory {
     /// As for [`JobDirectory::prepare`].
     pub fn prepare_with(&self, lease: &Lease, plan: Plan) -> Result<Prepared, StoreError> {
         let manifest = self.manifest()?;
-        let draft = Draft::begin(&self.shelf, lease, Slot::Checkpoint, image_name_of(manifest.next, 0))?;
+        let number = manifest.next.max(plan.number_min);
+        let draft = Draft::begin(&self.shelf, lease, Slot::Checkpoint, image_name_of(number, 0))?;
         let bad = self.shelf.bad_generations().clone();
         let is_good = |generation: &&Generation| {
             let links: Vec<_> = manifest.chain(generation.number).collect();
-            links.len() < plan.links_max.min(LINKS_MAX) && links.iter().all(|link| !bad.contains_key(&link.number))
+            let is_there = |link: &&Generation| !bad.contains_key(&link.number) && self.shelf.has_image(link);
+            links.len() < plan.links_max.min(LINKS_MAX) && links.iter().all(is_there)
         };
         let parent = plan.parent.and_then(|number| manifest.generation(number)).filter(is_good);
-        *self.shelf.parent.lock().unwrap_or_else(PoisonError::into_inner) = parent.map(|parent| parent.number);
+        self.shelf.set_parent(Slot::Checkpoint, parent.map(|parent| parent.number));
         let parent = parent.map(|parent| Parent { generation: parent.number, origin: parent.origin });
         let file = draft.create()?;
         let pipeline =
             Pipeline::start(Arc::clone(&file), &self.shelf.pool, plan.writing).map_err(|error| draft.writing(error))?;
-        let number = manifest.next;
         Ok(Prepared { job: manifest.job, number, parent, inherited: Vec::new(), file, pipeline, finished: None, draft })
     }
 }
@@ -63,11 +64,13 @@ pub struct Plan {
     pub links_max: usize,
     /// When its pages are written.
     pub writing: Writing,
+    /// Its number is not below this one, so that it is the job's newest on whichever level others lie.
+    pub number_min: GenerationNumber,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { parent: None, links_max: LINKS_MAX, writing: Writing::default() }
+        Self { parent: None, links_max: LINKS_MAX, writing: Writing::default(), number_min: GenerationNumber::FIRST }
     }
 }
 
@@ -226,14 +229,10 @@ impl Sealed {
         let generation = Generation { pause_nanoseconds, ..self.generation.clone() };
         let shelf = Arc::clone(&self.draft.shelf);
         let committed = shelf.update_manifest(&self.draft.lease, |manifest| {
-            assert_eq!(manifest.next, generation.number, "one generation is in the making at a time");
-            manifest.next = generation.number.next();
-            manifest.generations.push(generation.clone());
+            assert!(manifest.next <= generation.number, "one generation is in the making at a time");
+            manifest.add(generation.clone());
         });
-        // After an error only the directory tells which manifest it is; one that cannot be read may name the image.
-        let known = shelf.known_manifest();
-        self.draft.kept = known.as_ref().is_none_or(|manifest| manifest.generation(generation.number).is_some());
-        drop(known);
+        self.draft.kept = shelf.may_name(generation.number);
         committed.map(|_| generation)
     }
 
@@ -242,12 +241,14 @@ impl Sealed {
 }
 
 /// What a file is written for: of each kind one at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Slot {
     /// A new generation.
     Checkpoint,
     /// A generation that becomes full.
     Coalescing,
+    /// A generation that is copied from another level.
+    Flushing,
 }
 
 impl Slot {
@@ -255,6 +256,7 @@ impl Slot {
         match self {
             Self::Checkpoint => &shelf.busy,
             Self::Coalescing => &shelf.coalescing,
+            Self::Flushing => &shelf.flushing,
         }
     }
 }
@@ -275,7 +277,7 @@ pub(crate) struct Draft {
 impl Draft {
     pub(crate) fn begin(shelf: &Arc<Shelf>, lease: &Lease, slot: Slot, final_name: String) -> Result<Self, StoreError> {
         let (shelf, lease) = (Arc::clone(shelf), Arc::clone(lease.core()));
-        assert!(lease.is_of(&shelf.medium), "the lease is that of this directory");
+        shelf.check_lease(&lease);
         if slot.of(&shelf).swap(true, Ordering::AcqRel) {
             return Err(StoreError::Busy);
         }
@@ -315,9 +317,7 @@ impl Drop for Draft {
             let remove = || self.shelf.medium.remove(&self.name).map_err(|error| self.writing(error));
             let _ = self.lease.guarding(remove);
         }
-        if self.slot == Slot::Checkpoint {
-            *self.shelf.parent.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
+        self.shelf.set_parent(self.slot, None);
         self.slot.of(&self.shelf).store(false, Ordering::Release);
     }
 }

@@ -229,7 +229,7 @@ impl Medium for Disk {
     fn status(&self) -> io::Result<Status> {
         let state = self.state();
         let owner = rustix::process::geteuid().as_raw();
-        Ok(Status { is_regular: false, owner, mode: 0o700, bytes: 0, links: 2, modified: state.now() })
+        Ok(Status { inode: 1, is_regular: false, owner, mode: 0o700, bytes: 0, links: 2, modified: state.now() })
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -326,7 +326,8 @@ impl MediumFile for DiskFile {
         let inode = &state.inodes[self.inode];
         let owner = rustix::process::geteuid().as_raw();
         let (bytes, links) = (inode.seen.len() as u64, state.names.values().filter(|at| **at == self.inode).count());
-        Ok(Status { is_regular: true, owner, mode: inode.mode, bytes, links: links as u64, modified: inode.modified })
+        let (links, modified) = (links as u64, inode.modified);
+        Ok(Status { inode: self.inode as u64, is_regular: true, owner, mode: inode.mode, bytes, links, modified })
     }
 
     fn sync(&self) -> io::Result<()> {

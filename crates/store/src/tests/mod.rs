@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod disk;
 mod leasing;
+mod levels;
 mod life;
 
 use crate::{
@@ -117,6 +118,12 @@ fn checkpoint_upon(
 ) -> Result<Generation, BoxError> {
     let parent = directory.manifest()?.generations.iter().rev().find(|it| !it.superseded).map(|it| it.number);
     let mut prepared = directory.prepare_with(lease, Plan { parent, ..Plan::default() })?;
+    fill_upon(&mut prepared, before, pages, &state(name))?;
+    Ok(prepared.seal()?.commit(Duration::from_millis(3))?)
+}
+
+/// As [`fill`], upon a parent, if there is one, that held `before`.
+fn fill_upon(prepared: &mut Prepared, before: &Pages, pages: &Pages, state: &JobState) -> Result<(), BoxError> {
     let is_same = |(key, page): &(&(u32, u64), &Vec<u8>)| before.get(*key) == Some(*page);
     let changed = pages.iter().filter(|it| prepared.parent().is_none() || !is_same(it));
     let changed: Pages = changed.map(|(key, page)| (*key, page.clone())).collect();
@@ -127,8 +134,7 @@ fn checkpoint_upon(
             prepared.inherit(owner, owner, &same)?;
         }
     }
-    fill(&mut prepared, &changed, &state(name))?;
-    Ok(prepared.seal()?.commit(Duration::from_millis(3))?)
+    fill(prepared, &changed, state)
 }
 
 /// All stored pages of an image.

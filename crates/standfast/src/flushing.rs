@@ -1,0 +1,227 @@
+//! Flushing: checkpoints in memory go on to the disk. When is decided by a pure schedule; the copying has a thread of its own
+//! with the lowest priority (H6, H7), and there is one of them at a time.
+
+use crate::background::Background;
+use crate::checkpoint::{Destination, Failure, sync_outputs};
+use crate::levels::{DurableEvery, FlushEvery};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::setpriority_process;
+use standfast_engine::Output;
+use standfast_format::manifest::{Generation, GenerationNumber};
+use standfast_store::Pacing;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Every other thread goes first. The kernel derives the priority of its reading and writing from this, and on a machine
+/// with a core to spare it runs there.
+const NICENESS: i32 = 19;
+
+/// How soon a flush that failed is tried again.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// Which checkpoint is to be on the disk next, and when. Pure: the present moment comes in as an argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FlushSchedule {
+    every: FlushEvery,
+    durable_every: DurableEvery,
+    /// The newest that is in memory only.
+    newest: Option<GenerationNumber>,
+    /// Checkpoints since one was flushed, or is being.
+    since: u32,
+    /// When the disk had the newest at last.
+    durable: Instant,
+    /// Not before this, after a failure.
+    not_before: Instant,
+}
+
+impl FlushSchedule {
+    /// Nothing is on the disk: the first checkpoint goes there.
+    pub(crate) fn new(every: FlushEvery, durable_every: DurableEvery, now: Instant) -> Self {
+        Self { every, durable_every, newest: None, since: every.get().get() - 1, durable: now, not_before: now }
+    }
+
+    /// A checkpoint is in memory.
+    pub(crate) fn taken_in_memory(&mut self, number: GenerationNumber) {
+        self.newest = Some(number);
+        self.since += 1;
+    }
+
+    /// This one is on the disk.
+    pub(crate) fn durable(&mut self, number: GenerationNumber, now: Instant) {
+        self.newest = self.newest.filter(|newest| *newest > number);
+        self.durable = now;
+    }
+
+    /// A flush failed.
+    pub(crate) fn failed(&mut self, now: Instant) {
+        self.since = self.every.get().get();
+        self.not_before = now + RETRY;
+    }
+
+    /// When the newest is to be flushed, if there is one.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.newest?;
+        let is_turn = self.since >= self.every.get().get();
+        let by_time = self.durable + self.durable_every.get();
+        Some(if is_turn { self.not_before } else { by_time.max(self.not_before) })
+    }
+
+    /// The one to flush now. Its turn is over with that.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<GenerationNumber> {
+        let number = self.newest.filter(|_| self.due().is_some_and(|due| due <= now))?;
+        self.since = 0;
+        Some(number)
+    }
+}
+
+/// A flush under way.
+pub(crate) struct Flushing {
+    work: Background<Result<Option<Generation>, Failure>>,
+    pacing: Arc<Pacing>,
+    /// What is being flushed.
+    pub(crate) number: GenerationNumber,
+}
+
+impl Flushing {
+    /// Starts a thread that brings a generation to the disk, and before it what the program has written to its files.
+    pub(crate) fn begin(
+        destination: &Destination,
+        number: GenerationNumber,
+        outputs: Option<Arc<Vec<Output>>>,
+    ) -> io::Result<Self> {
+        let pacing = Arc::new(Pacing::default());
+        let (destination, at) = (destination.clone(), Arc::clone(&pacing));
+        let work = move || {
+            // Where that is not allowed it is done all the same.
+            let _ = setpriority_process(None, NICENESS);
+            sync_outputs(outputs.iter().flat_map(|outputs| outputs.iter()))?;
+            let Destination { levels, lease, keep, .. } = destination;
+            let Some(memory) = &levels.memory else { return Ok(None) };
+            let flushed = levels.directory.take_from(&lease, memory, number, &at)?;
+            if flushed.is_some() {
+                levels.directory.retain(&lease, keep.get())?;
+            }
+            Ok(flushed)
+        };
+        Ok(Self { work: Background::begin("flush", work)?, pacing, number })
+    }
+
+    /// Without rests from now on: somebody waits for it.
+    pub(crate) fn hurry(&self) {
+        self.pacing.hurry();
+    }
+
+    /// Asks it to end soon; what was there stays.
+    pub(crate) fn cancel(&self) {
+        self.pacing.cancel();
+    }
+
+    /// Waits for its end: what is on the disk now.
+    pub(crate) fn join(self) -> Result<Option<Generation>, Failure> {
+        self.work.join().unwrap_or(Err(Failure::Broken))
+    }
+
+    /// Waits for its end so long at most, and gives it up then: `None`. A disk that hangs is not waited for.
+    pub(crate) fn join_within(self, time: Duration) -> Option<Result<Option<Generation>, Failure>> {
+        let deadline = Instant::now() + time;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            let mut fds = [PollFd::new(&self.work, PollFlags::IN)];
+            match poll(&mut fds, Some(&timeout)) {
+                Ok(0) => {
+                    self.cancel();
+                    return None;
+                }
+                Ok(_) => return Some(self.join()),
+                Err(_) if left.is_zero() => {
+                    self.cancel();
+                    return None;
+                }
+                // A signal came.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl AsFd for Flushing {
+    /// Polls as hung up once the thread is through.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.work.as_fd()
+    }
+}
+
+/// Makes durable what a program that is no more has written to its files. Of one that is gone nothing can be.
+pub(crate) fn sync_paths(paths: &[PathBuf]) -> io::Result<()> {
+    let sync = |path: &PathBuf| match std::fs::metadata(path) {
+        // Something else may have its name by now, which might never open.
+        Ok(file) if file.is_file() => File::open(path)?.sync_data(),
+        _ => Ok(()),
+    };
+    paths.iter().try_for_each(sync)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(number: u64) -> GenerationNumber {
+        GenerationNumber::new(number).expect("not zero")
+    }
+
+    fn schedule(every: u32, now: Instant) -> FlushSchedule {
+        FlushSchedule::new(FlushEvery::new(every).expect("not zero"), "10m".parse().expect("a time"), now)
+    }
+
+    #[test]
+    fn the_first_and_then_one_in_so_many_goes_to_the_disk() {
+        let now = Instant::now();
+        let mut schedule = schedule(4, now);
+        assert_eq!((schedule.due(), schedule.take_due(now)), (None, None));
+        let mut flushed = Vec::new();
+        for at in 1..=10 {
+            schedule.taken_in_memory(number(at));
+            if let Some(due) = schedule.take_due(now) {
+                flushed.push(due.get());
+                schedule.durable(due, now);
+            }
+        }
+        assert_eq!(flushed, [1, 5, 9]);
+    }
+
+    #[test]
+    fn what_is_in_memory_only_goes_to_the_disk_after_ten_minutes_at_most() {
+        let now = Instant::now();
+        let mut schedule = schedule(100, now);
+        schedule.taken_in_memory(number(1));
+        assert_eq!(schedule.take_due(now), Some(number(1)));
+        schedule.durable(number(1), now);
+        schedule.taken_in_memory(number(2));
+        let later = now + Duration::from_secs(600);
+        assert_eq!(schedule.due(), Some(later));
+        assert_eq!(schedule.take_due(later - Duration::from_secs(1)), None);
+        assert_eq!(schedule.take_due(later), Some(number(2)));
+        schedule.durable(number(2), later);
+        assert_eq!(schedule.due(), None, "the disk has the newest");
+    }
+
+    #[test]
+    fn a_flush_that_failed_is_tried_again_with_the_newest() {
+        let now = Instant::now();
+        let mut schedule = schedule(100, now);
+        schedule.taken_in_memory(number(1));
+        assert_eq!(schedule.take_due(now), Some(number(1)));
+        schedule.failed(now);
+        schedule.taken_in_memory(number(2));
+        assert_eq!(schedule.take_due(now), None);
+        assert_eq!(schedule.take_due(now + RETRY), Some(number(2)));
+    }
+}

@@ -1,0 +1,79 @@
+//! Pages of a chain, copied into an image of their own: each is verified as it is read. What becomes of the image is the
+//! business of whoever asks for it: [`crate::coalesce`] puts it in the place of another, [`crate::flush`] on another level.
+
+use crate::chain::{Buffers, Chain};
+use crate::prepare::Draft;
+use crate::{MediumFile, StoreError};
+use standfast_core::{Checksum, PAGE_BYTES};
+use standfast_format::image::{BLOCK_PAGES_MAX, Contained, HEADER_BYTES, NewBlock};
+use standfast_format::{Contents, ImageSource, Run};
+use std::io;
+
+/// Asked before each portion: the file, and how far it has been written.
+pub(crate) type GoOn<'a> = &'a dyn Fn(&dyn MediumFile, u64) -> io::Result<bool>;
+
+/// Writes pages into full blocks, one after the other.
+pub(crate) struct Packer<'a> {
+    file: &'a dyn MediumFile,
+    offset: u64,
+    blocks: Vec<NewBlock>,
+    runs: Vec<Run>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Packer<'a> {
+    /// Copies all pages of a chain, and notes those that lie beyond it. Before each portion `go_on` is asked, with the file
+    /// and how far it has been written; `None` when it says no.
+    pub(crate) fn copy(
+        chain: &Chain,
+        file: &'a dyn MediumFile,
+        go_on: GoOn<'_>,
+        draft: &Draft,
+    ) -> Result<Option<Contained>, StoreError> {
+        let offset = HEADER_BYTES as u64;
+        let mut packer = Self { file, offset, blocks: Vec::new(), runs: Vec::new(), bytes: Vec::new() };
+        let mut buffers = Buffers::default();
+        for portion in chain.portions() {
+            if !go_on(file, packer.offset).map_err(|error| draft.writing(error))? {
+                return Ok(None);
+            }
+            let (runs, bytes) = chain.read(&portion, &mut buffers)?;
+            packer.add(runs, bytes).map_err(|error| draft.writing(error))?;
+        }
+        packer.flush().map_err(|error| draft.writing(error))?;
+        let is_zero = |run: &&Run| run.contents == Contents::Zero;
+        let zeros = chain.runs().iter().filter(is_zero).copied().collect();
+        Ok(Some(Contained { blocks: packer.blocks, zeros, inherited: chain.beyond().to_vec() }))
+    }
+
+    fn add(&mut self, runs: &[Run], bytes: &[u8]) -> io::Result<()> {
+        let mut pages = bytes;
+        for run in runs {
+            let mut rest = run.range;
+            while rest.pages() > 0 {
+                let room = u64::from(BLOCK_PAGES_MAX) - (self.bytes.len() / PAGE_BYTES) as u64;
+                let (piece, behind) = rest.split_at(room);
+                let (own, others) = pages.split_at(piece.bytes() as usize);
+                self.runs.push(Run { range: piece, ..*run });
+                self.bytes.extend_from_slice(own);
+                (rest, pages) = (behind, others);
+                if piece.pages() == room {
+                    self.flush()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        self.file.write_at(&self.bytes, self.offset)?;
+        let runs = std::mem::take(&mut self.runs);
+        self.blocks.push(NewBlock { offset: self.offset, checksum: Checksum::of(&self.bytes), runs });
+        self.offset += self.bytes.len() as u64;
+        self.bytes.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! Checkpoints that go to memory first: a job goes on from the newest that is left, whatever is lost, and memory is given back.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::{RunResult, open_gate};
+use standfast_tests::running::{PATIENCE, Running, until};
+use standfast_tests::seed;
+use standfast_tests::survival::{Torment, survives_kills};
+use standfast_tests::victims::{SMALL, Victim};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where the tests have their memory: in the arena, so that nothing of it is left anywhere.
+fn place(arena: &Arena) -> PathBuf {
+    arena.folder().join("memory")
+}
+
+/// A job of the smallest victim, at its gate, that has a level in memory.
+fn at_gate<'a>(arena: &'a Arena, options: &[&str]) -> Result<(Standfast<'a>, Running)> {
+    let standfast = Standfast::new(arena)?;
+    fs::create_dir(place(arena))?;
+    let mut words =
+        vec!["--memory".to_owned(), place(arena).display().to_string(), "--files".into(), "rollback".into()];
+    words.extend(options.iter().map(|option| (*option).to_owned()));
+    let running = standfast.run_with(&words, Checkpoints::OnRequest, &SMALL.with(&[])?)?;
+    standfast.await_gate()?;
+    Ok((standfast, running))
+}
+
+/// Generations by number, each with whether it is in memory and on the disk.
+fn generations(standfast: Standfast<'_>, arena: &Arena) -> Result<Vec<(u64, bool, bool)>> {
+    let status = standfast.status(&arena.images())?;
+    let one =
+        |it: &Value| Some((it["generation"].as_u64()?, it["is_in_memory"].as_bool()?, it["is_on_disk"].as_bool()?));
+    status["generations"]
+        .as_array()
+        .context("status has generations")?
+        .iter()
+        .map(|it| one(it).context("fields"))
+        .collect()
+}
+
+fn await_on_disk(standfast: Standfast<'_>, arena: &Arena, number: u64) -> Result<()> {
+    let is_there = || Ok(generations(standfast, arena)?.iter().any(|it| it.0 == number && it.2).then_some(()));
+    until(PATIENCE, "a checkpoint to get to the disk", is_there)
+}
+
+fn kill_both(standfast: Standfast<'_>, running: Running) -> Result<()> {
+    let program = standfast.await_program()?;
+    kill(standfast.supervisor_pid()?, Signal::SIGKILL)?;
+    kill(program, Signal::SIGKILL)?;
+    running.wait(PATIENCE).map(drop)
+}
+
+fn goes_on(standfast: Standfast<'_>, arena: &Arena, from: u64) -> Result<String> {
+    open_gate(arena)?;
+    let mut command = standfast.restart_command(&arena.images());
+    command.arg("--verbose");
+    let restarted = Running::start(arena, "restart", standfast_tests::running::Output::Nowhere, &mut command)?;
+    let ended = restarted.wait(PATIENCE)?.well("the restart")?;
+    ensure!(ended.errors.contains(&format!("continued from checkpoint {from}")), "said: {}", ended.errors);
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&SMALL.with(&[])?)?)?;
+    ensure!(fs::read_dir(place(arena))?.count() == 0, "memory is given back");
+    Ok(ended.errors)
+}
+
+#[test]
+fn a_job_goes_on_from_memory_and_after_a_reboot_from_the_disk() -> Result<()> {
+    for reboot in [false, true] {
+        let arena = Arena::new()?;
+        let (standfast, running) = at_gate(&arena, &["--flush-every", "3"])?;
+        (0..4).try_for_each(|_| standfast.checkpoint())?;
+        await_on_disk(standfast, &arena, 4)?;
+        (0..2).try_for_each(|_| standfast.checkpoint())?;
+        let found = generations(standfast, &arena)?;
+        ensure!(found.contains(&(6, true, false)) && found.contains(&(4, true, true)), "{found:?}");
+        standfast.verify(&arena.images())?;
+        kill_both(standfast, running)?;
+        if reboot {
+            fs::remove_dir_all(place(&arena))?;
+            fs::create_dir(place(&arena))?;
+        }
+        let said = goes_on(standfast, &arena, if reboot { 4 } else { 6 })?;
+        ensure!(said.contains("in memory cannot be had any more") == reboot, "said: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_job_that_is_stopped_has_its_newest_checkpoint_on_the_disk_and_gives_the_memory_back() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--flush-every", "100"])?;
+    (0..3).try_for_each(|_| standfast.checkpoint())?;
+    running.signal(Signal::SIGTERM)?;
+    let ended = running.wait(PATIENCE)?;
+    ensure!(ended.exited(75), "{:?} said: {}", ended.status, ended.errors);
+    ensure!(fs::read_dir(place(&arena))?.count() == 0, "memory is given back");
+    let found = generations(standfast, &arena)?;
+    ensure!(found.last() == Some(&(4, false, true)), "{found:?}");
+    goes_on(standfast, &arena, 4).map(drop)
+}
+
+#[test]
+fn where_the_disk_takes_nothing_in_time_what_is_where_is_told_and_the_job_goes_on_from_memory() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--flush-every", "100", "--grace", "0s"])?;
+    (0..2).try_for_each(|_| standfast.checkpoint())?;
+    await_on_disk(standfast, &arena, 1)?;
+    running.signal(Signal::SIGTERM)?;
+    let ended = running.wait(PATIENCE)?;
+    ensure!(ended.exited(75), "{:?} said: {}", ended.status, ended.errors);
+    let told = "the newest checkpoint (3) is in memory only";
+    ensure!(
+        ended.errors.contains(told) && ended.errors.contains("the newest on the disk: 1"),
+        "said: {}",
+        ended.errors
+    );
+    goes_on(standfast, &arena, 3).map(drop)
+}
+
+#[test]
+fn memory_that_is_emptied_under_a_running_job_costs_nothing_but_what_was_there() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--flush-every", "100"])?;
+    (0..3).try_for_each(|_| standfast.checkpoint())?;
+    await_on_disk(standfast, &arena, 1)?;
+    for level in fs::read_dir(place(&arena))?.flatten() {
+        fs::remove_dir_all(level.path())?;
+    }
+    // To the disk, since memory is gone; then memory is made anew.
+    (0..2).try_for_each(|_| standfast.checkpoint())?;
+    let found = generations(standfast, &arena)?;
+    let newest = found.last().context("there are some")?.0;
+    ensure!(found.last() == Some(&(newest, true, false)) && found.contains(&(newest - 1, false, true)), "{found:?}");
+    kill_both(standfast, running)?;
+    goes_on(standfast, &arena, newest).map(drop)
+}
+
+#[test]
+fn an_orphan_is_saved_to_the_disk_and_memory_s_older_ones_are_not_taken_for_newer() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--flush-every", "100"])?;
+    (0..3).try_for_each(|_| standfast.checkpoint())?;
+    kill(standfast.supervisor_pid()?, Signal::SIGKILL)?;
+    running.wait(PATIENCE)?;
+    standfast.ask("checkpoint", &arena.images(), &["--stop"])?.well("checkpoint --stop")?;
+    let found = generations(standfast, &arena)?;
+    ensure!(found.last() == Some(&(4, false, true)), "{found:?}");
+    goes_on(standfast, &arena, 4).map(drop)
+}
+
+#[test]
+fn a_job_that_is_to_use_memory_no_more_goes_on_from_what_was_there() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--flush-every", "100"])?;
+    (0..3).try_for_each(|_| standfast.checkpoint())?;
+    kill_both(standfast, running)?;
+    open_gate(&arena)?;
+    let mut command = standfast.restart_command(&arena.images());
+    command.args(["--memory", "off", "--verbose"]);
+    let restarted = Running::start(&arena, "off", standfast_tests::running::Output::Nowhere, &mut command)?;
+    let ended = restarted.wait(PATIENCE)?.well("the restart")?;
+    ensure!(ended.errors.contains("continued from checkpoint 3"), "said: {}", ended.errors);
+    ensure!(fs::read_dir(place(&arena))?.count() == 0, "memory is given back");
+    RunResult::read(&arena.work())?.must_equal(&RunResult::native(&SMALL.with(&[])?)?)
+}
+
+#[test]
+fn memory_that_is_changed_in_every_way_comes_back_from_memory_and_from_the_disk() -> Result<()> {
+    let seed = seed();
+    let program = Victim::churned(seed)?;
+    let native = RunResult::native(&program)?;
+    // Where the program runs, so that its result shows whether memory was given back.
+    let options = &["--memory", ".", "--flush-every", "3", "--max-files", "4", "--incremental", "on"];
+    let torment = Torment { interval: Duration::from_millis(10), kills_max: 8, seed, options };
+    let tally = survives_kills(&program, &native, torment)?;
+    ensure!(tally.kills >= 1, "it ended before it could be killed even once (STANDFAST_SEED={seed})");
+    Ok(())
+}
