@@ -12,6 +12,8 @@
 //! running   a command with its output in files and a limit on its time
 //! command   the standfast command line and what its answers say
 //! result    what a program left behind, compared byte by byte with an undisturbed run
+//! screen    what a terminal shows
+//! desk      a command on a terminal of its own
 //! survival  kill the program at random moments, restart it, again and again
 //! tracer    stops a supervisor at chosen system calls: the n-th is where it dies, or fails
 //! disaster  a checkpoint or a restart that is struck at its n-th call
@@ -24,6 +26,7 @@
 pub mod arena;
 pub mod command;
 pub mod damage;
+pub mod desk;
 pub mod disaster;
 pub mod features;
 pub mod moments;

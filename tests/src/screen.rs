@@ -27,6 +27,14 @@ impl Screen {
         self.terminal.write_all(keys).context("typing")
     }
 
+    /// Takes note of what the terminal shows by now.
+    pub fn take_shown(&mut self) {
+        let mut piece = [0; 1024];
+        while let Ok(got @ 1..) = self.terminal.read(&mut piece) {
+            self.shown.push_str(&String::from_utf8_lossy(&piece[..got]));
+        }
+    }
+
     /// Waits until the terminal shows `text`, behind all that was waited for before.
     ///
     /// # Errors

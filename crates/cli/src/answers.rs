@@ -42,7 +42,7 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Man(man) => manual(&man),
-        Command::Run(_) | Command::Restart(_) => unreachable!("these are no questions"),
+        Command::Run(_) | Command::Restart(_) | Command::Attach(_) => unreachable!("these are no questions"),
     }
 }
 

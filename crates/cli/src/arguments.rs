@@ -3,8 +3,8 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
-    DurableEvery, ExternalSockets, Files, FlushEvery, GenerationNumber, Grace, Ids, Incremental, Interval, Keep,
-    MaxFiles, Memory, MinInterval, SaveFiles, Snapshot, Stack, Track,
+    DetachKey, DurableEvery, ExternalSockets, Files, FlushEvery, GenerationNumber, Grace, Ids, Incremental, Interval,
+    Keep, MaxFiles, Memory, MinInterval, SaveFiles, Snapshot, Stack, TerminalKind, Track,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -53,6 +53,15 @@ Examples:
 
 Returns when the checkpoint is safe on disk. Also saves a program whose supervisor has died.";
 
+const ATTACH_EXAMPLES: &str = "\
+Examples:
+  standfast run --terminal proxied -- bash
+                                      Ctrl-\\ Ctrl-\\ detaches
+  standfast attach bash.standfast     back to it, from any terminal; whoever was attached is detached
+
+The program was started with --terminal proxied or --detach. It keeps its terminal when the supervisor
+is killed, and gets it back with its settings at a restart.";
+
 const COALESCE_EXAMPLES: &str = "\
 Examples:
   standfast coalesce heat.standfast
@@ -85,6 +94,7 @@ pub(crate) struct Volume {
 pub(crate) enum Command {
     Run(Run),
     Restart(Restart),
+    Attach(Attach),
     Checkpoint(Checkpoint),
     Status(Status),
     List(List),
@@ -177,6 +187,16 @@ pub(crate) struct Run {
     /// protected on in the background
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Its terminal: 'shared' with this command, or 'proxied': one of its own, with job control, that survives a crash with
+    /// its settings, and from which one detaches [default: shared]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) terminal: Option<TerminalKind>,
+    /// Do not wait: the program runs in the background, on a terminal of its own; see attach
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) detach: bool,
+    /// The key that, pressed twice, detaches; 'none' for none [default: ^\\]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) detach_key: Option<DetachKey>,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command_line: Vec<OsString>,
@@ -215,6 +235,24 @@ pub(crate) struct Restart {
     /// protected on in the background
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Do not wait: the program runs in the background
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) detach: bool,
+    /// The key that, pressed twice, detaches; 'none' for none [default: ^\\]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) detach_key: Option<DetachKey>,
+}
+
+/// Show the terminal of a running program that has one of its own, and type there
+#[derive(Args, Debug)]
+#[command(after_help = ATTACH_EXAMPLES)]
+pub(crate) struct Attach {
+    /// The directory of its checkpoints
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// The key that, pressed twice, detaches; 'none' for none [default: ^\\]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) detach_key: Option<DetachKey>,
 }
 
 /// Take a checkpoint of a running program now

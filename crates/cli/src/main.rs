@@ -20,6 +20,7 @@ fn main() -> ExitCode {
     let voice = Voice::new(arguments.volume);
     let outcome = match arguments.command {
         Command::Run(run) => supervise::run(run, voice),
+        Command::Attach(attach) => supervise::attach(attach),
         Command::Restart(restart) => supervise::restart(restart, voice),
         question => answers::answer(question),
     };

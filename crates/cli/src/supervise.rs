@@ -1,13 +1,13 @@
 //! `run` and `restart`: this process becomes two, the program's supervisor and its front, which ends as the program does.
 
-use crate::arguments::{Restart, Run};
+use crate::arguments::{Attach, Restart, Run};
 use crate::leave::leave;
 use crate::program;
 use crate::voice::{Voice, say};
 use anyhow::{Context, bail};
 use standfast::{
-    CKPTRC, Ckptrc, ClockPolicy, Ending, Error, ForShell, FrontLine, Memory, Notice, OptionChoices, RestartRequest,
-    RunRequest, Side, Unfinished,
+    AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, FrontLine, Left, Memory, Notice,
+    OptionChoices, RestartRequest, RunRequest, Side, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -36,6 +36,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         None => standfast::default_directory(&program),
     });
     let memory = run.memory.map(from_here).transpose()?;
+    let attach = AttachRequest { directory: directory.clone(), detach_key: run.detach_key.unwrap_or_default() };
     let request = |front| RunRequest {
         directory,
         program,
@@ -63,8 +64,10 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         force: run.force,
         wait: run.wait,
         front: Some(front),
+        terminal: run.terminal.unwrap_or_default(),
+        detached: run.detach,
     };
-    behind_front(|front| standfast::run(&request(front), &mut |notice| hear(notice, voice)))
+    behind_front(&attach, |front| standfast::run(&request(front), &mut |notice| hear(notice, voice)))
 }
 
 pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode> {
@@ -76,18 +79,42 @@ pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode
     };
     let options = OptionChoices { ids: restart.ids, files: restart.files, ..OptionChoices::default() };
     let clocks = if restart.clock_jump { ClockPolicy::Jump } else { ClockPolicy::Continue };
+    let attach = AttachRequest { directory: directory.clone(), detach_key: restart.detach_key.unwrap_or_default() };
     let memory = restart.memory.map(from_here).transpose()?;
-    let Restart { at, force, wait, .. } = restart;
-    let request = |front| RestartRequest { directory, at, options, memory, clocks, force, wait, front: Some(front) };
-    behind_front(|front| standfast::restart(&request(front), &mut |notice| hear(notice, voice)))
+    let Restart { at, force, wait, detach: detached, .. } = restart;
+    let request =
+        |front| RestartRequest { directory, at, options, memory, clocks, force, wait, front: Some(front), detached };
+    behind_front(&attach, |front| standfast::restart(&request(front), &mut |notice| hear(notice, voice)))
+}
+
+pub(crate) fn attach(attach: Attach) -> anyhow::Result<ExitCode> {
+    let request = AttachRequest { directory: attach.directory, detach_key: attach.detach_key.unwrap_or_default() };
+    match standfast::attach(&request)? {
+        Departure::Detached => tell_way_back(&request.directory),
+        Departure::Ended => say("the program has ended"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_way_back(directory: &Path) {
+    say(&format!("detached; the program runs on. Back to it: standfast attach {}", ForShell(directory)));
 }
 
 /// Supervises in a process behind this one.
-fn behind_front(supervise: impl FnOnce(FrontLine) -> Result<Ending, Error>) -> anyhow::Result<ExitCode> {
+fn behind_front(
+    attach: &AttachRequest,
+    supervise: impl FnOnce(FrontLine) -> Result<Ending, Error>,
+) -> anyhow::Result<ExitCode> {
     match standfast::split()? {
         Side::Front(front) => {
             let_go_of_streams();
-            conclude(front.serve())
+            match front.serve(attach)? {
+                Left::Ended(ending) => leave(ending),
+                Left::Detached => {
+                    tell_way_back(&attach.directory);
+                    Ok(ExitCode::SUCCESS)
+                }
+            }
         }
         Side::Behind(front) => conclude(supervise(front)),
     }
@@ -105,7 +132,7 @@ fn hear(notice: &Notice, voice: Voice) {
     voice.notice(notice);
     match notice {
         Notice::Running { .. } => let_go_of_streams(),
-        Notice::InBackground { directory, .. } => speak_into(&directory.join(MESSAGES)),
+        Notice::Alone { directory } => speak_into(&directory.join(MESSAGES)),
         _ => {}
     }
 }

@@ -2,6 +2,7 @@
 //! to the program that runs.
 
 use crate::arguments::Volume;
+use rustix::termios::{OutputModes, tcgetattr};
 use standfast::{Notice, Weight, without_numbers};
 use std::io::{self, Write};
 
@@ -31,8 +32,14 @@ impl Voice {
 
 /// Says something in any case. A closed standard error is nobody's fault.
 pub(crate) fn say(message: &str) {
-    let line = format!("standfast: {}\n", in_one_line(&without_numbers(message)));
+    let end = if is_raw(&io::stderr()) { "\r\n" } else { "\n" };
+    let line = format!("standfast: {}{end}", in_one_line(&without_numbers(message)));
     drop(io::stderr().write_all(line.as_bytes()));
+}
+
+/// Whether it is a terminal on which a line has to end as on paper, since somebody has attached it to a program's.
+fn is_raw(stream: &io::Stderr) -> bool {
+    tcgetattr(stream).is_ok_and(|settings| !settings.output_modes.contains(OutputModes::OPOST))
 }
 
 fn in_one_line(message: &str) -> String {

@@ -2,6 +2,7 @@
 
 use crate::census::Looks;
 use crate::directions::DIRECTORY_VARIABLE;
+use crate::endpoint::TerminalHolder;
 use crate::files::{Digests, FileKey, Writers};
 use crate::freeze::{Frozen, kernel};
 use crate::track::{Tracking, Tracks};
@@ -172,6 +173,8 @@ pub(crate) struct Shared {
     pub(crate) turn: Arc<Turn>,
     /// Address spaces under observation.
     tracks: Mutex<Tracks>,
+    /// Who holds the master of its terminal, where that is outside.
+    terminal: Mutex<Option<Arc<dyn TerminalHolder>>>,
 }
 
 impl Shared {
@@ -187,6 +190,7 @@ impl Shared {
             waits: Mutex::default(),
             turn: Arc::default(),
             tracks: Mutex::default(),
+            terminal: Mutex::default(),
         })
     }
 
@@ -200,6 +204,10 @@ impl Shared {
 
     pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn terminal(&self) -> Option<Arc<dyn TerminalHolder>> {
+        self.terminal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn waits(&self) -> MutexGuard<'_, Waits> {
@@ -275,6 +283,11 @@ impl Job {
             End::Child(_) | End::Stranger(_) => None,
         };
         Self { roots: Roots { main, reaper }, end, init: None, shared: Shared::new(main.pid, inheritance) }
+    }
+
+    /// Says who holds the master of the job's terminal, or that nobody does any more.
+    pub fn set_terminal(&self, holder: Option<Arc<dyn TerminalHolder>>) {
+        *self.shared.terminal.lock().unwrap_or_else(PoisonError::into_inner) = holder;
     }
 
     /// Takes over the waits of threads that have been made anew.
@@ -437,7 +450,8 @@ impl Freezer {
     /// When it is gone or may not be looked at.
     pub fn examine(&self, external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
         let kept = self.shared.kept().clone();
-        crate::census::examine_with(self.roots.main.pid, external_sockets, &kept)
+        let terminal = self.shared.terminal();
+        crate::census::examine_with(self.roots.main.pid, external_sockets, &kept, terminal.as_deref())
     }
 
     /// The last generation for which [`crate::Captured::committed`] was called, if the next one can build upon it.

@@ -199,6 +199,7 @@ fn captured(job: &mut Job) -> Held {
 fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
     let mut keep_tail = |tail: &Tail<'_>| panic!("nothing is to be cut off, but {tail:?}");
     let mut before_thaw = |_| Ok(());
+    let mut hold_terminal = |_| panic!("no terminal is to be held");
     let options = RestartOptions {
         ids: IdPolicy::Auto,
         clocks: ClockPolicy::Continue,
@@ -206,6 +207,7 @@ fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
         keepsake: &|_| None,
         keep_tail: &mut keep_tail,
         news: RestartNews { generation: 1, directory: Path::new("/"), advised: Advised::default() },
+        hold_terminal: &mut hold_terminal,
         before_thaw: &mut before_thaw,
     };
     Ok(restart(held, options)?.job.reap().expect("it ends").expect("it is our child"))

@@ -158,6 +158,7 @@ fn terminal() -> PseudoTerminal {
         packets: true,
         exclusive: true,
         deserted: true,
+        held: true,
         output_stop: Some(OutputStop::Key),
         controls: Some(TerminalControl { session: 42, foreground: 43 }),
         input: vec![b"line\n"[..].into()],

@@ -304,7 +304,7 @@ prop_compose! {
         [characters, line, unfinished, output] in [bytes(), bytes(), bytes(), bytes()],
         [number, flags, input_speed, output_speed] in any::<[u32; 4]>(),
         [rows, columns, width, height] in any::<[u16; 4]>(),
-        [locked, packets, exclusive, deserted] in any::<[bool; 4]>(),
+        [locked, packets, exclusive, deserted, held] in any::<[bool; 5]>(),
         stop: Option<bool>,
         control: Option<(i32, i32)>,
     ) -> PseudoTerminal {
@@ -325,6 +325,7 @@ prop_compose! {
             packets,
             exclusive,
             deserted,
+            held,
             output_stop: stop.map(|key| if key { OutputStop::Key } else { OutputStop::Call }),
             controls: control.map(|(session, foreground)| TerminalControl { session, foreground }),
             input: vec![line],

@@ -45,7 +45,9 @@ pub use pin::PinnedToCpu;
 pub use queues::{KernelQueue, QueueKind};
 pub use siginfo::SignalInformation;
 pub use soft_dirty::SoftDirty;
-pub use spawn::{Held, HeldProgram, InheritedSignals, LaunchTerminal, is_made_here, launch, made_here_is_gone};
+pub use spawn::{
+    Held, HeldProgram, InheritedSignals, LaunchTerminal, is_made_here, launch, made_here, made_here_is_gone,
+};
 pub use split::{Half, HeldSignals, close_all_but, hold_output_signal, lead_session, split, step_aside};
 pub use task::{Standstill, Stop, Task, WaitStatus};
 pub use terminal::{Terminal, own_group};

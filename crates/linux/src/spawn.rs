@@ -154,7 +154,7 @@ pub fn is_made_here(pid: i32) -> bool {
 
 /// Says that a process has been made for purposes of ours that is or will be a child of this process, or of an init that
 /// this process has made.
-pub(crate) fn made_here(pid: i32) {
+pub fn made_here(pid: i32) {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
 }
 

@@ -25,6 +25,11 @@ impl Foreground {
         Self { terminal: Terminal::controlling(), group: leader, front }
     }
 
+    /// Of a job that has a terminal of its own.
+    pub(crate) fn elsewhere(leader: i32, front: Option<FrontLine>) -> Self {
+        Self { terminal: None, group: leader, front }
+    }
+
     /// The process group that the shell knows.
     fn callers(&self) -> i32 {
         self.front.as_ref().map_or_else(own_group, FrontLine::group)

@@ -9,9 +9,11 @@
 //! The supervisor leads a process group of its own: what is sent to the group that the shell knows reaches the front
 //! alone, and is handed on once.
 
+use crate::attach::AttachRequest;
 use crate::signals::{Sender, SignalInbox};
+use crate::terminal::{Attachment, Progress};
 use crate::{Ending, Error};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal, waitpid};
@@ -22,14 +24,16 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::time::Instant;
 
-/// A message is two bytes: of a signal its number and who has sent it, of an end what kind it is and the number with it.
+/// A message is two bytes: of a signal its number and who has sent it; of an end what kind it is and the number with it.
 /// As many are taken at a time.
 const MESSAGES_AT_ONCE: usize = 64;
 const FROM_KERNEL: u8 = b'k';
 const FROM_PROCESS: u8 = b'p';
 const EXITED: u8 = b'e';
 const KILLED: u8 = b'k';
+const HAS_TERMINAL: u8 = b't';
 
 /// Which of the two processes this is.
 #[derive(Debug)]
@@ -53,7 +57,7 @@ pub fn split() -> Result<Side, Error> {
             let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
             drop(held);
             let supervisor = Pid::from_raw(child).expect("the kernel has just made it");
-            Ok(Side::Front(Front { supervisor, line: ours, signals }))
+            Ok(Side::Front(Front { supervisor, line: ours, signals, attachment: None }))
         }
         Half::Child => {
             step_aside().map_err(splitting)?;
@@ -72,59 +76,94 @@ pub struct Front {
     supervisor: Pid,
     line: UnixStream,
     signals: SignalInbox,
+    attachment: Option<Box<Attachment>>,
+}
+
+/// Why the front has nothing to do any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// The program has ended, or the supervisor.
+    Ended(Ending),
+    /// Its user has detached: the program runs on in the background.
+    Detached,
 }
 
 impl Front {
-    /// Hands on signals until the program has ended, or the supervisor; how.
+    /// Hands on signals, and relays for the terminal of the job if it gets one, until the program has ended, or the
+    /// supervisor, or the user detaches.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub fn serve(mut self) -> Result<Ending, Error> {
+    pub fn serve(mut self, request: &AttachRequest) -> Result<Left, Error> {
         loop {
-            let mut fds = [PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
-            match poll(&mut fds, None) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(Error::system("wait for the supervisor")(error.into())),
+            let news = self.wait()?;
+            if news && let Some(ending) = self.hear(request)? {
+                self.attachment.take().into_iter().for_each(|attachment| attachment.finish());
+                return Ok(Left::Ended(ending));
             }
-            if !fds[0].revents().is_empty() {
-                return self.end();
+            let relayed = self.attachment.as_mut().map(|attachment| attachment.heed(Instant::now()));
+            if self.hand_on() == Progress::Detached || relayed == Some(Progress::Detached) {
+                return Ok(Left::Detached);
             }
-            self.hand_on();
+            if relayed == Some(Progress::Ended) {
+                self.attachment.take().into_iter().for_each(|attachment| attachment.finish());
+            }
         }
     }
 
-    fn hand_on(&mut self) {
+    /// Sleeps until something happens; whether the supervisor has said something, or is gone.
+    fn wait(&self) -> Result<bool, Error> {
+        let mut fds = vec![PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        fds.extend(self.attachment.iter().flat_map(|attachment| attachment.poll_fds()));
+        let deadline = self.attachment.as_ref().and_then(|attachment| attachment.deadline());
+        let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match poll(&mut fds, rest.and_then(|rest| Timespec::try_from(rest).ok()).as_ref()) {
+            Ok(_) => Ok(!fds[0].revents().is_empty()),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(Error::system("wait for the supervisor")(error.into())),
+        }
+    }
+
+    fn hand_on(&mut self) -> Progress {
         for (signal, sender) in self.signals.take(self.supervisor.as_raw_nonzero().get()) {
             let from = match sender {
                 Sender::Kernel => FROM_KERNEL,
                 Sender::Process => FROM_PROCESS,
                 Sender::Program => continue,
             };
-            if signal != SIGCHLD {
+            match self.attachment.as_mut().and_then(|attachment| attachment.heed_signal(signal)) {
+                Some(Progress::GoesOn) => {}
+                Some(left) => return left,
                 // A supervisor that is gone shows at the line.
-                let _ = self.line.write_all(&[signal as u8, from]);
+                None if signal != SIGCHLD => drop(self.line.write_all(&[signal as u8, from])),
+                None => {}
             }
         }
+        Progress::GoesOn
     }
 
-    /// The supervisor has said how the program has ended, or is gone.
-    fn end(mut self) -> Result<Ending, Error> {
+    /// The supervisor has said something, or is gone: how the program has ended, if it did.
+    fn hear(&mut self, request: &AttachRequest) -> Result<Option<Ending>, Error> {
         let mut message = [0; 2];
-        if self.line.read_exact(&mut message).is_ok() {
-            let [kind, number] = message;
-            let number = i32::from(number);
-            return Ok(if kind == EXITED {
-                Ending::Exited { status: number }
-            } else {
-                Ending::Killed { signal: number }
-            });
+        if self.line.read_exact(&mut message).is_err() {
+            return self.reap().map(Some);
         }
-        let reaping = |error: Errno| Error::system("wait for the supervisor")(error.into());
+        let [kind, number] = message;
+        match kind {
+            // Without a terminal here it is the program's alone.
+            HAS_TERMINAL => self.attachment = request.attach().ok().map(Box::new),
+            EXITED => return Ok(Some(Ending::Exited { status: number.into() })),
+            _ => return Ok(Some(Ending::Killed { signal: number.into() })),
+        }
+        Ok(None)
+    }
+
+    fn reap(&self) -> Result<Ending, Error> {
         loop {
             match waitpid(Some(self.supervisor), WaitOptions::empty()) {
                 Ok(Some((_, status))) => return Ok(Ending::of_status(ExitStatus::from_raw(status.as_raw()))),
                 Ok(None) | Err(Errno::INTR) => {}
-                Err(error) => return Err(reaping(error)),
+                Err(error) => return Err(Error::system("wait for the supervisor")(error.into())),
             }
         }
     }
@@ -165,6 +204,12 @@ impl FrontLine {
     pub(crate) fn stop(&self) {
         // Not SIGTSTP, which the kernel keeps from groups that no shell looks after.
         let _ = self.0.process.as_ref().map(|process| pidfd_send_signal(process, Signal::STOP));
+    }
+
+    /// Tells the front that the job has a terminal to attach to.
+    pub(crate) fn show_terminal(&self) {
+        // One that is gone needs no word.
+        let _ = (&self.0.stream).write_all(&[HAS_TERMINAL, 0]);
     }
 
     /// Lets the front end as the program has ended, while we go on.

@@ -17,6 +17,8 @@
 //!     ckptrc: None,
 //!     front: None,
 //!     memory: None,
+//!     terminal: standfast::TerminalKind::Shared,
+//!     detached: false,
 //! };
 //! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
 //! println!("the program {ending}");
@@ -24,6 +26,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attach;
 mod background;
 mod chains;
 mod checkpoint;
@@ -56,7 +59,9 @@ mod snapshots;
 mod spelling;
 mod status;
 mod supervisor;
+mod terminal;
 
+pub use attach::{AttachRequest, Departure, attach};
 pub use chains::{Incremental, MaxFiles, Track};
 pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault};
 pub use coalesce::coalesce;
@@ -64,7 +69,7 @@ pub use decision::Unfinished;
 pub use directed::MinInterval;
 pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};
-pub use front::{Front, FrontLine, Side, split};
+pub use front::{Front, FrontLine, Left, Side, split};
 pub use inspect::{inspect, verify};
 pub use levels::{DurableEvery, FlushEvery, Grace, Memory};
 pub use notice::{Listener, Notice, Weight};
@@ -80,3 +85,4 @@ pub use spelling::{ForShell, InWords, without_numbers};
 pub use standfast_engine::{ClockPolicy, JobIds};
 pub use standfast_format::manifest::GenerationNumber;
 pub use status::{list, status};
+pub use terminal::{DetachKey, TerminalKind};

@@ -135,6 +135,18 @@ pub enum Notice {
         /// Their process ids.
         processes: Vec<i32>,
     },
+    /// The program has a terminal of its own, and nobody is to wait for it.
+    Detached {
+        /// The job's directory.
+        directory: PathBuf,
+    },
+    /// Nobody waits for us any more, or hears us.
+    Alone {
+        /// The job's directory.
+        directory: PathBuf,
+    },
+    /// Whoever held the program's terminal is gone.
+    TerminalLost,
     /// The main process has ended, and others go on, not protected any more.
     LeftBehind {
         /// Their process ids.
@@ -173,6 +185,7 @@ impl Notice {
         match self {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) | Self::Coalesced { .. } => Weight::Detail,
             Self::Unobserved { .. }
+            | Self::Alone { .. }
             | Self::Uncloned { .. }
             | Self::Flushed { .. }
             | Self::NotInMemory { is_wish: false, .. } => Weight::Detail,
@@ -183,6 +196,7 @@ impl Notice {
             | Self::ProtectedAgain { .. }
             | Self::GoesOn { .. }
             | Self::InBackground { .. }
+            | Self::Detached { .. }
             | Self::LeftBehind { .. }
             | Self::Stopped { .. }
             | Self::Unfinished { .. } => Weight::Note,
@@ -194,6 +208,7 @@ impl Notice {
             | Self::NotInMemory { is_wish: true, .. }
             | Self::LeftInMemory { .. }
             | Self::MemoryLost { .. }
+            | Self::TerminalLost
             | Self::Trouble { .. } => Weight::Warning,
         }
     }
@@ -259,6 +274,13 @@ impl fmt::Display for Notice {
                 "the program has ended; what it has left behind is protected on in the background: {}; see: standfast status {}",
                 list(processes),
                 ForShell(directory)
+            ),
+            Self::Detached { directory } => {
+                write!(f, "the program runs in the background; its terminal: standfast attach {}", ForShell(directory))
+            }
+            Self::Alone { .. } => f.write_str("nobody waits for the program here any more"),
+            Self::TerminalLost => f.write_str(
+                "the process that held the program's terminal is gone: the program is told so as when any terminal is lost (SIGHUP)",
             ),
             Self::LeftBehind { processes } => write!(
                 f,

@@ -2,7 +2,6 @@
 
 use crate::checkpoint::Destination;
 use crate::flushing::sync_paths;
-use crate::foreground::Foreground;
 use crate::front::FrontLine;
 use crate::identity::in_lease;
 use crate::levels::Memory;
@@ -12,7 +11,8 @@ use crate::run::{DIRECTORY_SUFFIX, bind_control};
 use crate::schedule::{self, Schedule};
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
-use crate::supervisor::{Post, supervise};
+use crate::supervisor::{Post, foreground_of, supervise};
+use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use standfast_engine::{
     self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, RestartNews, RestartOptions, Restarted, Tail,
@@ -21,8 +21,10 @@ use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
 use standfast_store::{Choice, Claim, JobDirectory, Lease, Level, Levels, Pacing, Purpose, StoreError, Wish};
+use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,6 +50,8 @@ pub struct RestartRequest {
     /// The process that is waited for in this one's place, if there is one: what outlives the program is then protected on
     /// when that has ended.
     pub front: Option<FrontLine>,
+    /// Whether the front is not to wait.
+    pub detached: bool,
 }
 
 /// The directories right below `place` that are named as `run` names them, in alphabetical order.
@@ -86,9 +90,13 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
     let wish = request.at.map_or(Wish::Newest, Wish::Exactly);
     let path = request.directory.clone();
-    let RestartRequest { options, clocks, wait, .. } = *request;
+    let RestartRequest { options, clocks, wait, detached, .. } = *request;
     let (memory, front) = (request.memory.clone(), request.front.clone());
-    continue_job(Continuation { path, directory, lease, options, memory, clocks, wait, front }, wish, listener)
+    continue_job(
+        Continuation { path, directory, lease, options, memory, clocks, wait, front, detached },
+        wish,
+        listener,
+    )
 }
 
 /// A job to be continued.
@@ -109,6 +117,8 @@ pub(crate) struct Continuation {
     pub(crate) wait: bool,
     /// The process that is waited for in our place.
     pub(crate) front: Option<FrontLine>,
+    /// Whether nobody is to wait.
+    pub(crate) detached: bool,
 }
 
 /// Continues a job from the generation that is wished for, falling back to older ones where that leaves a choice.
@@ -128,7 +138,7 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
             listener(&skipped_notice(skipped.number, &skipped.reason));
         }
         match revive(&job, &mut life, options, files, &choice) {
-            Ok((Restarted { job: revived, ids, notes, files: touched }, signals)) => {
+            Ok((Restarted { job: revived, ids, notes, files: touched }, Seat { signals, terminal })) => {
                 let generation = choice.number.get();
                 let taken = choice.image.state().clocks.realtime_nanoseconds;
                 let outputs = outputs(choice.image.state());
@@ -141,7 +151,7 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
                 let control = bind_control(&job.path, listener);
                 let destination = Destination::new(life.levels, job.lease, &options);
                 let memory_is_automatic = life.memory == Memory::Auto;
-                let Continuation { path: directory, wait, front, .. } = job;
+                let Continuation { path: directory, wait, front, detached, .. } = job;
                 let post = Post {
                     directory,
                     destination,
@@ -152,6 +162,8 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
                     wait,
                     front,
                     memory_is_automatic,
+                    terminal,
+                    detached,
                 };
                 return supervise(post, revived, listener);
             }
@@ -249,6 +261,13 @@ enum Unrevived {
     Other(Box<Error>),
 }
 
+/// What a supervisor has from the moment at which the job runs.
+struct Seat {
+    signals: SignalInbox,
+    /// The job's own terminal, where it is held for it.
+    terminal: Option<Arc<HeldTerminal>>,
+}
+
 /// Rebuilds the job from one generation and lets it run. What must be noted is noted when everything is rebuilt and
 /// before the first instruction: from then on files have been cut back, and no later generation fits them any more.
 fn revive(
@@ -257,10 +276,16 @@ fn revive(
     options: JobOptions,
     files: Files,
     choice: &Choice,
-) -> Result<(Restarted, SignalInbox), Unrevived> {
+) -> Result<(Restarted, Seat), Unrevived> {
     let ends = life.manifest.ends.clone();
     let mut signals = None;
     let mut refusal = None;
+    let terminal = OnceCell::new();
+    let mut hold_terminal = |master: OwnedFd| -> Result<(), BoxError> {
+        let held = HeldTerminal::start(&job.path, master)?;
+        terminal.set(Arc::new(held)).expect("there is one at most");
+        Ok(())
+    };
     let mut before_thaw = |process: engine::ProcessIdentity| -> Result<(), BoxError> {
         let noted = job
             .lease
@@ -270,7 +295,8 @@ fn revive(
             .and_then(|()| SignalInbox::open().map_err(Error::system("take over the signals")));
         match noted {
             Ok(inbox) => {
-                Foreground::of(process.pid, job.front.clone()).hand_on();
+                let own = terminal.get().map(Arc::as_ref);
+                foreground_of(process.pid, own, job.front.clone()).hand_on();
                 signals = Some(inbox);
                 Ok(())
             }
@@ -306,11 +332,15 @@ fn revive(
                 advised: Schedule::new(options.interval, options.min_interval, Instant::now())
                     .advised(schedule::Outcome::Taken),
             },
+            hold_terminal: &mut hold_terminal,
             before_thaw: &mut before_thaw,
         },
     );
     match (revived, refusal) {
-        (Ok(revived), _) => Ok((revived, signals.expect("the engine asks before it thaws"))),
+        (Ok(revived), _) => {
+            let signals = signals.expect("the engine asks before it thaws");
+            Ok((revived, Seat { signals, terminal: terminal.into_inner() }))
+        }
         (Err(_), Some(refusal)) => Err(Unrevived::Other(Box::new(refusal))),
         (Err(EngineError::Image(error)), None) => Err(match error.downcast::<StoreError>() {
             Ok(error) => Unrevived::Damaged(error),

@@ -12,6 +12,7 @@ use crate::restart::{Continuation, continue_job, is_hopeless};
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
+use crate::terminal::{self, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
 use standfast_engine::{ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
 use standfast_format::manifest::{JobDescription, Manifest};
@@ -46,6 +47,10 @@ pub struct RunRequest {
     /// The process that is waited for in this one's place, if there is one: what outlives the program is then protected on
     /// when that has ended.
     pub front: Option<FrontLine>,
+    /// On which terminal it is started.
+    pub terminal: TerminalKind,
+    /// Whether the front is not to wait: the program runs on a terminal of its own in the background.
+    pub detached: bool,
 }
 
 impl RunRequest {
@@ -103,6 +108,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 clocks: ClockPolicy::Continue,
                 wait: request.wait,
                 front: request.front.clone(),
+                detached: request.detached,
             };
             match continue_job(continuation, Wish::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {
@@ -153,19 +159,19 @@ fn start(
         listener(&Notice::NotInMemory { reason, is_wish: memory != Memory::Auto });
     }
     let inherited = InheritedSignals::capture();
+    let (held, terminal) = terminal_for(request)?;
     let signals = SignalInbox::open().map_err(Error::system("take over the signals"))?;
     let control = bind_control(&request.directory, listener);
     let launch = Launch {
         program: request.program.clone(),
         arguments: request.arguments.clone(),
         signals: inherited,
-        terminal: request
-            .front
-            .as_ref()
-            .map_or_else(LaunchTerminal::shared, |front| LaunchTerminal::Shared { callers: front.group() }),
+        terminal,
         directory: std::path::absolute(&request.directory).ok(),
     };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
+    // Whether anybody has the terminal open is the job's affair from now on.
+    drop(launch);
     let destination = Destination::new(levels, lease, &options);
     let post = Post {
         directory: request.directory.clone(),
@@ -177,8 +183,20 @@ fn start(
         wait: request.wait,
         front: request.front.clone(),
         memory_is_automatic: memory == Memory::Auto,
+        terminal: held,
+        detached: request.detached,
     };
     supervise(post, job, listener)
+}
+
+/// The terminal on which the program is to start, and who holds it if it is one of its own.
+fn terminal_for(request: &RunRequest) -> Result<(Option<Arc<HeldTerminal>>, LaunchTerminal), Error> {
+    if request.detached || request.terminal == TerminalKind::Proxied {
+        let (held, terminal) = terminal::make(&request.directory, request.detached)?;
+        return Ok((Some(held), terminal));
+    }
+    let callers = request.front.as_ref().map(FrontLine::group);
+    Ok((None, callers.map_or_else(LaunchTerminal::shared, |callers| LaunchTerminal::Shared { callers })))
 }
 
 /// The control socket; where a file system has no sockets, a program is protected without.
@@ -235,6 +253,8 @@ mod tests {
             force: false,
             wait: false,
             front: None,
+            terminal: TerminalKind::Shared,
+            detached: false,
         }
     }
 

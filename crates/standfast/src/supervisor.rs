@@ -22,9 +22,10 @@ use crate::schedule::{Outcome as Attempt, Schedule};
 use crate::signals::{Reaction, Sender, SignalInbox, react};
 use crate::snapshots::Past;
 use crate::spelling::{InWords, without_numbers};
+use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use standfast_engine::{Job, News, Output, hold_child_signal};
+use standfast_engine::{Job, News, Output, TerminalHolder, hold_child_signal};
 use standfast_linux::hold_output_signal;
 use standfast_store::Level;
 use std::path::PathBuf;
@@ -55,6 +56,10 @@ pub(crate) struct Post {
     pub(crate) front: Option<FrontLine>,
     /// Whether memory is used where there is room, and nothing is said where there is not.
     pub(crate) memory_is_automatic: bool,
+    /// The job's own terminal, where it is held for it.
+    pub(crate) terminal: Option<Arc<HeldTerminal>>,
+    /// Whether nobody is to wait.
+    pub(crate) detached: bool,
 }
 
 /// Looks after `job` until it ends.
@@ -93,11 +98,12 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         unheeded: None,
         stopped_behind: None,
         has_front: post.front.is_some(),
-        foreground: Foreground::of(pid, post.front.clone()),
+        foreground: foreground_of(pid, post.terminal.as_deref(), post.front.clone()),
         post,
         job,
         listener,
     };
+    supervisor.show_terminal();
     let status = supervisor.watch()?;
     supervisor.wind_up(status)
 }
@@ -163,6 +169,7 @@ struct Ready {
     job: bool,
     signals: bool,
     front: bool,
+    terminal: bool,
     checkpoint: bool,
     coalescing: bool,
     flush: bool,
@@ -203,6 +210,11 @@ impl Supervisor<'_, '_> {
             }
             if ready.front {
                 self.heed_front();
+            }
+            if ready.terminal {
+                self.post.terminal.iter().for_each(|terminal| terminal.reap());
+                self.lose_terminal();
+                self.say(&Notice::TerminalLost);
             }
             self.heed_clients();
             if ready.job
@@ -259,14 +271,41 @@ impl Supervisor<'_, '_> {
         self.renew_lease(Instant::now());
         let directory = self.post.directory.clone();
         self.say(&Notice::InBackground { directory, processes });
-        if let Some(front) = self.lose_front() {
+        self.let_front_go(ending);
+    }
+
+    /// Lets the front end; from now on we are alone.
+    fn let_front_go(&mut self, ending: Ending) {
+        if let Some(front) = self.foreground.front.take() {
+            self.be_alone();
             front.let_go(ending);
         }
     }
 
-    fn lose_front(&mut self) -> Option<FrontLine> {
-        self.post.front = None;
-        self.foreground.front.take()
+    /// Nobody waits for us any more.
+    fn be_alone(&mut self) {
+        (self.post.front, self.foreground.front) = (None, None);
+        let directory = self.post.directory.clone();
+        self.say(&Notice::Alone { directory });
+    }
+
+    /// Has the front attach to the job's own terminal, or go.
+    fn show_terminal(&mut self) {
+        let terminal = self.post.terminal.clone();
+        self.job.set_terminal(terminal.map(|terminal| terminal as Arc<dyn TerminalHolder>));
+        if self.post.detached {
+            let directory = self.post.directory.clone();
+            self.say(&Notice::Detached { directory });
+            self.let_front_go(Ending::Exited { status: 0 });
+        } else if let (Some(_), Some(front)) = (&self.post.terminal, &self.post.front) {
+            front.show_terminal();
+        }
+    }
+
+    /// Lets go of the job's own terminal: if its holder is gone as well, that hangs it up.
+    fn lose_terminal(&mut self) {
+        self.post.terminal = None;
+        self.job.set_terminal(None);
     }
 
     /// Sleeps until something happens or is due.
@@ -279,6 +318,8 @@ impl Supervisor<'_, '_> {
         fds.extend(self.outlook.looking().map(|looking| PollFd::new(looking, PollFlags::IN)));
         fds.extend(self.ending_waits.iter().map(|ending| PollFd::new(ending, PollFlags::IN)));
         fds.extend(self.post.front.iter().map(|front| PollFd::new(front, PollFlags::IN)));
+        let lines = self.post.terminal.iter().map(|terminal| terminal.line());
+        fds.extend(lines.map(|line| PollFd::from_borrowed_fd(line, PollFlags::RDHUP)));
         fds.extend(self.post.control.iter().flat_map(ControlSocket::poll_fds));
         let timeout = self.next_due().map(|due| timespec(due.saturating_duration_since(now)));
         match poll(&mut fds, timeout.as_ref()) {
@@ -291,8 +332,9 @@ impl Supervisor<'_, '_> {
                 let outlook = self.outlook.looking().is_some() && more.next() == Some(true);
                 let waits = self.ending_waits.is_some() && more.next() == Some(true);
                 let front = self.post.front.is_some() && more.next() == Some(true);
+                let terminal = self.post.terminal.is_some() && more.next() == Some(true);
                 let (job, signals) = (is_ready(&fds[0]), is_ready(&fds[1]));
-                Ok(Ready { job, signals, front, checkpoint, coalescing, flush, outlook, waits })
+                Ok(Ready { job, signals, front, terminal, checkpoint, coalescing, flush, outlook, waits })
             }
             // The handler of a signal ran: its news lie in the inbox.
             Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
@@ -557,7 +599,7 @@ impl Supervisor<'_, '_> {
     fn heed_front(&mut self) {
         match self.post.front.as_ref().and_then(FrontLine::take) {
             Some(signals) => signals.into_iter().for_each(|(signal, sender)| self.heed_signal(signal, sender)),
-            None => drop(self.lose_front()),
+            None => self.be_alone(),
         }
     }
 
@@ -646,6 +688,14 @@ impl Supervisor<'_, '_> {
 
     fn say(&mut self, notice: &Notice) {
         (self.listener)(notice);
+    }
+}
+
+/// The keys of our terminal are none of the business of a job that has its own.
+pub(crate) fn foreground_of(leader: i32, own: Option<&HeldTerminal>, front: Option<FrontLine>) -> Foreground {
+    match own {
+        Some(_) => Foreground::elsewhere(leader, front),
+        None => Foreground::of(leader, front),
     }
 }
 

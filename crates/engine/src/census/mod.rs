@@ -18,6 +18,7 @@ mod switches;
 mod threads;
 mod timers;
 
+use crate::endpoint::TerminalHolder;
 use crate::freeze::{Frozen, kernel};
 use crate::job::{Inheritance, Kept};
 use crate::track::{Look, Pages, Track, Tracking};
@@ -69,7 +70,8 @@ impl Census {
         let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
         let kept = frozen.shared.kept().clone();
         let external_sockets = options.external_sockets;
-        let terms = Terms { motion: Motion::Stopped, external_sockets, kept: &kept };
+        let terminal = frozen.shared.terminal();
+        let terms = Terms { motion: Motion::Stopped, external_sockets, kept: &kept, terminal: terminal.as_deref() };
         let inheritance = &frozen.shared.inheritance;
         let mut found = Findings::of(&subjects, &frozen.zombies, terms, inheritance, &ourselves)?;
         found.obstacles.append(&mut apart::find(&frozen.members(), &portraits));
@@ -78,7 +80,8 @@ impl Census {
         let relations = kinship::Relations::of(frozen, &portraits)?;
         let mut doubtful = Vec::new();
         for (place, process) in frozen.processes.iter().enumerate() {
-            doubtful.push(found.objects.doubtful(place, process)?);
+            let pages = found.objects.doubtful(place, process)?;
+            doubtful.push(threads::Doubts { pages, descriptors: found.descriptors.doubtful(place) });
         }
         refuse(&mut found.objects.obstacles())?;
         let mut tracks = frozen.shared.tracks();
@@ -93,7 +96,7 @@ impl Census {
             let idle = track.map(Track::loosen_idle).unwrap_or_default();
             let also = Also {
                 ourselves: &ourselves,
-                doubtful: &doubtful[place],
+                doubts: &doubtful[place],
                 idle: &idle,
                 observe: observes && tracks.of(identity).is_none_or(|track| track.is_lost()),
                 has_children: parents.contains(&process.pid),
@@ -104,6 +107,7 @@ impl Census {
                 tracks.of(identity).into_iter().for_each(|track| track.note_collapsed(unit, *worked));
             }
             found.objects.keep_resident(place, &std::mem::take(&mut inner.resident));
+            found.descriptors.keep_inherited(place, &inner.inherited);
             if let Some(userfault) = inner.userfault.take() {
                 tracks.begin(identity, options.tracking, userfault);
             }
@@ -166,7 +170,8 @@ fn named(mut obstacles: Vec<Obstacle>, pid: i32, processes: usize) -> Vec<Obstac
 
 /// Asks every process of a job what only it can ask the kernel for, and forgets the answers.
 pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
-    let also = Also { ourselves: &Ourselves::look()?, doubtful: &[], idle: &[], observe: false, has_children: true };
+    let doubts = threads::Doubts::default();
+    let also = Also { ourselves: &Ourselves::look()?, doubts: &doubts, idle: &[], observe: false, has_children: true };
     frozen.processes.iter().try_for_each(|process| {
         let portrait = Portrait::of(process.pid).map_err(|source| crate::freeze::forbidden(process.pid, source))?;
         threads::Inner::ask(process, &portrait, &frozen.shared, also).map(drop)
@@ -178,14 +183,15 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
 /// # Errors
 /// When the process is gone or may not be looked at.
 pub fn examine(pid: i32, external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
-    examine_with(pid, external_sockets, &Kept::default())
+    examine_with(pid, external_sockets, &Kept::default(), None)
 }
 
-/// The same of a job that has copies of files with code.
+/// The same of a job that has copies of files with code, and perhaps a terminal that is held for it.
 pub(crate) fn examine_with(
     pid: i32,
     external_sockets: ExternalSockets,
     kept: &Kept,
+    terminal: Option<&dyn TerminalHolder>,
 ) -> Result<Vec<Obstacle>, EngineError> {
     let main = ProcessIdentity::of(pid)?;
     let parent = Stat::of(pid).map_err(|_| EngineError::Ended)?.parent;
@@ -198,7 +204,7 @@ pub(crate) fn examine_with(
     // What lives in its parent's memory has come from vfork and will soon execute a program.
     members.retain(|member| !borrows_memory(member));
     loop {
-        let terms = Terms { motion: Motion::Running, external_sockets, kept };
+        let terms = Terms { motion: Motion::Running, external_sockets, kept, terminal };
         let examined = examine_these(&members, terms);
         let before = members.len();
         members.retain(|member| member.wait_status.is_some() || has_memory(member.pid));

@@ -38,6 +38,8 @@ pub(super) struct Inner {
     pub(super) resident: Vec<PageRange>,
     /// Of the units that huge pages were to be made of, for each whether it is one.
     pub(super) collapsed: Vec<bool>,
+    /// Of the descriptors that were asked about, those that survive an exec.
+    pub(super) inherited: Vec<i32>,
     /// A userfaultfd of its address space, where one was asked for, or why there is none.
     pub(super) userfault: Option<io::Result<OwnedFd>>,
     pub(super) permitted_features: u64,
@@ -46,12 +48,21 @@ pub(super) struct Inner {
     pub(super) untold: Vec<(i32, Untold)>,
 }
 
+/// What can be told about a process from outside only in part.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    /// Pages of shared memory that page tables do not show: which of them are in memory?
+    pub(super) pages: Vec<PageRange>,
+    /// Descriptors that seem to be closed on exec: which of them are not?
+    pub(super) descriptors: Vec<i32>,
+}
+
 /// What a process is asked beside what every process is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Also<'a> {
     pub(super) ourselves: &'a Ourselves,
-    /// Pages of shared memory that page tables do not show: which of them are in memory?
-    pub(super) doubtful: &'a [PageRange],
+    /// What is to be cleared up.
+    pub(super) doubts: &'a Doubts,
     /// Units that it is to have huge pages made of.
     pub(super) idle: &'a [PageRange],
     /// It makes a userfaultfd of its address space, for us to keep.
@@ -103,6 +114,16 @@ impl Inner {
         Ok(inner)
     }
 
+    fn ask_inheritance(&mut self, asker: &Asker<'_>, descriptors: &[i32]) -> Result<(), EngineError> {
+        for descriptor in descriptors {
+            let arguments = [*descriptor as u64, libc::F_GETFD as u64, 0, 0, 0, 0];
+            if asker.call(libc::SYS_fcntl, arguments)? == 0 {
+                self.inherited.push(*descriptor);
+            }
+        }
+        Ok(())
+    }
+
     /// Asks the task at `place`, the main thread for its process as well: nearly everything at once.
     fn ask_task(
         &mut self,
@@ -125,7 +146,8 @@ impl Inner {
         if let Some(of_process) = of_process {
             self.take_process(&of_process, &answers, asker, status, also.ourselves)?;
             self.found = timers::Found::ask(asker, process, &mut self.obstacles)?;
-            self.ask_residence(asker, also.doubtful)?;
+            self.ask_residence(asker, &also.doubts.pages)?;
+            self.ask_inheritance(asker, &also.doubts.descriptors)?;
             self.collapsed = collapse(asker, also.idle)?;
             if also.has_children {
                 self.untold = kinship::untold(asker, pid)?;

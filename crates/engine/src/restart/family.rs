@@ -16,6 +16,7 @@ use standfast_core::{Address, PageRange};
 use standfast_format::ImageSource;
 use standfast_format::records::Mapping;
 use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 fn range_of(mapping: &Mapping) -> PageRange {
@@ -29,6 +30,8 @@ pub(super) struct Family {
     pub(super) processes: Vec<Construction>,
     /// What is not to live, and has not ended yet.
     pub(super) remains: Remains,
+    /// The master of the job's terminal, if that is to be held outside.
+    pub(super) held: Option<OwnedFd>,
 }
 
 impl Family {
@@ -39,7 +42,7 @@ impl Family {
         signals: InheritedSignals,
     ) -> Result<Self, EngineError> {
         let main = Construction::begin(plan, policies, signals)?;
-        Ok(Self { processes: vec![main], remains: Remains::default() })
+        Ok(Self { processes: vec![main], remains: Remains::default(), held: None })
     }
 
     /// The main process.
@@ -68,7 +71,8 @@ impl Family {
         let parking = parking(plan.job);
         main.make_objects(&root, parking)?;
         make_missing(plan)?;
-        let parked = main.open_files(&root, parking)?;
+        let mut parked = main.open_files(&root, parking)?;
+        self.held = parked.held.take();
         self.make_relatives(plan, &parked)?;
         self.bring_to_foreground(plan, &parked)?;
         for (place, process) in self.processes.iter_mut().enumerate() {

@@ -62,6 +62,7 @@ use standfast_format::records::FileReference;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 pub use tails::{KeepTail, Tail};
 
@@ -79,6 +80,8 @@ pub struct RestartOptions<'a> {
     pub keep_tail: &'a mut KeepTail<'a>,
     /// What programs that direct their own checkpoints are told.
     pub news: RestartNews<'a>,
+    /// Takes the master of the job's terminal where that was held outside: before the job runs, and only then.
+    pub hold_terminal: &'a mut dyn FnMut(OwnedFd) -> Result<(), BoxError>,
     /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.
     pub before_thaw: &'a mut dyn FnMut(ProcessIdentity) -> Result<(), BoxError>,
 }
@@ -126,6 +129,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
         family.forget_events(&plan)?;
         family.tell_restarted(&plan, options.news)?;
         let identity = ProcessIdentity::of(family.main().pid())?;
+        family.held.take().map_or(Ok(()), options.hold_terminal).map_err(EngineError::Image)?;
         (options.before_thaw)(identity).map_err(EngineError::Image)?;
         Ok(identity)
     });

@@ -245,10 +245,11 @@ impl Obstacles {
         };
         let sessions: Vec<i32> = job.terminals.iter().filter_map(|it| it.controls).map(|it| it.session).collect();
         let once: BTreeSet<i32> = sessions.iter().copied().collect();
-        if once.len() != sessions.len() || !sessions.into_iter().all(leads) {
+        let held = job.terminals.iter().filter(|it| it.held).count();
+        if once.len() != sessions.len() || !sessions.into_iter().all(leads) || held > 1 {
             self.add(
                 "image",
-                "it verifies, but gives a terminal to a session that is not there",
+                "it verifies, but gives a terminal to a session that is not there, or has two held for it",
                 "use another generation",
             );
         }

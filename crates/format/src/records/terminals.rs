@@ -1,4 +1,4 @@
-//! Records of pseudo-terminals whose two sides lie within the job: settings, who uses it, and what is in flight.
+//! Records of pseudo-terminals whose two sides lie within the job, or whose master is held for it: settings, who uses it, and what is in flight.
 
 use super::Bytes;
 use minicbor::{Decode, Encode};
@@ -42,6 +42,9 @@ pub struct PseudoTerminal {
     /// What has been written to the slave and not yet read from the master.
     #[n(11)]
     pub output: Bytes,
+    /// Whether its master is held outside the job, by somebody who relays between it and a user.
+    #[n(12)]
+    pub held: bool,
 }
 
 /// Settings of a terminal: `termios(3)`, as the kernel numbers the bits.

@@ -1,7 +1,7 @@
 //! The asking side of the control socket.
 
 use super::protocol::{LINE_BYTES_MAX, ProtocolError, Reply, Request, decode, encode};
-use super::{SocketPlace, is_trusted};
+use super::{SOCKET_NAME, SocketPlace, is_trusted};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -29,8 +29,8 @@ pub(crate) enum ControlError {
 
 /// Asks the supervisor of the job in `directory`. What it writes to the disk is waited for, however long.
 pub(crate) fn ask(directory: &Path, request: Request) -> Result<Reply, ControlError> {
-    let place = SocketPlace::open(directory).map_err(|_| ControlError::Nobody)?;
-    let mut stream = UnixStream::connect(place.address()).map_err(|_| ControlError::Nobody)?;
+    let place = SocketPlace::open(directory, SOCKET_NAME).map_err(|_| ControlError::Nobody)?;
+    let mut stream = place.connect().map_err(|_| ControlError::Nobody)?;
     if !is_trusted(&stream).map_err(ControlError::Silent)? {
         return Err(ControlError::Untrusted);
     }

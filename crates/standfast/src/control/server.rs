@@ -3,9 +3,7 @@
 use super::protocol::{LINE_BYTES_MAX, Reply, Request, decode, encode};
 use super::{SOCKET_NAME, SocketPlace, is_trusted};
 use rustix::event::{PollFd, PollFlags};
-use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,11 +40,8 @@ struct Client {
 impl ControlSocket {
     /// Listens in `directory`. Whoever calls this holds the job's lease, so a socket that lies there is a dead one's.
     pub(crate) fn bind(directory: &Path) -> io::Result<Self> {
-        let place = SocketPlace::open(directory)?;
-        remove(&place)?;
-        let listener = UnixListener::bind(place.address())?;
-        std::fs::set_permissions(place.address(), Permissions::from_mode(0o600))?;
-        listener.set_nonblocking(true)?;
+        let place = SocketPlace::open(directory, SOCKET_NAME)?;
+        let listener = place.listen()?;
         Ok(Self { place, listener, clients: Vec::new(), next: 0 })
     }
 
@@ -121,14 +116,7 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         // The next supervisor removes it if this fails.
-        drop(remove(&self.place));
-    }
-}
-
-fn remove(place: &SocketPlace) -> io::Result<()> {
-    match rustix::fs::unlinkat(&place.directory, SOCKET_NAME, rustix::fs::AtFlags::empty()) {
-        Err(rustix::io::Errno::NOENT) | Ok(()) => Ok(()),
-        Err(error) => Err(error.into()),
+        drop(self.place.remove());
     }
 }
 
@@ -170,6 +158,7 @@ impl Client {
 mod tests {
     use super::super::client::{ControlError, ask};
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     /// Serves until `count` requests have been answered by `answer`.
     fn serve(socket: &mut ControlSocket, count: usize, answer: &Reply) -> Vec<Request> {

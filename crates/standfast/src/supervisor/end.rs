@@ -24,6 +24,7 @@ impl Supervisor<'_, '_> {
     /// The job has ended: brings a checkpoint under way to its end, notes how the job ended and gives the lease back.
     pub(super) fn wind_up(mut self, status: Option<ExitStatus>) -> Result<Ending, Error> {
         self.foreground.take_back();
+        self.lose_terminal();
         self.coalescing.iter().for_each(Coalescing::cancel);
         self.end_coalescing();
         self.served.extend(self.asked.drain(..).map(|(client, _)| client));

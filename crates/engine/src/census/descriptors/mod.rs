@@ -21,6 +21,7 @@ mod told;
 
 use crate::census::Output;
 use crate::census::objects::Objects;
+use crate::endpoint::TerminalHolder;
 use crate::job::{Inheritance, Kept};
 use crate::{Obstacle, abreast};
 use pipe::Pipes;
@@ -75,6 +76,8 @@ pub(super) struct Terms<'a> {
     pub(super) external_sockets: ExternalSockets,
     /// Files with code of which there is a copy.
     pub(super) kept: &'a Kept,
+    /// Who holds the master of the job's terminal, where that is outside.
+    pub(super) terminal: Option<&'a dyn TerminalHolder>,
 }
 
 /// The descriptors of a job.
@@ -153,6 +156,7 @@ impl Descriptors {
             pipes: Pipes::default(),
             sockets: Vec::new(),
             terminals: Vec::new(),
+            held_terminal: terms.terminal,
             unread: HashMap::new(),
             on_their_way: Vec::new(),
             objects,
@@ -168,6 +172,26 @@ impl Descriptors {
         walk.found.sockets = walk.sockets.into_iter().map(|socket| socket.record).collect();
         walk.found.terminals = walk.terminals.into_iter().map(|terminal| terminal.record).collect();
         Ok(walk.found)
+    }
+}
+
+impl Descriptors {
+    /// Descriptors of the process at a place that may survive an exec, whatever the kernel shows: a slave that was opened by
+    /// way of its master (TIOCGPTPEER) to be closed on exec shows that for all descriptors that it gets (Linux 6.18), also
+    /// where a terminal emulator did so before the program began. Ask the process with fcntl(2), and
+    /// [`Descriptors::keep_inherited`] which do.
+    pub(super) fn doubtful(&self, place: usize) -> Vec<i32> {
+        let is_slave = |open: u32| {
+            matches!(self.open_files[open as usize].kind, OpenFileKind::Slave { .. } | OpenFileKind::Stream { .. })
+        };
+        let shown = self.descriptors[place].iter().filter(|it| it.close_on_exec && is_slave(it.open_file));
+        shown.map(|descriptor| descriptor.number).collect()
+    }
+
+    /// Takes note of those that survive an exec.
+    pub(super) fn keep_inherited(&mut self, place: usize, numbers: &[i32]) {
+        let inherited = self.descriptors[place].iter_mut().filter(|descriptor| numbers.contains(&descriptor.number));
+        inherited.for_each(|descriptor| descriptor.close_on_exec = false);
     }
 }
 
@@ -188,6 +212,7 @@ struct Walk<'a> {
     pipes: Pipes,
     sockets: Vec<Found>,
     terminals: Vec<FoundTerminal>,
+    held_terminal: Option<&'a dyn TerminalHolder>,
     /// What Unix sockets have received, by inode.
     unread: HashMap<u64, Unread>,
     /// Copies of the descriptors that were found in messages.
@@ -198,6 +223,9 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn walk(&mut self, obstacles: &mut Vec<Obstacle>) -> io::Result<()> {
         for place in 0..self.shown.len() {
+            if self.is_held_master(place) {
+                continue;
+            }
             let Some(open_file) = self.open_file(place, obstacles)? else { continue };
             let shown = &self.shown[place];
             if shown.holder == self.processes() {

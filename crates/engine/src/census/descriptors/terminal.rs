@@ -1,9 +1,10 @@
-//! Pseudo-terminals whose two sides are the job's: the program has made them itself. All others are somebody else's,
-//! and only standard streams may lead there.
+//! Pseudo-terminals whose two sides are the job's: the program has made them itself. And the one whose master is held for
+//! the job. All others are somebody else's, and only standard streams may lead there.
 
 use super::shown::Shown;
 use super::{Known, Motion, O_ACCMODE, O_PATH, Unfit, Walk};
 use crate::Obstacle;
+use crate::endpoint::Still;
 use crate::files::other_holder;
 use crate::terminals::{InFlight, Sides, Untold};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
@@ -14,7 +15,7 @@ use standfast_linux::sys::terminal::{self, Settings};
 use std::cell::Cell;
 use std::fs::Metadata;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -64,12 +65,20 @@ pub(super) struct FoundTerminal {
     number: u32,
     /// Device of the file system in which its slave lies.
     device: u64,
+    /// Whether its master is held outside.
+    held: bool,
     pub(super) record: PseudoTerminal,
 }
 
 impl Walk<'_> {
     /// Finds the masters that the job holds.
     pub(super) fn find_terminals(&mut self) -> io::Result<()> {
+        if let Some(holder) = self.held_terminal {
+            let ourselves = self.processes();
+            let shown = self.holders[ourselves].show_one(ourselves, holder.master().as_raw_fd())?;
+            self.shown.push(shown);
+            self.note_terminal(self.shown.len() - 1, true)?;
+        }
         for place in 0..self.shown.len() {
             let shown = &self.shown[place];
             let is_master = matches!(Node::of(&shown.file), Some(Node::Master));
@@ -77,16 +86,23 @@ impl Walk<'_> {
             if !is_master || shown.information.flags & O_PATH != 0 || self.terminals.iter().any(is_known) {
                 continue;
             }
-            let number = terminal::number(shown.own(&self.holders)?.as_fd())?;
-            let there = std::fs::metadata(format!("/proc/{}/root/dev/pts", self.process_of(shown)))?;
-            self.terminals.push(FoundTerminal {
-                place,
-                number,
-                device: there.dev(),
-                record: PseudoTerminal::default(),
-            });
+            self.note_terminal(place, false)?;
         }
         Ok(())
+    }
+
+    fn note_terminal(&mut self, place: usize, held: bool) -> io::Result<()> {
+        let shown = &self.shown[place];
+        let number = terminal::number(shown.own(&self.holders)?.as_fd())?;
+        let there = std::fs::metadata(format!("/proc/{}/root/dev/pts", self.process_of(shown)))?;
+        let record = PseudoTerminal { held, ..PseudoTerminal::default() };
+        self.terminals.push(FoundTerminal { place, number, device: there.dev(), held, record });
+        Ok(())
+    }
+
+    /// Whether what is shown at a place is a master that is held outside: no descriptor of the job.
+    pub(super) fn is_held_master(&self, place: usize) -> bool {
+        self.terminals.iter().any(|found| found.held && found.place == place)
     }
 
     /// What an open terminal is, if the file is one that can belong to the job.
@@ -189,6 +205,7 @@ impl Walk<'_> {
             settings: record(&terminal::settings(master.as_fd())?),
             size: WindowSize { rows, columns, width, height },
             locked,
+            held: found.held,
             packets: terminal::tells_packets(master.as_fd())?,
             exclusive,
             deserted,
@@ -237,6 +254,9 @@ impl Walk<'_> {
             Some(slave) => slave.own(&self.holders)?,
             None => terminal::open_slave(master.as_fd())?,
         };
+        let holder = self.held_terminal.filter(|_| found.held);
+        let still = holder.map(Still::hold).transpose();
+        let _still = still.map_err(|error| Unfit::for_now(format!("its holder does not keep still: {error}")))?;
         Sides::new(master, slave).look().map_err(|untold| match untold {
             Untold::NotNow(why) => Unfit::for_now(why),
             Untold::Failed(error) => Unfit::Unknown(error),
@@ -288,6 +308,9 @@ impl Walk<'_> {
             let is_it = |found: &&FoundTerminal| match node {
                 Some(Node::Slave { number }) => found.number == number && found.device == file.dev(),
                 Some(Node::Master) => {
+                    if found.held {
+                        return false;
+                    }
                     let holding = self.shown[found.place].holding(&self.holders);
                     process::same_open_file(holding, (pid, number)).unwrap_or(false)
                 }

@@ -44,6 +44,8 @@ pub(super) struct Parked {
     files: Vec<Option<u64>>,
     /// The terminals of the job.
     terminals: Vec<TerminalSides>,
+    /// The master that is to be held outside.
+    pub(super) held: Option<OwnedFd>,
 }
 
 /// The first number above all that the job's processes use, or have used to watch a file.
@@ -64,7 +66,8 @@ impl Construction {
         opening.finish_terminals()?;
         opening.finish_sockets(&files)?;
         opening.watch(&files)?;
-        Ok(Parked { from, files, terminals: opening.terminals })
+        let held = opening.held_master()?;
+        Ok(Parked { from, files, terminals: opening.terminals, held })
     }
 
     /// Gives each descriptor of this process its number, and closes everything else.

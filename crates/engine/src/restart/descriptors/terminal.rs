@@ -12,7 +12,7 @@ use crate::{EngineError, Obstacle};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalSettings, WindowSize};
 use standfast_linux::sys::terminal::{self, Settings};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 const O_RDWR: u32 = libc::O_RDWR as u32;
 const O_NOCTTY: u32 = libc::O_NOCTTY as u32;
@@ -89,6 +89,13 @@ impl Opening<'_> {
     pub(super) fn open_slave(&self, terminal: u32, flags: u32) -> Result<u64, EngineError> {
         let TerminalSides { slave, .. } = self.terminals[terminal as usize];
         self.open_path(format!("/proc/self/fd/{slave}").as_bytes(), flags | O_NOCTTY)
+    }
+
+    /// The master that is not for the job, as a descriptor of ours.
+    pub(super) fn held_master(&self) -> Result<Option<OwnedFd>, EngineError> {
+        let mut terminals = self.terminals.iter().zip(&self.plan.job.terminals);
+        let held = terminals.find(|(_, recorded)| recorded.held);
+        held.map(|(sides, _)| self.own(sides.master)).transpose()
     }
 
     /// The slave of a terminal that is nobody's any more.

@@ -1,0 +1,57 @@
+//! Where the sockets of a job lie: in its directory, which only its owner may enter. They are reached through an open
+//! descriptor of the directory (`/proc/self/fd/N/NAME`), since an address has room for 108 bytes only and directories have
+//! longer names.
+
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::sockopt::socket_peercred;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// A name in a directory that is held open, so that the socket there has a short address.
+#[derive(Debug)]
+pub(crate) struct SocketPlace {
+    directory: OwnedFd,
+    name: &'static str,
+}
+
+impl SocketPlace {
+    pub(crate) fn open(directory: &Path, name: &'static str) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { directory: rustix::fs::open(directory, flags, Mode::empty())?, name })
+    }
+
+    fn address(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{}", self.directory.as_raw_fd(), self.name))
+    }
+
+    pub(crate) fn connect(&self) -> io::Result<UnixStream> {
+        UnixStream::connect(self.address())
+    }
+
+    /// Listens there, for this user only. Whoever calls this holds the job's lease, so a socket that lies there is a dead
+    /// one's. Nobody is waited for.
+    pub(crate) fn listen(&self) -> io::Result<UnixListener> {
+        self.remove()?;
+        let listener = UnixListener::bind(self.address())?;
+        std::fs::set_permissions(self.address(), Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    }
+
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.directory, self.name, rustix::fs::AtFlags::empty()) {
+            Err(rustix::io::Errno::NOENT) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether the other side is this user, or root, who could do everything anyhow.
+pub(crate) fn is_trusted(stream: &UnixStream) -> io::Result<bool> {
+    let peer = socket_peercred(stream)?.uid;
+    Ok(peer.is_root() || peer == rustix::process::geteuid())
+}

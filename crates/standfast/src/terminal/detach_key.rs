@@ -1,0 +1,102 @@
+//! The key that, pressed twice in a row, detaches. Pure.
+
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// How long the first press is kept back, in case that a second one follows.
+const SECOND_WITHIN: Duration = Duration::from_millis(500);
+
+/// A key with Ctrl, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DetachKey(Option<u8>);
+
+impl Default for DetachKey {
+    /// Ctrl-\.
+    fn default() -> Self {
+        Self(Some(0x1c))
+    }
+}
+
+impl FromStr for DetachKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.as_bytes() {
+            b"none" => Ok(Self(None)),
+            [b'^', key @ (b'@'..=b'_' | b'a'..=b'z')] => Ok(Self(Some(key.to_ascii_uppercase() ^ 0x40))),
+            _ => Err("a key is written ^X for Ctrl-X; 'none' for none".to_owned()),
+        }
+    }
+}
+
+/// Looks for the key in what is typed.
+#[derive(Debug)]
+pub(super) struct KeyWatch {
+    key: DetachKey,
+    pressed: Option<Instant>,
+}
+
+impl KeyWatch {
+    pub(super) fn new(key: DetachKey) -> Self {
+        Self { key, pressed: None }
+    }
+
+    /// What is to be passed on of what was typed now; `None` if that was the key, twice.
+    pub(super) fn pass(&mut self, typed: &[u8], now: Instant) -> Option<Vec<u8>> {
+        let mut passed = Vec::new();
+        for byte in typed {
+            match (self.pressed.take(), self.key.0 == Some(*byte)) {
+                (Some(_), true) => return None,
+                (None, true) => self.pressed = Some(now),
+                (before, false) => {
+                    passed.extend(before.and(self.key.0));
+                    passed.push(*byte);
+                }
+            }
+        }
+        Some(passed)
+    }
+
+    /// When the key has been alone for long enough.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.pressed.map(|pressed| pressed + SECOND_WITHIN)
+    }
+
+    /// The key that has been alone for long enough.
+    pub(super) fn overdue(&mut self, now: Instant) -> Option<u8> {
+        self.deadline().filter(|deadline| *deadline <= now)?;
+        self.pressed = None;
+        self.key.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_written_as_the_terminal_shows_them() {
+        let key = |text: &str| text.parse::<DetachKey>().map(|key| key.0);
+        assert_eq!(key("^\\"), Ok(DetachKey::default().0));
+        assert_eq!((key("^a"), key("^A"), key("^]"), key("none")), (Ok(Some(1)), Ok(Some(1)), Ok(Some(29)), Ok(None)));
+        assert!(key("a").is_err() && key("^").is_err() && key("^1").is_err());
+    }
+
+    #[test]
+    fn the_key_alone_is_typed_and_twice_detaches() {
+        let now = Instant::now();
+        let mut watch = KeyWatch::new(DetachKey::default());
+        assert_eq!(watch.pass(b"ab\x1cc", now), Some(b"ab\x1cc".to_vec()));
+        assert_eq!(watch.pass(b"\x1c", now), Some(Vec::new()));
+        assert_eq!(watch.overdue(now), None);
+        assert_eq!(watch.overdue(now + SECOND_WITHIN), Some(0x1c));
+        assert_eq!(watch.pass(b"\x1c", now), Some(Vec::new()));
+        assert_eq!(watch.pass(b"\x1c", now), None);
+    }
+
+    #[test]
+    fn without_a_key_everything_is_typed() {
+        let mut watch = KeyWatch::new(DetachKey(None));
+        assert_eq!(watch.pass(b"\x1c\x1c\0", Instant::now()), Some(b"\x1c\x1c\0".to_vec()));
+    }
+}

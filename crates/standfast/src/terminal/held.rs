@@ -1,0 +1,96 @@
+//! The supervisor's side of a terminal that is held for the job: it starts the holder, and has it keep still while a
+//! checkpoint looks at what is in flight.
+
+use super::{SOCKET_NAME, holder};
+use crate::Error;
+use crate::control::SocketPlace;
+use standfast_engine::TerminalHolder;
+use standfast_linux::sys::process;
+use standfast_linux::{Half, made_here, made_here_is_gone, split};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How long a holder may take to answer: it never waits for anything, but the machine may be busy.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// A terminal of the job, its master, and the line to its holder.
+#[derive(Debug)]
+pub(crate) struct HeldTerminal {
+    /// The holder has it too. While both live nobody is hung up.
+    master: OwnedFd,
+    line: UnixStream,
+    place: SocketPlace,
+    process: i32,
+    /// Tells answers to earlier questions apart.
+    question: AtomicU8,
+}
+
+impl HeldTerminal {
+    /// Starts a holder for the terminal of the job in `directory`. Call it while this process has a single thread, and has
+    /// no handlers of signals.
+    pub(crate) fn start(directory: &Path, master: OwnedFd) -> Result<Self, Error> {
+        Self::try_start(directory, master).map_err(Error::system("start a process that holds the program's terminal"))
+    }
+
+    fn try_start(directory: &Path, master: OwnedFd) -> io::Result<Self> {
+        let place = SocketPlace::open(directory, SOCKET_NAME)?;
+        let listener = place.listen()?;
+        let (line, theirs) = UnixStream::pair()?;
+        line.set_read_timeout(Some(ANSWER_MAX))?;
+        match split()? {
+            Half::Child => holder::hold(theirs, listener, master),
+            Half::Parent { child, .. } => {
+                made_here(child);
+                // By then it has let go of everything that is not its own, the other side of the terminal among it.
+                (&line).read_exact(&mut [0])?;
+                Ok(Self { master, line, place, process: child, question: AtomicU8::new(0) })
+            }
+        }
+    }
+
+    /// Takes note that the holder is gone.
+    pub(crate) fn reap(&self) {
+        // It may be on its way out still, which takes no time.
+        let _ = process::wait(self.process, 0);
+        made_here_is_gone(self.process);
+    }
+
+    /// Polls as hung up once the holder is gone.
+    pub(crate) fn line(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+}
+
+impl TerminalHolder for HeldTerminal {
+    fn master(&self) -> BorrowedFd<'_> {
+        self.master.as_fd()
+    }
+
+    fn hold_still(&self) -> io::Result<()> {
+        let question = self.question.fetch_add(1, Relaxed);
+        (&self.line).write_all(&[holder::KEEP_STILL, question])?;
+        let mut answer = [0];
+        loop {
+            (&self.line).read_exact(&mut answer)?;
+            if answer == [question] {
+                return Ok(());
+            }
+        }
+    }
+
+    fn go_on(&self) {
+        // One that is gone needs no word.
+        let _ = (&self.line).write_all(&[holder::GO_ON, 0]);
+    }
+}
+
+impl Drop for HeldTerminal {
+    fn drop(&mut self) {
+        // Nobody is to find a holder that is about to end.
+        drop(self.place.remove());
+    }
+}

@@ -1,0 +1,101 @@
+//! The proxied terminal: a pseudo-terminal of the job's own, whose master a small process holds. Whoever attaches sees what
+//! the program writes there, and types.
+//!
+//! ```text
+//! program <== slave | master ==> holder <== socket `terminal` ==> attachment (front, or `attach`) <==> user's terminal
+//!                        \         ^
+//!                         \        | line: keep still, go on
+//!                          supervisor
+//! ```
+//!
+//! The holder is neither of the job nor does it end with the supervisor: should that be killed, the program keeps its
+//! terminal. Should the holder be killed, the program is told as of any terminal that is lost.
+
+mod attachment;
+mod detach_key;
+mod frames;
+mod held;
+mod holder;
+mod modes;
+mod raw;
+
+pub(crate) use attachment::{Attachment, Progress};
+pub use detach_key::DetachKey;
+pub(crate) use held::HeldTerminal;
+pub(crate) use raw::open_own;
+
+use crate::Error;
+use rustix::fs::{Mode, OFlags};
+use rustix::termios::{isatty, tcgetattr, tcgetwinsize};
+use standfast_engine::LaunchTerminal;
+use standfast_linux::sys::terminal;
+use std::fs::File;
+use std::io::{self, stderr, stdin, stdout};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The socket's name in the job's directory.
+const SOCKET_NAME: &str = "terminal";
+
+/// On which terminal a program is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TerminalKind {
+    /// The one on which the command was started, shared with everybody else there.
+    #[default]
+    Shared,
+    /// One of its own, to which one attaches.
+    Proxied,
+}
+
+impl std::str::FromStr for TerminalKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "shared" => Ok(Self::Shared),
+            "proxied" => Ok(Self::Proxied),
+            _ => Err("a terminal is 'shared' or 'proxied'".to_owned()),
+        }
+    }
+}
+
+/// Makes a terminal for a program that is about to start, like the one that we were started on, and has it held. With
+/// `detached`, what the program writes to pipes of ours goes there as well.
+pub(crate) fn make(directory: &Path, detached: bool) -> Result<(Arc<HeldTerminal>, LaunchTerminal), Error> {
+    let making = |error: io::Error| Error::system("make a terminal for the program")(error);
+    let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY | rustix::pty::OpenptFlags::CLOEXEC;
+    let made = rustix::pty::openpt(flags).map_err(io::Error::from).and_then(|master| {
+        terminal::set_locked(master.as_fd(), false)?;
+        let slave = open_anew(&terminal::open_slave(master.as_fd())?)?;
+        liken(&slave, open_own().ok().as_ref());
+        Ok((master, slave))
+    });
+    let (master, slave) = made.map_err(making)?;
+    let held = Arc::new(HeldTerminal::start(directory, master)?);
+    let leads_there = |stream: BorrowedFd<'_>| isatty(stream) || detached && !is_file(stream);
+    let streams = [leads_there(stdin().as_fd()), leads_there(stdout().as_fd()), leads_there(stderr().as_fd())];
+    Ok((held, LaunchTerminal::New { slave: Arc::new(slave), streams }))
+}
+
+/// The same terminal, opened as programs open it: with calls that wait, and without the flag for closing on exec, which
+/// TIOCGPTPEER leaves with the open file, so that all its descriptors seem to have it (Linux 6.18).
+fn open_anew(slave: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(format!("/proc/self/fd/{}", slave.as_raw_fd()), flags, Mode::empty())?)
+}
+
+fn is_file(stream: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(stream).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
+}
+
+/// Gives a new terminal the settings and the window of ours, if there is one.
+fn liken(slave: &OwnedFd, ours: Option<&File>) {
+    let Some(ours) = ours else { return };
+    if let Ok(settings) = tcgetattr(ours) {
+        let _ = rustix::termios::tcsetattr(slave, rustix::termios::OptionalActions::Now, &settings);
+    }
+    if let Ok(window) = tcgetwinsize(ours) {
+        let _ = rustix::termios::tcsetwinsize(slave, window);
+    }
+}
