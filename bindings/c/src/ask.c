@@ -19,6 +19,9 @@
 /* So long for a line from it. */
 #define ANSWER_MILLISECONDS 10000
 #define ANSWER_BYTES 512
+/* So often and so long a supervisor that does not listen is waited for. */
+#define REFUSALS_MAX 20
+#define MOMENT_NANOSECONDS 10000000l
 
 struct address {
     unsigned short family;
@@ -120,6 +123,7 @@ int standfast_ask(struct header *header, uint64_t *generation)
 {
     uint32_t before = atomic_load(&header->sequence);
     uint64_t nanoseconds = 0;
+    int refusals = 0;
     const char *request = "{\"version\":1,\"request\":\"here\",\"again\":false}\n";
     while (atomic_load(&header->sequence) == before) {
         switch (say(header, request, &nanoseconds)) {
@@ -135,8 +139,14 @@ int standfast_ask(struct header *header, uint64_t *generation)
         }
         case DECLINED:
             return STANDFAST_ERROR_FAILED;
-        case NOBODY:
-            return STANDFAST_ERROR_UNPROTECTED;
+        case NOBODY: {
+            /* A restarted program may be ahead of its supervisor, which listens in a moment. */
+            struct { long seconds, nanoseconds; } moment = {0, MOMENT_NANOSECONDS};
+            if (++refusals > REFUSALS_MAX)
+                return STANDFAST_ERROR_UNPROTECTED;
+            call(SYS_nanosleep, (long)&moment, 0, 0, 0, 0, 0);
+            continue;
+        }
         case NOTED:
             break;
         }
