@@ -69,6 +69,11 @@ const ROOMS: &[Room] = &[
         outside: Outside::Only(&["minicbor", "thiserror"]),
     },
     Room {
+        package: "standfast-member",
+        rooms: &["standfast-core", "standfast-format", "standfast-group", "standfast-linux"],
+        outside: Outside::Any,
+    },
+    Room {
         package: "standfast-sim",
         rooms: &["standfast-core", "standfast-format", "standfast-group"],
         outside: Outside::Any,

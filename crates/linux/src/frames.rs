@@ -1,0 +1,143 @@
+//! Ring 2: a file in memory, mapped, that is read and written by frames of one page each.
+//!
+//! Memory for a frame is taken before the frame can be touched, so that a full file system is an error of
+//! [`FrameFile::grow`] and not a SIGBUS in the middle of a copy. What is written stands in the file at once, for whoever
+//! opens it after this process has been killed; a crash of the machine is another matter.
+//!
+//! # Safety
+//! A mapping lies within the file, whose length only grows, and is unmapped only when the value is dropped. References to
+//! frames borrow the value, so that nobody in this process has one while a frame is written. Other processes keep out by
+//! the lock that [`FrameFile::open`] takes.
+
+use standfast_core::PAGE_BYTES;
+use standfast_core::delta::Page;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// Frames that are mapped at once: 4 MiB.
+const FRAMES_MAPPED: u32 = 1024;
+const BYTES_MAPPED: usize = FRAMES_MAPPED as usize * PAGE_BYTES;
+
+/// The frames of one file.
+#[derive(Debug)]
+pub struct FrameFile {
+    file: File,
+    mapped: Vec<NonNull<u8>>,
+}
+
+// SAFETY: the mappings belong to the value alone, and are reached through it.
+unsafe impl Send for FrameFile {}
+
+impl FrameFile {
+    /// Opens a file, or makes it, and takes the lock that keeps it to this process.
+    ///
+    /// # Errors
+    /// Those of the file system; EWOULDBLOCK where another process has it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        file.try_lock().map_err(io::Error::from)?;
+        let length = file.metadata()?.len();
+        let mut frames = Self { file, mapped: Vec::new() };
+        for index in 0..length / BYTES_MAPPED as u64 {
+            frames.map(index)?;
+        }
+        Ok(frames)
+    }
+
+    /// How many there are.
+    pub fn frames(&self) -> u32 {
+        self.mapped.len() as u32 * FRAMES_MAPPED
+    }
+
+    /// Takes memory for more of them, 1024 at a time.
+    ///
+    /// # Errors
+    /// ENOSPC where there is none left; nothing has changed then.
+    pub fn grow(&mut self) -> io::Result<()> {
+        let index = self.mapped.len() as u64;
+        let offset = index * BYTES_MAPPED as u64;
+        // SAFETY: the call takes numbers only.
+        if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, offset as i64, BYTES_MAPPED as i64) } != 0 {
+            let error = io::Error::last_os_error();
+            // Part of it may have been taken.
+            self.file.set_len(offset)?;
+            return Err(error);
+        }
+        self.map(index)
+    }
+
+    /// The content of a frame.
+    ///
+    /// # Panics
+    /// Where there is no such frame.
+    pub fn frame(&self, number: u32) -> &Page {
+        // SAFETY: `place` lies within a mapping that lives as long as `self`, is as long as a page, and nobody writes to it
+        // while `self` is borrowed.
+        unsafe { &*self.place(number).cast() }
+    }
+
+    /// The same, to be written.
+    ///
+    /// # Panics
+    /// Where there is no such frame.
+    pub fn frame_mut(&mut self, number: u32) -> &mut Page {
+        // SAFETY: as above, and `self` is borrowed by this caller alone.
+        unsafe { &mut *self.place(number).cast() }
+    }
+
+    fn place(&self, number: u32) -> *mut u8 {
+        let mapping = self.mapped[(number / FRAMES_MAPPED) as usize];
+        // SAFETY: the offset is below the length of the mapping.
+        unsafe { mapping.as_ptr().add((number % FRAMES_MAPPED) as usize * PAGE_BYTES) }
+    }
+
+    fn map(&mut self, index: u64) -> io::Result<()> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let (file, offset) = (self.file.as_raw_fd(), index as i64 * BYTES_MAPPED as i64);
+        // SAFETY: a new mapping, anywhere, of a part of the file that exists.
+        let address =
+            unsafe { libc::mmap(std::ptr::null_mut(), BYTES_MAPPED, protection, libc::MAP_SHARED, file, offset) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        self.mapped.push(NonNull::new(address.cast()).expect("the kernel maps nothing at zero unasked"));
+        Ok(())
+    }
+}
+
+impl Drop for FrameFile {
+    fn drop(&mut self) {
+        for mapping in &self.mapped {
+            // SAFETY: it was mapped with this length, and no reference to it outlives `self`.
+            unsafe { libc::munmap(mapping.as_ptr().cast(), BYTES_MAPPED) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_there_when_the_file_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("frames");
+        let mut frames = FrameFile::open(&path).unwrap();
+        assert_eq!(frames.frames(), 0);
+        frames.grow().unwrap();
+        frames.grow().unwrap();
+        frames.frame_mut(7).fill(7);
+        frames.frame_mut(2047)[4095] = 9;
+        let refused = FrameFile::open(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        drop(frames);
+        let frames = FrameFile::open(&path).unwrap();
+        assert_eq!(frames.frames(), 2048);
+        assert_eq!(frames.frame(7), &[7; PAGE_BYTES]);
+        assert_eq!(frames.frame(2047)[4094..], [0, 9]);
+    }
+}

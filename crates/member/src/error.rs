@@ -1,0 +1,64 @@
+//! Why a member cannot go on. Each names what is wrong and, where there is one, the remedy.
+
+use crate::transport::TransportError;
+use standfast_group::{LoadError, Refusal, SlotError};
+use std::path::{Path, PathBuf};
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum MemberError {
+    /// The transport has failed.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// A file or directory.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Files that hold something else than they should.
+    #[error("{path} cannot be used: {reason}")]
+    Unusable {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The processes do not agree, or cannot form a group.
+    #[error("{0}")]
+    Disagreement(String),
+    /// Nothing can be recovered.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// This process cannot keep what it must keep.
+    #[error("this process cannot go on: {0}")]
+    Leave(String),
+    /// A region.
+    #[error("region {id}: {reason}")]
+    Region {
+        /// Which.
+        id: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// There are no more slots.
+    #[error(transparent)]
+    Slots(#[from] SlotError),
+    /// The piece that was to be gone back to is not what it was. The memory holds part of it: this process must end.
+    #[error("the state cannot be restored, end this process: {0}")]
+    Load(#[from] LoadError),
+}
+
+impl MemberError {
+    /// An error of the file system, with its path.
+    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::File { path: path.to_owned(), source }
+    }
+
+    /// A file that cannot be used.
+    pub(crate) fn unusable(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Unusable { path: path.to_owned(), reason: reason.into() }
+    }
+}

@@ -1,0 +1,28 @@
+//! One process of a diskless group in a real program: what drives [`standfast_group::Process`].
+//!
+//! ```text
+//!   program --protect, checkpoint--> Member --Input--> Process --Output--> Transport   messages
+//!                                      |                            |----> FileShelf   pieces in memory files
+//!                                   Regions <------- pages ---------'
+//! ```
+//!
+//! The way back is *relaunch*: all processes are started anew, find in their node's memory what their predecessors left
+//! there, and rebuild what is gone ([`standfast_group::WayBack::Relaunch`]). Nothing here knows MPI: a [`Transport`] carries the messages.
+#![forbid(unsafe_code)]
+
+mod error;
+mod member;
+mod notes;
+mod plan_record;
+mod regions;
+mod roll_call;
+mod settings;
+mod shelf;
+mod transport;
+
+pub use error::MemberError;
+pub use member::{Joined, Member, Outcome};
+pub use regions::{Regions, Tracking};
+pub use settings::Settings;
+pub use shelf::FileShelf;
+pub use transport::{Transport, TransportError};

@@ -1,0 +1,285 @@
+//! A member: one process of a running program in its group. It joins, registers memory, takes checkpoints together with
+//! all others, goes back, and leaves.
+
+use crate::Settings;
+use crate::error::MemberError;
+use crate::notes::{Arrangement, Note, Wire};
+use crate::regions::Regions;
+use crate::roll_call::{self, job_directory, seat_directory};
+use crate::shelf::FileShelf;
+use crate::transport::Transport;
+use rustix::rand::{GetRandomFlags, getrandom};
+use standfast_group::{
+    Beginning, EpochId, Input, Muster, Output, PieceId, Process, Rank, RegionId, Resumption, Seat, Shelf as _, Stage,
+};
+use standfast_linux::RegisteredMemory;
+use std::collections::VecDeque;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How a process begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Joined {
+    /// The job begins.
+    New,
+    /// The job goes back to this epoch, and this process found its own piece of it.
+    Survivor(EpochId),
+    /// The same, and its piece was lost and has been rebuilt.
+    Replacement(EpochId),
+}
+
+/// How a checkpoint ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It counts.
+    Committed(EpochId),
+    /// It does not, for this reason; the one before does, and the program goes on.
+    Abandoned(String),
+}
+
+/// One process in its group.
+#[derive(Debug)]
+pub struct Member<T> {
+    wire: Wire<T>,
+    process: Process,
+    shelf: FileShelf,
+    regions: Regions,
+    directory: PathBuf,
+    arrangement: Arrangement,
+    joined: Joined,
+    /// Shelves of other nodes' seats lie here until an epoch has been committed.
+    strangers: bool,
+    resumption: Option<Resumption>,
+    last: Instant,
+}
+
+impl<T: Transport> Member<T> {
+    /// Joins the group: all processes of the job do so at once. What was lost is rebuilt before this returns.
+    ///
+    /// # Errors
+    /// [`MemberError`]: nothing that was there has been harmed.
+    pub fn join(transport: T, settings: &Settings) -> Result<Self, MemberError> {
+        let mut wire = Wire::new(transport);
+        let arrangement = roll_call::call(&mut wire, settings)?;
+        let directory = job_directory(&settings.memory, settings.job);
+        let seat = Seat(wire.rank());
+        let shelf = FileShelf::open(&seat_directory(&directory, seat), settings.job, seat, &arrangement.plan)?;
+        let beginning =
+            Beginning { rank: Rank(wire.rank()), prefers: Some(seat), started: false, costs: settings.costs };
+        let process_settings = standfast_group::Settings { beginning, compress: settings.compress };
+        let plan = Arc::new(arrangement.plan.plan(settings.job)?);
+        let mut member = Self {
+            process: Process::new(plan, process_settings),
+            regions: Regions::new(settings.tracking),
+            strangers: true,
+            joined: Joined::New,
+            resumption: None,
+            last: Instant::now(),
+            wire,
+            shelf,
+            directory,
+            arrangement,
+        };
+        member.recover(seat)?;
+        Ok(member)
+    }
+
+    fn recover(&mut self, seat: Seat) -> Result<(), MemberError> {
+        let held: Vec<EpochId> = self.shelf.survey()?.holdings.iter().map(|holding| holding.epoch).collect();
+        let present = (0..self.wire.ranks()).map(Rank).collect();
+        match self.drive(Input::Muster(Muster { number: 1, present }))? {
+            Resumption::Start(_) => self.joined = Joined::New,
+            Resumption::Rollback(epoch, taken) if taken == seat => {
+                let survived = held.contains(&epoch);
+                self.joined = if survived { Joined::Survivor(epoch) } else { Joined::Replacement(epoch) };
+                let descriptions = self.shelf.descriptions(PieceId { epoch, seat });
+                let own = descriptions.iter().find(|description| description.seat == seat);
+                self.regions.adopt(own.map(|own| own.map.clone()).unwrap_or_default());
+            }
+            other => return Err(MemberError::Disagreement(format!("the job cannot begin like this: {other:?}"))),
+        }
+        Ok(())
+    }
+
+    /// How this process began.
+    pub fn joined(&self) -> Joined {
+        self.joined
+    }
+
+    /// What the loss of one node would be too much for, in words.
+    pub fn warnings(&self) -> &[String] {
+        &self.arrangement.warnings
+    }
+
+    /// The registered memory.
+    pub fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// Registers memory under a number, or other memory or another length under one that is registered.
+    ///
+    /// # Errors
+    /// [`MemberError::Region`]
+    pub fn protect(&mut self, id: u64, memory: RegisteredMemory) -> Result<(), MemberError> {
+        self.regions.protect(RegionId(id), memory)
+    }
+
+    /// Forgets a region.
+    ///
+    /// # Errors
+    /// [`MemberError::Region`]
+    pub fn unprotect(&mut self, id: u64) -> Result<(), MemberError> {
+        self.regions.unprotect(RegionId(id))
+    }
+
+    /// Fills the registered memory with what the epoch holds that the job goes back to. Each process for itself.
+    ///
+    /// # Errors
+    /// Where there is none, or regions of it are not registered: nothing has been touched then. [`MemberError::Load`]: end
+    /// this process.
+    pub fn restore(&mut self) -> Result<EpochId, MemberError> {
+        let (Joined::Survivor(epoch) | Joined::Replacement(epoch)) = self.joined else {
+            return Err(MemberError::Disagreement("the job has just begun: there is nothing to restore".into()));
+        };
+        self.regions.restore(&self.shelf, PieceId { epoch, seat: Seat(self.wire.rank()) })?;
+        Ok(epoch)
+    }
+
+    /// Takes a checkpoint: all processes call it at once, with no message of the program under way.
+    ///
+    /// # Errors
+    /// [`MemberError`]: the group cannot go on. A checkpoint that failed while the program can go on is
+    /// [`Outcome::Abandoned`].
+    pub fn checkpoint(&mut self) -> Result<Outcome, MemberError> {
+        self.regions.check_restored()?;
+        self.regions.look();
+        let outcome = match self.drive(Input::Arrived(random()))? {
+            Resumption::Committed(epoch) => {
+                self.regions.is_committed();
+                self.remove_strangers()?;
+                Outcome::Committed(epoch)
+            }
+            Resumption::Abandoned(reason) => Outcome::Abandoned(reason),
+            other => return Err(MemberError::Disagreement(format!("a checkpoint cannot end like this: {other:?}"))),
+        };
+        self.last = Instant::now();
+        Ok(outcome)
+    }
+
+    /// Whether so much time has passed since the last checkpoint, by the clock of the first process: the same answer for
+    /// all, which call it at once.
+    ///
+    /// # Errors
+    /// [`MemberError::Transport`]
+    pub fn due(&mut self, interval: Duration) -> Result<bool, MemberError> {
+        if self.wire.rank() == 0 {
+            let due = self.last.elapsed() >= interval;
+            self.wire.tell_all(&Note::Due(due))?;
+        }
+        loop {
+            if let (_, Note::Due(due)) = self.wire.note()? {
+                return Ok(due);
+            }
+        }
+    }
+
+    /// The program has come to its end: when all have said so, nothing of the job remains in memory.
+    ///
+    /// # Errors
+    /// [`MemberError`]
+    pub fn finish(mut self) -> Result<(), MemberError> {
+        self.wire.tell(0, &Note::Done)?;
+        if self.wire.rank() == 0 {
+            for _ in 0..self.wire.ranks() {
+                self.await_done()?;
+            }
+            self.wire.tell_all(&Note::Done)?;
+        }
+        self.await_done()?;
+        self.remove_strangers()?;
+        let directory = seat_directory(&self.directory, Seat(self.wire.rank()));
+        drop(self.shelf);
+        fs::remove_dir_all(&directory).map_err(MemberError::file(&directory))?;
+        // The last of a node takes the job's directory with it, and of all jobs the user's.
+        let _ = fs::remove_dir(&self.directory);
+        let _ = self.directory.parent().map(fs::remove_dir);
+        Ok(())
+    }
+
+    fn await_done(&mut self) -> Result<(), MemberError> {
+        loop {
+            if let (_, Note::Done) = self.wire.note()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What lies here of seats that are elsewhere by now is not needed any more.
+    fn remove_strangers(&mut self) -> Result<(), MemberError> {
+        let (me, leaders) = (self.wire.rank(), &self.arrangement.leaders);
+        if std::mem::take(&mut self.strangers) && leaders[me as usize] == me {
+            let here: Vec<Seat> =
+                (0..).zip(leaders).filter(|(_, leader)| **leader == me).map(|(it, _)| Seat(it)).collect();
+            return roll_call::remove_strangers(&self.directory, &here);
+        }
+        Ok(())
+    }
+
+    /// Hands an input to the process and does what it asks for, until the program may go on and nothing is under way.
+    fn drive(&mut self, input: Input) -> Result<Resumption, MemberError> {
+        let mut inputs = VecDeque::from([input]);
+        self.resumption = None;
+        loop {
+            while let Some(input) = inputs.pop_front() {
+                for output in self.process.handle(input, &mut self.regions, &mut self.shelf) {
+                    inputs.extend(self.act(output)?);
+                }
+            }
+            if *self.process.protocol().stage() == Stage::Idle
+                && let Some(resumption) = self.resumption.take()
+            {
+                return Ok(resumption);
+            }
+            let (from, message) = self.wire.message()?;
+            inputs.push_back(Input::Message(Rank(from), message));
+        }
+    }
+
+    fn act(&mut self, output: Output) -> Result<Option<Input>, MemberError> {
+        let answer = |done: Result<(), MemberError>, input: Input, epoch: EpochId| match done {
+            Ok(()) => input,
+            Err(error) => Input::Failed(epoch, error.to_string()),
+        };
+        Ok(match output {
+            Output::Send(to, bytes) => {
+                self.wire.send(to.0, &bytes)?;
+                None
+            }
+            Output::Survey(muster) => Some(Input::Surveyed(muster, self.shelf.survey()?)),
+            Output::Seal(work) => Some(answer(self.shelf.seal(work), Input::Sealed(work.epoch), work.epoch)),
+            Output::Mark(epoch) => Some(answer(self.shelf.mark(epoch), Input::Marked(epoch), epoch)),
+            Output::Keep { epoch, seat, life } => {
+                self.shelf.keep(epoch, seat, life)?;
+                Some(Input::Kept)
+            }
+            Output::Resume(resumption) => {
+                self.resumption = Some(resumption);
+                None
+            }
+            Output::Refuse(refusal) => return Err(refusal.into()),
+            Output::Leave(reason) => return Err(MemberError::Leave(reason)),
+            Output::Rejected(from, error) => {
+                return Err(MemberError::Disagreement(format!("a message of process {}: {error}", from.0)));
+            }
+        })
+    }
+}
+
+/// A number that nobody else draws.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    while !matches!(getrandom(&mut bytes, GetRandomFlags::empty()), Ok(8)) {}
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,191 @@
+//! What the drivers of a job tell each other, beside the protocol's own messages: who is where, what lies where, files that
+//! move to where their rank now runs.
+//!
+//! The first byte of every message says which of the two it is.
+
+use crate::error::MemberError;
+use crate::plan_record::PlanRecord;
+use crate::transport::Transport;
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use standfast_format::manifest::JobId;
+use standfast_group::{Life, Seat};
+use std::collections::VecDeque;
+
+const NOTE: u8 = 0;
+const PROTOCOL: u8 = 1;
+
+/// A message between drivers.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// To the first: here I am, and this lies on my node.
+    #[n(0)]
+    Present(#[n(0)] Presence),
+    /// From the first: so it shall be.
+    #[n(1)]
+    Arrange(#[n(0)] Arrangement),
+    /// From the first: it cannot be.
+    #[n(2)]
+    Refuse(#[n(0)] String),
+    /// A part of a file of a seat's shelf.
+    #[n(3)]
+    Part(#[n(0)] Seat, #[n(1)] String, #[n(2)] u64, #[n(3)] ByteVec),
+    /// It has been taken: send more.
+    #[n(4)]
+    Taken(#[n(0)] Seat),
+    /// That was all of the shelf.
+    #[n(5)]
+    Whole(#[n(0)] Seat),
+    /// The shelf cannot be sent.
+    #[n(6)]
+    Lacking(#[n(0)] Seat, #[n(1)] String),
+    /// From the first: whether a checkpoint is due.
+    #[n(7)]
+    Due(#[n(0)] bool),
+    /// To the first, and back from it when all have said it: the job is done.
+    #[n(8)]
+    Done,
+}
+
+/// Who a process is, and what lies on its node.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Presence {
+    #[n(0)]
+    pub(crate) job: JobId,
+    #[n(1)]
+    pub(crate) node: String,
+    /// What all must have alike: version and settings, in words.
+    #[n(2)]
+    pub(crate) terms: String,
+    #[n(3)]
+    pub(crate) shelves: Vec<ShelfNote>,
+}
+
+/// A shelf that lies somewhere.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShelfNote {
+    #[n(0)]
+    pub(crate) seat: Seat,
+    /// Life and number of its newest piece, or the life that it knows of and 0.
+    #[n(1)]
+    pub(crate) age: (Life, u64),
+    /// By which its pieces are encoded; `None` where it has none.
+    #[n(2)]
+    pub(crate) plan: Option<PlanRecord>,
+}
+
+/// How the job begins.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arrangement {
+    #[n(0)]
+    pub(crate) plan: PlanRecord,
+    /// For each rank the first rank of its node.
+    #[n(1)]
+    pub(crate) leaders: Vec<u32>,
+    #[n(2)]
+    pub(crate) moves: Vec<Move>,
+    /// What the loss of one node would be too much for, in words.
+    #[n(3)]
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A shelf that lies on another node than its rank runs on.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    #[n(0)]
+    pub(crate) seat: Seat,
+    #[n(1)]
+    pub(crate) from: u32,
+    #[n(2)]
+    pub(crate) to: u32,
+}
+
+/// A transport that tells the two kinds of messages apart and keeps what is not asked for yet.
+#[derive(Debug)]
+pub(crate) struct Wire<T> {
+    transport: T,
+    notes: VecDeque<(u32, Note)>,
+    protocol: VecDeque<(u32, Vec<u8>)>,
+}
+
+impl<T: Transport> Wire<T> {
+    pub(crate) fn new(transport: T) -> Self {
+        Self { transport, notes: VecDeque::new(), protocol: VecDeque::new() }
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.transport.rank()
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.transport.ranks()
+    }
+
+    /// Sends a note, also to oneself.
+    pub(crate) fn tell(&mut self, to: u32, note: &Note) -> Result<(), MemberError> {
+        if to == self.rank() {
+            self.notes.push_back((to, note.clone()));
+            return Ok(());
+        }
+        let mut bytes = vec![NOTE];
+        minicbor::encode(note, &mut bytes).expect("a vector takes everything");
+        Ok(self.transport.send(to, bytes)?)
+    }
+
+    /// Sends a note to all, also to oneself.
+    pub(crate) fn tell_all(&mut self, note: &Note) -> Result<(), MemberError> {
+        (0..self.ranks()).try_for_each(|to| self.tell(to, note))
+    }
+
+    /// Sends a message of the protocol.
+    pub(crate) fn send(&mut self, to: u32, message: &[u8]) -> Result<(), MemberError> {
+        let mut bytes = Vec::with_capacity(message.len() + 1);
+        bytes.push(PROTOCOL);
+        bytes.extend(message);
+        Ok(self.transport.send(to, bytes)?)
+    }
+
+    /// Waits for a note.
+    pub(crate) fn note(&mut self) -> Result<(u32, Note), MemberError> {
+        loop {
+            if let Some(note) = self.notes.pop_front() {
+                return Ok(note);
+            }
+            self.take_one()?;
+        }
+    }
+
+    /// Waits for a message of the protocol.
+    pub(crate) fn message(&mut self) -> Result<(u32, Vec<u8>), MemberError> {
+        loop {
+            if let Some(message) = self.protocol.pop_front() {
+                return Ok(message);
+            }
+            self.take_one()?;
+        }
+    }
+
+    fn take_one(&mut self) -> Result<(), MemberError> {
+        let Some((from, mut bytes)) = self.transport.receive()? else {
+            self.transport.idle();
+            return Ok(());
+        };
+        match bytes.first() {
+            Some(&PROTOCOL) => {
+                bytes.remove(0);
+                self.protocol.push_back((from, bytes));
+                Ok(())
+            }
+            Some(&NOTE) => {
+                let note = minicbor::decode(&bytes[1..]).map_err(|error| {
+                    MemberError::Disagreement(format!(
+                        "process {from} says something that cannot be understood ({error}): all must use one version"
+                    ))
+                })?;
+                self.notes.push_back((from, note));
+                Ok(())
+            }
+            _ => Err(MemberError::Disagreement(format!("process {from} sent a message of no known kind"))),
+        }
+    }
+}

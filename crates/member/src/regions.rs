@@ -1,0 +1,265 @@
+//! The memory that a program has registered, as a payload: pages in slots, and which of them may have changed.
+//!
+//! A region is *observed* where the kernel can tell what was written to it, and *compared* where it cannot see everything:
+//! memory shared with other processes, and whatever somebody else observes already. All pages of a compared region count
+//! as changed; what really differs is found against the piece of the epoch before (D7).
+
+use crate::error::MemberError;
+use standfast_core::delta::Page;
+use standfast_core::{PAGE_BYTES, PageRange};
+use standfast_group::{LoadError, Payload, PieceId, RegionId, Shelf, SlotMap, SlotSet, load};
+use standfast_linux::proc::Map;
+use standfast_linux::{OwnWrites, RegisteredMemory};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How changes are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tracking {
+    /// By the kernel's write tracking where it can be trusted, by comparison elsewhere.
+    #[default]
+    Auto,
+    /// By comparison.
+    Compare,
+}
+
+#[derive(Debug)]
+struct Held {
+    memory: RegisteredMemory,
+    observed: bool,
+}
+
+/// The registered memory of one member.
+#[derive(Debug)]
+pub struct Regions {
+    map: SlotMap,
+    held: BTreeMap<RegionId, Held>,
+    /// Recorded in the piece that this process goes back to, and not restored yet.
+    awaited: BTreeMap<RegionId, u64>,
+    /// What may differ from the last committed epoch.
+    changed: SlotSet,
+    /// For each slot its region and the page there.
+    places: Vec<Option<(RegionId, u32)>>,
+    writes: Option<OwnWrites>,
+}
+
+impl Regions {
+    /// Nothing yet.
+    pub fn new(tracking: Tracking) -> Self {
+        let writes = match tracking {
+            Tracking::Auto => OwnWrites::new().ok(),
+            Tracking::Compare => None,
+        };
+        Self {
+            map: SlotMap::default(),
+            held: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            changed: SlotSet::default(),
+            places: Vec::new(),
+            writes,
+        }
+    }
+
+    /// Takes over the map of a piece that this process goes back to. Its regions are to be registered and restored.
+    pub(crate) fn adopt(&mut self, map: SlotMap) {
+        self.awaited = map.regions().iter().map(|region| (region.id, region.bytes)).collect();
+        self.map = map;
+        self.index();
+    }
+
+    /// The length in bytes that a region had in the epoch that is gone back to, while it has not been restored.
+    pub fn recorded(&self, id: RegionId) -> Option<u64> {
+        self.awaited.get(&id).copied()
+    }
+
+    /// Registers memory under a number, or other memory or another length under one that is registered.
+    ///
+    /// # Errors
+    /// Where it overlaps another region, or has not the length that is to be restored into it.
+    pub fn protect(&mut self, id: RegionId, memory: RegisteredMemory) -> Result<(), MemberError> {
+        let bytes = memory.bytes() as u64;
+        let refused = |reason| Err(MemberError::Region { id: id.0, reason });
+        if let Some(recorded) = self.recorded(id).filter(|recorded| *recorded != bytes) {
+            return refused(format!(
+                "{bytes} bytes are registered, and the epoch to go back to has {recorded}: register as many, restore, \
+                 then register the new length"
+            ));
+        }
+        let overlapping = self.held.iter().find(|(other, held)| **other != id && held.memory.overlaps(&memory));
+        if let Some((other, _)) = overlapping {
+            return refused(format!("it overlaps region {}", other.0));
+        }
+        if self.held.get(&id).is_some_and(|held| held.memory == memory) {
+            return Ok(());
+        }
+        if self.recorded(id).is_none() {
+            let freed = self.map.resize(id, bytes)?;
+            self.changed.extend(&freed);
+        }
+        self.forget(id);
+        let observed = self.observe(&memory);
+        self.held.insert(id, Held { memory, observed });
+        self.index();
+        self.all_changed(id);
+        Ok(())
+    }
+
+    /// Forgets a region: it is in no later epoch.
+    ///
+    /// # Errors
+    /// Where there is none of that number.
+    pub fn unprotect(&mut self, id: RegionId) -> Result<(), MemberError> {
+        if !self.held.contains_key(&id) && self.awaited.remove(&id).is_none() {
+            return Err(MemberError::Region { id: id.0, reason: "it is not registered".into() });
+        }
+        self.forget(id);
+        let freed = self.map.remove(id);
+        self.changed.extend(&freed);
+        self.index();
+        Ok(())
+    }
+
+    /// Fills the registered regions with what a piece holds.
+    ///
+    /// # Errors
+    /// Where a recorded region is not registered, with nothing touched; [`MemberError::Load`] where the piece is damaged.
+    pub(crate) fn restore(&mut self, shelf: &dyn Shelf, piece: PieceId) -> Result<(), MemberError> {
+        if let Some((id, bytes)) = self.awaited.iter().find(|(id, _)| !self.held.contains_key(id)) {
+            let reason = format!("the epoch to go back to has {bytes} bytes of it, and it is not registered");
+            return Err(MemberError::Region { id: id.0, reason });
+        }
+        let awaited: BTreeSet<RegionId> = self.awaited.keys().copied().collect();
+        let loaded = load(shelf, piece, |slot, page| {
+            let Some((id, number)) = self.place(slot).filter(|(id, _)| awaited.contains(id)) else { return };
+            self.held[&id].memory.write(number as usize * PAGE_BYTES, page);
+        });
+        loaded.map_err(|error: LoadError| MemberError::Load(error))?;
+        self.awaited.clear();
+        self.look();
+        for id in awaited {
+            if self.held[&id].observed {
+                self.unchanged(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what an epoch holds has been restored, or there was nothing to restore.
+    ///
+    /// # Errors
+    /// [`MemberError::Region`]
+    pub(crate) fn check_restored(&self) -> Result<(), MemberError> {
+        match self.awaited.first_key_value() {
+            Some((id, _)) => {
+                let reason = "it has not been restored, and a checkpoint now would lose it".into();
+                Err(MemberError::Region { id: id.0, reason })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Notes what has been written since the last look.
+    pub(crate) fn look(&mut self) {
+        let ids: Vec<RegionId> = self.held.keys().copied().collect();
+        for id in ids {
+            let held = &self.held[&id];
+            let written = match &self.writes {
+                Some(writes) if held.observed => writes.written(held.memory.pages()).ok().flatten(),
+                _ => None,
+            };
+            match written {
+                Some(written) => self.note_written(id, &written),
+                None => self.all_changed(id),
+            }
+        }
+    }
+
+    /// An epoch has it all.
+    pub(crate) fn is_committed(&mut self) {
+        self.changed = SlotSet::default();
+    }
+
+    fn observe(&self, memory: &RegisteredMemory) -> bool {
+        let pages = memory.pages();
+        self.writes.as_ref().is_some_and(|writes| is_private(pages) && writes.observe(pages).is_ok())
+    }
+
+    fn forget(&mut self, id: RegionId) {
+        let Some(held) = self.held.remove(&id) else { return };
+        let Some(writes) = self.writes.as_ref().filter(|_| held.observed) else { return };
+        let pages = held.memory.pages();
+        writes.ignore(pages);
+        // Neighbours may have pages in common with it.
+        for other in self.held.values_mut().filter(|other| other.observed && other.memory.pages().overlaps(pages)) {
+            other.observed = writes.observe(other.memory.pages()).is_ok();
+        }
+        let touched = self.held.iter().filter(|(_, other)| other.memory.pages().overlaps(pages)).map(|(id, _)| *id);
+        let touched: Vec<RegionId> = touched.collect();
+        touched.into_iter().for_each(|id| self.all_changed(id));
+    }
+
+    fn note_written(&mut self, id: RegionId, written: &[PageRange]) {
+        let memory = self.held[&id].memory;
+        let slots = self.slots(id);
+        for range in written {
+            let bytes = memory.within(*range);
+            if !bytes.is_empty() {
+                let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
+                slots[pages].iter().for_each(|slot| self.changed.insert(*slot));
+            }
+        }
+    }
+
+    fn all_changed(&mut self, id: RegionId) {
+        self.slots(id).into_iter().for_each(|slot| self.changed.insert(slot));
+    }
+
+    fn unchanged(&mut self, id: RegionId) {
+        let slots: SlotSet = self.slots(id).into_iter().collect();
+        self.changed = self.changed.iter().filter(|slot| !slots.contains(*slot)).collect();
+    }
+
+    fn slots(&self, id: RegionId) -> Vec<u32> {
+        let region = self.map.regions().iter().find(|region| region.id == id);
+        let extents = region.into_iter().flat_map(|region| &region.extents);
+        extents.flat_map(|extent| extent.first..extent.first + extent.slots).collect()
+    }
+
+    fn place(&self, slot: u32) -> Option<(RegionId, u32)> {
+        self.places.get(slot as usize).copied().flatten()
+    }
+
+    fn index(&mut self) {
+        self.places = vec![None; self.map.end() as usize];
+        let ids: Vec<RegionId> = self.map.regions().iter().map(|region| region.id).collect();
+        for id in ids {
+            for (page, slot) in (0..).zip(self.slots(id)) {
+                self.places[slot as usize] = Some((id, page));
+            }
+        }
+    }
+}
+
+impl Payload for Regions {
+    fn map(&self) -> &SlotMap {
+        &self.map
+    }
+
+    fn changed(&self) -> SlotSet {
+        self.changed.clone()
+    }
+
+    fn read(&self, slot: u32, page: &mut Page) {
+        let held = self.place(slot).and_then(|(id, number)| Some((self.held.get(&id)?, number)));
+        match held {
+            Some((held, number)) => held.memory.read(number as usize * PAGE_BYTES, page),
+            None => page.fill(0),
+        }
+    }
+}
+
+/// Whether nobody else can write to these pages of this process.
+fn is_private(pages: PageRange) -> bool {
+    let Ok(mappings) = Map::of(std::process::id() as i32) else { return false };
+    let touched: Vec<_> = mappings.iter().filter(|mapping| mapping.range().overlaps(pages)).collect();
+    !touched.is_empty() && touched.iter().all(|mapping| !mapping.shared && mapping.inode == 0)
+}

@@ -1,0 +1,302 @@
+//! The roll call at the start: who runs where, what lies where, and what must move before the protocol begins.
+//!
+//! A relaunched rank may run on another node than before. What its seat holds is still in the memory of the old node, and
+//! moves to where the rank now runs: chunked, the original kept until an epoch has been committed without it.
+
+use crate::Settings;
+use crate::error::MemberError;
+use crate::notes::{Arrangement, Move, Note, Presence, ShelfNote, Wire};
+use crate::plan_record::PlanRecord;
+use crate::shelf::{make_directory, read_state};
+use crate::transport::Transport;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_group::placement::{Site, rotating_groups, weaknesses};
+use standfast_group::{EpochId, Life, Seat};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file in one message.
+const PART_BYTES: usize = 1 << 20;
+/// Messages with parts that are under way at once, for each shelf.
+const PARTS_UNDER_WAY: usize = 4;
+
+/// Where the shelves of a job lie on a node.
+pub(crate) fn job_directory(memory: &Path, job: JobId) -> PathBuf {
+    memory.join(format!("standfast-{}", rustix::process::geteuid().as_raw())).join(job.to_string())
+}
+
+/// Where a seat's lies.
+pub(crate) fn seat_directory(job: &Path, seat: Seat) -> PathBuf {
+    job.join(format!("seat-{}", seat.0))
+}
+
+/// Everybody says who it is; the first decides; shelves move. All return the same arrangement.
+pub(crate) fn call<T: Transport>(wire: &mut Wire<T>, settings: &Settings) -> Result<Arrangement, MemberError> {
+    let directory = job_directory(&settings.memory, settings.job);
+    make_directory(directory.parent().expect("it was joined from two"))?;
+    make_directory(&directory)?;
+    let presence = Presence {
+        job: settings.job,
+        node: settings.node.clone(),
+        terms: settings.terms(),
+        shelves: shelves(&directory)?,
+    };
+    wire.tell(0, &Note::Present(presence))?;
+    if wire.rank() == 0 {
+        let present = gather(wire)?;
+        let note = match arrange(&present, settings) {
+            Ok(arrangement) => Note::Arrange(arrangement),
+            Err(reason) => Note::Refuse(reason),
+        };
+        wire.tell_all(&note)?;
+    }
+    let mut parts = Vec::new();
+    let arrangement = loop {
+        match wire.note()? {
+            (_, Note::Arrange(arrangement)) => break arrangement,
+            (_, Note::Refuse(reason)) => return Err(MemberError::Disagreement(reason)),
+            // Others have been told before.
+            early => parts.push(early),
+        }
+    };
+    Removal { wire, directory: &directory }.carry_out(&arrangement, parts)?;
+    Ok(arrangement)
+}
+
+fn gather<T: Transport>(wire: &mut Wire<T>) -> Result<Vec<Presence>, MemberError> {
+    let mut present = BTreeMap::new();
+    while present.len() < wire.ranks() as usize {
+        if let (from, Note::Present(presence)) = wire.note()? {
+            present.insert(from, presence);
+        }
+    }
+    Ok(present.into_values().collect())
+}
+
+/// The shelves that lie here. One that cannot be read is as good as lost.
+fn shelves(directory: &Path) -> Result<Vec<ShelfNote>, MemberError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
+        let entry = entry.map_err(MemberError::file(directory))?;
+        let Ok(Some(state)) = read_state(&entry.path()) else { continue };
+        if entry.path() != seat_directory(directory, state.seat) {
+            continue;
+        }
+        let age = |epoch: EpochId| (epoch.life, epoch.number);
+        let newest = state.pieces.iter().map(|piece| age(piece.id.epoch)).max();
+        let plan = (!state.pieces.is_empty()).then(|| state.plan.clone());
+        found.push(ShelfNote { seat: state.seat, age: newest.unwrap_or((state.life(), 0)), plan });
+    }
+    found.sort_by_key(|shelf| shelf.seat);
+    Ok(found)
+}
+
+/// What shall be, or why it cannot be.
+fn arrange(present: &[Presence], settings: &Settings) -> Result<Arrangement, String> {
+    for (rank, presence) in present.iter().enumerate() {
+        if presence.job != settings.job {
+            return Err(format!("process {rank} is of job {}, process 0 of {}", presence.job, settings.job));
+        }
+        if presence.terms != settings.terms() {
+            let (theirs, ours) = (&presence.terms, settings.terms());
+            return Err(format!("process {rank} has other terms than process 0: {theirs}; {ours}"));
+        }
+    }
+    let leader = |presence: &Presence| present.iter().position(|it| it.node == presence.node).expect("it is there");
+    let leaders: Vec<u32> = present.iter().map(|presence| leader(presence) as u32).collect();
+    let plan = plan(present, &leaders, settings)?;
+    let moves = moves(present, &leaders);
+    let sites: Vec<Site> = leaders.iter().map(|leader| Site { rack: *leader, node: *leader }).collect();
+    let whole = plan.plan(settings.job).map_err(|error| error.to_string())?;
+    let mut warnings: Vec<String> = weaknesses(&whole, &sites).iter().map(ToString::to_string).collect();
+    // Each node is its own rack here.
+    warnings.retain(|warning| warning.contains(" node "));
+    Ok(Arrangement { plan, leaders, moves, warnings })
+}
+
+/// That of the newest pieces that lie anywhere; a new one where there are none.
+fn plan(present: &[Presence], leaders: &[u32], settings: &Settings) -> Result<PlanRecord, String> {
+    let shelves = present.iter().flat_map(|presence| &presence.shelves);
+    let newest = shelves.filter(|shelf| shelf.plan.is_some()).max_by_key(|shelf| shelf.age);
+    if let Some(plan) = newest.and_then(|shelf| shelf.plan.clone()) {
+        if plan.members() != present.len() {
+            let (before, now) = (plan.members(), present.len());
+            return Err(format!(
+                "the job's checkpoints are of {before} processes, and {now} are here: start as many as before"
+            ));
+        }
+        return Ok(plan);
+    }
+    if present.len() < 2 {
+        return Err("one process has nobody to keep its state: a group needs two".into());
+    }
+    let sites: Vec<Site> = leaders.iter().map(|leader| Site { rack: *leader, node: *leader }).collect();
+    let groups = rotating_groups(&sites, settings.scheme, settings.group_members.max(least_members(settings.scheme)));
+    Ok(PlanRecord::new(&groups))
+}
+
+fn least_members(scheme: Scheme) -> usize {
+    match scheme {
+        Scheme::Mirroring | Scheme::Parity => 2,
+        Scheme::EvenOdd => 3,
+        Scheme::OneDimensional { groups: checks } | Scheme::ReedSolomon { checks } => checks + 1,
+    }
+}
+
+/// Shelves whose rank runs on another node than where their newest lies.
+fn moves(present: &[Presence], leaders: &[u32]) -> Vec<Move> {
+    let mut newest: BTreeMap<Seat, ((Life, u64), Vec<u32>)> = BTreeMap::new();
+    for (presence, leader) in present.iter().zip(leaders) {
+        for shelf in &presence.shelves {
+            let best = newest.entry(shelf.seat).or_insert_with(|| (shelf.age, Vec::new()));
+            if shelf.age > best.0 {
+                *best = (shelf.age, Vec::new());
+            }
+            if shelf.age == best.0 {
+                best.1.push(*leader);
+            }
+        }
+    }
+    let home = |seat: Seat| leaders.get(seat.0 as usize).copied();
+    let away = newest.into_iter().filter(|(seat, (_, nodes))| home(*seat).is_some_and(|home| !nodes.contains(&home)));
+    away.map(|(seat, (_, nodes))| Move { seat, from: nodes[0], to: seat.0 }).collect()
+}
+
+/// The moves, as far as this process has a part in them.
+struct Removal<'w, T> {
+    wire: &'w mut Wire<T>,
+    directory: &'w Path,
+}
+
+/// A shelf that is being sent.
+struct Departure {
+    to: u32,
+    seat: Seat,
+    parts: VecDeque<(String, u64, u64)>,
+    under_way: usize,
+}
+
+impl<T: Transport> Removal<'_, T> {
+    fn carry_out(&mut self, arrangement: &Arrangement, early: Vec<(u32, Note)>) -> Result<(), MemberError> {
+        let me = self.wire.rank();
+        let mut arrivals: Vec<Seat> = Vec::new();
+        for arriving in arrangement.moves.iter().filter(|it| it.to == me) {
+            let path = self.arriving(arriving.seat);
+            let _ = fs::remove_dir_all(&path);
+            make_directory(&path)?;
+            arrivals.push(arriving.seat);
+        }
+        let mut departures = Vec::new();
+        for leaving in arrangement.moves.iter().filter(|it| it.from == me) {
+            let parts = parts(&seat_directory(self.directory, leaving.seat))?;
+            departures.push(Departure { to: leaving.to, seat: leaving.seat, parts, under_way: 0 });
+        }
+        for departure in &mut departures {
+            self.send_on(departure)?;
+        }
+        let mut early = VecDeque::from(early);
+        while !(arrivals.is_empty() && departures.is_empty()) {
+            let (from, note) = early.pop_front().map_or_else(|| self.wire.note(), Ok)?;
+            match note {
+                Note::Part(seat, name, offset, bytes) => {
+                    self.take(seat, &name, offset, &bytes)?;
+                    self.wire.tell(from, &Note::Taken(seat))?;
+                }
+                Note::Whole(seat) => {
+                    self.settle(seat)?;
+                    arrivals.retain(|it| *it != seat);
+                }
+                Note::Lacking(seat, reason) => {
+                    return Err(MemberError::unusable(&self.arriving(seat), reason));
+                }
+                Note::Taken(seat) => {
+                    if let Some(departure) = departures.iter_mut().find(|it| it.seat == seat) {
+                        departure.under_way -= 1;
+                        self.send_on(departure)?;
+                    }
+                    departures.retain(|it| it.under_way > 0 || !it.parts.is_empty());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn send_on(&mut self, departure: &mut Departure) -> Result<(), MemberError> {
+        while departure.under_way < PARTS_UNDER_WAY
+            && let Some((name, offset, length)) = departure.parts.pop_front()
+        {
+            let path = seat_directory(self.directory, departure.seat).join(&name);
+            let mut bytes = vec![0; length as usize];
+            let read = File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, offset));
+            if let Err(error) = read {
+                let reason = format!("{}: {error}", path.display());
+                return self.wire.tell(departure.to, &Note::Lacking(departure.seat, reason));
+            }
+            self.wire.tell(departure.to, &Note::Part(departure.seat, name, offset, bytes.into()))?;
+            departure.under_way += 1;
+            if departure.parts.is_empty() {
+                self.wire.tell(departure.to, &Note::Whole(departure.seat))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn arriving(&self, seat: Seat) -> PathBuf {
+        self.directory.join(format!("seat-{}.arriving", seat.0))
+    }
+
+    fn take(&self, seat: Seat, name: &str, offset: u64, bytes: &[u8]) -> Result<(), MemberError> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let path = self.arriving(seat).join(name);
+        if name.contains('/') {
+            return Err(MemberError::unusable(&path, "a file of a shelf has a plain name"));
+        }
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
+        file.and_then(|file| file.write_all_at(bytes, offset)).map_err(MemberError::file(&path))
+    }
+
+    /// What has arrived takes the place of what lay here.
+    fn settle(&self, seat: Seat) -> Result<(), MemberError> {
+        let (from, to) = (self.arriving(seat), seat_directory(self.directory, seat));
+        let _ = fs::remove_dir_all(&to);
+        fs::rename(&from, &to).map_err(MemberError::file(&to))
+    }
+}
+
+/// The files of a shelf in parts: name, offset, length. The state comes last, so that it names nothing that is not there.
+fn parts(directory: &Path) -> Result<VecDeque<(String, u64, u64)>, MemberError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
+        let entry = entry.map_err(MemberError::file(directory))?;
+        let length = entry.metadata().map_err(MemberError::file(directory))?.len();
+        let name =
+            entry.file_name().into_string().map_err(|_| MemberError::unusable(directory, "a strange file name"))?;
+        files.push((name == "state", name, length));
+    }
+    files.sort();
+    let part = |(_, name, length): (bool, String, u64)| {
+        (0..length.max(1).div_ceil(PART_BYTES as u64)).map(move |index| {
+            let offset = index * PART_BYTES as u64;
+            (name.clone(), offset, (length - offset).min(PART_BYTES as u64))
+        })
+    };
+    Ok(files.into_iter().flat_map(part).collect())
+}
+
+/// Removes the shelves of seats that sit on other nodes by now, and what was on its way when a launch was killed. For the
+/// first process of a node.
+pub(crate) fn remove_strangers(directory: &Path, seats_here: &[Seat]) -> Result<(), MemberError> {
+    let here: Vec<PathBuf> = seats_here.iter().map(|seat| seat_directory(directory, *seat)).collect();
+    for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
+        let path = entry.map_err(MemberError::file(directory))?.path();
+        if !here.contains(&path) {
+            fs::remove_dir_all(&path).map_err(MemberError::file(&path))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! What a job's processes agree on before they begin.
+
+use crate::regions::Tracking;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_group::transfer::Costs;
+use std::path::PathBuf;
+
+/// The settings of one process. All but `memory` and `node` must be the same in all.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which job: the same again when it is relaunched, and never another job's.
+    pub job: JobId,
+    /// The memory file system of this node, usually `/dev/shm`.
+    pub memory: PathBuf,
+    /// The node's name: processes with the same one lose their memory together.
+    pub node: String,
+    /// The code.
+    pub scheme: Scheme,
+    /// Most members of a group.
+    pub group_members: usize,
+    /// How changes are found.
+    pub tracking: Tracking,
+    /// What sending costs, as far as it is known.
+    pub costs: Costs,
+    /// Whether differences travel in word form where that pays.
+    pub compress: bool,
+}
+
+impl Settings {
+    /// Those that one gets: parity over groups of eight.
+    pub fn new(job: JobId, memory: PathBuf, node: String) -> Self {
+        Self {
+            job,
+            memory,
+            node,
+            scheme: Scheme::Parity,
+            group_members: 8,
+            tracking: Tracking::Auto,
+            costs: Costs { latency_nanoseconds: 5_000, page_nanoseconds: 2_000 },
+            compress: true,
+        }
+    }
+
+    /// What must be the same in all processes, in words.
+    pub(crate) fn terms(&self) -> String {
+        let (version, scheme, members) = (env!("CARGO_PKG_VERSION"), self.scheme, self.group_members);
+        format!("version {version}, {scheme:?}, groups of {members}")
+    }
+}

@@ -1,0 +1,476 @@
+//! A shelf in files of a memory file system: pieces that outlive their process.
+//!
+//! ```text
+//!   seat-3/pages      frames of one page each; whose they are stands in the tables
+//!   seat-3/table-17   which page stands in which frame, with checksums; what it adds to the tables before it
+//!   seat-3/state      what is sealed: pieces, each as a list of tables; the plan; the life
+//! ```
+//!
+//! Only `state` is ever replaced, by a new file under its name; what it names is written before, and what it no longer names
+//! is removed and used again after. So whenever the process is killed, the files are those of before or those of after.
+
+mod table;
+
+use crate::error::MemberError;
+use crate::plan_record::PlanRecord;
+use minicbor::{Decode, Encode};
+use standfast_core::Checksum;
+use standfast_core::delta::Page;
+use standfast_core::is_zero;
+use standfast_format::manifest::JobId;
+use standfast_group::{Damaged, Description, EpochId, Holding, Life, PieceId, Place, Seat, Shelf, Sums, Survey, Work};
+use standfast_linux::FrameFile;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+pub(crate) use table::{Entry, Frame, Table};
+
+/// Tables of a piece before they are written as one.
+const TABLES_MAX: usize = 12;
+
+/// Version of the files.
+const VERSION: u32 = 1;
+
+/// What stands in `state`.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    #[n(0)]
+    version: u32,
+    #[n(1)]
+    pub(crate) job: JobId,
+    #[n(2)]
+    pub(crate) seat: Seat,
+    #[n(3)]
+    pub(crate) plan: PlanRecord,
+    #[n(4)]
+    life: Life,
+    /// Whether an epoch may have been promised since the job last began.
+    #[n(5)]
+    promised: bool,
+    #[n(6)]
+    pub(crate) pieces: Vec<SealedPiece>,
+}
+
+impl State {
+    /// The latest life that it knows of.
+    pub(crate) fn life(&self) -> Life {
+        self.life
+    }
+}
+
+/// A piece that counts.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SealedPiece {
+    #[n(0)]
+    pub(crate) id: PieceId,
+    #[n(1)]
+    marked: bool,
+    /// The oldest first; later ones override.
+    #[n(2)]
+    tables: Vec<u64>,
+    #[n(3)]
+    base: Option<PieceId>,
+}
+
+/// A piece as it is at hand: what differs from its base.
+#[derive(Debug, Default)]
+struct Piece {
+    base: Option<PieceId>,
+    entries: BTreeMap<Place, Entry>,
+    descriptions: Vec<Description>,
+    /// Empty while it is open.
+    tables: Vec<u64>,
+    sealed: bool,
+    marked: bool,
+}
+
+/// The pieces of one seat, in a directory of their own.
+#[derive(Debug)]
+pub struct FileShelf {
+    directory: PathBuf,
+    frames: FrameFile,
+    free: Vec<u32>,
+    pieces: BTreeMap<PieceId, Piece>,
+    state: State,
+    next_table: u64,
+    /// Why a page could not be written since the last seal.
+    failed: Option<String>,
+}
+
+impl FileShelf {
+    /// Opens the shelf of a seat, or makes it.
+    ///
+    /// # Errors
+    /// [`MemberError`]: the file system's, or another process has it, or it is another job's.
+    pub(crate) fn open(directory: &Path, job: JobId, seat: Seat, plan: &PlanRecord) -> Result<Self, MemberError> {
+        make_directory(directory)?;
+        let pages = directory.join("pages");
+        let frames = FrameFile::open(&pages).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => {
+                MemberError::unusable(directory, "another process of this job still runs and has it")
+            }
+            _ => MemberError::File { path: pages.clone(), source: error },
+        })?;
+        let fresh = || State {
+            version: VERSION,
+            job,
+            seat,
+            plan: plan.clone(),
+            life: Life::default(),
+            promised: false,
+            pieces: Vec::new(),
+        };
+        let mut state = read_state(directory)?.unwrap_or_else(fresh);
+        if state.job != job || state.seat != seat {
+            return Err(MemberError::unusable(directory, format!("it is seat {} of job {}", state.seat.0, state.job)));
+        }
+        if state.plan != *plan {
+            // Pieces of another plan fit nothing that the others have.
+            state.pieces.clear();
+            state.plan = plan.clone();
+        }
+        let mut shelf = Self {
+            directory: directory.to_owned(),
+            frames,
+            free: Vec::new(),
+            pieces: BTreeMap::new(),
+            next_table: 0,
+            failed: None,
+            state,
+        };
+        shelf.load()?;
+        Ok(shelf)
+    }
+
+    /// Reads the tables, takes for free what they do not name, and removes what was never sealed.
+    fn load(&mut self) -> Result<(), MemberError> {
+        self.next_table = table::highest(&self.directory)? + 1;
+        for sealed in self.state.pieces.clone() {
+            let mut piece = Piece {
+                base: sealed.base,
+                tables: sealed.tables.clone(),
+                sealed: true,
+                marked: sealed.marked,
+                ..Piece::default()
+            };
+            // A piece whose tables cannot be read is lost, as one with damaged pages is; the others are not.
+            let Ok(tables) = sealed.tables.iter().map(|number| Table::read(&self.directory, *number)).collect() else {
+                continue;
+            };
+            let tables: Vec<Table> = tables;
+            for table in tables {
+                piece.entries.extend(table.entries);
+                piece.descriptions = table.descriptions;
+            }
+            let within = |entry: &Entry| entry.frame.number().is_none_or(|number| number < self.frames.frames());
+            if piece.entries.values().all(within) {
+                self.pieces.insert(sealed.id, piece);
+            }
+        }
+        let gone: Vec<PieceId> = self.pieces.keys().copied().collect();
+        self.pieces.retain(|_, piece| piece.base.is_none_or(|base| gone.contains(&base)));
+        let used: BTreeSet<u32> = self.entries().filter_map(|entry| entry.frame.number()).collect();
+        self.free = (0..self.frames.frames()).rev().filter(|number| !used.contains(number)).collect();
+        self.remove_unnamed_tables()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.pieces.values().flat_map(|piece| piece.entries.values())
+    }
+
+    /// What is there and verifies. What is still open goes.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn survey(&mut self) -> Result<Survey, MemberError> {
+        let open: Vec<PieceId> = self.pieces.iter().filter(|(_, piece)| !piece.sealed).map(|(id, _)| *id).collect();
+        open.into_iter().for_each(|id| self.drop_piece(id));
+        let good = self.pieces.iter().filter(|(id, _)| self.verifies(**id));
+        let holding =
+            |(id, piece): (&PieceId, &Piece)| Holding { epoch: id.epoch, seat: id.seat, marked: piece.marked };
+        let unpromised = self.state.life != Life::default() && !self.state.promised;
+        Ok(Survey { life: self.state.life, holdings: good.map(holding).collect(), unpromised })
+    }
+
+    /// Makes the open piece of an epoch count.
+    ///
+    /// # Errors
+    /// Where a page of it, or this, could not be written.
+    pub fn seal(&mut self, work: Work) -> Result<(), MemberError> {
+        if let Some(reason) = self.failed.take() {
+            return Err(MemberError::unusable(&self.directory, reason));
+        }
+        let open = |(id, piece): (&PieceId, &Piece)| (id.epoch == work.epoch && !piece.sealed).then_some(*id);
+        let ids: Vec<PieceId> = self.pieces.iter().filter_map(open).collect();
+        for id in &ids {
+            let number = self.take_table_number();
+            let piece = &self.pieces[id];
+            table::write(&self.directory, number, &piece.entries, &piece.descriptions)?;
+            let piece = self.pieces.get_mut(id).expect("it was looked at a moment ago");
+            piece.tables = vec![number];
+            piece.sealed = true;
+        }
+        // Nobody goes on from a recovery before all have marked it.
+        self.state.promised |= !work.recovery && !ids.is_empty();
+        self.save_state()
+    }
+
+    /// Notes that everybody has sealed an epoch.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn mark(&mut self, epoch: EpochId) -> Result<(), MemberError> {
+        self.state.promised = true;
+        self.pieces.iter_mut().filter(|(id, _)| id.epoch == epoch).for_each(|(_, piece)| piece.marked = true);
+        self.save_state()
+    }
+
+    /// Deletes all but one piece, which takes up what it has from its base.
+    ///
+    /// # Errors
+    /// Those of the file system; all is as it was then.
+    pub fn keep(&mut self, epoch: Option<EpochId>, seat: Option<Seat>, life: Life) -> Result<(), MemberError> {
+        let kept = epoch.zip(seat).map(|(epoch, seat)| PieceId { epoch, seat }).filter(|id| self.has(*id));
+        if let Some(id) = kept {
+            self.take_up_base(id)?;
+        }
+        self.state.life = life;
+        self.state.promised = epoch.is_some();
+        let others: Vec<PieceId> = self.pieces.keys().copied().filter(|id| Some(*id) != kept).collect();
+        let names: Vec<SealedPiece> = self.sealed_pieces().filter(|piece| Some(piece.id) == kept).collect();
+        self.write_state(names)?;
+        others.into_iter().for_each(|id| self.drop_piece(id));
+        self.remove_unnamed_tables()
+    }
+
+    /// The base's pages become the piece's own, where it has no other ones.
+    fn take_up_base(&mut self, id: PieceId) -> Result<(), MemberError> {
+        let Some(base) = self.pieces[&id].base else { return Ok(()) };
+        let Some(base) = self.pieces.remove(&base) else {
+            return Err(MemberError::unusable(&self.directory, format!("the base of {id} is gone")));
+        };
+        let mut piece = self.pieces.remove(&id).expect("the caller has looked");
+        let mut tables = base.tables;
+        tables.append(&mut piece.tables);
+        let mut entries = base.entries;
+        for (place, entry) in piece.entries {
+            if let Some(Frame::At(number)) = entries.insert(place, entry).map(|before| before.frame) {
+                self.free.push(number);
+            }
+        }
+        let piece = Piece { base: None, entries, tables, ..piece };
+        self.pieces.insert(id, piece);
+        self.merge_tables(id)
+    }
+
+    /// Many small tables become one, so that the next start need not read them all.
+    fn merge_tables(&mut self, id: PieceId) -> Result<(), MemberError> {
+        if self.pieces[&id].tables.len() < TABLES_MAX {
+            return Ok(());
+        }
+        let piece = self.pieces.get_mut(&id).expect("the caller has it");
+        piece.entries.retain(|_, entry| entry.frame != Frame::Zero);
+        let number = self.take_table_number();
+        let piece = &self.pieces[&id];
+        table::write(&self.directory, number, &piece.entries, &piece.descriptions)?;
+        self.pieces.get_mut(&id).expect("as above").tables = vec![number];
+        Ok(())
+    }
+
+    /// Pages that it holds, of the member's own and of checks.
+    pub fn pages(&self) -> (usize, usize) {
+        let places = || {
+            let held = |piece: &'_ Piece| -> Vec<Place> {
+                piece.entries.iter().filter(|(_, entry)| entry.frame != Frame::Zero).map(|(place, _)| *place).collect()
+            };
+            self.pieces.values().flat_map(held)
+        };
+        let own = places().filter(|place| matches!(place, Place::Slot(_))).count();
+        (own, places().count() - own)
+    }
+
+    fn sealed_pieces(&self) -> impl Iterator<Item = SealedPiece> + '_ {
+        let sealed = |(id, piece): (&PieceId, &Piece)| SealedPiece {
+            id: *id,
+            marked: piece.marked,
+            tables: piece.tables.clone(),
+            base: piece.base,
+        };
+        self.pieces.iter().filter(|(_, piece)| piece.sealed).map(sealed)
+    }
+
+    fn save_state(&mut self) -> Result<(), MemberError> {
+        let pieces = self.sealed_pieces().collect();
+        self.write_state(pieces)
+    }
+
+    fn write_state(&mut self, pieces: Vec<SealedPiece>) -> Result<(), MemberError> {
+        self.state.pieces = pieces;
+        let body = minicbor::to_vec(&self.state).expect("a vector takes everything");
+        write_checked(&self.directory, "state", &body)
+    }
+
+    fn take_table_number(&mut self) -> u64 {
+        self.next_table += 1;
+        self.next_table - 1
+    }
+
+    fn remove_unnamed_tables(&self) -> Result<(), MemberError> {
+        let named: BTreeSet<u64> = self.state.pieces.iter().flat_map(|piece| piece.tables.iter().copied()).collect();
+        table::remove_others(&self.directory, &named)
+    }
+
+    fn drop_piece(&mut self, id: PieceId) {
+        let Some(piece) = self.pieces.remove(&id) else { return };
+        self.free.extend(piece.entries.values().filter_map(|entry| entry.frame.number()));
+    }
+
+    fn take_frame(&mut self) -> std::io::Result<u32> {
+        if self.free.is_empty() {
+            let first = self.frames.frames();
+            self.frames.grow()?;
+            self.free.extend((first..self.frames.frames()).rev());
+        }
+        Ok(self.free.pop().expect("there is one now"))
+    }
+
+    fn entry(&self, id: PieceId, place: Place) -> Option<Entry> {
+        let piece = self.pieces.get(&id)?;
+        piece.entries.get(&place).copied().or_else(|| self.entry(piece.base?, place))
+    }
+
+    fn read_entry(&self, id: PieceId, place: Place, entry: Option<Entry>, page: &mut Page) -> Result<(), Damaged> {
+        let Some(Entry { frame: Frame::At(number), checksum }) = entry else {
+            page.fill(0);
+            return Ok(());
+        };
+        page.copy_from_slice(self.frames.frame(number));
+        if Checksum::of(page) == checksum { Ok(()) } else { Err(Damaged { piece: id, place }) }
+    }
+
+    /// Whether every page is what was written, and the member's own are what its description says.
+    fn verifies(&self, id: PieceId) -> bool {
+        let mut entries = self.pieces[&id].base.map(|base| self.pieces[&base].entries.clone()).unwrap_or_default();
+        entries.extend(self.pieces[&id].entries.iter().map(|(place, entry)| (*place, *entry)));
+        let mut own = Sums::default();
+        let mut page = [0; standfast_core::PAGE_BYTES];
+        for (place, entry) in entries {
+            if self.read_entry(id, place, Some(entry), &mut page).is_err() {
+                return false;
+            }
+            if let Place::Slot(slot) = place {
+                own.add(slot, &page);
+            }
+        }
+        let descriptions = &self.pieces[&id].descriptions;
+        let described = descriptions.iter().find(|description| description.seat == id.seat);
+        described.is_none_or(|described| own.first_difference(&described.sums).is_none()) && !descriptions.is_empty()
+    }
+}
+
+impl Shelf for FileShelf {
+    fn has(&self, piece: PieceId) -> bool {
+        self.pieces.contains_key(&piece)
+    }
+
+    fn read(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged> {
+        self.read_entry(piece, place, self.entry(piece, place), page)
+    }
+
+    fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged> {
+        let base = self.pieces.get(&piece).and_then(|piece| piece.base);
+        let entry = base.and_then(|base| self.entry(base, place));
+        self.read_entry(base.unwrap_or(piece), place, entry, page)
+    }
+
+    fn open(&mut self, piece: PieceId, base: Option<PieceId>) {
+        // What stood above a piece that is replaced would stand above something else.
+        let above: Vec<PieceId> =
+            self.pieces.iter().filter(|(_, it)| it.base == Some(piece)).map(|(id, _)| *id).collect();
+        above.into_iter().for_each(|id| self.drop_piece(id));
+        self.drop_piece(piece);
+        self.failed = None;
+        self.pieces.insert(piece, Piece { base, ..Piece::default() });
+    }
+
+    fn write(&mut self, id: PieceId, place: Place, page: &Page) {
+        let before = self.pieces[&id].entries.get(&place).map(|entry| entry.frame);
+        let own = before.and_then(Frame::number);
+        let entry = if is_zero(page) {
+            own.into_iter().for_each(|number| self.free.push(number));
+            Entry::zero()
+        } else {
+            let number = match own.map_or_else(|| self.take_frame(), Ok) {
+                Ok(number) => number,
+                Err(error) => {
+                    self.failed.get_or_insert_with(|| format!("no room for a page: {error}"));
+                    return;
+                }
+            };
+            self.frames.frame_mut(number).copy_from_slice(page);
+            Entry { frame: Frame::At(number), checksum: Checksum::of(page) }
+        };
+        self.pieces.get_mut(&id).expect("a piece is opened before it is written").entries.insert(place, entry);
+    }
+
+    fn describe(&mut self, piece: PieceId, descriptions: Vec<Description>) {
+        self.pieces.get_mut(&piece).expect("a piece is opened before it is described").descriptions = descriptions;
+    }
+
+    fn descriptions(&self, piece: PieceId) -> &[Description] {
+        self.pieces.get(&piece).map_or(&[], |piece| &piece.descriptions)
+    }
+}
+
+/// The state of a shelf that may belong to another process; `None` where there is none yet.
+pub(crate) fn read_state(directory: &Path) -> Result<Option<State>, MemberError> {
+    let path = directory.join("state");
+    let Some(body) = read_checked(&path)? else { return Ok(None) };
+    let state: State = minicbor::decode(&body).map_err(|error| MemberError::unusable(&path, error.to_string()))?;
+    if state.version != VERSION {
+        let reason = format!("it is of version {}, and this library writes version {VERSION}", state.version);
+        return Err(MemberError::unusable(&path, reason));
+    }
+    Ok(Some(state))
+}
+
+/// A directory that nobody else may look into, and that is ours if it is there.
+pub(crate) fn make_directory(path: &Path) -> Result<(), MemberError> {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(MemberError::file(path))?,
+    }
+    let metadata = fs::symlink_metadata(path).map_err(MemberError::file(path))?;
+    let (is_ours, others) = (metadata.uid() == rustix::process::geteuid().as_raw(), metadata.mode() & 0o077);
+    if !metadata.is_dir() || !is_ours || others != 0 {
+        return Err(MemberError::unusable(path, "it is not a directory that is yours alone (mode 0700)"));
+    }
+    Ok(())
+}
+
+/// Replaces a file by one with this content and a checksum in front of it.
+pub(crate) fn write_checked(directory: &Path, name: &str, body: &[u8]) -> Result<(), MemberError> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let (path, open) = (directory.join(name), directory.join(format!("{name}.open")));
+    let write = || -> std::io::Result<()> {
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&open)?;
+        file.write_all(&Checksum::of(body).to_bytes())?;
+        file.write_all(body)?;
+        fs::rename(&open, &path)
+    };
+    write().map_err(MemberError::file(&path))
+}
+
+/// Reads it again; `None` where there is no such file.
+pub(crate) fn read_checked(path: &Path) -> Result<Option<Vec<u8>>, MemberError> {
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(MemberError::file(path))?,
+    };
+    match bytes.split_first_chunk::<16>() {
+        Some((checksum, body)) if Checksum::of(body).to_bytes() == *checksum => Ok(Some(body.to_vec())),
+        _ => Err(MemberError::unusable(path, "it is damaged")),
+    }
+}

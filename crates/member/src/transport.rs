@@ -1,0 +1,32 @@
+//! What carries messages between the processes of a job: the application's own message passing, or threads in a test.
+
+/// Messages of bytes between numbered processes. Nothing here waits, except [`Transport::idle`], for a moment.
+///
+/// Messages from one process to another arrive whole, once and in the order in which they were sent.
+pub trait Transport {
+    /// The number of this process, from 0.
+    fn rank(&self) -> u32;
+
+    /// How many there are.
+    fn ranks(&self) -> u32;
+
+    /// Sends, now or as soon as it can be done.
+    ///
+    /// # Errors
+    /// Where the transport has failed: nothing more can be expected of it.
+    fn send(&mut self, to: u32, bytes: Vec<u8>) -> Result<(), TransportError>;
+
+    /// A message that has come, and from whom.
+    ///
+    /// # Errors
+    /// As above.
+    fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError>;
+
+    /// There is nothing to do until something comes: rest a moment, so that others on this processor get on.
+    fn idle(&mut self);
+}
+
+/// The transport has failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("messages cannot be sent or received any more: {0}")]
+pub struct TransportError(pub String);

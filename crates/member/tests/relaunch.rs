@@ -1,0 +1,270 @@
+//! Whole jobs as threads: they compute, checkpoint, are killed at any moment, lose nodes with their memory, are launched
+//! again on other nodes, and must go on with exactly the bytes that an epoch had.
+#![allow(missing_docs, reason = "a test binary")]
+
+mod threads;
+
+use fastrand::Rng;
+use standfast_core::Checksum;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_linux::RegisteredMemory;
+use standfast_member::{Joined, Member, MemberError, Outcome, Settings, Tracking};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use tempfile::TempDir;
+use threads::{Line, Network};
+
+const STEP: u64 = 1;
+const FIELD: u64 = 2;
+const FIELD_BYTES_MAX: usize = 40 * 4096;
+
+/// A program whose whole state follows from its rank, the seed and the step.
+struct Program {
+    seed: u64,
+    rank: u32,
+    step: RegisteredMemory,
+    field: RegisteredMemory,
+}
+
+impl Program {
+    fn new(seed: u64, rank: u32) -> Self {
+        // Neither begins at a page.
+        let field = RegisteredMemory::leaked(FIELD_BYTES_MAX + 100).part(24 + rank as usize, FIELD_BYTES_MAX);
+        Self { seed, rank, step: RegisteredMemory::leaked(8), field }
+    }
+
+    fn step(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.step.read(0, &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// How long the field is at a step.
+    fn length(&self, step: u64) -> usize {
+        Rng::with_seed(self.seed ^ step / 3 ^ u64::from(self.rank) << 40).usize(1..FIELD_BYTES_MAX)
+    }
+
+    fn registered_field(&self, step: u64) -> RegisteredMemory {
+        self.field.part(0, self.length(step))
+    }
+
+    /// Some pieces of the field change, some are zeroed.
+    fn compute(&self) {
+        let step = self.step() + 1;
+        let mut random = Rng::with_seed(self.seed.wrapping_mul(31) ^ step << 8 ^ u64::from(self.rank));
+        for _ in 0..random.usize(0..6) {
+            let (at, length) = (random.usize(..FIELD_BYTES_MAX), random.usize(1..9000));
+            let value = if random.bool() { 0 } else { random.u8(..) };
+            self.field.write(at, &vec![value; length]);
+        }
+        self.step.write(0, &step.to_le_bytes());
+    }
+
+    /// What the field is after so many steps, within its length then: earlier content beyond a shorter length is lost when
+    /// the program goes back, so that the program clears it when it grows.
+    fn truth(seed: u64, rank: u32, step: u64) -> Checksum {
+        let program = Self::new(seed, rank);
+        while program.step() < step {
+            program.advance();
+        }
+        program.content()
+    }
+
+    fn advance(&self) {
+        self.compute();
+        let length = self.length(self.step());
+        self.field.write(length, &vec![0; FIELD_BYTES_MAX - length]);
+    }
+
+    fn content(&self) -> Checksum {
+        let mut bytes = vec![0; FIELD_BYTES_MAX];
+        self.field.read(0, &mut bytes);
+        Checksum::of(&bytes)
+    }
+}
+
+/// A job on nodes that come and go.
+struct Cluster {
+    seed: u64,
+    scheme: Scheme,
+    tracking: Tracking,
+    ranks: u32,
+    nodes: Vec<TempDir>,
+    /// The node of each rank.
+    homes: Vec<usize>,
+    /// The latest step that somebody was told is committed.
+    promised: Mutex<u64>,
+}
+
+/// How a launch ended for one rank.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// With this state.
+    Finished(Checksum),
+    Killed,
+    Failed(String),
+}
+
+impl Cluster {
+    fn new(seed: u64, scheme: Scheme, ranks: u32, nodes: usize) -> Self {
+        let nodes: Vec<TempDir> = (0..nodes).map(|_| tempfile::tempdir_in("/dev/shm").unwrap()).collect();
+        let homes = (0..ranks as usize).map(|rank| rank % nodes.len()).collect();
+        let tracking = if seed.is_multiple_of(2) { Tracking::Auto } else { Tracking::Compare };
+        Self { seed, scheme, tracking, ranks, nodes, homes, promised: Mutex::new(0) }
+    }
+
+    fn settings(&self, rank: u32) -> Settings {
+        let home = self.homes[rank as usize];
+        let memory = self.nodes[home].path().to_owned();
+        let job = JobId::from_bytes([7; 16]);
+        let base = Settings::new(job, memory, format!("node-{home}"));
+        Settings { scheme: self.scheme, group_members: 64, tracking: self.tracking, ..base }
+    }
+
+    /// Runs the job to step `last`; the victim dies at its message number `strokes`, the others soon after.
+    fn launch(&self, last: u64, strokes: Option<(u32, u64)>) -> Vec<End> {
+        let network = Network::new(self.ranks, self.seed, strokes);
+        let lines = network.lines();
+        std::thread::scope(|scope| {
+            let run = |line: Line| {
+                let settings = self.settings(line.number());
+                scope.spawn(move || self.run(line, &settings, last))
+            };
+            let threads: Vec<_> = lines.into_iter().map(run).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a rank does not panic")).collect()
+        })
+    }
+
+    fn run(&self, line: Line, settings: &Settings, last: u64) -> End {
+        let rank = line.number();
+        match self.steps(line, settings, last) {
+            Ok(content) => End::Finished(content),
+            Err(MemberError::Transport(_)) => End::Killed,
+            Err(error) => End::Failed(format!("rank {rank}: {error}")),
+        }
+    }
+
+    fn steps(&self, line: Line, settings: &Settings, last: u64) -> Result<Checksum, MemberError> {
+        let program = Program::new(self.seed, line.number());
+        let mut member = Member::join(line, settings)?;
+        member.protect(STEP, program.step)?;
+        if let Some(bytes) = member.regions().recorded(standfast_group::RegionId(FIELD)) {
+            member.protect(FIELD, program.field.part(0, bytes as usize))?;
+            member.restore()?;
+            let (step, promised) = (program.step(), *self.promised.lock().unwrap());
+            assert!(step >= promised, "rank {} goes back to step {step}, and {promised} was promised", program.rank);
+            assert_eq!(program.content(), Program::truth(self.seed, program.rank, step), "at step {step}");
+        } else {
+            assert_eq!(member.joined(), Joined::New);
+            assert_eq!(*self.promised.lock().unwrap(), 0, "the job begins anew");
+        }
+        while program.step() < last {
+            program.advance();
+            member.protect(FIELD, program.registered_field(program.step()))?;
+            match member.checkpoint()? {
+                Outcome::Committed(_) => {
+                    let mut promised = self.promised.lock().unwrap();
+                    *promised = program.step().max(*promised);
+                }
+                Outcome::Abandoned(reason) => panic!("a checkpoint was given up: {reason}"),
+            }
+        }
+        member.finish()?;
+        Ok(program.content())
+    }
+
+    /// The memory of a node is gone.
+    fn lose(&mut self, node: usize) {
+        self.nodes[node] = tempfile::tempdir_in("/dev/shm").unwrap();
+    }
+
+    fn truth(&self, last: u64) -> Vec<End> {
+        (0..self.ranks).map(|rank| End::Finished(Program::truth(self.seed, rank, last))).collect()
+    }
+
+    fn leftovers(&self) -> Vec<PathBuf> {
+        let entries = |path: &Path| std::fs::read_dir(path).unwrap().map(|it| it.unwrap().path()).collect::<Vec<_>>();
+        self.nodes.iter().flat_map(|node| entries(node.path())).collect()
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let count = std::env::var("STANDFAST_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(24);
+    0..count
+}
+
+/// Kills, losses of as many nodes as the code bears, and ranks that change places, again and again.
+fn torment(seed: u64, scheme: Scheme, losses: usize) {
+    println!("seed {seed}, {scheme:?}");
+    let mut random = Rng::with_seed(seed);
+    let ranks = random.u32(losses as u32 + 2..7);
+    let mut cluster = Cluster::new(seed, scheme, ranks, ranks as usize);
+    for launch in 0..5 {
+        let last = if launch == 4 { *cluster.promised.lock().unwrap() + 5 } else { 1000 };
+        let strokes = (launch < 4).then(|| (random.u32(..ranks), random.u64(1..400)));
+        let ends = cluster.launch(last, strokes);
+        if launch == 4 {
+            assert_eq!(ends, cluster.truth(last), "seed {seed}");
+            continue;
+        }
+        assert!(ends.iter().all(|end| *end == End::Killed), "seed {seed}, launch {launch}: {ends:?}");
+        let lost: BTreeSet<usize> = (0..losses).map(|_| random.usize(..cluster.nodes.len())).collect();
+        if random.bool() {
+            lost.into_iter().for_each(|node| cluster.lose(node));
+        }
+        if random.bool() {
+            random.shuffle(&mut cluster.homes);
+        }
+    }
+    assert_eq!(cluster.leftovers(), Vec::<PathBuf>::new(), "seed {seed}");
+}
+
+#[test]
+fn a_job_survives_kills_and_lost_nodes_under_parity() {
+    seeds().for_each(|seed| torment(seed, Scheme::Parity, 1));
+}
+
+#[test]
+fn a_job_survives_two_lost_nodes_under_reed_solomon() {
+    seeds().for_each(|seed| torment(seed, Scheme::ReedSolomon { checks: 2 }, 2));
+}
+
+#[test]
+fn more_than_the_code_bears_is_refused_by_name_and_nothing_is_touched() {
+    let mut cluster = Cluster::new(1, Scheme::Parity, 4, 4);
+    assert!(cluster.launch(1000, Some((2, 300))).iter().all(|end| *end == End::Killed));
+    assert!(*cluster.promised.lock().unwrap() > 0);
+    cluster.lose(0);
+    cluster.lose(3);
+    let before = cluster.leftovers();
+    for end in cluster.launch(1000, None) {
+        let End::Failed(reason) = end else { panic!("{end:?}") };
+        assert!(reason.contains("cannot be recovered"), "{reason}");
+    }
+    assert!(before.iter().all(|path| path.exists()));
+}
+
+#[test]
+fn what_processes_do_not_agree_on_is_named() {
+    let cluster = Cluster::new(2, Scheme::Parity, 3, 3);
+    let network = Network::new(3, 2, None);
+    let mut reasons = Vec::new();
+    std::thread::scope(|scope| {
+        let join = |line: Line| {
+            let mut settings = cluster.settings(line.number());
+            if line.number() == 2 {
+                settings.scheme = Scheme::ReedSolomon { checks: 1 };
+            }
+            scope.spawn(move || Member::join(line, &settings).err().map(|error| error.to_string()))
+        };
+        let threads: Vec<_> = network.lines().into_iter().map(join).collect();
+        reasons.extend(threads.into_iter().map(|thread| thread.join().unwrap()));
+    });
+    let named = |reason: &Option<String>| reason.as_ref().is_some_and(|it| it.contains("process 2 has other terms"));
+    assert!(reasons.iter().all(named), "{reasons:?}");
+    let alone = Network::new(1, 3, None).lines().pop().unwrap();
+    let refused = Member::join(alone, &cluster.settings(0)).err().map(|error| error.to_string());
+    assert!(refused.is_some_and(|reason| reason.contains("a group needs two")));
+}

@@ -1,0 +1,108 @@
+//! Threads as processes: a transport through channels that can be struck dead at any message.
+
+use fastrand::Rng;
+use standfast_member::{Transport, TransportError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+
+/// All lines between the ranks of one launch.
+pub struct Network {
+    lines: Vec<Line>,
+}
+
+/// One rank's end.
+pub struct Line {
+    rank: u32,
+    to: Vec<Sender<(u32, Vec<u8>)>>,
+    from: Receiver<(u32, Vec<u8>)>,
+    struck: Arc<AtomicBool>,
+    /// This rank dies at its message of this number.
+    strokes: Option<u64>,
+    /// Once somebody has died the others go on for so many messages.
+    afterlife: u64,
+}
+
+impl Network {
+    /// Lines for so many ranks. The victim dies at its message of the number given.
+    pub fn new(ranks: u32, seed: u64, victim: Option<(u32, u64)>) -> Self {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..ranks).map(|_| channel()).unzip();
+        let struck = Arc::new(AtomicBool::new(false));
+        let mut random = Rng::with_seed(seed ^ victim.map_or(0, |(_, at)| at));
+        let line = |(rank, from)| Line {
+            rank,
+            to: senders.clone(),
+            from,
+            struck: struck.clone(),
+            strokes: victim.filter(|(victim, _)| *victim == rank).map(|(_, at)| at),
+            afterlife: random.u64(..60),
+        };
+        Self { lines: (0..).zip(receivers).map(line).collect() }
+    }
+
+    /// One for each rank.
+    pub fn lines(self) -> Vec<Line> {
+        self.lines
+    }
+}
+
+impl Line {
+    /// Whose it is.
+    pub fn number(&self) -> u32 {
+        self.rank
+    }
+
+    fn strike(&mut self) -> Result<(), TransportError> {
+        let dead = |line: &Self| {
+            line.struck.store(true, Ordering::SeqCst);
+            Err(TransportError("killed".into()))
+        };
+        match &mut self.strokes {
+            Some(0) => return dead(self),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        if self.struck.load(Ordering::SeqCst) {
+            if self.afterlife == 0 {
+                return dead(self);
+            }
+            self.afterlife -= 1;
+        }
+        Ok(())
+    }
+}
+
+impl Transport for Line {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn ranks(&self) -> u32 {
+        self.to.len() as u32
+    }
+
+    fn send(&mut self, to: u32, bytes: Vec<u8>) -> Result<(), TransportError> {
+        self.strike()?;
+        // Whoever has died does not take it.
+        let _ = self.to[to as usize].send((self.rank, bytes));
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
+        match self.from.try_recv() {
+            Ok(message) => {
+                self.strike()?;
+                Ok(Some(message))
+            }
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) if self.struck.load(Ordering::SeqCst) => {
+                self.strike()?;
+                Ok(None)
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn idle(&mut self) {
+        std::thread::yield_now();
+    }
+}
