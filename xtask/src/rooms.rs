@@ -74,6 +74,11 @@ const ROOMS: &[Room] = &[
         outside: Outside::Any,
     },
     Room {
+        package: "standfast-mpi",
+        rooms: &["standfast-core", "standfast-format", "standfast-group", "standfast-linux", "standfast-member"],
+        outside: Outside::Any,
+    },
+    Room {
         package: "standfast-sim",
         rooms: &["standfast-core", "standfast-format", "standfast-group"],
         outside: Outside::Any,

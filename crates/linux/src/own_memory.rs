@@ -67,6 +67,18 @@ impl RegisteredMemory {
         }
     }
 
+    /// Whether all of it is mapped, and may be read and written.
+    pub fn is_mapped(&self) -> bool {
+        let Ok(maps) = crate::proc::Map::of(std::process::id() as i32) else { return false };
+        let (mut at, end) = (self.start as u64, self.start as u64 + self.bytes as u64);
+        for map in maps.iter().filter(|map| map.protection.read && map.protection.write) {
+            if map.start <= at && at < map.end {
+                at = map.end;
+            }
+        }
+        at >= end
+    }
+
     /// Whether the two have bytes in common.
     pub fn overlaps(&self, other: &Self) -> bool {
         let end = |it: &Self| it.start as usize + it.bytes;

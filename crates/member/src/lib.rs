@@ -23,6 +23,6 @@ mod transport;
 pub use error::MemberError;
 pub use member::{Joined, Member, Outcome};
 pub use regions::{Regions, Tracking};
-pub use settings::Settings;
+pub use settings::{Settings, memory_identity};
 pub use shelf::FileShelf;
 pub use transport::{Transport, TransportError};

@@ -1,10 +1,13 @@
 //! What a job's processes agree on before they begin.
 
+use crate::error::MemberError;
 use crate::regions::Tracking;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 /// The settings of one process. All but `memory` and `node` must be the same in all.
 #[derive(Clone, Debug)]
@@ -25,6 +28,18 @@ pub struct Settings {
     pub costs: Costs,
     /// Whether differences travel in word form where that pays.
     pub compress: bool,
+}
+
+/// What tells this memory file system from that of every other node, and from an earlier one of this node: processes with
+/// the same lose their memory together.
+///
+/// # Errors
+/// Where it is not there.
+pub fn memory_identity(memory: &Path) -> Result<String, MemberError> {
+    let metadata = fs::metadata(memory).map_err(MemberError::file(memory))?;
+    let boot = Path::new("/proc/sys/kernel/random/boot_id");
+    let boot = fs::read_to_string(boot).map_err(MemberError::file(boot))?;
+    Ok(format!("{} {} {}", boot.trim(), metadata.dev(), metadata.ino()))
 }
 
 impl Settings {

@@ -201,6 +201,8 @@ fn torment(seed: u64, scheme: Scheme, losses: usize) {
     let mut random = Rng::with_seed(seed);
     let ranks = random.u32(losses as u32 + 2..7);
     let mut cluster = Cluster::new(seed, scheme, ranks, ranks as usize);
+    // Losses add up until an epoch has been committed after them.
+    let mut whole_since = 0;
     for launch in 0..5 {
         let last = if launch == 4 { *cluster.promised.lock().unwrap() + 5 } else { 1000 };
         let strokes = (launch < 4).then(|| (random.u32(..ranks), random.u64(1..400)));
@@ -211,7 +213,9 @@ fn torment(seed: u64, scheme: Scheme, losses: usize) {
         }
         assert!(ends.iter().all(|end| *end == End::Killed), "seed {seed}, launch {launch}: {ends:?}");
         let lost: BTreeSet<usize> = (0..losses).map(|_| random.usize(..cluster.nodes.len())).collect();
-        if random.bool() {
+        let promised = *cluster.promised.lock().unwrap();
+        if random.bool() && promised > whole_since {
+            whole_since = promised;
             lost.into_iter().for_each(|node| cluster.lose(node));
         }
         if random.bool() {

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// All lines between the ranks of one launch.
-pub struct Network {
+pub(crate) struct Network {
     lines: Vec<Line>,
 }
 
 /// One rank's end.
-pub struct Line {
+pub(crate) struct Line {
     rank: u32,
     to: Vec<Sender<(u32, Vec<u8>)>>,
     from: Receiver<(u32, Vec<u8>)>,
@@ -25,7 +25,7 @@ pub struct Line {
 
 impl Network {
     /// Lines for so many ranks. The victim dies at its message of the number given.
-    pub fn new(ranks: u32, seed: u64, victim: Option<(u32, u64)>) -> Self {
+    pub(crate) fn new(ranks: u32, seed: u64, victim: Option<(u32, u64)>) -> Self {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..ranks).map(|_| channel()).unzip();
         let struck = Arc::new(AtomicBool::new(false));
         let mut random = Rng::with_seed(seed ^ victim.map_or(0, |(_, at)| at));
@@ -41,14 +41,14 @@ impl Network {
     }
 
     /// One for each rank.
-    pub fn lines(self) -> Vec<Line> {
+    pub(crate) fn lines(self) -> Vec<Line> {
         self.lines
     }
 }
 
 impl Line {
     /// Whose it is.
-    pub fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.rank
     }
 

@@ -1,0 +1,101 @@
+/*
+ * standfast_group.h: checkpoints in the memory of other processes, for programs whose processes send each other messages.
+ *
+ * This library knows no MPI. Programs use standfast_mpi.h, which hands it a table of functions.
+ *
+ * All functions return 0 or more, or a negative number for an error that standfast_group_error() puts into words. Those
+ * marked "collective" are called by all processes at once. One thread at a time.
+ */
+#ifndef STANDFAST_GROUP_H
+#define STANDFAST_GROUP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define STANDFAST_GROUP_VERSION 1
+
+/* How messages are carried: filled in by standfast_mpi.h. Messages between two processes keep their order. */
+typedef struct standfast_transport {
+    size_t size;      /* sizeof(standfast_transport) */
+    uint32_t version; /* STANDFAST_GROUP_VERSION */
+    uint32_t rank;
+    uint32_t ranks;
+    void *context; /* given to every function below */
+    /* Begins to send; `bytes` stay as they are until `test` has said that `request` is done. 0, or not for an error. */
+    int (*send)(void *context, uint32_t to, const void *bytes, size_t length, void **request);
+    /* 1 where a request is done, which is then gone; 0 where it is not; negative for an error. */
+    int (*test)(void *context, void *request);
+    /* 1 where a message has come, with sender and length; 0 where none has; negative for an error. */
+    int (*probe)(void *context, uint32_t *from, size_t *length);
+    /* Takes the message that `probe` has told of. */
+    int (*receive)(void *context, uint32_t from, void *bytes, size_t length);
+} standfast_transport;
+
+/* Codes: how many lost nodes are borne, and at what price. */
+enum standfast_code {
+    STANDFAST_PARITY = 0,      /* one in each group; the cheapest */
+    STANDFAST_REED_SOLOMON = 1 /* `checks` in each group */
+};
+
+/* Zeros mean the default. */
+typedef struct standfast_group_options {
+    size_t size;          /* sizeof(standfast_group_options) */
+    const char *job;      /* names the job: the same when it is launched again, and never another one's */
+    const char *memory;   /* a memory file system; "/dev/shm" */
+    int code;             /* enum standfast_code */
+    uint32_t checks;      /* of Reed-Solomon; 2 */
+    uint32_t group;       /* most members of a group; 8 */
+    int compare;          /* not 0: find changes by comparison and not by the kernel's write tracking */
+} standfast_group_options;
+
+/* How a process begins. */
+enum standfast_joined {
+    STANDFAST_NEW = 0,        /* the job begins */
+    STANDFAST_SURVIVOR = 1,   /* it goes back, and this process found what it had kept */
+    STANDFAST_REPLACEMENT = 2 /* it goes back, and what this process had kept was lost and has been rebuilt */
+};
+
+typedef struct standfast_group standfast_group;
+
+/* Collective. Joins, and rebuilds what was lost; returns an enum standfast_joined. */
+int standfast_group_join(const standfast_transport *transport, const standfast_group_options *options,
+                         standfast_group **group);
+
+/* The number of the epoch that the job goes back to, or that was committed last; 0 where there is none. */
+uint64_t standfast_group_epoch(const standfast_group *group);
+
+/* Registers `count` elements of `element` bytes each under a number of 0 or more; again under the same number when the
+ * memory has moved or its length has changed. It must stay mapped until it is unregistered or the group is left. */
+int standfast_group_protect(standfast_group *group, int64_t id, void *memory, size_t count, size_t element);
+
+/* Forgets it. */
+int standfast_group_unprotect(standfast_group *group, int64_t id);
+
+/* The length in bytes that a number has in the epoch that is gone back to and that has not been restored; negative where
+ * it has none. */
+int64_t standfast_group_recorded(const standfast_group *group, int64_t id);
+
+/* Fills the registered memory with what the epoch holds. Where it fails the memory may hold anything: end the program. */
+int standfast_group_restore(standfast_group *group);
+
+/* Collective, with no message of the program under way. 0: the checkpoint counts. 1: it was given up, and the one before
+ * counts, for the reason that standfast_group_error() gives; the program goes on. */
+int standfast_group_checkpoint(standfast_group *group);
+
+/* Collective. 1 where so many seconds have passed since the last checkpoint, by the clock of process 0; 0 where not. */
+int standfast_group_due(standfast_group *group, double seconds);
+
+/* Collective. The program is done: nothing of the job remains in memory, and the group is gone. */
+int standfast_group_finish(standfast_group *group);
+
+/* What the last error of this thread was, in words. */
+const char *standfast_group_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,115 @@
+/*
+ * standfast_mpi.h: libstandfast_group for MPI programs. Any MPI: this header is compiled by the program's own mpicc.
+ *
+ * In exactly one source file of the program:
+ *
+ *     #define STANDFAST_MPI_IMPLEMENTATION
+ *     #include <standfast_mpi.h>
+ *
+ * and everywhere else without the first line. MPI_COMM_WORLD is not touched: all messages go through a duplicate of the
+ * communicator that is given.
+ */
+#ifndef STANDFAST_MPI_H
+#define STANDFAST_MPI_H
+
+#include <mpi.h>
+
+#include "standfast_group.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Collective over `comm`, whose size must be that of the job. `options` may be NULL. The job's name is taken from the
+ * options, else from $STANDFAST_GROUP_JOB of process 0; the memory file system from the options, else from each process's
+ * $STANDFAST_GROUP_MEMORY, else it is /dev/shm. Returns an enum standfast_joined, or a negative number. */
+int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group);
+
+#ifdef __cplusplus
+}
+#endif
+
+#ifdef STANDFAST_MPI_IMPLEMENTATION
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STANDFAST_MPI_TAG 1995
+#define STANDFAST_MPI_NAME 256
+
+static int standfast_mpi_send(void *context, uint32_t to, const void *bytes, size_t length, void **request) {
+    MPI_Request *sent = (MPI_Request *)malloc(sizeof *sent);
+    if (sent == NULL || length > 0x7fffffff) {
+        free(sent);
+        return -1;
+    }
+    if (MPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, STANDFAST_MPI_TAG, *(MPI_Comm *)context, sent) != MPI_SUCCESS) {
+        free(sent);
+        return -1;
+    }
+    *request = sent;
+    return 0;
+}
+
+static int standfast_mpi_test(void *context, void *request) {
+    int done = 0;
+    (void)context;
+    if (MPI_Test((MPI_Request *)request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return -1;
+    if (done) free(request);
+    return done;
+}
+
+static int standfast_mpi_probe(void *context, uint32_t *from, size_t *length) {
+    int flag = 0, count = 0;
+    MPI_Status status;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, STANDFAST_MPI_TAG, *(MPI_Comm *)context, &flag, &status) != MPI_SUCCESS) return -1;
+    if (!flag) return 0;
+    if (MPI_Get_count(&status, MPI_BYTE, &count) != MPI_SUCCESS) return -1;
+    *from = (uint32_t)status.MPI_SOURCE;
+    *length = (size_t)count;
+    return 1;
+}
+
+static int standfast_mpi_receive(void *context, uint32_t from, void *bytes, size_t length) {
+    return MPI_Recv(bytes, (int)length, MPI_BYTE, (int)from, STANDFAST_MPI_TAG, *(MPI_Comm *)context,
+                    MPI_STATUS_IGNORE) == MPI_SUCCESS
+               ? 0
+               : -1;
+}
+
+int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group) {
+    /* Lives as long as the program: whoever leaves the group may still have messages on their way. */
+    MPI_Comm *own = (MPI_Comm *)malloc(sizeof *own);
+    standfast_transport transport;
+    standfast_group_options chosen;
+    char name[STANDFAST_MPI_NAME] = "";
+    int rank, ranks;
+    if (own == NULL || MPI_Comm_dup(comm, own) != MPI_SUCCESS) return -1;
+    MPI_Comm_set_errhandler(*own, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(*own, &rank);
+    MPI_Comm_size(*own, &ranks);
+    memset(&chosen, 0, sizeof chosen);
+    chosen.size = sizeof chosen;
+    if (options != NULL) chosen = *options;
+    if (rank == 0) {
+        const char *job = chosen.job != NULL ? chosen.job : getenv("STANDFAST_GROUP_JOB");
+        if (job != NULL) strncpy(name, job, sizeof name - 1);
+    }
+    if (MPI_Bcast(name, (int)sizeof name, MPI_CHAR, 0, *own) != MPI_SUCCESS) return -1;
+    chosen.job = name;
+    if (chosen.memory == NULL) chosen.memory = getenv("STANDFAST_GROUP_MEMORY");
+    memset(&transport, 0, sizeof transport);
+    transport.size = sizeof transport;
+    transport.version = STANDFAST_GROUP_VERSION;
+    transport.rank = (uint32_t)rank;
+    transport.ranks = (uint32_t)ranks;
+    transport.context = own;
+    transport.send = standfast_mpi_send;
+    transport.test = standfast_mpi_test;
+    transport.probe = standfast_mpi_probe;
+    transport.receive = standfast_mpi_receive;
+    return standfast_group_join(&transport, &chosen, group);
+}
+
+#endif /* STANDFAST_MPI_IMPLEMENTATION */
+#endif

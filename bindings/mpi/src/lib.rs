@@ -1,0 +1,228 @@
+//! libstandfast_group: the C interface of a member, and nothing of MPI. `include/standfast_group.h` says what each function
+//! does; here is only the border.
+//!
+//! # Safety
+//! What C hands over is believed as the header asks for it: pointers are null or valid, strings end, a group is one that
+//! [`standfast_group_join`] gave and that has not been finished, and one thread uses it at a time. No panic crosses the
+//! border: it is caught and becomes an error.
+
+mod line;
+mod options;
+
+use line::{Line, Table};
+use options::Options;
+use standfast_group::RegionId;
+use standfast_linux::RegisteredMemory;
+use standfast_member::{Joined, Member, MemberError, Outcome};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// What a failed call returns.
+const FAILED: c_int = -1;
+
+thread_local! {
+    static ERROR: RefCell<CString> = RefCell::new(CString::default());
+}
+
+/// A group, as C holds it.
+#[derive(Debug)]
+pub struct Group {
+    member: Member<Line>,
+    epoch: u64,
+}
+
+fn note_error(reason: &str) {
+    let reason = CString::new(reason.replace('\0', "?")).unwrap_or_default();
+    ERROR.with(|error| *error.borrow_mut() = reason);
+}
+
+/// Runs one call; an error or a panic becomes `FAILED` and words.
+fn call(work: impl FnOnce() -> Result<c_int, String>) -> c_int {
+    let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("a defect of libstandfast_group".into()));
+    ended.unwrap_or_else(|reason| {
+        note_error(&reason);
+        FAILED
+    })
+}
+
+fn said<T>(result: Result<T, MemberError>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
+}
+
+/// The group behind a pointer.
+///
+/// # Safety
+/// As the module says.
+unsafe fn group<'g>(group: *mut Group) -> Result<&'g mut Group, String> {
+    // SAFETY: null, or one that join gave and that is used by one thread.
+    unsafe { group.as_mut() }.ok_or_else(|| "the group is NULL".into())
+}
+
+fn region(id: i64) -> Result<u64, String> {
+    u64::try_from(id).map_err(|_| format!("{id} is negative: regions are numbered from 0"))
+}
+
+/// Joins the group.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_join(
+    table: *const Table,
+    options: *const Options,
+    into: *mut *mut Group,
+) -> c_int {
+    call(|| {
+        // SAFETY: null or valid.
+        let (table, options) = unsafe { (table.as_ref(), options.as_ref()) };
+        let table = table.ok_or("the transport is NULL")?;
+        if into.is_null() {
+            return Err("there is no place for the group: the pointer is NULL".into());
+        }
+        let line = Line::new(table)?;
+        // SAFETY: valid, and its strings end.
+        let settings = unsafe { options::settings(options) }?;
+        let member = said(Member::join(line, &settings))?;
+        let (joined, epoch) = match member.joined() {
+            Joined::New => (0, 0),
+            Joined::Survivor(epoch) => (1, epoch.number),
+            Joined::Replacement(epoch) => (2, epoch.number),
+        };
+        // SAFETY: not null, so it is a place for a pointer.
+        unsafe { *into = Box::into_raw(Box::new(Group { member, epoch })) };
+        Ok(joined)
+    })
+}
+
+/// The epoch that counts.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_epoch(group: *const Group) -> u64 {
+    // SAFETY: null or valid.
+    unsafe { group.as_ref() }.map_or(0, |group| group.epoch)
+}
+
+/// Registers memory.
+///
+/// # Safety
+/// As the module says; and the memory is mapped for as long as it is registered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_protect(
+    of: *mut Group,
+    id: i64,
+    memory: *mut c_void,
+    count: usize,
+    element: usize,
+) -> c_int {
+    call(|| {
+        let bytes = count.checked_mul(element).ok_or("the length overflows")?;
+        if memory.is_null() && bytes > 0 {
+            return Err(format!("region {id}: the memory is NULL"));
+        }
+        if (memory as usize).checked_add(bytes).is_none() || isize::try_from(bytes).is_err() {
+            return Err(format!("region {id}: it goes beyond the end of the address space"));
+        }
+        // SAFETY: promised by the caller.
+        let memory = unsafe { RegisteredMemory::new(memory.cast(), bytes) };
+        if !memory.is_mapped() {
+            return Err(format!("region {id}: not all of it is mapped, readable and writable"));
+        }
+        // SAFETY: as the module says.
+        said(unsafe { group(of) }?.member.protect(region(id)?, memory)).map(|()| 0)
+    })
+}
+
+/// Forgets memory.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_unprotect(of: *mut Group, id: i64) -> c_int {
+    // SAFETY: as the module says.
+    call(|| said(unsafe { group(of) }?.member.unprotect(region(id)?)).map(|()| 0))
+}
+
+/// The recorded length.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_recorded(of: *const Group, id: i64) -> i64 {
+    // SAFETY: null or valid.
+    let group = unsafe { of.as_ref() };
+    let recorded = group.zip(u64::try_from(id).ok()).and_then(|(it, id)| it.member.regions().recorded(RegionId(id)));
+    recorded.and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(-1)
+}
+
+/// Goes back.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_restore(of: *mut Group) -> c_int {
+    // SAFETY: as the module says.
+    call(|| said(unsafe { group(of) }?.member.restore()).map(|_| 0))
+}
+
+/// Takes a checkpoint.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_checkpoint(of: *mut Group) -> c_int {
+    call(|| {
+        // SAFETY: as the module says.
+        let group = unsafe { group(of) }?;
+        match said(group.member.checkpoint())? {
+            Outcome::Committed(epoch) => {
+                group.epoch = epoch.number;
+                Ok(0)
+            }
+            Outcome::Abandoned(reason) => {
+                note_error(&reason);
+                Ok(1)
+            }
+        }
+    })
+}
+
+/// Whether one is due.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_due(of: *mut Group, seconds: f64) -> c_int {
+    call(|| {
+        let interval = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+        // SAFETY: as the module says.
+        said(unsafe { group(of) }?.member.due(interval)).map(c_int::from)
+    })
+}
+
+/// Leaves.
+///
+/// # Safety
+/// As the module says; the group is gone afterwards, whatever is returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_finish(of: *mut Group) -> c_int {
+    call(|| {
+        if of.is_null() {
+            return Err("the group is NULL".into());
+        }
+        // SAFETY: join made it by Box::into_raw, and it is not used any more.
+        said(unsafe { Box::from_raw(of) }.member.finish()).map(|()| 0)
+    })
+}
+
+/// The last error in words.
+#[unsafe(no_mangle)]
+pub extern "C" fn standfast_group_error() -> *const c_char {
+    ERROR.with(|error| {
+        let words: *const CStr = error.borrow().as_c_str();
+        words.cast()
+    })
+}

@@ -1,0 +1,156 @@
+//! The transport behind a table of C functions.
+//!
+//! # Safety
+//! The functions of the table do what the header says, for as long as the context lives, which is until the program ends.
+//! Bytes that are being sent stay where they are until their request is done; where that is never known they are not given
+//! back.
+
+use standfast_member::{Transport, TransportError};
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::time::Duration;
+
+/// Looks in vain after which the processor is left to others for longer.
+const LOOKS: u32 = 200;
+const REST: Duration = Duration::from_micros(50);
+
+const VERSION: u32 = 1;
+
+type Send = extern "C" fn(*mut c_void, u32, *const c_void, usize, *mut *mut c_void) -> c_int;
+type Test = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type Probe = extern "C" fn(*mut c_void, *mut u32, *mut usize) -> c_int;
+type Receive = extern "C" fn(*mut c_void, u32, *mut c_void, usize) -> c_int;
+
+/// `standfast_transport`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Table {
+    size: usize,
+    version: u32,
+    rank: u32,
+    ranks: u32,
+    context: *mut c_void,
+    send: Option<Send>,
+    test: Option<Test>,
+    probe: Option<Probe>,
+    receive: Option<Receive>,
+}
+
+/// A message on its way.
+#[derive(Debug)]
+struct Sending {
+    request: *mut c_void,
+    bytes: Vec<u8>,
+}
+
+/// One process's end of the program's messages.
+#[derive(Debug)]
+pub(crate) struct Line {
+    rank: u32,
+    ranks: u32,
+    context: *mut c_void,
+    functions: (Send, Test, Probe, Receive),
+    sending: VecDeque<Sending>,
+    looks: u32,
+}
+
+impl Line {
+    /// Checks the table.
+    pub(crate) fn new(table: &Table) -> Result<Self, String> {
+        if table.size != size_of::<Table>() || table.version != VERSION {
+            return Err(format!(
+                "the program was compiled with another version of standfast_group.h ({}, {} bytes) than this library's \
+                 ({VERSION}, {} bytes): compile it again",
+                table.version,
+                table.size,
+                size_of::<Table>()
+            ));
+        }
+        let (Some(send), Some(test), Some(probe), Some(receive)) = (table.send, table.test, table.probe, table.receive)
+        else {
+            return Err("the transport lacks a function".into());
+        };
+        if table.rank >= table.ranks {
+            return Err(format!("there is no process {} among {}", table.rank, table.ranks));
+        }
+        Ok(Self {
+            rank: table.rank,
+            ranks: table.ranks,
+            context: table.context,
+            functions: (send, test, probe, receive),
+            sending: VecDeque::new(),
+            looks: 0,
+        })
+    }
+
+    /// Forgets what has been sent. The oldest are done first, mostly.
+    fn sweep(&mut self) -> Result<(), TransportError> {
+        while let Some(sending) = self.sending.front() {
+            match (self.functions.1)(self.context, sending.request) {
+                0 => break,
+                1 => drop(self.sending.pop_front()),
+                _ => return Err(TransportError("a message cannot be sent".into())),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Transport for Line {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn send(&mut self, to: u32, bytes: Vec<u8>) -> Result<(), TransportError> {
+        let mut request = std::ptr::null_mut();
+        if (self.functions.0)(self.context, to, bytes.as_ptr().cast(), bytes.len(), &raw mut request) != 0 {
+            return Err(TransportError(format!("nothing can be sent to process {to}")));
+        }
+        self.sending.push_back(Sending { request, bytes });
+        self.sweep()
+    }
+
+    fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
+        let (mut from, mut length) = (0, 0);
+        match (self.functions.2)(self.context, &raw mut from, &raw mut length) {
+            0 => return Ok(None),
+            1 => {}
+            _ => return Err(TransportError("messages cannot be looked for".into())),
+        }
+        let mut bytes = vec![0; length];
+        if (self.functions.3)(self.context, from, bytes.as_mut_ptr().cast(), length) != 0 {
+            return Err(TransportError(format!("a message of process {from} cannot be received")));
+        }
+        self.looks = 0;
+        Ok(Some((from, bytes)))
+    }
+
+    fn idle(&mut self) {
+        // Errors show at the next call.
+        let _ = self.sweep();
+        self.looks += 1;
+        if self.looks < LOOKS { std::thread::yield_now() } else { std::thread::sleep(REST) }
+    }
+}
+
+impl Drop for Line {
+    /// Waits for what is still on its way; what cannot be waited for keeps its bytes for good.
+    fn drop(&mut self) {
+        while let Some(sending) = self.sending.pop_front() {
+            loop {
+                match (self.functions.1)(self.context, sending.request) {
+                    0 if !std::thread::panicking() => std::thread::yield_now(),
+                    1 => break,
+                    _ => {
+                        std::mem::forget(sending.bytes);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}

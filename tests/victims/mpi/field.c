@@ -1,0 +1,59 @@
+/* A ring of processes that smooth a field, exchange borders and agree on sums: its state depends on every message. Prints one
+ * line at the end, from process 0: the checksum. Usage: field STEPS PAGES [INTERVAL] */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define STANDFAST_MPI_IMPLEMENTATION
+#include <standfast_mpi.h>
+
+static void check(int result, const char *what) {
+    if (result >= 0) return;
+    fprintf(stderr, "%s: %s\n", what, standfast_group_error());
+    MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    int rank, ranks;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    uint64_t last = argc > 1 ? strtoull(argv[1], NULL, 10) : 100;
+    size_t count = (argc > 2 ? strtoull(argv[2], NULL, 10) : 64) * 512;
+    uint64_t every = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
+    uint64_t step = 0, *field = calloc(count, sizeof *field);
+    for (size_t at = 0; at < count; at++) field[at] = at * 2654435761u + (uint64_t)rank;
+
+    standfast_group *group;
+    int joined = standfast_mpi_join(MPI_COMM_WORLD, NULL, &group);
+    check(joined, "join");
+    check(standfast_group_protect(group, 0, &step, 1, sizeof step), "protect");
+    check(standfast_group_protect(group, 1, field, count, sizeof *field), "protect");
+    if (joined != STANDFAST_NEW) check(standfast_group_restore(group), "restore");
+    if (getenv("FIELD_TELLS") != NULL) fprintf(stderr, "rank %d: joined %d at step %lu\n", rank, joined, (unsigned long)step);
+
+    while (step < last) {
+        uint64_t mine = field[step % count], left = 0, all = 0;
+        MPI_Sendrecv(&mine, 1, MPI_UINT64_T, (rank + 1) % ranks, 1, &left, 1, MPI_UINT64_T, (rank + ranks - 1) % ranks, 1,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_BXOR, MPI_COMM_WORLD);
+        step++;
+        for (size_t at = step % 97; at < count; at += 4099) field[at] = field[at] * 31 + left + all + step;
+        if (step % every == 0) {
+            struct timespec begin, end;
+            clock_gettime(CLOCK_MONOTONIC, &begin);
+            check(standfast_group_checkpoint(group), "checkpoint");
+            clock_gettime(CLOCK_MONOTONIC, &end);
+            if (rank == 0 && getenv("FIELD_TIMES") != NULL)
+                fprintf(stderr, "%.3f ms\n", (end.tv_sec - begin.tv_sec) * 1e3 + (end.tv_nsec - begin.tv_nsec) / 1e6);
+        }
+    }
+    uint64_t sum = step, total = 0;
+    for (size_t at = 0; at < count; at++) sum = sum * 1099511628211u + field[at];
+    MPI_Allreduce(&sum, &total, 1, MPI_UINT64_T, MPI_BXOR, MPI_COMM_WORLD);
+    check(standfast_group_finish(group), "finish");
+    if (rank == 0) printf("%016lx\n", (unsigned long)total);
+    MPI_Finalize();
+    return 0;
+}
