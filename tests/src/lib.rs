@@ -18,6 +18,7 @@
 //! tracer    stops a supervisor at chosen system calls: the n-th is where it dies, or fails
 //! disaster  a checkpoint or a restart that is struck at its n-th call
 //! damage    images with flipped bits
+//! mpi       MPI programs that lose ranks and nodes
 //! ```
 //!
 //! This is not a place for tests that could be done one room deeper: bytes, chains and injected calls have theirs.
@@ -30,6 +31,7 @@ pub mod desk;
 pub mod disaster;
 pub mod features;
 pub mod moments;
+pub mod mpi;
 pub mod papers;
 pub mod parallel;
 pub mod result;

@@ -1,0 +1,172 @@
+//! MPI programs with libstandfast_group: which MPIs are here, and a program that is launched, struck and launched again.
+
+use crate::arena::Arena;
+use crate::running::{Output, PATIENCE, Running, until};
+use crate::workshop;
+use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
+use nix::sys::signal::{Signal, kill};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+const SOURCE: &str = include_str!("../victims/mpi/field.c");
+const HEADERS: [(&str, &str); 2] = [
+    ("standfast_group.h", include_str!("../../bindings/mpi/include/standfast_group.h")),
+    ("standfast_mpi.h", include_str!("../../bindings/mpi/include/standfast_mpi.h")),
+];
+const RANKS: usize = 4;
+
+/// An MPI that is installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mpi {
+    /// Its name.
+    pub name: &'static str,
+    compiler: &'static str,
+    launcher: &'static [&'static str],
+}
+
+/// Debian's two.
+pub const MPIS: [Mpi; 2] = [
+    Mpi {
+        name: "Open MPI",
+        compiler: "mpicc.openmpi",
+        launcher: &["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"],
+    },
+    Mpi { name: "MPICH", compiler: "mpicc.mpich", launcher: &["mpirun.mpich"] },
+];
+
+/// A code and how many nodes at once it bears to lose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// One.
+    Parity,
+    /// Two.
+    ReedSolomon,
+}
+
+/// Gives each rank the memory of a node of its own: a directory, and which one follows from the rank and a shift.
+const ON_ITS_NODE: &str = r#"
+rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+STANDFAST_GROUP_MEMORY=$NODES/node-$(((rank + SHIFT) % 4))
+export STANDFAST_GROUP_MEMORY
+mkdir -p "$STANDFAST_GROUP_MEMORY"
+exec "$@"
+"#;
+
+impl Mpi {
+    /// The program, compiled by this MPI's compiler; `None` where it is not here.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn program(&self) -> Result<Option<PathBuf>> {
+        let compiles = Command::new(self.compiler).args(["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).output();
+        if !compiles.is_ok_and(|answer| answer.status.success()) {
+            return Ok(None);
+        }
+        let library = library()?;
+        let folder = workshop::folder("field", (self.name, SOURCE, HEADERS, &library))?;
+        let build = |path: &Path| -> Result<()> {
+            let beside = path.parent().context("a program lies in a folder")?;
+            for (name, text) in HEADERS {
+                fs::write(beside.join(name), text)?;
+            }
+            let source = path.with_extension("c");
+            fs::write(&source, SOURCE)?;
+            let mut command = Command::new(self.compiler);
+            command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(beside).arg(source).arg("-o").arg(path);
+            let mut search = OsString::from("-Wl,-rpath,");
+            search.push(&library);
+            workshop::compile(command.arg("-L").arg(&library).arg("-lstandfast_group").arg(search))
+        };
+        workshop::built(&folder, "field", build).map(Some)
+    }
+
+    fn launch(&self, arena: &Arena, name: &str, program: &Path, life: &Life) -> Result<Running> {
+        let mut command = arena.command(self.launcher[0]);
+        command.args(&self.launcher[1..]).arg("-n").arg(RANKS.to_string()).args(["sh", "-c", ON_ITS_NODE, "sh"]);
+        command.arg(program).args(&life.arguments).env("FIELD_TELLS", "").env("STANDFAST_GROUP_JOB", "field");
+        command.env("NODES", arena.folder()).env("SHIFT", life.shift.to_string());
+        if life.code == Code::ReedSolomon {
+            command.env("FIELD_CHECKS", "");
+        }
+        Running::start(arena, name, Output::Log, &mut command)
+    }
+}
+
+/// One launch.
+struct Life {
+    arguments: [String; 2],
+    code: Code,
+    shift: usize,
+}
+
+/// Ranks are killed at random moments and nodes lose what they hold, `strikes` times; the job is launched again each time, its
+/// ranks on other nodes now and then. Its result must be that of an undisturbed run, and nothing may remain.
+///
+/// # Errors
+/// When any of that does not hold.
+pub fn survives(mpi: Mpi, program: &Path, code: Code, strikes: usize, seed: u64) -> Result<()> {
+    let mut random = Rng::with_seed(seed);
+    let steps = strikes * 30 + 50;
+    let mut life = Life { arguments: [steps.to_string(), "48".into()], code, shift: 0 };
+    let undisturbed = Arena::new()?;
+    let truth = mpi.launch(&undisturbed, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")?;
+    let arena = Arena::new()?;
+    for strike in 0..strikes {
+        let name = format!("life-{strike}");
+        let running = mpi.launch(&arena, &name, program, &life)?;
+        strike_down(&arena, program, running, &mut random).with_context(|| said(&arena, seed))?;
+        let losses = if code == Code::ReedSolomon { 2 } else { 1 };
+        for _ in 0..random.usize(..=losses) {
+            let _ = fs::remove_dir_all(arena.folder().join(format!("node-{}", random.usize(..RANKS))));
+        }
+        if random.bool() {
+            life.shift = random.usize(..RANKS);
+        }
+    }
+    let ended = mpi.launch(&arena, "last", program, &life)?.wait(PATIENCE)?;
+    let ended = ended.well("the last life").with_context(|| said(&arena, seed))?;
+    ensure!(ended.output == truth.output, "{} instead of {}; {}", ended.output, truth.output, said(&arena, seed));
+    for node in 0..RANKS {
+        let left = fs::read_dir(arena.folder().join(format!("node-{node}"))).map_or(0, Iterator::count);
+        ensure!(left == 0, "something is left of the job on node {node}; {}", said(&arena, seed));
+    }
+    Ok(())
+}
+
+/// Lets the job commit some epochs, and kills one of its ranks, or two.
+fn strike_down(arena: &Arena, program: &Path, mut running: Running, random: &mut Rng) -> Result<()> {
+    let epochs = random.usize(1..20);
+    let far_enough = |running: &mut Running| -> Result<Option<()>> {
+        ensure!(!running.has_ended()?, "the job has ended by itself");
+        let told = running.errors_so_far().lines().filter(|line| line.starts_with("epoch ")).count();
+        Ok((told >= epochs).then_some(()))
+    };
+    until(PATIENCE, "some epochs", || far_enough(&mut running))?;
+    let mut ranks = arena.processes_of(program);
+    random.shuffle(&mut ranks);
+    for rank in ranks.iter().take(random.usize(1..3)) {
+        // The launcher may have been quicker.
+        let _ = kill(*rank, Signal::SIGKILL);
+    }
+    let ended = running.wait(PATIENCE)?;
+    ensure!(!ended.exited(0), "the job ended well although ranks were killed");
+    arena.wait_until_empty(PATIENCE)
+}
+
+fn said(arena: &Arena, seed: u64) -> String {
+    format!("seed {seed}; {}", arena.evidence())
+}
+
+/// Where libstandfast_group lies: `STANDFAST_LIBRARIES`, or where cargo builds it.
+fn library() -> Result<PathBuf> {
+    if let Some(folder) = env::var_os("STANDFAST_LIBRARIES") {
+        return Ok(folder.into());
+    }
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--quiet", "--release", "-p", "standfast-mpi"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    ensure!(command.status()?.success(), "libstandfast_group does not build");
+    Ok(fs::canonicalize(workshop::target_folder().join("release"))?)
+}

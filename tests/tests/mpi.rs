@@ -1,0 +1,28 @@
+//! MPI programs that lose ranks and nodes, and go on from the memory of the others.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::Result;
+use standfast_tests::mpi::{Code, MPIS, survives};
+use standfast_tests::{seed, skip};
+
+const STRIKES: usize = 5;
+
+fn with_every_mpi(code: Code) -> Result<()> {
+    for mpi in MPIS {
+        match mpi.program()? {
+            Some(program) => survives(mpi, &program, code, STRIKES, seed())?,
+            None => skip(mpi.name, "its compiler is not here"),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_job_under_parity_survives_lost_ranks_and_nodes() -> Result<()> {
+    with_every_mpi(Code::Parity)
+}
+
+#[test]
+fn a_job_under_reed_solomon_survives_two_lost_nodes() -> Result<()> {
+    with_every_mpi(Code::ReedSolomon)
+}
