@@ -1,6 +1,7 @@
 //! MPI programs with libstandfast_group: which MPIs are here, and a program that is launched, struck and launched again.
 
 use crate::arena::Arena;
+use crate::command::Standfast;
 use crate::running::{Output, PATIENCE, Running, until};
 use crate::workshop;
 use anyhow::{Context as _, Result, ensure};
@@ -85,13 +86,16 @@ impl Mpi {
 
     fn launch(&self, arena: &Arena, name: &str, program: &Path, life: &Life) -> Result<Running> {
         let mut command = arena.command(self.launcher[0]);
-        command.args(&self.launcher[1..]).arg("-n").arg(RANKS.to_string()).args(["sh", "-c", ON_ITS_NODE, "sh"]);
-        command.arg(program).args(&life.arguments).env("FIELD_TELLS", "").env("STANDFAST_GROUP_JOB", "field");
-        command.env("NODES", arena.folder()).env("SHIFT", life.shift.to_string());
-        if life.code == Code::ReedSolomon {
-            command.env("FIELD_CHECKS", "");
-        }
+        command.args(&self.launcher[1..]).env("STANDFAST_GROUP_JOB", "field");
+        life.add_to(&mut command, arena, program);
         Running::start(arena, name, Output::Log, &mut command)
+    }
+
+    fn launch_watched(&self, arena: &Arena, program: &Path, life: &Life) -> Result<Running> {
+        let mut command = Standfast::new(arena)?.command(&["group", "run", "-d"]);
+        command.arg(arena.images()).arg("--").args(self.launcher);
+        life.add_to(&mut command, arena, program);
+        Running::start(arena, "watched", Output::Log, &mut command)
     }
 }
 
@@ -100,6 +104,49 @@ struct Life {
     arguments: [String; 2],
     code: Code,
     shift: usize,
+}
+
+impl Life {
+    fn add_to(&self, command: &mut Command, arena: &Arena, program: &Path) {
+        command.arg("-n").arg(RANKS.to_string()).args(["sh", "-c", ON_ITS_NODE, "sh"]).arg(program);
+        command.args(&self.arguments).env("FIELD_TELLS", "");
+        command.env("NODES", arena.folder()).env("SHIFT", self.shift.to_string());
+        if self.code == Code::ReedSolomon {
+            command.env("FIELD_CHECKS", "");
+        }
+    }
+}
+
+/// Ranks are killed under `standfast group run`, which launches the job again by itself: one command, the undisturbed
+/// result.
+///
+/// # Errors
+/// When any of that does not hold.
+pub fn survives_watched(mpi: Mpi, program: &Path, strikes: usize, seed: u64) -> Result<()> {
+    let mut random = Rng::with_seed(seed);
+    let life = Life { arguments: [(strikes * 30 + 50).to_string(), "48".into()], code: Code::Parity, shift: 0 };
+    let undisturbed = Arena::new()?;
+    let truth = mpi.launch(&undisturbed, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")?;
+    let arena = Arena::new()?;
+    let mut running = mpi.launch_watched(&arena, program, &life)?;
+    let mut epochs = 0;
+    for _ in 0..strikes {
+        epochs += random.usize(1..20);
+        until(PATIENCE, "some epochs", || {
+            ensure!(!running.has_ended()?, "the job has ended by itself; {}", said(&arena, seed));
+            Ok((running.errors_so_far().lines().filter(|line| line.starts_with("epoch ")).count() >= epochs)
+                .then_some(()))
+        })?;
+        if let Some(rank) = random.choice(arena.processes_of(program)) {
+            // The launcher may have been quicker.
+            let _ = kill(rank, Signal::SIGKILL);
+        }
+    }
+    let ended = running.wait(PATIENCE)?.well("the watched job").with_context(|| said(&arena, seed))?;
+    ensure!(ended.output == truth.output, "{} instead of {}; {}", ended.output, truth.output, said(&arena, seed));
+    ensure!(ended.errors.contains("launching it again"), "nothing was launched again; {}", said(&arena, seed));
+    ensure!(!arena.images().exists(), "the job's name is still there");
+    arena.wait_until_empty(PATIENCE)
 }
 
 /// Ranks are killed at random moments and nodes lose what they hold, `strikes` times; the job is launched again each time, its

@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::Result;
-use standfast_tests::mpi::{Code, MPIS, survives};
+use standfast_tests::mpi::{Code, MPIS, survives, survives_watched};
 use standfast_tests::{seed, skip};
 
 const STRIKES: usize = 5;
@@ -25,4 +25,15 @@ fn a_job_under_parity_survives_lost_ranks_and_nodes() -> Result<()> {
 #[test]
 fn a_job_under_reed_solomon_survives_two_lost_nodes() -> Result<()> {
     with_every_mpi(Code::ReedSolomon)
+}
+
+#[test]
+fn a_watched_job_is_launched_again_by_itself() -> Result<()> {
+    for mpi in MPIS {
+        match mpi.program()? {
+            Some(program) => survives_watched(mpi, &program, STRIKES, seed())?,
+            None => skip(mpi.name, "its compiler is not here"),
+        }
+    }
+    Ok(())
 }

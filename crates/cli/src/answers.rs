@@ -42,7 +42,9 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Man(man) => manual(&man),
-        Command::Run(_) | Command::Restart(_) | Command::Attach(_) => unreachable!("these are no questions"),
+        Command::Run(_) | Command::Restart(_) | Command::Attach(_) | Command::Group(_) => {
+            unreachable!("these are no questions")
+        }
     }
 }
 

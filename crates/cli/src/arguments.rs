@@ -69,6 +69,16 @@ Examples:
 A supervisor does this by itself from time to time; the program runs meanwhile. Checkpoints that are
 to be kept stay, each can be restarted as before.";
 
+const GROUP_RUN_EXAMPLES: &str = "\
+Examples:
+  standfast group run -- mpirun -n 8 ./solver
+  standfast group run -d /scratch/solver --tries 3 -- mpirun --hostfile nodes ./solver
+
+The processes checkpoint themselves into each other's memory, with libstandfast_group. Whenever a
+launch fails, the job is launched again and goes on from its newest checkpoint; what was lost with
+a process or a node is rebuilt. On SIGTERM, or when the tries are used up, what is in memory stays,
+and the same command goes on with the job later.";
+
 /// Keeps long-running programs safe: checkpoints any unmodified program, and continues it after a crash.
 #[derive(Parser, Debug)]
 #[command(name = "standfast", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
@@ -102,6 +112,8 @@ pub(crate) enum Command {
     Verify(Verify),
     Coalesce(Coalesce),
     Doctor(Doctor),
+    #[command(subcommand)]
+    Group(Group),
     Completions(Completions),
     Man(Man),
 }
@@ -316,6 +328,27 @@ pub(crate) struct Doctor {
     pub(crate) pid: Option<i32>,
     #[command(flatten)]
     pub(crate) form: Form,
+}
+
+/// Programs of many processes (MPI) that keep each other's state in memory: see standfast_mpi.h
+#[derive(Subcommand, Debug)]
+pub(crate) enum Group {
+    Run(GroupRun),
+}
+
+/// Launch a job of many processes, and again when it has lost some of them
+#[derive(Args, Debug)]
+#[command(after_help = GROUP_RUN_EXAMPLES)]
+pub(crate) struct GroupRun {
+    /// Where the job's name is kept until it is done
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "group.standfast")]
+    pub(crate) directory: PathBuf,
+    /// How often it is launched at most
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tries: u32,
+    /// The command that launches all its processes, with its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Print completions for a shell

@@ -3,13 +3,14 @@
 
 mod answers;
 mod arguments;
+mod group;
 mod leave;
 mod program;
 mod supervise;
 mod tables;
 mod voice;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, Group};
 use clap::Parser;
 use std::process::ExitCode;
 use voice::{Voice, say};
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Command::Run(run) => supervise::run(run, voice),
         Command::Attach(attach) => supervise::attach(attach),
         Command::Restart(restart) => supervise::restart(restart, voice),
+        Command::Group(Group::Run(run)) => group::run(run),
         question => answers::answer(question),
     };
     outcome.unwrap_or_else(|error| {
