@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 
 /// Runs `hold THING WHERE`, lets `meet` meet it, and asks for a checkpoint; returns what was said. The program then goes on
 /// to its end with what it holds.
@@ -170,5 +171,67 @@ fn datagrams_to_somebody_else_stand_in_nobodys_way() -> Result<()> {
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let told = said("udp", &server.local_addr()?.port().to_string(), &arena, || Ok(()))?;
     ensure!(told.is_empty(), "{told}");
+    Ok(())
+}
+
+/// A System V object that a program outside has made, removed when dropped.
+struct Foreign {
+    option: &'static str,
+    id: String,
+}
+
+impl Foreign {
+    fn make(arguments: &[&str], option: &'static str) -> Result<Self> {
+        let made = Command::new("ipcmk").args(arguments).output().context("ipcmk, of util-linux")?;
+        let said = String::from_utf8(made.stdout)?;
+        let id = said.split_whitespace().last().context("ipcmk says an id")?.to_owned();
+        Ok(Self { option, id })
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // It may be gone; then there is nothing to remove.
+        let _ = Command::new("ipcrm").args([self.option, &self.id]).output();
+    }
+}
+
+#[test]
+fn system_v_objects_that_were_there_before_are_refused_by_name() -> Result<()> {
+    for (thing, arguments, option) in
+        [("semaphores", &["-S", "1"][..], "-s"), ("segment", &["-M", "4096"], "-m"), ("messages", &["-Q"], "-q")]
+    {
+        let arena = Arena::new()?;
+        let foreign = Foreign::make(arguments, option)?;
+        let told = said(thing, &foreign.id, &arena, || Ok(()))?;
+        ensure!(told.contains("System V") && told.contains(&foreign.id) && told.contains("there before"), "{told}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_segment_that_somebody_else_has_attached_is_refused() -> Result<()> {
+    let (arena, other) = (Arena::new()?, Arena::new()?);
+    let foreign = Foreign::make(&["-M", "4096"], "-m")?;
+    let program = HOLDER.with(&["segment", &foreign.id])?;
+    let mut outside = Command::new(&program.path).args(&program.arguments).current_dir(other.work()).spawn()?;
+    let told = said("segment", &foreign.id, &arena, || Ok(()));
+    open_gate(&other)?;
+    ensure!(outside.wait()?.success(), "the other program was harmed");
+    ensure!(told?.contains("other programs have attached it"), "it is not said who has it");
+    Ok(())
+}
+
+#[test]
+fn a_message_queue_that_somebody_else_has_open_is_refused() -> Result<()> {
+    let (arena, other) = (Arena::new()?, Arena::new()?);
+    let name = format!("/standfast-test-{}", std::process::id());
+    let program = HOLDER.with(&["queue", &name])?;
+    let mut outside = Command::new(&program.path).args(&program.arguments).current_dir(other.work()).spawn()?;
+    let told = said("queue", &name, &arena, || Ok(()));
+    open_gate(&other)?;
+    ensure!(outside.wait()?.success(), "the other program was harmed");
+    let told = told?;
+    ensure!(told.contains("message queue") && told.contains(&outside.id().to_string()), "{told}");
     Ok(())
 }

@@ -3,9 +3,13 @@
 #include "check.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <mqueue.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -82,6 +86,42 @@ static void hold_pipe(const char *path)
     CHECK(write(writer, "still here", 10) == 10 && close(writer) == 0);
 }
 
+static void hold_semaphores(int id)
+{
+    struct sembuf up = {.sem_op = 1}, down = {.sem_op = -1};
+    CHECK(semop(id, &up, 1) == 0);
+    wait_at_gate();
+    CHECK(semop(id, &down, 1) == 0);
+}
+
+static void hold_segment(int id)
+{
+    char *memory = shmat(id, NULL, 0);
+    CHECK(memory != (char *)-1);
+    wait_at_gate();
+    CHECK(shmdt(memory) == 0);
+}
+
+static void hold_messages(int id)
+{
+    struct {
+        long type;
+        char text[10];
+    } message = {1, "still here"};
+    CHECK(msgsnd(id, &message, sizeof message.text, 0) == 0);
+    wait_at_gate();
+    CHECK(msgrcv(id, &message, sizeof message.text, 1, IPC_NOWAIT) == sizeof message.text);
+}
+
+/* `name` is taken away by the first that lets go. */
+static void hold_queue(const char *name)
+{
+    mqd_t queue = mq_open(name, O_RDWR | O_CREAT, 0600, NULL);
+    CHECK(queue != (mqd_t)-1 && mq_send(queue, "still here", 10, 0) == 0);
+    wait_at_gate();
+    CHECK(mq_send(queue, "still here", 10, 0) == 0 && (mq_unlink(name) == 0 || errno == ENOENT));
+}
+
 /* `path` leads to its slave. */
 static void hold_terminal(const char *path)
 {
@@ -155,6 +195,14 @@ int main(int argc, char **argv)
         hold_watch(argv[2]);
     else if (strcmp(argv[1], "session") == 0)
         hold_session(argv[2]);
+    else if (strcmp(argv[1], "semaphores") == 0)
+        hold_semaphores(atoi(argv[2]));
+    else if (strcmp(argv[1], "segment") == 0)
+        hold_segment(atoi(argv[2]));
+    else if (strcmp(argv[1], "messages") == 0)
+        hold_messages(atoi(argv[2]));
+    else if (strcmp(argv[1], "queue") == 0)
+        hold_queue(argv[2]);
     else
         CHECK(!"a known thing to hold");
     printf("holder: let go of %s\n", argv[1]);

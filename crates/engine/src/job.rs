@@ -1,6 +1,6 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
-use crate::census::Looks;
+use crate::census::{KnownObjects, Looks, known_here};
 use crate::directions::DIRECTORY_VARIABLE;
 use crate::endpoint::TerminalHolder;
 use crate::files::{Digests, FileKey, Writers};
@@ -78,6 +78,8 @@ pub(crate) struct Inheritance {
     pub(crate) streams: [Option<(u64, u64)>; 3],
     /// Other descriptors, by number.
     pub(crate) others: Vec<(i32, (u64, u64))>,
+    /// System V objects that were there before; `None` where nobody knows.
+    pub(crate) system_v: Option<KnownObjects>,
 }
 
 impl Inheritance {
@@ -85,7 +87,8 @@ impl Inheritance {
     pub(crate) fn of_children() -> Self {
         let own = std::process::id() as i32;
         let numbers = proc::numbers(own, "fd").unwrap_or_default();
-        Self::of(own, numbers.into_iter().filter(|number| is_inherited(*number)))
+        let inherited = Self::of(own, numbers.into_iter().filter(|number| is_inherited(*number)));
+        Self { system_v: known_here(), ..inherited }
     }
 
     /// The best guess for a running program that somebody else has started: its standard streams are those it has now,
@@ -116,6 +119,7 @@ impl Inheritance {
         Self {
             streams: [0, 1, 2].map(identity),
             others: others.filter_map(|number| Some((number, identity(number)?))).collect(),
+            system_v: None,
         }
     }
 }

@@ -132,12 +132,17 @@ fn open_files() -> Vec<OpenFile> {
         OpenFileKind::Master { terminal: 0 },
         OpenFileKind::Slave { terminal: 0 },
         OpenFileKind::HungUp,
+        OpenFileKind::MessageQueue { queue: 0 },
     ];
     let told = SignalTarget { process: 0, main_thread: true, signal: 34 };
     let lock = |kind| FileLock { kind, exclusive: true, start: 5, length: 0 };
     let locks = vec![lock(LockKind::Whole), lock(LockKind::Process { process: 0 }), lock(LockKind::OpenFile)];
     let open = |kind| OpenFile { flags: 0o2002, kind, told: Some(told), locks: locks.clone() };
     kinds.into_iter().map(open).collect()
+}
+
+fn system_v_name() -> SystemVName {
+    SystemVName { id: 32769, key: -2, mode: 0o640, user: 1000, group: 100, of_job: true }
 }
 
 fn terminal() -> PseudoTerminal {
@@ -212,7 +217,11 @@ fn objects() -> Vec<MemoryObject> {
         MemoryObject { kind: ObjectKind::SharedMemory, length: 0x8000, huge_page_bytes: 0 },
         MemoryObject { kind: file, length: 0x20_0000, huge_page_bytes: 0x20_0000 },
         MemoryObject { kind: mapped, length: 0x1234, huge_page_bytes: 0 },
-        MemoryObject { kind: ObjectKind::Segment { mode: 0o600 }, length: 0x5000, huge_page_bytes: 0 },
+        MemoryObject {
+            kind: ObjectKind::Segment { name: system_v_name(), removed: true, locked: true },
+            length: 0x5000,
+            huge_page_bytes: 0,
+        },
         MemoryObject { kind: deleted, length: 4099, huge_page_bytes: 0 },
     ]
 }
@@ -298,6 +307,27 @@ fn state() -> JobState {
         objects: objects(),
         sockets: sockets(),
         terminals: vec![terminal()],
+        semaphores: vec![SemaphoreSet {
+            name: system_v_name(),
+            semaphores: vec![Semaphore { value: 32767, user: Some(0) }, Semaphore { value: 0, user: None }],
+            undo: vec![Undo { process: 0, semaphore: 1, adjustment: -32768 }],
+        }],
+        message_queues: vec![MessageQueue {
+            name: system_v_name(),
+            bytes_max: 16384,
+            messages: vec![TypedMessage { kind: 1 << 40, text: b"typed"[..].into() }],
+        }],
+        posix_queues: vec![PosixQueue {
+            name: b"queue"[..].into(),
+            unlinked: true,
+            mode: 0o600,
+            messages_max: 10,
+            bytes_max: 8192,
+            messages: vec![PriorityMessage { priority: 7, text: b"urgent"[..].into() }],
+            inode: 8,
+        }],
+        ipc_namespace: 9,
+        pid_namespace: 10,
     }
 }
 

@@ -232,6 +232,7 @@ fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
         any::<u32>().prop_map(|socket| OpenFileKind::Socket { socket }),
         any::<u32>().prop_map(|terminal| OpenFileKind::Master { terminal }),
         any::<u32>().prop_map(|terminal| OpenFileKind::Slave { terminal }),
+        any::<u32>().prop_map(|queue| OpenFileKind::MessageQueue { queue }),
         Just(OpenFileKind::HungUp),
         (stream, bytes()).prop_map(|(stream, was)| OpenFileKind::Stream { stream, was }),
         (any::<i32>(), bytes()).prop_map(|(number, was)| OpenFileKind::Inherited { number, was }),
@@ -347,13 +348,50 @@ fn object() -> impl Strategy<Value = MemoryObject> {
         (crate::file(), any::<u32>(), any::<Option<bool>>(), prop::option::of(bytes()), saved_part()).prop_map(
             |(file, mode, lock, other_writer, saved)| ObjectKind::MappedFile { file, mode, lock, other_writer, saved }
         ),
-        any::<u32>().prop_map(|mode| ObjectKind::Segment { mode }),
+        (system_v_name(), any::<(bool, bool)>()).prop_map(|(name, (removed, locked))| ObjectKind::Segment {
+            name,
+            removed,
+            locked
+        }),
     ];
     (kind, any::<(u64, u64)>()).prop_map(|(kind, (length, huge_page_bytes))| MemoryObject {
         kind,
         length,
         huge_page_bytes,
     })
+}
+
+prop_compose! {
+    fn system_v_name()(id: i32, key: i32, mode: u32, user: u32, group: u32, of_job: bool) -> SystemVName {
+        SystemVName { id, key, mode, user, group, of_job }
+    }
+}
+
+fn semaphore_set() -> impl Strategy<Value = SemaphoreSet> {
+    let semaphore = any::<(u16, Option<u32>)>().prop_map(|(value, user)| Semaphore { value, user });
+    let undo = any::<(u32, u32, i32)>();
+    let undo = undo.prop_map(|(process, semaphore, adjustment)| Undo { process, semaphore, adjustment });
+    let parts = (system_v_name(), prop::collection::vec(semaphore, 0..4), prop::collection::vec(undo, 0..3));
+    parts.prop_map(|(name, semaphores, undo)| SemaphoreSet { name, semaphores, undo })
+}
+
+fn message_queue() -> impl Strategy<Value = MessageQueue> {
+    let message = (any::<i64>(), bytes()).prop_map(|(kind, text)| TypedMessage { kind, text });
+    let parts = (system_v_name(), any::<u64>(), prop::collection::vec(message, 0..4));
+    parts.prop_map(|(name, bytes_max, messages)| MessageQueue { name, bytes_max, messages })
+}
+
+prop_compose! {
+    fn posix_queue()(
+        name in bytes(),
+        unlinked: bool,
+        mode: u32,
+        (messages_max, bytes_max, inode) in any::<(u64, u64, u64)>(),
+        messages in prop::collection::vec((any::<u32>(), bytes()), 0..4),
+    ) -> PosixQueue {
+        let messages = messages.into_iter().map(|(priority, text)| PriorityMessage { priority, text }).collect();
+        PosixQueue { name, unlinked, mode, messages_max, bytes_max, messages, inode }
+    }
 }
 
 prop_compose! {
@@ -364,7 +402,10 @@ prop_compose! {
         objects in prop::collection::vec(object(), 0..3),
         sockets in prop::collection::vec(socket(), 0..3),
         terminals in prop::collection::vec(terminal(), 0..3),
-        realtime_nanoseconds: u64,
+        semaphores in prop::collection::vec(semaphore_set(), 0..3),
+        (message_queues, posix_queues) in
+            (prop::collection::vec(message_queue(), 0..3), prop::collection::vec(posix_queue(), 0..3)),
+        (realtime_nanoseconds, ipc_namespace, pid_namespace) in any::<(u64, u64, u64)>(),
         host: String,
     ) -> JobState {
         JobState {
@@ -376,6 +417,11 @@ prop_compose! {
             objects,
             sockets,
             terminals,
+            semaphores,
+            message_queues,
+            posix_queues,
+            ipc_namespace,
+            pid_namespace,
         }
     }
 }

@@ -85,6 +85,15 @@ impl<'a> Injector<'a> {
         self.memory.read(self.output(), into)
     }
 
+    /// Puts what an injected call is given there.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn write_output(&self, bytes: &[u8]) -> std::io::Result<()> {
+        assert!(bytes.len() <= Foothold::OUTPUT_BYTES, "so much has no room there");
+        self.memory.write(self.output(), bytes)
+    }
+
     /// Takes over a task until the puppet is released. One at a time: all share the foothold.
     ///
     /// # Errors

@@ -43,6 +43,8 @@ pub struct Furnishing {
     pub clocks: Option<ClockOffsets>,
     /// Pseudo-terminals of its own, so that their numbers are free.
     pub terminals: bool,
+    /// An IPC namespace of its own, so that ids of System V objects and names of message queues are free.
+    pub ipc: bool,
 }
 
 /// Our end of the line to the init.
@@ -90,8 +92,9 @@ impl NamespaceInit {
     ) -> io::Result<(Self, Held)> {
         let (ours, theirs) = channel()?;
         let (waiting, gate) = gate()?;
-        let flags =
-            libc::CLONE_NEWPID | libc::CLONE_NEWNS | if kind == NamespaceKind::User { libc::CLONE_NEWUSER } else { 0 };
+        let mut flags = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+        flags |= if kind == NamespaceKind::User { libc::CLONE_NEWUSER } else { 0 };
+        flags |= if furnishing.ipc { libc::CLONE_NEWIPC } else { 0 };
         let identity = Identity::own();
         let init = match clone_process(flags as u64, None)? {
             0 => {
@@ -238,6 +241,9 @@ impl Init {
         if furnishing.terminals {
             mount_terminals();
         }
+        if furnishing.ipc {
+            mount_message_queues();
+        }
         if let Some(clocks) = furnishing.clocks {
             // The namespace is entered by the next child; until it has one, its clocks can be set.
             // SAFETY: a plain number.
@@ -326,6 +332,12 @@ fn mount_terminals() {
         let (flags, data) = (libc::MS_NOSUID | libc::MS_NOEXEC, options.as_ptr().cast());
         libc::mount(c"devpts".as_ptr(), c"/dev/pts".as_ptr(), c"devpts".as_ptr(), flags, data);
     }
+}
+
+/// The message queues of the namespace, where those of the outer one could be looked at.
+fn mount_message_queues() {
+    // SAFETY: strings end with zero; nothing else is passed.
+    unsafe { libc::mount(c"mqueue".as_ptr(), c"/dev/mqueue".as_ptr(), c"mqueue".as_ptr(), 0, std::ptr::null()) };
 }
 
 fn close_all_but(kept: RawFd) {

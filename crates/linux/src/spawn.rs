@@ -158,6 +158,12 @@ pub fn made_here(pid: i32) {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
 }
 
+/// Does something during which this process has a child for purposes of its own that is gone afterwards.
+pub(crate) fn undisturbed_by_strays<T>(work: impl FnOnce() -> T) -> T {
+    let _made_here = MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner);
+    work()
+}
+
 /// Says that such a child has been reaped: its number may be given to another process.
 pub fn made_here_is_gone(pid: i32) {
     MADE_HERE.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);

@@ -82,7 +82,7 @@ fn describe_object(state: &JobState, place: usize, runs: &[Run]) -> ObjectReport
         ObjectKind::MemoryFile { name, .. } => format!("memfd {name}"),
         ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => format!("mapped file {}", file.path),
         ObjectKind::MappedFile { file, .. } => format!("saved file {}", file.path),
-        ObjectKind::Segment { .. } => "System V segment".to_owned(),
+        ObjectKind::Segment { name, .. } => format!("System V segment {} (key {:#x})", name.id, name.key),
         ObjectKind::DeletedFile { path, .. } => format!("deleted file {path}"),
     };
     let own = runs.iter().filter(|run| run.owner == number);
@@ -164,6 +164,7 @@ fn describe_file(kind: &OpenFileKind) -> String {
         OpenFileKind::Socket { socket } => format!("socket {socket} of the job"),
         OpenFileKind::Master { terminal } => format!("master of terminal {terminal} of the job"),
         OpenFileKind::Slave { terminal } => format!("slave of terminal {terminal} of the job"),
+        OpenFileKind::MessageQueue { queue } => format!("message queue {queue} of the job"),
         OpenFileKind::HungUp => "terminal that has been hung up".to_owned(),
         OpenFileKind::Inherited { number, was } => format!("inherited as descriptor {number} ({was})"),
     }

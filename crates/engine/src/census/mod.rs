@@ -15,8 +15,10 @@ mod portrait;
 mod restrictions;
 mod scheduling;
 mod switches;
+mod system_v;
 mod threads;
 mod timers;
+mod undo;
 
 use crate::endpoint::TerminalHolder;
 use crate::freeze::{Frozen, kernel};
@@ -33,13 +35,13 @@ pub use files::Output;
 use files::{References, reference};
 pub(crate) use files::{code_files, look_ahead};
 pub(crate) use memory::HUGE_PAGES;
-pub(crate) use objects::ObjectContents;
 use objects::Objects;
+pub(crate) use objects::{ObjectContents, data_of};
 use portrait::{Ourselves, Particulars, Portrait};
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{
-    Clocks, FileReference, JobState, Kinship, Machine, MemoryObject, ProcessState, StateArea,
+    Clocks, FileReference, JobState, Kinship, Machine, MemoryObject, ProcessState, StateArea, Undo,
 };
 use standfast_linux::proc::{self, Map, Stat};
 use standfast_linux::processor;
@@ -48,6 +50,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
+use system_v::SystemV;
+pub(crate) use system_v::{KnownObjects, is_left_behind, known_here, was_here};
 use threads::Also;
 
 /// A job's records and where its memory is to be read.
@@ -78,6 +82,14 @@ impl Census {
         refuse(&mut found.obstacles)?;
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
         let relations = kinship::Relations::of(frozen, &portraits)?;
+        found.objects.add_unattached_segments()?;
+        let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
+        let mut system_v = found.objects.system_v.contents(&pids)?;
+        let ipc_namespace = found.objects.system_v.namespace();
+        let probes = match found.objects.system_v.has_semaphores() {
+            true => system_v::probes(frozen, &system_v.semaphores)?,
+            false => vec![None; pids.len()],
+        };
         let mut doubtful = Vec::new();
         for (place, process) in frozen.processes.iter().enumerate() {
             let pages = found.objects.doubtful(place, process)?;
@@ -100,6 +112,7 @@ impl Census {
                 idle: &idle,
                 observe: observes && tracks.of(identity).is_none_or(|track| track.is_lost()),
                 has_children: parents.contains(&process.pid),
+                undo: probes[place],
             };
             let inner = &mut answers[place];
             *inner = threads::Inner::ask(process, portraits[place], &frozen.shared, also)?;
@@ -139,7 +152,17 @@ impl Census {
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
         outputs.extend(found.objects.outputs());
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
+        for (place, inner) in answers.iter().enumerate() {
+            for (set, undo) in &inner.undo {
+                let undo = Undo { process: place as u32, ..*undo };
+                system_v.semaphores[*set].undo.push(undo);
+            }
+        }
         let mut state = found.into_state(frozen, &portraits, answers, records, relations)?;
+        state.semaphores = system_v.semaphores;
+        state.message_queues = system_v.queues;
+        state.ipc_namespace = ipc_namespace;
+        state.pid_namespace = system_v::pid_namespace(pids[0]);
         files::note_contents(&mut state, &frozen.shared);
         Ok(Self { state, pages, objects, outputs })
     }
@@ -171,7 +194,14 @@ fn named(mut obstacles: Vec<Obstacle>, pid: i32, processes: usize) -> Vec<Obstac
 /// Asks every process of a job what only it can ask the kernel for, and forgets the answers.
 pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
     let doubts = threads::Doubts::default();
-    let also = Also { ourselves: &Ourselves::look()?, doubts: &doubts, idle: &[], observe: false, has_children: true };
+    let also = Also {
+        ourselves: &Ourselves::look()?,
+        doubts: &doubts,
+        idle: &[],
+        observe: false,
+        has_children: true,
+        undo: None,
+    };
     frozen.processes.iter().try_for_each(|process| {
         let portrait = Portrait::of(process.pid).map_err(|source| crate::freeze::forbidden(process.pid, source))?;
         threads::Inner::ask(process, &portrait, &frozen.shared, also).map(drop)
@@ -309,7 +339,7 @@ impl Findings {
         let mut found = Self {
             obstacles: Vec::new(),
             descriptors: Descriptors::default(),
-            objects: Objects::default(),
+            objects: Objects::with(SystemV::of(pids[0]).map_err(looking)?),
             processes: Vec::new(),
         };
         let (objects, obstacles) = (&mut found.objects, &mut found.obstacles);
@@ -324,8 +354,7 @@ impl Findings {
             found.processes.push(of_process.map_err(looking)?);
             found.obstacles.append(&mut named(obstacles, subject.pid, subjects.len()));
         }
-        found.objects.refuse_shared_segments(&mut found.obstacles);
-        found.obstacles.append(&mut restrictions::kernel_queues(&pids).map_err(looking)?);
+        found.obstacles.append(&mut found.objects.judge_system_v(&pids, inheritance));
         Ok(found)
     }
 
@@ -367,6 +396,8 @@ impl Findings {
             sockets: self.descriptors.sockets,
             objects,
             terminals: self.descriptors.terminals,
+            posix_queues: self.descriptors.posix_queues,
+            ..JobState::default()
         })
     }
 }

@@ -4,9 +4,7 @@ use super::apart;
 use super::asker::{Answers, Number, Questions};
 use super::portrait::{Ourselves, Portrait};
 use crate::Obstacle;
-use standfast_linux::proc::{self, Stat, Status};
-use standfast_linux::sys::process;
-use standfast_linux::{KernelQueue, QueueKind};
+use standfast_linux::proc::{self, Status};
 use std::io;
 
 const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -17,42 +15,6 @@ pub(super) fn of_other_threads(pid: i32, main: &Portrait, own: &Status) -> io::R
     // A thread may have ended since the look.
     let statuses = others.filter_map(|tid| Status::of_task(pid, tid).ok());
     Ok(statuses.flat_map(|it| [of_thread(&it, own), apart::of_thread(pid, &it, main)].concat()).collect())
-}
-
-/// Semaphores and message queues of System V that a process of the job was the last to use: they go on without it, so that
-/// a restart would find them as others, or its own next life, have left them.
-pub(super) fn kernel_queues(pids: &[i32]) -> io::Result<Vec<Obstacle>> {
-    let queues = KernelQueue::all()?;
-    let uses = |queue: &KernelQueue, pid: i32| queue.users.contains(&pid) && may_have_used(pid, queue.used_seconds);
-    let used = queues.iter().filter(|queue| pids.iter().any(|pid| uses(queue, *pid)));
-    let obstacle = |queue: &KernelQueue| {
-        let what = match queue.kind {
-            QueueKind::Semaphores => format!("System V semaphores {}", queue.id),
-            QueueKind::Messages => format!("System V message queue {}", queue.id),
-        };
-        lasting(
-            what,
-            "they live in the kernel and go on when the program is killed",
-            "use those of POSIX threads, or pipes",
-        )
-    };
-    Ok(used.map(obstacle).collect())
-}
-
-/// Whether a process was there at that time, in seconds since 1970, and in our IPC namespace: the last user of a queue may have
-/// been another one with its number.
-fn may_have_used(pid: i32, used_seconds: i64) -> bool {
-    /// `USER_HZ`, the unit of start times: a constant of the kernel's interface.
-    const TICKS_PER_SECOND: u64 = 100;
-    const NANOSECONDS: u64 = 1_000_000_000;
-    let namespace = |pid: i32| proc::link(pid, "ns/ipc").ok();
-    let Ok(stat) = Stat::of(pid) else { return false };
-    let clock = |clock| process::clock_nanoseconds(clock) / NANOSECONDS;
-    let boot = clock(libc::CLOCK_REALTIME).saturating_sub(clock(libc::CLOCK_BOOTTIME));
-    let started = boot + stat.start_time / TICKS_PER_SECOND;
-    // Each of the three is rounded to a second.
-    let was_there = used_seconds.saturating_add(2) >= started as i64;
-    was_there && namespace(pid) == namespace(std::process::id() as i32)
 }
 
 /// What stands in the way in one thread, `own` being ourselves.
@@ -146,14 +108,5 @@ mod tests {
         assert_eq!(named(Status { shadow_stack: true, ..own.clone() }), "shadow stack of thread 7");
         assert_eq!(named(Status { seccomp: 1, ..own.clone() }), "seccomp filter of thread 7");
         assert_eq!(named(Status { seccomp_filters: 1, ..own.clone() }), "seccomp filter of thread 7");
-    }
-
-    #[test]
-    fn what_was_used_before_a_process_was_there_was_used_by_another_of_its_number() {
-        let own = std::process::id() as i32;
-        let now = (process::clock_nanoseconds(libc::CLOCK_REALTIME) / 1_000_000_000) as i64;
-        assert!(may_have_used(own, now));
-        assert!(!may_have_used(own, now - 3600));
-        assert!(!may_have_used(i32::MAX, now), "there is no such process");
     }
 }

@@ -3,6 +3,7 @@
 use super::asker::{Answers, Asker, Number, Questions, Words};
 use super::portrait::{Ourselves, Portrait};
 use super::restrictions::Landlock;
+use super::undo::{self, Probe};
 use super::{apart, kinship, restrictions, scheduling, switches, timers};
 use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
 use crate::job::Shared;
@@ -46,6 +47,8 @@ pub(super) struct Inner {
     pub(super) switches: ProcessSwitches,
     /// Children of whom wait(2) would tell it something.
     pub(super) untold: Vec<(i32, Untold)>,
+    /// What its end would do to semaphores.
+    pub(super) undo: undo::Found,
 }
 
 /// What can be told about a process from outside only in part.
@@ -69,6 +72,8 @@ pub(super) struct Also<'a> {
     pub(super) observe: bool,
     /// It is asked for news of its children.
     pub(super) has_children: bool,
+    /// What does its end do to semaphores?
+    pub(super) undo: Option<Probe<'a>>,
 }
 
 impl Inner {
@@ -153,6 +158,9 @@ impl Inner {
                 self.untold = kinship::untold(asker, pid)?;
             }
             self.userfault = also.observe.then(|| asker.make_userfault(pid)).transpose()?;
+            if let Some(probe) = also.undo {
+                self.undo = probe.ask(asker, &mut self.obstacles)?;
+            }
         }
         self.found.ask_thread(asker, place)?;
         if place > 0 {

@@ -7,4 +7,4 @@ mod writers;
 
 pub(crate) use build_id::build_id;
 pub(crate) use digest::{Digests, Haste, digest_of, identity, is_fresh, is_made_by_the_kernel, open};
-pub(crate) use writers::{FileKey, Writers, other_holder, other_writers};
+pub(crate) use writers::{FileKey, Writers, describe, other_holder, other_writers};

@@ -9,6 +9,7 @@ use super::kinship::Remains;
 use super::mapped_files::{Attached, make_missing};
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
+use super::system_v::SystemV;
 use crate::freeze::kernel;
 use crate::waits::Waits;
 use crate::{EngineError, directions};
@@ -70,6 +71,7 @@ impl Family {
         main.raise_descriptor_limit()?;
         let parking = parking(plan.job);
         main.make_objects(&root, parking)?;
+        let system_v = SystemV::make(main, &root)?;
         make_missing(plan)?;
         let mut parked = main.open_files(&root, parking)?;
         self.held = parked.held.take();
@@ -82,10 +84,18 @@ impl Family {
         self.deliver_pages(plan, source)?;
         let _pinned = self.pin();
         self.main().seal_filled(&root)?;
+        system_v.fill(self.main(), &root)?;
         let mut attached = Attached::default();
         for (place, process) in self.processes.iter_mut().enumerate() {
-            process.map_shared_objects(&plan.of(place), &mut attached)?;
+            process.map_shared_objects(&plan.of(place), &system_v, &mut attached)?;
         }
+        for (place, process) in self.processes.iter().enumerate() {
+            process.adjust_semaphores(&plan.of(place), place)?;
+        }
+        for (place, process) in self.processes.iter().enumerate() {
+            process.touch_semaphores(&plan.of(place), place)?;
+        }
+        system_v.finish(&root, &mut self.processes[0].notes)?;
         self.main().seal_mapped(&root)?;
         self.main().refuse_held_locks(&root, source)?;
         for (place, process) in self.processes.iter().enumerate() {

@@ -1,5 +1,4 @@
-//! Memory that lies in files and segments: files that the program has mapped shared and written, System V shared memory;
-//! and files that have been saved because the program may write them.
+//! Memory that lies in files: files that the program has mapped shared and written, and files that have been saved because the program may write them.
 //!
 //! What such a file held at the checkpoint is in the image, so that a restart puts it back, where it differs: the job itself
 //! has gone on writing there. It is compared and written when everything else is rebuilt, and nothing is written
@@ -10,11 +9,11 @@ use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
 use super::plan::JobPlan;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
-use standfast_core::{Address, PAGE_BYTES, PageRange, is_zero};
+use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{
     Backing, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -23,9 +22,6 @@ const O_RDWR: u64 = libc::O_RDWR as u64;
 const LOCK_SHARED: u64 = libc::LOCK_SH as u64;
 const LOCK_EXCLUSIVE: u64 = libc::LOCK_EX as u64;
 const LOCK_WITHOUT_WAITING: u64 = libc::LOCK_NB as u64;
-const IPC_PRIVATE: u64 = libc::IPC_PRIVATE as u64;
-const IPC_CREAT: u64 = libc::IPC_CREAT as u64;
-const IPC_RMID: u64 = libc::IPC_RMID as u64;
 const SHM_EXEC: u64 = libc::SHM_EXEC as u64;
 const EITHER_WAY: &str =
     "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
@@ -50,8 +46,6 @@ pub(super) struct MappedPlan {
 pub(super) struct Attached {
     /// Files, by their places among the memory objects.
     pub(super) files: BTreeSet<usize>,
-    /// Segments: their new ids.
-    pub(super) segments: HashMap<usize, u64>,
 }
 
 impl Reckoning<'_> {
@@ -182,54 +176,16 @@ impl Construction {
         self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
 
-    /// Makes a segment anew and attaches it; `known` is its id if it has been made already. Returns the id.
-    pub(super) fn attach(
-        &mut self,
-        mapping: &Mapping,
-        place: usize,
-        object: &MemoryObject,
-        known: Option<u64>,
-    ) -> Result<u64, EngineError> {
-        let ObjectKind::Segment { mode } = object.kind else { unreachable!("the object is a segment") };
-        let id = match known {
-            Some(id) => id,
-            None => {
-                let arguments = [IPC_PRIVATE, object.length, IPC_CREAT | u64::from(mode), 0, 0, 0];
-                self.call("making System V shared memory", libc::SYS_shmget, arguments)?
-            }
-        };
+    /// Attaches a segment.
+    pub(super) fn attach(&mut self, mapping: &Mapping, id: u64) -> Result<(), EngineError> {
         let flags = if mapping.protection.execute { SHM_EXEC } else { 0 };
-        let attached =
-            self.call("attaching System V shared memory", libc::SYS_shmat, [id, mapping.start, flags, 0, 0, 0]);
-        if known.is_none() {
-            self.call("marking a segment for removal", libc::SYS_shmctl, [id, IPC_RMID, 0, 0, 0, 0])?;
-            attached?;
-            self.fill_segment(mapping, place)?;
-        } else {
-            attached?;
-        }
+        self.call("attaching System V shared memory", libc::SYS_shmat, [id, mapping.start, flags, 0, 0, 0])?;
         if !mapping.protection.write {
             let access = super::address_space::access(mapping.protection);
             let arguments = [mapping.start, mapping.end - mapping.start, access, 0, 0, 0];
             self.call("protecting memory", libc::SYS_mprotect, arguments)?;
         }
-        Ok(id)
-    }
-
-    fn fill_segment(&self, mapping: &Mapping, place: usize) -> Result<(), EngineError> {
-        let filling = |source| kernel("filling System V shared memory", source);
-        let mut piece = vec![0u8; PIECE_BYTES];
-        let mut at = 0;
-        loop {
-            let got = read_piece(self.staged(place), at, &mut piece).map_err(filling)?;
-            if got == 0 {
-                return Ok(());
-            }
-            if !is_zero(&piece[..got]) {
-                self.memory.write(Address::new(mapping.start + at), &piece[..got]).map_err(filling)?;
-            }
-            at += got as u64;
-        }
+        Ok(())
     }
 
     /// The mapped files that do not hold what they held; refuses, before anything is written, where they may not be put

@@ -13,7 +13,8 @@
 //! address_space  kernel mappings moved, regions mapped, layout told to the kernel
 //! vdso           the kernel's own mappings: moved, or redirected under another kernel
 //! filling        pages delivered and verified
-//! mapped_files   files that the program writes through mappings, and System V segments
+//! mapped_files   files that the program writes through mappings
+//! system_v       segments, semaphores and message queues, under their old ids
 //! stops          what job control had stopped is stopped again
 //! attributes     directory, umask, signal dispositions, limits
 //! descriptors    all under their old numbers
@@ -44,6 +45,7 @@ mod scheduling;
 mod stops;
 mod surroundings;
 mod switches;
+mod system_v;
 mod tails;
 mod threads;
 mod timers;
@@ -135,6 +137,9 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     });
     match built.and_then(|identity| family.commit().map(|init| (identity, init))) {
         Ok((identity, init)) => {
+            if init.is_some() {
+                system_v::remove_left_behind(source.state());
+            }
             let watching = |source| kernel("watching the program", source);
             let end = match init {
                 Some(init) => End::Namespace(init),

@@ -4,6 +4,7 @@
 use super::descriptors::makes_terminals;
 use super::ids::{IdPolicy, JobIds};
 use super::plan::JobPlan;
+use super::system_v::has_ipc;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_linux::sys::process;
@@ -36,7 +37,7 @@ pub(super) fn hold(
         ClockPolicy::Continue => plan.shifted_clocks()?,
         ClockPolicy::Jump => None,
     };
-    let furnishing = Furnishing { clocks, terminals: makes_terminals(plan) };
+    let furnishing = Furnishing { clocks, terminals: makes_terminals(plan), ipc: has_ipc(plan.job) };
     let mut reason = None;
     // Process 1 of the new namespace is its init.
     if policy == IdPolicy::Auto && old > 1 {
@@ -54,6 +55,7 @@ pub(super) fn hold(
         return Err(plan.refuse_earlier_clocks(reason.as_ref()));
     }
     plan.refuse_new_ids(reason.as_ref())?;
+    plan.refuse_shared_ipc(reason.as_ref())?;
     let held = Held::start(program, signals).map_err(|source| kernel("making a new process", source))?;
     Ok((None, held, JobIds::New { reason: reason.map(|reason| reason.to_string()) }))
 }

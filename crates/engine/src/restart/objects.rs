@@ -15,6 +15,7 @@
 use super::construction::Construction;
 use super::mapped_files::Attached;
 use super::plan::Plan;
+use super::system_v::SystemV;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_core::{PAGE_BYTES, PageRange};
@@ -132,7 +133,12 @@ impl Construction {
     }
 
     /// Maps objects where they are shared.
-    pub(super) fn map_shared_objects(&mut self, plan: &Plan<'_>, known: &mut Attached) -> Result<(), EngineError> {
+    pub(super) fn map_shared_objects(
+        &mut self,
+        plan: &Plan<'_>,
+        system_v: &SystemV,
+        known: &mut Attached,
+    ) -> Result<(), EngineError> {
         for mapping in &plan.process.mappings {
             let Backing::SharedObject { object, offset } = mapping.backing else { continue };
             let place = object as usize;
@@ -141,10 +147,7 @@ impl Construction {
                 ObjectKind::MappedFile { .. } => {
                     self.map_file(mapping, record, offset, known.files.insert(place))?;
                 }
-                ObjectKind::Segment { .. } => {
-                    let id = self.attach(mapping, place, record, known.segments.get(&place).copied())?;
-                    known.segments.insert(place, id);
-                }
+                ObjectKind::Segment { .. } => self.attach(mapping, system_v.id_of(place))?,
                 _ => self.map_one(mapping, self.objects[place].descriptor, offset)?,
             }
         }

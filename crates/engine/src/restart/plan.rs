@@ -367,6 +367,16 @@ impl Obstacles {
                 }
                 FilePlan::AsRecorded
             }
+            OpenFileKind::MessageQueue { queue } => {
+                if *queue as usize >= job.posix_queues.len() {
+                    self.add(
+                        "image",
+                        "it verifies, but names a message queue that it does not hold",
+                        "use another generation",
+                    );
+                }
+                FilePlan::AsRecorded
+            }
             OpenFileKind::Master { terminal } | OpenFileKind::Slave { terminal } => {
                 let found = job.terminals.get(*terminal as usize);
                 if found.is_none_or(|found| found.settings.characters.0.len() != CONTROL_CHARACTERS) {

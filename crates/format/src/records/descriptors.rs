@@ -258,6 +258,13 @@ pub enum OpenFileKind {
     /// The slave of a pseudo-terminal that has been hung up: it says so, whatever is asked of it.
     #[n(17)]
     HungUp,
+    /// A message queue of POSIX.
+    #[n(18)]
+    MessageQueue {
+        /// Position in [`super::JobState::posix_queues`].
+        #[n(0)]
+        queue: u32,
+    },
 }
 
 /// What a timerfd is set to.

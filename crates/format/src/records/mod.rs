@@ -7,6 +7,7 @@
 mod attributes;
 mod descriptors;
 mod files;
+mod ipc;
 mod kinship;
 mod memory;
 mod objects;
@@ -22,6 +23,7 @@ pub use descriptors::{
     TimerDescriptor, Watch,
 };
 pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
+pub use ipc::{MessageQueue, PosixQueue, PriorityMessage, Semaphore, SemaphoreSet, SystemVName, TypedMessage, Undo};
 pub use kinship::{Kinship, Untold};
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner, SavedPart};
@@ -61,6 +63,21 @@ pub struct JobState {
     /// Pseudo-terminals whose two sides lie within the job; open files refer to them by position.
     #[n(7)]
     pub terminals: Vec<PseudoTerminal>,
+    /// Sets of System V semaphores.
+    #[n(8)]
+    pub semaphores: Vec<SemaphoreSet>,
+    /// System V message queues.
+    #[n(9)]
+    pub message_queues: Vec<MessageQueue>,
+    /// Message queues of POSIX; open files refer to them by position.
+    #[n(10)]
+    pub posix_queues: Vec<PosixQueue>,
+    /// The IPC namespace in which the job was: its inode number.
+    #[n(11)]
+    pub ipc_namespace: u64,
+    /// The pid namespace in which it was, likewise.
+    #[n(12)]
+    pub pid_namespace: u64,
 }
 
 /// What a restart must find again in order to continue this job.

@@ -6,7 +6,7 @@
 //!                processes.len() ..       pages of a memory object, by offset
 //! ```
 
-use super::{Bytes, FileReference, JobState};
+use super::{Bytes, FileReference, JobState, SystemVName};
 use minicbor::{Decode, Encode};
 
 /// Memory with contents of its own.
@@ -72,12 +72,18 @@ pub enum ObjectKind {
         #[n(4)]
         saved: SavedPart,
     },
-    /// A segment of System V shared memory that has been marked for removal, so that nobody can find it any more.
+    /// A segment of System V shared memory.
     #[n(4)]
     Segment {
-        /// Its permissions.
+        /// How it is known.
         #[n(0)]
-        mode: u32,
+        name: SystemVName,
+        /// Whether it has been marked for removal, so that it goes when nobody has it attached any more.
+        #[n(1)]
+        removed: bool,
+        /// Whether it is kept in memory (SHM_LOCK).
+        #[n(2)]
+        locked: bool,
     },
 }
 

@@ -5,7 +5,6 @@ mod locks;
 mod maps;
 mod net;
 mod numa;
-mod segments;
 mod sleep;
 mod smaps;
 mod stat;
@@ -17,8 +16,6 @@ pub use locks::WholeFileLock;
 pub use maps::{Map, MapProtection};
 pub use net::{Endpoint, TcpConnection};
 pub use numa::{MapPolicy, NumaPolicy};
-pub use segments::SegmentInformation;
-pub(crate) use segments::kernel_objects;
 pub use sleep::Sleep;
 pub use smaps::MapAttributes;
 pub use stat::Stat;
@@ -121,11 +118,11 @@ fn children_by_parent(parent: i32) -> io::Result<Vec<i32>> {
     Ok(children)
 }
 
-fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
 }
 
-fn parse<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+pub(crate) fn parse<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
@@ -133,10 +130,10 @@ fn parse_hex(word: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()
 }
 
-fn parse_octal(word: &[u8]) -> Option<u32> {
+pub(crate) fn parse_octal(word: &[u8]) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(word).ok()?, 8).ok()
 }
 
-fn malformed(name: &str) -> io::Error {
+pub(crate) fn malformed(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("/proc shows a {name} of unknown form"))
 }

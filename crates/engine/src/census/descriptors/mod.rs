@@ -10,6 +10,7 @@ mod epoll;
 mod external;
 mod inotify;
 mod locks;
+mod message_queue;
 mod object;
 mod pipe;
 mod refused;
@@ -24,11 +25,14 @@ use crate::census::objects::Objects;
 use crate::endpoint::TerminalHolder;
 use crate::job::{Inheritance, Kept};
 use crate::{Obstacle, abreast};
+use message_queue::Queues;
 use pipe::Pipes;
 use shown::{Holder, Shown};
 pub(crate) use socket::received;
 use socket::{Found, Unread};
-use standfast_format::records::{Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents, PseudoTerminal, Socket};
+use standfast_format::records::{
+    Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents, PosixQueue, PseudoTerminal, Socket,
+};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -89,6 +93,7 @@ pub(super) struct Descriptors {
     pub(super) pipes: Vec<PipeContents>,
     pub(super) sockets: Vec<Socket>,
     pub(super) terminals: Vec<PseudoTerminal>,
+    pub(super) posix_queues: Vec<PosixQueue>,
     /// Regular files open for writing.
     pub(super) outputs: Vec<Output>,
 }
@@ -157,6 +162,7 @@ impl Descriptors {
             sockets: Vec::new(),
             terminals: Vec::new(),
             held_terminal: terms.terminal,
+            queues: Queues::default(),
             unread: HashMap::new(),
             on_their_way: Vec::new(),
             objects,
@@ -170,6 +176,7 @@ impl Descriptors {
         walk.examine_terminals(obstacles)?;
         walk.found.pipes = walk.pipes.into_records();
         walk.found.sockets = walk.sockets.into_iter().map(|socket| socket.record).collect();
+        walk.found.posix_queues = walk.queues.records;
         walk.found.terminals = walk.terminals.into_iter().map(|terminal| terminal.record).collect();
         Ok(walk.found)
     }
@@ -213,6 +220,7 @@ struct Walk<'a> {
     sockets: Vec<Found>,
     terminals: Vec<FoundTerminal>,
     held_terminal: Option<&'a dyn TerminalHolder>,
+    queues: Queues,
     /// What Unix sockets have received, by inode.
     unread: HashMap<u64, Unread>,
     /// Copies of the descriptors that were found in messages.
@@ -303,6 +311,10 @@ impl Walk<'_> {
         if shown.has_lease() {
             return Err(Unfit::with_remedy("the program has a lease on it (F_SETLEASE)", "give the lease up"));
         }
+        if let Some(queue) = self.message_queue(place) {
+            return queue;
+        }
+        let shown = &self.shown[place];
         if shown.file.is_file() && shown.target.starts_with(b"/") {
             let is_nameless = shown.file.nlink() == 0 || shown.target.starts_with(b"/memfd:");
             let stream = if flags & O_ACCMODE != 0 { self.external(shown) } else { None };

@@ -2,9 +2,7 @@
 
 use super::{Known, Unfit, Walk};
 use standfast_format::records::{Bytes, ObjectKind, OpenFileKind};
-use standfast_linux::sys::file;
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -26,9 +24,6 @@ impl Walk<'_> {
         let offset = shown.information.position;
         if shown.target.starts_with(b"/memfd:") {
             return Ok(OpenFileKind::Object { object: self.objects.of_file(&own)?, offset });
-        }
-        if file::is_message_queue(own.as_fd())? {
-            return Err(Unfit::because("a message queue of POSIX (mq_open) cannot be brought back"));
         }
         if shown.file.blocks() * BLOCK_BYTES > DELETED_BYTES_MAX {
             return Err(Unfit::with_remedy(

@@ -4,10 +4,14 @@
 use super::{Access, Found, Objects, Windows};
 use crate::census::Output;
 use crate::files::is_made_by_the_kernel;
-use crate::{Obstacle, SavedFiles};
-use standfast_core::PageRange;
-use standfast_format::records::{FileReference, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedPart};
-use standfast_linux::proc::{self, Map, SegmentInformation, WholeFileLock};
+use crate::freeze::kernel;
+use crate::job::Inheritance;
+use crate::{EngineError, Obstacle, SavedFiles};
+use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
+use standfast_format::records::{
+    FileReference, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedPart, SystemVName,
+};
+use standfast_linux::proc::{self, Map, WholeFileLock};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -19,6 +23,8 @@ const O_APPEND: u32 = libc::O_APPEND as u32;
 /// How much a file may hold that is saved for the case that it is gone or overwritten by the restart: temporary ones and
 /// what compilers write holds little.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
+/// Where segments lie that nobody has mapped.
+const NO_DEVICE: u64 = u64::MAX;
 
 /// Why memory cannot be saved.
 pub(in crate::census) struct Unfit {
@@ -36,7 +42,7 @@ impl Objects {
     /// A file that a mapping of the process may write.
     pub(in crate::census) fn of_mapped_file(&mut self, pid: i32, map: &Map, file: FileReference) -> Result<u32, Unfit> {
         let identity = (file.identity.device, file.identity.inode);
-        let shown = PageRange::new(standfast_core::Address::new(map.offset), map.range().pages());
+        let shown = PageRange::new(Address::new(map.offset), map.range().pages());
         if let Some(known) = self.position(identity) {
             if let Some(ranges) = &mut self.found[known as usize].shown {
                 ranges.push(shown);
@@ -117,18 +123,13 @@ impl Objects {
 
     /// A System V segment that the process at place `process` has attached.
     pub(in crate::census) fn of_segment(&mut self, process: usize, map: &Map) -> Result<u32, Unfit> {
-        const SHORT_LIVED: &str = "mark segments for removal once they are attached (shmctl with IPC_RMID)";
         let identity = (map.device, map.inode);
-        let all = SegmentInformation::all()
-            .map_err(|error| Unfit::new(format!("System V shared memory cannot be looked at ({error})"), ""))?;
-        let Some(segment) = all.iter().find(|segment| segment.id as u64 == map.inode) else {
+        let Some(segment) = self.system_v.attached(map.inode as i32) else {
             return Err(Unfit::new("its segment of System V shared memory cannot be found", ""));
         };
-        if !segment.is_removed() {
-            let why = format!("System V segment {} (key {:#x}) lives on without the program", segment.id, segment.key);
-            return Err(Unfit::new(why, SHORT_LIVED));
-        }
-        if map.offset != 0 || map.range().bytes() < segment.bytes {
+        let (removed, locked) = (segment.is_removed(), segment.is_locked());
+        let length = segment.size;
+        if map.offset != 0 || map.range().bytes() < length {
             return Err(Unfit::new("only a part of a System V segment is still attached", "attach it whole"));
         }
         if let Some(known) = self.position(identity) {
@@ -139,29 +140,42 @@ impl Objects {
         }
         let mut windows = Windows::default();
         windows.add(process, map);
-        let kind = ObjectKind::Segment { mode: segment.mode & super::PERMISSIONS };
-        let record = MemoryObject { kind, length: segment.bytes, huge_page_bytes: 0 };
+        // Its name is noted when it is known whose it is.
+        let kind = ObjectKind::Segment { name: SystemVName::default(), removed, locked };
+        let record = MemoryObject { kind, length, huge_page_bytes: 0 };
         self.found.push(Found { identity, record, access: Access::Windows(windows), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
 
-    /// Segments that somebody outside the job has attached as well, once all processes have been looked at.
-    pub(in crate::census) fn refuse_shared_segments(&self, obstacles: &mut Vec<Obstacle>) {
-        let all = SegmentInformation::all().unwrap_or_default();
-        for found in &self.found {
-            let (ObjectKind::Segment { .. }, Access::Windows(windows)) = (&found.record.kind, &found.access) else {
-                continue;
-            };
-            let told = all.iter().find(|segment| segment.id as u64 == found.identity.1);
-            if told.is_none_or(|segment| segment.attached != windows.len() as u64) {
-                obstacles.push(Obstacle {
-                    what: format!("System V segment {}", found.identity.1),
-                    why: "other programs have attached it as well".to_owned(),
-                    remedy: "end them first".to_owned(),
-                    passing: false,
-                });
+    /// Finds out which System V objects are the job's, once all processes have been looked at.
+    pub(in crate::census) fn judge_system_v(&mut self, pids: &[i32], inheritance: &Inheritance) -> Vec<Obstacle> {
+        let obstacles = self.system_v.judge(pids, inheritance.system_v.as_ref());
+        for found in &mut self.found {
+            if let ObjectKind::Segment { name, .. } = &mut found.record.kind {
+                *name = self.system_v.name_of_segment(found.identity.1 as i32).unwrap_or_default();
             }
         }
+        obstacles
+    }
+
+    /// Takes up the segments of the job that no process has attached.
+    pub(in crate::census) fn add_unattached_segments(&mut self) -> Result<(), EngineError> {
+        let looking = |source| kernel("looking for data in shared memory", source);
+        for (segment, attached) in self.system_v.unattached()? {
+            let name = self.system_v.name_of_segment(segment.id).unwrap_or_default();
+            let kind = ObjectKind::Segment { name, removed: false, locked: segment.is_locked() };
+            let pages = attached.resident().map_err(looking)?;
+            // What is in swap is not told.
+            let everywhere = proc::swap_is_used().map_err(looking)?;
+            let page = |number: usize| PageRange::new(Address::new((number * PAGE_BYTES) as u64), 1);
+            let there = pages.iter().enumerate().filter(|(_, there)| **there || everywhere);
+            let mut ranges: Vec<_> = there.map(|(number, _)| page(number)).collect();
+            merge_ranges(&mut ranges);
+            let record = MemoryObject { kind, length: segment.size, huge_page_bytes: 0 };
+            let identity = (NO_DEVICE, segment.id as u64);
+            self.found.push(Found { identity, record, access: Access::Attached(attached, ranges), shown: None });
+        }
+        Ok(())
     }
 }
 
@@ -201,7 +215,6 @@ pub(super) fn shown_of(data: &[PageRange], windows: &[PageRange]) -> Vec<PageRan
 #[cfg(test)]
 mod tests {
     use super::*;
-    use standfast_core::Address;
 
     fn pages(first: u64, pages: u64) -> PageRange {
         PageRange::new(Address::new(first * 4096), pages)

@@ -13,6 +13,7 @@
 mod mapped;
 mod windows;
 
+use super::system_v::SystemV;
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
 pub(super) use mapped::Unfit;
@@ -21,6 +22,7 @@ use standfast_format::records::{Bytes, MemoryObject, ObjectKind};
 use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::file;
+use standfast_linux::system_v::AttachedSegment;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -44,6 +46,8 @@ const SHARED_ANONYMOUS: &[u8] = b"/dev/zero";
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     found: Vec<Found>,
+    /// What of System V the job can reach: segments are memory objects.
+    pub(super) system_v: SystemV,
 }
 
 #[derive(Debug)]
@@ -61,9 +65,16 @@ struct Found {
 enum Access {
     File(File),
     Windows(Windows),
+    /// A segment that we have attached ourselves, and which of it is there.
+    Attached(AttachedSegment, Vec<PageRange>),
 }
 
 impl Objects {
+    /// None yet, of a job that can reach these of System V.
+    pub(super) fn with(system_v: SystemV) -> Self {
+        Self { found: Vec::new(), system_v }
+    }
+
     /// The object that an open file leads to, by its position in `JobState::objects`. `descriptor` is a copy of the
     /// program's, whose position stays as it is. Only for files in memory; a census of descriptors that knows other files
     /// to be unreachable adds them with [`Objects::add`].
@@ -147,7 +158,7 @@ impl Objects {
     pub(super) fn obstacles(&self) -> Vec<Obstacle> {
         let hidden = |found: &Found| match &found.access {
             Access::Windows(windows) => windows.hidden(),
-            Access::File(_) => None,
+            Access::File(_) | Access::Attached(..) => None,
         };
         let obstacle = |address| Obstacle {
             what: format!("mapping at {address}"),
@@ -168,7 +179,7 @@ impl Objects {
     fn windows(&mut self) -> impl Iterator<Item = &mut Windows> {
         self.found.iter_mut().filter_map(|found| match &mut found.access {
             Access::Windows(windows) => Some(windows),
-            Access::File(_) => None,
+            Access::File(_) | Access::Attached(..) => None,
         })
     }
 
@@ -188,6 +199,9 @@ impl Objects {
                 }
                 Access::Windows(windows) => {
                     ObjectContents { identity, ranges: windows.contents(), access: Access::Windows(windows) }
+                }
+                Access::Attached(segment, ranges) => {
+                    ObjectContents { identity, ranges, access: Access::Attached(segment, Vec::new()) }
                 }
             };
             Ok((record, contents))
@@ -215,6 +229,7 @@ impl ObjectContents {
             match &self.access {
                 Access::File(file) => read_file(file, range.start().get(), piece)?,
                 Access::Windows(windows) => windows.read(memories, *range, piece)?,
+                Access::Attached(segment, _) => segment.read(range.start().get(), piece),
             }
             rest = behind;
         }
@@ -237,7 +252,7 @@ fn read_file(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
 }
 
 /// The pages of a file that are not a hole.
-fn data_of(file: &File, length: u64) -> io::Result<Vec<PageRange>> {
+pub(crate) fn data_of(file: &File, length: u64) -> io::Result<Vec<PageRange>> {
     let page = PAGE_BYTES as u64;
     let mut ranges = Vec::new();
     let mut at = 0;

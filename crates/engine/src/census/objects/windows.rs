@@ -79,11 +79,6 @@ impl Windows {
         self.windows.push(Window { process, shared, at, shows, populated: Vec::new(), own: Vec::new() });
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.windows.len()
-    }
-
     /// Looks through the windows of one process. Returns the pages that its page tables do not show.
     pub(super) fn look(&mut self, process: usize, pid: i32) -> io::Result<Vec<PageRange>> {
         let scan = PageScan::open(pid)?;

@@ -7,6 +7,7 @@
 mod anonymous;
 mod external;
 mod locks;
+mod message_queue;
 mod pipe;
 mod regular;
 mod socket;
@@ -17,6 +18,7 @@ use super::construction::Construction;
 use super::plan::{FilePlan, Plan};
 use crate::EngineError;
 use crate::freeze::kernel;
+pub(super) use message_queue::unlink_left_behind;
 use pipe::PipeEnds;
 use socket::Made;
 pub(super) use socket::{directory_of, path_in};
@@ -62,7 +64,9 @@ impl Construction {
         opening.make_pipes()?;
         opening.make_terminals()?;
         opening.make_sockets()?;
+        opening.make_queues()?;
         let files = opening.open_files()?;
+        opening.finish_queues()?;
         opening.finish_terminals()?;
         opening.finish_sockets(&files)?;
         opening.watch(&files)?;
@@ -106,11 +110,14 @@ struct Opening<'a> {
     sockets: Vec<Made>,
     /// The terminals of the job, parked.
     terminals: Vec<TerminalSides>,
+    /// The message queues of the job, parked.
+    queues: Vec<u64>,
 }
 
 impl<'a> Opening<'a> {
     fn new(process: &'a Construction, plan: &'a Plan<'a>, parking: u64) -> Self {
-        Self { process, plan, parking, pipes: Vec::new(), sockets: Vec::new(), terminals: Vec::new() }
+        let (pipes, sockets, terminals, queues) = Default::default();
+        Self { process, plan, parking, pipes, sockets, terminals, queues }
     }
 }
 
@@ -176,6 +183,7 @@ impl Opening<'_> {
             OpenFileKind::Socket { socket } => Ok(self.sockets[*socket as usize].number),
             OpenFileKind::Master { terminal } => self.master(*terminal, flags),
             OpenFileKind::Slave { terminal } => self.open_slave(*terminal, flags),
+            OpenFileKind::MessageQueue { queue } => self.open_queue(*queue as usize, flags),
             OpenFileKind::HungUp => self.make_hung_up(flags),
             OpenFileKind::Stream { .. } => unreachable!("a stream is planned to be one of our own"),
         }

@@ -1,0 +1,394 @@
+//! The census of System V objects: which of them are the job's, and what they hold.
+//!
+//! They belong to nobody: the kernel tells who has made one or was the last to use it, as far as that is the same number.
+//! In an IPC namespace that a restart has given to the job, everything is the job's. In the first life it is what a living
+//! process of the job has used, and nobody else; and what has come into being since the start of the job, by the same user,
+//! of which those that have used it have ended. The latter may be another program's, which does no harm: a restart gives
+//! the job a copy that nobody asks for.
+
+use super::undo::Probe;
+use crate::freeze::{Frozen, kernel};
+use crate::{EngineError, Obstacle};
+use standfast_format::records::{JobState, MessageQueue, Semaphore, SemaphoreSet, SystemVName, TypedMessage};
+use standfast_linux::IpcNamespace;
+use standfast_linux::proc::{self, Stat};
+use standfast_linux::sys::process;
+use standfast_linux::system_v::{self, AttachedSegment, SystemVKind, SystemVObject};
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// Objects by kind and id.
+pub(crate) type KnownObjects = Vec<(SystemVKind, i32)>;
+
+/// All that there are in our IPC namespace, for a job that is about to begin.
+pub(crate) fn known_here() -> Option<KnownObjects> {
+    SystemVObject::all().ok().map(|all| all.iter().map(|object| (object.kind, object.id)).collect())
+}
+
+/// The System V objects that a job can reach.
+#[derive(Debug, Default)]
+pub(super) struct SystemV {
+    /// The job's own IPC namespace; `None` where it is in ours.
+    place: Option<IpcNamespace>,
+    /// Number of the namespace.
+    namespace: u64,
+    all: Vec<SystemVObject>,
+    /// How often the job has attached each segment, by id.
+    attached: HashMap<i32, u64>,
+    /// The job's, in the order of `all`; whether a living process of it has used them.
+    carried: Vec<(SystemVObject, bool)>,
+}
+
+/// What the records have.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) semaphores: Vec<SemaphoreSet>,
+    pub(super) queues: Vec<MessageQueue>,
+}
+
+impl SystemV {
+    /// Looks at those in the IPC namespace of `main`.
+    pub(super) fn of(main: i32) -> io::Result<Self> {
+        let place = IpcNamespace::of(main)?;
+        let all = within(place.as_ref(), SystemVObject::all)?;
+        let namespace = std::fs::metadata(format!("/proc/{main}/ns/ipc"))?.ino();
+        Ok(Self { place, namespace, all, ..Self::default() })
+    }
+
+    /// A segment that a process of the job has attached.
+    pub(super) fn attached(&mut self, id: i32) -> Option<&SystemVObject> {
+        *self.attached.entry(id).or_default() += 1;
+        self.all.iter().find(|object| (object.kind, object.id) == (SystemVKind::Segment, id))
+    }
+
+    /// How a segment of the job is known.
+    pub(super) fn name_of_segment(&self, id: i32) -> Option<SystemVName> {
+        let is_it = |object: &SystemVObject| (object.kind, object.id) == (SystemVKind::Segment, id);
+        self.carried.iter().find(|(object, _)| is_it(object)).map(|(object, of_job)| name(object, *of_job))
+    }
+
+    /// Finds out which are the job's, of which these are the processes, once all segments that it has attached are known.
+    /// `known` are those that were there before it began.
+    pub(super) fn judge(&mut self, pids: &[i32], known: Option<&KnownObjects>) -> Vec<Obstacle> {
+        let judge = Judge { pids, known, started: started_seconds(pids[0]), attached: &self.attached };
+        let mut obstacles = Vec::new();
+        for object in &self.all {
+            let verdict = if self.place.is_some() { Verdict::Carried { of_job: true } } else { judge.verdict(object) };
+            match verdict {
+                Verdict::Foreign => {}
+                Verdict::Carried { of_job } => self.carried.push((object.clone(), of_job)),
+                Verdict::Shared { why } => obstacles.push(Obstacle {
+                    what: object.to_string(),
+                    why,
+                    remedy: "start all that use it under one standfast run".to_owned(),
+                    passing: false,
+                }),
+            }
+        }
+        obstacles
+    }
+
+    /// The segments of the job that none of its processes has attached, attached by us.
+    pub(super) fn unattached(&self) -> Result<Vec<(&SystemVObject, AttachedSegment)>, EngineError> {
+        let is_it =
+            |object: &SystemVObject| object.kind == SystemVKind::Segment && !self.attached.contains_key(&object.id);
+        let unattached = self.carried.iter().map(|(object, _)| object).filter(|object| is_it(object));
+        let attach = |object| {
+            let attach = |it: &SystemVObject| AttachedSegment::attach(it.id, it.size, false);
+            match within(self.place.as_ref(), || attach(object)) {
+                Ok(segment) => Ok((object, segment)),
+                Err(error) => Err(cannot_be_read(object, &error)),
+            }
+        };
+        unattached.map(attach).collect()
+    }
+
+    /// Whether there are semaphores among the job's.
+    pub(super) fn has_semaphores(&self) -> bool {
+        self.of_kind(SystemVKind::Semaphores).next().is_some()
+    }
+
+    fn of_kind(&self, kind: SystemVKind) -> impl Iterator<Item = &(SystemVObject, bool)> {
+        self.carried.iter().filter(move |(object, _)| object.kind == kind)
+    }
+
+    /// What semaphores and queues of the job hold, while it stands still.
+    pub(super) fn contents(&self, pids: &[i32]) -> Result<Contents, EngineError> {
+        let mut contents = Contents::default();
+        for (object, of_job) in self.of_kind(SystemVKind::Semaphores) {
+            let values = within(self.place.as_ref(), || system_v::semaphores(object));
+            let values = values.map_err(|error| cannot_be_read(object, &error))?;
+            let user = |pid: i32| pids.iter().position(|member| *member == pid).map(|place| place as u32);
+            let semaphore = |it: system_v::SemaphoreValue| Semaphore { value: it.value, user: user(it.user) };
+            let semaphores = values.into_iter().map(semaphore).collect();
+            contents.semaphores.push(SemaphoreSet { name: name(object, *of_job), semaphores, undo: Vec::new() });
+        }
+        for (object, of_job) in self.of_kind(SystemVKind::Messages) {
+            let held = within(self.place.as_ref(), || system_v::queue_contents(object));
+            let held = held.map_err(|error| cannot_be_read(object, &error))?;
+            let message = |(kind, text): (i64, Vec<u8>)| TypedMessage { kind, text: text.into() };
+            contents.queues.push(MessageQueue {
+                name: name(object, *of_job),
+                bytes_max: held.bytes_max,
+                messages: held.messages.into_iter().map(message).collect(),
+            });
+        }
+        Ok(contents)
+    }
+
+    /// Number of the IPC namespace that they are in.
+    pub(super) fn namespace(&self) -> u64 {
+        self.namespace
+    }
+}
+
+/// For each process of a frozen job that may have something to undo at its end: what to ask it.
+pub(super) fn probes<'a>(frozen: &Frozen, sets: &'a [SemaphoreSet]) -> Result<Vec<Option<Probe<'a>>>, EngineError> {
+    let comparing = |source| kernel("looking for semaphore adjustments", source);
+    let tids = |place: usize| frozen.processes[place].tasks.iter().map(|task| task.task.tid());
+    let all: Vec<i32> = (0..frozen.processes.len()).flat_map(tids).collect();
+    let with = system_v::with_undo_list(&all).map_err(comparing)?;
+    let mut mains: Vec<i32> = Vec::new();
+    let mut probes = Vec::new();
+    for process in &frozen.processes {
+        let mut threads = process.tasks.iter().map(|task| task.task.tid()).filter(|tid| with.contains(tid));
+        let Some(first) = threads.next() else {
+            probes.push(None);
+            continue;
+        };
+        let mut alone = first == process.pid;
+        for other in threads {
+            alone &= system_v::same_undo_list(first, other).map_err(comparing)?;
+        }
+        for other in &mains {
+            alone &= !system_v::same_undo_list(first, *other).map_err(comparing)?;
+        }
+        if !alone {
+            return Err(EngineError::Refused(vec![Obstacle {
+                what: format!("semaphore adjustments of process {}", process.pid),
+                why: "not all of its threads, and they alone, undo what they do to semaphores together (CLONE_SYSVSEM)"
+                    .to_owned(),
+                remedy: String::new(),
+                passing: false,
+            }]));
+        }
+        mains.push(first);
+        probes.push(Some(Probe { sets }));
+    }
+    Ok(probes)
+}
+
+fn within<T>(place: Option<&IpcNamespace>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    match place {
+        Some(place) => place.visit(work),
+        None => work(),
+    }
+}
+
+fn name(object: &SystemVObject, of_job: bool) -> SystemVName {
+    let SystemVObject { id, key, user, group, .. } = *object;
+    SystemVName { id, key, mode: object.permissions(), user, group, of_job }
+}
+
+fn cannot_be_read(object: &SystemVObject, error: &io::Error) -> EngineError {
+    EngineError::Refused(vec![Obstacle {
+        what: object.to_string(),
+        why: format!("what it holds cannot be looked at ({error})"),
+        remedy: "give its owner permission to read it".to_owned(),
+        passing: false,
+    }])
+}
+
+/// Whose an object is.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Others', and the job has nothing to do with it.
+    Foreign,
+    /// The job's.
+    Carried { of_job: bool },
+    /// The job's and others'.
+    Shared { why: String },
+}
+
+/// What is known about a job in an IPC namespace that it shares with others.
+struct Judge<'a> {
+    pids: &'a [i32],
+    known: Option<&'a KnownObjects>,
+    /// When its main process began, in seconds since 1970.
+    started: i64,
+    attached: &'a HashMap<i32, u64>,
+}
+
+impl Judge<'_> {
+    fn verdict(&self, object: &SystemVObject) -> Verdict {
+        let attached = self.attached.get(&object.id).copied().filter(|_| object.kind == SystemVKind::Segment);
+        let attached = attached.unwrap_or_default();
+        let was_there = |pid: &&i32| may_have_used(**pid, object.used_seconds);
+        let used = attached > 0 || object.users.iter().filter(|pid| self.pids.contains(pid)).any(|pid| was_there(&pid));
+        let is_outside = |pid: &&i32| !self.pids.contains(pid) && **pid != std::process::id() as i32;
+        let stranger = object.users.iter().filter(is_outside).find(was_there);
+        let shared = |why: String| Verdict::Shared { why };
+        if !used {
+            let left_behind = self.known.is_some()
+                && self.is_new(object)
+                && object.creator == process::effective_user()
+                && object.attached == 0
+                && stranger.is_none();
+            return if left_behind { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
+        }
+        if object.attached != attached {
+            return shared("other programs have attached it as well".to_owned());
+        }
+        if object.is_removed() {
+            return Verdict::Carried { of_job: true };
+        }
+        if !self.is_new(object) {
+            return shared("it was there before the program began, and others may use it".to_owned());
+        }
+        if let Some(stranger) = stranger {
+            return shared(format!(
+                "{}, which is outside the program, uses it as well",
+                crate::files::describe(*stranger)
+            ));
+        }
+        let own = process::effective_user();
+        if own != 0 && object.user != own {
+            return shared("it belongs to another user".to_owned());
+        }
+        Verdict::Carried { of_job: true }
+    }
+
+    /// Whether it has come into being since the job began.
+    fn is_new(&self, object: &SystemVObject) -> bool {
+        match self.known {
+            Some(known) => !known.contains(&(object.kind, object.id)),
+            None => object.changed_seconds.saturating_add(ROUNDING_SECONDS) >= self.started,
+        }
+    }
+}
+
+/// The number of the pid namespace of a process; 0 where that is not told.
+pub(super) fn pid_namespace(pid: i32) -> u64 {
+    std::fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |it| it.ino())
+}
+
+/// Whether a job has been in our IPC namespace when the checkpoint was taken, and all of it has ended.
+pub(crate) fn was_here(job: &JobState) -> bool {
+    let own = std::process::id() as i32;
+    let ipc_namespace = std::fs::metadata("/proc/self/ns/ipc").map_or(0, |it| it.ino());
+    let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
+    job.machine.boot_id == super::machine(0).boot_id
+        && (job.ipc_namespace, job.pid_namespace) == (ipc_namespace, pid_namespace(own))
+        && !job.processes.iter().any(|process| may_have_used(process.pid, taken))
+}
+
+/// Whether an object that a checkpoint has found is still there, in our own IPC namespace, where nobody uses it any more.
+pub(crate) fn is_left_behind(job: &JobState, kind: SystemVKind, name: &SystemVName) -> bool {
+    let is_it = |object: &SystemVObject| {
+        (object.kind, object.id, object.key) == (kind, name.id, name.key)
+            && object.creator == process::effective_user()
+            && object.attached == 0
+            && !object.users.iter().any(|pid| may_have_used(*pid, object.used_seconds))
+    };
+    was_here(job) && SystemVObject::all().is_ok_and(|all| all.iter().any(is_it))
+}
+
+/// Times of objects, of the start of processes and of that of the machine are each rounded to a second.
+const ROUNDING_SECONDS: i64 = 2;
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// Whether a process was there at that time, in seconds since 1970, and in our IPC namespace: who has used an object may have
+/// been another one with its number.
+fn may_have_used(pid: i32, used_seconds: i64) -> bool {
+    let namespace = |pid: i32| proc::link(pid, "ns/ipc").ok();
+    let lives = Stat::of(pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    let was_there = used_seconds.saturating_add(ROUNDING_SECONDS) >= started_seconds(pid);
+    // Of a process of another user the namespace is not told.
+    lives && was_there && namespace(pid).is_none_or(|theirs| namespace(std::process::id() as i32) == Some(theirs))
+}
+
+/// When a process began, in seconds since 1970.
+fn started_seconds(pid: i32) -> i64 {
+    /// `USER_HZ`, the unit of start times: a constant of the kernel's interface.
+    const TICKS_PER_SECOND: u64 = 100;
+    let clock = |clock| process::clock_nanoseconds(clock) / NANOSECONDS;
+    let boot = clock(libc::CLOCK_REALTIME).saturating_sub(clock(libc::CLOCK_BOOTTIME));
+    Stat::of(pid).map_or(i64::MAX, |stat| (boot + stat.start_time / TICKS_PER_SECOND) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> i64 {
+        (process::clock_nanoseconds(libc::CLOCK_REALTIME) / 1_000_000_000) as i64
+    }
+
+    fn object(kind: SystemVKind, users: &[i32]) -> SystemVObject {
+        let user = process::effective_user();
+        let (changed_seconds, used_seconds) = (now(), now());
+        let users = users.to_vec();
+        SystemVObject {
+            kind,
+            id: 7,
+            key: 1,
+            mode: 0o600,
+            user,
+            group: 0,
+            creator: user,
+            users,
+            changed_seconds,
+            used_seconds,
+            size: 1,
+            attached: 0,
+        }
+    }
+
+    #[test]
+    fn what_was_used_before_a_process_was_there_was_used_by_another_of_its_number() {
+        let own = std::process::id() as i32;
+        assert!(may_have_used(own, now()));
+        assert!(!may_have_used(own, now() - 3600));
+        assert!(!may_have_used(i32::MAX, now()), "there is no such process");
+    }
+
+    #[test]
+    fn an_object_is_the_jobs_where_the_job_alone_has_used_it() {
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let member = child.id() as i32;
+        // Who is neither the job nor we: our parent.
+        let stranger = Stat::of(std::process::id() as i32).unwrap().parent;
+        let (attached, known) = (HashMap::from([(9, 2)]), vec![(SystemVKind::Messages, 8)]);
+        let pids = [member];
+        let judge = Judge { pids: &pids, known: Some(&known), started: 0, attached: &attached };
+        let with = |users: &[i32], change: &dyn Fn(&mut SystemVObject)| {
+            let mut object = object(SystemVKind::Messages, users);
+            change(&mut object);
+            judge.verdict(&object)
+        };
+        let unchanged = |_: &mut SystemVObject| {};
+        let verdicts = [
+            with(&[member], &unchanged),
+            with(&[i32::MAX], &unchanged),
+            with(&[i32::MAX], &|it| it.creator += 1),
+            with(&[i32::MAX], &|it| it.id = 8),
+            with(&[], &|it| it.attached = 1),
+        ];
+        let shared = [with(&[member], &|it| it.id = 8)].map(|verdict| matches!(verdict, Verdict::Shared { .. }));
+        let segment = |attached| {
+            let object = SystemVObject { id: 9, attached, ..object(SystemVKind::Segment, &[]) };
+            judge.verdict(&object)
+        };
+        let segments = [segment(2), segment(3)];
+        let with_stranger = with(&[member, stranger], &|it| it.used_seconds = i64::MAX - 2);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (certain, uncertain) = (Verdict::Carried { of_job: true }, Verdict::Carried { of_job: false });
+        assert_eq!(verdicts, [certain, uncertain, Verdict::Foreign, Verdict::Foreign, Verdict::Foreign]);
+        assert_eq!(shared, [true]);
+        assert_eq!(segments[0], Verdict::Carried { of_job: true });
+        assert!(matches!(segments[1], Verdict::Shared { .. }));
+        assert!(matches!(with_stranger, Verdict::Shared { .. }));
+    }
+}

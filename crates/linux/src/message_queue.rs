@@ -1,0 +1,192 @@
+//! Ring 2: message queues of POSIX. The kernel gives no look ahead: what is in one is taken out and put back.
+//!
+//! That is done by a process of its own, which goes on should we be killed meanwhile, and which needs nothing that a killed
+//! thread of ours might have kept.
+//!
+//! # Safety
+//! Each block passes plain numbers or addresses of live values to the call that it names, with their lengths.
+
+use crate::sys::check;
+use crate::visit::apart_to_the_end;
+use std::ffi::CStr;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// What a message queue is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// How many messages it takes.
+    pub messages_max: u64,
+    /// How many bytes a message may have.
+    pub bytes_max: u64,
+}
+
+/// A message: priority and text.
+pub type QueuedMessage = (u32, Vec<u8>);
+
+/// A message queue, opened by us.
+#[derive(Debug)]
+pub struct PosixQueue {
+    queue: OwnedFd,
+}
+
+/// A message while it is out.
+#[derive(Clone, Copy)]
+struct Taken {
+    priority: u32,
+    bytes: usize,
+}
+
+impl PosixQueue {
+    /// Opens the queue behind a descriptor once more, for ourselves.
+    ///
+    /// # Errors
+    /// When this user may not read and write it.
+    pub fn behind(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
+        let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        let file = std::fs::File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        Ok(Self { queue: file.into() })
+    }
+
+    /// Whether a process is to be told of the next message (`mq_notify(3)`).
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn notifies(&self) -> io::Result<bool> {
+        let mut text = String::new();
+        std::fs::File::from(self.queue.try_clone()?).read_to_string(&mut text)?;
+        let owner = text.split_whitespace().find_map(|word| word.strip_prefix("NOTIFY_PID:"));
+        Ok(owner.is_some_and(|owner| owner != "0"))
+    }
+
+    fn attributes(&self) -> io::Result<libc::mq_attr> {
+        // SAFETY: plain data for which all zeros is a value.
+        let mut attributes: libc::mq_attr = unsafe { std::mem::zeroed() };
+        // SAFETY: `attributes` is live.
+        check(unsafe { libc::mq_getattr(self.queue.as_raw_fd(), &raw mut attributes) }.into())?;
+        Ok(attributes)
+    }
+
+    /// What it was made with.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn limits(&self) -> io::Result<QueueLimits> {
+        let attributes = self.attributes()?;
+        Ok(QueueLimits { messages_max: attributes.mq_maxmsg as u64, bytes_max: attributes.mq_msgsize as u64 })
+    }
+
+    /// The messages in it, as they would be received. They are back in it afterwards. Only while everybody who uses the queue
+    /// stands still, and nobody is to be told of messages.
+    ///
+    /// # Errors
+    /// When a message cannot be taken, or put back.
+    pub fn look(&self) -> io::Result<Vec<QueuedMessage>> {
+        let attributes = self.attributes()?;
+        let (messages, bytes) = (attributes.mq_curmsgs as usize, attributes.mq_msgsize as usize);
+        if messages == 0 {
+            return Ok(Vec::new());
+        }
+        let mut texts = vec![0u8; messages * bytes];
+        let mut taken = vec![Taken { priority: 0, bytes: 0 }; messages];
+        let number = self.queue.as_raw_fd();
+        apart_to_the_end(|| {
+            for (text, taken) in texts.chunks_exact_mut(bytes).zip(&mut taken) {
+                *taken = receive(number, text)?;
+            }
+            for (text, taken) in texts.chunks_exact(bytes).zip(&taken) {
+                send(number, taken.priority, &text[..taken.bytes])?;
+            }
+            Ok(())
+        })?;
+        let found = texts.chunks_exact(bytes).zip(&taken);
+        Ok(found.map(|(text, taken)| (taken.priority, text[..taken.bytes].to_vec())).collect())
+    }
+
+    /// Puts a message in.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub fn send(&self, priority: u32, text: &[u8]) -> io::Result<()> {
+        send(self.queue.as_raw_fd(), priority, text)
+    }
+
+    /// The queue itself.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+
+    /// The queue of this name (without the slash) in our IPC namespace.
+    ///
+    /// # Errors
+    /// When there is none, or it may not be opened.
+    pub fn named(name: &CStr) -> io::Result<Self> {
+        use std::os::fd::FromRawFd;
+        let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        // SAFETY: the name is live; nobody else owns the new descriptor.
+        unsafe {
+            let made = check(libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags, 0, 0))?;
+            Ok(Self { queue: OwnedFd::from_raw_fd(made as i32) })
+        }
+    }
+
+    /// Takes a name (without the slash) from a queue.
+    ///
+    /// # Errors
+    /// When there is none, or it is another user's.
+    pub fn unlink(name: &CStr) -> io::Result<()> {
+        // SAFETY: the name is live.
+        check(unsafe { libc::syscall(libc::SYS_mq_unlink, name.as_ptr()) }).map(drop)
+    }
+}
+
+fn receive(queue: i32, into: &mut [u8]) -> io::Result<Taken> {
+    let mut priority = 0;
+    // SAFETY: both are live, and `into` is as long as said.
+    let got = unsafe { libc::mq_receive(queue, into.as_mut_ptr().cast(), into.len(), &raw mut priority) };
+    check(got as i64).map(|bytes| Taken { priority, bytes: bytes as usize })
+}
+
+fn send(queue: i32, priority: u32, text: &[u8]) -> io::Result<()> {
+    // SAFETY: `text` is live, and as long as said.
+    check(unsafe { libc::mq_send(queue, text.as_ptr().cast(), text.len(), priority) }.into()).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::FromRawFd;
+
+    /// One without a name.
+    fn queue() -> PosixQueue {
+        let name = std::ffi::CString::new(format!("standfast-test-{}", std::process::id())).unwrap();
+        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NONBLOCK;
+        // SAFETY: all zeros is a value; name and attributes are live, and nobody else owns the descriptor.
+        let made = unsafe {
+            let mut attributes: libc::mq_attr = std::mem::zeroed();
+            (attributes.mq_maxmsg, attributes.mq_msgsize) = (5, 100);
+            OwnedFd::from_raw_fd(
+                libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags, 0o600, &raw mut attributes) as i32
+            )
+        };
+        assert!(PosixQueue::named(&name).is_ok());
+        PosixQueue::unlink(&name).unwrap();
+        PosixQueue::behind(made.as_fd()).unwrap()
+    }
+
+    #[test]
+    fn messages_are_looked_at_and_are_back_in_their_order() {
+        let queue = queue();
+        assert_eq!(queue.look().unwrap(), []);
+        for (priority, text) in [(1, &b"low"[..]), (7, b"first"), (7, b""), (1, b"last"), (7, &[1; 100])] {
+            queue.send(priority, text).unwrap();
+        }
+        let expected =
+            [(7, b"first".to_vec()), (7, vec![]), (7, vec![1; 100]), (1, b"low".to_vec()), (1, b"last".to_vec())];
+        assert_eq!(queue.look().unwrap(), expected);
+        assert_eq!(queue.look().unwrap(), expected);
+        assert_eq!(queue.limits().unwrap(), QueueLimits { messages_max: 5, bytes_max: 100 });
+        assert!(!queue.notifies().unwrap());
+    }
+}

@@ -1,0 +1,250 @@
+//! Makes System V objects anew, where possible under their old ids.
+//!
+//! # Safety
+//! Each block passes plain numbers or addresses of live local values to the call that it names.
+
+use super::{PERMISSIONS, SystemVKind};
+use crate::sys::check;
+use std::fs;
+use std::io;
+
+const OWNER_ONLY: i32 = 0o600;
+
+/// What all new objects have.
+#[derive(Debug, Clone, Copy)]
+pub struct NewObject {
+    /// Which kind.
+    pub kind: SystemVKind,
+    /// Its id; `None` for any.
+    pub id: Option<i32>,
+    /// Its key; 0 for a private one.
+    pub key: i32,
+    /// Of a segment its length in bytes, of semaphores their number, of a queue nothing.
+    pub size: u64,
+}
+
+/// An object that has been made: for its owner alone, until [`Made::finish`].
+#[derive(Debug, Clone, Copy)]
+pub struct Made {
+    kind: SystemVKind,
+    /// Its id.
+    pub id: i32,
+}
+
+impl NewObject {
+    /// Makes it, empty, in the caller's IPC namespace.
+    ///
+    /// # Errors
+    /// When the id or the key is in use, the id may not be chosen, or a limit is reached.
+    pub fn make(&self) -> io::Result<Made> {
+        if let Some(id) = self.id {
+            fs::write(format!("/proc/sys/kernel/{}_next_id", self.kind.file()), id.to_string())?;
+        }
+        let flags = libc::IPC_CREAT | libc::IPC_EXCL | OWNER_ONLY;
+        // SAFETY: plain numbers.
+        let made = check(i64::from(unsafe {
+            match self.kind {
+                SystemVKind::Segment => libc::shmget(self.key, self.size as usize, flags),
+                SystemVKind::Semaphores => libc::semget(self.key, self.size as i32, flags),
+                SystemVKind::Messages => libc::msgget(self.key, flags),
+            }
+        }))?;
+        let made = Made { kind: self.kind, id: made as i32 };
+        if self.id.is_some_and(|id| id != made.id) {
+            made.remove()?;
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        Ok(made)
+    }
+}
+
+impl Made {
+    /// One that is there already.
+    pub fn known(kind: SystemVKind, id: i32) -> Self {
+        Self { kind, id }
+    }
+
+    /// Sets all values of a set of semaphores.
+    ///
+    /// # Errors
+    /// When one is out of range.
+    pub fn set_values(&self, values: &[u16]) -> io::Result<()> {
+        assert!(self.kind == SystemVKind::Semaphores, "only semaphores have values");
+        // SAFETY: there is a value for each semaphore, since the set was made for that many.
+        check(unsafe { libc::semctl(self.id, 0, libc::SETALL, values.as_ptr()) }.into()).map(drop)
+    }
+
+    /// Puts a message behind those in a queue.
+    ///
+    /// # Errors
+    /// When there is no room, or it is longer than the kernel takes.
+    pub fn send(&self, kind: i64, text: &[u8]) -> io::Result<()> {
+        assert!(self.kind == SystemVKind::Messages, "only queues take messages");
+        let mut message = kind.to_ne_bytes().to_vec();
+        message.extend(text);
+        // SAFETY: the type stands before as much text as is said.
+        let sent = unsafe { libc::msgsnd(self.id, message.as_ptr().cast(), text.len(), libc::IPC_NOWAIT) };
+        check(sent.into()).map(drop)
+    }
+
+    /// Gives it permissions and owner; `queue_bytes_max` is how much a queue takes.
+    ///
+    /// # Errors
+    /// When the owner is not known here, or a limit forbids it.
+    pub fn finish(&self, mode: u32, (user, group): (u32, u32), queue_bytes_max: Option<u64>) -> io::Result<()> {
+        let set = |permissions: &mut libc::ipc_perm| {
+            permissions.mode = (mode & PERMISSIONS) as _;
+            (permissions.uid, permissions.gid) = (user, group);
+        };
+        // SAFETY: each structure is plain data for which all zeros is a value, and live.
+        check(i64::from(unsafe {
+            match self.kind {
+                SystemVKind::Segment => {
+                    let mut status: libc::shmid_ds = std::mem::zeroed();
+                    set(&mut status.shm_perm);
+                    libc::shmctl(self.id, libc::IPC_SET, &raw mut status)
+                }
+                SystemVKind::Semaphores => {
+                    let mut status: libc::semid_ds = std::mem::zeroed();
+                    set(&mut status.sem_perm);
+                    libc::semctl(self.id, 0, libc::IPC_SET, &raw mut status)
+                }
+                SystemVKind::Messages => {
+                    let mut status: libc::msqid_ds = std::mem::zeroed();
+                    set(&mut status.msg_perm);
+                    status.msg_qbytes = queue_bytes_max.unwrap_or_default();
+                    libc::msgctl(self.id, libc::IPC_SET, &raw mut status)
+                }
+            }
+        }))
+        .map(drop)
+    }
+
+    /// Keeps a segment in memory (`SHM_LOCK`).
+    ///
+    /// # Errors
+    /// When so much may not be locked.
+    pub fn lock(&self) -> io::Result<()> {
+        // SAFETY: plain numbers, and no address is used.
+        check(unsafe { libc::shmctl(self.id, libc::SHM_LOCK, std::ptr::null_mut()) }.into()).map(drop)
+    }
+
+    /// Removes it; a segment when nobody has it attached any more.
+    ///
+    /// # Errors
+    /// When it is gone, or another user's.
+    pub fn remove(&self) -> io::Result<()> {
+        // SAFETY: plain numbers, and no address is used.
+        check(i64::from(unsafe {
+            match self.kind {
+                SystemVKind::Segment => libc::shmctl(self.id, libc::IPC_RMID, std::ptr::null_mut()),
+                SystemVKind::Semaphores => libc::semctl(self.id, 0, libc::IPC_RMID),
+                SystemVKind::Messages => libc::msgctl(self.id, libc::IPC_RMID, std::ptr::null_mut()),
+            }
+        }))
+        .map(drop)
+    }
+}
+
+/// The limits of an IPC namespace; a new one has the kernel's defaults.
+#[derive(Debug)]
+pub struct Limits(Vec<(&'static str, Vec<u8>)>);
+
+impl Limits {
+    const FILES: [&'static str; 9] = [
+        "/proc/sys/kernel/shmmax",
+        "/proc/sys/kernel/shmall",
+        "/proc/sys/kernel/shmmni",
+        "/proc/sys/kernel/sem",
+        "/proc/sys/kernel/msgmax",
+        "/proc/sys/kernel/msgmnb",
+        "/proc/sys/kernel/msgmni",
+        "/proc/sys/fs/mqueue/msg_max",
+        "/proc/sys/fs/mqueue/msgsize_max",
+    ];
+
+    /// Those of the caller's namespace.
+    pub fn here() -> Self {
+        Self(Self::FILES.into_iter().filter_map(|path| Some((path, fs::read(path).ok()?))).collect())
+    }
+
+    /// Sets them in the caller's namespace, as far as that is allowed: where one matters that is not, making an object fails.
+    pub fn set(&self) {
+        for (path, value) in &self.0 {
+            if fs::read(path).is_ok_and(|now| now != *value) {
+                let _ = fs::write(path, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{SystemVObject, queue_contents, same_undo_list, semaphores, with_undo_list};
+    use super::*;
+
+    fn found(made: Made) -> SystemVObject {
+        SystemVObject::all().unwrap().into_iter().find(|it| (it.kind, it.id) == (made.kind, made.id)).unwrap()
+    }
+
+    fn new(kind: SystemVKind, size: u64) -> Made {
+        NewObject { kind, id: None, key: 0, size }.make().unwrap()
+    }
+
+    #[test]
+    fn messages_are_looked_at_and_stay_in_their_order() {
+        let queue = new(SystemVKind::Messages, 0);
+        let messages = [(3, b"three".to_vec()), (1, Vec::new()), (3, vec![7; 100])];
+        messages.iter().for_each(|(kind, text)| queue.send(*kind, text).unwrap());
+        queue.finish(0o640, (found(queue).user, found(queue).group), Some(5000)).unwrap();
+        let looks = [(); 2].map(|()| queue_contents(&found(queue)));
+        let told = found(queue);
+        queue.remove().unwrap();
+        for look in looks {
+            let look = look.unwrap();
+            assert_eq!((look.bytes_max, look.messages.as_slice()), (5000, &messages[..]));
+        }
+        assert_eq!((told.permissions(), told.size), (0o640, 105));
+    }
+
+    #[test]
+    fn values_come_back_with_who_set_them() {
+        let set = new(SystemVKind::Semaphores, 3);
+        set.set_values(&[5, 0, 32767]).unwrap();
+        let seen = semaphores(&found(set));
+        set.remove().unwrap();
+        let seen = seen.unwrap();
+        assert_eq!(seen.iter().map(|it| it.value).collect::<Vec<_>>(), [5, 0, 32767]);
+        assert!(seen.iter().all(|it| it.user == std::process::id() as i32));
+        assert!(set.set_values(&[0; 3]).is_err(), "it is gone");
+    }
+
+    #[test]
+    fn a_segment_is_read_and_written_and_its_holes_are_known() {
+        let segment = new(SystemVKind::Segment, 5 * 4096 + 10);
+        let attached = super::super::AttachedSegment::attach(segment.id, 5 * 4096 + 10, true);
+        segment.remove().unwrap();
+        let attached = attached.unwrap();
+        attached.write(2 * 4096 + 1, b"here");
+        attached.write(5 * 4096 + 8, b"end of it");
+        let mut bytes = [1u8; 6];
+        attached.read(2 * 4096, &mut bytes);
+        assert_eq!(&bytes, b"\0here\0");
+        assert_eq!(attached.resident().unwrap(), [false, false, true, false, false, true]);
+        attached.read(5 * 4096 + 8, &mut bytes);
+        assert_eq!(&bytes, b"en\0\0\0\0");
+    }
+
+    #[test]
+    fn who_has_made_threads_may_have_something_to_undo() {
+        let own = std::process::id() as i32;
+        std::thread::spawn(|| {}).join().unwrap();
+        assert_eq!(with_undo_list(&[own]).unwrap(), [own]);
+        assert!(same_undo_list(own, own).unwrap());
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let found = with_undo_list(&[child.id() as i32]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.unwrap(), []);
+    }
+}

@@ -1,0 +1,296 @@
+//! Ring 2: System V objects (segments of shared memory, sets of semaphores, message queues) of the IPC namespace in which
+//! the calling process is. They live in the kernel, have an id and perhaps a key, and stay when a program ends.
+//!
+//! This file looks, without changing or taking anything; `make` makes, `attached` maps a segment into this process.
+//!
+//! # Safety
+//! Each block passes plain numbers or addresses of live local values to the call that it names.
+
+mod attached;
+mod make;
+
+use crate::proc;
+use crate::sys::check;
+pub use attached::AttachedSegment;
+pub use make::{Limits, Made, NewObject};
+use std::io;
+
+/// Which kind of object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SystemVKind {
+    /// `shmget(2)`.
+    Segment,
+    /// `semget(2)`.
+    Semaphores,
+    /// `msgget(2)`.
+    Messages,
+}
+
+/// What the kernel tells everybody of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemVObject {
+    /// Which kind.
+    pub kind: SystemVKind,
+    /// Its id, which mappings of a segment show as their inode.
+    pub id: i32,
+    /// Its key; 0 for private ones and segments marked for removal.
+    pub key: i32,
+    /// Permissions and flags.
+    pub mode: u32,
+    /// Its owner.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+    /// The user who has made it.
+    pub creator: u32,
+    /// The processes that have made it or were the last to use any part of it, as we see them. They may have ended, and
+    /// their numbers may be those of others by now.
+    pub users: Vec<i32>,
+    /// When it was made or its permissions or, of semaphores, values were set, in seconds since 1970.
+    pub changed_seconds: i64,
+    /// When it was last used or changed, in seconds since 1970.
+    pub used_seconds: i64,
+    /// Of a segment its length in bytes, of semaphores their number, of a queue the bytes in it.
+    pub size: u64,
+    /// How often a segment is attached.
+    pub attached: u64,
+}
+
+/// `SHM_DEST`: it goes when nobody has it attached any more.
+const REMOVED: u32 = 0o1000;
+/// `SHM_LOCKED`
+const LOCKED: u32 = 0o2000;
+const PERMISSIONS: u32 = 0o777;
+/// `MSG_COPY`: look at the message with that number, which stays.
+const MSG_COPY: i32 = 0o40000;
+
+impl SystemVKind {
+    const ALL: [Self; 3] = [Self::Segment, Self::Semaphores, Self::Messages];
+
+    fn file(self) -> &'static str {
+        match self {
+            Self::Segment => "shm",
+            Self::Semaphores => "sem",
+            Self::Messages => "msg",
+        }
+    }
+}
+
+impl std::fmt::Display for SystemVObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            SystemVKind::Segment => "segment",
+            SystemVKind::Semaphores => "semaphores",
+            SystemVKind::Messages => "message queue",
+        };
+        write!(f, "System V {kind} {} (key {:#x})", self.id, self.key)
+    }
+}
+
+impl SystemVObject {
+    /// All in this IPC namespace. Of semaphores that this process may not look at the users stay unknown.
+    ///
+    /// # Errors
+    /// When the kernel does not tell which there are.
+    pub fn all() -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for kind in SystemVKind::ALL {
+            let text = match std::fs::read(format!("/proc/sysvipc/{}", kind.file())) {
+                // A kernel without System V objects.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                text => text?,
+            };
+            found.extend(Self::parse(kind, &text)?);
+        }
+        for set in found.iter_mut().filter(|object| object.kind == SystemVKind::Semaphores) {
+            set.users = last_users(set).unwrap_or_default();
+        }
+        Ok(found)
+    }
+
+    /// Parses a file of `/proc/sysvipc`.
+    ///
+    /// # Errors
+    /// When a line is of unknown form.
+    pub fn parse(kind: SystemVKind, text: &[u8]) -> io::Result<Vec<Self>> {
+        let lines = text.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+        lines.map(|line| Self::of_line(kind, line).ok_or_else(|| proc::malformed("System V object"))).collect()
+    }
+
+    fn of_line(kind: SystemVKind, line: &[u8]) -> Option<Self> {
+        let mode = proc::parse_octal(proc::words(line).nth(2)?)?;
+        let fields: Vec<i64> = proc::words(line).filter_map(proc::parse).collect();
+        let id = |number: i64| number as i32;
+        let (key, own_id) = (id(*fields.first()?), id(*fields.get(1)?));
+        let (size, users, attached, owner, times) = match (kind, &fields[..]) {
+            (SystemVKind::Segment, [_, _, _, bytes, made, last, attached, owner @ .., a, d, c, _, _]) => {
+                (*bytes, vec![id(*made), id(*last)], *attached, owner, [*a, *d, *c])
+            }
+            (SystemVKind::Semaphores, [_, _, _, number, owner @ .., o, c]) => {
+                (*number, Vec::new(), 0, owner, [*o, 0, *c])
+            }
+            (SystemVKind::Messages, [_, _, _, bytes, _, sender, receiver, owner @ .., s, r, c]) => {
+                (*bytes, vec![id(*sender), id(*receiver)], 0, owner, [*s, *r, *c])
+            }
+            _ => return None,
+        };
+        let [user, group, creator, _] = *owner else { return None };
+        let used_seconds = times.into_iter().max()?;
+        Some(Self {
+            kind,
+            id: own_id,
+            key,
+            mode,
+            user: user as u32,
+            group: group as u32,
+            creator: creator as u32,
+            users: users.into_iter().filter(|pid| *pid > 0).collect(),
+            changed_seconds: times[2],
+            used_seconds,
+            size: size as u64,
+            attached: attached as u64,
+        })
+    }
+
+    /// Whether it is a segment that is marked for removal, so that nobody can find it any more.
+    pub fn is_removed(&self) -> bool {
+        self.mode & REMOVED != 0
+    }
+
+    /// Whether it is a segment that is kept in memory (`SHM_LOCK`).
+    pub fn is_locked(&self) -> bool {
+        self.mode & LOCKED != 0
+    }
+
+    /// Permissions alone.
+    pub fn permissions(&self) -> u32 {
+        self.mode & PERMISSIONS
+    }
+}
+
+/// A semaphore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SemaphoreValue {
+    /// Its value.
+    pub value: u16,
+    /// The process that was the last to change it, as we see it; 0 if that is unknown or was nobody.
+    pub user: i32,
+}
+
+/// The semaphores of a set.
+///
+/// # Errors
+/// When they may not be looked at.
+pub fn semaphores(set: &SystemVObject) -> io::Result<Vec<SemaphoreValue>> {
+    let mut values = vec![0u16; set.size as usize];
+    // SAFETY: there is a place for each semaphore; a set never changes its size.
+    check(unsafe { libc::semctl(set.id, 0, libc::GETALL, values.as_mut_ptr()) }.into())?;
+    let numbered = values.into_iter().zip(0..);
+    numbered.map(|(value, number)| Ok(SemaphoreValue { value, user: last_user(set.id, number)? })).collect()
+}
+
+/// `GETPID`: who was the last to change a semaphore.
+fn last_user(id: i32, number: i32) -> io::Result<i32> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::semctl(id, number, libc::GETPID) }.into()).map(|pid| pid as i32)
+}
+
+fn last_users(set: &SystemVObject) -> io::Result<Vec<i32>> {
+    let mut users = (0..set.size as i32).map(|number| last_user(set.id, number)).collect::<io::Result<Vec<_>>>()?;
+    users.retain(|pid| *pid > 0);
+    users.sort_unstable();
+    users.dedup();
+    Ok(users)
+}
+
+/// What a message queue holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueContents {
+    /// How many bytes it takes (`msg_qbytes`).
+    pub bytes_max: u64,
+    /// Messages in their order: type and text.
+    pub messages: Vec<(i64, Vec<u8>)>,
+}
+
+/// Looks at the messages in a queue, which stay there.
+///
+/// # Errors
+/// When they may not be looked at, or the kernel knows no way to look (CONFIG_CHECKPOINT_RESTORE).
+pub fn queue_contents(queue: &SystemVObject) -> io::Result<QueueContents> {
+    // SAFETY: a msqid_ds is plain data for which all zeros is a value.
+    let mut status: libc::msqid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: `status` is live.
+    check(unsafe { libc::msgctl(queue.id, libc::IPC_STAT, &raw mut status) }.into())?;
+    let mut messages = Vec::new();
+    let text_bytes = queue.size as usize;
+    // The type stands before the text.
+    let mut buffer = vec![0i64; 1 + text_bytes.div_ceil(size_of::<i64>())];
+    for number in 0.. {
+        let flags = MSG_COPY | libc::IPC_NOWAIT;
+        // SAFETY: there is room for the type and as much text as all messages have.
+        let got = unsafe { libc::msgrcv(queue.id, buffer.as_mut_ptr().cast(), text_bytes, number, flags) };
+        match check(got as i64) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMSG) => break,
+            got => {
+                let text = buffer[1..].iter().flat_map(|word| word.to_ne_bytes());
+                messages.push((buffer[0], text.take(got? as usize).collect()));
+            }
+        }
+    }
+    Ok(QueueContents { bytes_max: status.msg_qbytes, messages })
+}
+
+/// Of these threads, those that may have something to undo at their end (SEM_UNDO): they, or another thread of their
+/// process, have asked for it once, or a thread has been made. By kcmp(2) with a process that surely has nothing.
+///
+/// # Errors
+/// When the kernel does not compare.
+pub fn with_undo_list(threads: &[i32]) -> io::Result<Vec<i32>> {
+    crate::visit::apart(|| {
+        let own = std::process::id() as i32;
+        let differs = |tid: &i32| same_undo_list(own, *tid).map(|same| !same);
+        let mut with = Vec::new();
+        for tid in threads {
+            if differs(tid)? {
+                with.push(*tid);
+            }
+        }
+        Ok(with)
+    })
+}
+
+/// Whether two threads undo the same at their end, and together.
+///
+/// # Errors
+/// When the kernel does not compare.
+pub fn same_undo_list(one: i32, other: i32) -> io::Result<bool> {
+    const KCMP_SYSVSEM: i32 = 6;
+    // SAFETY: plain numbers.
+    let order = check(unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_SYSVSEM, 0, 0) })?;
+    Ok(order == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_understood() {
+        let text = b"       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid\n\
+            0 3 1600 65536 12345 12346 2 1000 100 1001 101 50 60 40 4096 0\n";
+        let found = SystemVObject::parse(SystemVKind::Segment, text).unwrap();
+        let [segment] = &found[..] else { panic!("one segment") };
+        assert!(segment.is_removed() && !segment.is_locked() && segment.permissions() == 0o600);
+        assert_eq!((segment.id, segment.key, segment.size, segment.attached), (3, 0, 65536, 2));
+        assert_eq!((segment.user, segment.group, segment.creator), (1000, 100, 1001));
+        assert_eq!(
+            (segment.users.as_slice(), segment.changed_seconds, segment.used_seconds),
+            (&[12345, 12346][..], 40, 60)
+        );
+        let set = SystemVObject::parse(SystemVKind::Semaphores, b"head\n77 5 666 3 1 2 3 4 0 9\n").unwrap();
+        assert_eq!((set[0].key, set[0].size, set[0].user, set[0].used_seconds), (77, 3, 1, 9));
+        let queue = SystemVObject::parse(SystemVKind::Messages, b"head\n-1 5 666 30 2 7 0 1 2 3 4 10 0 9\n").unwrap();
+        assert_eq!((queue[0].key, queue[0].size, queue[0].users.as_slice()), (-1, 30, &[7][..]));
+        assert!(SystemVObject::parse(SystemVKind::Messages, b"head\n1 2\n").is_err());
+    }
+}
