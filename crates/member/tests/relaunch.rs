@@ -12,7 +12,7 @@ use standfast_linux::RegisteredMemory;
 use standfast_member::{Joined, Member, MemberError, Outcome, Settings, Tracking};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 use threads::{Line, Network};
 
@@ -43,7 +43,7 @@ impl Program {
 
     /// How long the field is at a step.
     fn length(&self, step: u64) -> usize {
-        Rng::with_seed(self.seed ^ step / 3 ^ u64::from(self.rank) << 40).usize(1..FIELD_BYTES_MAX)
+        Rng::with_seed(self.seed ^ (step / 3) ^ (u64::from(self.rank) << 40)).usize(1..FIELD_BYTES_MAX)
     }
 
     fn registered_field(&self, step: u64) -> RegisteredMemory {
@@ -53,7 +53,7 @@ impl Program {
     /// Some pieces of the field change, some are zeroed.
     fn compute(&self) {
         let step = self.step() + 1;
-        let mut random = Rng::with_seed(self.seed.wrapping_mul(31) ^ step << 8 ^ u64::from(self.rank));
+        let mut random = Rng::with_seed(self.seed.wrapping_mul(31) ^ (step << 8) ^ u64::from(self.rank));
         for _ in 0..random.usize(0..6) {
             let (at, length) = (random.usize(..FIELD_BYTES_MAX), random.usize(1..9000));
             let value = if random.bool() { 0 } else { random.u8(..) };
@@ -95,7 +95,7 @@ struct Cluster {
     /// The node of each rank.
     homes: Vec<usize>,
     /// The latest step that somebody was told is committed.
-    promised: Mutex<u64>,
+    promised: AtomicU64,
 }
 
 /// How a launch ended for one rank.
@@ -109,10 +109,10 @@ enum End {
 
 impl Cluster {
     fn new(seed: u64, scheme: Scheme, ranks: u32, nodes: usize) -> Self {
-        let nodes: Vec<TempDir> = (0..nodes).map(|_| tempfile::tempdir_in("/dev/shm").unwrap()).collect();
+        let nodes: Vec<TempDir> = (0..nodes).map(|_| fresh_memory()).collect();
         let homes = (0..ranks as usize).map(|rank| rank % nodes.len()).collect();
         let tracking = if seed.is_multiple_of(2) { Tracking::Auto } else { Tracking::Compare };
-        Self { seed, scheme, tracking, ranks, nodes, homes, promised: Mutex::new(0) }
+        Self { seed, scheme, tracking, ranks, nodes, homes, promised: AtomicU64::new(0) }
     }
 
     fn settings(&self, rank: u32) -> Settings {
@@ -133,7 +133,10 @@ impl Cluster {
                 scope.spawn(move || self.run(line, &settings, last))
             };
             let threads: Vec<_> = lines.into_iter().map(run).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a rank does not panic")).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| panic!("seed {}: a rank panicked", self.seed)))
+                .collect()
         })
     }
 
@@ -153,20 +156,19 @@ impl Cluster {
         if let Some(bytes) = member.regions().recorded(standfast_group::RegionId(FIELD)) {
             member.protect(FIELD, program.field.part(0, bytes as usize))?;
             member.restore()?;
-            let (step, promised) = (program.step(), *self.promised.lock().unwrap());
+            let (step, promised) = (program.step(), self.promised());
             assert!(step >= promised, "rank {} goes back to step {step}, and {promised} was promised", program.rank);
             assert_eq!(program.content(), Program::truth(self.seed, program.rank, step), "at step {step}");
         } else {
             assert_eq!(member.joined(), Joined::New);
-            assert_eq!(*self.promised.lock().unwrap(), 0, "the job begins anew");
+            assert_eq!(self.promised(), 0, "the job begins anew");
         }
         while program.step() < last {
             program.advance();
             member.protect(FIELD, program.registered_field(program.step()))?;
             match member.checkpoint()? {
                 Outcome::Committed(_) => {
-                    let mut promised = self.promised.lock().unwrap();
-                    *promised = program.step().max(*promised);
+                    self.promised.fetch_max(program.step(), Ordering::SeqCst);
                 }
                 Outcome::Abandoned(reason) => panic!("a checkpoint was given up: {reason}"),
             }
@@ -175,9 +177,13 @@ impl Cluster {
         Ok(program.content())
     }
 
+    fn promised(&self) -> u64 {
+        self.promised.load(Ordering::SeqCst)
+    }
+
     /// The memory of a node is gone.
     fn lose(&mut self, node: usize) {
-        self.nodes[node] = tempfile::tempdir_in("/dev/shm").unwrap();
+        self.nodes[node] = fresh_memory();
     }
 
     fn truth(&self, last: u64) -> Vec<End> {
@@ -185,9 +191,16 @@ impl Cluster {
     }
 
     fn leftovers(&self) -> Vec<PathBuf> {
-        let entries = |path: &Path| std::fs::read_dir(path).unwrap().map(|it| it.unwrap().path()).collect::<Vec<_>>();
+        let entries = |path: &Path| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(path).expect("the node is there");
+            entries.map(|entry| entry.expect("it can be listed").path()).collect()
+        };
         self.nodes.iter().flat_map(|node| entries(node.path())).collect()
     }
+}
+
+fn fresh_memory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").expect("there is a memory file system")
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -197,14 +210,13 @@ fn seeds() -> std::ops::Range<u64> {
 
 /// Kills, losses of as many nodes as the code bears, and ranks that change places, again and again.
 fn torment(seed: u64, scheme: Scheme, losses: usize) {
-    println!("seed {seed}, {scheme:?}");
     let mut random = Rng::with_seed(seed);
     let ranks = random.u32(losses as u32 + 2..7);
     let mut cluster = Cluster::new(seed, scheme, ranks, ranks as usize);
     // Losses add up until an epoch has been committed after them.
     let mut whole_since = 0;
     for launch in 0..5 {
-        let last = if launch == 4 { *cluster.promised.lock().unwrap() + 5 } else { 1000 };
+        let last = if launch == 4 { cluster.promised() + 5 } else { 1000 };
         let strokes = (launch < 4).then(|| (random.u32(..ranks), random.u64(1..400)));
         let ends = cluster.launch(last, strokes);
         if launch == 4 {
@@ -213,7 +225,7 @@ fn torment(seed: u64, scheme: Scheme, losses: usize) {
         }
         assert!(ends.iter().all(|end| *end == End::Killed), "seed {seed}, launch {launch}: {ends:?}");
         let lost: BTreeSet<usize> = (0..losses).map(|_| random.usize(..cluster.nodes.len())).collect();
-        let promised = *cluster.promised.lock().unwrap();
+        let promised = cluster.promised();
         if random.bool() && promised > whole_since {
             whole_since = promised;
             lost.into_iter().for_each(|node| cluster.lose(node));
@@ -239,7 +251,7 @@ fn a_job_survives_two_lost_nodes_under_reed_solomon() {
 fn more_than_the_code_bears_is_refused_by_name_and_nothing_is_touched() {
     let mut cluster = Cluster::new(1, Scheme::Parity, 4, 4);
     assert!(cluster.launch(1000, Some((2, 300))).iter().all(|end| *end == End::Killed));
-    assert!(*cluster.promised.lock().unwrap() > 0);
+    assert!(cluster.promised() > 0);
     cluster.lose(0);
     cluster.lose(3);
     let before = cluster.leftovers();

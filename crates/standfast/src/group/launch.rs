@@ -108,7 +108,7 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
         let (status, asked) = watch(child, &mut signals).map_err(Error::system(WATCHING))?;
         end_what_is_left();
         let Some(ended) = in_words(status) else {
-            name.is_done().map_err(Error::system(NAMING))?;
+            name.give_up().map_err(Error::system(NAMING))?;
             return Ok(GroupEnding::Done);
         };
         if asked || launch >= request.tries {
@@ -205,7 +205,7 @@ impl JobName {
     }
 
     /// Nothing needs the name any more.
-    fn is_done(self) -> io::Result<()> {
+    fn give_up(self) -> io::Result<()> {
         fs::remove_file(self.directory.join("job"))?;
         match fs::remove_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
