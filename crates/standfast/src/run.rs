@@ -238,6 +238,7 @@ fn command_line(description: &JobDescription) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MinInterval;
     use crate::options::{Interval, Keep};
     use std::time::Duration;
 
@@ -274,7 +275,10 @@ mod tests {
         ];
         for (options, ckptrc, interval, keep) in table {
             let others = if ckptrc.is_some() { Ckptrc::defaults() } else { JobOptions::default() };
-            let wanted = JobOptions { interval, keep: Keep::new(keep).unwrap(), ..others };
+            // Where nothing is to be checkpointed, the program's own requests are not heeded either.
+            let off = ckptrc == Some("checkpointing off");
+            let min_interval = if off { MinInterval::Never } else { others.min_interval };
+            let wanted = JobOptions { interval, keep: Keep::new(keep).unwrap(), min_interval, ..others };
             assert_eq!(request(options, ckptrc).options(), wanted, "{options:?} {ckptrc:?}");
         }
     }

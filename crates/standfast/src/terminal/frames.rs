@@ -48,13 +48,13 @@ impl Frame {
             return Ok(None);
         }
         let contents: Vec<u8> = received.drain(..HEAD + length).skip(HEAD).collect();
-        match (kind, contents.as_chunks().0) {
+        match (kind, contents.as_chunks()) {
             (b'd', _) => Ok(Some(Self::Data(contents))),
-            (b'w', [rows, columns, width, height]) => {
+            (b'w', ([rows, columns, width, height], [])) => {
                 Ok(Some(Self::Window([rows, columns, width, height].map(|number| u16::from_le_bytes(*number)))))
             }
-            (b't', []) => Ok(Some(Self::TakenOver)),
-            (b'e', []) => Ok(Some(Self::Ended)),
+            (b't', ([], [])) => Ok(Some(Self::TakenOver)),
+            (b'e', ([], [])) => Ok(Some(Self::Ended)),
             _ => Err(Senseless),
         }
     }
