@@ -42,12 +42,12 @@ pub const PAPERS: [Paper; 9] = [MAT, SOLVE, EIGEN, CELL, STSWM, MCNF, NNET, LOG,
 
 /// A product of matrices that are read from disk.
 pub const MAT: Paper =
-    Paper::with_directives(["mat", "mat-directed"], include_str!("../../examples/mat.c"), &["1000"], &["60"]);
+    Paper::with_directives(["mat", "mat-directed"], include_str!("../../examples/mat.c"), &["1500"], &["60"]);
 /// One system of linear equations after the other.
 pub const SOLVE: Paper = Paper::with_directives(
     ["solve", "solve-directed"],
     include_str!("../../examples/solve.F90"),
-    &["500", "12"],
+    &["700", "30"],
     &["40", "2"],
 );
 /// Eigenvalues of one matrix.

@@ -76,12 +76,22 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("other sockets", "TLS of the kernel's", Victims(&["encryption-by-the-kernel-is-refused"])),
     ("other sockets", "another network namespace", Victims(&["socket-of-another-network-is-refused"])),
     ("other sockets", "connected to itself", Victims(&["tcp-socket-connected-to-itself-is-refused"])),
-    ("System V shared memory", "others could find", Victims(&["system-v-segment-that-others-can-find-is-refused"])),
     (
-        "System V semaphores and message queues",
-        "last to use",
-        Victims(&["system-v-semaphores-are-refused", "system-v-message-queue-is-refused"]),
+        "System V objects (segments, semaphores, message queues)",
+        "were there before the job began",
+        Test("outside.rs", "system_v_objects_that_were_there_before_are_refused_by_name"),
     ),
+    (
+        "System V objects (segments, semaphores, message queues)",
+        "they have them attached",
+        Test("outside.rs", "a_segment_that_somebody_else_has_attached_is_refused"),
+    ),
+    (
+        "POSIX message queues",
+        "somebody else has open",
+        Test("outside.rs", "a_message_queue_that_somebody_else_has_open_is_refused"),
+    ),
+    ("POSIX message queues", "announced", Victims(&["message-queue-that-announces-is-refused-for-now"])),
     ("a private mapping of a memfd", "closed", Victims(&["private-mapping-of-a-closed-memfd-is-refused"])),
     ("pipes to other programs", "pipes", Test("outside.rs", "a_pipe_that_somebody_else_has_open_is_refused")),
     (
@@ -109,7 +119,6 @@ const PROOFS: &[(&str, &str, Proof)] = &[
         "pidfds of processes outside",
         Victims(&["pidfd-of-another-process-is-refused", "pidfd-of-a-single-thread-is-refused"]),
     ),
-    ("other descriptors", "POSIX message queues", Victims(&["message-queue-of-posix-is-refused"])),
     (
         "other descriptors",
         "the run was started with",

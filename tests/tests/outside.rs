@@ -146,6 +146,10 @@ fn an_epoll_instance_that_watches_what_only_somebody_else_has_is_refused() -> Re
 fn a_session_on_a_terminal_of_somebody_elses_is_refused() -> Result<()> {
     let arena = Arena::new()?;
     let terminal = nix::pty::openpty(None, None)?;
+    // The program is to open it by its name, and not to have it from us as well.
+    for end in [&terminal.master, &terminal.slave] {
+        nix::fcntl::fcntl(end, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+    }
     let path = std::fs::read_link(format!("/proc/self/fd/{}", terminal.slave.as_raw_fd()))?;
     let told = said("session", &path.to_string_lossy(), &arena, || Ok(()))?;
     ensure!(told.contains("controlling terminal is outside"), "{told}");
