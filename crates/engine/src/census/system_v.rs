@@ -84,6 +84,12 @@ impl SystemV {
                     remedy: "start all that use it under one standfast run".to_owned(),
                     passing: false,
                 }),
+                Verdict::LookedAt => obstacles.push(Obstacle {
+                    what: object.to_string(),
+                    why: "the supervisor of another job looks at it at this moment".to_owned(),
+                    remedy: String::new(),
+                    passing: true,
+                }),
             }
         }
         obstacles
@@ -209,6 +215,8 @@ enum Verdict {
     Carried { of_job: bool },
     /// The job's and others'.
     Shared { why: String },
+    /// The job's perhaps; the supervisor of another job looks at it at this moment.
+    LookedAt,
 }
 
 /// What is known about a job in an IPC namespace that it shares with others.
@@ -226,16 +234,20 @@ impl Judge<'_> {
         let attached = attached.unwrap_or_default();
         let was_there = |pid: &&i32| may_have_used(**pid, object.used_seconds);
         let used = attached > 0 || object.users.iter().filter(|pid| self.pids.contains(pid)).any(|pid| was_there(&pid));
-        let is_outside = |pid: &&i32| !self.pids.contains(pid) && **pid != std::process::id() as i32;
+        // Another job's supervisor has only looked at it, as we do.
+        let is_outside = |pid: &&i32| !self.pids.contains(pid) && !is_supervisor(**pid);
         let stranger = object.users.iter().filter(is_outside).find(was_there);
         let shared = |why: String| Verdict::Shared { why };
         if !used {
             let left_behind = self.known.is_some()
                 && self.is_new(object)
                 && object.creator == process::effective_user()
-                && object.attached == 0
                 && stranger.is_none();
-            return if left_behind { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
+            return match left_behind {
+                true if object.attached == 0 => Verdict::Carried { of_job: false },
+                true if object.users.iter().any(|pid| is_supervisor(*pid)) => Verdict::LookedAt,
+                _ => Verdict::Foreign,
+            };
         }
         if object.attached != attached {
             return shared("other programs have attached it as well".to_owned());
@@ -306,6 +318,13 @@ fn may_have_used(pid: i32, used_seconds: i64) -> bool {
     let was_there = used_seconds.saturating_add(ROUNDING_SECONDS) >= started_seconds(pid);
     // Of a process of another user the namespace is not told.
     lives && was_there && namespace(pid).is_none_or(|theirs| namespace(std::process::id() as i32) == Some(theirs))
+}
+
+/// Whether a process executes the program that we execute.
+fn is_supervisor(pid: i32) -> bool {
+    let executes = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).map(|exe| (exe.dev(), exe.ino()));
+    pid == std::process::id() as i32
+        || executes(pid).is_ok_and(|theirs| executes(std::process::id() as i32).is_ok_and(|own| own == theirs))
 }
 
 /// When a process began, in seconds since 1970.
