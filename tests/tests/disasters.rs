@@ -9,7 +9,7 @@ use standfast_tests::seed;
 use std::time::{Duration, Instant};
 
 /// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
-const SWEEP_TIME: Duration = Duration::from_secs(40);
+const SWEEP_TIME: Duration = Duration::from_secs(25);
 /// And one for each further way to take memory.
 const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(8);
 

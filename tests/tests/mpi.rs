@@ -5,7 +5,7 @@ use anyhow::Result;
 use standfast_tests::mpi::{Code, MPIS, survives, survives_watched};
 use standfast_tests::{seed, skip};
 
-const STRIKES: usize = 5;
+const STRIKES: usize = 3;
 
 fn with_every_mpi(code: Code) -> Result<()> {
     for mpi in MPIS {

@@ -258,9 +258,24 @@ pub(crate) fn refine(error: TaskError, pid: i32, shared: &Shared) -> EngineError
     }
 }
 
+/// How long the end of the main process may take to be seen, when it has been seen at a part of it. The job stands still.
+const END_SEEN_MAX: Duration = Duration::from_millis(50);
+
+/// Whether a process runs on. One that is being killed ends thread by thread, and may look for a moment as if it did.
+fn goes_on(main: ProcessIdentity) -> bool {
+    let begin = Instant::now();
+    while main.is_running() {
+        if begin.elapsed() > END_SEEN_MAX {
+            return true;
+        }
+        std::thread::sleep(HEALING_PAUSE);
+    }
+    false
+}
+
 /// What it means that the looked-at has ended, where it was not the main process.
 pub(crate) fn if_another_ended(error: EngineError, main: ProcessIdentity) -> EngineError {
-    if matches!(error, EngineError::Ended) && main.is_running() {
+    if matches!(error, EngineError::Ended) && goes_on(main) {
         return EngineError::Refused(vec![Obstacle {
             what: "a process of the program".to_owned(),
             why: "it was ended, from outside, while it was looked at".to_owned(),

@@ -1,4 +1,5 @@
 // Asks for the time in all ways, which leads through the kernel's code in the program; writes that all went forward.
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <sched.h>
