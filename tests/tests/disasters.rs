@@ -9,9 +9,9 @@ use standfast_tests::seed;
 use std::time::{Duration, Instant};
 
 /// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
-const SWEEP_TIME: Duration = Duration::from_secs(25);
+const SWEEP_TIME: Duration = Duration::from_secs(20);
 /// And one for each further way to take memory.
-const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(8);
+const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(6);
 
 /// No checkpoint of so small a program takes so many calls: a sweep that does not end would be a fault of its own.
 const CALLS_MAX: u64 = 20_000;
