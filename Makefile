@@ -18,7 +18,7 @@ help: ## show this list
 demo: ## kill a numerical program, continue it, compare the result bit for bit
 	@scripts/demo
 
-test: ## everything that must hold (below 15 minutes)
+test: ## everything that must hold (about 15 minutes)
 	@scripts/test
 
 soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
