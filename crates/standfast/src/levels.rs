@@ -98,96 +98,69 @@ fn of_milliseconds(milliseconds: u64) -> Option<Duration> {
     Some(Duration::from_millis(milliseconds)).filter(|time| *time <= TIME_MAX)
 }
 
-/// How long the newest checkpoint on the disk may be behind at most, while there are newer ones in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DurableEvery(Duration);
+/// An option that is a time.
+macro_rules! time_option {
+    ($(#[$meaning:meta])* $name:ident, $(#[$why:meta])* $seconds:literal) => {
+        $(#[$meaning])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name(Duration);
 
-impl DurableEvery {
-    /// The time.
-    pub fn get(self) -> Duration {
-        self.0
-    }
+        impl $name {
+            /// The time.
+            pub fn get(self) -> Duration {
+                self.0
+            }
 
-    pub(crate) fn to_record(self) -> u64 {
-        milliseconds(self.0)
-    }
+            pub(crate) fn to_record(self) -> u64 {
+                milliseconds(self.0)
+            }
 
-    pub(crate) fn from_record(record: u64) -> Option<Self> {
-        of_milliseconds(record).map(Self)
-    }
+            pub(crate) fn from_record(record: u64) -> Option<Self> {
+                of_milliseconds(record).map(Self)
+            }
+        }
+
+        impl Default for $name {
+            $(#[$why])*
+            fn default() -> Self {
+                Self(Duration::from_secs($seconds))
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = OptionError;
+
+            fn from_str(text: &str) -> Result<Self, OptionError> {
+                time(text).map(Self).ok_or_else(|| OptionError::$name { text: text.to_owned() })
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                humantime::format_duration(self.0).fmt(f)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                as_seconds(self.0, serializer)
+            }
+        }
+    };
 }
 
-impl Default for DurableEvery {
+time_option! {
+    /// How long the newest checkpoint on the disk may be behind at most, while there are newer ones in memory.
+    DurableEvery,
     /// Ten minutes, as long as checkpoints are apart where nobody says otherwise.
-    fn default() -> Self {
-        Self(Duration::from_secs(600))
-    }
+    600
 }
 
-impl FromStr for DurableEvery {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        time(text).map(Self).ok_or_else(|| OptionError::DurableEvery { text: text.to_owned() })
-    }
-}
-
-impl fmt::Display for DurableEvery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(self.0).fmt(f)
-    }
-}
-
-impl Serialize for DurableEvery {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        as_seconds(self.0, serializer)
-    }
-}
-
-/// How long the newest checkpoint may take to get to the disk when the job has been stopped or has failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grace(Duration);
-
-impl Grace {
-    /// The time.
-    pub fn get(self) -> Duration {
-        self.0
-    }
-
-    pub(crate) fn to_record(self) -> u64 {
-        milliseconds(self.0)
-    }
-
-    pub(crate) fn from_record(record: u64) -> Option<Self> {
-        of_milliseconds(record).map(Self)
-    }
-}
-
-impl Default for Grace {
+time_option! {
+    /// How long the newest checkpoint may take to get to the disk when the job has been stopped or has failed.
+    Grace,
     /// Thirty seconds: what batch systems leave between SIGTERM and SIGKILL.
-    fn default() -> Self {
-        Self(Duration::from_secs(30))
-    }
-}
-
-impl FromStr for Grace {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        time(text).map(Self).ok_or_else(|| OptionError::Grace { text: text.to_owned() })
-    }
-}
-
-impl fmt::Display for Grace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(self.0).fmt(f)
-    }
-}
-
-impl Serialize for Grace {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        as_seconds(self.0, serializer)
-    }
+    30
 }
 
 #[cfg(test)]

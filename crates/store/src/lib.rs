@@ -71,4 +71,5 @@ pub use lease::{Claim, Here, Holder, Lease, ProcessIdentity, Processes, Purpose,
 pub use levels::{Level, Levels};
 pub use medium::{Directory, LockGuard, Medium, MediumFile, Status};
 pub use prepare::{Plan, Prepared, Sealed, Writing};
+pub use random::random_token;
 pub use tails::TAIL_BYTES_MAX;

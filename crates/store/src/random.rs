@@ -15,3 +15,8 @@ pub(crate) fn bytes() -> [u8; 16] {
     }
     bytes
 }
+
+/// 16 bytes that nobody else draws, as 32 hexadecimal digits.
+pub fn random_token() -> String {
+    bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}

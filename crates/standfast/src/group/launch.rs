@@ -6,11 +6,11 @@
 
 use crate::error::Error;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use rustix::rand::{GetRandomFlags, getrandom};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use standfast_linux::proc;
 use standfast_linux::sys::process::become_subreaper;
+use standfast_store::random_token;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -198,7 +198,7 @@ impl JobName {
         file.read_to_string(&mut text)?;
         let was_there = !text.is_empty();
         if !was_there {
-            text = fresh_name();
+            text = random_token();
             file.write_all(text.as_bytes())?;
         }
         Ok(Self { directory: directory.to_owned(), text, was_there, _lock: file })
@@ -212,11 +212,4 @@ impl JobName {
             removed => removed,
         }
     }
-}
-
-/// A name that nobody else draws.
-fn fresh_name() -> String {
-    let mut bytes = [0; 16];
-    while !matches!(getrandom(&mut bytes, GetRandomFlags::empty()), Ok(16)) {}
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -99,7 +99,7 @@ impl Lease {
             supervisor: desk.here.supervisor,
             program: None,
         };
-        let content = desk.take(Content { token: random_token(), holder }, claim)?;
+        let content = desk.take(Content { token: crate::random_token(), holder }, claim)?;
         Ok(Self { core: Arc::new(LeaseCore { desk, content: Mutex::new(content) }), released: false })
     }
 
@@ -280,7 +280,7 @@ impl Desk {
 
     /// The time by the clock that sets the heartbeat: that of a file written just now, in the same place.
     fn now(&self) -> SystemTime {
-        let name = format!("clock-{}.tmp", random_token());
+        let name = format!("clock-{}.tmp", crate::random_token());
         let time = self.medium.create(&name).and_then(|file| {
             file.touch()?;
             Ok(file.status()?.modified)
@@ -305,7 +305,7 @@ impl Desk {
     }
 
     fn write_temporary(&self, content: &Content) -> Result<String, StoreError> {
-        let name = format!("lease-{}.tmp", random_token());
+        let name = format!("lease-{}.tmp", crate::random_token());
         let written = self.medium.create(&name).and_then(|file| {
             file.write_at(content.encode().as_bytes(), 0)?;
             file.sync()
@@ -345,8 +345,4 @@ struct Found {
     /// What it says, if that can be understood.
     content: Option<Content>,
     file: Arc<dyn MediumFile>,
-}
-
-fn random_token() -> String {
-    crate::random::bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }

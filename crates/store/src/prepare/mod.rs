@@ -9,7 +9,7 @@ pub(crate) use pool::Pool;
 use crate::chain::LINKS_MAX;
 use crate::job::{Shelf, TEMPORARY_SUFFIX, image_name_of};
 use crate::lease::LeaseCore;
-use crate::{JobDirectory, Lease, MediumFile, StoreError, random};
+use crate::{JobDirectory, Lease, MediumFile, StoreError};
 use pipeline::{Pipeline, Priority, Written};
 use standfast_core::PageSet;
 use standfast_format::image::{Assembled, Contained, ImageIdentity, Inherited, Parent, assemble};
@@ -282,7 +282,7 @@ impl Draft {
             return Err(StoreError::Busy);
         }
         // Random, so that a supervisor that lost its lease without noticing cannot touch the file of the next.
-        let token: String = random::bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = crate::random_token();
         let name = format!("{final_name}.{token}{TEMPORARY_SUFFIX}");
         Ok(Self { shelf, lease, slot, final_name, name, kept: false })
     }
