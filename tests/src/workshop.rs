@@ -10,12 +10,14 @@ use std::process::Command;
 use std::{env, fs};
 
 /// What C victims include.
-const HEADERS: [(&str, &str); 5] = [
+const HEADERS: [(&str, &str); 7] = [
     ("check.h", include_str!("../victims/check.h")),
     ("mapped.h", include_str!("../victims/mapped.h")),
     ("family.h", include_str!("../victims/family.h")),
     ("forest.h", include_str!("../victims/forest.h")),
     ("terminal.h", include_str!("../victims/terminal.h")),
+    ("proc_files.h", include_str!("../victims/proc_files.h")),
+    ("proc_files_of_itself.h", include_str!("../victims/proc_files_of_itself.h")),
 ];
 
 /// The folder of the cache for something that was made from `ingredients`. It need not exist.

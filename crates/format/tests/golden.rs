@@ -133,6 +133,12 @@ fn open_files() -> Vec<OpenFile> {
         OpenFileKind::Slave { terminal: 0 },
         OpenFileKind::HungUp,
         OpenFileKind::MessageQueue { queue: 0 },
+        OpenFileKind::KernelFile { subject: None, path: b"/proc/meminfo"[..].into(), offset: 9 },
+        OpenFileKind::KernelFile {
+            subject: Some(ProcSubject { process: 0, thread: Some(4243) }),
+            path: b"stat"[..].into(),
+            offset: 0,
+        },
     ];
     let told = SignalTarget { process: 0, main_thread: true, signal: 34 };
     let lock = |kind| FileLock { kind, exclusive: true, start: 5, length: 0 };

@@ -233,6 +233,10 @@ fn open_file_kind() -> impl Strategy<Value = OpenFileKind> {
         any::<u32>().prop_map(|terminal| OpenFileKind::Master { terminal }),
         any::<u32>().prop_map(|terminal| OpenFileKind::Slave { terminal }),
         any::<u32>().prop_map(|queue| OpenFileKind::MessageQueue { queue }),
+        (prop::option::of(any::<(u32, Option<i32>)>()), bytes(), any::<u64>()).prop_map(|(subject, path, offset)| {
+            let subject = subject.map(|(process, thread)| ProcSubject { process, thread });
+            OpenFileKind::KernelFile { subject, path, offset }
+        }),
         Just(OpenFileKind::HungUp),
         (stream, bytes()).prop_map(|(stream, was)| OpenFileKind::Stream { stream, was }),
         (any::<i32>(), bytes()).prop_map(|(number, was)| OpenFileKind::Inherited { number, was }),

@@ -165,6 +165,10 @@ fn describe_file(kind: &OpenFileKind) -> String {
         OpenFileKind::Master { terminal } => format!("master of terminal {terminal} of the job"),
         OpenFileKind::Slave { terminal } => format!("slave of terminal {terminal} of the job"),
         OpenFileKind::MessageQueue { queue } => format!("message queue {queue} of the job"),
+        OpenFileKind::KernelFile { subject: None, path, .. } => format!("the kernel's {path}"),
+        OpenFileKind::KernelFile { subject: Some(subject), path, .. } => {
+            format!("the kernel's {path} of process {} of the job", subject.process)
+        }
         OpenFileKind::HungUp => "terminal that has been hung up".to_owned(),
         OpenFileKind::Inherited { number, was } => format!("inherited as descriptor {number} ({was})"),
     }

@@ -6,9 +6,11 @@
 use super::{FileKey, build_id};
 use standfast_core::Checksum;
 use standfast_format::records::{Bytes, Coverage, FileDigest, FileIdentity, FileReference};
+use standfast_linux::sys::file::FileSystem;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -57,9 +59,6 @@ impl Content {
 impl Digests {
     /// Fills in what a file holds. One that cannot be read, or has become another one, stays without.
     pub(crate) fn fill(&self, reference: &mut FileReference, haste: Haste) {
-        if is_made_by_the_kernel(reference) {
-            return;
-        }
         let key = (reference.identity.device, reference.identity.inode);
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         if let Some(known) =
@@ -81,6 +80,10 @@ impl Digests {
 fn read_unchanged(reference: &FileReference, haste: Haste) -> io::Result<Content> {
     let changed = || io::Error::other("the file changes while it is read");
     let file = open(&reference.path.0)?;
+    // To read what the kernel makes up may wait for something, or change it.
+    if FileSystem::of(file.as_fd())? != FileSystem::Ordinary {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let is_same = || {
         let now = file.metadata()?;
         Ok::<_, io::Error>((now.len(), identity(&now)) == (reference.length, reference.identity))
@@ -133,11 +136,6 @@ pub(crate) fn identity(file: &Metadata) -> FileIdentity {
 pub(crate) fn is_fresh(identity: &FileIdentity, moment: i64) -> bool {
     let age = moment.saturating_sub(identity.changed_nanoseconds);
     (-TICK_NANOSECONDS..TICK_NANOSECONDS).contains(&age)
-}
-
-/// Files of `/proc` and `/sys` have no length, no time and no content that mean anything.
-pub(crate) fn is_made_by_the_kernel(file: &FileReference) -> bool {
-    file.length == 0 && (file.path.0.starts_with(b"/proc/") || file.path.0.starts_with(b"/sys/"))
 }
 
 fn now_nanoseconds() -> i64 {

@@ -109,10 +109,13 @@ impl Family {
             process.protect(&plan)?;
             process.set_layout(&plan)?;
             process.set_attributes(&plan)?;
-            if !plan.process.kinship.shares_descriptors {
-                process.place_descriptors(&plan, &parked)?;
-            }
             process.make_threads(&plan)?;
+        }
+        self.open_files_of_processes(plan, &mut parked)?;
+        for (place, process) in self.processes.iter().enumerate() {
+            if !plan.job.processes[place].kinship.shares_descriptors {
+                process.place_descriptors(&plan.of(place), place, &parked)?;
+            }
         }
         for (place, process) in self.processes.iter().enumerate() {
             process.queue_signals(&plan.of(place))?;

@@ -7,7 +7,7 @@
 //! ```
 
 use super::plan::FilePlan;
-use crate::files::{build_id, digest_of, identity, is_fresh, is_made_by_the_kernel, open, other_writers};
+use crate::files::{build_id, digest_of, identity, is_fresh, open, other_writers};
 use crate::job::is_inherited;
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFileKind};
@@ -137,9 +137,6 @@ impl<'a> Reckoning<'a> {
         }
         let now = find(&path)?;
         let unmoved = RegularPlan { place, offset: *offset, cut: None };
-        if is_made_by_the_kernel(file) {
-            return Ok(unmoved);
-        }
         let grown = now.len().saturating_sub(file.length);
         match self.options.policy {
             FilePolicy::Keep if self.is_written_at_its_end(file) && *offset == file.length => {

@@ -17,11 +17,11 @@
 //! system_v       segments, semaphores and message queues, under their old ids
 //! stops          what job control had stopped is stopped again
 //! attributes     directory, umask, signal dispositions, limits
-//! descriptors    all under their old numbers
 //! switches       advice, locks and keys of memory; what the process has told the kernel about itself
 //! scheduling     policy, priorities and processors, as far as they are allowed here
 //! timers         made under their old ids, with the time that was left
 //! threads        created under their old ids; what the kernel keeps for each; registers last
+//! descriptors    files of /proc about processes and threads, now that these are there; all under their old numbers
 //! commit         the caller's last word; then every tie to us is cut, the last one is the commit
 //! ```
 //!

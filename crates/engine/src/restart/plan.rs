@@ -414,6 +414,10 @@ impl Obstacles {
                 }
                 FilePlan::AsRecorded
             }
+            OpenFileKind::KernelFile { subject, path, .. } => {
+                self.check_kernel_file(job, *subject, path);
+                FilePlan::AsRecorded
+            }
             OpenFileKind::EventCounter { .. }
             | OpenFileKind::Timer { .. }
             | OpenFileKind::Signals { .. }

@@ -3,7 +3,7 @@
 
 use super::descriptors::{directory_of, path_in};
 use super::plan::{Obstacles, SCRATCH_BYTES};
-use standfast_format::records::{Bytes, JobState, Message, PipeContents, Socket, SocketState};
+use standfast_format::records::{Bytes, JobState, Message, PipeContents, ProcSubject, Socket, SocketState};
 use standfast_linux::UnixSocket;
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use std::collections::BTreeSet;
@@ -39,6 +39,22 @@ impl Obstacles {
             Some(_) => return,
         };
         self.add(&format!("{} {path}", if kind == libc::S_IFDIR { "directory" } else { "file" }), why, "put it back");
+    }
+
+    /// What the kernel tells must be there to be opened again; of processes of the job it will be.
+    pub(super) fn check_kernel_file(&mut self, job: &JobState, subject: Option<ProcSubject>, path: &Bytes) {
+        let is_known = |subject: ProcSubject| {
+            let process = job.processes.get(subject.process as usize);
+            let has = |tid| process.is_some_and(|it| it.threads.iter().any(|thread| thread.tid == tid));
+            process.is_some() && subject.thread.is_none_or(has)
+        };
+        match subject {
+            Some(subject) if is_known(subject) => {}
+            Some(_) => {
+                self.add("image", "it verifies, but tells of a process that it does not hold", "use another generation")
+            }
+            None => self.check_place(path, libc::S_IFREG, None),
+        }
     }
 
     /// Sockets must fit together, and nobody else may have taken the place of one that has a path.

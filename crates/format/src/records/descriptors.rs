@@ -84,6 +84,11 @@ pub enum LockKind {
 }
 
 impl OpenFile {
+    /// Whether it can be had only once the process that it stands for, or tells of, is there.
+    pub fn needs_process(&self) -> bool {
+        matches!(self.kind, OpenFileKind::Process { .. } | OpenFileKind::KernelFile { subject: Some(_), .. })
+    }
+
     /// Whether the program may write to it.
     pub fn is_writable(&self) -> bool {
         /// O_ACCMODE, and O_RDONLY within: the same on every Linux.
@@ -265,6 +270,31 @@ pub enum OpenFileKind {
         #[n(0)]
         queue: u32,
     },
+    /// A file of a file system that the kernel makes up as it is read (`/proc`, `/sys`, control groups): opened again under
+    /// its name as the job sees it, it tells of the new life.
+    #[n(19)]
+    KernelFile {
+        /// The process of the job that it tells of, for what lies in `/proc/PID`.
+        #[n(0)]
+        subject: Option<ProcSubject>,
+        /// Path; below the directory of its subject where it has one.
+        #[n(1)]
+        path: Bytes,
+        /// Offset in bytes.
+        #[n(2)]
+        offset: u64,
+    },
+}
+
+/// Of whom a file in `/proc/PID` tells.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcSubject {
+    /// Position in [`super::JobState::processes`].
+    #[n(0)]
+    pub process: u32,
+    /// For a file in `/proc/PID/task/TID`: the thread, as [`super::ThreadState::tid`] has it.
+    #[n(1)]
+    pub thread: Option<i32>,
 }
 
 /// What a timerfd is set to.

@@ -19,8 +19,8 @@ mod timers;
 
 pub use attributes::{Accounting, Advice, GuardedPages, MappingAttributes, MemoryLock, NumaPolicy, ProcessSwitches};
 pub use descriptors::{
-    Descriptor, EpollInterest, FileLock, LockKind, OpenFile, OpenFileKind, PipeContents, SignalTarget, StandardStream,
-    TimerDescriptor, Watch,
+    Descriptor, EpollInterest, FileLock, LockKind, OpenFile, OpenFileKind, PipeContents, ProcSubject, SignalTarget,
+    StandardStream, TimerDescriptor, Watch,
 };
 pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
 pub use ipc::{MessageQueue, PosixQueue, PriorityMessage, Semaphore, SemaphoreSet, SystemVName, TypedMessage, Undo};

@@ -12,6 +12,36 @@ pub const SEAL_SEAL: u32 = libc::F_SEAL_SEAL as u32;
 /// `F_SEAL_FUTURE_WRITE`: only mappings that exist already may be written through.
 pub const SEAL_FUTURE_WRITE: u32 = libc::F_SEAL_FUTURE_WRITE as u32;
 
+/// What kind of file system holds a file, as far as it matters who makes its contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileSystem {
+    /// `/proc`: the kernel, as it is read.
+    Processes,
+    /// `/sys`, control groups: likewise.
+    Devices,
+    /// debugfs, tracefs, securityfs and their like: likewise, and there may be something that is kept for each open file.
+    Inner,
+    /// Any other: whoever writes to it.
+    Ordinary,
+}
+
+impl FileSystem {
+    /// That of an open file.
+    pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
+        const CONFIGFS_MAGIC: i64 = 0x6265_6570;
+        Ok(match file_system(file)?.f_type {
+            libc::PROC_SUPER_MAGIC => Self::Processes,
+            libc::SYSFS_MAGIC | libc::CGROUP_SUPER_MAGIC | libc::CGROUP2_SUPER_MAGIC => Self::Devices,
+            libc::DEBUGFS_MAGIC
+            | libc::TRACEFS_MAGIC
+            | libc::SECURITYFS_MAGIC
+            | libc::SELINUX_MAGIC
+            | CONFIGFS_MAGIC => Self::Inner,
+            _ => Self::Ordinary,
+        })
+    }
+}
+
 /// The first byte from `offset` on that may be other than a hole; `None` where only a hole follows. Moves the position of
 /// the open file description.
 pub fn seek_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {

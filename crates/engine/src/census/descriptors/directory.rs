@@ -3,46 +3,34 @@
 use super::shown::Shown;
 use super::{Known, Unfit, Walk};
 use standfast_format::records::{Bytes, OpenFileKind};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 const IN_PLACE: &str = "keep directories in place while the program has them open";
 
 impl Walk<'_> {
     pub(super) fn directory(&self, shown: &Shown) -> Known {
-        if is_of_a_process(&shown.target) {
-            return Err(Unfit::for_now(
-                "it is a list of the kernel's about one process, which is soon through as a rule",
-            ));
-        }
-        let (device, inode) = lies_there(shown)?;
+        let (device, inode) = self.lies_there(shown)?;
         let path = Bytes::from(shown.target.as_slice());
         Ok(OpenFileKind::Directory { path, position: shown.information.position, device, inode })
     }
 
     pub(super) fn place_in_tree(&self, shown: &Shown) -> Known {
-        let (device, inode) = lies_there(shown)?;
+        let (device, inode) = self.lies_there(shown)?;
         let path = Bytes::from(shown.target.as_slice());
         Ok(OpenFileKind::Place { path, mode: shown.file.mode(), device, inode })
     }
-}
 
-/// Whether a directory is one of `/proc/PID`: it is there only as long as the process, and no two are the same.
-fn is_of_a_process(path: &[u8]) -> bool {
-    path.strip_prefix(b"/proc/").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
-}
-
-/// Device and inode of what a path leads to, which must be what is open.
-fn lies_there(shown: &Shown) -> Result<(u64, u64), Unfit> {
-    let found = std::fs::symlink_metadata(OsStr::from_bytes(&shown.target));
-    if found.is_ok_and(|found| (found.dev(), found.ino()) == shown.identity()) {
-        return Ok(shown.identity());
+    /// Device and inode of what a path leads to, which must be what is open.
+    fn lies_there(&self, shown: &Shown) -> Result<(u64, u64), Unfit> {
+        let found = std::fs::symlink_metadata(self.as_the_job_sees(&shown.target));
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == shown.identity()) {
+            return Ok(shown.identity());
+        }
+        let why = if shown.target.ends_with(b" (deleted)") {
+            "it has been deleted since it was opened"
+        } else {
+            "it cannot be found under its path any more"
+        };
+        Err(Unfit::with_remedy(why, IN_PLACE))
     }
-    let why = if shown.target.ends_with(b" (deleted)") {
-        "it has been deleted since it was opened"
-    } else {
-        "it cannot be found under its path any more"
-    };
-    Err(Unfit::with_remedy(why, IN_PLACE))
 }

@@ -50,9 +50,10 @@ impl Walk<'_> {
                     "it has reported descriptor {number} once (EPOLLONESHOT), and waits to be armed again"
                 )));
             }
-            if matches!(self.found.open_files[open_file].kind, OpenFileKind::Process { .. }) && self.is_shared(place) {
-                // Each process gets handles of its own, since none is there yet when open files are made.
-                let why = "several processes share it, and it watches the handle of a process (pidfd)";
+            if self.found.open_files[open_file].needs_process() && self.is_shared(place) {
+                // There is no process yet when epoll instances are made that several processes are to inherit.
+                let why =
+                    "several processes share it, and it watches the handle of a process (pidfd) or a file of /proc";
                 return Err(Unfit::because(format!("{why}, which cannot be brought back yet")));
             }
             let (events, data) = (target.events, target.data);

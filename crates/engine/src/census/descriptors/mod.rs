@@ -9,6 +9,7 @@ mod directory;
 mod epoll;
 mod external;
 mod inotify;
+mod kernel_file;
 mod locks;
 mod message_queue;
 mod object;
@@ -305,6 +306,9 @@ impl Walk<'_> {
     fn kind(&mut self, place: usize) -> Known {
         let shown = &self.shown[place];
         let flags = shown.information.flags;
+        if let Some(known) = self.kernel_file(shown) {
+            return known;
+        }
         if flags & O_PATH != 0 {
             return self.place_in_tree(shown);
         }

@@ -3,7 +3,6 @@
 
 use super::{Access, Found, Objects, Windows};
 use crate::census::Output;
-use crate::files::is_made_by_the_kernel;
 use crate::freeze::kernel;
 use crate::job::Inheritance;
 use crate::{EngineError, Obstacle, SavedFiles};
@@ -96,7 +95,7 @@ impl Objects {
 
     fn save_file(&mut self, file: &FileReference, saved: SavedPart, bytes_max: u64) -> io::Result<()> {
         let identity = (file.identity.device, file.identity.inode);
-        if self.position(identity).is_some() || file.length > bytes_max || is_made_by_the_kernel(file) {
+        if self.position(identity).is_some() || file.length > bytes_max {
             return Ok(());
         }
         let contents = File::open(OsStr::from_bytes(&file.path.0))?;

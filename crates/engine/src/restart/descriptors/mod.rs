@@ -6,6 +6,7 @@
 
 mod anonymous;
 mod external;
+mod kernel_file;
 mod locks;
 mod message_queue;
 mod pipe;
@@ -25,6 +26,7 @@ pub(super) use socket::{directory_of, path_in};
 use standfast_core::Address;
 use standfast_format::records::{JobState, OpenFile, OpenFileKind};
 use standfast_linux::sys::process;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use terminal::TerminalSides;
 pub(super) use terminal::makes_terminals;
@@ -42,8 +44,11 @@ const O_CLOEXEC: u64 = libc::O_CLOEXEC as u64;
 pub(super) struct Parked {
     /// The first number above all that the job uses.
     pub(super) from: u64,
-    /// By position in the job's table. What stands for a process of the job can only be had once that is there.
+    /// By position in the job's table. What stands for a process of the job, or tells of it, can only be had once that is
+    /// there.
     files: Vec<Option<u64>>,
+    /// Files that tell of processes: by place of the process that holds them and position in the job's table.
+    of_processes: BTreeMap<(usize, usize), u64>,
     /// The terminals of the job.
     terminals: Vec<TerminalSides>,
     /// The master that is to be held outside.
@@ -71,13 +76,13 @@ impl Construction {
         opening.finish_sockets(&files)?;
         opening.watch(&files)?;
         let held = opening.held_master()?;
-        Ok(Parked { from, files, terminals: opening.terminals, held })
+        Ok(Parked { from, files, of_processes: BTreeMap::new(), terminals: opening.terminals, held })
     }
 
     /// Gives each descriptor of this process its number, and closes everything else.
-    pub(super) fn place_descriptors(&self, plan: &Plan<'_>, parked: &Parked) -> Result<(), EngineError> {
+    pub(super) fn place_descriptors(&self, plan: &Plan<'_>, place: usize, parked: &Parked) -> Result<(), EngineError> {
         let opening = Opening::new(self, plan, parked.from);
-        let files = opening.open_own(&parked.files)?;
+        let files = opening.open_own(parked, place)?;
         opening.place(&files)?;
         let all = [parked.from, u32::MAX.into(), 0, 0, 0, 0];
         self.call("closing what was parked", libc::SYS_close_range, all)?;
@@ -126,7 +131,7 @@ impl Opening<'_> {
     fn open_files(&self) -> Result<Vec<Option<u64>>, EngineError> {
         let open_files = self.plan.job.open_files.iter().zip(self.plan.files);
         let parked = open_files.enumerate().map(|(place, (file, how))| {
-            if matches!(file.kind, OpenFileKind::Process { .. }) {
+            if file.needs_process() {
                 return Ok(None);
             }
             let opened = self.open_file(place, file, *how)?;
@@ -141,9 +146,12 @@ impl Opening<'_> {
         parked.collect()
     }
 
-    /// Adds what only this process itself could open.
-    fn open_own(&self, files: &[Option<u64>]) -> Result<Vec<Option<u64>>, EngineError> {
-        let mut files = files.to_vec();
+    /// Adds what could only be had once there were processes.
+    fn open_own(&self, parked: &Parked, holder: usize) -> Result<Vec<Option<u64>>, EngineError> {
+        let mut files = parked.files.clone();
+        for ((_, file), number) in parked.of_processes.range((holder, 0)..(holder + 1, 0)) {
+            files[*file] = Some(*number);
+        }
         for descriptor in &self.plan.process.descriptors {
             let place = descriptor.open_file as usize;
             let Some(file) = self.plan.job.open_files.get(place) else { continue };
@@ -176,7 +184,13 @@ impl Opening<'_> {
             OpenFileKind::Timer { timer } => self.make_timer(timer, flags),
             OpenFileKind::Signals { mask } => self.make_signal_descriptor(*mask, flags),
             OpenFileKind::Watches { .. } => self.make_inotify(),
-            OpenFileKind::Process { .. } => unreachable!("those are opened by their holders"),
+            OpenFileKind::KernelFile { subject: None, path, offset } => {
+                let opened = self.open_path(&path.0, flags)?;
+                self.position(opened, *offset)
+            }
+            OpenFileKind::Process { .. } | OpenFileKind::KernelFile { .. } => {
+                unreachable!("those are opened when there are processes")
+            }
             OpenFileKind::Directory { path, position, .. } => self.open_directory(path, *position, flags),
             OpenFileKind::Place { path, mode, .. } => self.open_place(path, *mode, flags),
             OpenFileKind::Object { object, offset } => self.open_object(*object as usize, *offset, flags),

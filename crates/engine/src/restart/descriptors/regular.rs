@@ -41,7 +41,7 @@ impl Opening<'_> {
         self.position(opened, offset)
     }
 
-    fn position(&self, opened: u64, offset: u64) -> Result<u64, EngineError> {
+    pub(super) fn position(&self, opened: u64, offset: u64) -> Result<u64, EngineError> {
         self.call("positioning a file", libc::SYS_lseek, [opened, offset, 0, 0, 0, 0])?;
         Ok(opened)
     }

@@ -26,7 +26,7 @@ impl Opening<'_> {
         for (file, parked) in self.plan.job.open_files.iter().zip(files) {
             match (&file.kind, *parked) {
                 (OpenFileKind::Epoll { interests }, Some(epoll)) => {
-                    let known = interests.iter().filter(|interest| !self.is_process(interest));
+                    let known = interests.iter().filter(|interest| !self.needs_process(interest));
                     self.fill_epoll(epoll, known, files)?;
                 }
                 (OpenFileKind::Watches { watches }, Some(instance)) => {
@@ -38,7 +38,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Adds this process's handles of processes to epoll instances of its own.
+    /// Adds what could only be had once there were processes to epoll instances of this process's own.
     pub(super) fn watch_processes(&self, files: &[Option<u64>]) -> Result<(), EngineError> {
         for descriptor in &self.plan.process.descriptors {
             let place = descriptor.open_file as usize;
@@ -46,7 +46,7 @@ impl Opening<'_> {
                 continue;
             };
             let is_here = |interest: &&EpollInterest| {
-                self.is_process(interest) && files.get(interest.open_file as usize).is_some_and(Option::is_some)
+                self.needs_process(interest) && files.get(interest.open_file as usize).is_some_and(Option::is_some)
             };
             if let Some(epoll) = files[place] {
                 self.fill_epoll(epoll, interests.iter().filter(is_here), files)?;
@@ -55,9 +55,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    fn is_process(&self, interest: &EpollInterest) -> bool {
-        let watched = self.plan.job.open_files.get(interest.open_file as usize);
-        watched.is_some_and(|file| matches!(file.kind, OpenFileKind::Process { .. }))
+    fn needs_process(&self, interest: &EpollInterest) -> bool {
+        self.plan.job.open_files.get(interest.open_file as usize).is_some_and(OpenFile::needs_process)
     }
 
     /// Entries that have fired and wait to be armed again come first: to make one, it has to fire once more, alone.

@@ -4,7 +4,7 @@ use super::internet::Network;
 use super::queue::{UnixMessage, is_sent_like_this};
 use super::{ELSEWHERE, Found, Motion, Unfit, Walk};
 use crate::files::other_holder;
-use standfast_format::records::{Credentials, Message, OpenFileKind, SocketState};
+use standfast_format::records::{Credentials, Message, SocketState};
 use standfast_linux::UnixSocket;
 use standfast_linux::sys::socket;
 use std::ffi::OsStr;
@@ -195,10 +195,10 @@ impl Walk<'_> {
         // What stands in the way of it has been told already.
         let unknown = || Unfit::for_now("a descriptor that cannot be brought back is on its way in a message");
         let position = self.position(&self.shown[place]).ok_or_else(unknown)?;
-        match self.found.open_files[position].kind {
-            OpenFileKind::Process { .. } => Err(Unfit::for_now("a pidfd is on its way in a message")),
-            _ => Ok(position as u32),
+        if self.found.open_files[position].needs_process() {
+            return Err(Unfit::for_now("a pidfd, or a file of /proc about a process, is on its way in a message"));
         }
+        Ok(position as u32)
     }
 }
 
