@@ -5,7 +5,7 @@ use crate::result::OUTPUT;
 use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::victims::Program;
 use crate::workshop::target_folder;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -197,6 +197,7 @@ impl<'a> Standfast<'a> {
     /// When the status cannot be had, or a process does not end within [`PATIENCE`].
     pub fn kill_job(&self) -> Result<bool> {
         let Some(main) = self.program_pid()? else { return Ok(false) };
+        let supervisor = self.supervisor_pid().ok();
         let others = self.job_processes();
         let killed = kill(main, Signal::SIGKILL).is_ok();
         others.into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));
@@ -204,6 +205,11 @@ impl<'a> Standfast<'a> {
             let rest = self.job_processes();
             rest.iter().for_each(|pid| _ = kill(*pid, Signal::SIGKILL));
             Ok(rest.is_empty().then_some(()))
+        })?;
+        // Where it saw the others outlive the main process it has let the command end, and the directory is still its own.
+        until(PATIENCE, "the supervisor to end", || {
+            let lives = supervisor.is_some_and(|pid| self.arena.processes().contains(&pid));
+            Ok((!lives).then_some(()))
         })?;
         Ok(killed)
     }
@@ -247,16 +253,20 @@ impl<'a> Standfast<'a> {
     }
 }
 
-/// Copies a folder as `cp -a` does, which is what a user would type.
+/// Copies a folder as `cp -a` does, which is what a user would type, and again where somebody removed a file meanwhile.
 ///
 /// # Errors
 /// When `cp` fails.
 pub fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    let done = Command::new("cp").arg("-a").arg(from).arg(to).output().context("starting cp")?;
-    if !done.status.success() {
-        bail!("cp -a {}: {}", from.display(), String::from_utf8_lossy(&done.stderr));
-    }
-    Ok(())
+    until(PATIENCE, "a folder that nobody changes", || {
+        let done = Command::new("cp").arg("-a").arg(from).arg(to).output().context("starting cp")?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        if done.status.success() {
+            return Ok(Some(()));
+        }
+        ensure!(said.contains("No such file or directory") && from.exists(), "cp -a {}: {said}", from.display());
+        fs::remove_dir_all(to).map(|()| None).context("removing half a copy")
+    })
 }
 
 fn locate() -> Result<PathBuf> {

@@ -32,7 +32,6 @@ struct Home {
 impl Relations {
     /// `portraits` are of its processes.
     pub(super) fn of(frozen: &Frozen, portraits: &[&Portrait]) -> Result<Self, EngineError> {
-        let looking = |source| kernel("looking at the job's processes", source);
         let main = &portraits[0].stat;
         let pids: Vec<i32> =
             frozen.processes.iter().map(|it| it.pid).chain(frozen.zombies.iter().map(|it| it.pid)).collect();
@@ -49,8 +48,9 @@ impl Relations {
             living.push(kinship);
         }
         let zombies = frozen.zombies.iter().map(|zombie| home.zombie(zombie)).collect::<io::Result<_>>();
-        let mut this = Self { living, zombies: zombies.map_err(looking)? };
-        this.note_births(&home.pids).map_err(looking)?;
+        let zombies = zombies.map_err(|source| kernel("looking at children that have ended", source))?;
+        let mut this = Self { living, zombies };
+        this.note_births(&home.pids).map_err(|source| kernel("looking who has which children", source))?;
         Ok(this)
     }
 

@@ -13,6 +13,7 @@ mod memory;
 mod objects;
 mod portrait;
 mod restrictions;
+mod running;
 mod scheduling;
 mod switches;
 mod system_v;
@@ -20,12 +21,11 @@ mod threads;
 mod timers;
 mod undo;
 
-use crate::endpoint::TerminalHolder;
 use crate::freeze::{Frozen, kernel};
 use crate::job::{Inheritance, Kept};
 use crate::track::{Look, Pages, Track, Tracking};
-use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
-use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity, abreast};
+use crate::tree::Member;
+use crate::{CaptureOptions, EngineError, Obstacle, abreast};
 use attributes::Attributes;
 pub(crate) use attributes::Looks;
 pub use descriptors::ExternalSockets;
@@ -38,12 +38,14 @@ pub(crate) use memory::HUGE_PAGES;
 use objects::Objects;
 pub(crate) use objects::{ObjectContents, data_of};
 use portrait::{Ourselves, Particulars, Portrait};
+pub use running::examine;
+pub(crate) use running::examine_with;
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{
     Clocks, FileReference, JobState, Kinship, Machine, MemoryObject, ProcessState, StateArea, Undo,
 };
-use standfast_linux::proc::{self, Map, Stat};
+use standfast_linux::proc::{self, Map};
 use standfast_linux::processor;
 use standfast_linux::sys::process;
 use std::borrow::Cow;
@@ -206,78 +208,6 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
         let portrait = Portrait::of(process.pid).map_err(|source| crate::freeze::forbidden(process.pid, source))?;
         threads::Inner::ask(process, &portrait, &frozen.shared, also).map(drop)
     })
-}
-
-/// What in this process and its descendants could not be carried over: the part of the census that needs no freeze.
-///
-/// # Errors
-/// When the process is gone or may not be looked at.
-pub fn examine(pid: i32, external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
-    examine_with(pid, external_sockets, &Kept::default(), None)
-}
-
-/// The same of a job that has copies of files with code, and perhaps a terminal that is held for it.
-pub(crate) fn examine_with(
-    pid: i32,
-    external_sockets: ExternalSockets,
-    kept: &Kept,
-    terminal: Option<&dyn TerminalHolder>,
-) -> Result<Vec<Obstacle>, EngineError> {
-    let main = ProcessIdentity::of(pid)?;
-    let parent = Stat::of(pid).map_err(|_| EngineError::Ended)?.parent;
-    // To a supervisor of ours, or the init that one has made, come those that lose their parent.
-    let executable = |pid| proc::link(pid, "exe").ok();
-    let reaper =
-        Some(parent).filter(|it| executable(*it).is_some_and(|own| executable(std::process::id() as i32) == Some(own)));
-    let roots = Roots { main, reaper };
-    let mut members = roots.members();
-    // What lives in its parent's memory has come from vfork and will soon execute a program.
-    members.retain(|member| !borrows_memory(member));
-    loop {
-        let terms = Terms { motion: Motion::Running, external_sockets, kept, terminal };
-        let examined = examine_these(&members, terms);
-        let before = members.len();
-        members.retain(|member| member.wait_status.is_some() || has_memory(member.pid));
-        match examined {
-            // Others come and go: those that are still there are looked at again.
-            Err(_) if members.len() < before && members.first().is_some_and(|first| first.pid == pid) => {}
-            _ => return examined,
-        }
-    }
-}
-
-/// The same of these processes, which are one job.
-fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Obstacle>, EngineError> {
-    let (living, zombies): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|it| it.wait_status.is_none());
-    let at = |pid| {
-        // Of one whose main thread has ended plain users are told nothing.
-        let looked = if is_headless(pid) { Err(std::io::ErrorKind::PermissionDenied.into()) } else { Subject::at(pid) };
-        looked.map_err(|source| crate::freeze::forbidden(pid, source))
-    };
-    let ourselves = Ourselves::look()?;
-    let subjects: Vec<Subject<'_>> = living.iter().map(|member| at(member.pid)).collect::<Result<_, _>>()?;
-    let main = subjects.first().ok_or(EngineError::Ended)?.pid;
-    let mut obstacles = Findings::of(&subjects, &zombies, terms, &Inheritance::of_orphan(main), &ourselves)?.obstacles;
-    for subject in &subjects {
-        let looking = |source| crate::freeze::forbidden(subject.pid, source);
-        let others =
-            restrictions::of_other_threads(subject.pid, &subject.portrait, &ourselves.status).map_err(looking)?;
-        obstacles.append(&mut named(others, subject.pid, subjects.len()));
-    }
-    let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
-    obstacles.append(&mut apart::find(members, &portraits));
-    obstacles.append(&mut apart::traced(members));
-    Ok(obstacles)
-}
-
-/// Whether a process is not on its way out.
-fn has_memory(pid: i32) -> bool {
-    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || is_headless(pid)
-}
-
-/// Whether its main thread has ended while others go on.
-fn is_headless(pid: i32) -> bool {
-    Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') && has_other_threads(pid)
 }
 
 /// A process to be looked at.
