@@ -65,7 +65,7 @@ impl SystemV {
     /// How a segment of the job is known.
     pub(super) fn name_of_segment(&self, id: i32) -> Option<SystemVName> {
         let is_it = |object: &SystemVObject| (object.kind, object.id) == (SystemVKind::Segment, id);
-        self.carried.iter().find(|(object, _)| is_it(object)).map(|(object, of_job)| name(object, *of_job))
+        self.carried.iter().find(|(object, _)| is_it(object)).map(name)
     }
 
     /// Finds out which are the job's, of which these are the processes, once all segments that it has attached are known.
@@ -84,12 +84,6 @@ impl SystemV {
                     remedy: "start all that use it under one standfast run".to_owned(),
                     passing: false,
                 }),
-                Verdict::LookedAt => obstacles.push(Obstacle {
-                    what: object.to_string(),
-                    why: "the supervisor of another job looks at it at this moment".to_owned(),
-                    remedy: String::new(),
-                    passing: true,
-                }),
             }
         }
         obstacles
@@ -99,20 +93,31 @@ impl SystemV {
     pub(super) fn unattached(&self) -> Result<Vec<(&SystemVObject, AttachedSegment)>, EngineError> {
         let is_it =
             |object: &SystemVObject| object.kind == SystemVKind::Segment && !self.attached.contains_key(&object.id);
-        let unattached = self.carried.iter().map(|(object, _)| object).filter(|object| is_it(object));
-        let attach = |object| {
+        let mut unattached = Vec::new();
+        for carried in self.carried.iter().filter(|(object, _)| is_it(object)) {
             let attach = |it: &SystemVObject| AttachedSegment::attach(it.id, it.size, false);
-            match within(self.place.as_ref(), || attach(object)) {
-                Ok(segment) => Ok((object, segment)),
-                Err(error) => Err(cannot_be_read(object, &error)),
-            }
-        };
-        unattached.map(attach).collect()
+            unattached.extend(self.look_into(carried, attach)?.map(|segment| (&carried.0, segment)));
+        }
+        Ok(unattached)
     }
 
     /// Whether there are semaphores among the job's.
     pub(super) fn has_semaphores(&self) -> bool {
         self.of_kind(SystemVKind::Semaphores).next().is_some()
+    }
+
+    /// What one of them holds; `None` where it is gone by now. That can only be one that another program has made.
+    fn look_into<T>(
+        &self,
+        (object, of_job): &(SystemVObject, bool),
+        look: impl FnOnce(&SystemVObject) -> io::Result<T>,
+    ) -> Result<Option<T>, EngineError> {
+        let is_gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM));
+        match within(self.place.as_ref(), || look(object)) {
+            Ok(held) => Ok(Some(held)),
+            Err(error) if !of_job && is_gone(&error) => Ok(None),
+            Err(error) => Err(cannot_be_read(object, &error)),
+        }
     }
 
     fn of_kind(&self, kind: SystemVKind) -> impl Iterator<Item = &(SystemVObject, bool)> {
@@ -122,20 +127,18 @@ impl SystemV {
     /// What semaphores and queues of the job hold, while it stands still.
     pub(super) fn contents(&self, pids: &[i32]) -> Result<Contents, EngineError> {
         let mut contents = Contents::default();
-        for (object, of_job) in self.of_kind(SystemVKind::Semaphores) {
-            let values = within(self.place.as_ref(), || system_v::semaphores(object));
-            let values = values.map_err(|error| cannot_be_read(object, &error))?;
+        for carried in self.of_kind(SystemVKind::Semaphores) {
+            let Some(values) = self.look_into(carried, system_v::semaphores)? else { continue };
             let user = |pid: i32| pids.iter().position(|member| *member == pid).map(|place| place as u32);
             let semaphore = |it: system_v::SemaphoreValue| Semaphore { value: it.value, user: user(it.user) };
             let semaphores = values.into_iter().map(semaphore).collect();
-            contents.semaphores.push(SemaphoreSet { name: name(object, *of_job), semaphores, undo: Vec::new() });
+            contents.semaphores.push(SemaphoreSet { name: name(carried), semaphores, undo: Vec::new() });
         }
-        for (object, of_job) in self.of_kind(SystemVKind::Messages) {
-            let held = within(self.place.as_ref(), || system_v::queue_contents(object));
-            let held = held.map_err(|error| cannot_be_read(object, &error))?;
+        for carried in self.of_kind(SystemVKind::Messages) {
+            let Some(held) = self.look_into(carried, system_v::queue_contents)? else { continue };
             let message = |(kind, text): (i64, Vec<u8>)| TypedMessage { kind, text: text.into() };
             contents.queues.push(MessageQueue {
-                name: name(object, *of_job),
+                name: name(carried),
                 bytes_max: held.bytes_max,
                 messages: held.messages.into_iter().map(message).collect(),
             });
@@ -192,9 +195,9 @@ fn within<T>(place: Option<&IpcNamespace>, work: impl FnOnce() -> io::Result<T>)
     }
 }
 
-fn name(object: &SystemVObject, of_job: bool) -> SystemVName {
+fn name((object, of_job): &(SystemVObject, bool)) -> SystemVName {
     let SystemVObject { id, key, user, group, .. } = *object;
-    SystemVName { id, key, mode: object.permissions(), user, group, of_job }
+    SystemVName { id, key, mode: object.permissions(), user, group, of_job: *of_job }
 }
 
 fn cannot_be_read(object: &SystemVObject, error: &io::Error) -> EngineError {
@@ -215,8 +218,6 @@ enum Verdict {
     Carried { of_job: bool },
     /// The job's and others'.
     Shared { why: String },
-    /// The job's perhaps; the supervisor of another job looks at it at this moment.
-    LookedAt,
 }
 
 /// What is known about a job in an IPC namespace that it shares with others.
@@ -243,11 +244,9 @@ impl Judge<'_> {
                 && self.is_new(object)
                 && object.creator == process::effective_user()
                 && stranger.is_none();
-            return match left_behind {
-                true if object.attached == 0 => Verdict::Carried { of_job: false },
-                true if object.users.iter().any(|pid| is_supervisor(*pid)) => Verdict::LookedAt,
-                _ => Verdict::Foreign,
-            };
+            // One that somebody has attached may be attached by a supervisor alone, to look at it as we do.
+            let is_idle = object.attached == 0 || object.users.iter().any(|pid| is_supervisor(*pid));
+            return if left_behind && is_idle { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
         }
         if object.attached != attached {
             return shared("other programs have attached it as well".to_owned());
@@ -373,6 +372,17 @@ mod tests {
     }
 
     #[test]
+    fn what_others_have_removed_meanwhile_is_passed_over_and_the_jobs_own_is_not() {
+        let gone = SystemVObject { id: i32::MAX, ..object(SystemVKind::Semaphores, &[]) };
+        let contents = |of_job| {
+            let all = SystemV { carried: vec![(gone.clone(), of_job)], ..SystemV::default() };
+            all.contents(&[]).map(|it| it.semaphores.len())
+        };
+        assert_eq!(contents(false).ok(), Some(0));
+        assert!(contents(true).is_err());
+    }
+
+    #[test]
     fn an_object_is_the_jobs_where_the_job_alone_has_used_it() {
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let member = child.id() as i32;
@@ -394,6 +404,9 @@ mod tests {
             with(&[i32::MAX], &|it| it.id = 8),
             with(&[], &|it| it.attached = 1),
         ];
+        // As it is while the supervisor of another job, for which we stand here, reads it.
+        let own = std::process::id() as i32;
+        let looked_at = with(&[i32::MAX, own], &|it| it.attached = 1);
         let shared = [with(&[member], &|it| it.id = 8)].map(|verdict| matches!(verdict, Verdict::Shared { .. }));
         let segment = |attached| {
             let object = SystemVObject { id: 9, attached, ..object(SystemVKind::Segment, &[]) };
@@ -405,6 +418,7 @@ mod tests {
         child.wait().unwrap();
         let (certain, uncertain) = (Verdict::Carried { of_job: true }, Verdict::Carried { of_job: false });
         assert_eq!(verdicts, [certain, uncertain, Verdict::Foreign, Verdict::Foreign, Verdict::Foreign]);
+        assert_eq!(looked_at, Verdict::Carried { of_job: false });
         assert_eq!(shared, [true]);
         assert_eq!(segments[0], Verdict::Carried { of_job: true });
         assert!(matches!(segments[1], Verdict::Shared { .. }));
