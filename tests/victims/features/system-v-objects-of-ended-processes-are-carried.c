@@ -2,12 +2,13 @@
  * scripts make and use them.
  *
  * expect: survive
- * meanwhile: ipcrm -S 0x5c5f5a01 -M 0x5c5f5a01 -Q 0x5c5f5a01 || true
+ * meanwhile: key=$(($(stat -c %i .) % 2147483647)); ipcrm -S $key -M $key -Q $key || true
  */
 #include "family.h"
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
+#include <sys/stat.h>
 
 struct message {
     long type;
@@ -16,8 +17,14 @@ struct message {
 
 int main(void)
 {
-    // Of what ended processes have left behind nobody can prove that it may be removed: `meanwhile` does it.
-    key_t key = 0x5c5f5a01;
+    // Of what ended processes have left behind nobody can prove that it may be removed: `meanwhile` does it, which finds the
+    // same key. What has it already was left by a test that failed.
+    struct stat here;
+    CHECK(stat(".", &here) == 0);
+    key_t key = here.st_ino % 2147483647;
+    semctl(semget(key, 0, 0), 0, IPC_RMID);
+    msgctl(msgget(key, 0), IPC_RMID, NULL);
+    shmctl(shmget(key, 0, 0), IPC_RMID, NULL);
     pid_t maker = fork();
     if (maker == 0) {
         struct message message = {3, "left behind"};

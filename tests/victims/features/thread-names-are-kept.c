@@ -26,8 +26,8 @@ int main(void)
     await(&ready);
     CHECK(pthread_setname_np(pthread_self(), "first") == 0);
     moment("named");
-    go = 1;
     CHECK(pthread_getname_np(other, name, sizeof name) == 0 && strcmp(name, "a (strange) one") == 0);
+    go = 1;
     CHECK(pthread_getname_np(pthread_self(), name, sizeof name) == 0 && strcmp(name, "first") == 0);
     CHECK(pthread_join(other, NULL) == 0);
     FILE *comm = fopen("/proc/self/comm", "r");
