@@ -113,12 +113,12 @@ impl Waits {
         }
     }
 
-    /// When a task that has just been stopped in a call fell asleep in it, if it was seen to sleep and has not run since, but
-    /// for the stop.
+    /// When a task that has just been stopped in a call fell asleep in it, if it was seen to sleep and has done nothing since
+    /// but wake up and stop.
     fn asleep_since(&self, tid: i32, call: i64, registers: &Registers) -> Option<Instant> {
         let (sleep, since) = self.asleep.get(&tid)?;
         let same = (sleep.call, sleep.arguments, sleep.stack) == (call, registers.arguments(), registers.stack());
-        (same && Sleep::times_run(tid)? == sleep.times_run + 1).then_some(*since)
+        (same && Sleep::times_slept(tid)? == sleep.times_slept + 1).then_some(*since)
     }
 
     /// Takes note of a task that has just been stopped, and whose call the kernel will make again if it is in one. Tags the

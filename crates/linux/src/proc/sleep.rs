@@ -1,4 +1,4 @@
-//! Since when a task sleeps, and in which system call: `/proc/TID/syscall`, `sched` and `schedstat`. To ask does not wake it.
+//! Since when a task sleeps, and in which system call: `/proc/TID/syscall` and `sched`. To ask does not wake it.
 
 use super::{Stat, parse, parse_hex, words};
 use crate::PinnedToCpu;
@@ -14,16 +14,16 @@ pub struct Sleep {
     pub stack: u64,
     /// How long it has slept at least, in nanoseconds.
     pub nanoseconds: u64,
-    /// How often it has been given a processor so far.
-    pub times_run: u64,
+    /// How often it has gone to sleep so far.
+    pub times_slept: u64,
 }
 
 impl Sleep {
-    /// Of a task, if it sleeps and the kernel tells all of that (CONFIG_SCHED_DEBUG, CONFIG_SCHED_INFO).
+    /// Of a task, if it sleeps and the kernel tells all of that (CONFIG_SCHED_DEBUG).
     pub fn of(tid: i32) -> Option<Self> {
         // The scheduler has a clock for each processor, and no two go the same way.
         let _same_clock = PinnedToCpu::new(Stat::of(tid).ok()?.cpu)?;
-        let times_run = Self::times_run(tid)?;
+        let times_slept = Self::times_slept(tid)?;
         let (call, arguments, stack) = waiting_call(&super::read(tid, "syscall").ok()?)?;
         let fell_asleep = last_ran(&super::read(tid, "sched").ok()?)?;
         // Our own time is that of the last tick, if not of now: it is not before theirs by more than that.
@@ -34,12 +34,15 @@ impl Sleep {
             return None;
         }
         // Had it run meanwhile, these would belong to different sleeps.
-        (Self::times_run(tid)? == times_run).then_some(Self { call, arguments, stack, nanoseconds, times_run })
+        (Self::times_slept(tid)? == times_slept).then_some(Self { call, arguments, stack, nanoseconds, times_slept })
     }
 
-    /// How often a task has been given a processor so far.
-    pub fn times_run(tid: i32) -> Option<u64> {
-        parse(words(&super::read(tid, "schedstat").ok()?).nth(2)?)
+    /// How often a task has gone to sleep so far, or stopped for a tracer. When others take its processor from it, that does
+    /// not count.
+    pub fn times_slept(tid: i32) -> Option<u64> {
+        let text = super::read(tid, "sched").ok()?;
+        let line = text.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"nr_voluntary_switches"))?;
+        parse(words(line).last()?)
     }
 }
 
