@@ -105,6 +105,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("other descriptors", "fanotify", Victims(&["fanotify-is-refused"])),
     ("other descriptors", "BPF", Victims(&["bpf-map-is-refused"])),
     ("other descriptors", "performance counters", Victims(&["perf-counter-is-refused"])),
+    ("other descriptors", "serve a file system", Victims(&["file-system-of-its-own-is-refused"])),
     ("other descriptors", "KVM", Victims(&["virtual-machine-is-refused"])),
     (
         "other descriptors",

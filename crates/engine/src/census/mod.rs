@@ -273,8 +273,9 @@ impl Findings {
             processes: Vec::new(),
         };
         let (objects, obstacles) = (&mut found.objects, &mut found.obstacles);
-        found.descriptors =
-            Descriptors::of(&pids, &zombies, terms, inheritance, objects, obstacles).map_err(looking)?;
+        let descriptors = Descriptors::of(&pids, &zombies, terms, inheritance, objects, obstacles).map_err(looking)?;
+        let Some(descriptors) = descriptors else { return Ok(found) };
+        found.descriptors = descriptors;
         let mut files = References::default();
         for (place, subject) in subjects.iter().enumerate() {
             let mut obstacles = restrictions::of_thread(&subject.portrait.status, &ourselves.status);

@@ -27,10 +27,8 @@ impl Walk<'_> {
         if !is_named || shown.file.blocks() > 0 || libc::major(shown.file.dev()) != 0 {
             return None;
         }
-        let system = match shown.own(&self.holders).and_then(|own| FileSystem::of(own.as_fd())) {
-            Ok(system) => system,
-            Err(error) => return Some(Err(error.into())),
-        };
+        // One that does not say what it is (FUSE may not) is none of the kernel's.
+        let system = shown.own(&self.holders).and_then(|own| FileSystem::of(own.as_fd())).ok()?;
         let is_file = shown.file.is_file() && shown.information.flags & O_PATH == 0;
         match system {
             FileSystem::Processes => self.of_processes(shown, is_file).transpose(),

@@ -55,6 +55,10 @@ const O_TMPFILE: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 const O_DIRECTORY: u32 = libc::O_DIRECTORY as u32;
 const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC | O_TMPFILE;
 
+/// Whoever has this open answers for a file system (FUSE). While it stands still, nobody may ask for a file there, be it
+/// for its length: the answer would never come.
+const SERVED_FILE_SYSTEM: &[u8] = b"/dev/fuse";
+
 /// In which state the job is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Motion {
@@ -133,7 +137,8 @@ impl From<io::Error> for Unfit {
 }
 
 impl Descriptors {
-    /// Of the processes `pids`, which are one job, as `zombies` are. Files that no path leads to become `objects`.
+    /// Of the processes `pids`, which are one job, as `zombies` are. Files that no path leads to become `objects`. `None` where
+    /// nothing more must be looked at, and the reason stands among the obstacles.
     pub(super) fn of(
         pids: &[i32],
         zombies: &[i32],
@@ -141,12 +146,19 @@ impl Descriptors {
         inheritance: &Inheritance,
         objects: &mut Objects,
         obstacles: &mut Vec<Obstacle>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<Option<Self>> {
         let holders = pids.iter().enumerate().map(|(place, pid)| Ok((place, Holder::of(*pid)?)));
         let holders = holders.collect::<io::Result<Vec<_>>>()?;
-        let shown = abreast::each(&holders, |(place, holder)| holder.show(*place));
-        let shown: Vec<Shown> = shown.into_iter().collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect();
-        let mut holders: Vec<Holder> = holders.into_iter().map(|(_, holder)| holder).collect();
+        let links = abreast::each(&holders, |(_, holder)| holder.links());
+        let links = links.into_iter().collect::<io::Result<Vec<_>>>()?;
+        if let Some((number, target)) = links.iter().flatten().find(|(_, target)| target == SERVED_FILE_SYSTEM) {
+            obstacles.push(obstacle(*number, &String::from_utf8_lossy(target), refused::reason(target))?);
+            return Ok(None);
+        }
+        let holders: Vec<_> = holders.into_iter().zip(links).collect();
+        let shown = abreast::each(&holders, |((place, holder), links)| holder.show(*place, links.clone()));
+        let shown: Vec<Shown> = shown.into_iter().flatten().collect();
+        let mut holders: Vec<Holder> = holders.into_iter().map(|((_, holder), _)| holder).collect();
         // We ourselves hold what is on its way in messages.
         holders.push(Holder::of(std::process::id() as i32)?);
         let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };
@@ -179,7 +191,7 @@ impl Descriptors {
         walk.found.sockets = walk.sockets.into_iter().map(|socket| socket.record).collect();
         walk.found.posix_queues = walk.queues.records;
         walk.found.terminals = walk.terminals.into_iter().map(|terminal| terminal.record).collect();
-        Ok(walk.found)
+        Ok(Some(walk.found))
     }
 }
 
@@ -293,13 +305,7 @@ impl Walk<'_> {
 
     fn obstacle(&self, place: usize, unfit: Unfit) -> io::Result<Obstacle> {
         let shown = &self.shown[place];
-        let (why, remedy, passing) = match unfit {
-            Unfit::Refused { why, remedy } => (why, remedy, false),
-            Unfit::NotNow { why } => (why, "", true),
-            Unfit::Unknown(error) => return Err(error),
-        };
-        let what = format!("descriptor {} ({})", shown.number, shown.describe(&self.holders));
-        Ok(Obstacle { what, why, remedy: remedy.to_owned(), passing })
+        obstacle(shown.number, &shown.describe(&self.holders), unfit)
     }
 
     /// Which family an open file belongs to, and what that family says of it.
@@ -350,4 +356,13 @@ impl Walk<'_> {
         }
         self.anonymous(place)
     }
+}
+
+fn obstacle(number: i32, what: &str, unfit: Unfit) -> io::Result<Obstacle> {
+    let (why, remedy, passing) = match unfit {
+        Unfit::Refused { why, remedy } => (why, remedy, false),
+        Unfit::NotNow { why } => (why, "", true),
+        Unfit::Unknown(error) => return Err(error),
+    };
+    Ok(Obstacle { what: format!("descriptor {number} ({what})"), why, remedy: remedy.to_owned(), passing })
 }

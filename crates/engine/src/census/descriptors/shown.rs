@@ -21,19 +21,32 @@ impl Holder {
         Ok(Self { pid, process: process::pidfd_open(pid)? })
     }
 
-    /// Its descriptors; `holder` is its own place among the holders. One that a running program closes while it is
-    /// looked at is left out.
-    pub(super) fn show(&self, holder: usize) -> io::Result<Vec<Shown>> {
+    /// The numbers of its descriptors and where they lead, which no file system is asked for. One that a running program
+    /// closes while it is looked at is left out.
+    pub(super) fn links(&self) -> io::Result<Vec<(i32, Vec<u8>)>> {
         let numbers = proc::numbers(self.pid, "fd")?;
-        Ok(numbers.into_iter().filter_map(|number| self.show_one(holder, number).ok()).collect())
+        Ok(numbers.into_iter().filter_map(|number| Some((number, self.link(number).ok()?))).collect())
+    }
+
+    /// These of its descriptors; `holder` is its own place among the holders. As above.
+    pub(super) fn show(&self, holder: usize, links: Vec<(i32, Vec<u8>)>) -> Vec<Shown> {
+        links.into_iter().filter_map(|(number, target)| self.show_link(holder, number, target).ok()).collect()
     }
 
     /// One of its descriptors.
     pub(super) fn show_one(&self, holder: usize, number: i32) -> io::Result<Shown> {
+        self.show_link(holder, number, self.link(number)?)
+    }
+
+    fn link(&self, number: i32) -> io::Result<Vec<u8>> {
+        proc::link(self.pid, &format!("fd/{number}"))
+    }
+
+    fn show_link(&self, holder: usize, number: i32, target: Vec<u8>) -> io::Result<Shown> {
         Ok(Shown {
             holder,
             number,
-            target: proc::link(self.pid, &format!("fd/{number}"))?,
+            target,
             file: std::fs::metadata(format!("/proc/{}/fd/{number}", self.pid))?,
             information: DescriptorInformation::of(self.pid, number)?,
         })
