@@ -10,7 +10,7 @@ use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::records::{JobState, Machine, Owner, ProcessState, SpecialMapping};
 use standfast_format::{Contents, ImageSource};
-use standfast_linux::proc::Map;
+use standfast_linux::proc::{Map, MapAttributes};
 use standfast_linux::{Registers, vdso};
 
 const VDSO: &[u8] = b"[vdso]";
@@ -36,6 +36,19 @@ pub(super) enum Vdso {
 /// Decides it for a job, or says why it cannot be.
 pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Obstacle> {
     let own = own_special();
+    let attributes = MapAttributes::of(std::process::id() as i32).unwrap_or_default();
+    if is_sealed(&own, &attributes) {
+        return Err(Obstacle {
+            what: "kernel".to_owned(),
+            why: format!(
+                "Linux {} here seals its own mappings in every program (vdso, CONFIG_MSEAL_SYSTEM_MAPPINGS), and they would \
+                 have to move",
+                is.kernel_release
+            ),
+            remedy: "restart it under a kernel that does not".to_owned(),
+            passing: false,
+        });
+    }
     let shape = |mapping: &SpecialMapping| (mapping.name.0.clone(), mapping.end - mapping.start);
     let here: Vec<_> = own.iter().map(|map| (map.path.clone(), map.end - map.start)).collect();
     let living = || job.processes.iter().filter(|process| process.kinship.wait_status.is_none());
@@ -75,6 +88,12 @@ fn old_vdso(process: &ProcessState) -> Option<&SpecialMapping> {
 fn own_special() -> Vec<Map> {
     let maps = Map::of(std::process::id() as i32).unwrap_or_default();
     maps.into_iter().filter(is_special).collect()
+}
+
+/// Whether any of these mappings can be moved no more (mseal(2)).
+fn is_sealed(special: &[Map], attributes: &[MapAttributes]) -> bool {
+    let sealed: Vec<u64> = attributes.iter().filter(|it| it.has(b"sl")).map(|it| it.start).collect();
+    special.iter().any(|map| sealed.contains(&map.start))
 }
 
 pub(super) fn is_special(map: &Map) -> bool {
@@ -197,6 +216,19 @@ fn differs() -> EngineError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sealed_vdso_is_told_from_one_that_can_be_moved() {
+        let maps = b"7000-8000 r-xp 00000000 00:00 0 [vdso]\n9000-a000 rw-p 00000000 00:00 0\n";
+        let special: Vec<Map> = Map::parse(maps).unwrap().into_iter().filter(is_special).collect();
+        for (flags, other, sealed) in [("rd ex", "rd wr sl", false), ("rd ex sl", "rd wr", true)] {
+            let shown = format!(
+                "7000-8000 r-xp 00000000 00:00 0 [vdso]\nVmFlags: {flags} \n9000-a000 rw-p 00000000 00:00 0\nVmFlags: {other} \n"
+            );
+            assert_eq!(is_sealed(&special, &MapAttributes::parse(shown.as_bytes()).unwrap()), sealed, "{flags}");
+        }
+        assert_eq!(special.len(), 1);
+    }
 
     #[test]
     fn frames_that_return_into_the_old_code_are_found_and_no_plain_pointers() {
