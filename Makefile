@@ -5,6 +5,8 @@ CARGO ?= cargo
 SOAK ?=
 SOAK_SEEDS ?= 1000
 SOAK_CHECKPOINTS ?= 10000
+SOAK_KILLS ?= 20
+SOAK_TIMES ?= 8
 SIMULATE_MINUTES ?= 10
 BENCH ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -28,6 +30,7 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	$(CARGO) build --release -p standfast-cli
 	for snapshot in sequential copy fork precopy; do \
 		STANDFAST_SNAPSHOT=$$snapshot $(CARGO) test --release -p standfast-tests --test features || exit; done
+	VICTIM_TIMES=$(SOAK_TIMES) STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test languages
 	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test chains -- in_a_row
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
 

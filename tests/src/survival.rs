@@ -26,6 +26,9 @@ pub struct Torment {
     pub options: &'static [&'static str],
 }
 
+/// Victims compute for longer than this.
+const WORK: Duration = Duration::from_secs(1);
+
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
@@ -39,15 +42,23 @@ pub struct Tally {
 /// # Errors
 /// When any of that does not hold, with all that was said.
 pub fn survives(victim: Victim, kills_max: u32) -> Result<()> {
+    kills_survived(victim, kills_max).map(drop)
+}
+
+/// The same; says how often it was killed.
+///
+/// # Errors
+/// As above.
+pub fn kills_survived(victim: Victim, kills_max: u32) -> Result<Option<u32>> {
     let Some(program) = victim.program()? else {
         skip(victim.name, "this machine lacks what it takes");
-        return Ok(());
+        return Ok(None);
     };
     let native = RunResult::native(&program)?;
-    let torment = Torment { interval: Duration::from_millis(200), kills_max, seed: seed(), options: &[] };
-    let tally = survives_kills(&program, &native, torment)?;
+    let interval = WORK / kills_max.max(1);
+    let tally = survives_kills(&program, &native, Torment { interval, kills_max, seed: seed(), options: &[] })?;
     ensure!(tally.kills >= 1, "{} ended before it could be killed even once", victim.name);
-    Ok(())
+    Ok(Some(tally.kills))
 }
 
 /// Kills `program` at random moments and restarts it until it has ended; its result must be that of `native`.

@@ -4,103 +4,114 @@
 use anyhow::Result;
 use standfast_tests::result::RunResult;
 use standfast_tests::seed;
-use standfast_tests::survival::{one_image_serves_many_restarts, survives};
+use standfast_tests::survival::{kills_survived, one_image_serves_many_restarts};
 use standfast_tests::victims::{
     ARRAYS, AWK, CHANNELS, FORTRAN, JAVA, MEMORY, NODE, OBJECTS, OCTAVE, PERL, R, ROUTINES, RUST, SIGNALS, THREADS,
-    THREADS_MUSL, THREADS_STATIC, WAITS,
+    THREADS_MUSL, THREADS_STATIC, Victim, WAITS,
 };
+use std::io::Write as _;
 
-/// How often each is killed at most.
+/// How often each is killed at most, unless `STANDFAST_KILLS` says it. With `VICTIM_TIMES` they do so many times the usual
+/// work, to be there for many kills.
 const KILLS_MAX: u32 = 5;
+
+fn survives(victim: Victim) -> Result<()> {
+    let told = std::env::var("STANDFAST_KILLS").ok().and_then(|text| text.parse().ok());
+    let kills = kills_survived(victim, told.unwrap_or(KILLS_MAX))?;
+    if let (Some(_), Some(kills)) = (told, kills) {
+        writeln!(std::io::stderr(), "{}: killed {kills} times", victim.name)?;
+    }
+    Ok(())
+}
 
 #[test]
 fn threaded_c_survives_kills() -> Result<()> {
-    survives(THREADS, KILLS_MAX)
+    survives(THREADS)
 }
 
 #[test]
 fn static_c_survives_kills() -> Result<()> {
-    survives(THREADS_STATIC, KILLS_MAX)
+    survives(THREADS_STATIC)
 }
 
 #[test]
 fn go_survives_kills() -> Result<()> {
-    survives(ROUTINES, KILLS_MAX)
+    survives(ROUTINES)
 }
 
 #[test]
 fn python_survives_kills() -> Result<()> {
-    survives(OBJECTS, KILLS_MAX)
+    survives(OBJECTS)
 }
 
 #[test]
 fn numpy_survives_kills() -> Result<()> {
-    survives(ARRAYS, KILLS_MAX)
+    survives(ARRAYS)
 }
 
 #[test]
 fn c_with_musl_survives_kills() -> Result<()> {
-    survives(THREADS_MUSL, KILLS_MAX)
+    survives(THREADS_MUSL)
 }
 
 #[test]
 fn rust_survives_kills() -> Result<()> {
-    survives(RUST, KILLS_MAX)
+    survives(RUST)
 }
 
 #[test]
 fn fortran_with_openmp_survives_kills() -> Result<()> {
-    survives(FORTRAN, KILLS_MAX)
+    survives(FORTRAN)
 }
 
 #[test]
 fn java_survives_kills() -> Result<()> {
-    survives(JAVA, KILLS_MAX)
+    survives(JAVA)
 }
 
 #[test]
 fn node_survives_kills() -> Result<()> {
-    survives(NODE, KILLS_MAX)
+    survives(NODE)
 }
 
 #[test]
 fn perl_survives_kills() -> Result<()> {
-    survives(PERL, KILLS_MAX)
+    survives(PERL)
 }
 
 #[test]
 fn awk_survives_kills() -> Result<()> {
-    survives(AWK, KILLS_MAX)
+    survives(AWK)
 }
 
 #[test]
 fn r_survives_kills() -> Result<()> {
-    survives(R, KILLS_MAX)
+    survives(R)
 }
 
 #[test]
 fn octave_survives_kills() -> Result<()> {
-    survives(OCTAVE, KILLS_MAX)
+    survives(OCTAVE)
 }
 
 #[test]
 fn signals_arrive_once_and_in_order_across_kills() -> Result<()> {
-    survives(SIGNALS, KILLS_MAX)
+    survives(SIGNALS)
 }
 
 #[test]
 fn waiting_calls_end_as_ever_across_kills() -> Result<()> {
-    survives(WAITS, KILLS_MAX)
+    survives(WAITS)
 }
 
 #[test]
 fn pipes_and_descriptors_keep_their_contents_across_kills() -> Result<()> {
-    survives(CHANNELS, KILLS_MAX)
+    survives(CHANNELS)
 }
 
 #[test]
 fn memory_of_all_kinds_survives_kills() -> Result<()> {
-    survives(MEMORY, KILLS_MAX)
+    survives(MEMORY)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 """numpy: a relaxation, a matrix product and a transform in threads; the same arithmetic in the same order each time."""
 
 import hashlib
+import os
 import sys
 import threading
 
@@ -18,7 +19,7 @@ def relax(seed, rounds, results):
 
 
 def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 6000
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 6000 * int(os.environ.get("VICTIM_TIMES", "1"))
     results = {}
     threads = [threading.Thread(target=relax, args=(seed, rounds, results)) for seed in range(3)]
     for thread in threads:

@@ -97,10 +97,11 @@ static inline uint64_t fold(uint64_t sum, const void *bytes, size_t length)
 
 #define FOLD_START 0xcbf29ce484222325u
 
-/* How much to do: the first argument, or the usual amount. */
+/* How much to do: the first argument, or the usual amount, so many times as the environment says. */
 static inline long amount(int argc, char **argv, long usual)
 {
-    return argc > 1 ? atol(argv[1]) : usual;
+    const char *times = getenv("VICTIM_TIMES");
+    return argc > 1 ? atol(argv[1]) : usual * (times != NULL ? atol(times) : 1);
 }
 
 #endif

@@ -1,6 +1,7 @@
 """Python threads, dictionaries, hashing, big numbers, generators and files; nothing depends on the hash seed."""
 
 import hashlib
+import os
 import queue
 import sys
 import threading
@@ -41,7 +42,7 @@ def counted(limit):
 
 
 def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 100000
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 100000 * int(os.environ.get("VICTIM_TIMES", "1"))
     results = {}
     threads = [threading.Thread(target=churn, args=(seed, rounds, results)) for seed in range(3)]
     links = [queue.Queue(maxsize=4) for _ in range(4)]

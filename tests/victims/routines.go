@@ -121,6 +121,9 @@ func sleeper(rounds int) uint64 {
 
 func main() {
 	rounds := 600
+	if times, err := strconv.Atoi(os.Getenv("VICTIM_TIMES")); err == nil {
+		rounds *= times
+	}
 	if len(os.Args) > 1 {
 		rounds, _ = strconv.Atoi(os.Args[1])
 	}

@@ -1,7 +1,8 @@
 # Vectors, matrices, closures and random numbers; a line for each round.
 set.seed(1)
 sums <- numeric(0)
-for (round in 0:49) {
+times <- as.numeric(Sys.getenv("VICTIM_TIMES", "1"))
+for (round in seq_len(50 * times) - 1) {
     m <- matrix(rnorm(6400), 80)
     s <- solve(crossprod(m) + diag(80))
     words <- vapply(1:2000, function(i) paste0("w", (i * 7919) %% 1009), "")

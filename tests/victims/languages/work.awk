@@ -1,7 +1,8 @@
 # Tables, numbers and strings; a line for each round, part of them into a file of its own.
 BEGIN {
     state = 1
-    for (round = 0; round < 80; round++) {
+    times = ENVIRON["VICTIM_TIMES"] + 0
+    for (round = 0; round < 80 * (times ? times : 1); round++) {
         delete table
         for (i = 0; i < 5000; i++) {
             state = (state * 16807) % 2147483647

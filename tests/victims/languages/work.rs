@@ -23,7 +23,8 @@ fn main() {
     let (answers, answered) = channel();
     let worker = spawn(move || asked.into_iter().for_each(|seed| answers.send(piece(seed)).unwrap()));
     let mut sum = 0u64;
-    for round in 0..ROUNDS {
+    let times = std::env::var("VICTIM_TIMES").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    for round in 0..ROUNDS * times {
         questions.send(round * 2 + 1).unwrap();
         sum = sum.wrapping_mul(17).wrapping_add(piece(round * 2)).wrapping_add(answered.recv().unwrap());
         let start = Instant::now();
