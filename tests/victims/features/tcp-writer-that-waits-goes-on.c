@@ -35,12 +35,14 @@ static void *write_all(void *unused)
 
 static void *read_all(void *unused)
 {
-    uint64_t seed = 3, word;
+    uint64_t seed = 3;
+    static uint64_t words[1000];
     long count = 0;
     await(&reading);
-    while (recv(ends[1], &word, 8, MSG_WAITALL) == 8) {
-        CHECK(word == next_number(&seed));
-        count += 8;
+    while (recv(ends[1], words, sizeof words, MSG_WAITALL) == sizeof words) {
+        for (size_t i = 0; i < sizeof words / 8; i++)
+            CHECK(words[i] == next_number(&seed));
+        count += (long)sizeof words;
     }
     CHECK(count >= TOTAL);
     return unused;

@@ -24,9 +24,11 @@ const CLOSING: u8 = 11;
 const DRAIN_MAX: Duration = Duration::from_millis(200);
 const DRAIN_PAUSE: Duration = Duration::from_micros(200);
 /// How often it is looked at in any case: on a busy machine each look may take as long as many pauses.
-const DRAIN_LOOKS_MIN: u32 = 20;
-/// More than any system lets a receive queue hold.
-const ROOM: i32 = 1 << 30;
+const DRAIN_LOOKS_MIN: usize = 20;
+/// After so many looks more room is made: how much of it the kernel's own bookkeeping takes is not known.
+const LOOKS_FOR_MORE_ROOM: usize = 5;
+/// Room beyond the bytes that a receive queue is to take: what is on its way may be counted in whole segments.
+const ROOM_SPARE: usize = 128 << 10;
 /// An even value for TCP_QUICKACK: acknowledge what there is, and go on as before.
 const ACKNOWLEDGE_ONCE: i32 = 2;
 
@@ -250,7 +252,10 @@ fn drain(sender: &Found, receiver: &Found) -> Result<(), Unfit> {
         if looks > DRAIN_LOOKS_MIN && Instant::now() > deadline {
             return Err(Unfit::for_now("what it is to receive has been sent and does not arrive"));
         }
-        socket::make_room(receiver.own(), ROOM)?;
+        // Not more than is needed: the program would fill it, and the next checkpoint would find no room.
+        let bytes = descriptors::unread_bytes(receiver.own())? + socket::unsent_bytes(sender.own())? + ROOM_SPARE;
+        let bytes = bytes.saturating_mul(1 + looks / LOOKS_FOR_MORE_ROOM);
+        socket::make_room(receiver.own(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
         // A look at what has arrived makes the kernel tell the other side about the room; it need not be seen whole.
         socket::peek(receiver.own(), &mut [0u8; 1])?;
         acknowledge()?;

@@ -12,8 +12,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// More than any system lets a queue hold.
-const ROOM: i32 = 1 << 30;
+/// Room beyond twice the bytes that are to be received: the kernel's own bookkeeping takes some of it.
+const ROOM_SPARE: usize = 128 << 10;
 /// How long a message may take to arrive at oneself.
 const ARRIVAL_MAX: Duration = Duration::from_secs(10);
 const ARRIVAL_PAUSE: Duration = Duration::from_micros(200);
@@ -165,7 +165,8 @@ fn parked(files: &[Option<u64>], file: u32) -> Result<u64, EngineError> {
 /// Makes room for more: on the way to a TCP socket where it is received, else where it is sent.
 fn make_room(sender: &Made, receiver: &Made, record: &Socket) -> io::Result<()> {
     if is_internet(record.family) {
-        socket::make_room(receiver.own(), ROOM)?;
+        let bytes = 2 * record.received.iter().map(|message| message.contents.0.len()).sum::<usize>() + ROOM_SPARE;
+        socket::make_room(receiver.own(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
         // A look makes the kernel tell the other side about the room.
         socket::peek(receiver.own(), &mut [0u8; 1])?;
         socket::set_number(receiver.own(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, 2)?;
