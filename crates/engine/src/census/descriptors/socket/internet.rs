@@ -20,8 +20,9 @@ const LAST_ACK: u8 = 9;
 const LISTENING: u8 = 10;
 const CLOSING: u8 = 11;
 
-/// How long a send queue is given to drain into the other end's receive queue.
-const DRAIN_MAX: Duration = Duration::from_millis(200);
+/// How long a send queue is given to drain into the other end's receive queue. What a full one has dropped the kernel sends
+/// again after 200 ms at the earliest.
+const DRAIN_MAX: Duration = Duration::from_millis(500);
 const DRAIN_PAUSE: Duration = Duration::from_micros(200);
 /// How often it is looked at in any case: on a busy machine each look may take as long as many pauses.
 const DRAIN_LOOKS_MIN: usize = 20;
