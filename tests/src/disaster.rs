@@ -7,7 +7,8 @@ use crate::result::{OUTPUT, RunResult, open_gate};
 use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::survival::explain;
 use crate::tracer::{Blow, Sighting, Strike, Tracer};
-use crate::victims::{Program, SMALL};
+use crate::traces;
+use crate::victims::{Program, RING, SMALL};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -23,13 +24,15 @@ pub enum Disaster {
     SupervisorKilled,
     /// SIGKILL of the program.
     ProgramKilled,
+    /// SIGKILL of a process of the job that the others can do without.
+    SpareKilled,
     /// One call fails with EIO.
     DiskError,
     /// From some call on the disk is full.
     DiskFull,
 }
 
-/// All of them.
+/// Those that can strike any program.
 pub const DISASTERS: [Disaster; 4] =
     [Disaster::SupervisorKilled, Disaster::ProgramKilled, Disaster::DiskError, Disaster::DiskFull];
 
@@ -58,6 +61,16 @@ impl Subject {
     /// When it does not compile or run.
     pub fn small() -> Result<Self> {
         let program = SMALL.with(&[])?;
+        let native = RunResult::native(&program)?;
+        Ok(Self { program, native, options: Vec::new() })
+    }
+
+    /// A tree of processes, with one that the others can do without.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn ring() -> Result<Self> {
+        let program = RING.with(&[])?;
         let native = RunResult::native(&program)?;
         Ok(Self { program, native, options: Vec::new() })
     }
@@ -105,9 +118,11 @@ impl<'a> CheckpointScenario<'a> {
     }
 
     fn strike(self, disaster: Disaster, at: u64) -> Result<Sighting> {
+        let arena = self.arena;
         let blow = match disaster {
             Disaster::SupervisorKilled => Blow::KillSupervisor,
             Disaster::ProgramKilled => Blow::KillProgram(self.program),
+            Disaster::SpareKilled => Blow::KillProgram(spare(arena)?),
             Disaster::DiskError => Blow::Fail(Errno::EIO),
             Disaster::DiskFull => Blow::FailFromHereOn(Errno::ENOSPC),
         };
@@ -122,7 +137,9 @@ impl<'a> CheckpointScenario<'a> {
             (Disaster::SupervisorKilled, _) => self.runs_on_alone(at),
             (Disaster::ProgramKilled, _) => self.was_killed(),
             (Disaster::DiskError | Disaster::DiskFull, _) => self.runs_on_though_disk_failed(&asked),
+            (Disaster::SpareKilled, _) => self.runs_on_without_spare(&asked),
         }
+        .and_then(|()| traces::ensure_none(arena))
         .with_context(|| format!("struck: {sighting:?}"))?;
         Ok(sighting)
     }
@@ -143,6 +160,20 @@ impl<'a> CheckpointScenario<'a> {
             .must_equal(&self.subject.native)
             .context("the orphaned program's result")?;
         continues(self.standfast, self.arena, self.subject)
+    }
+
+    /// The checkpoint has been taken, with the dead or without, or the user was told; the next one works. What is in it goes
+    /// on to the same end as the program itself.
+    fn runs_on_without_spare(self, asked: &Ended) -> Result<()> {
+        if !asked.exited(0) {
+            let told = format!("{}{}", asked.errors, self.tracer.errors_so_far());
+            ensure!(!told.trim().is_empty(), "a checkpoint failed and nobody was told");
+            ensure!(!told.contains("panicked") && !told.contains("os error"), "told badly: {told}");
+        }
+        self.standfast.checkpoint().context("a checkpoint without the one that was killed")?;
+        let (standfast, arena, subject) = (self.standfast, self.arena, self.subject);
+        self.runs_on_with_supervisor()?;
+        continues(standfast, arena, subject)
     }
 
     fn was_killed(self) -> Result<()> {
@@ -177,6 +208,12 @@ impl<'a> CheckpointScenario<'a> {
     }
 }
 
+/// The process of the victim `ring` that the others can do without.
+fn spare(arena: &Arena) -> Result<Pid> {
+    let is_it = |pid: &Pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "idle");
+    arena.processes().into_iter().find(is_it).context("the victim has a process that it can do without")
+}
+
 fn is_running(process: Pid) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("Z").trim_start().starts_with('Z'))
@@ -203,7 +240,7 @@ pub struct KilledJob {
 }
 
 impl KilledJob {
-    /// Runs the smallest victim to its gate, takes two checkpoints and kills it.
+    /// Runs a victim to its gate, takes two checkpoints and kills it.
     ///
     /// # Errors
     /// When that does not work.
@@ -259,14 +296,24 @@ impl KilledJob {
     /// # Errors
     /// When a promise is broken.
     pub fn strike_restart(&self, at: u64) -> Result<Sighting> {
-        let outcome = self.struck_restart(at);
+        let outcome = self.struck_restart(Strike { at, blow: Blow::KillSupervisor });
         outcome.with_context(|| format!("SIGKILL of a restart at its call {at}; {}", self.arena.evidence()))
     }
 
-    fn struck_restart(&self, at: u64) -> Result<Sighting> {
+    /// Kills one of the processes that a restart makes, at its `at`-th call. Nothing remains of a restart that fails then, and
+    /// a further one gives the undisturbed result; so does a job that goes on.
+    ///
+    /// # Errors
+    /// When a promise is broken.
+    pub fn strike_restarting(&self, at: u64, process: usize) -> Result<Sighting> {
+        let outcome = self.struck_restart(Strike { at, blow: Blow::KillDescendant(process) });
+        let what = format!("SIGKILL of process {process} of a restart at its call {at}");
+        outcome.with_context(|| format!("{what}; {}", self.arena.evidence()))
+    }
+
+    fn struck_restart(&self, strike: Strike) -> Result<Sighting> {
         let images = self.refresh()?;
         let standfast = Standfast::new(&self.arena)?;
-        let strike = Strike { at, blow: Blow::KillSupervisor };
         let command = standfast.restart_command(&images);
         let tracer = Tracer::start(&self.arena, "struck-restart", Output::Nowhere, &command, Some(strike))?;
         let sighting = until(PATIENCE, "the restart to be struck or to end", || {
@@ -274,16 +321,23 @@ impl KilledJob {
             Ok((sighting.struck.is_some() || tracer.has_ended()).then_some(sighting))
         })?;
         let ended = tracer.wait()?;
-        match (sighting.struck, ended) {
-            (None, WaitStatus::Exited(_, 0)) => {
+        match (sighting.struck, strike.blow, ended) {
+            (None, _, WaitStatus::Exited(_, 0)) => {
                 RunResult::read(&self.arena.work())?.must_equal(self.native())?;
                 return Ok(sighting);
             }
-            (Some(_), WaitStatus::Signaled(_, Signal::SIGKILL, _)) => {}
-            (_, other) => bail!("the restart ended with {other:?} ({sighting:?})"),
+            (Some(_), Blow::KillSupervisor, WaitStatus::Signaled(_, Signal::SIGKILL, _)) => {}
+            // It went on without the one that was killed.
+            (Some(_), Blow::KillDescendant(_), WaitStatus::Exited(_, 0)) => {
+                RunResult::read(&self.arena.work())?.must_equal(self.native())?;
+            }
+            (Some(_), Blow::KillDescendant(_), _) => {}
+            (_, _, other) => bail!("the restart ended with {other:?} ({sighting:?})"),
         }
-        self.arena.wait_until_empty(PATIENCE).with_context(|| format!("after {sighting:?}"))?;
-        continues(standfast, &self.arena, &self.subject).with_context(|| format!("after {sighting:?}"))?;
+        let after = || format!("after {sighting:?}, ended with {ended:?}");
+        self.arena.wait_until_empty(PATIENCE).with_context(after)?;
+        continues(standfast, &self.arena, &self.subject).with_context(after)?;
+        traces::ensure_none(&self.arena).with_context(after)?;
         Ok(sighting)
     }
 

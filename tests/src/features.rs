@@ -15,6 +15,8 @@ pub struct Feature {
     pub name: String,
     /// What its first comment says of it.
     pub header: Header,
+    /// Whether it runs among short-lived processes of its job.
+    pub crowded: bool,
     source: String,
 }
 
@@ -41,6 +43,8 @@ pub struct Header {
     pub no_rollback: Option<String>,
     /// Why `doctor` cannot foresee a refusal.
     pub doctor_blind: Option<String>,
+    /// Why it has to be alone in its job.
+    pub alone: Option<String>,
 }
 
 /// What must come of it.
@@ -91,7 +95,7 @@ impl Feature {
     /// # Errors
     /// When its header makes no sense.
     pub fn new(name: &str, source: String) -> Result<Self> {
-        Header::parse(&source).map(|header| Self { name: name.to_owned(), header, source })
+        Header::parse(&source).map(|header| Self { name: name.to_owned(), header, crowded: false, source })
     }
 
     /// The same with memory taken in this way (`--snapshot`), unless it has one of its own.
@@ -101,6 +105,12 @@ impl Feature {
             self.header.run.extend(["--snapshot".to_owned(), snapshot.to_owned()]);
         }
         self
+    }
+
+    /// The same among short-lived processes of its job, where it can be.
+    #[must_use]
+    pub fn crowded(self) -> Self {
+        Self { crowded: self.header.alone.is_none(), ..self }
     }
 
     /// Compiles it if need be.
@@ -163,6 +173,7 @@ impl Header {
             "meanwhile" => self.meanwhile = Some(value.to_owned()),
             "no-rollback" => self.no_rollback = Some(value.to_owned()),
             "doctor-blind" => self.doctor_blind = Some(value.to_owned()),
+            "alone" => self.alone = Some(value.to_owned()),
             _ => bail!("nobody knows the key {key:?}"),
         }
         Ok(())

@@ -17,6 +17,7 @@
 //! survival  kill the program at random moments, restart it, again and again
 //! tracer    stops a supervisor at chosen system calls: the n-th is where it dies, or fails
 //! disaster  a checkpoint or a restart that is struck at its n-th call
+//! traces    what outlives the processes of a scenario
 //! damage    images with flipped bits
 //! mpi       MPI programs that lose ranks and nodes
 //! ```
@@ -39,6 +40,7 @@ pub mod running;
 pub mod screen;
 pub mod survival;
 pub mod tracer;
+pub mod traces;
 pub mod trials;
 pub mod victims;
 pub mod workshop;

@@ -4,6 +4,7 @@ use crate::running::{PATIENCE, until};
 use anyhow::{Context as _, Result, bail};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::process::Command;
 
 /// The master side of a pseudo terminal that does not wait, and what it has shown.
 #[derive(Debug)]
@@ -25,6 +26,17 @@ impl Screen {
     /// When the terminal is gone.
     pub fn type_in(&mut self, keys: &[u8]) -> Result<()> {
         self.terminal.write_all(keys).context("typing")
+    }
+
+    /// Gives the window another size, in rows and columns.
+    ///
+    /// # Errors
+    /// When stty cannot.
+    pub fn resize(&self, rows: u16, columns: u16) -> Result<()> {
+        let mut stty = Command::new("stty");
+        stty.args(["rows", &rows.to_string(), "cols", &columns.to_string()]).stdin(self.terminal.try_clone()?);
+        let done = stty.status().context("starting stty")?;
+        if done.success() { Ok(()) } else { bail!("stty ended with {done}") }
     }
 
     /// Takes note of what the terminal shows by now.

@@ -50,13 +50,21 @@ pub fn survives(victim: Victim, kills_max: u32) -> Result<()> {
 /// # Errors
 /// As above.
 pub fn kills_survived(victim: Victim, kills_max: u32) -> Result<Option<u32>> {
+    survives_with(victim, kills_max, &[])
+}
+
+/// The same with more options of the run.
+///
+/// # Errors
+/// As above.
+pub fn survives_with(victim: Victim, kills_max: u32, options: &'static [&'static str]) -> Result<Option<u32>> {
     let Some(program) = victim.program()? else {
         skip(victim.name, "this machine lacks what it takes");
         return Ok(None);
     };
     let native = RunResult::native(&program)?;
     let interval = WORK / kills_max.max(1);
-    let tally = survives_kills(&program, &native, Torment { interval, kills_max, seed: seed(), options: &[] })?;
+    let tally = survives_kills(&program, &native, Torment { interval, kills_max, seed: seed(), options })?;
     ensure!(tally.kills >= 1, "{} ended before it could be killed even once", victim.name);
     Ok(Some(tally.kills))
 }

@@ -34,6 +34,8 @@ pub enum Blow {
     KillSupervisor,
     /// The program is killed, then the call is made.
     KillProgram(Pid),
+    /// A process that descends from the supervisor is killed, then the call is made: by this number, of those that there are.
+    KillDescendant(usize),
     /// The call fails with this error, once.
     Fail(Errno),
     /// The call and all further ones of its sort fail with this error: a disk that is full stays full.
@@ -171,6 +173,18 @@ fn kill_through_and_through(program: Pid) -> nix::Result<()> {
     Ok(())
 }
 
+/// All processes that descend from one.
+fn descendants(ancestor: Pid) -> Vec<Pid> {
+    let mut found = vec![ancestor];
+    let mut at = 0;
+    while let Some(parent) = found.get(at) {
+        let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        found.extend(children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw));
+        at += 1;
+    }
+    found.split_off(1)
+}
+
 /// The command, made to stop itself before it executes the program proper, so that no call of that is missed.
 fn stopping(command: &Command) -> Command {
     let mut stopping = Command::new("sh");
@@ -264,7 +278,7 @@ impl Watch {
         let mut registers = ptrace::getregs(thread)?;
         let call = Call::of(&registers);
         let counts = match strike.blow {
-            Blow::KillSupervisor | Blow::KillProgram(_) => true,
+            Blow::KillSupervisor | Blow::KillProgram(_) | Blow::KillDescendant(_) => true,
             Blow::Fail(_) => call.changes_files_in(self.supervisor, &registers, &self.images),
             Blow::FailFromHereOn(_) => {
                 call.takes_space() && call.changes_files_in(self.supervisor, &registers, &self.images)
@@ -282,6 +296,13 @@ impl Watch {
         match strike.blow {
             Blow::KillSupervisor => kill(self.supervisor, Signal::SIGKILL),
             Blow::KillProgram(program) => kill_through_and_through(program),
+            Blow::KillDescendant(number) => {
+                let descendants = descendants(self.supervisor);
+                let chosen = descendants.get(number % descendants.len().max(1));
+                // One that has ended meanwhile is as dead as can be.
+                let _ = chosen.map(|pid| kill_through_and_through(*pid));
+                Ok(())
+            }
             Blow::Fail(errno) | Blow::FailFromHereOn(errno) => {
                 self.failing.insert(thread, errno);
                 registers.orig_rax = u64::MAX;

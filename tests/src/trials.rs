@@ -16,7 +16,7 @@ use crate::moments::{FOLDER_VARIABLE, Moment, Moments};
 use crate::result::{OUTPUT, RunResult};
 use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::survival::was_killed;
-use crate::victims::Program;
+use crate::victims::{CROWD, Program};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use std::fs;
@@ -114,8 +114,9 @@ impl<'a> Trial<'a> {
     }
 
     fn run(&self) -> Result<Running> {
-        let mut command =
-            self.standfast.run_command_with(&self.feature.header.run, Checkpoints::OnRequest, self.program);
+        let crowded = || CROWD.with(&[self.program.path.to_str().context("a path in UTF-8")?]);
+        let program = if self.feature.crowded { crowded()? } else { self.program.clone() };
+        let mut command = self.standfast.run_command_with(&self.feature.header.run, Checkpoints::OnRequest, &program);
         command.env(FOLDER_VARIABLE, self.moments.folder());
         Running::start(self.arena, "run", Output::File(self.arena.work().join(OUTPUT)), &mut command)
     }

@@ -86,6 +86,10 @@ pub const CHURN: Victim = c("churn", include_str!("../victims/churn.c"));
 pub const STRETCHES: Victim = c("stretches", include_str!("../victims/stretches.c"));
 /// The smallest interesting program, with a gate in the middle.
 pub const SMALL: Victim = c("small", include_str!("../victims/small.c"));
+/// A small tree of processes with channels and objects of all sorts, with a gate in the middle.
+pub const RING: Victim = c("ring", include_str!("../victims/ring.c"));
+/// Executes another victim among short-lived processes of the same job.
+pub const CROWD: Victim = c("crowd", include_str!("../victims/crowd.c"));
 /// Monotonic clocks.
 pub const CLOCKS: Victim = c("clocks", include_str!("../victims/clocks.c"));
 /// Holds one thing that cannot be carried over.
@@ -203,6 +207,13 @@ pub const REDIS: Victim = about(
     "redis",
     include_str!("../victims/jobs/redis.sh"),
     &[&["redis-server", "--version"], &["redis-benchmark", "--version"]],
+);
+
+/// A PostgreSQL server and its clients; it will not serve root.
+pub const POSTGRES: Victim = about(
+    "postgres",
+    include_str!("../victims/jobs/postgres.sh"),
+    &[&["bash", "-c", "[ $EUID -ne 0 ] && ls /usr/lib/postgresql/*/bin/pgbench"]],
 );
 
 /// One of `examples`, with arguments for a second or two.

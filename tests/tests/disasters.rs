@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
 const SWEEP_TIME: Duration = Duration::from_secs(20);
-/// And one for each further way to take memory.
+/// And one for each further way to take memory, and of a tree of processes. `STANDFAST_SWEEP` says it otherwise, in seconds.
 const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(6);
 
 /// No checkpoint of so small a program takes so many calls: a sweep that does not end would be a fault of its own.
@@ -22,7 +22,9 @@ fn sweep(strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
     sweep_for(SWEEP_TIME, strike)
 }
 
-fn sweep_for(time: Duration, mut strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
+fn sweep_for(usual: Duration, mut strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
+    let wished = std::env::var("STANDFAST_SWEEP").ok().and_then(|seconds| seconds.parse().ok());
+    let time = wished.map_or(usual, Duration::from_secs);
     let begin = Instant::now();
     let (calls, struck) = strike(CALLS_MAX)?;
     ensure!(!struck && calls > 0, "saw {calls} calls");
@@ -91,6 +93,46 @@ fn the_very_first_checkpoint_killed_at_any_call_leaves_a_program_that_runs_on() 
 fn a_restart_killed_at_any_call_leaves_a_job_that_can_be_restarted() -> Result<()> {
     let job = KilledJob::new(&Subject::small()?)?;
     sweep(|at| job.strike_restart(at).map(|seen| (seen.calls, seen.struck.is_some())))
+}
+
+/// Strikes checkpoints of a tree of processes.
+fn sweep_tree(disaster: Disaster) -> Result<()> {
+    let subject = Subject::ring()?;
+    sweep_for(FURTHER_SWEEP_TIME, |at| {
+        let seen = subject.strike_checkpoint(Before::OneGeneration, disaster, at)?;
+        Ok((seen.calls, seen.struck.is_some()))
+    })
+}
+
+#[test]
+fn a_tree_outlives_its_supervisor_killed_at_any_call_of_a_checkpoint() -> Result<()> {
+    sweep_tree(Disaster::SupervisorKilled)
+}
+
+#[test]
+fn a_tree_killed_at_any_call_of_a_checkpoint_continues_from_a_good_one_and_leaves_nothing() -> Result<()> {
+    sweep_tree(Disaster::ProgramKilled)
+}
+
+#[test]
+fn a_tree_that_loses_a_process_at_any_call_of_a_checkpoint_goes_on_without_it() -> Result<()> {
+    sweep_tree(Disaster::SpareKilled)
+}
+
+#[test]
+fn a_restart_of_a_tree_killed_at_any_call_leaves_nothing_and_a_job_that_can_be_restarted() -> Result<()> {
+    let job = KilledJob::new(&Subject::ring()?)?;
+    sweep_for(FURTHER_SWEEP_TIME, |at| job.strike_restart(at).map(|seen| (seen.calls, seen.struck.is_some())))
+}
+
+#[test]
+fn a_restart_of_a_tree_that_loses_any_process_at_any_call_fails_whole() -> Result<()> {
+    let job = KilledJob::new(&Subject::ring()?)?;
+    let mut random = Rng::with_seed(seed());
+    sweep_for(FURTHER_SWEEP_TIME, |at| {
+        let seen = job.strike_restarting(at, random.usize(..1000))?;
+        Ok((seen.calls, seen.struck.is_some()))
+    })
 }
 
 #[test]

@@ -1,9 +1,17 @@
 //! Jobs of many processes, as people have them, killed at random moments many times over and restarted each time.
 #![allow(missing_docs, reason = "a test binary")]
 
-use anyhow::Result;
-use standfast_tests::survival::survives;
-use standfast_tests::victims::{JAVA_CHILDREN, MAKE, PIPELINES, PIPELINES_DASH, POOL, REDIS, SUBPROCESSES, WEB, XARGS};
+use anyhow::{Result, ensure};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::{RunResult, open_gate};
+use standfast_tests::running::PATIENCE;
+use standfast_tests::survival::{survives, survives_with};
+use standfast_tests::traces;
+use standfast_tests::victims::{
+    JAVA_CHILDREN, MAKE, PIPELINES, PIPELINES_DASH, POOL, POSTGRES, REDIS, RING, SUBPROCESSES, WEB, XARGS,
+};
+use std::thread;
 
 /// How often each is killed at most.
 const KILLS_MAX: u32 = 4;
@@ -51,4 +59,45 @@ fn java_with_children_survives_kills() -> Result<()> {
 #[test]
 fn redis_and_its_clients_survive_kills() -> Result<()> {
     survives(REDIS, KILLS_MAX)
+}
+
+#[test]
+fn postgresql_and_its_clients_survive_kills() -> Result<()> {
+    // Most files of a database are closed at most times.
+    survives_with(POSTGRES, 3, &["--save-folder", "data"])
+}
+
+/// How often both are saved at the same time.
+const CHECKPOINTS: u32 = 8;
+
+#[test]
+fn two_jobs_with_objects_of_the_kernel_do_not_get_into_each_others_way() -> Result<()> {
+    let program = RING.with(&[])?;
+    let native = RunResult::native(&program)?;
+    let arenas = [Arena::new()?, Arena::new()?];
+    let jobs = arenas.each_ref().map(|arena| Standfast::new(arena)?.run(Checkpoints::OnRequest, &program));
+    let both = |act: &(dyn Fn(&Arena) -> Result<()> + Sync)| {
+        thread::scope(|scope| {
+            let threads = arenas.each_ref().map(|arena| scope.spawn(move || act(arena)));
+            threads.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
+        })
+    };
+    both(&|arena| Standfast::new(arena)?.await_gate())?;
+    for _ in 0..CHECKPOINTS {
+        both(&|arena| Standfast::new(arena)?.checkpoint())?;
+    }
+    both(&|arena| {
+        ensure!(Standfast::new(arena)?.kill_job()?, "it ended by itself");
+        Ok(())
+    })?;
+    for job in jobs {
+        job?.wait(PATIENCE)?;
+    }
+    both(&|arena| {
+        open_gate(arena)?;
+        Standfast::new(arena)?.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("restart")?;
+        RunResult::read(&arena.work())?.must_equal(&native)?;
+        arena.wait_until_empty(PATIENCE)?;
+        traces::ensure_none(arena)
+    })
 }

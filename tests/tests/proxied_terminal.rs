@@ -197,6 +197,45 @@ fn a_detached_program_runs_in_the_background_on_a_terminal_of_its_own() -> Resul
     arena.wait_until_empty(PATIENCE)
 }
 
+/// A shell that notes the settings of its terminal before and after it has run something else on it.
+fn noting_settings(command: &Command) -> Result<Command> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words = words.map(|word| Ok(format!("'{}'", word.to_str().context("words in UTF-8")?)));
+    let line = words.collect::<Result<Vec<_>>>()?.join(" ");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("stty -echo; stty -g > before; {line}; stty -g > after; stty size > size")]);
+    Ok(shell)
+}
+
+#[test]
+fn a_shell_that_is_typed_into_gets_a_terminal_of_its_own_whose_window_follows_and_gives_the_users_back_as_it_was()
+-> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let settings = |when: &str| fs::read_to_string(arena.work().join(when));
+    let run = run(&standfast, &arena, &[], &SHELL);
+    let mut desk = Desk::start(&arena, (24, 80), &noting_settings(&run)?)?;
+    desk.screen.await_text("$ ")?;
+    desk.screen.type_in(b"while test \"$(stty size)\" != '34 102'; do sleep 0.02; done; echo fol\"\"lowed\n")?;
+    desk.screen.resize(34, 102)?;
+    desk.screen.await_text("followed")?;
+    standfast.checkpoint()?;
+    desk.say(DETACH, "standfast attach")?;
+    ensure!(desk.wait()?.success(), "detaching is no failure");
+    ensure!(settings("after")? == settings("before")?, "detaching leaves the terminal otherwise");
+    ensure!(settings("size")? == "34 102\n", "its window is of another size");
+    let mut desk = Desk::start(&arena, (24, 80), &noting_settings(&attach(&standfast, &arena))?)?;
+    desk.say("stty size\n", "24 80")?;
+    ensure!(standfast.kill_job()?, "nothing to kill");
+    desk.wait()?;
+    ensure!(settings("after")? == settings("before")?, "a job that is killed leaves the terminal otherwise");
+    let mut desk = Desk::start(&arena, (24, 80), &noting_settings(&standfast.restart_command(&arena.images()))?)?;
+    desk.say("exit 3\n", "exit")?;
+    desk.wait()?;
+    ensure!(settings("after")? == settings("before")?, "a job that ends leaves the terminal otherwise");
+    arena.wait_until_empty(PATIENCE)
+}
+
 /// How often the shell that counts is killed.
 const KILLS: u32 = 3;
 

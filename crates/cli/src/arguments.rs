@@ -149,6 +149,10 @@ pub(crate) struct Run {
     /// at a restart; 'auto' saves those up to 1M and leaves what they have grown by; 'off' [default: auto]
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
     pub(crate) save_files: Option<SaveFiles>,
+    /// Save this directory with each checkpoint, with all that is in it, open or not, and put it back as a whole at a restart:
+    /// what has come since is removed. Of a database, say, that runs in the job. More than one may be named
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) save_folder: Vec<PathBuf>,
     /// Connections whose other end is outside the job: 'refuse' the checkpoint, or let a restart bring them back as
     /// connections that the other end has 'reset' [default: refuse]
     #[arg(long, value_name = "POLICY")]
@@ -199,8 +203,8 @@ pub(crate) struct Run {
     /// protected on in the background
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Its terminal: 'shared' with this command, or 'proxied': one of its own, with job control, that survives a crash with
-    /// its settings, and from which one detaches [default: shared]
+    /// Its terminal: 'shared' with this command; 'proxied': one of its own, with job control, that survives a crash with
+    /// its settings, and from which one detaches; 'auto': one of its own for a shell that is typed into [default: auto]
     #[arg(long, value_name = "KIND")]
     pub(crate) terminal: Option<TerminalKind>,
     /// Do not wait: the program runs in the background, on a terminal of its own; see attach

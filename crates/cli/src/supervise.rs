@@ -59,6 +59,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
             grace: run.grace,
         },
         memory,
+        folders: run.save_folder,
         ckptrc,
         unfinished,
         force: run.force,

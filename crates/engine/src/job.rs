@@ -4,6 +4,7 @@ use crate::census::{KnownObjects, Looks, known_here};
 use crate::directions::DIRECTORY_VARIABLE;
 use crate::endpoint::TerminalHolder;
 use crate::files::{Digests, FileKey, Writers};
+use crate::folders::Folders;
 use crate::freeze::{Frozen, kernel};
 use crate::track::{Tracking, Tracks};
 use crate::tree::{Member, Roots};
@@ -179,6 +180,8 @@ pub(crate) struct Shared {
     tracks: Mutex<Tracks>,
     /// Who holds the master of its terminal, where that is outside.
     terminal: Mutex<Option<Arc<dyn TerminalHolder>>>,
+    /// Directories that are saved with all that is in them.
+    folders: Mutex<Folders>,
 }
 
 impl Shared {
@@ -195,6 +198,7 @@ impl Shared {
             turn: Arc::default(),
             tracks: Mutex::default(),
             terminal: Mutex::default(),
+            folders: Mutex::default(),
         })
     }
 
@@ -212,6 +216,10 @@ impl Shared {
 
     pub(crate) fn terminal(&self) -> Option<Arc<dyn TerminalHolder>> {
         self.terminal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn folders(&self) -> MutexGuard<'_, Folders> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn waits(&self) -> MutexGuard<'_, Waits> {
@@ -292,6 +300,12 @@ impl Job {
     /// Says who holds the master of the job's terminal, or that nobody does any more.
     pub fn set_terminal(&self, holder: Option<Arc<dyn TerminalHolder>>) {
         *self.shared.terminal.lock().unwrap_or_else(PoisonError::into_inner) = holder;
+    }
+
+    /// Has later checkpoints save these directories, with all that is in them but `except`, the job's own directory. All are
+    /// absolute paths.
+    pub fn save_folders(&self, paths: Vec<PathBuf>, except: Option<PathBuf>) {
+        *self.shared.folders() = Folders { paths, except };
     }
 
     /// Takes over the waits of threads that have been made anew.

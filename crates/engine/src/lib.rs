@@ -21,6 +21,7 @@ mod directions;
 mod endpoint;
 mod error;
 mod files;
+mod folders;
 mod freeze;
 mod hashes;
 mod job;

@@ -232,6 +232,16 @@ fn objects() -> Vec<MemoryObject> {
     ]
 }
 
+fn folders() -> Vec<SavedFolder> {
+    let entry = |name: &[u8], item| FolderEntry { name: name.into(), mode: 0o750, user: 1000, group: 100, item };
+    let entries = vec![
+        entry(b"", FolderItem::Directory),
+        entry(b"state", FolderItem::File { object: 2 }),
+        entry(b"latest", FolderItem::Link { target: b"state"[..].into() }),
+    ];
+    vec![SavedFolder { path: b"/srv"[..].into(), entries }]
+}
+
 /// A state in which everything occurs.
 fn state() -> JobState {
     let process = ProcessState {
@@ -334,6 +344,7 @@ fn state() -> JobState {
         }],
         ipc_namespace: 9,
         pid_namespace: 10,
+        folders: folders(),
     }
 }
 
@@ -379,6 +390,7 @@ fn manifest() -> Manifest {
         arguments: vec![b"-v"[..].into()],
         working_directory: b"/srv/ada"[..].into(),
         started_nanoseconds: 1_700_000_000_000_000_000,
+        folders: vec![b"/srv/ada/data"[..].into()],
     };
     let options = RunOptions {
         interval: Some(Interval::Every { milliseconds: 1500 }),

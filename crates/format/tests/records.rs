@@ -399,6 +399,24 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn folder()(
+        path in bytes(),
+        entries in prop::collection::vec((bytes(), any::<(u32, u32, u32)>(), folder_item()), 0..4),
+    ) -> SavedFolder {
+        let entries = entries.into_iter().map(|(name, (mode, user, group), item)| FolderEntry { name, mode, user, group, item });
+        SavedFolder { path, entries: entries.collect() }
+    }
+}
+
+fn folder_item() -> impl Strategy<Value = FolderItem> {
+    prop_oneof![
+        Just(FolderItem::Directory),
+        any::<u32>().prop_map(|object| FolderItem::File { object }),
+        bytes().prop_map(|target| FolderItem::Link { target }),
+    ]
+}
+
+prop_compose! {
     fn state()(
         processes in prop::collection::vec(process(), 0..3),
         kinds in prop::collection::vec((any::<u32>(), open_file_kind()), 0..4),
@@ -407,8 +425,8 @@ prop_compose! {
         sockets in prop::collection::vec(socket(), 0..3),
         terminals in prop::collection::vec(terminal(), 0..3),
         semaphores in prop::collection::vec(semaphore_set(), 0..3),
-        (message_queues, posix_queues) in
-            (prop::collection::vec(message_queue(), 0..3), prop::collection::vec(posix_queue(), 0..3)),
+        (message_queues, posix_queues, folders) in
+            (prop::collection::vec(message_queue(), 0..3), prop::collection::vec(posix_queue(), 0..3), prop::collection::vec(folder(), 0..3)),
         (realtime_nanoseconds, ipc_namespace, pid_namespace) in any::<(u64, u64, u64)>(),
         host: String,
     ) -> JobState {
@@ -426,6 +444,7 @@ prop_compose! {
             posix_queues,
             ipc_namespace,
             pid_namespace,
+            folders,
         }
     }
 }

@@ -14,6 +14,7 @@
 //!     unfinished: Unfinished::Resume,
 //!     force: false,
 //!     wait: false,
+//!     folders: Vec::new(),
 //!     ckptrc: None,
 //!     front: None,
 //!     memory: None,

@@ -348,6 +348,11 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
         FileNote::PutBack { path } => {
             write!(f, "{} holds again what it held at the checkpoint, as saved with it", ForShell(path))
         }
+        FileNote::FolderPutBack { path, changed, removed } => write!(
+            f,
+            "folder {} holds again what it held at the checkpoint: {changed} files put back, {removed} removed that had come since",
+            ForShell(path)
+        ),
         FileNote::StreamElsewhere { stream, from, to } => {
             let name = if *stream == 2 { "standard error" } else { "standard output" };
             write!(

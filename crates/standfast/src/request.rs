@@ -6,6 +6,7 @@ use crate::control::{ControlError, Reply, Request, ask};
 use crate::identity::in_engine;
 use crate::options::JobOptions;
 use crate::report::CheckpointReport;
+use crate::run::save_folders;
 use crate::snapshots::Past;
 use standfast_engine::{Advised, Job};
 use standfast_format::manifest::Outcome;
@@ -58,6 +59,7 @@ fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointR
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
     let Some(program) = lease.program() else { return Err(Error::NothingRuns(path.to_owned())) };
     let job = Job::adopt(in_engine(program))?;
+    save_folders(&job, &manifest.description, path);
     let purpose = match afterwards {
         Afterwards::Continue => Purpose::Protect,
         Afterwards::Stop => Purpose::Stop,

@@ -7,7 +7,7 @@ use crate::identity::in_lease;
 use crate::levels::Memory;
 use crate::notice::{Listener, Notice};
 use crate::options::{Files, Ids, JobOptions, OptionChoices};
-use crate::run::{DIRECTORY_SUFFIX, bind_control};
+use crate::run::{DIRECTORY_SUFFIX, bind_control, save_folders};
 use crate::schedule::{self, Schedule};
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
@@ -323,7 +323,7 @@ fn revive(
         RestartOptions {
             ids,
             clocks: job.clocks,
-            files: FileOptions { policy: files.policy(), ends: &ends },
+            files: FileOptions { policy: files.policy(), ends: &ends, own_directory: None },
             keepsake: &keepsake,
             keep_tail: &mut keep_tail,
             news: RestartNews {
@@ -339,6 +339,7 @@ fn revive(
     match (revived, refusal) {
         (Ok(revived), _) => {
             let signals = signals.expect("the engine asks before it thaws");
+            save_folders(&revived.job, &life.manifest.description, &job.path);
             Ok((revived, Seat { signals, terminal: terminal.into_inner() }))
         }
         (Err(_), Some(refusal)) => Err(Unrevived::Other(Box::new(refusal))),

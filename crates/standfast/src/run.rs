@@ -16,8 +16,10 @@ use crate::terminal::{self, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
 use standfast_engine::{ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
 use standfast_format::manifest::{JobDescription, Manifest};
+use standfast_format::records::Bytes;
 use standfast_store::{Claim, JobDirectory, Lease, Levels, Purpose, StoreError, Wish};
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub struct RunRequest {
     pub options: OptionChoices,
     /// Whether checkpoints go to memory first; if nothing is said not, or as the job that is continued does.
     pub memory: Option<Memory>,
+    /// Directories that are saved with all that is in them, and put back as a whole.
+    pub folders: Vec<PathBuf>,
     /// What a `.ckptrc` says about that, if there is one. The options have more weight.
     pub ckptrc: Option<Ckptrc>,
     /// What to do about an unfinished job in the directory.
@@ -150,7 +154,7 @@ fn start(
     if let Ok((mut given_up, _)) = Levels::open((*directory).clone()) {
         given_up.discard_memory(&lease, false).map_err(of_store)?;
     }
-    directory.begin(&lease, description, options.to_record()).map_err(of_store)?;
+    directory.begin(&lease, description.clone(), options.to_record()).map_err(of_store)?;
     let mut levels = Levels::new((*directory).clone(), None);
     if let Some(place) = memory.place()
         && let Err(error) = levels.make_memory(&lease, place)
@@ -170,6 +174,7 @@ fn start(
         directory: std::path::absolute(&request.directory).ok(),
     };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
+    save_folders(&job, &description, &request.directory);
     // Whether anybody has the terminal open is the job's affair from now on.
     drop(launch);
     let destination = Destination::new(levels, lease, &options);
@@ -191,7 +196,7 @@ fn start(
 
 /// The terminal on which the program is to start, and who holds it if it is one of its own.
 fn terminal_for(request: &RunRequest) -> Result<(Option<Arc<HeldTerminal>>, LaunchTerminal), Error> {
-    if request.detached || request.terminal == TerminalKind::Proxied {
+    if request.detached || request.terminal.is_own(&request.program, &request.arguments) {
         let (held, terminal) = terminal::make(&request.directory, request.detached)?;
         return Ok((Some(held), terminal));
     }
@@ -227,7 +232,27 @@ fn describe(request: &RunRequest) -> Result<JobDescription, Error> {
         arguments: request.arguments.iter().map(|argument| argument.as_bytes().into()).collect(),
         working_directory: here.as_os_str().as_bytes().into(),
         started_nanoseconds: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
+        folders: request.folders.iter().map(|folder| settled(folder)).collect::<Result<_, _>>()?,
     })
+}
+
+/// The path of a folder as the kernel shows it. It need not be there yet.
+fn settled(folder: &Path) -> Result<Bytes, Error> {
+    let unknown = Error::system("find the folder that is to be saved");
+    let settled = match folder.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            folder.file_name().ok_or(error).and_then(|name| Ok(parent.canonicalize()?.join(name)))
+        }
+        found => found,
+    };
+    settled.map(|path| path.as_os_str().as_bytes().into()).map_err(unknown)
+}
+
+/// Has the checkpoints of a job save the folders that its run was asked to save.
+pub(crate) fn save_folders(job: &Job, description: &JobDescription, directory: &Path) {
+    let paths = description.folders.iter().map(|path| PathBuf::from(OsStr::from_bytes(&path.0)));
+    job.save_folders(paths.collect(), std::path::absolute(directory).ok());
 }
 
 fn command_line(description: &JobDescription) -> String {
@@ -249,6 +274,7 @@ mod tests {
             arguments: Vec::new(),
             options,
             memory: None,
+            folders: Vec::new(),
             ckptrc: ckptrc.map(|text| Ckptrc::parse(text.as_bytes()).unwrap()),
             unfinished: Unfinished::Refuse,
             force: false,

@@ -82,6 +82,7 @@ impl Census {
         let mut found = Findings::of(&subjects, &frozen.zombies, terms, inheritance, &ourselves)?;
         found.obstacles.append(&mut apart::find(&frozen.members(), &portraits));
         refuse(&mut found.obstacles)?;
+        let folders = found.objects.save_folders(&frozen.shared.folders())?;
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
         let relations = kinship::Relations::of(frozen, &portraits)?;
         found.objects.add_unattached_segments()?;
@@ -161,6 +162,7 @@ impl Census {
             }
         }
         let mut state = found.into_state(frozen, &portraits, answers, records, relations)?;
+        state.folders = folders;
         state.semaphores = system_v.semaphores;
         state.message_queues = system_v.queues;
         state.ipc_namespace = ipc_namespace;

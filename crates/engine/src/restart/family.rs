@@ -72,6 +72,7 @@ impl Family {
         let parking = parking(plan.job);
         main.make_objects(&root, parking)?;
         let system_v = SystemV::make(main, &root)?;
+        plan.make_missing_in_folders()?;
         make_missing(plan)?;
         let mut parked = main.open_files(&root, parking)?;
         self.held = parked.held.take();

@@ -6,14 +6,16 @@
 //! what it has grown by             the job's own, unless somebody else was seen or must have written; then by policy
 //! ```
 
+use super::folders::in_folders;
 use super::plan::FilePlan;
-use crate::files::{build_id, digest_of, identity, is_fresh, open, other_writers};
+use crate::files::{FileKey, build_id, digest_of, identity, is_fresh, open, other_writers};
 use crate::job::is_inherited;
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFileKind};
 use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::process;
-use std::collections::BTreeSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -47,6 +49,8 @@ pub struct FileOptions<'a> {
     pub policy: FilePolicy,
     /// The files that the job wrote, as they were when it ended; empty where nobody was there to look.
     pub ends: &'a [FileEnd],
+    /// The job's own directory, which is never taken for a part of its folders.
+    pub own_directory: Option<&'a Path>,
 }
 
 /// How an open regular file goes on.
@@ -90,6 +94,15 @@ pub enum FileNote {
         /// The file.
         path: PathBuf,
     },
+    /// A folder holds again what it held at the checkpoint.
+    FolderPutBack {
+        /// The folder.
+        path: PathBuf,
+        /// How many files were written to.
+        changed: usize,
+        /// How many files and directories were removed that had come since.
+        removed: usize,
+    },
     /// The program goes on with a copy of its executable or of a library, since the file itself is another one now, or gone.
     Keepsake {
         /// How it has changed, where its build-ids tell.
@@ -114,11 +127,15 @@ pub enum FileNote {
 pub(super) struct Reckoning<'a> {
     pub(super) job: &'a JobState,
     pub(super) options: FileOptions<'a>,
+    /// The files in folders of the job, as they were known at the checkpoint.
+    pub(super) in_folders: BTreeSet<FileKey>,
+    /// The files that the job has open or mapped, and who else writes to them.
+    others: OnceCell<(BTreeSet<FileKey>, HashMap<FileKey, String>)>,
 }
 
 impl<'a> Reckoning<'a> {
     pub(super) fn new(job: &'a JobState, options: FileOptions<'a>) -> Self {
-        Self { job, options }
+        Self { job, options, in_folders: in_folders(job), others: OnceCell::new() }
     }
 
     /// How the open file at `place` goes on.
@@ -137,6 +154,9 @@ impl<'a> Reckoning<'a> {
         }
         let now = find(&path)?;
         let unmoved = RegularPlan { place, offset: *offset, cut: None };
+        if self.is_in_folder(file) {
+            return Ok(unmoved);
+        }
         let grown = now.len().saturating_sub(file.length);
         match self.options.policy {
             FilePolicy::Keep if self.is_written_at_its_end(file) && *offset == file.length => {
@@ -246,12 +266,28 @@ impl<'a> Reckoning<'a> {
         all && writes
     }
 
+    /// Who else has a file open for writing. All of the job's are looked for at once.
+    fn other_writer(&self, key: FileKey) -> Option<String> {
+        let (files, others) = self.others.get_or_init(|| {
+            let mapped = self.job.objects.iter().filter_map(|object| object.kind.file());
+            let all = mapped.chain(self.job.open_files.iter().filter_map(|open| open.kind.file()));
+            let files: BTreeSet<_> =
+                all.filter_map(|file| find(path_of(file)).ok()).map(|it| (it.dev(), it.ino())).collect();
+            let others = other_writers(&files, &[]);
+            (files, others)
+        });
+        if files.contains(&key) {
+            return others.get(&key).cloned();
+        }
+        other_writers(&BTreeSet::from([key]), &[]).remove(&key)
+    }
+
     /// Why what has changed in a file may be somebody else's doing; `seen` is whoever was seen to write to it at the
     /// checkpoint. `is_own` says that the restart's own output goes there, so
     /// that its surroundings (a script that says what it does) may well have written: that is no stranger.
     pub(super) fn foreign_writer(&self, seen: Option<&Bytes>, now: &Metadata, is_own: bool) -> Option<String> {
         let key = (now.dev(), now.ino());
-        if let Some(who) = other_writers(&BTreeSet::from([key]), &[]).remove(&key) {
+        if let Some(who) = self.other_writer(key) {
             return Some(format!("{who} writes to it as well"));
         }
         if let Some(who) = seen {

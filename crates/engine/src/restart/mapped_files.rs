@@ -25,6 +25,7 @@ const LOCK_WITHOUT_WAITING: u64 = libc::LOCK_NB as u64;
 const SHM_EXEC: u64 = libc::SHM_EXEC as u64;
 const EITHER_WAY: &str =
     "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
+const OWNER_WRITES: u32 = 0o600;
 /// How much is compared or copied at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -75,7 +76,8 @@ impl Reckoning<'_> {
         }
         let replaced = || {
             let same = (now.dev(), now.ino()) == (file.identity.device, file.identity.inode);
-            (!same).then(|| "another file has taken its place".to_owned())
+            // What is in a folder may be replaced as the job likes.
+            (!same && !self.is_in_folder(file)).then(|| "another file has taken its place".to_owned())
         };
         let against = match self.options.policy {
             FilePolicy::Auto => self.foreign_writer(other_writer.as_ref(), &now, false).or_else(replaced),
@@ -234,7 +236,7 @@ impl Construction {
             let (mut at, end) = (part.start().get(), part.end().get().min(length));
             while at < end {
                 let bytes = PIECE_BYTES.min((end - at) as usize);
-                self.staged(mapped.object).read_exact_at(&mut wanted[..bytes], at)?;
+                self.read_staged(mapped.object, at, &mut wanted[..bytes])?;
                 let got = read_piece(file, at, &mut found[..bytes])?;
                 if got < bytes || found[..bytes] != wanted[..bytes] {
                     each(at, &wanted[..bytes])?;
@@ -252,7 +254,7 @@ impl Construction {
             let object = &plan.job.objects[mapped.object];
             let ObjectKind::MappedFile { file: reference, .. } = &object.kind else { continue };
             let writing = |source| kernel(&format!("putting back what {} held", reference.path), source);
-            let file = open_mapped(object, OpenOptions::new().read(true).write(true)).map_err(writing)?;
+            let file = open_to_write(object).map_err(writing)?;
             if !may_grow(object) || file.metadata().map_err(writing)?.len() < object.length {
                 file.set_len(object.length).map_err(writing)?;
             }
@@ -276,8 +278,24 @@ fn open_mapped(object: &MemoryObject, how: &OpenOptions) -> io::Result<File> {
     }
 }
 
+/// Opens a file for writing, also where its owner, who we are, may only read it.
+fn open_to_write(object: &MemoryObject) -> io::Result<File> {
+    let mut how = OpenOptions::new();
+    how.read(true).write(true);
+    match (open_mapped(object, &how), &object.kind) {
+        (Err(error), ObjectKind::MappedFile { file, mode, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let set = |mode| std::fs::set_permissions(path_of(file), Permissions::from_mode(mode));
+            set(mode | OWNER_WRITES)?;
+            let opened = open_mapped(object, &how);
+            set(*mode)?;
+            opened
+        }
+        (opened, _) => opened,
+    }
+}
+
 /// A file that is gone, empty; and its directory, which may have gone with it (the Java virtual machine's, from `/tmp`).
-fn make_anew(file: &FileReference, length: u64, mode: u32) -> io::Result<()> {
+pub(super) fn make_anew(file: &FileReference, length: u64, mode: u32) -> io::Result<()> {
     let path = path_of(file);
     if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
         std::fs::create_dir(directory)?;

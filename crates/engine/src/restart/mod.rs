@@ -14,6 +14,7 @@
 //! vdso           the kernel's own mappings: moved, or redirected under another kernel
 //! filling        pages delivered and verified
 //! mapped_files   files that the program writes through mappings
+//! folders        directories that go with the job
 //! system_v       segments, semaphores and message queues, under their old ids
 //! stops          what job control had stopped is stopped again
 //! attributes     directory, umask, signal dispositions, limits
@@ -35,6 +36,7 @@ mod descriptors;
 mod family;
 mod files;
 mod filling;
+mod folders;
 mod ids;
 mod kinship;
 mod mapped_files;
@@ -118,7 +120,8 @@ pub struct Restarted {
 /// When anything stands in the way; nothing of the half-built job remains, and no file was cut back unless all pages
 /// had verified.
 pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
-    let plan = JobPlan::make(source.state(), options.files, options.keepsake)?;
+    let of_files = FileOptions { own_directory: Some(options.news.directory), ..options.files };
+    let plan = JobPlan::make(source.state(), of_files, options.keepsake)?;
     stay_in_sight()?;
     // The image holds what differs from the default: nothing that this process ignores may come in between.
     let mut family = Family::begin(&plan, (options.ids, options.clocks), InheritedSignals::none())?;
@@ -128,6 +131,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
         // First what is cut off is kept: what is put back may end where the tail began.
         files.extend(family.cut_back(&plan, options.keep_tail)?);
         files.extend(family.main().put_back(&plan, &differing)?);
+        plan.put_folders_right(&mut files)?;
         family.forget_events(&plan)?;
         family.tell_restarted(&plan, options.news)?;
         let identity = ProcessIdentity::of(family.main().pid())?;

@@ -44,16 +44,48 @@ pub(super) struct Object {
     /// A descriptor of it in every new process.
     pub(super) descriptor: u64,
     /// The same open file as a descriptor of ours.
-    own: File,
+    own: Arc<File>,
+    /// Where in it the object begins.
+    base: u64,
     length: u64,
+}
+
+/// What the image holds of all files that lie on a disk, one behind the other, until it is put where it belongs: there may be
+/// more of them than a process may have open.
+struct Staging {
+    descriptor: u64,
+    own: Arc<File>,
+    end: u64,
 }
 
 impl Construction {
     /// Makes all objects of the job, empty and of the right length; their descriptors lie from `parking` on.
     pub(super) fn make_objects(&mut self, plan: &Plan<'_>, parking: u64) -> Result<(), EngineError> {
-        let objects = plan.job.objects.iter().map(|object| self.make_object(object, parking));
+        let mut staging = None;
+        let objects = plan.job.objects.iter().map(|object| match object.kind {
+            ObjectKind::MappedFile { .. } => self.stage(object, &mut staging, parking),
+            _ => self.make_object(object, parking),
+        });
         self.objects = Arc::new(objects.collect::<Result<_, _>>()?);
+        if let Some(Staging { own, end, .. }) = staging {
+            own.set_len(end).map_err(|source| kernel("sizing shared memory", source))?;
+        }
         Ok(())
+    }
+
+    fn stage(&self, object: &MemoryObject, staging: &mut Option<Staging>, parking: u64) -> Result<Object, EngineError> {
+        let staging = match staging {
+            Some(staging) => staging,
+            none => {
+                let made = self.make_memory_file(b"staged files", &object.kind)?;
+                let (descriptor, own) = self.park_shared(made, parking)?;
+                none.insert(Staging { descriptor, own: Arc::new(own), end: 0 })
+            }
+        };
+        let base = staging.end;
+        let length = object.length;
+        staging.end = base.checked_add(length.next_multiple_of(PAGE_BYTES as u64)).unwrap_or(u64::MAX);
+        Ok(Object { descriptor: staging.descriptor, own: Arc::clone(&staging.own), base, length })
     }
 
     fn make_object(&self, object: &MemoryObject, parking: u64) -> Result<Object, EngineError> {
@@ -66,12 +98,17 @@ impl Construction {
             }
             ObjectKind::DeletedFile { path, .. } => self.make_deleted_file(&path.0)?,
         };
+        let (descriptor, own) = self.park_shared(made, parking)?;
+        own.set_len(object.length).map_err(|source| kernel("sizing shared memory", source))?;
+        Ok(Object { descriptor, own: Arc::new(own), base: 0, length: object.length })
+    }
+
+    /// Parks a file in the new process, and takes a descriptor of it for us.
+    fn park_shared(&self, made: u64, parking: u64) -> Result<(u64, File), EngineError> {
         let descriptor = self.park(made, parking)?;
         let taking = |source| kernel("sharing memory with the new process", source);
         let process = process::pidfd_open(self.pid()).map_err(taking)?;
-        let own = File::from(process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)?);
-        own.set_len(object.length).map_err(|source| kernel("sizing shared memory", source))?;
-        Ok(Object { descriptor, own, length: object.length })
+        Ok((descriptor, File::from(process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)?)))
     }
 
     fn make_memory_file(&self, name: &[u8], kind: &ObjectKind) -> Result<u64, EngineError> {
@@ -101,7 +138,7 @@ impl Construction {
         let object = &self.objects[place];
         let start = run.range.start().get();
         let inside = object.length.saturating_sub(start).min(bytes.len() as u64) as usize;
-        object.own.write_all_at(&bytes[..inside], start).map_err(Into::into)
+        object.own.write_all_at(&bytes[..inside], object.base + start).map_err(Into::into)
     }
 
     /// Reads pages that have been placed, whoever owns them.
@@ -116,7 +153,7 @@ impl Construction {
             Some(Owner::Object(object)) => {
                 let object = &self.objects[object];
                 let inside = object.length.saturating_sub(range.start().get()).min(into.len() as u64) as usize;
-                object.own.read_exact_at(&mut into[..inside], range.start().get())
+                object.own.read_exact_at(&mut into[..inside], object.base + range.start().get())
             }
             _ => self.memory.read(range.start(), into),
         }
@@ -154,9 +191,15 @@ impl Construction {
         Ok(())
     }
 
-    /// What the image holds of an object, as a file of ours.
+    /// What the image holds of an object that is no file on a disk, as a file of ours.
     pub(super) fn staged(&self, place: usize) -> &File {
         &self.objects[place].own
+    }
+
+    /// Reads what the image holds of an object.
+    pub(super) fn read_staged(&self, place: usize, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+        let object = &self.objects[place];
+        object.own.read_exact_at(into, object.base + offset)
     }
 
     fn seal(&self, plan: &Plan<'_>, which: u32) -> Result<(), EngineError> {

@@ -1,6 +1,7 @@
 //! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
 
 use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, as_stream, versions};
+use super::folders::FolderPlan;
 use super::mapped_files::MappedPlan;
 use super::vdso::{self, Vdso};
 use crate::census::machine;
@@ -35,6 +36,8 @@ pub(super) struct JobPlan<'a> {
     pub(super) regular: Vec<RegularPlan>,
     /// For each file that is mapped shared and written: what becomes of it.
     pub(super) mapped: Vec<MappedPlan>,
+    /// For each folder that does not stay as it is: what becomes of it.
+    pub(super) folders: Vec<FolderPlan>,
     /// How the kernel's mappings come back.
     pub(super) vdso: Vdso,
     /// Copies that take the place of code files which are not what they were, by the paths of these.
@@ -133,6 +136,7 @@ impl<'a> JobPlan<'a> {
             processes.push(ProcessPlan { executable, scratch: scratch.unwrap_or_default() });
         }
         let mapped = obstacles.check_mapped_files(&reckoning);
+        let folders = obstacles.check_folders(&reckoning);
         obstacles.check_sockets(job);
         let mut found = Found::default();
         let mut check = |(place, file)| obstacles.check_file(&reckoning, job, place, file, &mut found);
@@ -147,7 +151,7 @@ impl<'a> JobPlan<'a> {
                 kept: kept.clone(),
             };
             notes.extend(copies.iter().map(note));
-            Ok(Self { job, processes, files, regular, mapped, vdso, copies, notes })
+            Ok(Self { job, processes, files, regular, mapped, folders, vdso, copies, notes })
         } else {
             Err(obstacles.refusal())
         }
@@ -306,6 +310,18 @@ impl Obstacles {
             match reckoning.judge_mapped_file(place) {
                 Ok(plan) => plans.push(plan),
                 Err(Objection { why, remedy }) => self.add(&format!("mapped file {}", file.path), &why, &remedy),
+            }
+        }
+        plans
+    }
+
+    /// Folders that go with the job.
+    fn check_folders(&mut self, reckoning: &Reckoning<'_>) -> Vec<FolderPlan> {
+        let mut plans = Vec::new();
+        for (place, folder) in reckoning.job.folders.iter().enumerate() {
+            match reckoning.judge_folder(place) {
+                Ok(plan) => plans.extend(plan),
+                Err(Objection { why, remedy }) => self.add(&format!("folder {}", folder.path), &why, &remedy),
             }
         }
         plans

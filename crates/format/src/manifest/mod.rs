@@ -133,6 +133,9 @@ pub struct JobDescription {
     /// When, in nanoseconds since 1970.
     #[n(3)]
     pub started_nanoseconds: u64,
+    /// Directories that are saved with all that is in them: absolute paths.
+    #[n(4)]
+    pub folders: Vec<Bytes>,
 }
 
 /// How a run was asked to protect its program. What is absent was not asked for: the default of the reader applies.

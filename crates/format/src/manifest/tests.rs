@@ -30,6 +30,7 @@ fn manifest() -> Manifest {
         arguments: vec![b"--size"[..].into(), vec![0xff].into()],
         working_directory: b"/srv/ada"[..].into(),
         started_nanoseconds: 1,
+        folders: vec![b"/srv/ada/data"[..].into()],
     };
     let options = RunOptions {
         interval: Some(Interval::Every { milliseconds: 600_000 }),

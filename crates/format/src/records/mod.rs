@@ -7,6 +7,7 @@
 mod attributes;
 mod descriptors;
 mod files;
+mod folders;
 mod ipc;
 mod kinship;
 mod memory;
@@ -23,6 +24,7 @@ pub use descriptors::{
     StandardStream, TimerDescriptor, Watch,
 };
 pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
+pub use folders::{FolderEntry, FolderItem, SavedFolder};
 pub use ipc::{MessageQueue, PosixQueue, PriorityMessage, Semaphore, SemaphoreSet, SystemVName, TypedMessage, Undo};
 pub use kinship::{Kinship, Untold};
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
@@ -78,6 +80,9 @@ pub struct JobState {
     /// The pid namespace in which it was, likewise.
     #[n(12)]
     pub pid_namespace: u64,
+    /// Directories that are saved with all that is in them.
+    #[n(13)]
+    pub folders: Vec<SavedFolder>,
 }
 
 /// What a restart must find again in order to continue this job.

@@ -18,6 +18,7 @@ mod held;
 mod holder;
 mod modes;
 mod raw;
+mod shells;
 
 pub(crate) use attachment::{Attachment, Progress};
 pub use detach_key::DetachKey;
@@ -29,6 +30,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::termios::{isatty, tcgetattr, tcgetwinsize};
 use standfast_engine::LaunchTerminal;
 use standfast_linux::sys::terminal;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, stderr, stdin, stdout};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -41,8 +43,10 @@ const SOCKET_NAME: &str = "terminal";
 /// On which terminal a program is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TerminalKind {
-    /// The one on which the command was started, shared with everybody else there.
+    /// One of its own for a shell that is typed into, else the shared one.
     #[default]
+    Auto,
+    /// The one on which the command was started, shared with everybody else there.
     Shared,
     /// One of its own, to which one attaches.
     Proxied,
@@ -53,9 +57,25 @@ impl std::str::FromStr for TerminalKind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
+            "auto" => Ok(Self::Auto),
             "shared" => Ok(Self::Shared),
             "proxied" => Ok(Self::Proxied),
-            _ => Err("a terminal is 'shared' or 'proxied'".to_owned()),
+            _ => Err("a terminal is 'auto', 'shared' or 'proxied'".to_owned()),
+        }
+    }
+}
+
+impl TerminalKind {
+    /// Whether this program gets a terminal of its own.
+    pub(crate) fn is_own(self, program: &OsStr, arguments: &[OsString]) -> bool {
+        let streams = [isatty(stdin()), isatty(stdout()), isatty(stderr())];
+        match self {
+            Self::Auto => {
+                let is_typed_into = streams.iter().all(|is_terminal| *is_terminal) && open_own().is_ok();
+                is_typed_into && shells::is_interactive_shell(program, arguments)
+            }
+            Self::Shared => false,
+            Self::Proxied => true,
         }
     }
 }

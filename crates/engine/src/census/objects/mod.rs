@@ -10,6 +10,7 @@
 //! with is refused by the census of descriptors like everything else that was inherited; one that came or went through a
 //! socket which is closed by now is taken for the job's own.
 
+mod folders;
 mod mapped;
 mod windows;
 
@@ -29,7 +30,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 pub(super) use windows::Windows;
 
 /// Permissions of a file in memory, if it has not been changed or sealed against execution.
@@ -64,6 +65,8 @@ struct Found {
 #[derive(Debug)]
 enum Access {
     File(File),
+    /// A file in a folder, of which there may be more than a process may have open.
+    Path(PathBuf),
     Windows(Windows),
     /// A segment that we have attached ourselves, and which of it is there.
     Attached(AttachedSegment, Vec<PageRange>),
@@ -158,7 +161,7 @@ impl Objects {
     pub(super) fn obstacles(&self) -> Vec<Obstacle> {
         let hidden = |found: &Found| match &found.access {
             Access::Windows(windows) => windows.hidden(),
-            Access::File(_) | Access::Attached(..) => None,
+            Access::File(_) | Access::Path(_) | Access::Attached(..) => None,
         };
         let obstacle = |address| Obstacle {
             what: format!("mapping at {address}"),
@@ -179,7 +182,7 @@ impl Objects {
     fn windows(&mut self) -> impl Iterator<Item = &mut Windows> {
         self.found.iter_mut().filter_map(|found| match &mut found.access {
             Access::Windows(windows) => Some(windows),
-            Access::File(_) | Access::Attached(..) => None,
+            Access::File(_) | Access::Path(_) | Access::Attached(..) => None,
         })
     }
 
@@ -196,6 +199,11 @@ impl Objects {
                     let data = data_of(&file, record.length).map_err(reading)?;
                     let ranges = shown.map_or_else(|| data.clone(), |shown| mapped::shown_of(&data, &shown));
                     ObjectContents { identity, ranges, access: Access::File(file) }
+                }
+                Access::Path(path) => {
+                    let ranges =
+                        data_of(&open_again(&path, identity).map_err(reading)?, record.length).map_err(reading)?;
+                    ObjectContents { identity, ranges, access: Access::Path(path) }
                 }
                 Access::Windows(windows) => {
                     ObjectContents { identity, ranges: windows.contents(), access: Access::Windows(windows) }
@@ -228,6 +236,7 @@ impl ObjectContents {
             let (piece, behind) = rest.split_at_mut(range.bytes() as usize);
             match &self.access {
                 Access::File(file) => read_file(file, range.start().get(), piece)?,
+                Access::Path(path) => read_file(&open_again(path, self.identity)?, range.start().get(), piece)?,
                 Access::Windows(windows) => windows.read(memories, *range, piece)?,
                 Access::Attached(segment, _) => segment.read(range.start().get(), piece),
             }
@@ -235,6 +244,14 @@ impl ObjectContents {
         }
         Ok(())
     }
+}
+
+/// A file in a folder, which must be the one that was found there.
+fn open_again(path: &Path, identity: (u64, u64)) -> io::Result<File> {
+    let file = File::open(path)?;
+    let status = file.metadata()?;
+    let changed = || io::Error::other(format!("somebody else has put another file in the place of {}", path.display()));
+    if (status.dev(), status.ino()) == identity { Ok(file) } else { Err(changed()) }
 }
 
 fn read_file(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {

@@ -1,0 +1,80 @@
+//! The census of folders: every regular file in them becomes a memory object that is saved whole, like one that the program
+//! has mapped. Sockets, named pipes and devices are left to others.
+
+use super::{Access, Found, Objects};
+use crate::census::reference;
+use crate::folders::{Folders, below, look_into};
+use crate::{EngineError, Obstacle};
+use standfast_format::records::{FolderEntry, FolderItem, MemoryObject, ObjectKind, SavedFolder, SavedPart};
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+impl Objects {
+    /// Takes up all that is in the folders of the job.
+    pub(in crate::census) fn save_folders(&mut self, folders: &Folders) -> Result<Vec<SavedFolder>, EngineError> {
+        let except = folders.except.as_deref();
+        folders.paths.iter().map(|path| self.save_folder(path, except)).collect()
+    }
+
+    fn save_folder(&mut self, path: &Path, except: Option<&Path>) -> Result<SavedFolder, EngineError> {
+        let mut entries = Vec::new();
+        let found = match look_into(path, except) {
+            // It is not there yet, and a restart from here removes it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            found => found.map_err(|error| unfit(path, format!("it cannot be read ({error})")))?,
+        };
+        for (name, status) in found {
+            let full = below(path, &name);
+            let item = if status.is_dir() {
+                FolderItem::Directory
+            } else if status.is_symlink() {
+                let target = std::fs::read_link(&full).map_err(|error| unfit(&full, error.to_string()))?;
+                FolderItem::Link { target: target.as_os_str().as_bytes().into() }
+            } else if status.is_file() {
+                FolderItem::File { object: self.save_file_in_folder(&full, &status)? }
+            } else {
+                continue;
+            };
+            let (mode, user, group) = (status.mode() & super::PERMISSIONS, status.uid(), status.gid());
+            entries.push(FolderEntry { name: name.as_os_str().as_bytes().into(), mode, user, group, item });
+        }
+        Ok(SavedFolder { path: path.as_os_str().as_bytes().into(), entries })
+    }
+
+    /// The place of a file's object.
+    fn save_file_in_folder(&mut self, path: &Path, status: &Metadata) -> Result<u32, EngineError> {
+        let identity = (status.dev(), status.ino());
+        if status.nlink() > 1 {
+            return Err(unfit(
+                path,
+                "it has several names (hard links), and would come back as several files".to_owned(),
+            ));
+        }
+        if let Some(known) = self.position(identity) {
+            let found = &mut self.found[known as usize];
+            if let ObjectKind::MappedFile { saved, .. } = &mut found.record.kind {
+                (*saved, found.shown) = (SavedPart::Whole, None);
+            }
+            return Ok(known);
+        }
+        let file = reference(path.as_os_str().as_bytes()).map_err(|why| unfit(path, why))?;
+        let (length, mode) = (file.length, status.mode() & super::PERMISSIONS);
+        let kind = ObjectKind::MappedFile { file, mode, lock: None, other_writer: None, saved: SavedPart::Whole };
+        let record = MemoryObject { kind, length, huge_page_bytes: 0 };
+        self.found.push(Found { identity, record, access: Access::Path(path.to_owned()), shown: None });
+        Ok(self.found.len() as u32 - 1)
+    }
+}
+
+fn unfit(path: &Path, why: String) -> EngineError {
+    EngineError::Refused(vec![Obstacle {
+        what: format!("{}, in a folder that is to be saved", path.display()),
+        why,
+        remedy: "start the job again with --save-folder for less, or without it".to_owned(),
+        passing: false,
+    }])
+}

@@ -1,0 +1,72 @@
+//! Folders: directories that go with the job, with all that is in them, open or not. This file finds what is in one; what
+//! is saved of it is the census's business, and how it is made whole again that of a restart.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Names that a folder may hold: at a restart each file is looked for among all others.
+pub(crate) const NAMES_MAX: usize = 20_000;
+
+/// The folders of a job.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Folders {
+    /// Where they are.
+    pub(crate) paths: Vec<PathBuf>,
+    /// The job's own directory, which belongs to none of them.
+    pub(crate) except: Option<PathBuf>,
+}
+
+/// What a folder holds, by paths below it, directories before what is in them; the folder itself has the empty one. Links
+/// are not followed, and what is in the directory `except` is left out.
+pub(crate) fn look_into(folder: &Path, except: Option<&Path>) -> io::Result<BTreeMap<PathBuf, Metadata>> {
+    let key = |status: &Metadata| (status.dev(), status.ino());
+    let except = except.and_then(|path| std::fs::metadata(path).ok()).map(|status| key(&status));
+    let mut found = BTreeMap::from([(PathBuf::new(), std::fs::metadata(folder)?)]);
+    let mut unread = vec![PathBuf::new()];
+    while let Some(directory) = unread.pop() {
+        for entry in std::fs::read_dir(folder.join(&directory))? {
+            let entry = entry?;
+            let (name, status) = (directory.join(entry.file_name()), entry.metadata()?);
+            if Some(key(&status)) == except {
+                continue;
+            }
+            if status.is_dir() {
+                unread.push(name.clone());
+            }
+            found.insert(name, status);
+            if found.len() > NAMES_MAX {
+                return Err(io::Error::other(format!("it holds more than {NAMES_MAX} files and directories")));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The path of what has this name in a folder.
+pub(crate) fn below(folder: &Path, name: &Path) -> PathBuf {
+    if name.as_os_str().is_empty() { folder.to_owned() } else { folder.join(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_found_but_what_is_in_the_jobs_directory_and_where_links_lead() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("data");
+        std::fs::create_dir_all(folder.join("base/deep")).unwrap();
+        std::fs::create_dir_all(folder.join("job.standfast")).unwrap();
+        for name in ["base/one", "base/deep/two", "job.standfast/manifest"] {
+            std::fs::write(folder.join(name), name).unwrap();
+        }
+        std::os::unix::fs::symlink(place.path(), folder.join("out")).unwrap();
+        let found = look_into(&folder, Some(&folder.join("job.standfast"))).unwrap();
+        let names: Vec<_> = found.keys().map(|name| name.to_str().unwrap()).collect();
+        assert_eq!(names, ["", "base", "base/deep", "base/deep/two", "base/one", "out"]);
+        assert!(found[Path::new("out")].is_symlink());
+    }
+}

@@ -1,0 +1,54 @@
+//! What outlives the processes of a scenario: objects that the kernel keeps by name, and files that nobody needs any more. Of
+//! objects only those are known that the victim `ring` makes: it names them after its working folder.
+
+use crate::arena::Arena;
+use anyhow::{Context as _, Result, ensure};
+use nix::errno::Errno;
+use nix::mqueue::{MQ_OFlag, mq_open};
+use nix::sys::stat::Mode;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
+/// What is left, in words, when nothing of the scenario runs any more.
+///
+/// # Errors
+/// When something is, or it cannot be looked for.
+pub fn ensure_none(arena: &Arena) -> Result<()> {
+    let sum = fold(fs::canonicalize(arena.work())?.as_os_str().as_bytes());
+    let (key, name) = ((sum & 0x7fff_ffff) | 1, format!("/standfast-test-{sum:016x}"));
+    let mut left = Vec::new();
+    for kind in ["shm", "sem", "msg"] {
+        let table = fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
+        let is_ours = |line: &&str| line.split_whitespace().next() == Some(&key.to_string());
+        left.extend(table.lines().filter(is_ours).map(|line| format!("System V {kind}: {line}")));
+    }
+    if mq_open(name.as_str(), MQ_OFlag::O_RDONLY, Mode::empty(), None) != Err(Errno::ENOENT) {
+        left.push(format!("message queue {name}"));
+    }
+    if Path::new("/dev/shm").join(&name[1..]).exists() {
+        left.push(format!("/dev/shm{name}"));
+    }
+    left.extend(files_left_in(&arena.images())?);
+    ensure!(left.is_empty(), "left behind: {left:?}");
+    Ok(())
+}
+
+/// Sockets, and files that were being written, in a job's directory.
+fn files_left_in(images: &Path) -> Result<Vec<String>> {
+    let mut left = Vec::new();
+    for entry in fs::read_dir(images).with_context(|| format!("reading {}", images.display()))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".tmp") || entry.file_type()?.is_socket() {
+            left.push(name);
+        }
+    }
+    Ok(left)
+}
+
+/// FNV-1a, as victims fold bytes.
+fn fold(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}

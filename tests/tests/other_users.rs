@@ -1,0 +1,169 @@
+//! What users may not do to each other's jobs: nothing is read, asked for or taken over, and nobody passes himself off as a
+//! supervisor. With a job directory that its owner has opened to all as well, since rights alone would hide the rest. For
+//! root only, who can be two users.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use nix::unistd::{Gid, Uid, chown, geteuid};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::Standfast;
+use standfast_tests::result::{RunResult, open_gate};
+use standfast_tests::running::{Ended, Output, PATIENCE, Running, until};
+use standfast_tests::skip;
+use standfast_tests::victims::SMALL;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const OWNER: u32 = 65534;
+const STRANGER: u32 = 65533;
+
+/// Says one line to the socket and shows the answer.
+const ASK: &str = r#"import socket, sys
+it = socket.socket(socket.AF_UNIX)
+it.connect(sys.argv[1])
+try:
+    it.sendall(b'{"version":1,"request":"checkpoint","stop":true}\n')
+    it.settimeout(10)
+    print(it.recv(4096).decode(), end="")
+except (BrokenPipeError, ConnectionResetError):
+    pass
+"#;
+
+/// Listens there until it is killed, and says when it does.
+const LISTEN: &str = r#"import os, socket, sys, time
+it = socket.socket(socket.AF_UNIX)
+it.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o666)
+it.listen()
+while True:
+    try:
+        it.accept()[0].sendall(b'{"version":1,"reply":"noted"}\n')
+    except OSError:
+        pass
+"#;
+
+/// The same command of another user.
+fn by(arena: &Arena, user: u32, command: &Command) -> Command {
+    let mut done = arena.command("setpriv");
+    done.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups", "--inh-caps=-all"]);
+    done.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    done
+}
+
+fn asked_by(arena: &Arena, user: u32, words: &[&str]) -> Result<Ended> {
+    let mut command = Standfast::new(arena)?.command(words);
+    command.arg(arena.images());
+    Running::complete(arena, &format!("{}-{user}", words[0]), &mut by(arena, user, &command))
+}
+
+/// A job of the owner's, at its gate.
+struct Scene {
+    arena: Arena,
+    job: Running,
+    native: RunResult,
+}
+
+impl Scene {
+    /// `None` for those who are not root.
+    fn set(promise: &str) -> Result<Option<Self>> {
+        if !geteuid().is_root() {
+            skip(promise, "only root can be two users");
+            return Ok(None);
+        }
+        let program = SMALL.with(&[])?;
+        let arena = Arena::new()?;
+        for folder in [arena.folder().to_owned(), arena.work(), arena.logs()] {
+            chown(&folder, Some(Uid::from_raw(OWNER)), Some(Gid::from_raw(OWNER)))?;
+            fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
+        }
+        let mut run = Standfast::new(&arena)?.command(&["run", "-i", "off", "-d"]);
+        run.arg(arena.images()).arg("--").arg(&program.path);
+        let output = Output::File(arena.work().join(standfast_tests::result::OUTPUT));
+        let job = Running::start(&arena, "run", output, &mut by(&arena, OWNER, &run))?;
+        Standfast::new(&arena)?.await_gate()?;
+        Ok(Some(Self { arena, job, native: RunResult::native(&program)? }))
+    }
+
+    /// Has the owner let everybody in.
+    fn open(&self) -> Result<()> {
+        fs::set_permissions(self.arena.images(), Permissions::from_mode(0o777))?;
+        for entry in fs::read_dir(self.arena.images())? {
+            fs::set_permissions(entry?.path(), Permissions::from_mode(0o666))?;
+        }
+        Ok(())
+    }
+
+    fn generations(&self) -> Result<usize> {
+        let status = Standfast::new(&self.arena)?.status(&self.arena.images())?;
+        Ok(status["generations"].as_array().map_or(0, Vec::len))
+    }
+
+    /// The job has noticed nothing.
+    fn ends_well(self) -> Result<()> {
+        open_gate(&self.arena)?;
+        self.job.wait(PATIENCE)?.well("the job")?;
+        RunResult::read(&self.arena.work())?.must_equal(&self.native)?;
+        self.arena.wait_until_empty(PATIENCE)
+    }
+}
+
+#[test]
+fn nobody_else_can_look_at_a_job_ask_anything_of_it_or_restart_it() -> Result<()> {
+    let Some(scene) = Scene::set("nobody else can look at a job")? else { return Ok(()) };
+    asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint for the owner")?;
+    let mode = |path: &Path| -> Result<u32> { Ok(fs::symlink_metadata(path)?.permissions().mode() & 0o777) };
+    ensure!(mode(&scene.arena.images())? == 0o700, "others may enter");
+    for entry in fs::read_dir(scene.arena.images())? {
+        let path = entry?.path();
+        ensure!(mode(&path)? & 0o077 == 0, "others may use {}", path.display());
+    }
+    for opened in [false, true] {
+        for words in
+            [&["status"][..], &["checkpoint"], &["checkpoint", "--stop"], &["attach"], &["restart"], &["verify"]]
+        {
+            let said = asked_by(&scene.arena, STRANGER, words)?;
+            said.refusal("a stranger's wish").with_context(|| format!("{words:?}, opened: {opened}"))?;
+        }
+        scene.open()?;
+    }
+    ensure!(scene.generations().is_err(), "a directory that others may write is trusted");
+    fs::set_permissions(scene.arena.images(), Permissions::from_mode(0o700))?;
+    scene.ends_well()
+}
+
+#[test]
+fn a_supervisor_does_not_answer_another_user() -> Result<()> {
+    let Some(scene) = Scene::set("a supervisor does not answer another user")? else { return Ok(()) };
+    scene.open()?;
+    let mut ask = scene.arena.command("python3");
+    ask.args(["-c", ASK]).arg(scene.arena.images().join("control"));
+    let heard = Running::complete(&scene.arena, "ask", &mut by(&scene.arena, STRANGER, &ask))?.well("asking")?;
+    ensure!(heard.output.is_empty(), "it said {}", heard.output);
+    let heard = Running::complete(&scene.arena, "ask-own", &mut by(&scene.arena, OWNER, &ask))?.well("asking")?;
+    ensure!(heard.output.contains("taken"), "the owner is not heard: {}", heard.output);
+    let ended = scene.job.wait(PATIENCE)?;
+    ensure!(!ended.exited(0), "it was to stop");
+    scene.arena.wait_until_empty(PATIENCE)
+}
+
+#[test]
+fn nobody_else_passes_for_a_supervisor() -> Result<()> {
+    let Some(scene) = Scene::set("nobody else passes for a supervisor")? else { return Ok(()) };
+    let socket = scene.arena.images().join("control");
+    fs::remove_file(&socket)?;
+    scene.open()?;
+    let mut listen = scene.arena.command("python3");
+    listen.args(["-c", LISTEN]).arg(&socket);
+    let impostor = Running::start(&scene.arena, "listen", Output::Log, &mut by(&scene.arena, STRANGER, &listen))?;
+    until(PATIENCE, "the impostor to listen", || Ok(socket.exists().then_some(())))?;
+    // What its directory's rights are is judged later than who listens there.
+    until(PATIENCE, "the impostor to be met", || {
+        let said = asked_by(&scene.arena, OWNER, &["checkpoint"])?.refusal("a checkpoint by an impostor")?;
+        Ok(said.contains("another user").then_some(()))
+    })?;
+    drop(impostor);
+    fs::set_permissions(scene.arena.images(), Permissions::from_mode(0o700))?;
+    scene.ends_well()
+}
