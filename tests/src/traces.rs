@@ -24,7 +24,8 @@ pub fn ensure_none(arena: &Arena) -> Result<()> {
         let is_ours = |line: &&str| line.split_whitespace().next() == Some(&key.to_string());
         left.extend(table.lines().filter(is_ours).map(|line| format!("System V {kind}: {line}")));
     }
-    if mq_open(name.as_str(), MQ_OFlag::O_RDONLY, Mode::empty(), None) != Err(Errno::ENOENT) {
+    let queue = mq_open(name.as_str(), MQ_OFlag::O_RDONLY, Mode::empty(), None);
+    if queue.err() != Some(Errno::ENOENT) {
         left.push(format!("message queue {name}"));
     }
     if Path::new("/dev/shm").join(&name[1..]).exists() {

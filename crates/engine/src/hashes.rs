@@ -8,6 +8,7 @@
 use crate::ProcessIdentity;
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, PageSet, is_zero};
 use standfast_format::Beneath;
+use standfast_format::records::FileIdentity;
 
 /// Whose pages they are, the same in one checkpoint and the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ struct Known {
     owner: u32,
     /// Ascending. Pages of zeros are not among them: an image holds nothing of those that could be inherited.
     pages: Vec<(Address, Checksum)>,
+    /// By which it can be told that nothing has changed, without looking.
+    stamp: Option<FileIdentity>,
 }
 
 impl Hashes {
@@ -46,10 +49,25 @@ impl Hashes {
     /// Compares the pages of an owner.
     pub(crate) fn sieve(&mut self, key: Key, owner: u32) -> Sieve<'_> {
         let saved = self.saved.iter().find(|known| known.key == key);
-        self.seen.push(Known { key, owner, pages: Vec::new() });
+        self.seen.push(Known { key, owner, pages: Vec::new(), stamp: None });
         let seen = &mut self.seen.last_mut().expect("it was just pushed").pages;
         let (was, saved) = saved.map_or((owner, &[][..]), |known| (known.owner, &known.pages));
         Sieve { was, saved: Saved(saved), seen, unchanged: Vec::new(), changed: Vec::new() }
+    }
+
+    /// Notes when the owner that was compared last had been touched last.
+    pub(crate) fn set_stamp(&mut self, stamp: Option<FileIdentity>) {
+        self.seen.last_mut().expect("something was compared").stamp = stamp;
+    }
+
+    /// Takes over what is known of an owner that nobody has touched since: the number that it had, and its pages. `None`
+    /// where it has to be compared.
+    pub(crate) fn carry(&mut self, key: Key, owner: u32, stamp: Option<FileIdentity>) -> Option<(u32, PageSet)> {
+        let is_it = |known: &&Known| known.key == key && stamp.is_some() && known.stamp == stamp;
+        let (was, pages) = self.saved.iter().find(is_it).map(|known| (known.owner, known.pages.clone()))?;
+        let unchanged = PageSet::of(pages.iter().map(|(address, _)| PageRange::new(*address, 1)));
+        self.seen.push(Known { key, owner, pages, stamp });
+        Some((was, unchanged))
     }
 
     pub(crate) fn committed(&mut self) {
@@ -171,6 +189,25 @@ mod tests {
         assert_eq!(look(&mut hashes, vec![pages(0x8000, &[4])]), (vec![], 1));
         hashes.forget();
         assert_eq!(look(&mut hashes, vec![pages(0x8000, &[4])]), (vec![4], 0));
+    }
+
+    #[test]
+    fn what_bears_the_same_stamp_as_in_the_committed_checkpoint_need_not_be_read() {
+        let stamp = |changed_nanoseconds| Some(FileIdentity { changed_nanoseconds, ..FileIdentity::default() });
+        let mut hashes = Hashes::default();
+        look(&mut hashes, vec![pages(0, &[1, 0, 3])]);
+        hashes.set_stamp(stamp(7));
+        hashes.begin();
+        assert!(hashes.carry(KEY, 3, stamp(7)).is_none(), "that one was not committed");
+        look(&mut hashes, vec![pages(0, &[1, 0, 3])]);
+        hashes.set_stamp(stamp(7));
+        hashes.committed();
+        hashes.begin();
+        assert!(hashes.carry(KEY, 3, stamp(8)).is_none() && hashes.carry(KEY, 3, None).is_none());
+        let (was, unchanged) = hashes.carry(KEY, 3, stamp(7)).unwrap();
+        assert_eq!((was, unchanged.pages()), (0, 2));
+        hashes.committed();
+        assert_eq!(look(&mut hashes, vec![pages(0, &[1, 0, 4])]), (vec![0, 4], 1), "its pages are still known");
     }
 
     #[test]

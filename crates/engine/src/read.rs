@@ -1,12 +1,12 @@
 //! Reads the pages of a frozen job into an image, from its processes or from clones of them when the job runs on.
 
 use crate::ahead::{Ahead, Kept};
-use crate::census::{Census, ExternalSockets, Output};
+use crate::census::{Census, ExternalSockets, ObjectContents, Output};
 use crate::clones::{clone_of, divide, held_by};
 use crate::freeze::{Frozen, if_another_ended, kernel, refine};
 use crate::hashes::{Key, Sieve};
 use crate::job::Shared;
-use crate::reading::Wanted;
+use crate::reading::{Gathering, Wanted};
 use crate::track::{Pages, Tracking, Tracks};
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::{PageRange, PageSet};
@@ -175,6 +175,13 @@ struct Saved {
     unchanged: u64,
 }
 
+impl Saved {
+    fn add(&mut self, compared: &Compared) {
+        self.changed += compared.saved;
+        self.unchanged += compared.inherited;
+    }
+}
+
 impl ToRead {
     fn of(owner: u32, identity: ProcessIdentity, pages: Pages, tracking: Tracking) -> Self {
         let Pages { mut changed, mut compared, .. } = pages;
@@ -212,7 +219,8 @@ impl ToRead {
             return Ok(Saved { changed, unchanged: 0 });
         }
         let sieve = tracks.hashes.sieve(Key::Process(identity), owner);
-        let compared = Compared::of(&Wanted { owner, ranges: &self.compared, read: &read }, sieve, sink)?;
+        let wanted = Wanted { owner, ranges: &self.compared, read: &read };
+        let compared = Compared::of(&wanted, sieve, None, sink)?;
         tracks.of(identity).into_iter().for_each(|track| track.learn_compared(&compared.changed));
         Ok(Saved { changed: changed + compared.saved, unchanged: compared.inherited })
     }
@@ -285,21 +293,9 @@ impl Frozen {
             changed += saved.changed;
             unchanged += saved.unchanged;
         }
-        let memories: Vec<_> = self.processes.iter().map(|process| &process.memory).collect();
-        for (place, object) in census.objects.iter().enumerate() {
-            let owner = census.state.number_of_object(place);
-            let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
-            let ranges: Vec<_> = object.ranges.iter().map(|range| (*range, Beneath::Zeros)).collect();
-            let wanted = Wanted { owner, ranges: &ranges, read: &read };
-            if tracking == Tracking::Off {
-                changed += wanted.save(sink)?;
-                continue;
-            }
-            let sieve = tracks.hashes.sieve(Key::Object(object.identity.0, object.identity.1), owner);
-            let compared = Compared::of(&wanted, sieve, sink)?;
-            changed += compared.saved;
-            unchanged += compared.inherited;
-        }
+        let of_objects = self.save_objects(&census.state, &census.objects, (&mut tracks, tracking), sink)?;
+        changed += of_objects.changed;
+        unchanged += of_objects.unchanged;
         self.check_alive()?;
         if clones.is_empty() {
             tracks.note_read(changed);
@@ -326,6 +322,51 @@ impl Frozen {
 }
 
 impl Frozen {
+    /// Reads the memory objects of the job, those of few pages first.
+    fn save_objects(
+        &self,
+        state: &JobState,
+        objects: &[ObjectContents],
+        (tracks, tracking): (&mut Tracks, Tracking),
+        sink: &mut dyn ImageSink,
+    ) -> Result<Saved, EngineError> {
+        let memories: Vec<_> = self.processes.iter().map(|process| &process.memory).collect();
+        let mut saved = Saved::default();
+        let mut gathering = Gathering::default();
+        let mut large = Vec::new();
+        for (place, object) in objects.iter().enumerate() {
+            let owner = state.number_of_object(place);
+            let key = Key::Object(object.identity.0, object.identity.1);
+            let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
+            let ranges: Vec<_> = object.ranges.iter().map(|range| (*range, Beneath::Zeros)).collect();
+            let wanted = Wanted { owner, ranges: &ranges, read: &read };
+            if tracking == Tracking::Off {
+                saved.changed += wanted.save(sink)?;
+            } else if let Some((was, untouched)) = tracks.hashes.carry(key, owner, object.stamp) {
+                if !untouched.is_empty() {
+                    sink.inherit(owner, was, &untouched).map_err(EngineError::Image)?;
+                }
+                saved.unchanged += untouched.pages();
+            } else if Gathering::takes(&wanted) {
+                let sieve = tracks.hashes.sieve(key, owner);
+                let compared = Compared::of(&wanted, sieve, Some(&mut gathering), sink)?;
+                saved.add(&compared);
+                tracks.hashes.set_stamp(object.stamp);
+            } else {
+                large.push((owner, key, object, ranges));
+            }
+        }
+        gathering.finish(sink)?;
+        for (owner, key, object, ranges) in large {
+            let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
+            let wanted = Wanted { owner, ranges: &ranges, read: &read };
+            let sieve = tracks.hashes.sieve(key, owner);
+            saved.add(&Compared::of(&wanted, sieve, None, sink)?);
+            tracks.hashes.set_stamp(object.stamp);
+        }
+        Ok(saved)
+    }
+
     /// That everybody stands still yet. The memory of a process that is killed while it stands still vanishes under our
     /// hands: its pages then look as if they had never been, and nothing that was read since can be believed. As long as
     /// all tasks are stopped, it was there.
@@ -357,8 +398,16 @@ struct Compared {
 
 impl Compared {
     /// Saves what of some pages has changed, and notes the others as inherited.
-    fn of(wanted: &Wanted<'_>, mut sieve: Sieve<'_>, sink: &mut dyn ImageSink) -> Result<Self, EngineError> {
-        let saved = wanted.save_changed(&mut sieve, sink)?;
+    fn of(
+        wanted: &Wanted<'_>,
+        mut sieve: Sieve<'_>,
+        gathering: Option<&mut Gathering>,
+        sink: &mut dyn ImageSink,
+    ) -> Result<Self, EngineError> {
+        let saved = match gathering {
+            Some(gathering) => gathering.save_changed(wanted, &mut sieve, sink)?,
+            None => wanted.save_changed(&mut sieve, sink)?,
+        };
         let was = sieve.was;
         let (unchanged, changed) = sieve.into_pages();
         if !unchanged.is_empty() {

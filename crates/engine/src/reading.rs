@@ -149,6 +149,51 @@ impl Wanted<'_> {
     }
 }
 
+/// Saves what has changed of many owners with few pages each: several of them in one batch, one after the other.
+#[derive(Default)]
+pub(crate) struct Gathering {
+    filling: Option<Filling>,
+    bytes: Vec<u8>,
+}
+
+impl Gathering {
+    /// Whether an owner has so few pages.
+    pub(crate) fn takes(wanted: &Wanted<'_>) -> bool {
+        pages_of(wanted.ranges) <= PIECE_PAGES
+    }
+
+    /// As [`Wanted::save_changed`]. Some of them reach the sink later, by [`Gathering::finish`] at the latest.
+    pub(crate) fn save_changed(
+        &mut self,
+        wanted: &Wanted<'_>,
+        sieve: &mut Sieve<'_>,
+        sink: &mut dyn ImageSink,
+    ) -> Result<u64, EngineError> {
+        if self.filling.as_ref().is_some_and(|filling| !filling.has_room()) {
+            std::mem::take(&mut self.filling)
+                .map_or(Ok(()), |full| sink.submit(full.into_batch()))
+                .map_err(EngineError::Image)?;
+        }
+        let filling = match &mut self.filling {
+            Some(filling) => filling,
+            none => none.insert(Filling::new(sink.lend().map_err(EngineError::Image)?)),
+        };
+        self.bytes.resize(pages_of(wanted.ranges) as usize * PAGE_BYTES, 0);
+        let ranges: Vec<_> = wanted.ranges.iter().map(|(range, _)| *range).collect();
+        (wanted.read)(&ranges, &mut self.bytes).map_err(|source| kernel("reading the program's files", source))?;
+        let before = filling.bytes;
+        let keep = |page, beneath, bytes: &[u8]| filling.push((wanted.owner, page, beneath), bytes);
+        let sifted = sieve.saved.sift(wanted.ranges, &self.bytes, keep);
+        sieve.take(sifted);
+        Ok(((filling.bytes - before) / PAGE_BYTES) as u64)
+    }
+
+    /// Hands the last of them to the sink.
+    pub(crate) fn finish(self, sink: &mut dyn ImageSink) -> Result<(), EngineError> {
+        self.filling.map_or(Ok(()), |last| sink.submit(last.into_batch())).map_err(EngineError::Image)
+    }
+}
+
 fn pages_of(ranges: &[(PageRange, Beneath)]) -> u64 {
     ranges.iter().map(|(range, _)| range.pages()).sum()
 }

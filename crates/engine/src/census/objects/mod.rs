@@ -15,14 +15,15 @@ mod mapped;
 mod windows;
 
 use super::system_v::SystemV;
+use crate::files::is_fresh;
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
 pub(super) use mapped::Unfit;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
-use standfast_format::records::{Bytes, MemoryObject, ObjectKind};
+use standfast_format::records::{Bytes, FileIdentity, MemoryObject, ObjectKind};
 use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
-use standfast_linux::sys::file;
+use standfast_linux::sys::{file, process};
 use standfast_linux::system_v::AttachedSegment;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -198,18 +199,21 @@ impl Objects {
                 Access::File(file) => {
                     let data = data_of(&file, record.length).map_err(reading)?;
                     let ranges = shown.map_or_else(|| data.clone(), |shown| mapped::shown_of(&data, &shown));
-                    ObjectContents { identity, ranges, access: Access::File(file) }
+                    ObjectContents { identity, ranges, stamp: None, access: Access::File(file) }
                 }
                 Access::Path(path) => {
                     let ranges =
                         data_of(&open_again(&path, identity).map_err(reading)?, record.length).map_err(reading)?;
-                    ObjectContents { identity, ranges, access: Access::Path(path) }
+                    ObjectContents { identity, ranges, stamp: stamp_of(&record), access: Access::Path(path) }
                 }
-                Access::Windows(windows) => {
-                    ObjectContents { identity, ranges: windows.contents(), access: Access::Windows(windows) }
-                }
+                Access::Windows(windows) => ObjectContents {
+                    identity,
+                    ranges: windows.contents(),
+                    stamp: None,
+                    access: Access::Windows(windows),
+                },
                 Access::Attached(segment, ranges) => {
-                    ObjectContents { identity, ranges, access: Access::Attached(segment, Vec::new()) }
+                    ObjectContents { identity, ranges, stamp: None, access: Access::Attached(segment, Vec::new()) }
                 }
             };
             Ok((record, contents))
@@ -225,6 +229,9 @@ pub(crate) struct ObjectContents {
     pub(crate) identity: (u64, u64),
     /// Offsets that hold something, ascending.
     pub(crate) ranges: Vec<PageRange>,
+    /// When it was touched last, where nobody can have touched it without that being noted: a file in a folder that nobody
+    /// has mapped, nor written to in the last moment.
+    pub(crate) stamp: Option<FileIdentity>,
     access: Access,
 }
 
@@ -244,6 +251,12 @@ impl ObjectContents {
         }
         Ok(())
     }
+}
+
+/// See [`ObjectContents::stamp`]; `record` is a file in a folder.
+fn stamp_of(record: &MemoryObject) -> Option<FileIdentity> {
+    let now = process::clock_nanoseconds(libc::CLOCK_REALTIME) as i64;
+    record.kind.file().map(|file| file.identity).filter(|identity| !is_fresh(identity, now))
 }
 
 /// A file in a folder, which must be the one that was found there.
