@@ -4,7 +4,9 @@ use super::{Made, describe, has_name, is_tcp, options, reachable};
 use crate::EngineError;
 use crate::freeze::kernel;
 use crate::restart::descriptors::Opening;
-use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket, SocketState};
+use standfast_format::records::{
+    Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket, SocketOption, SocketState,
+};
 use standfast_linux::proc::Endpoint;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
@@ -61,7 +63,13 @@ impl Opening<'_> {
                     && serves(&it.name.0, &name.0)
             })
         };
-        has_name(one) && (listens(&one.name) || !has_name(other) || !listens(&other.name))
+        // Where nobody listens any more, what was accepted mostly shares its address, and may be bound at once.
+        let shares = |socket: &Socket| {
+            let is_it = |option: &&SocketOption| (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+            socket.options.iter().find(is_it).is_some_and(|option| option.value.0.iter().any(|byte| *byte != 0))
+        };
+        let is_other = || listens(&other.name) || shares(other) && !shares(one);
+        has_name(one) && (listens(&one.name) || !has_name(other) || !is_other())
     }
 
     /// A socket whose other end is to be closed once what came from there has been sent again.
