@@ -1,17 +1,17 @@
 //! Jobs of many processes, as people have them, killed at random moments many times over and restarted each time.
 #![allow(missing_docs, reason = "a test binary")]
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::{RunResult, open_gate};
-use standfast_tests::running::PATIENCE;
+use standfast_tests::running::{PATIENCE, until};
 use standfast_tests::survival::{survives, survives_with};
 use standfast_tests::traces;
 use standfast_tests::victims::{
-    JAVA_CHILDREN, MAKE, PIPELINES, PIPELINES_DASH, POOL, POSTGRES, REDIS, RING, SUBPROCESSES, WEB, XARGS,
+    HOLDER, JAVA_CHILDREN, MAKE, PIPELINES, PIPELINES_DASH, POOL, POSTGRES, REDIS, RING, SUBPROCESSES, WEB, XARGS,
 };
-use std::thread;
+use std::{fs, thread};
 
 /// How often each is killed at most.
 const KILLS_MAX: u32 = 4;
@@ -100,4 +100,28 @@ fn two_jobs_with_objects_of_the_kernel_do_not_get_into_each_others_way() -> Resu
         arena.wait_until_empty(PATIENCE)?;
         traces::ensure_none(arena)
     })
+}
+
+#[test]
+fn a_segment_that_a_killed_life_has_made_behind_its_checkpoint_is_gone_when_the_next_one_makes_it() -> Result<()> {
+    let key = std::process::id().to_string();
+    let is_there = || -> Result<bool> {
+        let segments = fs::read_to_string("/proc/sysvipc/shm")?;
+        Ok(segments.lines().any(|line| line.split_whitespace().next() == Some(&key)))
+    };
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let (linger, made) = (arena.work().join("linger"), arena.work().join("made"));
+    fs::write(&linger, "")?;
+    let job = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["late-segment", &key])?)?;
+    standfast.await_gate()?;
+    standfast.checkpoint()?;
+    open_gate(&arena)?;
+    until(PATIENCE, "the segment", || Ok(made.exists().then_some(())))?;
+    ensure!(standfast.kill_job()? && is_there()?, "it ended by itself");
+    job.wait(PATIENCE)?;
+    fs::remove_file(&linger)?;
+    standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("restart").with_context(|| arena.evidence())?;
+    ensure!(!is_there()?, "the segment is left behind");
+    arena.wait_until_empty(PATIENCE)
 }

@@ -49,6 +49,8 @@ fn by(arena: &Arena, user: u32, command: &Command) -> Command {
     let mut done = arena.command("setpriv");
     done.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups", "--inh-caps=-all"]);
     done.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    // What others can reach.
+    done.env("PATH", "/usr/local/bin:/usr/bin:/bin");
     done
 }
 

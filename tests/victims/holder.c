@@ -102,6 +102,22 @@ static void hold_segment(int id)
     CHECK(shmdt(memory) == 0);
 }
 
+/* Makes it behind the gate, and keeps it for ever while there is a file `linger`. */
+static void hold_late_segment(int key)
+{
+    wait_at_gate();
+    int id = shmget(key, 4096, IPC_CREAT | IPC_EXCL | 0600);
+    char *memory = shmat(id, NULL, 0);
+    CHECK(memory != (char *)-1 && shmdt(memory) == 0);
+    if (access("linger", F_OK) == 0) {
+        int told = open("made", O_WRONLY | O_CREAT, 0644);
+        CHECK(told >= 0 && close(told) == 0);
+        for (;;)
+            pause();
+    }
+    CHECK(shmctl(id, IPC_RMID, NULL) == 0);
+}
+
 static void hold_messages(int id)
 {
     struct {
@@ -199,6 +215,8 @@ int main(int argc, char **argv)
         hold_semaphores(atoi(argv[2]));
     else if (strcmp(argv[1], "segment") == 0)
         hold_segment(atoi(argv[2]));
+    else if (strcmp(argv[1], "late-segment") == 0)
+        hold_late_segment(atoi(argv[2]));
     else if (strcmp(argv[1], "messages") == 0)
         hold_messages(atoi(argv[2]));
     else if (strcmp(argv[1], "queue") == 0)

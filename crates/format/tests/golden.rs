@@ -345,6 +345,7 @@ fn state() -> JobState {
         ipc_namespace: 9,
         pid_namespace: 10,
         folders: folders(),
+        forks: 11,
     }
 }
 

@@ -427,7 +427,7 @@ prop_compose! {
         semaphores in prop::collection::vec(semaphore_set(), 0..3),
         (message_queues, posix_queues, folders) in
             (prop::collection::vec(message_queue(), 0..3), prop::collection::vec(posix_queue(), 0..3), prop::collection::vec(folder(), 0..3)),
-        (realtime_nanoseconds, ipc_namespace, pid_namespace) in any::<(u64, u64, u64)>(),
+        (realtime_nanoseconds, ipc_namespace, pid_namespace, forks) in any::<(u64, u64, u64, u64)>(),
         host: String,
     ) -> JobState {
         JobState {
@@ -445,6 +445,7 @@ prop_compose! {
             ipc_namespace,
             pid_namespace,
             folders,
+            forks,
         }
     }
 }

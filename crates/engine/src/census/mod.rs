@@ -53,7 +53,7 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use system_v::SystemV;
-pub(crate) use system_v::{KnownObjects, is_left_behind, known_here, was_here};
+pub(crate) use system_v::{KnownObjects, is_left_behind, known_here, made_since, was_here};
 use threads::Also;
 
 /// A job's records and where its memory is to be read.
@@ -163,6 +163,7 @@ impl Census {
         }
         let mut state = found.into_state(frozen, &portraits, answers, records, relations)?;
         state.folders = folders;
+        state.forks = proc::forks().unwrap_or_default();
         state.semaphores = system_v.semaphores;
         state.message_queues = system_v.queues;
         state.ipc_namespace = ipc_namespace;

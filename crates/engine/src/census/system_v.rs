@@ -9,7 +9,9 @@
 use super::undo::Probe;
 use crate::freeze::{Frozen, kernel};
 use crate::{EngineError, Obstacle};
-use standfast_format::records::{JobState, MessageQueue, Semaphore, SemaphoreSet, SystemVName, TypedMessage};
+use standfast_format::records::{
+    JobState, MessageQueue, ObjectKind, Semaphore, SemaphoreSet, SystemVName, TypedMessage,
+};
 use standfast_linux::IpcNamespace;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process;
@@ -303,6 +305,38 @@ pub(crate) fn is_left_behind(job: &JobState, kind: SystemVKind, name: &SystemVNa
             && !object.users.iter().any(|pid| may_have_used(*pid, object.used_seconds))
     };
     was_here(job) && SystemVObject::all().is_ok_and(|all| all.iter().any(is_it))
+}
+
+/// The segments in our own IPC namespace that the killed life of a job has made since this checkpoint, and that nobody uses
+/// any more. The kernel tells who has made a segment, as it does of no other object: a process that was in the job at the
+/// checkpoint, where ids have not gone round since.
+pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
+    let made = proc::forks().unwrap_or(u64::MAX).saturating_sub(job.forks);
+    // What fails to be made takes an id as well.
+    let gone_round = job.forks == 0 || made > proc::ids_max().unwrap_or_default() / 2;
+    if gone_round || !was_here(job) {
+        return Vec::new();
+    }
+    let known = |id: i32| {
+        let mut names = job.objects.iter().filter_map(|object| match &object.kind {
+            ObjectKind::Segment { name, .. } => Some(name.id),
+            _ => None,
+        });
+        names.any(|known| known == id)
+    };
+    let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
+    let of_job = |pid: &i32| job.processes.iter().any(|process| process.pid == *pid);
+    let is_it = |object: &SystemVObject| {
+        object.kind == SystemVKind::Segment
+            && object.attached == 0
+            && object.creator == process::effective_user()
+            && object.changed_seconds >= taken
+            && !object.users.is_empty()
+            && object.users.iter().all(of_job)
+            && !known(object.id)
+    };
+    let all = SystemVObject::all().unwrap_or_default();
+    all.into_iter().filter(is_it).map(|object| object.id).collect()
 }
 
 /// Times of objects, of the start of processes and of that of the machine are each rounded to a second.

@@ -132,6 +132,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
         files.extend(family.cut_back(&plan, options.keep_tail)?);
         files.extend(family.main().put_back(&plan, &differing)?);
         plan.put_folders_right(&mut files)?;
+        system_v::remove_made_since(source.state());
         family.forget_events(&plan)?;
         family.tell_restarted(&plan, options.news)?;
         let identity = ProcessIdentity::of(family.main().pid())?;

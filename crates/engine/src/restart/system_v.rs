@@ -13,7 +13,7 @@
 use super::construction::Construction;
 use super::descriptors::unlink_left_behind;
 use super::plan::{JobPlan, Plan};
-use crate::census::{data_of, is_left_behind, was_here};
+use crate::census::{data_of, is_left_behind, made_since, was_here};
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_core::PageRange;
@@ -268,6 +268,12 @@ fn there_and_back(number: u32, value: i32, step: i32, flags_up: i16, flags_down:
     let up = [number as i16, step as i16, IPC_NOWAIT | flags_up];
     let down = [number as i16, -step as i16, IPC_NOWAIT | flags_down];
     if value + step <= VALUE_MAX { [up, down] } else { [down, up] }
+}
+
+/// Removes the segments that the killed life of this job has made since the checkpoint: before the job runs, which may make
+/// them again under the same keys.
+pub(super) fn remove_made_since(job: &JobState) {
+    made_since(job).into_iter().for_each(|id| drop(Made::known(SystemVKind::Segment, id).remove()));
 }
 
 /// Removes what the killed life of this job, now in an IPC namespace of its own, has left behind in the one that it shared

@@ -83,6 +83,9 @@ pub struct JobState {
     /// Directories that are saved with all that is in them.
     #[n(13)]
     pub folders: Vec<SavedFolder>,
+    /// How many processes and threads had been made since the machine was started; 0 where that is not known.
+    #[n(14)]
+    pub forks: u64,
 }
 
 /// What a restart must find again in order to continue this job.

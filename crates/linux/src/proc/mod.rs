@@ -91,6 +91,25 @@ pub fn children_of_thread(pid: i32, tid: i32) -> io::Result<Vec<i32>> {
     }
 }
 
+/// How many processes and threads have been made since the machine was started.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn forks() -> io::Result<u64> {
+    let text = std::fs::read("/proc/stat")?;
+    let count = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"processes "));
+    count.and_then(parse).ok_or_else(|| malformed("count of forks"))
+}
+
+/// Ids that the kernel gives to processes and threads, one after the other, before it begins anew.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn ids_max() -> io::Result<u64> {
+    let text = std::fs::read("/proc/sys/kernel/pid_max")?;
+    parse(text.trim_ascii()).ok_or_else(|| malformed("limit of process ids"))
+}
+
 /// Whether anything of this system lies in swap.
 ///
 /// # Errors
