@@ -84,7 +84,9 @@ impl Construction {
         };
         let base = staging.end;
         let length = object.length;
-        staging.end = base.checked_add(length.next_multiple_of(PAGE_BYTES as u64)).unwrap_or(u64::MAX);
+        let pages = length.checked_next_multiple_of(PAGE_BYTES as u64);
+        // What is beyond all measure is refused when it is made as long as that.
+        staging.end = base.saturating_add(pages.unwrap_or(u64::MAX));
         Ok(Object { descriptor: staging.descriptor, own: Arc::clone(&staging.own), base, length })
     }
 
