@@ -13,58 +13,62 @@ use standfast_tests::victims::{
 };
 use std::{fs, thread};
 
-/// How often each is killed at most.
+/// How often each is killed at most, unless `STANDFAST_KILLS` says it.
 const KILLS_MAX: u32 = 4;
+
+fn kills_max() -> u32 {
+    std::env::var("STANDFAST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS_MAX)
+}
 
 #[test]
 fn a_script_of_bash_survives_kills() -> Result<()> {
-    survives(PIPELINES, KILLS_MAX)
+    survives(PIPELINES, kills_max())
 }
 
 #[test]
 fn a_script_of_dash_survives_kills() -> Result<()> {
-    survives(PIPELINES_DASH, KILLS_MAX)
+    survives(PIPELINES_DASH, kills_max())
 }
 
 #[test]
 fn make_with_parallel_jobs_survives_kills() -> Result<()> {
-    survives(MAKE, KILLS_MAX)
+    survives(MAKE, kills_max())
 }
 
 #[test]
 fn xargs_with_parallel_jobs_survives_kills() -> Result<()> {
-    survives(XARGS, KILLS_MAX)
+    survives(XARGS, kills_max())
 }
 
 #[test]
 fn subprocesses_of_python_survive_kills() -> Result<()> {
-    survives(SUBPROCESSES, KILLS_MAX)
+    survives(SUBPROCESSES, kills_max())
 }
 
 #[test]
 fn pools_of_python_survive_kills() -> Result<()> {
-    survives(POOL, KILLS_MAX)
+    survives(POOL, kills_max())
 }
 
 #[test]
 fn a_web_server_in_go_and_its_client_survive_kills() -> Result<()> {
-    survives(WEB, KILLS_MAX)
+    survives(WEB, kills_max())
 }
 
 #[test]
 fn java_with_children_survives_kills() -> Result<()> {
-    survives(JAVA_CHILDREN, KILLS_MAX)
+    survives(JAVA_CHILDREN, kills_max())
 }
 
 #[test]
 fn redis_and_its_clients_survive_kills() -> Result<()> {
-    survives(REDIS, KILLS_MAX)
+    survives(REDIS, kills_max())
 }
 
 #[test]
 fn postgresql_and_its_clients_survive_kills() -> Result<()> {
     // Most files of a database are closed at most times.
-    survives_with(POSTGRES, 3, &["--save-folder", "data"])
+    survives_with(POSTGRES, kills_max(), &["--save-folder", "data"]).map(drop)
 }
 
 /// How often both are saved at the same time.
