@@ -2,5 +2,6 @@
  *
  * expect: survive
  * restart: --ids new
+ * alone: only a job of one process can have new ids
  */
 #include "proc_files_of_itself.h"
