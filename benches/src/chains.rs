@@ -6,9 +6,11 @@ use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::papers::STSWM;
 use standfast_tests::result::open_gate;
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::victims::{ARRAYS, DIRTIER, HEAT, Program};
+use std::fmt::Write as _;
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
@@ -167,18 +169,41 @@ fn timed(program: &Program, interval: Option<Duration>) -> Result<Timed> {
     Ok(Timed { wall: next()?, processor: next()? })
 }
 
-/// Bytes of an incremental checkpoint against the interval between two (H8, H9), as tables: no promise, a picture.
+/// Seconds between two checkpoints.
+const INTERVALS: [f64; 7] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0];
+
+/// Bytes of an incremental checkpoint against the interval between two (H8, H9), as tables: no promise, a picture. Two
+/// programs at a time, with a thread each, since it is mostly waiting.
 pub(crate) fn sizes(megabytes: u64) -> Result<()> {
     let dirtier = DIRTIER.with(&[&megabytes.to_string(), "small", "rounds", "10", "100000", &steps_of_a_round()?])?;
-    sizes_of(&format!("{megabytes} MB, 1 % of the pages written every 0.1 s"), &dirtier)?;
-    let heat = HEAT.with(&["result.txt", "100000000", "3000"])?;
-    sizes_of("examples/heat.c, two plates of 3000 by 3000 in turns", &heat)?;
-    let Some(arrays) = ARRAYS.program()? else { return Ok(()) };
-    sizes_of("numpy", &Program { arguments: [arrays.arguments, vec!["1000000".into()]].concat(), ..arrays })
+    let heat = HEAT.with(&["result.txt", "100000000", "3000", "1"])?;
+    let mut pairs = vec![
+        [(format!("{megabytes} MB, 1 % of the pages written every 0.1 s"), dirtier)].to_vec(),
+        vec![("examples/heat.c, two plates of 3000 by 3000 in turns".to_owned(), heat)],
+    ];
+    if let Some(arrays) = ARRAYS.program()? {
+        let arrays = Program { arguments: [arrays.arguments, vec!["1000000".into()]].concat(), ..arrays };
+        pairs[0].push(("numpy".to_owned(), arrays));
+    }
+    // Where there is a compiler for it.
+    if let Some(water) = STSWM.victim.program()? {
+        let water = Program { arguments: ["170", "1000"].map(Into::into).to_vec(), ..water };
+        pairs[1].push(("examples/stswm.f90, 170 waves".to_owned(), water));
+    }
+    for pair in pairs {
+        let tables: Vec<Result<String>> = std::thread::scope(|scope| {
+            let measured: Vec<_> = pair.iter().map(|(what, program)| scope.spawn(|| sizes_of(what, program))).collect();
+            measured.into_iter().map(|measured| measured.join().expect("no panic")).collect()
+        });
+        for table in tables {
+            print!("{}", table?);
+        }
+    }
+    Ok(())
 }
 
-fn sizes_of(what: &str, program: &Program) -> Result<()> {
-    println!("      incremental size against interval: {what}");
+fn sizes_of(what: &str, program: &Program) -> Result<String> {
+    let mut table = format!("      incremental size against interval: {what}\n");
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let running = standfast.run_with(&options(&["--incremental", "on"]), Checkpoints::OnRequest, program)?;
@@ -187,18 +212,20 @@ fn sizes_of(what: &str, program: &Program) -> Result<()> {
     // It fills its memory first.
     std::thread::sleep(Duration::from_secs(5));
     let full = checkpoint(standfast, &arena)?.file_bytes;
-    for seconds in [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0] {
+    for seconds in INTERVALS {
         checkpoint(standfast, &arena)?;
         std::thread::sleep(Duration::from_secs_f64(seconds));
         let taken = checkpoint(standfast, &arena)?;
         let rate = taken.file_bytes as f64 / seconds / MEGABYTE as f64;
         let share = taken.file_bytes as f64 / full as f64 * 100.0;
         let pause = milliseconds(taken.pause);
-        println!(
+        writeln!(
+            table,
             "        {seconds:>4} s  {:>11} bytes  {share:>5.1} % of a full one  {rate:>7.1} MB/s  pause {pause}",
             taken.file_bytes
-        );
+        )?;
     }
     kill(standfast.await_program()?, Signal::SIGKILL)?;
-    running.wait(PATIENCE).map(drop)
+    running.wait(PATIENCE)?;
+    Ok(table)
 }

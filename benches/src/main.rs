@@ -2,8 +2,11 @@
 //! it means the same on a fast machine and on a slow one. Not a place for absolute records.
 //!
 //! ```text
-//! standfast-bench [--megabytes N] [--repeats N] [--only codes|pauses|trees|chains|snapshots|bulk|directives]
+//! standfast-bench [--megabytes N] [--repeats N] [--only SECTION]
+//!     codes pauses trees chains intervals huge-pages sizes snapshots bulk directives
 //! ```
+//!
+//! Each section takes four minutes at most on a machine that is not slow.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
 
@@ -68,11 +71,14 @@ fn settings() -> Result<Settings> {
 type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
 
 /// What can be measured by itself, by name.
-const SECTIONS: [(&str, Section); 7] = [
+const SECTIONS: [(&str, Section); 10] = [
     ("codes", codes),
     ("pauses", pauses),
     ("trees", trees),
     ("chains", incremental),
+    ("intervals", long_intervals),
+    ("huge-pages", huge_pages),
+    ("sizes", sizes),
     ("snapshots", ways),
     ("bulk", whole),
     ("directives", directed),
@@ -118,12 +124,29 @@ fn trees(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
 fn incremental(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     chains::at_one_percent(settings.megabytes, settings.repeats)?.into_iter().for_each(&mut *say);
     say(chains::first_write(settings.repeats)?);
-    let seconds = Duration::from_secs;
-    // Three of the seven: each takes most of a minute.
-    let few = settings.repeats.div_ceil(3);
-    say(chains::added("small", seconds(10), 1.03, settings.megabytes, few)?);
-    say(chains::added("small", seconds(1), 1.10, settings.megabytes, settings.repeats)?);
-    say(chains::added("huge", seconds(10), 1.05, settings.megabytes, few)?);
+    say(chains::added("small", Duration::from_secs(1), 1.10, settings.megabytes, settings.repeats)?);
+    Ok(())
+}
+
+/// One in three repeats: each takes most of a minute.
+fn few(settings: &Settings) -> usize {
+    settings.repeats.div_ceil(3)
+}
+
+/// What they add to the running time when they are rare.
+fn long_intervals(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    say(chains::added("small", Duration::from_secs(10), 1.03, settings.megabytes, few(settings))?);
+    Ok(())
+}
+
+/// The same of a program on huge pages.
+fn huge_pages(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    say(chains::added("huge", Duration::from_secs(10), 1.05, settings.megabytes, few(settings))?);
+    Ok(())
+}
+
+/// No promise, a picture: sizes of incremental checkpoints.
+fn sizes(settings: &Settings, _: &mut dyn FnMut(Verdict)) -> Result<()> {
     chains::sizes(settings.megabytes)
 }
 

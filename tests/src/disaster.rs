@@ -43,7 +43,12 @@ pub enum Before {
     Nothing,
     /// One good generation.
     OneGeneration,
+    /// Several that build upon each other: more than are kept.
+    Chain,
 }
+
+/// How many checkpoints a chain has that is to be coalesced.
+const CHAIN: u32 = 4;
 
 /// The program that is struck, and what it should give.
 #[derive(Debug, Clone)]
@@ -87,15 +92,33 @@ impl Subject {
     /// # Errors
     /// When a promise is broken.
     pub fn strike_checkpoint(&self, before: Before, disaster: Disaster, at: u64) -> Result<Sighting> {
+        self.strike_what_is_asked("checkpoint", before, disaster, at)
+    }
+
+    /// The same while a chain is coalesced.
+    ///
+    /// # Errors
+    /// When a promise is broken.
+    pub fn strike_coalescing(&self, disaster: Disaster, at: u64) -> Result<Sighting> {
+        self.strike_what_is_asked("coalesce", Before::Chain, disaster, at)
+    }
+
+    fn strike_what_is_asked(
+        &self,
+        asked: &'static str,
+        before: Before,
+        disaster: Disaster,
+        at: u64,
+    ) -> Result<Sighting> {
         let mut arena = Arena::new()?;
-        let scenario = CheckpointScenario::begin(&arena, self, before);
-        let outcome = scenario.and_then(|scenario| scenario.strike(disaster, at));
-        explain(&mut arena, outcome, at).with_context(|| format!("{disaster:?} at call {at} of a checkpoint"))
+        let scenario = Scenario::begin(&arena, self, before);
+        let outcome = scenario.and_then(|scenario| scenario.strike(asked, disaster, at));
+        explain(&mut arena, outcome, at).with_context(|| format!("{disaster:?} at call {at} of a {asked}"))
     }
 }
 
 /// A run that waits at its gate.
-struct CheckpointScenario<'a> {
+struct Scenario<'a> {
     arena: &'a Arena,
     subject: &'a Subject,
     standfast: Standfast<'a>,
@@ -103,7 +126,7 @@ struct CheckpointScenario<'a> {
     program: Pid,
 }
 
-impl<'a> CheckpointScenario<'a> {
+impl<'a> Scenario<'a> {
     fn begin(arena: &'a Arena, subject: &'a Subject, before: Before) -> Result<Self> {
         let standfast = Standfast::new(arena)?;
         let command = standfast.run_command_with(&subject.options, Checkpoints::OnRequest, &subject.program);
@@ -111,13 +134,18 @@ impl<'a> CheckpointScenario<'a> {
         let tracer = Tracer::start(arena, "run", output, &command, None)?;
         standfast.await_gate()?;
         let program = standfast.await_program()?;
-        if before == Before::OneGeneration {
-            standfast.checkpoint().context("the first checkpoint, undisturbed")?;
+        let earlier = match before {
+            Before::Nothing => 0,
+            Before::OneGeneration => 1,
+            Before::Chain => CHAIN,
+        };
+        for _ in 0..earlier {
+            standfast.checkpoint().context("an earlier checkpoint, undisturbed")?;
         }
         Ok(Self { arena, subject, standfast, tracer, program })
     }
 
-    fn strike(self, disaster: Disaster, at: u64) -> Result<Sighting> {
+    fn strike(self, what: &str, disaster: Disaster, at: u64) -> Result<Sighting> {
         let arena = self.arena;
         let blow = match disaster {
             Disaster::SupervisorKilled => Blow::KillSupervisor,
@@ -127,11 +155,11 @@ impl<'a> CheckpointScenario<'a> {
             Disaster::DiskFull => Blow::FailFromHereOn(Errno::ENOSPC),
         };
         self.tracer.arm(Strike { at, blow });
-        let asked = self.standfast.ask("checkpoint", &self.arena.images(), &[])?;
+        let asked = self.standfast.ask(what, &self.arena.images(), &[])?;
         let sighting = self.tracer.disarm();
         match (disaster, sighting.struck) {
             (_, None) => {
-                let asked = asked.well("a checkpoint that was not struck");
+                let asked = asked.well("what was not struck");
                 asked.and_then(|_| self.runs_on_with_supervisor())
             }
             (Disaster::SupervisorKilled, _) => self.runs_on_alone(at),
@@ -188,7 +216,7 @@ impl<'a> CheckpointScenario<'a> {
     fn runs_on_though_disk_failed(self, asked: &Ended) -> Result<()> {
         if !asked.exited(0) {
             let told = format!("{}{}", asked.errors, self.tracer.errors_so_far());
-            ensure!(!told.trim().is_empty(), "a checkpoint failed and nobody was told");
+            ensure!(!told.trim().is_empty(), "it failed and nobody was told");
             ensure!(!told.contains("panicked") && !told.contains("os error"), "told badly: {told}");
         }
         if self.standfast.newest_generation(&self.arena.images())?.is_some() {

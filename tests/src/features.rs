@@ -1,6 +1,7 @@
 //! One small victim per kernel feature, found in `tests/victims/features`. What is expected of it stands in its first
 //! comment: see the README there.
 
+use crate::command::Checkpoints;
 use crate::victims::Program;
 use crate::workshop;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -17,6 +18,8 @@ pub struct Feature {
     pub header: Header,
     /// Whether it runs among short-lived processes of its job.
     pub crowded: bool,
+    /// When checkpoints are taken, beside those that its trial asks for.
+    pub checkpoints: Checkpoints,
     source: String,
 }
 
@@ -95,7 +98,9 @@ impl Feature {
     /// # Errors
     /// When its header makes no sense.
     pub fn new(name: &str, source: String) -> Result<Self> {
-        Header::parse(&source).map(|header| Self { name: name.to_owned(), header, crowded: false, source })
+        let header = Header::parse(&source)?;
+        let checkpoints = Checkpoints::OnRequest;
+        Ok(Self { name: name.to_owned(), header, crowded: false, checkpoints, source })
     }
 
     /// The same with memory taken in this way (`--snapshot`), unless it has one of its own.
@@ -111,6 +116,14 @@ impl Feature {
     #[must_use]
     pub fn crowded(self) -> Self {
         Self { crowded: self.header.alone.is_none(), ..self }
+    }
+
+    /// The same with incremental checkpoints all the while, this many milliseconds apart, that are coalesced all the while.
+    #[must_use]
+    pub fn taken_every(mut self, milliseconds: u64) -> Self {
+        self.checkpoints = Checkpoints::EveryMilliseconds(milliseconds);
+        self.header.run.extend(["--incremental", "on", "--max-files", "3"].map(str::to_owned));
+        self
     }
 
     /// Compiles it if need be.

@@ -116,7 +116,8 @@ impl<'a> Trial<'a> {
     fn run(&self) -> Result<Running> {
         let crowded = || CROWD.with(&[self.program.path.to_str().context("a path in UTF-8")?]);
         let program = if self.feature.crowded { crowded()? } else { self.program.clone() };
-        let mut command = self.standfast.run_command_with(&self.feature.header.run, Checkpoints::OnRequest, &program);
+        let mut command =
+            self.standfast.run_command_with(&self.feature.header.run, self.feature.checkpoints, &program);
         command.env(FOLDER_VARIABLE, self.moments.folder());
         Running::start(self.arena, "run", Output::File(self.arena.work().join(OUTPUT)), &mut command)
     }
@@ -138,7 +139,7 @@ impl<'a> Trial<'a> {
 
     /// Checkpoint, death, and the next life.
     fn struck(&self, moment: &Moment, job: Running) -> Result<Running> {
-        if moment.number == 1 {
+        if moment.number == 1 && self.stands_alone() {
             let findings = self.diagnosis()?;
             ensure!(findings.is_empty(), "doctor warns of what does no harm: {findings}");
         }
@@ -161,12 +162,21 @@ impl<'a> Trial<'a> {
         self.ended_well(self.restart(&self.copy(number), &format!("rollback-{number}"), &more)?)
     }
 
+    /// Whether nothing happens to the victim but what is asked for.
+    fn stands_alone(&self) -> bool {
+        self.feature.checkpoints == Checkpoints::OnRequest
+    }
+
     fn refused(&self, moment: &Moment, words: &[String]) -> Result<()> {
-        if moment.number == 1 && self.feature.header.doctor_blind.is_none() {
+        if moment.number == 1 && self.feature.header.doctor_blind.is_none() && self.stands_alone() {
             names_all(words, &self.diagnosis()?).context("doctor does not foresee it")?;
         }
         let said = self.checkpoint()?.refusal("a checkpoint")?;
         names_all(words, &said)?;
+        if !self.stands_alone() {
+            // What was taken before this moment is there, and rightly so.
+            return Ok(());
+        }
         let files = fs::read_dir(self.arena.images())?.flatten().map(|entry| entry.file_name());
         let is_image = |name: &std::ffi::OsString| {
             let name = name.to_string_lossy();

@@ -60,6 +60,18 @@ fn a_program_outlives_its_supervisor_killed_wherever_it_reads_ahead() -> Result<
     sweep_by("precopy")
 }
 
+#[test]
+fn a_chain_that_is_struck_at_any_call_of_coalescing_keeps_what_it_held() -> Result<()> {
+    let subject = Subject::small()?.protected_with(&["--incremental", "on", "--max-files", "100"]);
+    for disaster in [Disaster::SupervisorKilled, Disaster::DiskFull] {
+        sweep_for(FURTHER_SWEEP_TIME, |at| {
+            let seen = subject.strike_coalescing(disaster, at)?;
+            Ok((seen.calls, seen.struck.is_some()))
+        })?;
+    }
+    Ok(())
+}
+
 /// Kills the supervisor in checkpoints that take memory in this way.
 fn sweep_by(snapshot: &str) -> Result<()> {
     let subject = Subject::small()?.protected_with(&["--snapshot", snapshot]);

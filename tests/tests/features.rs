@@ -1,6 +1,7 @@
 //! One test for each victim in `tests/victims/features`, found by reading the folder: `cargo test --test features NAME`.
-//! A slice of them is tried with another way to take memory as well; with `STANDFAST_SNAPSHOT` all are, with that one alone.
-//! Another slice is tried among hundreds of short-lived processes of the same job; with `STANDFAST_CROWD` all are, and only so.
+//! Slices of them are tried with another way to take memory as well, with a checkpoint every few milliseconds, and among
+//! hundreds of short-lived processes of the same job; with `STANDFAST_SNAPSHOT=fork`, `STANDFAST_EVERY=10` (milliseconds),
+//! or `STANDFAST_CROWD=1`, all are, in that way alone.
 #![allow(missing_docs, reason = "a test binary")]
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -13,10 +14,11 @@ const TRIALS_PER_PROCESSOR: usize = 2;
 
 /// Ways to take memory that are not the usual one.
 const SNAPSHOTS: [&str; 2] = ["fork", "precopy"];
-/// One victim in so many is tried with one of them, beside those that are about memory.
+/// One victim in so many is tried with one of them, beside those that are about memory; another one among others, and with
+/// checkpoints all the while.
 const SLICE: usize = 40;
-/// The first of those that are tried among others.
-const CROWDED_FROM: usize = 20;
+/// Milliseconds between these.
+const EVERY: u64 = 10;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -24,18 +26,26 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(processors * TRIALS_PER_PROCESSOR);
     let features = Feature::all().expect("the folder of victims can be read");
     let trial = |name: String, feature| Trial::ignorable_test(name, move || try_one(feature));
-    let chosen: Vec<Named> = match std::env::var("STANDFAST_SNAPSHOT") {
-        Ok(snapshot) => taken_by(&snapshot, features).collect(),
-        Err(_) if std::env::var_os("STANDFAST_CROWD").is_some() => crowded(features).collect(),
-        Err(_) => {
+    let chosen: Vec<Named> = match (asked("STANDFAST_SNAPSHOT"), asked("STANDFAST_EVERY"), asked("STANDFAST_CROWD")) {
+        (Some(snapshot), ..) => taken_by(&snapshot, features).collect(),
+        (_, Some(every), _) => {
+            let every = every.parse().expect("STANDFAST_EVERY is a number of milliseconds");
+            taken_every(every, features).collect()
+        }
+        (_, _, Some(_)) => crowded(features).collect(),
+        _ => {
             let slices = slice().expect("as above").zip(SNAPSHOTS.iter().cycle());
             let slices: Vec<_> = slices.flat_map(|(feature, snapshot)| taken_by(snapshot, [feature])).collect();
-            let others = Feature::all().expect("as above").into_iter().skip(CROWDED_FROM).step_by(SLICE);
-            features.into_iter().chain(slices).chain(crowded(others)).collect()
+            let others = || Feature::all().expect("as above").into_iter().skip(SLICE / 2).step_by(SLICE);
+            features.into_iter().chain(slices).chain(crowded(others())).chain(taken_every(EVERY, others())).collect()
         }
     };
     let trials = chosen.into_iter().map(|(name, feature)| trial(name, feature)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn asked(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
 }
 
 /// Those that can be, among others.
@@ -59,6 +69,14 @@ fn taken_by(snapshot: &str, features: impl IntoIterator<Item = Named>) -> impl I
         (format!("{name}-by-{snapshot}"), feature.map(|feature| feature.taken_by(snapshot)))
     };
     features.into_iter().map(taken_by)
+}
+
+fn taken_every(milliseconds: u64, features: impl IntoIterator<Item = Named>) -> impl Iterator<Item = Named> {
+    let taken_every = move |(name, feature): Named| {
+        let every = |feature: Feature| feature.taken_every(milliseconds);
+        (format!("{name}-every-{milliseconds}-ms"), feature.map(every))
+    };
+    features.into_iter().map(taken_every)
 }
 
 fn try_one(feature: anyhow::Result<Feature>) -> Result<Completion, Failed> {

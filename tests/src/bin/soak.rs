@@ -25,6 +25,9 @@ use std::{env, fs};
 /// The calls of a checkpoint or restart of the smallest victim: a bit more than there are, so that the last are struck.
 const CALLS_MAX: u64 = 1500;
 
+/// The same of coalescing.
+const COALESCING_CALLS_MAX: u64 = 400;
+
 /// Ways to take checkpoints that build upon each other.
 const OPTIONS: [&[&str]; 8] = [
     &[],
@@ -126,7 +129,8 @@ impl Soak {
             0..25 => self.churn(seed, &mut random),
             25..50 => self.kills(seed, &mut random),
             50..58 => self.many_restarts(seed, &mut random),
-            58..80 => self.struck_checkpoint(seed, &mut random),
+            58..76 => self.struck_checkpoint(seed, &mut random),
+            76..80 => self.struck_coalescing(seed, &mut random),
             80..92 => self.struck_restart(seed, &mut random),
             _ => self.flipped_bit(seed, &mut random),
         }
@@ -171,6 +175,15 @@ impl Soak {
         let options = OPTIONS[random.usize(..OPTIONS.len())];
         println!("seed {seed}: {disaster:?} at call {at} of a checkpoint, before it: {before:?}, {options:?}");
         let sighting = self.subject()?.protected_with(options).strike_checkpoint(before, disaster, at)?;
+        println!("    {}", sighting.struck.unwrap_or("past the last call"));
+        Ok(())
+    }
+
+    fn struck_coalescing(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
+        let (disaster, at) = (DISASTERS[random.usize(..DISASTERS.len())], random.u64(1..COALESCING_CALLS_MAX));
+        println!("seed {seed}: {disaster:?} at call {at} of coalescing");
+        let options = ["--incremental", "on", "--max-files", "100"];
+        let sighting = self.subject()?.protected_with(&options).strike_coalescing(disaster, at)?;
         println!("    {}", sighting.struck.unwrap_or("past the last call"));
         Ok(())
     }

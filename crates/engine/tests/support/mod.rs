@@ -1,5 +1,7 @@
 //! What the engine's tests share.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -12,4 +14,40 @@ pub(crate) fn compile(source: &str) -> (TempDir, PathBuf) {
     let done = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status().expect("cc runs");
     assert!(done.success());
     (directory, program)
+}
+
+/// What the kernel does not let others write, and the stack, of which only a part counts.
+const APART: [&str; 4] = ["[vvar]", "[vvar_vclock]", "[vdso]", "[stack]"];
+/// What an entry of `/proc/PID/pagemap` says of a page (Documentation/admin-guide/mm/pagemap.rst).
+const PRESENT_OR_SWAPPED: u64 = 0b11 << 62;
+const OF_A_FILE: u64 = 1 << 61;
+
+/// The addresses of all pages that a process holds for itself: those of anonymous memory, and its own ones in place of
+/// those of files. The entries of the page tables are read one by one.
+#[allow(dead_code, reason = "not every test asks for them")]
+pub(crate) fn own_pages(pid: i32) -> Vec<u64> {
+    const PAGE: u64 = 4096;
+    // A process may have just ended.
+    let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { return Vec::new() };
+    let Ok(pagemap) = File::open(format!("/proc/{pid}/pagemap")) else { return Vec::new() };
+    let mut pages = Vec::new();
+    for line in maps.lines().filter(|line| !APART.iter().any(|name| line.ends_with(name))) {
+        let (range, rest) = line.split_once(' ').expect("a range and a rest");
+        let (start, end) = range.split_once('-').expect("a start and an end");
+        let number = |text| u64::from_str_radix(text, 16).expect("a hexadecimal number");
+        let (first, end) = (number(start) / PAGE, number(end) / PAGE);
+        if !rest[..4].ends_with('p') {
+            continue;
+        }
+        let mut entries = vec![0; (end - first) as usize * 8];
+        if pagemap.read_exact_at(&mut entries, first * 8).is_ok() {
+            let (entries, _) = entries.as_chunks::<8>();
+            let is_own = |entry: &[u8; 8]| {
+                let entry = u64::from_ne_bytes(*entry);
+                entry & PRESENT_OR_SWAPPED != 0 && entry & OF_A_FILE == 0
+            };
+            pages.extend((first..).zip(entries).filter(|(_, entry)| is_own(entry)).map(|(page, _)| page * PAGE));
+        }
+    }
+    pages
 }

@@ -144,17 +144,19 @@ fn a_generation_without_anything_inherited_is_full_and_one_without_a_parent_inhe
 
 #[test]
 fn a_damaged_link_anywhere_leaves_the_newest_generation_that_does_not_need_it() {
-    let history = history();
+    const DAMAGED_PLACES: usize = 300;
+    let (history, chain) = (history(), disk_with_chain());
     for damaged in 1..=6u64 {
         let name = format!("generation-{damaged:08}.image");
-        let good = disk_with_chain().content(&name);
-        // The header, the page, the tables: each a few places; and the file gone altogether.
-        for place in [Some(30), Some(4096 + 11), Some(2 * 4096 + 3), Some(good.len() - 1), None] {
-            let disk = disk_with_chain();
+        let good = chain.content(&name);
+        // Places all over the header, the pages and the tables, and of these the last; and the file gone altogether.
+        let places = (damaged as usize..good.len()).step_by(good.len() / DAMAGED_PLACES);
+        for place in places.chain([good.len() - 1]).map(Some).chain([None]) {
+            let disk = chain.copy_with(Fault::None);
             match place {
                 Some(place) => {
                     let mut content = good.clone();
-                    content[place] ^= 4;
+                    content[place] ^= 1 << (place % 8);
                     disk.set_content(&name, content);
                 }
                 None => disk.medium().remove(&name).unwrap(),
