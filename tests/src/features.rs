@@ -48,6 +48,8 @@ pub struct Header {
     pub doctor_blind: Option<String>,
     /// Why it has to be alone in its job.
     pub alone: Option<String>,
+    /// Why checkpoints all the while are no part of the promise.
+    pub seldom: Option<String>,
 }
 
 /// What must come of it.
@@ -121,7 +123,9 @@ impl Feature {
     /// The same with incremental checkpoints all the while, this many milliseconds apart, that are coalesced all the while.
     #[must_use]
     pub fn taken_every(mut self, milliseconds: u64) -> Self {
-        self.checkpoints = Checkpoints::EveryMilliseconds(milliseconds);
+        if self.header.seldom.is_none() {
+            self.checkpoints = Checkpoints::EveryMilliseconds(milliseconds);
+        }
         self.header.run.extend(["--incremental", "on", "--max-files", "3"].map(str::to_owned));
         self
     }
@@ -187,6 +191,7 @@ impl Header {
             "no-rollback" => self.no_rollback = Some(value.to_owned()),
             "doctor-blind" => self.doctor_blind = Some(value.to_owned()),
             "alone" => self.alone = Some(value.to_owned()),
+            "seldom" => self.seldom = Some(value.to_owned()),
             _ => bail!("nobody knows the key {key:?}"),
         }
         Ok(())

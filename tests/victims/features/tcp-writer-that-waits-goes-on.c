@@ -1,6 +1,7 @@
 /* A thread that waits in write, because neither queue of its TCP connection takes more, goes on with every byte.
  *
  * expect: survive
+ * seldom: each checkpoint lets the writer send more, and the kernel has room for some of that only
  * flags: -pthread
  */
 #include "check.h"

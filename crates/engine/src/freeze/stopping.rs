@@ -11,7 +11,7 @@ use super::{FrozenProcess, FrozenTask, forbidden, kernel, refine};
 use crate::job::Shared;
 use crate::tree::{Member, Roots, borrows_memory};
 use crate::{EngineError, abreast};
-use standfast_linux::proc::{self, Map, Status};
+use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{ProcessMemory, Standstill, Task, TaskError};
 use std::time::{Duration, Instant};
@@ -145,7 +145,10 @@ impl<'a> Stopping<'a> {
         let mut zombies = Vec::new();
         for member in members {
             if member.wait_status.is_some() {
-                zombies.push(member);
+                // A thread that nobody had met yet may have asked for it, and have ended, since it was listed.
+                if Stat::of(member.pid).is_ok() {
+                    zombies.push(member);
+                }
                 continue;
             }
             let place = self.chased.iter().position(|chased| chased.frozen.pid == member.pid);
