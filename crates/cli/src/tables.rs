@@ -102,7 +102,7 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
 pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
     format!(
         "checkpoint {}{}: {}, paused {} (of that {} to look what {} threads hold), {} after {}; of {} pages {} had \
-         changed, {} are stored; taken by {}, {}{}{}",
+         changed, {} are stored; taken by {}, {}{}{}{}",
         report.generation,
         report.parent.map_or_else(String::new, |parent| format!(" upon {parent}")),
         size(report.file_bytes),
@@ -117,6 +117,13 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
         report.method,
         report.why,
         report.expected_pause_nanoseconds.map_or_else(String::new, |it| format!(" ({} expected)", nanoseconds(it))),
+        match report.first_writes {
+            0 => String::new(),
+            writes => format!(
+                "; {writes} first writes to observed pages since the one before took about {}",
+                nanoseconds(report.first_writes_nanoseconds)
+            ),
+        },
         match report.huge_pages_split {
             0 => String::new(),
             split => format!(

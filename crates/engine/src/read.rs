@@ -86,6 +86,8 @@ pub struct Captured {
     pub unchanged: u64,
     /// Huge pages of the job as it is now that are small ones since they were observed.
     pub huge_pages_split: u64,
+    /// First writes to observed pages since the checkpoint before: each costs the program some time.
+    pub first_writes: u64,
     /// How long it took until all was known but what the pages hold.
     pub looking: Duration,
     /// Files that the program has open for writing. What it has written there must be made durable (`sync_data`) before
@@ -307,6 +309,7 @@ impl Frozen {
             pages: changed,
             unchanged,
             huge_pages_split: tracks.huge_pages_split(),
+            first_writes: tracks.first_writes(),
             looking,
             outputs: census.outputs,
             unobserved: tracks.problem().map(str::to_owned),

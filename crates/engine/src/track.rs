@@ -118,6 +118,11 @@ impl Tracks {
         self.spaces.iter().map(|track| track.habits.split()).sum()
     }
 
+    /// First writes to observed pages that the last look has found, or the last two where these were for one checkpoint.
+    pub(crate) fn first_writes(&self) -> u64 {
+        self.spaces.iter().map(|track| track.first_writes).sum()
+    }
+
     /// Puts a process under observation with the userfaultfd that it has made, and forgets processes that are gone.
     pub(crate) fn begin(&mut self, process: ProcessIdentity, tracking: Tracking, userfault: io::Result<OwnedFd>) {
         self.spaces.retain(|track| track.process != process && track.process.is_alive());
@@ -141,6 +146,7 @@ impl Tracks {
                     habits: Habits::default(),
                     faults: 0,
                     news: 0,
+                    first_writes: 0,
                     compared: 0,
                     looked: None,
                     lost: false,
@@ -192,6 +198,8 @@ pub(crate) struct Track {
     faults: u64,
     /// How many of them had come since the look before.
     news: u64,
+    /// Writes that have taken the protection off a page, since the checkpoint before.
+    first_writes: u64,
     /// Pages that were to be compared at the last look.
     compared: u64,
     /// When that was.
@@ -444,6 +452,8 @@ impl Track {
         }
         let observed = PageSet::of(all);
         let before = std::mem::replace(&mut self.seen, observed.union(&PageSet::of(protected)));
+        let first_writes = written.intersection(&before).pages();
+        self.first_writes = if how.is_second { self.first_writes + first_writes } else { first_writes };
         let written = written.union(&PageSet::of(unobserved));
         pages.still = observed.difference(&written).intersection(&before);
         let written = written.union(&self.carried.intersection(&observed));

@@ -8,6 +8,7 @@ use crate::written::{WriteProtection, WrittenScan};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 /// A stretch of bytes of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +159,34 @@ impl OwnWrites {
     }
 }
 
+/// What the first write to an observed page takes on this machine now, beyond another write to it: the median over some
+/// pages of our own.
+///
+/// # Errors
+/// Where the kernel lacks asynchronous write protection or forbids it.
+pub fn first_write_cost() -> io::Result<Duration> {
+    const PAGES: usize = 64;
+    let mut memory = vec![1_u8; (PAGES + 1) * PAGE_BYTES];
+    // SAFETY: the vector is used through the value alone from here on, and goes after it.
+    let registered = unsafe { RegisteredMemory::new(memory.as_mut_ptr(), memory.len()) };
+    let writes = OwnWrites::new()?;
+    writes.observe(registered.pages())?;
+    writes.written(registered.pages())?;
+    let median = || {
+        let mut times: Vec<_> = (0..PAGES)
+            .map(|page| {
+                let begin = Instant::now();
+                registered.write(page * PAGE_BYTES, &[2]);
+                begin.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        times[PAGES / 2]
+    };
+    let (first, second) = (median(), median());
+    Ok(first.saturating_sub(second))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +203,13 @@ mod tests {
         memory.read(9, &mut page);
         assert_eq!(page, [0; 4]);
         assert_eq!(bytes, [1, 2, 7, 4]);
+    }
+
+    #[test]
+    fn a_first_write_takes_longer_than_another_and_no_second() {
+        // As above.
+        let Ok(cost) = first_write_cost() else { return };
+        assert!(cost > Duration::from_nanos(50) && cost < Duration::from_secs(1), "{cost:?}");
     }
 
     #[test]

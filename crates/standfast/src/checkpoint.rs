@@ -31,7 +31,7 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long the threads of a program may take to stop. One that hangs in the kernel longer (a dead network file system)
@@ -506,6 +506,8 @@ fn complete(
         pages_read: captured.pages,
         pages_stored: generation.stored_pages,
         huge_pages_split: captured.huge_pages_split,
+        first_writes: captured.first_writes,
+        first_writes_nanoseconds: captured.first_writes.saturating_mul(first_write_nanoseconds()),
         file_bytes: generation.file_bytes,
         taken_nanoseconds: generation.taken_nanoseconds,
         pause_nanoseconds: nanoseconds(pause),
@@ -523,6 +525,13 @@ fn complete(
     let Captured { unobserved, uncloned, unheeded, outputs: written, .. } = captured;
     let unsynced = if level == Level::Memory { written } else { Vec::new() };
     Ok(Taken { level, degraded: None, unsynced, report, outputs, unobserved, uncloned, unheeded, retention })
+}
+
+/// What a first write to an observed page takes, as it was when that was of interest for the first time.
+fn first_write_nanoseconds() -> u64 {
+    static COST: OnceLock<u64> = OnceLock::new();
+    // Where nothing can be observed there are no such writes.
+    *COST.get_or_init(|| standfast_linux::first_write_cost().map_or(0, nanoseconds))
 }
 
 /// Keeps copies of the executable and the libraries, so that the job does not depend on the system staying as it is. Only

@@ -27,6 +27,12 @@ pub struct CheckpointReport {
     /// Huge pages of the program that are small ones since they were observed, and have not been made huge again.
     #[serde(default)]
     pub huge_pages_split: u64,
+    /// First writes of the program to observed pages since the checkpoint before.
+    #[serde(default)]
+    pub first_writes: u64,
+    /// What these took, by what one takes in the supervisor's own memory.
+    #[serde(default)]
+    pub first_writes_nanoseconds: u64,
     /// Length of the image.
     pub file_bytes: u64,
     /// When it was taken, in nanoseconds since 1970.

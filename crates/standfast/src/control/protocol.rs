@@ -128,6 +128,8 @@ mod tests {
             pages_read: 400,
             pages_stored: 300,
             huge_pages_split: 0,
+            first_writes: 9,
+            first_writes_nanoseconds: 8_000,
             file_bytes: u64::MAX,
             taken_nanoseconds: 1_700_000_000_000_000_001,
             pause_nanoseconds: 5,
