@@ -41,7 +41,11 @@ pub(crate) fn examine_with(
     seen_twice(LOOKS_MAX, || {
         let examined = examine_these(&members, terms);
         // Others come and go: those that are still there are looked at again.
-        members.retain(|member| member.wait_status.is_some() || has_memory(member.pid));
+        members.retain(|member| match member.wait_status {
+            // Somebody may have waited for it by now.
+            Some(_) => Stat::of(member.pid).is_ok(),
+            None => has_memory(member.pid),
+        });
         if members.first().is_some_and(|first| first.pid == pid) { examined } else { Err(EngineError::Ended) }
     })
 }
