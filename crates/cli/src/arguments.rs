@@ -126,11 +126,11 @@ pub(crate) struct Run {
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
     /// Time between checkpoints, such as 90s, 10m or 1h; 'off' for none but on request [default: 10m]
-    #[arg(short, long, value_name = "TIME")]
+    #[arg(short, long, alias = "maxtime", value_name = "TIME")]
     pub(crate) interval: Option<Interval>,
     /// Least time between checkpoints that the program itself asks for (checkpoint_here); 'never' to heed none of these
     /// [default: 0s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, alias = "mintime", value_name = "TIME")]
     pub(crate) min_interval: Option<MinInterval>,
     /// How many checkpoints are kept [default: 2]
     #[arg(long, value_name = "N")]
@@ -162,7 +162,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "WHEN")]
     pub(crate) incremental: Option<Incremental>,
     /// How many checkpoint files may build upon each other before they are coalesced in the background [default: 16]
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "maxfiles", value_name = "N")]
     pub(crate) max_files: Option<MaxFiles>,
     /// How memory is taken: 'copy' to copy it, let the program run on and write it then, 'fork' to read and write it when
     /// the program runs on, from clones of its processes, 'precopy' to read it while the program runs and what it writes
@@ -410,6 +410,14 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_papers_names_mean_what_ours_mean() {
+        let theirs = "standfast run --maxtime 90s --mintime 5s --maxfiles 3 --snapshot copy-on-write prog";
+        let ours = "standfast run --interval 90s --min-interval 5s --max-files 3 --snapshot fork prog";
+        assert_eq!(format!("{:?}", run(theirs)), format!("{:?}", run(ours)));
+        assert_eq!(run("standfast run --snapshot main-memory prog").snapshot, Some(Snapshot::Copy));
     }
 
     #[test]

@@ -354,8 +354,9 @@ impl FromStr for Snapshot {
     fn from_str(text: &str) -> Result<Self, OptionError> {
         match text {
             "sequential" => Ok(Self::Sequential),
-            "copy" => Ok(Self::Copy),
-            "fork" => Ok(Self::Fork),
+            // With the names that the papers of 1995 and 1996 have for the two.
+            "copy" | "main-memory" => Ok(Self::Copy),
+            "fork" | "copy-on-write" => Ok(Self::Fork),
             "precopy" => Ok(Self::Precopy),
             "auto" => Ok(Self::Auto),
             _ => Err(OptionError::Snapshot { text: text.to_owned() }),
