@@ -452,7 +452,8 @@ impl Track {
         }
         let observed = PageSet::of(all);
         let before = std::mem::replace(&mut self.seen, observed.union(&PageSet::of(protected)));
-        let first_writes = written.intersection(&before).pages();
+        // What the last look saw has become what is saved, if that was committed.
+        let first_writes = written.intersection(if before.is_empty() { &self.saved } else { &before }).pages();
         self.first_writes = if how.is_second { self.first_writes + first_writes } else { first_writes };
         let written = written.union(&PageSet::of(unobserved));
         pages.still = observed.difference(&written).intersection(&before);
