@@ -116,8 +116,7 @@ impl<'a> Trial<'a> {
     fn run(&self) -> Result<Running> {
         let crowded = || CROWD.with(&[self.program.path.to_str().context("a path in UTF-8")?]);
         let program = if self.feature.crowded { crowded()? } else { self.program.clone() };
-        let mut command =
-            self.standfast.run_command_with(&self.feature.header.run, self.feature.checkpoints, &program);
+        let mut command = self.standfast.run_command_with(&self.feature.header.run, self.feature.checkpoints, &program);
         command.env(FOLDER_VARIABLE, self.moments.folder());
         Running::start(self.arena, "run", Output::File(self.arena.work().join(OUTPUT)), &mut command)
     }

@@ -96,10 +96,14 @@ impl Inheritance {
     /// and of the rest only a pipe whose other end is outside can have been given to it.
     pub(crate) fn of_orphan(pid: i32) -> Self {
         let ends = pipe_ends(pid);
+        // Of a pipe to one of its children the program has one end only.
+        let main = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid, start_time: 0 });
+        let members = Roots { main, reaper: None }.members();
+        let of_job: Vec<PipeEnd> = members.iter().flat_map(|member| pipe_ends(member.pid)).collect();
         let foreign = |number: i32, inode: u64| {
             ends.iter().any(|end| end.number == number)
-                && !(ends.iter().any(|end| end.inode == inode && end.reads)
-                    && ends.iter().any(|end| end.inode == inode && end.writes))
+                && !(of_job.iter().any(|end| end.inode == inode && end.reads)
+                    && of_job.iter().any(|end| end.inode == inode && end.writes))
         };
         let mut inheritance = Self::of(pid, ends.iter().map(|end| end.number));
         inheritance.others.retain(|(number, (_, inode))| foreign(*number, *inode));
