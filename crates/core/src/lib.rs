@@ -13,6 +13,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod buffer;
 mod checksum;
 pub mod codec;
 pub mod delta;
