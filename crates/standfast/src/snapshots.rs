@@ -64,6 +64,8 @@ pub enum Why {
     Cheapest,
     /// Others would cost less, and there is not the memory for them.
     Memory,
+    /// What it takes was not known, or has been so long ago.
+    Trial,
     /// A process could not be cloned.
     NoClone,
     /// The kernel does not note what the program writes.
@@ -122,7 +124,26 @@ pub(crate) struct Situation {
     room: Room,
     /// What earlier checkpoints took.
     experience: Experience,
+    trials: Trials,
 }
+
+/// When each way was measured last, as far as that needs the way to be taken: what reading ahead takes is told by the parts
+/// that it consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Trials {
+    /// Checkpoints since: by copy, written at once, by clones.
+    since: [u32; MEASURED.len()],
+    /// Seconds since one was taken to learn from it.
+    idle: f64,
+}
+
+/// Ways that have a figure of their own.
+const MEASURED: [Method; 3] = [Method::Copy, Method::Sequential, Method::Fork];
+
+/// So many checkpoints after a way was taken last it is taken once more, to see what it takes by now...
+const TRIAL_EVERY: u32 = 32;
+/// ...if that costs no more than this part of the time since the last trial.
+const TRIAL_SHARE: f64 = 0.002;
 
 /// What checkpoints take on this machine, of this job. Begins with figures of an ordinary one (a virtual machine of 2024),
 /// and follows what is measured.
@@ -164,6 +185,7 @@ impl Default for Experience {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Past {
     experience: Experience,
+    trials: Trials,
     last: Option<Last>,
 }
 
@@ -183,16 +205,14 @@ impl Past {
         let (read, held) = (bytes(report.pages_read), bytes(report.pages_scanned));
         let (looking, pause) =
             (Duration::from_nanos(report.looking_nanoseconds), Duration::from_nanos(report.pause_nanoseconds));
-        self.experience.learn(Measured {
-            method: report.method,
-            processes: report.processes as usize,
-            looking,
-            pause,
-            read,
-            held,
-        });
+        let (method, processes) = (report.method, report.processes as usize);
+        let has_learnt = self.experience.learn(Measured { method, processes, looking, pause, read, held });
         let since = self.last.map_or(0, |last| report.taken_nanoseconds.saturating_sub(last.taken_nanoseconds));
         let seconds = Duration::from_nanos(since).as_secs_f64();
+        self.trials.idle = if report.why == Why::Trial { 0.0 } else { self.trials.idle + seconds };
+        for (measured, since) in std::iter::zip(MEASURED, &mut self.trials.since) {
+            *since = if has_learnt && measured == method { 0 } else { since.saturating_add(1) };
+        }
         // Of a full one it is not known what of it had changed.
         let is_known = report.parent.is_some() && seconds > 0.0;
         let dirty_per_second = if is_known { read as f64 / seconds } else { 0.0 };
@@ -214,7 +234,16 @@ impl Past {
             None => (resident, resident, 0.0),
         };
         let to_read = if builds { expected.unwrap_or(read) } else { held };
-        Situation { to_read, held, processes, dirty_per_second, is_observed, room, experience: self.experience }
+        Situation {
+            to_read,
+            held,
+            processes,
+            dirty_per_second,
+            is_observed,
+            room,
+            experience: self.experience,
+            trials: self.trials,
+        }
     }
 }
 
@@ -235,8 +264,8 @@ impl Experience {
     /// Where less was read or cloned, a figure would say more of the rest.
     const TELLING_BYTES: u64 = 4 << 20;
 
-    /// Takes a figure in.
-    fn learn(&mut self, it: Measured) {
+    /// Takes a figure in. Whether there was one to be had.
+    fn learn(&mut self, it: Measured) -> bool {
         let follow = |figure: &mut f64, new: f64| *figure += (new - *figure) * NEW;
         let look = it.looking.as_secs_f64();
         let behind = (it.pause.as_secs_f64() - look).max(0.0);
@@ -246,11 +275,12 @@ impl Experience {
             Method::Copy => (&mut self.copy, behind, it.read),
             Method::Fork => (&mut self.clone, (behind - CLONE * it.processes as f64).max(0.0), it.held),
             // Which part of it was read at the stop is not told.
-            Method::Precopy => return,
+            Method::Precopy => return false,
         };
         if bytes >= Self::TELLING_BYTES {
             follow(figure, seconds / bytes as f64);
         }
+        bytes >= Self::TELLING_BYTES
     }
 }
 
@@ -280,6 +310,21 @@ impl Situation {
             Method::Precopy => self.written_in(READ_AHEAD) * NOTED_WRITE,
         };
         self.pause(method) + later
+    }
+
+    /// A way that is to be taken instead of the cheapest to learn what it takes: the one that was not for longest, where the
+    /// time that has passed pays for it.
+    fn trial(&self, cheapest: Method, possible: &[Method]) -> Option<Method> {
+        let is_due = |(method, since): &(Method, u32)| {
+            let bytes = if *method == Method::Fork { self.held } else { self.to_read };
+            *since >= TRIAL_EVERY
+                && *method != cheapest
+                && possible.contains(method)
+                && bytes >= Experience::TELLING_BYTES
+                && self.cost(*method) - self.cost(cheapest) <= TRIAL_SHARE * self.trials.idle
+        };
+        let due = std::iter::zip(MEASURED, self.trials.since).filter(is_due);
+        due.max_by_key(|(_, since)| *since).map(|(method, _)| method)
     }
 
     /// Whether there is the memory for it. Twice of what is written while a clone is read may be needed at once.
@@ -319,8 +364,12 @@ impl Snapshot {
                 let mut all = vec![Method::Copy, Method::Sequential, Method::Fork];
                 all.extend(now.is_observed.then_some(Method::Precopy));
                 let possible: Vec<_> = all.iter().copied().filter(|method| now.has_room(*method)).collect();
-                let method = cheapest(&possible);
-                let why = if method == cheapest(&all) { Why::Cheapest } else { Why::Memory };
+                let cheapest_here = cheapest(&possible);
+                let (method, why) = match now.trial(cheapest_here, &possible) {
+                    Some(method) => (method, Why::Trial),
+                    None if cheapest_here == cheapest(&all) => (cheapest_here, Why::Cheapest),
+                    None => (cheapest_here, Why::Memory),
+                };
                 // There may be more to read than was foreseen: what has no room is written at once.
                 choice(method, why, HELD_BYTES_MAX.min(now.room.spare_bytes / HELD_SHARE))
             }
@@ -393,6 +442,7 @@ impl fmt::Display for Why {
             Self::Asked => "asked for",
             Self::Stop => "since the program ends behind it",
             Self::Cheapest => "which was to cost the program least",
+            Self::Trial => "to learn what that takes",
             Self::Memory => "since there is not the memory for what would cost the program less",
             Self::NoClone => "since a process could not be cloned",
             Self::Unobserved => "since the kernel does not note what the program writes",
@@ -410,7 +460,8 @@ mod tests {
     fn situation(to_read: u64, held: u64, dirty_per_second: f64, spare_bytes: u64) -> Situation {
         let room = Room { spare_bytes, promised_bytes: None };
         let experience = Experience::default();
-        Situation { to_read, held, processes: 1, dirty_per_second, is_observed: false, room, experience }
+        let trials = Trials::default();
+        Situation { to_read, held, processes: 1, dirty_per_second, is_observed: false, room, experience, trials }
     }
 
     #[test]
@@ -483,6 +534,28 @@ mod tests {
         let copied = Writing::Held { bytes_max: 4 * GIB, bytes_expected: GIB };
         assert_eq!(Snapshot::Copy.choose(&now).writing(), copied);
         assert_eq!(Snapshot::Sequential.choose(&now).writing(), Writing::AtOnce);
+    }
+
+    #[test]
+    fn a_way_that_was_not_taken_for_long_is_tried_when_time_has_paid_for_it() {
+        let mut now = situation(100 * MIB, GIB, 1e8, 8 * GIB);
+        assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy);
+        now.trials = Trials { since: [0, TRIAL_EVERY, TRIAL_EVERY + 1], idle: 60.0 };
+        let tried = Snapshot::Auto.choose(&now);
+        assert_eq!((tried.method, tried.why), (Method::Fork, Why::Trial));
+        now.trials.idle = 1.0;
+        assert_eq!(
+            Snapshot::Auto.choose(&now).method,
+            Method::Copy,
+            "it would cost more than the time that has passed"
+        );
+        now.trials = Trials { since: [0, TRIAL_EVERY - 1, 0], idle: 1e9 };
+        assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy, "it is known");
+        now.trials = Trials { since: [0, TRIAL_EVERY, 0], idle: 1e9 };
+        assert_eq!(Snapshot::Auto.choose(&now).method, Method::Sequential);
+        assert_eq!(Snapshot::Copy.choose(&now).method, Method::Copy, "what was asked for is done");
+        let small = Situation { trials: now.trials, ..situation(MIB, MIB, 0.0, 8 * GIB) };
+        assert_eq!(Snapshot::Auto.choose(&small).method, Method::Copy, "nothing could be learnt of so little");
     }
 
     #[test]
