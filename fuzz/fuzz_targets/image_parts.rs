@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
     };
     assert_eq!(header.tail(), (tail_offset, tail.len() as u64));
     if let Ok(image) = Image::verify(header, tail) {
-        let stored: u64 = image.index.blocks().iter().map(|block| block.bytes() as u64 / PAGE).sum();
+        let stored: u64 = image.index.blocks().iter().map(|block| block.page_bytes() as u64 / PAGE).sum();
         assert_eq!(stored, u64::from(*pages));
         assert!(image.index.runs().is_sorted_by_key(|run| (run.owner, run.range.start())));
     }

@@ -105,11 +105,12 @@ impl Feature {
         Ok(Self { name: name.to_owned(), header, crowded: false, checkpoints, source })
     }
 
-    /// The same with memory taken in this way (`--snapshot`), unless it has one of its own.
+    /// The same with memory taken in this way (`--snapshot`), unless it has one of its own; and with pages kept as what has
+    /// changed in them, for which it is all one how they were taken.
     #[must_use]
     pub fn taken_by(mut self, snapshot: &str) -> Self {
         if !self.header.run.iter().any(|word| word == "--snapshot") {
-            self.header.run.extend(["--snapshot".to_owned(), snapshot.to_owned()]);
+            self.header.run.extend(["--snapshot", snapshot, "--delta", "previous"].map(str::to_owned));
         }
         self
     }

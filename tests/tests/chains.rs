@@ -45,6 +45,11 @@ fn memory_that_is_changed_in_every_way_comes_back_from_what_checksums_tell() -> 
 }
 
 #[test]
+fn memory_that_is_changed_in_every_way_comes_back_from_what_has_changed_in_pages() -> Result<()> {
+    churn_survives(&["--delta", "previous", "--compress", "lz4", "--incremental", "on", "--max-files", "5"])
+}
+
+#[test]
 fn memory_that_is_changed_in_every_way_comes_back_from_full_images() -> Result<()> {
     churn_survives(&["--incremental", "off"])
 }

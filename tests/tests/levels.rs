@@ -176,7 +176,8 @@ fn memory_that_is_changed_in_every_way_comes_back_from_memory_and_from_the_disk(
     let program = Victim::churned(seed)?;
     let native = RunResult::native(&program)?;
     // Where the program runs, so that its result shows whether memory was given back.
-    let options = &["--memory", ".", "--flush-every", "3", "--max-files", "4", "--incremental", "on"];
+    let options =
+        &["--memory", ".", "--flush-every", "3", "--max-files", "4", "--incremental", "on", "--delta", "previous"];
     let torment = Torment { interval: Duration::from_millis(10), kills_max: 8, seed, options };
     let tally = survives_kills(&program, &native, torment)?;
     ensure!(tally.kills >= 1, "it ended before it could be killed even once (STANDFAST_SEED={seed})");

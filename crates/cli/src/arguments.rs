@@ -3,8 +3,8 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
-    DetachKey, DurableEvery, ExternalSockets, Files, FlushEvery, GenerationNumber, Grace, Ids, Incremental, Interval,
-    Keep, MaxFiles, Memory, MinInterval, SaveFiles, Snapshot, Stack, TerminalKind, Track,
+    Compress, Delta, DetachKey, DurableEvery, ExternalSockets, Files, FlushEvery, GenerationNumber, Grace, Ids,
+    Incremental, Interval, Keep, MaxFiles, Memory, MinInterval, SaveFiles, Snapshot, Stack, TerminalKind, Track,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -174,6 +174,14 @@ pub(crate) struct Run {
     /// 'off' [default: auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) track: Option<Track>,
+    /// Keep pages as what has changed in them since the checkpoint before: 'previous' wherever that is shorter, 'auto' where
+    /// it is quicker than to write them, 'none' [default: none]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) delta: Option<Delta>,
+    /// Compress checkpoints: with 'lz4', with 'zstd', 'auto' with what is quicker than to write more, if anything is,
+    /// 'none' [default: none]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) compress: Option<Compress>,
     /// Go by .ckptrc, and by what the paper says of settings that are not there, also without such a file: for programs
     /// that put themselves under Standfast
     #[arg(long)]

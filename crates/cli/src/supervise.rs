@@ -57,6 +57,8 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
             flush_every: run.flush_every,
             durable_every: run.durable_every,
             grace: run.grace,
+            delta: run.delta,
+            compress: run.compress,
         },
         memory,
         folders: run.save_folder,

@@ -70,6 +70,11 @@ impl Hashes {
         Some((was, unchanged))
     }
 
+    /// The number of an owner in the last committed generation, if it was there.
+    pub(crate) fn was(&self, key: Key) -> Option<u32> {
+        self.saved.iter().find(|known| known.key == key).map(|known| known.owner)
+    }
+
     pub(crate) fn committed(&mut self) {
         self.saved = std::mem::take(&mut self.seen);
     }

@@ -269,6 +269,9 @@ impl Frozen {
                 tracks.of(identity).into_iter().for_each(|track| track.disown(&stale));
                 unheeded = directions.problem.or(unheeded);
             }
+            if let Some(was) = tracks.was(identity) {
+                sink.follow(owner, was);
+            }
             if !held.unchanged.is_empty() {
                 sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
                 unchanged += held.unchanged.pages();
@@ -340,6 +343,9 @@ impl Frozen {
         for (place, object) in objects.iter().enumerate() {
             let owner = state.number_of_object(place);
             let key = Key::Object(object.identity.0, object.identity.1);
+            if let Some(was) = tracks.hashes.was(key) {
+                sink.follow(owner, was);
+            }
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
             let ranges: Vec<_> = object.ranges.iter().map(|range| (*range, Beneath::Zeros)).collect();
             let wanted = Wanted { owner, ranges: &ranges, read: &read };

@@ -10,7 +10,7 @@ mod habits;
 
 use crate::directions::Promises;
 use crate::freeze::kernel;
-use crate::hashes::Hashes;
+use crate::hashes::{Hashes, Key};
 use crate::reading::readers;
 use crate::{EngineError, ProcessIdentity};
 use foresight::Foresight;
@@ -100,6 +100,12 @@ impl Tracks {
     /// The track of a process.
     pub(crate) fn of(&mut self, process: ProcessIdentity) -> Option<&mut Track> {
         self.spaces.iter_mut().find(|track| track.process == process)
+    }
+
+    /// The number of a process in the last committed generation, if it was there.
+    pub(crate) fn was(&mut self, process: ProcessIdentity) -> Option<u32> {
+        let observed = self.of(process).filter(|track| !track.saved.is_empty()).map(|track| track.was);
+        observed.or_else(|| self.hashes.was(Key::Process(process)))
     }
 
     /// The tracks of some processes, in their order.

@@ -68,6 +68,12 @@ pub trait ImageSink {
     /// As for [`ImageSink::lend`].
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError>;
 
+    /// Says that `owner` goes on with what was owner `was` in the image that this one builds upon, if there is one: what has
+    /// changed in its pages may be kept as differences against these. To be said before its pages come.
+    fn follow(&mut self, owner: u32, was: u32) {
+        let _ = (owner, was);
+    }
+
     /// Notes pages of `owner` that hold what the pages of the same addresses of owner `was` hold in the image that this
     /// one builds upon. Costs no bytes in the data area.
     ///

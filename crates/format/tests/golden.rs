@@ -4,13 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic, in its own functions too")]
 
+use standfast_core::codec::Encoding;
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, Root};
 use standfast_format::image::{
-    Contained, HEADER_BYTES, Image, ImageIdentity, Inherited, NewBlock, Parent, UnverifiedHeader, assemble,
+    Base, Block, BlockEncoder, Contained, Image, ImageIdentity, Inherited, NewBlock, Parent, UnverifiedHeader, assemble,
 };
 use standfast_format::manifest::{
-    ExternalSockets, FileEnd, Files, Generation, GenerationNumber, Ids, Incremental, Interval, JobDescription, JobId,
-    LevelId, Manifest, MemoryPlace, Outcome, RunOptions, Snapshot, Track, seal, unseal,
+    Compress, Delta, ExternalSockets, FileEnd, Files, Generation, GenerationNumber, Ids, Incremental, Interval,
+    JobDescription, JobId, LevelId, Manifest, MemoryPlace, Outcome, RunOptions, Snapshot, Track, seal, unseal,
 };
 use standfast_format::records::*;
 use standfast_format::{Contents, Run};
@@ -359,20 +360,25 @@ fn inherited() -> Inherited {
     Inherited { owner: 0, range: run(0x403, 1 << 33, Contents::Stored).range, was: 1 }
 }
 
-fn image() -> Vec<u8> {
+/// The pages of the image's two blocks, and what those of the second held in the parent.
+fn pages() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let data: Vec<u8> = (0..4 * PAGE_BYTES).map(|at| (at / 16) as u8).collect();
     let (first, second) = data.split_at(2 * PAGE_BYTES);
+    let mut before = second.to_vec();
+    [9, 80, 81, 4000].into_iter().for_each(|at: usize| before[at] ^= 0x55);
+    (first.to_vec(), second.to_vec(), before)
+}
+
+fn image() -> Vec<u8> {
+    let (first, second, before) = pages();
+    let mut encoder = BlockEncoder::default();
+    let differences = encoder.encode(Encoding::Differences, &before, &second).unwrap();
+    let data = [&first, differences].concat();
+    let in_first = vec![run(0x400, 1, Contents::Stored), run(0x402, 1, Contents::Stored)];
+    let in_second = vec![run(0x7ffc_00001, 1, Contents::Stored), run(0x1ff, 1, Contents::Stored)];
     let blocks = vec![
-        NewBlock {
-            offset: 4096,
-            checksum: Checksum::of(first),
-            runs: vec![run(0x400, 1, Contents::Stored), run(0x402, 1, Contents::Stored)],
-        },
-        NewBlock {
-            offset: 12288,
-            checksum: Checksum::of(second),
-            runs: vec![run(0x7ffc_00001, 1, Contents::Stored), run(0x1ff, 1, Contents::Stored)],
-        },
+        NewBlock::new(4096, Encoding::Raw, &first, in_first),
+        NewBlock::new(12288, Encoding::Differences, differences, in_second),
     ];
     let parent = Parent { generation: GenerationNumber::new(5).unwrap(), origin: Root::of(&[b"origin"]) };
     let identity = ImageIdentity {
@@ -381,7 +387,8 @@ fn image() -> Vec<u8> {
         parent: Some(parent),
     };
     let zeros = vec![run(0x401, 1, Contents::Zero)];
-    let assembled = assemble(identity, Contained { blocks, zeros, inherited: vec![inherited()] }, &state()).unwrap();
+    let contained = Contained { blocks, zeros, inherited: vec![inherited()], bases: vec![Base { owner: 0, was: 1 }] };
+    let assembled = assemble(identity, contained, &state()).unwrap();
     [assembled.header_page(), &data, &assembled.tail].concat()
 }
 
@@ -409,6 +416,8 @@ fn manifest() -> Manifest {
         flush_every: Some(8),
         durable_every: Some(600_000),
         grace: Some(30_000),
+        delta: Some(Delta::Previous),
+        compress: Some(Compress::Zstd),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {
@@ -448,10 +457,21 @@ fn the_image_of_version_1_opens_and_says_what_it_said() {
     ];
     assert_eq!(image.index.runs(), runs.map(|(page, contents)| run(page, 1, contents)));
     assert_eq!(image.index.inherited(), [inherited()]);
-    for block in image.index.blocks() {
-        block.verify(&IMAGE_1[block.offset() as usize..][..block.bytes()]).unwrap();
+    assert_eq!((image.index.base_of(0), image.index.base_of(2)), (Some(1), None));
+    let stored = |block: &Block| {
+        let stored = &IMAGE_1[block.offset() as usize..][..block.bytes()];
+        block.verify(stored).unwrap();
+        stored
+    };
+    let (first, second, mut now) = pages();
+    let [raw, differences] = image.index.blocks() else { panic!("two blocks") };
+    assert_eq!(stored(raw), first);
+    let parts = differences.differences(stored(differences)).unwrap();
+    for (at, page) in now.as_chunks_mut().0.iter_mut().enumerate() {
+        differences.apply(stored(differences), &parts, at, page).unwrap();
     }
-    assert_eq!(header.tail().0 as usize, HEADER_BYTES + 4 * PAGE_BYTES);
+    assert_eq!(now, second);
+    assert_eq!(header.stored_pages(), 4);
 }
 
 #[test]

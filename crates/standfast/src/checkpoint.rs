@@ -12,6 +12,7 @@
 
 use crate::background::Background;
 use crate::chains::{Incremental, MaxFiles, tracking};
+use crate::encodings::encodings;
 use crate::options::{JobOptions, Keep};
 use crate::report::CheckpointReport;
 use crate::room::{self, Room};
@@ -83,6 +84,7 @@ pub(crate) struct Destination {
 impl Destination {
     /// The job's directory, used as its options say.
     pub(crate) fn new(levels: Levels, lease: Arc<Lease>, options: &JobOptions) -> Self {
+        levels.each().for_each(|(_, level)| level.set_encodings(encodings(options.delta, options.compress)));
         Self {
             levels,
             number_min: GenerationNumber::FIRST,
@@ -115,7 +117,9 @@ impl Destination {
         // Coalescing has the lowest priority: on a machine that has no time for it the chain ends here.
         let links_max = CHAINS_AHEAD * self.max_files.get().get().max(self.keep.get().get() + 1) as usize;
         let number_min = self.levels.next()?.max(self.number_min);
-        Ok((Plan { parent, links_max, writing: choice.writing(), number_min }, choice))
+        // A program that ends behind the checkpoint does not wait to go on.
+        let in_haste = purpose == Purpose::Protect && choice.method == Method::Sequential;
+        Ok((Plan { parent, links_max, writing: choice.writing(), in_haste, number_min }, choice))
     }
 
     /// The level in memory, where it has room for two generations of the program; else why not.

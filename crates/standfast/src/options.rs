@@ -3,6 +3,7 @@
 
 use crate::chains::{Incremental, MaxFiles, Track};
 use crate::directed::MinInterval;
+use crate::encodings::{Compress, Delta};
 use crate::levels::{DurableEvery, FlushEvery, Grace};
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::Snapshot;
@@ -54,6 +55,10 @@ pub struct JobOptions {
     pub durable_every: DurableEvery,
     /// How long the newest checkpoint may take to get to the disk in the end.
     pub grace: Grace,
+    /// Whether pages are kept as what has changed in them.
+    pub delta: Delta,
+    /// Whether pages are compressed.
+    pub compress: Compress,
 }
 
 /// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
@@ -89,6 +94,10 @@ pub struct OptionChoices {
     pub durable_every: Option<DurableEvery>,
     /// How long the newest checkpoint may take to get to the disk in the end.
     pub grace: Option<Grace>,
+    /// Whether pages are kept as what has changed in them.
+    pub delta: Option<Delta>,
+    /// Whether pages are compressed.
+    pub compress: Option<Compress>,
 }
 
 impl JobOptions {
@@ -125,6 +134,8 @@ impl JobOptions {
             flush_every: Some(self.flush_every.get().get()),
             durable_every: Some(self.durable_every.to_record()),
             grace: Some(self.grace.to_record()),
+            delta: Some(self.delta.to_record()),
+            compress: Some(self.compress.to_record()),
         }
     }
 
@@ -163,6 +174,8 @@ impl JobOptions {
             flush_every: record.flush_every.and_then(FlushEvery::new),
             durable_every: record.durable_every.and_then(DurableEvery::from_record),
             grace: record.grace.and_then(Grace::from_record),
+            delta: record.delta.map(Delta::from_record),
+            compress: record.compress.map(Compress::from_record),
         };
         choices.or(Self::default())
     }
@@ -187,6 +200,8 @@ impl OptionChoices {
             flush_every: self.flush_every.unwrap_or(otherwise.flush_every),
             durable_every: self.durable_every.unwrap_or(otherwise.durable_every),
             grace: self.grace.unwrap_or(otherwise.grace),
+            delta: self.delta.unwrap_or(otherwise.delta),
+            compress: self.compress.unwrap_or(otherwise.compress),
         }
     }
 
@@ -208,6 +223,8 @@ impl OptionChoices {
             flush_every: self.flush_every.or(weaker.flush_every),
             durable_every: self.durable_every.or(weaker.durable_every),
             grace: self.grace.or(weaker.grace),
+            delta: self.delta.or(weaker.delta),
+            compress: self.compress.or(weaker.compress),
         }
     }
 }
@@ -502,6 +519,20 @@ pub enum OptionError {
         /// What stood there.
         text: String,
     },
+    /// Not a way to keep differences.
+    #[error(
+        "'{text}' does not say whether pages are kept as what has changed in them: write 'none', 'previous' or 'auto'"
+    )]
+    Delta {
+        /// What stood there.
+        text: String,
+    },
+    /// Not a way to compress.
+    #[error("'{text}' is no way to compress: write 'none', 'lz4', 'zstd' or 'auto'")]
+    Compress {
+        /// What stood there.
+        text: String,
+    },
     /// Not a policy for ids.
     #[error("'{text}' is no way to give ids: write 'auto' or 'new'")]
     Ids {
@@ -571,6 +602,8 @@ mod tests {
                 flush_every: FlushEvery::new(3).unwrap(),
                 durable_every: "90s".parse().unwrap(),
                 grace: "5s".parse().unwrap(),
+                delta: Delta::Previous,
+                compress: Compress::Zstd,
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }

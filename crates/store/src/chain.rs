@@ -2,10 +2,12 @@
 //! restart reads.
 
 use crate::StoreError;
+use crate::before::Loaded;
 use crate::image_file::ImageFile;
 use crate::job::Shelf;
-use crate::resolve::{Resolved, Take, resolve};
+use crate::resolve::{Resolved, Shelved, Take, resolve};
 use standfast_core::PAGE_BYTES;
+use standfast_core::codec::{Decompressor, Encoding};
 use standfast_format::image::{Header, Index, Inherited};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
 use standfast_format::records::JobState;
@@ -13,7 +15,7 @@ use standfast_format::{BoxError, ImageSource, Run};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 /// Links that a chain has at most: each is an open file, of which a process may have 1024 on an ordinary system. A
@@ -35,8 +37,10 @@ const READERS_MAX: usize = 4;
 pub struct Chain {
     shelf: Arc<Shelf>,
     /// Newest first.
-    links: Vec<ImageFile>,
+    pub(crate) links: Vec<ImageFile>,
     resolved: Resolved,
+    /// Where each link has its pages, once somebody has asked for a single one.
+    pub(crate) shelved: Vec<OnceLock<Vec<Shelved>>>,
 }
 
 /// What [`Chain::verify`] has looked at.
@@ -55,7 +59,7 @@ impl Chain {
     }
 
     /// Opens those links of the chain of a generation that come above `base`, which must be one of them; all where there is
-    /// none. What is the base's, [`Chain::beyond`] tells.
+    /// none. What is the base's, [`Chain::beyond`] tells. Where differences apply to what lies there, that is opened too.
     pub(crate) fn open_above(
         shelf: &Arc<Shelf>,
         manifest: &Manifest,
@@ -63,21 +67,29 @@ impl Chain {
         base: Option<GenerationNumber>,
     ) -> Result<Self, StoreError> {
         let mut links: Vec<ImageFile> = Vec::new();
-        let above = manifest.chain(generation.number).take_while(|link| Some(link.number) != base);
-        for link in above.take(LINKS_MAX + 1) {
+        let mut above = 0;
+        let mut needs_all = false;
+        for link in manifest.chain(generation.number).take(LINKS_MAX + 1) {
+            let is_above = above == links.len() && Some(link.number) != base;
+            if !is_above && !needs_all {
+                break;
+            }
             let opened = ImageFile::open(shelf, manifest.job, link).and_then(|file| {
                 let named = links.last().and_then(|child| child.image.header.identity().parent);
                 let is_meant = named.is_none_or(|parent| parent.origin == link.origin);
                 if is_meant { Ok(file) } else { Err(StoreError::WrongImage(file.path().to_owned())) }
             });
             links.push(opened.map_err(|error| of_link(shelf, generation.number, link.number, error))?);
+            above += usize::from(is_above);
+            needs_all |= links.last().is_some_and(|link| link.image.index.has_differences());
         }
-        let indexes: Vec<&Index> = links.iter().map(|link| &link.image.index).collect();
+        let indexes: Vec<&Index> = links[..above].iter().map(|link| &link.image.index).collect();
         let resolved = resolve(&indexes).map_err(|source| {
             let path = links.first().map(|link| link.path().to_owned()).unwrap_or_default();
             StoreError::Image { path, source }
         })?;
-        Ok(Self { shelf: Arc::clone(shelf), links, resolved })
+        let shelved = links.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { shelf: Arc::clone(shelf), links, resolved, shelved })
     }
 
     /// The header of the generation's own image.
@@ -158,32 +170,83 @@ impl Chain {
         (link, blocks): &(usize, Range<usize>),
         buffers: &'a mut Buffers,
     ) -> Result<(&'a [Run], &'a [u8]), StoreError> {
-        let file = &self.links[*link];
-        let own = self.newest().number;
-        file.read_blocks(blocks.clone(), &mut buffers.blocks)
-            .map_err(|error| of_link(&self.shelf, own, file.number, error))?;
-        let index = &file.image.index;
+        let index = &self.links[*link].image.index;
+        let takes = if *link == 0 { &[][..] } else { &self.resolved.takes[link - 1][..] };
+        let wanted = |block| if *link == 0 { !0 } else { mask(takes_of(takes, &(block..block + 1))) };
+        self.read_blocks(*link, blocks.clone(), &wanted, buffers)?;
         if *link == 0 {
-            return Ok((index.runs_of(blocks.clone()), &buffers.blocks));
+            return Ok((index.runs_of(blocks.clone()), &buffers.pages));
         }
         buffers.runs.clear();
-        buffers.pages.clear();
-        let start = index.blocks()[blocks.start].offset();
-        for take in takes_of(&self.resolved.takes[link - 1], blocks) {
-            let from = (index.blocks()[take.block].offset() - start) as usize + take.first as usize * PAGE_BYTES;
-            buffers.pages.extend_from_slice(&buffers.blocks[from..from + take.run.range.bytes() as usize]);
+        buffers.taken.clear();
+        let (mut block, mut start) = (blocks.start, 0);
+        for take in takes_of(takes, blocks) {
+            start += index.blocks()[block..take.block].iter().map(|block| block.page_bytes()).sum::<usize>();
+            block = take.block;
+            let from = start + take.first as usize * PAGE_BYTES;
+            buffers.taken.extend_from_slice(&buffers.pages[from..from + take.run.range.bytes() as usize]);
             buffers.runs.push(take.run);
         }
-        Ok((&buffers.runs, &buffers.pages))
+        Ok((&buffers.runs, &buffers.taken))
     }
+
+    /// Brings the pages of some adjoining blocks into [`Buffers::pages`]; of differences only those that are wanted, of
+    /// each block a bit for each page.
+    fn read_blocks(
+        &self,
+        link: usize,
+        blocks: Range<usize>,
+        wanted: &dyn Fn(usize) -> u64,
+        buffers: &mut Buffers,
+    ) -> Result<(), StoreError> {
+        let file = &self.links[link];
+        let of_link = |error| self.of_link(link, error);
+        file.read_blocks(blocks.clone(), &mut buffers.stored).map_err(of_link)?;
+        let all = &file.image.index.blocks()[blocks.clone()];
+        if all.iter().all(|block| block.encoding() == Encoding::Raw) {
+            std::mem::swap(&mut buffers.stored, &mut buffers.pages);
+            return Ok(());
+        }
+        buffers.pages.resize(all.iter().map(|block| block.page_bytes()).sum(), 0);
+        let (mut stored, mut pages) = (&buffers.stored[..], &mut buffers.pages[..]);
+        for (at, block) in blocks.zip(all) {
+            let (own_stored, others_stored) = stored.split_at(block.bytes());
+            let (own, others) = pages.split_at_mut(block.page_bytes());
+            if block.encoding() == Encoding::Differences {
+                self.put_differences((link, at), own_stored, wanted(at), own, &mut buffers.loaded)?;
+            } else {
+                let decompressor = &mut buffers.decompressor;
+                block.unpack(own_stored, own, decompressor).map_err(|error| of_link(file.bad(error)))?;
+            }
+            (stored, pages) = (others_stored, others);
+        }
+        Ok(())
+    }
+
+    /// Whose error it is.
+    pub(crate) fn of_link(&self, link: usize, error: StoreError) -> StoreError {
+        of_link(&self.shelf, self.newest().number, self.links[link].number, error)
+    }
+}
+
+/// A bit for each page of a block that is taken.
+fn mask<'a>(takes: impl Iterator<Item = &'a Take>) -> u64 {
+    let pages = |take: &Take| take.first..take.first + take.run.range.pages();
+    takes.flat_map(pages).fold(0, |mask, page| mask | 1 << page)
 }
 
 /// Memory that one portion leaves to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    blocks: Vec<u8>,
+    /// Blocks as they stand in the file.
+    stored: Vec<u8>,
+    /// Their pages.
     pages: Vec<u8>,
+    /// Those of them that are taken, and where they belong.
+    taken: Vec<u8>,
     runs: Vec<Run>,
+    decompressor: Decompressor,
+    loaded: Loaded,
 }
 
 impl ImageSource for Chain {
@@ -234,13 +297,13 @@ fn portions(index: &Index, is_wanted: impl Fn(usize) -> bool) -> Vec<Range<usize
     let mut bytes = 0;
     for (at, block) in index.blocks().iter().enumerate().filter(|(at, _)| is_wanted(*at)) {
         match portions.last_mut() {
-            Some(last) if last.end == at && bytes + block.bytes() <= PORTION_BYTES => last.end = at + 1,
+            Some(last) if last.end == at && bytes + block.page_bytes() <= PORTION_BYTES => last.end = at + 1,
             _ => {
                 portions.push(at..at + 1);
                 bytes = 0;
             }
         }
-        bytes += block.bytes();
+        bytes += block.page_bytes();
     }
     portions
 }

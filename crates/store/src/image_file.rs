@@ -47,7 +47,17 @@ impl ImageFile {
         &self.path
     }
 
-    /// Reads adjoining blocks into `buffer`, which is cut to their length, and verifies them.
+    /// Reads bytes from anywhere in the file, which nobody has verified.
+    pub(crate) fn read_unverified(&self, bytes: &mut [u8], offset: u64) -> Result<(), StoreError> {
+        self.file.read_at(bytes, offset).map_err(|error| StoreError::reading(&self.path, error))
+    }
+
+    /// That something is wrong with it.
+    pub(crate) fn bad(&self, source: ImageError) -> StoreError {
+        StoreError::Image { path: self.path.clone(), source }
+    }
+
+    /// Reads adjoining blocks as they stand in the file into `buffer`, which is cut to their length, and verifies them.
     pub(crate) fn read_blocks(&self, blocks: Range<usize>, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
         let blocks = &self.image.index.blocks()[blocks];
         buffer.resize(blocks.iter().map(|block| block.bytes()).sum(), 0);
@@ -56,7 +66,7 @@ impl ImageFile {
         let mut rest = &buffer[..];
         for block in blocks {
             let (bytes, behind) = rest.split_at(block.bytes());
-            block.verify(bytes).map_err(|source| StoreError::Image { path: self.path.clone(), source })?;
+            block.verify(bytes).map_err(|source| self.bad(source))?;
             rest = behind;
         }
         Ok(())

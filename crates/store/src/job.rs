@@ -1,5 +1,6 @@
 //! The directory of a job: opened, described, its manifest read and rewritten.
 
+use crate::encode::{Encodings, Rates};
 use crate::lease::{self, Claim, Here, Lease, LeaseCore, Standing};
 use crate::prepare::{Pool, Slot};
 use crate::trust::{check_trusted, open_trusted};
@@ -73,6 +74,8 @@ impl JobDirectory {
             flushing: AtomicBool::new(false),
             parents: Mutex::new(BTreeMap::new()),
             pool: Pool::default(),
+            encodings: Mutex::default(),
+            rates: Rates::default(),
         };
         Self { shelf: Arc::new(shelf) }
     }
@@ -139,6 +142,11 @@ impl JobDirectory {
         self.shelf.update_manifest(lease.core(), set).map(drop)
     }
 
+    /// Says how blocks may be encoded that are written from now on; nothing is encoded before that.
+    pub fn set_encodings(&self, encodings: Encodings) {
+        *self.shelf.encodings.lock().unwrap_or_else(PoisonError::into_inner) = encodings;
+    }
+
     /// Notes other options of the run.
     ///
     /// # Errors
@@ -168,12 +176,20 @@ pub(crate) struct Shelf {
     parents: Mutex<BTreeMap<Slot, GenerationNumber>>,
     /// Buffers that one checkpoint leaves to the next.
     pub(crate) pool: Pool,
+    encodings: Mutex<Encodings>,
+    /// How fast the level is, and what encodings come to.
+    pub(crate) rates: Rates,
 }
 
 impl Shelf {
     /// That the lease is the one under which this is written.
     pub(crate) fn check_lease(&self, lease: &LeaseCore) {
         assert!(lease.is_of(&self.home), "the lease is that of this directory");
+    }
+
+    /// How blocks may be encoded.
+    pub(crate) fn encodings(&self) -> Encodings {
+        *self.encodings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes upon which generation the one in the making builds.

@@ -230,7 +230,9 @@ impl JobDirectory {
         let shelf = &self.shelf;
         let status = medium.status().map_err(|error| StoreError::reading(medium.path(), error))?;
         crate::trust::check_trusted(medium.path(), &status, shelf.here.user)?;
-        Ok(Self::within(Arc::clone(&shelf.medium), medium, Arc::clone(&shelf.here)))
+        let level = Self::within(Arc::clone(&shelf.medium), medium, Arc::clone(&shelf.here));
+        level.set_encodings(shelf.encodings());
+        Ok(level)
     }
 
     /// Writes the first manifest of a level of the job with this one.

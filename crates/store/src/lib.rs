@@ -40,9 +40,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod before;
 mod chain;
 mod choose;
 mod coalesce;
+mod encode;
 mod error;
 mod flush;
 mod image_file;
@@ -64,6 +66,7 @@ mod trust;
 pub use chain::{Chain, LINKS_MAX, Verified};
 pub use choose::{Choice, Skipped, Wish};
 pub use coalesce::{CoalesceRule, Coalesced};
+pub use encode::Encodings;
 pub use error::StoreError;
 pub use flush::Pacing;
 pub use job::JobDirectory;

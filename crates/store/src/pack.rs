@@ -2,9 +2,11 @@
 //! business of whoever asks for it: [`crate::coalesce`] puts it in the place of another, [`crate::flush`] on another level.
 
 use crate::chain::{Buffers, Chain};
+use crate::encode::Shrinker;
 use crate::prepare::Draft;
 use crate::{MediumFile, StoreError};
-use standfast_core::{Checksum, PAGE_BYTES};
+use standfast_core::PAGE_BYTES;
+use standfast_core::codec::Encoding;
 use standfast_format::image::{BLOCK_PAGES_MAX, Contained, HEADER_BYTES, NewBlock};
 use standfast_format::{Contents, ImageSource, Run};
 use std::io;
@@ -19,6 +21,9 @@ pub(crate) struct Packer<'a> {
     blocks: Vec<NewBlock>,
     runs: Vec<Run>,
     bytes: Vec<u8>,
+    shrinker: Shrinker,
+    /// A block as it goes into the file.
+    encoded: Vec<u8>,
 }
 
 impl<'a> Packer<'a> {
@@ -30,8 +35,15 @@ impl<'a> Packer<'a> {
         go_on: GoOn<'_>,
         draft: &Draft,
     ) -> Result<Option<Contained>, StoreError> {
-        let offset = HEADER_BYTES as u64;
-        let mut packer = Self { file, offset, blocks: Vec::new(), runs: Vec::new(), bytes: Vec::new() };
+        let mut packer = Self {
+            file,
+            offset: HEADER_BYTES as u64,
+            blocks: Vec::new(),
+            runs: Vec::new(),
+            bytes: Vec::new(),
+            shrinker: Shrinker::new(&draft.shelf, draft.shelf.encodings(), None),
+            encoded: Vec::new(),
+        };
         let mut buffers = Buffers::default();
         for portion in chain.portions() {
             if !go_on(file, packer.offset).map_err(|error| draft.writing(error))? {
@@ -43,7 +55,8 @@ impl<'a> Packer<'a> {
         packer.flush().map_err(|error| draft.writing(error))?;
         let is_zero = |run: &&Run| run.contents == Contents::Zero;
         let zeros = chain.runs().iter().filter(is_zero).copied().collect();
-        Ok(Some(Contained { blocks: packer.blocks, zeros, inherited: chain.beyond().to_vec() }))
+        let (blocks, inherited) = (packer.blocks, chain.beyond().to_vec());
+        Ok(Some(Contained { blocks, zeros, inherited, bases: Vec::new() }))
     }
 
     fn add(&mut self, runs: &[Run], bytes: &[u8]) -> io::Result<()> {
@@ -69,10 +82,13 @@ impl<'a> Packer<'a> {
         if self.bytes.is_empty() {
             return Ok(());
         }
-        self.file.write_at(&self.bytes, self.offset)?;
         let runs = std::mem::take(&mut self.runs);
-        self.blocks.push(NewBlock { offset: self.offset, checksum: Checksum::of(&self.bytes), runs });
-        self.offset += self.bytes.len() as u64;
+        self.encoded.clear();
+        let encoding = self.shrinker.put(&runs, &self.bytes, &mut self.encoded);
+        let stored = if encoding == Encoding::Raw { &self.bytes } else { &self.encoded };
+        self.file.write_at(stored, self.offset)?;
+        self.blocks.push(NewBlock::new(self.offset, encoding, stored, runs));
+        self.offset += stored.len() as u64;
         self.bytes.clear();
         Ok(())
     }

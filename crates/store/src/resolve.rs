@@ -91,16 +91,19 @@ fn look(link: &Index, wanted: &[Wanted], runs: &mut Vec<Run>) -> (Vec<Take>, Vec
 }
 
 /// A stored run, and where in the file it is.
-struct Shelved {
-    owner: u32,
-    range: PageRange,
-    block: usize,
-    first: u64,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shelved {
+    pub(crate) owner: u32,
+    pub(crate) range: PageRange,
+    /// The block, by its place in the index.
+    pub(crate) block: usize,
+    /// Its first page, counted from the start of the block.
+    pub(crate) first: u64,
 }
 
 impl Shelved {
     /// All stored runs of a link, ascending by owner and address.
-    fn of(link: &Index) -> Vec<Self> {
+    pub(crate) fn of(link: &Index) -> Vec<Self> {
         let mut all = Vec::new();
         for block in 0..link.blocks().len() {
             let mut first = 0;

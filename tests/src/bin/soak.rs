@@ -29,7 +29,7 @@ const CALLS_MAX: u64 = 1500;
 const COALESCING_CALLS_MAX: u64 = 400;
 
 /// Ways to take checkpoints that build upon each other.
-const OPTIONS: [&[&str]; 8] = [
+const OPTIONS: [&[&str]; 11] = [
     &[],
     &["--incremental", "on", "--max-files", "3", "--keep", "1"],
     &["--incremental", "on", "--max-files", "6", "--snapshot", "copy"],
@@ -38,6 +38,9 @@ const OPTIONS: [&[&str]; 8] = [
     &["--track", "hash", "--snapshot", "fork"],
     &["--snapshot", "precopy"],
     &["--incremental", "off", "--snapshot", "precopy"],
+    &["--delta", "previous", "--max-files", "5"],
+    &["--delta", "previous", "--compress", "zstd", "--track", "hash", "--snapshot", "fork"],
+    &["--compress", "lz4", "--incremental", "on", "--snapshot", "precopy"],
 ];
 
 struct Settings {

@@ -1,20 +1,48 @@
-//! Which codec pays for the next block, by what was measured before it (C1, L9).
+//! Which encoding pays for the next block, by what was measured before it (C1, L9).
 //!
 //! To write a byte takes `1 / R_disk`; to compress it first takes `1 / R_comp` and leaves `1 - F_comp` of it to write.
-//! So compressing pays if and only if `F_comp > R_disk / R_comp`, and of several codecs the one that saves most time,
-//! `F_comp / R_disk - 1 / R_comp`, is the one to take. Rates and factors are running means in which old blocks fade.
+//! So compressing pays if and only if `F_comp > R_disk / R_comp`, and of several ways the one that saves most time,
+//! `F_comp / R_disk - 1 / R_comp`, is the one to take. Rates and factors are running means in which old blocks fade. To make
+//! differences is one more way, whose time is that of reading the before-images too.
 //!
-//! Codecs that are not in use are tried now and then, since nobody measures them otherwise: first all of them, then ever
+//! Ways that are not in use are tried now and then, since nobody measures them otherwise: first all of them, then ever
 //! more seldom. And compressing has an allowance of processor time that fills as time passes; where it is used up, blocks
-//! stay as they are. Times come in as arguments: this is a decision, not a stopwatch. Keep one choice for each kind of
-//! bytes that compresses differently (raw pages, differences) and for each level that they go to.
+//! stay as they are. Times come in as arguments: this is a decision, not a stopwatch. Keep one choice for each level
+//! that blocks go to.
 
-use super::Codec;
+use super::Encoding;
 use std::fmt;
 use std::time::Duration;
 
-/// Codecs between which there is something to choose.
-pub const CANDIDATES: [Codec; 2] = [Codec::Lz4, Codec::Zstd];
+/// Encodings between which there is something to choose, beside [`Encoding::Raw`].
+pub const CANDIDATES: [Encoding; 3] = [Encoding::Differences, Encoding::Lz4, Encoding::Zstd];
+
+/// Some of [`CANDIDATES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Allowed([bool; CANDIDATES.len()]);
+
+impl Allowed {
+    /// These.
+    pub fn of(encodings: &[Encoding]) -> Self {
+        Self(CANDIDATES.map(|candidate| encodings.contains(&candidate)))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// These without one of them.
+    #[must_use]
+    pub fn without(self, encoding: Encoding) -> Self {
+        Self(std::array::from_fn(|place| self.0[place] && CANDIDATES[place] != encoding))
+    }
+
+    /// Whether this is one of them.
+    pub fn contains(self, encoding: Encoding) -> bool {
+        std::iter::zip(CANDIDATES, self.0).any(|(candidate, allowed)| allowed && candidate == encoding)
+    }
+}
 
 /// A new measurement counts as this part of the mean: about the last dozen blocks matter.
 const WEIGHT: f64 = 1.0 / 8.0;
@@ -77,11 +105,11 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A codec for the next block, and why.
+/// An encoding for the next block, and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// The codec to ask for.
-    pub codec: Codec,
+    /// What to ask for.
+    pub encoding: Encoding,
     /// Why this one.
     pub reason: Reason,
 }
@@ -89,8 +117,8 @@ pub struct Decision {
 /// What compressing a block came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressed {
-    /// The codec that was asked for, also where the block stayed as it is.
-    pub asked: Codec,
+    /// What was asked for, also where the block stayed as it is.
+    pub asked: Encoding,
     /// Length of the block.
     pub bytes: usize,
     /// Length of what is kept.
@@ -128,17 +156,19 @@ impl Choice {
         }
     }
 
-    /// What to do with the next block of so many bytes. `now` counts from any fixed moment and never goes back.
-    pub fn next(&mut self, bytes: usize, now: Duration) -> Decision {
+    /// What to do with the next block of so many bytes, for which these encodings can be had. `now` counts from any fixed
+    /// moment and never goes back.
+    pub fn next(&mut self, bytes: usize, allowed: Allowed, now: Duration) -> Decision {
         self.earn(now);
         self.block += 1;
-        let raw = |reason| Decision { codec: Codec::Raw, reason };
+        let raw = |reason| Decision { encoding: Encoding::Raw, reason };
         let Some(level) = self.level.rate() else { return raw(Reason::Unmeasured) };
-        let trial = self.candidates.iter().find(|candidate| candidate.due <= self.block);
+        let mut candidates = self.candidates.iter().filter(|candidate| allowed.contains(candidate.encoding));
+        let trial = candidates.find(|candidate| candidate.due <= self.block);
         if let Some(trial) = trial.filter(|trial| self.affords(trial, bytes)) {
-            return Decision { codec: trial.codec, reason: Reason::Trial };
+            return Decision { encoding: trial.encoding, reason: Reason::Trial };
         }
-        let Some(best) = self.best() else { return raw(Reason::Unmeasured) };
+        let Some(best) = self.best(allowed) else { return raw(Reason::Unmeasured) };
         let (factor, break_even) = (best.factor, best.break_even(level, self.threads));
         if !best.pays(level, self.threads) {
             return raw(Reason::DoesNotPay { factor, break_even });
@@ -146,21 +176,21 @@ impl Choice {
         if !self.affords(best, bytes) {
             return raw(Reason::AllowanceUsedUp);
         }
-        Decision { codec: best.codec, reason: Reason::Pays { factor, break_even } }
+        Decision { encoding: best.encoding, reason: Reason::Pays { factor, break_even } }
     }
 
     /// Learns what a block came to that was compressed as [`Choice::next`] said.
     pub fn compressed(&mut self, done: Compressed) {
         self.saved = self.saved.saturating_sub(done.time);
-        let Some(place) = CANDIDATES.iter().position(|codec| *codec == done.asked) else { return };
+        let Some(place) = CANDIDATES.iter().position(|candidate| *candidate == done.asked) else { return };
         let weight = if self.in_use() == Some(done.asked) { WEIGHT } else { WEIGHT_OF_TRIAL };
         self.candidates[place].learn(done, weight);
         let in_use = self.in_use();
         for candidate in &mut self.candidates {
-            if Some(candidate.codec) == in_use {
+            if Some(candidate.encoding) == in_use {
                 candidate.gap = TRIAL_GAP_MIN;
                 candidate.due = self.block + TRIAL_GAP_MIN;
-            } else if candidate.codec == done.asked {
+            } else if candidate.encoding == done.asked {
                 candidate.due = self.block + candidate.gap;
                 candidate.gap = (candidate.gap * 2).min(TRIAL_GAP_MAX);
             }
@@ -189,23 +219,25 @@ impl Choice {
         self.saved > cost
     }
 
-    /// Of the codecs that were measured, the one that saves most time.
-    fn best(&self) -> Option<&Candidate> {
+    /// Of those that were measured, the one that saves most time.
+    fn best(&self, allowed: Allowed) -> Option<&Candidate> {
         let level = self.level.rate()?;
-        let measured = self.candidates.iter().filter(|candidate| candidate.speed.rate().is_some());
+        let is_known = |it: &&Candidate| it.speed.rate().is_some() && allowed.contains(it.encoding);
+        let measured = self.candidates.iter().filter(is_known);
         measured.max_by(|a, b| a.saving(level, self.threads).total_cmp(&b.saving(level, self.threads)))
     }
 
-    fn in_use(&self) -> Option<Codec> {
+    fn in_use(&self) -> Option<Encoding> {
         let level = self.level.rate()?;
-        self.best().filter(|best| best.pays(level, self.threads)).map(|best| best.codec)
+        let best = self.best(Allowed::of(&CANDIDATES));
+        best.filter(|best| best.pays(level, self.threads)).map(|best| best.encoding)
     }
 }
 
-/// What is known of a codec.
+/// What is known of an encoding.
 #[derive(Clone, Debug)]
 struct Candidate {
-    codec: Codec,
+    encoding: Encoding,
     speed: Mean,
     factor: f64,
     /// The block at which it is tried although it is not in use.
@@ -214,8 +246,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn new(codec: Codec) -> Self {
-        Self { codec, speed: Mean::default(), factor: 0.0, due: 0, gap: TRIAL_GAP_MIN }
+    fn new(encoding: Encoding) -> Self {
+        Self { encoding, speed: Mean::default(), factor: 0.0, due: 0, gap: TRIAL_GAP_MIN }
     }
 
     fn learn(&mut self, done: Compressed, weight: f64) {
@@ -277,6 +309,7 @@ mod tests {
     use proptest::prelude::*;
 
     const BLOCK: usize = 256 << 10;
+    const CODECS: Allowed = Allowed([false, true, true]);
     const GENEROUS: Allowance = Allowance { share: 1.0, most: Duration::from_secs(1000) };
 
     /// A world in which codecs and the level always take the same time.
@@ -288,15 +321,15 @@ mod tests {
     }
 
     impl World {
-        fn of(&self, codec: Codec) -> (f64, f64) {
+        fn of(&self, codec: Encoding) -> (f64, f64) {
             match codec {
-                Codec::Lz4 => self.lz4,
-                Codec::Zstd => self.zstd,
+                Encoding::Lz4 => self.lz4,
+                Encoding::Zstd => self.zstd,
                 _ => (f64::INFINITY, 0.0),
             }
         }
 
-        fn seconds_per_byte(&self, codec: Codec) -> f64 {
+        fn seconds_per_byte(&self, codec: Encoding) -> f64 {
             let (rate, factor) = self.of(codec);
             1.0 / rate + (1.0 - factor) / self.level
         }
@@ -305,12 +338,12 @@ mod tests {
         fn run(&self, choice: &mut Choice, blocks: usize, start: Duration) -> (Vec<Decision>, Duration, Duration) {
             let (mut now, mut spent) = (start, Duration::ZERO);
             let decisions = (0..blocks).map(|_| {
-                let decision = choice.next(BLOCK, now);
-                let (rate, factor) = self.of(decision.codec);
+                let decision = choice.next(BLOCK, CODECS, now);
+                let (rate, factor) = self.of(decision.encoding);
                 let time = Duration::from_secs_f64(BLOCK as f64 / rate);
                 let kept = (BLOCK as f64 * (1.0 - factor)) as usize;
-                if decision.codec != Codec::Raw {
-                    choice.compressed(Compressed { asked: decision.codec, bytes: BLOCK, kept, time });
+                if decision.encoding != Encoding::Raw {
+                    choice.compressed(Compressed { asked: decision.encoding, bytes: BLOCK, kept, time });
                     spent += time;
                 }
                 let writing = Duration::from_secs_f64(kept as f64 / self.level);
@@ -332,12 +365,12 @@ mod tests {
         fn the_codec_that_takes_least_time_is_taken_and_others_only_tried(world in world()) {
             let mut choice = Choice::new(GENEROUS, 1);
             let (decisions, ..) = world.run(&mut choice, 3000, Duration::ZERO);
-            let best = [Codec::Raw, Codec::Lz4, Codec::Zstd].map(|codec| world.seconds_per_byte(codec)).into_iter().fold(f64::MAX, f64::min);
+            let best = [Encoding::Raw, Encoding::Lz4, Encoding::Zstd].map(|codec| world.seconds_per_byte(codec)).into_iter().fold(f64::MAX, f64::min);
             let settled = &decisions[3..];
             let trials = settled.iter().filter(|decision| decision.reason == Reason::Trial).count();
             prop_assert!(trials <= 2 * (3000 / TRIAL_GAP_MAX as usize + 5), "{trials} trials");
             for decision in settled.iter().filter(|decision| decision.reason != Reason::Trial) {
-                let taken = world.seconds_per_byte(decision.codec);
+                let taken = world.seconds_per_byte(decision.encoding);
                 prop_assert!(taken <= best * 1.0001, "{decision:?} in {world:?}");
             }
         }
@@ -358,10 +391,10 @@ mod tests {
             let mut choice = Choice::new(GENEROUS, 1);
             let (_, now, _) = before.run(&mut choice, 300, Duration::ZERO);
             let (decisions, ..) = after.run(&mut choice, 40 * TRIAL_GAP_MAX as usize, now);
-            let times = [Codec::Raw, Codec::Lz4, Codec::Zstd].map(|codec| after.seconds_per_byte(codec));
+            let times = [Encoding::Raw, Encoding::Lz4, Encoding::Zstd].map(|codec| after.seconds_per_byte(codec));
             let best = times.into_iter().fold(f64::MAX, f64::min);
             let last = decisions.iter().rev().find(|decision| decision.reason != Reason::Trial).unwrap();
-            let taken = after.seconds_per_byte(last.codec);
+            let taken = after.seconds_per_byte(last.encoding);
             prop_assert!(taken <= best * 1.02, "{last:?} in {after:?}");
         }
     }
@@ -385,18 +418,38 @@ mod tests {
         let world = World { level: 1e9, lz4: (1e9, 0.5), zstd: (1e7, 0.5) };
         let last = |threads| {
             let (decisions, ..) = world.run(&mut Choice::new(GENEROUS, threads), 20, Duration::ZERO);
-            decisions[19].codec
+            decisions[19].encoding
         };
-        assert_eq!((last(1), last(4)), (Codec::Raw, Codec::Lz4));
+        assert_eq!((last(1), last(4)), (Encoding::Raw, Encoding::Lz4));
     }
 
     #[test]
     fn nothing_is_compressed_before_the_level_is_known_or_without_an_allowance() {
         let mut choice = Choice::new(GENEROUS, 1);
-        assert_eq!(choice.next(BLOCK, Duration::ZERO), Decision { codec: Codec::Raw, reason: Reason::Unmeasured });
+        assert_eq!(
+            choice.next(BLOCK, CODECS, Duration::ZERO),
+            Decision { encoding: Encoding::Raw, reason: Reason::Unmeasured }
+        );
         let mut poor = Choice::new(Allowance { share: 0.0, most: Duration::ZERO }, 1);
         poor.written(BLOCK, Duration::from_secs(1));
-        assert_eq!(poor.next(BLOCK, Duration::from_secs(9)).codec, Codec::Raw);
+        assert_eq!(poor.next(BLOCK, CODECS, Duration::from_secs(9)).encoding, Encoding::Raw);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_neither_tried_nor_taken() {
+        let allowed = Allowed::of(&[Encoding::Differences, Encoding::Zstd]);
+        assert_eq!(allowed.without(Encoding::Differences), Allowed::of(&[Encoding::Zstd]));
+        assert!(allowed.without(Encoding::Zstd).without(Encoding::Differences).is_empty());
+        let mut choice = Choice::new(GENEROUS, 1);
+        choice.written(BLOCK, Duration::from_secs(1));
+        for at in 0..100 {
+            let decision = choice.next(BLOCK, allowed, Duration::from_secs(at));
+            assert!(decision.encoding == Encoding::Raw || allowed.contains(decision.encoding), "{decision:?}");
+            let done =
+                Compressed { asked: decision.encoding, bytes: BLOCK, kept: BLOCK / 2, time: Duration::from_millis(1) };
+            choice.compressed(done);
+        }
+        assert_eq!(choice.next(BLOCK, Allowed::of(&[]), Duration::from_secs(100)).encoding, Encoding::Raw);
     }
 
     #[test]

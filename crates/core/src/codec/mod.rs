@@ -75,6 +75,54 @@ impl fmt::Display for Codec {
     }
 }
 
+/// How the pages of a block are kept in an image: by a codec, or as differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Encoding {
+    /// As they are.
+    Raw,
+    /// In [`Codec::Lz4`].
+    Lz4,
+    /// In [`Codec::Zstd`].
+    Zstd,
+    /// As what has changed in them since an earlier image ([`crate::delta`]).
+    Differences,
+}
+
+impl Encoding {
+    /// All of them, by number.
+    pub const ALL: [Self; 4] = [Self::Raw, Self::Lz4, Self::Zstd, Self::Differences];
+
+    /// The number that stands for it in a file.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The encoding with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// The codec, where it is one that makes blocks shorter.
+    pub fn codec(self) -> Option<Codec> {
+        match self {
+            Self::Raw | Self::Differences => None,
+            Self::Lz4 => Some(Codec::Lz4),
+            Self::Zstd => Some(Codec::Zstd),
+        }
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Raw => "raw",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+            Self::Differences => "differences",
+        })
+    }
+}
+
 /// A block and how it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed<'a> {
@@ -144,7 +192,7 @@ impl fmt::Debug for Compressor {
 }
 
 /// Most bytes that a compressed block of this length may have.
-fn longest_kept(block_bytes: usize) -> usize {
+pub fn longest_kept(block_bytes: usize) -> usize {
     block_bytes - block_bytes.div_ceil(SHORTER_BY_ONE_IN)
 }
 

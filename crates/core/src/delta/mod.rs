@@ -49,6 +49,7 @@ pub use kernel::Kernel;
 use crate::PAGE_BYTES;
 use kernel::SLOT_BYTES;
 use std::iter;
+use std::ops::Range;
 
 /// The bytes of a page.
 pub type Page = [u8; PAGE_BYTES];
@@ -265,26 +266,41 @@ impl<'b> Delta<'b> {
         self.forms.iter().map(|number| Form::from_number(*number).expect("parsing has seen every form"))
     }
 
+    /// Where each page's part lies in the block, and in which form.
+    pub fn parts(&self) -> impl Iterator<Item = (Form, Range<usize>)> {
+        let mut start = 0;
+        self.forms().map(move |form| {
+            let (bytes, _) = first_part(&self.payload[start..], form, 0).expect("parsing has seen every part");
+            start += bytes;
+            (form, start - bytes..start)
+        })
+    }
+
     /// Turns before-images into the pages themselves. Panics where they are not as many as the block has.
     pub fn apply<'p>(&self, pages: impl IntoIterator<Item = &'p mut Page>) {
         let mut pages = pages.into_iter();
         let mut rest = self.payload;
         for form in self.forms() {
             let page = pages.next().expect("as many pages as the block has");
-            let part = match form {
-                Form::Same => 0,
-                Form::Words => {
-                    let (bitmap, words) = rest.split_first_chunk().expect("parsing has seen the bitmap");
-                    BITMAP_BYTES + WORD_BYTES * kernel::apply(bitmap, words.as_chunks().0, page)
-                }
-                Form::Whole => {
-                    page.copy_from_slice(&rest[..PAGE_BYTES]);
-                    PAGE_BYTES
-                }
-            };
-            rest = &rest[part..];
+            rest = &rest[apply_part(form, rest, page)..];
         }
         assert!(pages.next().is_none(), "as many pages as the block has");
+    }
+}
+
+/// Turns one before-image into the page itself, by a part that [`Delta::parts`] named or by what begins with it. Returns
+/// the part's length. Panics where there is less.
+pub fn apply_part(form: Form, part: &[u8], page: &mut Page) -> usize {
+    match form {
+        Form::Same => 0,
+        Form::Words => {
+            let (bitmap, words) = part.split_first_chunk().expect("a part begins with its bitmap");
+            BITMAP_BYTES + WORD_BYTES * kernel::apply(bitmap, words.as_chunks().0, page)
+        }
+        Form::Whole => {
+            page.copy_from_slice(&part[..PAGE_BYTES]);
+            PAGE_BYTES
+        }
     }
 }
 

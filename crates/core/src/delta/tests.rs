@@ -188,3 +188,22 @@ fn an_encoder_takes_new_memory_only_for_longer_blocks_and_forgets_the_one_before
         assert_eq!((encoder.bytes.as_ptr(), encoder.bytes.capacity()), (place, capacity));
     }
 }
+
+#[test]
+fn parts_by_themselves_give_the_pages_that_the_block_gives() {
+    let before: Vec<Page> = (0..6).map(noise).collect();
+    let mut now = before.clone();
+    now[1] = noise(77);
+    now[3].iter_mut().step_by(900).for_each(|byte| *byte ^= 1);
+    now[5][4095] ^= 1;
+    let mut encoder = Encoder::new();
+    let encoded = encoder.encode(changes(before.as_flattened(), now.as_flattened()));
+    let delta = Delta::parse(encoded.bytes, now.len()).unwrap();
+    let parts: Vec<_> = delta.parts().collect();
+    assert_eq!(parts.len(), now.len());
+    for (at, (form, range)) in parts.into_iter().enumerate() {
+        let mut page = before[at];
+        assert_eq!(apply_part(form, &encoded.bytes[range.clone()], &mut page), range.len());
+        assert_eq!(page, now[at], "{at}");
+    }
+}

@@ -1,10 +1,14 @@
 //! The writing side: once all blocks are in the data area, everything that stands around them.
 
 use super::header::{Fields, HEADER_BYTES, Header, ImageIdentity, Section};
-use super::index::{Inherited, check_inherited, check_owners, encode_block, encode_inherited, encode_run, sorted_runs};
+use super::index::{
+    Base, Inherited, check_bases, check_inherited, check_owners, encode_base, encode_block, encode_inherited,
+    encode_run, sorted_runs,
+};
 use super::{BLOCK_PAGES_MAX, ImageError};
 use crate::records::JobState;
 use crate::{Contents, Run};
+use standfast_core::codec::Encoding;
 use standfast_core::{Checksum, PAGE_BYTES, Root};
 
 /// A block that has been written to the data area.
@@ -12,10 +16,32 @@ use standfast_core::{Checksum, PAGE_BYTES, Root};
 pub struct NewBlock {
     /// Where in the file.
     pub offset: u64,
-    /// Checksum of its bytes.
+    /// How its pages stand there.
+    pub encoding: Encoding,
+    /// How many bytes it has there.
+    pub stored_bytes: u32,
+    /// Checksum of these.
     pub checksum: Checksum,
     /// The runs whose pages it holds, in their order. All [`Contents::Stored`], together at most [`BLOCK_PAGES_MAX`].
     pub runs: Vec<Run>,
+}
+
+impl NewBlock {
+    /// Pages of these runs, which stand in the file as `stored` in this encoding.
+    ///
+    /// # Panics
+    /// When they are longer than any block.
+    pub fn new(offset: u64, encoding: Encoding, stored: &[u8], runs: Vec<Run>) -> Self {
+        let stored_bytes = u32::try_from(stored.len()).expect("a block is short");
+        Self { offset, encoding, stored_bytes, checksum: Checksum::of(stored), runs }
+    }
+
+    /// How many pages it holds.
+    fn pages(&self) -> u32 {
+        let pages: u64 = self.runs.iter().map(|run| run.range.pages()).sum();
+        assert!((1..=u64::from(BLOCK_PAGES_MAX)).contains(&pages), "a block holds 1 to {BLOCK_PAGES_MAX} pages");
+        pages as u32
+    }
 }
 
 /// What stands around the data area, as bytes.
@@ -45,6 +71,8 @@ pub struct Contained {
     pub zeros: Vec<Run>,
     /// Pages that are the parent's, ascending by owner and address. None in a full image, some in an incremental one.
     pub inherited: Vec<Inherited>,
+    /// To whose pages in the parent the differences apply, ascending by owner.
+    pub bases: Vec<Base>,
 }
 
 /// Puts an image together from what it contains and its state.
@@ -57,33 +85,42 @@ pub struct Contained {
 pub fn assemble(identity: ImageIdentity, mut contained: Contained, state: &JobState) -> Result<Assembled, ImageError> {
     contained.blocks.sort_unstable_by_key(|block| block.offset);
     contained.check(state)?;
-    let Contained { blocks, zeros, inherited } = contained;
+    let Contained { blocks, zeros, inherited, bases } = contained;
     let mut table = Vec::with_capacity(blocks.len() * super::index::BLOCK_ENTRY_BYTES);
     let mut runs = Vec::new();
-    let mut data_end = HEADER_BYTES as u64;
+    let (mut data_end, mut stored_pages) = (HEADER_BYTES as u64, 0);
     for block in &blocks {
         assert_eq!(block.offset, data_end, "blocks lie one after the other");
-        let pages: u64 = block.runs.iter().map(|run| run.range.pages()).sum();
-        assert!((1..=u64::from(BLOCK_PAGES_MAX)).contains(&pages), "a block holds 1 to {BLOCK_PAGES_MAX} pages");
-        let (bytes, own) = (pages as u32 * PAGE_BYTES as u32, block.runs.len() as u32);
-        table.extend_from_slice(&encode_block(block.offset, bytes, own, block.checksum));
+        let pages = block.pages();
+        let page_bytes = pages * PAGE_BYTES as u32;
+        let fits = match block.encoding {
+            Encoding::Raw => block.stored_bytes == page_bytes,
+            _ => (1..page_bytes).contains(&block.stored_bytes),
+        };
+        assert!(fits, "a block that is encoded is shorter than its pages");
+        table.extend_from_slice(&encode_block(block, page_bytes));
         runs.extend(block.runs.iter().flat_map(encode_run));
-        data_end += u64::from(bytes);
+        data_end += u64::from(block.stored_bytes);
+        stored_pages += u64::from(pages);
     }
     runs.extend(zeros.iter().flat_map(|run| pieces(*run)).flat_map(|run| encode_run(&run)));
-    let inherited: Vec<u8> = inherited.iter().flat_map(encode_inherited).collect();
+    let bases = bases.iter().map(encode_base);
+    let inherited: Vec<u8> = bases.chain(inherited.iter().map(encode_inherited)).flatten().collect();
     let records = minicbor::to_vec(state).expect("a vector takes all bytes");
-    seal(identity, data_end, [&table, &runs, &inherited, &records])
+    seal(identity, (data_end - HEADER_BYTES as u64, stored_pages), [&table, &runs, &inherited, &records])
 }
 
-fn seal(identity: ImageIdentity, data_end: u64, parts: [&[u8]; 4]) -> Result<Assembled, ImageError> {
+fn seal(
+    identity: ImageIdentity,
+    (data_bytes, stored_pages): (u64, u64),
+    parts: [&[u8]; 4],
+) -> Result<Assembled, ImageError> {
     let [table, runs, inherited, records] = parts;
-    let data_bytes = data_end - HEADER_BYTES as u64;
+    let data_end = HEADER_BYTES as u64 + data_bytes;
     let blocks = Section::of(data_end, table);
     let run_table = Section::of(data_end + blocks.bytes, runs);
     let inherited_table = Section::of(run_table.offset + run_table.bytes, inherited);
     let state = Section::of(inherited_table.offset + inherited_table.bytes, records);
-    let stored_pages = data_bytes / PAGE_BYTES as u64;
     let fields =
         Fields { identity, stored_pages, data_bytes, blocks, runs: run_table, inherited: inherited_table, state };
     fields.check()?;
@@ -96,7 +133,8 @@ impl Contained {
     /// That every page comes once and belongs to an owner: what a reader would refuse is not written.
     fn check(&self, state: &JobState) -> Result<(), ImageError> {
         let all: Vec<Run> = self.blocks.iter().flat_map(|block| &block.runs).chain(&self.zeros).copied().collect();
-        check_owners(&all, &self.inherited, state)?;
+        check_owners(&all, &self.inherited, &self.bases, state)?;
+        check_bases(&self.bases)?;
         assert!(self.zeros.iter().all(|run| run.contents == Contents::Zero), "runs of zeros hold zeros");
         check_inherited(&self.inherited, &sorted_runs(&all)?)
     }

@@ -5,10 +5,13 @@
 //! reaches over the end of its block. 1 GiB in one piece takes 4096 entries in each table (224 KiB), 1 GiB in scattered
 //! pages 4096 blocks and 262,144 runs (4.2 MiB).
 
+use super::assemble::NewBlock;
+use super::encoding::STORED_BYTES_MAX;
 use super::header::{HEADER_BYTES, Header};
 use super::{ImageError, Part};
 use crate::records::JobState;
 use crate::{Contents, Run};
+use standfast_core::codec::Encoding;
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange};
 use std::ops::Range;
 
@@ -19,30 +22,40 @@ pub(super) const BLOCK_ENTRY_BYTES: usize = 40;
 pub(super) const RUN_ENTRY_BYTES: usize = 16;
 pub(super) const INHERITED_ENTRY_BYTES: usize = 24;
 
-/// The bytes of a block are its pages as they are. The only encoding so far; a reader refuses any other.
-pub(super) const ENCODING_RAW: u32 = 0;
-
 /// A block of the data area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     offset: u64,
+    /// In the file.
     bytes: u32,
+    pages: u32,
+    encoding: Encoding,
     checksum: Checksum,
     runs: Range<usize>,
 }
 
 impl Block {
-    /// Where in the file it starts; page aligned.
+    /// Where in the file it starts; page aligned where no block before it is encoded.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes it takes: whole pages, at most [`BLOCK_PAGES_MAX`] of them.
+    /// How many bytes it takes in the file.
     pub fn bytes(&self) -> usize {
         self.bytes as usize
     }
 
-    /// Whether `bytes` are those of the block.
+    /// How its pages stand there.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// How many bytes its pages have, at most [`BLOCK_PAGES_MAX`] of them.
+    pub fn page_bytes(&self) -> usize {
+        self.pages as usize * PAGE_BYTES
+    }
+
+    /// Whether `bytes` are those of the block in the file.
     ///
     /// # Errors
     /// [`ImageError::Damaged`] when they are not.
@@ -66,6 +79,16 @@ pub struct Inherited {
     pub was: u32,
 }
 
+/// To whose pages in the parent the differences in the pages of an owner apply: those of the same addresses. Where the
+/// parent has stored no such page, and for owners without a base, a difference applies to a page of zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Base {
+    /// Whose they are.
+    pub owner: u32,
+    /// The number that the owner had in the parent.
+    pub was: u32,
+}
+
 /// Where every page of an image is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
@@ -73,6 +96,7 @@ pub struct Index {
     stored: Vec<Run>,
     sorted: Vec<Run>,
     inherited: Vec<Inherited>,
+    bases: Vec<Base>,
 }
 
 impl Index {
@@ -100,6 +124,17 @@ impl Index {
         &self.inherited
     }
 
+    /// Whether some of its pages are kept as differences.
+    pub fn has_differences(&self) -> bool {
+        self.blocks.iter().any(|block| block.encoding == Encoding::Differences)
+    }
+
+    /// The number in the parent of the owner to whose pages the differences in the pages of this one apply.
+    pub fn base_of(&self, owner: u32) -> Option<u32> {
+        let place = self.bases.binary_search_by_key(&owner, |base| base.owner).ok()?;
+        Some(self.bases[place].was)
+    }
+
     pub(super) fn decode(header: &Header, blocks: &[u8], runs: &[u8], inherited: &[u8]) -> Result<Self, ImageError> {
         let mut stored = runs.as_chunks().0.iter().map(decode_run).collect::<Result<Vec<Run>, ImageError>>()?;
         let mut first_run = 0;
@@ -111,7 +146,7 @@ impl Index {
             first_run = block.runs.end;
             table.push(block);
         }
-        let pages = (offset - HEADER_BYTES as u64) / PAGE_BYTES as u64;
+        let pages: u64 = table.iter().map(|block| u64::from(block.pages)).sum();
         if offset != header.tail().0 || pages != header.stored_pages() {
             return Err(senseless_block("its blocks do not fill the data area"));
         }
@@ -120,19 +155,27 @@ impl Index {
         }
         let sorted = sorted_runs(&stored)?;
         stored.truncate(first_run);
-        let inherited =
-            inherited.as_chunks().0.iter().map(decode_inherited).collect::<Result<Vec<Inherited>, ImageError>>()?;
+        let entries = inherited.as_chunks().0;
+        let (bases, inherited) = entries.split_at(entries.iter().take_while(|entry| is_base(entry)).count());
+        let bases = bases.iter().map(decode_base).collect::<Result<Vec<Base>, ImageError>>()?;
+        check_bases(&bases)?;
+        let inherited = inherited.iter().map(decode_inherited).collect::<Result<Vec<Inherited>, ImageError>>()?;
         check_inherited(&inherited, &sorted)?;
-        Ok(Self { blocks: table, stored, sorted, inherited })
+        Ok(Self { blocks: table, stored, sorted, inherited, bases })
     }
 
     pub(super) fn check_owners(&self, state: &JobState) -> Result<(), ImageError> {
-        check_owners(&self.sorted, &self.inherited, state)
+        check_owners(&self.sorted, &self.inherited, &self.bases, state)
     }
 }
 
 /// That there is a process, and that every run belongs to an owner that the state holds.
-pub(super) fn check_owners(runs: &[Run], inherited: &[Inherited], state: &JobState) -> Result<(), ImageError> {
+pub(super) fn check_owners(
+    runs: &[Run],
+    inherited: &[Inherited],
+    bases: &[Base],
+    state: &JobState,
+) -> Result<(), ImageError> {
     if state.processes.is_empty() {
         return Err(ImageError::Senseless(Part::State, "it holds no process".into()));
     }
@@ -140,7 +183,8 @@ pub(super) fn check_owners(runs: &[Run], inherited: &[Inherited], state: &JobSta
     if runs.iter().any(|run| state.owner(run.owner).is_none()) {
         return Err(senseless_run(unknown));
     }
-    if inherited.iter().any(|run| state.owner(run.owner).is_none()) {
+    let mut owners = inherited.iter().map(|run| run.owner).chain(bases.iter().map(|base| base.owner));
+    if owners.any(|owner| state.owner(owner).is_none()) {
         return Err(senseless_inherited(unknown));
     }
     Ok(())
@@ -160,6 +204,34 @@ pub(super) fn check_inherited(inherited: &[Inherited], runs: &[Run]) -> Result<(
         }
     }
     Ok(())
+}
+
+/// That each owner has one base at most.
+pub(super) fn check_bases(bases: &[Base]) -> Result<(), ImageError> {
+    if bases.is_sorted_by(|one, next| one.owner < next.owner) {
+        Ok(())
+    } else {
+        Err(senseless_inherited("its bases are out of order"))
+    }
+}
+
+/// Entries without pages come first: they say whose pages differences apply to.
+fn is_base(entry: &[u8; INHERITED_ENTRY_BYTES]) -> bool {
+    u64_at(entry, 8) == 0
+}
+
+fn decode_base(entry: &[u8; INHERITED_ENTRY_BYTES]) -> Result<Base, ImageError> {
+    match u64_at(entry, 0) {
+        0 => Ok(Base { owner: u32_at(entry, 16), was: u32_at(entry, 20) }),
+        _ => Err(senseless_inherited("a run is empty")),
+    }
+}
+
+pub(super) fn encode_base(base: &Base) -> [u8; INHERITED_ENTRY_BYTES] {
+    let mut entry = [0; INHERITED_ENTRY_BYTES];
+    entry[16..20].copy_from_slice(&base.owner.to_le_bytes());
+    entry[20..].copy_from_slice(&base.was.to_le_bytes());
+    entry
 }
 
 fn decode_inherited(entry: &[u8; INHERITED_ENTRY_BYTES]) -> Result<Inherited, ImageError> {
@@ -228,11 +300,14 @@ fn decode_block(
     let (offset, stored_bytes, raw_bytes) = (u64_at(entry, 0), u32_at(entry, 8), u32_at(entry, 12));
     let (encoding, run_count) = (u32_at(entry, 16), u32_at(entry, 20) as usize);
     let checksum = Checksum::from_bytes(*entry.last_chunk().expect("an entry ends in a checksum"));
-    if encoding != ENCODING_RAW {
+    let Some(encoding) = Encoding::from_number(encoding) else {
         return Err(senseless_block("it names an encoding that this Standfast does not know"));
-    }
-    let longest = BLOCK_PAGES_MAX * PAGE_BYTES as u32;
-    if offset != expected_offset || stored_bytes != raw_bytes || raw_bytes > longest {
+    };
+    let fits = match encoding {
+        Encoding::Raw => stored_bytes == raw_bytes,
+        _ => (1..raw_bytes).contains(&stored_bytes),
+    };
+    if offset != expected_offset || !fits || raw_bytes > STORED_BYTES_MAX {
         return Err(senseless_block("a block is too long, or does not start where the one before it ends"));
     }
     let last_run = first_run + run_count;
@@ -244,17 +319,17 @@ fn decode_block(
     if pages == 0 || !raw_bytes.is_multiple_of(PAGE_BYTES as u32) || pages != u64::from(raw_bytes) / PAGE_BYTES as u64 {
         return Err(senseless_block("the runs of a block do not add up to its length"));
     }
-    Ok(Block { offset, bytes: raw_bytes, checksum, runs: first_run..last_run })
+    Ok(Block { offset, bytes: stored_bytes, pages: pages as u32, encoding, checksum, runs: first_run..last_run })
 }
 
-pub(super) fn encode_block(offset: u64, bytes: u32, runs: u32, checksum: Checksum) -> [u8; BLOCK_ENTRY_BYTES] {
+pub(super) fn encode_block(block: &NewBlock, page_bytes: u32) -> [u8; BLOCK_ENTRY_BYTES] {
     let mut entry = [0; BLOCK_ENTRY_BYTES];
-    entry[..8].copy_from_slice(&offset.to_le_bytes());
-    entry[8..12].copy_from_slice(&bytes.to_le_bytes());
-    entry[12..16].copy_from_slice(&bytes.to_le_bytes());
-    entry[16..20].copy_from_slice(&ENCODING_RAW.to_le_bytes());
-    entry[20..24].copy_from_slice(&runs.to_le_bytes());
-    entry[24..].copy_from_slice(&checksum.to_bytes());
+    entry[..8].copy_from_slice(&block.offset.to_le_bytes());
+    entry[8..12].copy_from_slice(&block.stored_bytes.to_le_bytes());
+    entry[12..16].copy_from_slice(&page_bytes.to_le_bytes());
+    entry[16..20].copy_from_slice(&u32::from(block.encoding.number()).to_le_bytes());
+    entry[20..24].copy_from_slice(&(block.runs.len() as u32).to_le_bytes());
+    entry[24..].copy_from_slice(&block.checksum.to_bytes());
     entry
 }
 

@@ -18,6 +18,7 @@
 //! Reading goes from [`UnverifiedHeader`] by way of [`Header`] to [`Image`]; only the last tells about pages and state.
 
 mod assemble;
+mod encoding;
 mod error;
 mod header;
 mod index;
@@ -25,11 +26,12 @@ mod index;
 mod tests;
 
 pub use assemble::{Assembled, Contained, NewBlock, assemble};
+pub use encoding::{BlockEncoder, PageDifferences};
 pub use error::{ImageError, Part};
 pub use header::{
     HEADER_BYTES, Header, IMAGE_VERSION, ImageIdentity, Parent, STATE_BYTES_MAX, TABLE_BYTES_MAX, UnverifiedHeader,
 };
-pub use index::{BLOCK_PAGES_MAX, Block, Index, Inherited, sorted_runs};
+pub use index::{BLOCK_PAGES_MAX, Base, Block, Index, Inherited, sorted_runs};
 
 use crate::records::JobState;
 use standfast_core::Root;

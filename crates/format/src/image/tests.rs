@@ -7,6 +7,7 @@ use crate::manifest::{GenerationNumber, JobId};
 use crate::records::ProcessState;
 use crate::{Contents, Run};
 use proptest::prelude::*;
+use standfast_core::codec::{Decompressor, Encoding};
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, Root};
 
 fn identity() -> ImageIdentity {
@@ -26,7 +27,7 @@ fn stored(owner: u32, first_page: u64, pages: u64) -> Run {
 }
 
 fn contained(blocks: Vec<NewBlock>, zeros: &[Run]) -> Contained {
-    Contained { blocks, zeros: zeros.to_vec(), inherited: Vec::new() }
+    Contained { blocks, zeros: zeros.to_vec(), ..Contained::default() }
 }
 
 fn inherited(owner: u32, first_page: u64, pages: u64, was: u32) -> Inherited {
@@ -45,8 +46,7 @@ fn file_with(identity: ImageIdentity, blocks: &[&[Run]], zeros: &[Run], inherite
         let pages: u64 = runs.iter().map(|run| run.range.pages()).sum();
         let offset = file.len();
         file.extend((0..pages).flat_map(|page| vec![(offset / PAGE_BYTES) as u8 + page as u8 + 1; PAGE_BYTES]));
-        let checksum = Checksum::of(&file[offset..]);
-        new_blocks.push(NewBlock { offset: offset as u64, checksum, runs: runs.to_vec() });
+        new_blocks.push(NewBlock::new(offset as u64, Encoding::Raw, &file[offset..], runs.to_vec()));
     }
     // Writers finish in any order.
     new_blocks.reverse();
@@ -137,7 +137,7 @@ fn what_is_inherited_wrongly_is_neither_written_nor_read() {
         ),
     ];
     for (identity, inherited, why) in cases {
-        let blocks = vec![NewBlock { offset: 4096, checksum: Checksum::of(b""), runs: vec![stored(0, 5, 1)] }];
+        let blocks = vec![NewBlock::new(4096, Encoding::Raw, &[0; 4096], vec![stored(0, 5, 1)])];
         let contained = Contained { inherited, ..contained(blocks, &[run(1, 9, 2, Contents::Zero)]) };
         let error = assemble(identity, contained, &state()).unwrap_err();
         assert!(error.to_string().contains(why), "{why}: {error}");
@@ -183,7 +183,10 @@ fn an_image_of_a_later_version_asks_for_a_newer_standfast() {
 
 #[test]
 fn a_page_that_comes_twice_is_neither_written_nor_read() {
-    let block = |offset, runs: &[Run]| NewBlock { offset, checksum: Checksum::of(b""), runs: runs.to_vec() };
+    let block = |offset, runs: &[Run]| {
+        let pages: u64 = runs.iter().map(|run| run.range.pages()).sum();
+        NewBlock::new(offset, Encoding::Raw, &vec![0; pages as usize * PAGE_BYTES], runs.to_vec())
+    };
     let twice = vec![block(4096, &[stored(0, 5, 2)]), block(4096 * 3, &[stored(0, 6, 1)])];
     assert!(matches!(
         assemble(identity(), contained(twice, &[]), &state()),
@@ -205,7 +208,7 @@ fn a_page_that_comes_twice_is_neither_written_nor_read() {
 
 #[test]
 fn a_process_that_does_not_exist_is_refused_on_both_sides() {
-    let block = NewBlock { offset: 4096, checksum: Checksum::of(b""), runs: vec![stored(2, 5, 1)] };
+    let block = NewBlock::new(4096, Encoding::Raw, &[0; 4096], vec![stored(2, 5, 1)]);
     assert!(assemble(identity(), contained(vec![block], &[]), &state()).is_err());
     assert!(assemble(identity(), Contained::default(), &JobState::default()).is_err(), "a job has a process");
     let mut file = small_file();
@@ -219,7 +222,7 @@ fn a_process_that_does_not_exist_is_refused_on_both_sides() {
 fn an_encoding_of_the_future_is_refused_by_name() {
     let mut file = small_file();
     let (tail, _) = verify_all(&file).unwrap().header.tail();
-    file[tail as usize + 16] = 1;
+    file[tail as usize + 16] = Encoding::ALL.len() as u8;
     reseal(&mut file);
     assert!(matches!(verify_all(&file), Err(ImageError::Senseless(Part::BlockTable, why)) if why.contains("encoding")));
 }
@@ -246,7 +249,8 @@ fn a_gigabyte_costs_small_tables_whether_in_one_piece_or_scattered() {
         let block = |first: u64| {
             let page = |at: u64| stored(0, (first + at) * stride, 1);
             let runs = if stride == 1 { vec![stored(0, first, 64)] } else { (0..64).map(page).collect() };
-            NewBlock { offset: 4096 * (1 + first), checksum: Checksum::of(&first.to_le_bytes()), runs }
+            let (checksum, stored_bytes) = (Checksum::of(&first.to_le_bytes()), 64 * PAGE_BYTES as u32);
+            NewBlock { offset: 4096 * (1 + first), encoding: Encoding::Raw, stored_bytes, checksum, runs }
         };
         (0..PAGES).step_by(64).map(block).collect::<Vec<_>>()
     };
@@ -311,4 +315,94 @@ proptest! {
         reseal(&mut file);
         let _ = verify_all(&file);
     }
+}
+
+/// Pages of which some repeat themselves, some are noise and some are nearly `before`.
+fn pages_like(before: &[u8], kinds: &[u8], seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut pages = before.to_vec();
+    for (page, kind) in pages.as_chunks_mut::<PAGE_BYTES>().0.iter_mut().zip(kinds) {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        };
+        match kind {
+            0 => {}
+            1 => page[next() % PAGE_BYTES] ^= 1,
+            2 => page.fill(*kind),
+            _ => page.iter_mut().for_each(|byte| *byte = next() as u8),
+        }
+    }
+    pages
+}
+
+proptest! {
+    #[test]
+    fn every_encoding_brings_pages_back_and_takes_less_room_or_is_not_used(
+        kinds in prop::collection::vec(0u8..4, 1..=64),
+        seed: u64,
+    ) {
+        let before = pages_like(&vec![0; kinds.len() * PAGE_BYTES], &vec![3; kinds.len()], seed);
+        let pages = pages_like(&before, &kinds, seed ^ 77);
+        let mut encoder = BlockEncoder::default();
+        for encoding in Encoding::ALL {
+            let Some(stored) = encoder.encode(encoding, &before, &pages).map(<[u8]>::to_vec) else { continue };
+            prop_assert!(stored.len() < pages.len());
+            let block = block_of(encoding, &stored, kinds.len() as u64);
+            prop_assert_eq!(decoded(&block, &stored, &before), Ok(pages.clone()), "{}", encoding);
+            // Upon another page than it was made for, a difference is noticed.
+            if encoding == Encoding::Differences && kinds.iter().any(|kind| *kind < 2) {
+                let other: Vec<u8> = before.iter().map(|byte| byte ^ 0x40).collect();
+                prop_assert!(decoded(&block, &stored, &other).is_err());
+            }
+        }
+        prop_assert_eq!(encoder.encode(Encoding::Raw, &before, &pages), None);
+    }
+
+    #[test]
+    fn any_bytes_as_an_encoded_block_are_refused_or_read_and_never_panic(
+        number in 0u32..4, pages in 1u64..5, stored in prop::collection::vec(any::<u8>(), 1..300), seed: u64,
+    ) {
+        let encoding = Encoding::from_number(number).unwrap();
+        let block = block_of(encoding, &stored, pages);
+        let before = pages_like(&vec![0; pages as usize * PAGE_BYTES], &[3; 5], seed);
+        let _ = decoded(&block, &stored, &before);
+    }
+}
+
+/// The entry of a block whose checksums fit: as it comes out of the tables.
+fn block_of(encoding: Encoding, stored_bytes: &[u8], pages: u64) -> Block {
+    if encoding == Encoding::Raw {
+        return block_of(Encoding::Lz4, stored_bytes, pages);
+    }
+    let block = NewBlock::new(4096, encoding, stored_bytes, vec![stored(0, 5, pages)]);
+    let assembled = assemble(identity(), contained(vec![block], &[]), &state()).unwrap();
+    Image::verify(assembled.header, &assembled.tail).unwrap().index.blocks()[0].clone()
+}
+
+fn decoded(block: &Block, stored: &[u8], before: &[u8]) -> Result<Vec<u8>, ImageError> {
+    let mut pages = before.to_vec();
+    if block.encoding() == Encoding::Differences {
+        let differences = block.differences(stored)?;
+        for (at, page) in pages.as_chunks_mut::<PAGE_BYTES>().0.iter_mut().enumerate() {
+            block.apply(stored, &differences, at, page)?;
+        }
+    } else {
+        block.unpack(stored, &mut pages, &mut Decompressor::new())?;
+    }
+    Ok(pages)
+}
+
+#[test]
+fn an_image_says_to_whose_pages_its_differences_apply() {
+    let bases = vec![Base { owner: 0, was: 1 }, Base { owner: 1, was: 0 }];
+    let made = Contained { bases: bases.clone(), inherited: vec![inherited(0, 1, 4, 0)], ..Contained::default() };
+    let assembled = assemble(with_parent(), made, &state()).unwrap();
+    let image = Image::verify(assembled.header, &assembled.tail).unwrap();
+    assert_eq!((image.index.base_of(0), image.index.base_of(1), image.index.base_of(2)), (Some(1), Some(0), None));
+    assert_eq!(image.index.inherited(), [inherited(0, 1, 4, 0)]);
+    let twice = Contained { bases: [&bases[..1], &bases[..1]].concat(), ..Contained::default() };
+    assert!(assemble(with_parent(), twice, &state()).is_err());
+    let unknown = Contained { bases: vec![Base { owner: 2, was: 0 }], ..Contained::default() };
+    assert!(assemble(with_parent(), unknown, &state()).is_err());
 }

@@ -187,6 +187,45 @@ pub struct RunOptions {
     /// Milliseconds in which the newest checkpoint is to be on the disk when the job ends.
     #[n(14)]
     pub grace: Option<u64>,
+    /// Whether pages are kept as what has changed in them.
+    #[n(15)]
+    pub delta: Option<Delta>,
+    /// Whether pages are compressed.
+    #[n(16)]
+    pub compress: Option<Compress>,
+}
+
+/// Whether pages are kept as what has changed in them.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Delta {
+    /// No.
+    #[n(0)]
+    None,
+    /// Against the generation before, wherever that is shorter.
+    #[n(1)]
+    Previous,
+    /// The same where it pays.
+    #[n(2)]
+    Auto,
+}
+
+/// Whether pages are compressed.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Compress {
+    /// No.
+    #[n(0)]
+    None,
+    /// By LZ4.
+    #[n(1)]
+    Lz4,
+    /// By Zstandard.
+    #[n(2)]
+    Zstd,
+    /// By that which pays, if any does.
+    #[n(3)]
+    Auto,
 }
 
 /// What becomes of connections whose other end is outside the job.

@@ -48,6 +48,8 @@ fn manifest() -> Manifest {
         flush_every: Some(8),
         durable_every: Some(600_000),
         grace: Some(30_000),
+        delta: Some(Delta::Auto),
+        compress: Some(Compress::Auto),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

@@ -7,6 +7,7 @@ mod sift;
 pub(crate) use pool::Pool;
 
 use crate::chain::LINKS_MAX;
+use crate::encode::{Origin, Shrinker};
 use crate::job::{Shelf, TEMPORARY_SUFFIX, image_name_of};
 use crate::lease::LeaseCore;
 use crate::{JobDirectory, Lease, MediumFile, StoreError};
@@ -18,7 +19,7 @@ use standfast_format::records::JobState;
 use standfast_format::{BoxError, ImageSink, PageBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl JobDirectory {
     /// Makes ready to take the next generation: creates its file, its buffers and its writing threads. Costs
@@ -49,9 +50,14 @@ impl JobDirectory {
         self.shelf.set_parent(Slot::Checkpoint, parent.map(|parent| parent.number));
         let parent = parent.map(|parent| Parent { generation: parent.number, origin: parent.origin });
         let file = draft.create()?;
-        let pipeline =
-            Pipeline::start(Arc::clone(&file), &self.shelf.pool, plan.writing).map_err(|error| draft.writing(error))?;
-        Ok(Prepared { job: manifest.job, number, parent, inherited: Vec::new(), file, pipeline, finished: None, draft })
+        let encodings = self.shelf.encodings();
+        let encodings = if plan.in_haste { encodings.in_haste() } else { encodings };
+        let origin = parent.map(|parent| Arc::new(Origin::new(&self.shelf, parent.generation)));
+        let shrinker = || Shrinker::new(&self.shelf, encodings, origin.clone());
+        let pipeline = Pipeline::start(Arc::clone(&file), &self.shelf, plan.writing, &shrinker);
+        let pipeline = pipeline.map_err(|error| draft.writing(error))?;
+        let (job, inherited, finished) = (manifest.job, Vec::new(), None);
+        Ok(Prepared { job, number, parent, origin, inherited, file, pipeline, finished, draft })
     }
 }
 
@@ -64,13 +70,16 @@ pub struct Plan {
     pub links_max: usize,
     /// When its pages are written.
     pub writing: Writing,
+    /// Whether the program stands still while it is written: blocks are encoded only where that was asked for.
+    pub in_haste: bool,
     /// Its number is not below this one, so that it is the job's newest on whichever level others lie.
     pub number_min: GenerationNumber,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { parent: None, links_max: LINKS_MAX, writing: Writing::default(), number_min: GenerationNumber::FIRST }
+        let (writing, number_min) = (Writing::default(), GenerationNumber::FIRST);
+        Self { parent: None, links_max: LINKS_MAX, writing, in_haste: false, number_min }
     }
 }
 
@@ -95,6 +104,7 @@ pub struct Prepared {
     job: JobId,
     number: GenerationNumber,
     parent: Option<Parent>,
+    origin: Option<Arc<Origin>>,
     inherited: Vec<Inherited>,
     file: Arc<dyn MediumFile>,
     // Before the draft: the threads end before the file is removed.
@@ -138,7 +148,9 @@ impl Prepared {
         if let Some(error) = self.pipeline.error() {
             return Err(self.draft.writing(error));
         }
+        let syncing = Instant::now();
         self.file.sync().map_err(|error| self.draft.writing(error))?;
+        self.draft.shelf.rates.synced(syncing.elapsed());
         self.draft.publish()?;
         Ok(Sealed { generation, draft: self.draft })
     }
@@ -173,6 +185,10 @@ impl ImageSink for Prepared {
         if self.pipeline.submit(batch) { Ok(()) } else { Err(self.failure()) }
     }
 
+    fn follow(&mut self, owner: u32, was: u32) {
+        self.origin.iter().for_each(|origin| origin.note(owner, was));
+    }
+
     fn inherit(&mut self, owner: u32, was: u32, pages: &PageSet) -> Result<(), BoxError> {
         assert!(self.parent.is_some(), "a generation without a parent inherits nothing");
         self.inherited.extend(pages.ranges().iter().map(|range| Inherited { owner, range: *range, was }));
@@ -187,10 +203,11 @@ impl ImageSink for Prepared {
         let mut inherited = std::mem::take(&mut self.inherited);
         inherited.sort_unstable();
         let inherited_pages = inherited.iter().map(|run| run.range.pages()).sum();
-        // What inherits nothing is full.
-        let parent = self.parent.filter(|_| !inherited.is_empty());
+        let bases = self.origin.as_ref().map_or_else(Vec::new, |origin| origin.bases(&blocks));
+        // What builds upon nothing is full.
+        let parent = self.parent.filter(|_| !inherited.is_empty() || !bases.is_empty());
         let identity = ImageIdentity { job: self.job, generation: self.number, parent };
-        let image = assemble(identity, Contained { blocks, zeros, inherited }, state)
+        let image = assemble(identity, Contained { blocks, zeros, inherited, bases }, state)
             .map_err(|source| StoreError::Image { path: self.draft.path(), source })?;
         write_frame(&*self.file, &image).map_err(|error| self.draft.writing(error))?;
         let generation = Generation {

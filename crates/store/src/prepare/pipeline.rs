@@ -5,7 +5,7 @@
 //!   ^------free---------'        '
 //! ```
 //!
-//! Writers sift, checksum and write; each batch gets its place in the file when its length is known, so that no writer
+//! Writers sift, encode, checksum and write; each batch gets its place in the file when its length is known, so that no writer
 //! waits for another. The flusher keeps the disk busy meanwhile: 1 GiB that the page cache took in 0.22 s was durable
 //! 0.5 s after the start with one sync at the end, and 0.36 s with these. (A hint to the kernel, `sync_file_range`, did
 //! no better; direct writes took 0.4 s and left the page cache empty, from which a restart reads.)
@@ -14,18 +14,18 @@ use super::Writing;
 use super::pool::{Pool, batches_max, emptied, new_batch};
 use super::sift::{cut, sift};
 use crate::MediumFile;
+use crate::encode::{Shrinker, writers};
+use crate::job::Shelf;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use standfast_core::{Checksum, PAGE_BYTES};
+use standfast_core::PAGE_BYTES;
+use standfast_core::codec::Encoding;
 use standfast_format::image::{BLOCK_PAGES_MAX, HEADER_BYTES, NewBlock};
 use standfast_format::{PageBatch, Run};
 use std::io;
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-
-/// Writing threads at most: four checksum and copy faster than disks write, and the engine's reader needs a core too.
-const WRITERS_MAX: usize = 4;
+use std::time::Instant;
 
 /// How much is written between two syncs of the flusher.
 const FLUSH_BYTES: u64 = 32 << 20;
@@ -69,10 +69,16 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     /// Starts the threads, with the batches that an earlier generation left.
-    pub(super) fn start(file: Arc<dyn MediumFile>, pool: &Pool, writing: Writing) -> io::Result<Self> {
-        let ready = pool.take(writing);
+    pub(super) fn start(
+        file: Arc<dyn MediumFile>,
+        shelf: &Arc<Shelf>,
+        writing: Writing,
+        shrinker: &dyn Fn() -> Shrinker,
+    ) -> io::Result<Self> {
+        let ready = shelf.pool.take(writing);
         let target = Arc::new(Target {
             file,
+            shelf: Arc::clone(shelf),
             end: AtomicU64::new(HEADER_BYTES as u64),
             failed: AtomicBool::new(false),
             is_background: AtomicBool::new(false),
@@ -96,10 +102,11 @@ impl Pipeline {
         for batch in ready {
             give_back.send(batch).expect("the other end lies in the pipeline");
         }
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        for _ in 0..cores.clamp(1, WRITERS_MAX) {
+        for _ in 0..writers() {
             let writer = Writer {
                 target: Arc::clone(&pipeline.target),
+                shrinker: shrinker(),
+                encoded: Vec::new(),
                 to_write: to_write.clone(),
                 give_back: give_back.clone(),
                 due: due.clone(),
@@ -108,7 +115,7 @@ impl Pipeline {
             pipeline.writers.push(thread);
         }
         let target = Arc::clone(&pipeline.target);
-        let flush = move || flushes.iter().for_each(|()| target.note(target.file.sync()));
+        let flush = move || flushes.iter().for_each(|()| target.note(target.sync()));
         pipeline.flusher = Some(thread::Builder::new().name("image flusher".into()).spawn(flush)?);
         Ok(pipeline)
     }
@@ -215,6 +222,7 @@ impl Drop for Pipeline {
 #[derive(Debug)]
 struct Target {
     file: Arc<dyn MediumFile>,
+    shelf: Arc<Shelf>,
     /// Where the next batch goes.
     end: AtomicU64,
     failed: AtomicBool,
@@ -224,6 +232,13 @@ struct Target {
 }
 
 impl Target {
+    fn sync(&self) -> io::Result<()> {
+        let begun = Instant::now();
+        self.file.sync()?;
+        self.shelf.rates.synced(begun.elapsed());
+        Ok(())
+    }
+
     fn note(&self, result: io::Result<()>) {
         if let Err(error) = result {
             let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,16 +251,19 @@ impl Target {
 
 struct Writer {
     target: Arc<Target>,
+    shrinker: Shrinker,
+    /// A batch as it goes into the file.
+    encoded: Vec<u8>,
     to_write: Receiver<PageBatch>,
     give_back: Sender<PageBatch>,
     due: Sender<()>,
 }
 
 impl Writer {
-    fn work(self) -> Written {
+    fn work(mut self) -> Written {
         let mut written = Written::default();
         let mut is_nice = false;
-        for mut batch in &self.to_write {
+        while let Ok(mut batch) = self.to_write.recv() {
             if !is_nice && self.target.is_background.load(Ordering::Relaxed) {
                 // Where that is not allowed it is written all the same.
                 let _ = rustix::process::setpriority_process(None, NICENESS);
@@ -261,26 +279,56 @@ impl Writer {
         written
     }
 
-    fn write(&self, batch: &mut PageBatch, written: &mut Written) -> io::Result<()> {
+    fn write(&mut self, batch: &mut PageBatch, written: &mut Written) -> io::Result<()> {
         let sifted = sift(batch);
         written.zeros.extend(sifted.zeros);
-        let bytes = batch.bytes.len() as u64;
-        if bytes == 0 {
+        if batch.bytes.is_empty() {
             return Ok(());
         }
+        let mut blocks = self.encode(&sifted.stored, &batch.bytes);
+        let stored = if self.encoded.is_empty() { &batch.bytes } else { &self.encoded };
+        let bytes = stored.len() as u64;
         let start = self.target.end.fetch_add(bytes, Ordering::Relaxed);
-        let mut offset = start;
-        for (runs, content) in cut(&sifted.stored).into_iter().zip(batch.bytes.chunks(BLOCK_BYTES)) {
-            written.blocks.push(NewBlock { offset, checksum: Checksum::of(content), runs });
-            offset += content.len() as u64;
-        }
-        self.target.file.write_at(&batch.bytes, start)?;
-        if start / FLUSH_BYTES != offset / FLUSH_BYTES {
+        blocks.iter_mut().for_each(|block| block.offset += start);
+        written.blocks.append(&mut blocks);
+        let handing = Instant::now();
+        self.target.file.write_at(stored, start)?;
+        self.target.shelf.rates.handed(bytes, handing.elapsed());
+        if start / FLUSH_BYTES != (start + bytes) / FLUSH_BYTES {
             // Full if the flusher is still at the last one: it will come to this too.
             let _ = self.due.try_send(());
         }
         Ok(())
     }
+
+    /// Divides the pages of some runs into blocks, whose offsets count from the first. From the first block on that is
+    /// encoded, and before it, everything stands in `encoded`; where none is, that is empty and no page was copied.
+    fn encode(&mut self, stored: &[Run], pages: &[u8]) -> Vec<NewBlock> {
+        self.encoded.clear();
+        let mut blocks = Vec::new();
+        for (at, (runs, own)) in cut(stored).into_iter().zip(pages.chunks(BLOCK_BYTES)).enumerate() {
+            let was_raw = self.encoded.is_empty();
+            let encoding = self.shrinker.put(&runs, own, &mut self.encoded);
+            let offset = match encoding {
+                _ if was_raw => at * BLOCK_BYTES,
+                Encoding::Raw => {
+                    self.encoded.extend_from_slice(own);
+                    self.encoded.len() - own.len()
+                }
+                _ => blocks.last().map_or(0, end_of),
+            };
+            if was_raw && encoding != Encoding::Raw {
+                self.encoded.splice(..0, pages[..offset].iter().copied());
+            }
+            let bytes = if self.encoded.is_empty() { own } else { &self.encoded[offset..] };
+            blocks.push(NewBlock::new(offset as u64, encoding, bytes, runs));
+        }
+        blocks
+    }
+}
+
+fn end_of(block: &NewBlock) -> usize {
+    (block.offset + u64::from(block.stored_bytes)) as usize
 }
 
 /// All blocks of a batch but its last have this length.

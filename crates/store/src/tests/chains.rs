@@ -2,7 +2,10 @@
 //! interrupted.
 
 use super::disk::{Disk, Fault, Survival};
-use super::{LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, some_pages, state};
+use super::encodings::any_encodings;
+use super::{
+    LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, some_pages, state, written,
+};
 use crate::{CoalesceRule, JobDirectory, Lease, Plan, StoreError, Wish, Writing};
 use proptest::prelude::*;
 use standfast_core::{Address, PageRange, PageSet};
@@ -367,9 +370,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn whatever_is_done_every_generation_that_is_there_holds_what_it_held(steps in prop::collection::vec(step(), 1..40)) {
+    fn whatever_is_done_every_generation_that_is_there_holds_what_it_held(
+        steps in prop::collection::vec(step(), 1..40),
+        encodings in any_encodings(),
+    ) {
         let disk = Disk::new();
         let directory = open_on(disk.medium(), 1);
+        directory.set_encodings(encodings);
         let lease = directory.take_lease(LIVE).unwrap();
         begin(&directory, &lease).unwrap();
         let mut truth: BTreeMap<GenerationNumber, Pages> = BTreeMap::new();
@@ -378,7 +385,10 @@ proptest! {
             match step {
                 Step::Checkpoint { writes, drops, upon } => {
                     drops.iter().for_each(|at| drop(pages.remove(&(0, 0x1000 * u64::from(*at)))));
-                    pages.extend(writes.iter().map(|(at, fill)| ((0, 0x1000 * u64::from(*at)), page(*fill))));
+                    for (at, fill) in writes {
+                        let key = (0, 0x1000 * u64::from(at));
+                        pages.insert(key, written(&pages, key, fill));
+                    }
                     let before = if upon { saved.clone() } else { Pages::new() };
                     let generation = checkpoint_upon(&directory, &lease, &before, &pages, "any").unwrap();
                     truth.insert(generation.number, pages.clone());

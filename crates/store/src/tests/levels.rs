@@ -2,7 +2,8 @@
 //! them has a whole generation.
 
 use super::disk::{Disk, Fault, Survival};
-use super::{LIVE, Pages, begin, checkpoint_upon, open_on, page, pages_of, some_pages};
+use super::encodings::any_encodings;
+use super::{LIVE, Pages, begin, checkpoint_upon, open_on, page, pages_of, some_pages, written};
 use crate::{CoalesceRule, JobDirectory, Lease, Level, Levels, Pacing, StoreError, Wish};
 use proptest::prelude::*;
 use standfast_format::BoxError;
@@ -272,15 +273,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn a_number_means_the_same_contents_on_every_level_whatever_is_done(steps in prop::collection::vec(step(), 1..40)) {
+    fn a_number_means_the_same_contents_on_every_level_whatever_is_done(
+        steps in prop::collection::vec(step(), 1..40),
+        in_memory in any_encodings(),
+        on_disk in any_encodings(),
+    ) {
         let (disk, memory) = (Disk::new(), Disk::new());
         let (levels, lease) = begin_on(&disk, &memory);
+        memory_of(&levels).set_encodings(in_memory);
+        levels.directory.set_encodings(on_disk);
         let mut truth: BTreeMap<GenerationNumber, Pages> = BTreeMap::new();
         let (mut pages, mut saved, mut last) = (some_pages(1), Pages::new(), None);
         for step in steps {
             match step {
                 Step::Checkpoint(writes, level) => {
-                    pages.extend(writes.iter().map(|(at, fill)| ((0, 0x1000 * u64::from(*at)), page(*fill))));
+                    for (at, fill) in writes {
+                        let key = (0, 0x1000 * u64::from(at));
+                        pages.insert(key, written(&pages, key, fill));
+                    }
                     let made = checkpoint_at(&levels, level, &lease, last, &pages, &saved);
                     prop_assert!(truth.insert(made, pages.clone()).is_none(), "a number is given once");
                     (saved, last) = (pages.clone(), Some(made));

@@ -4,6 +4,7 @@ mod chains;
 mod crash;
 mod damage;
 mod disk;
+mod encodings;
 mod leasing;
 mod levels;
 mod life;
@@ -71,6 +72,18 @@ fn page(fill: u8) -> Vec<u8> {
     (0..PAGE_BYTES).map(|at| fill.wrapping_add((at % 7) as u8)).collect()
 }
 
+/// What a page holds when a program has written to it: all of it, or a word here and there.
+fn written(pages: &Pages, key: (u32, u64), fill: u8) -> Vec<u8> {
+    match pages.get(&key) {
+        Some(before) if !fill.is_multiple_of(3) => {
+            let mut now = before.clone();
+            now.iter_mut().skip(usize::from(fill)).step_by(97 * usize::from(fill)).for_each(|byte| *byte ^= fill);
+            now
+        }
+        _ => page(fill),
+    }
+}
+
 /// Some pages here and there, all made from `fill`.
 fn some_pages(fill: u8) -> Pages {
     [0x1000, 0x2000, 0x9000].into_iter().map(|at| ((0, at), page(fill.wrapping_add((at >> 12) as u8)))).collect()
@@ -128,6 +141,7 @@ fn fill_upon(prepared: &mut Prepared, before: &Pages, pages: &Pages, state: &Job
     let changed = pages.iter().filter(|it| prepared.parent().is_none() || !is_same(it));
     let changed: Pages = changed.map(|(key, page)| (*key, page.clone())).collect();
     for owner in 0..2 {
+        prepared.follow(owner, owner);
         let same = pages.keys().filter(|key| key.0 == owner && !changed.contains_key(key));
         let same = PageSet::of(same.map(|key| PageRange::new(Address::new(key.1), 1)));
         if !same.is_empty() {

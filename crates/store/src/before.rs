@@ -1,0 +1,239 @@
+//! Single pages of a chain: what a page held in a generation, to which differences of its children apply (C2, C4). Whole
+//! images are read in another order, that of the file ([`crate::chain`]).
+//!
+//! A page that is itself kept as differences takes one of its parent, and so on: each needs one block of each link, which
+//! is kept for the pages beside it. What no link holds reads as zeros, here as when differences are made.
+
+use crate::StoreError;
+use crate::chain::Chain;
+use crate::resolve::Shelved;
+use standfast_core::codec::{Decompressor, Encoding};
+use standfast_core::delta::Page;
+use standfast_core::{Address, PAGE_BYTES};
+use standfast_format::Run;
+use standfast_format::image::{Block, PageDifferences};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Bytes of blocks that are kept for the pages beside: some blocks of pages, or the differences of a whole chain.
+const LOADED_BYTES_MAX: usize = 8 << 20;
+
+/// A block by its link and its place there.
+type Key = (usize, usize);
+
+/// Where a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    key: Key,
+    /// Its number in the block.
+    at: usize,
+    /// The number of its owner in the link.
+    owner: u32,
+    address: Address,
+}
+
+/// A verified block.
+#[derive(Debug)]
+struct Load {
+    /// Its pages; of a block of differences what stands in the file.
+    bytes: Vec<u8>,
+    differences: Option<PageDifferences>,
+}
+
+/// Blocks that were needed lately.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    blocks: HashMap<Key, Arc<Load>>,
+    /// The oldest first.
+    order: VecDeque<Key>,
+    bytes: usize,
+    decompressor: Decompressor,
+}
+
+impl Loaded {
+    fn keep(&mut self, key: Key, load: &Arc<Load>) {
+        while self.bytes + load.bytes.len() > LOADED_BYTES_MAX {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.bytes -= self.blocks.remove(&oldest).map_or(0, |load| load.bytes.len());
+        }
+        self.bytes += load.bytes.len();
+        self.order.push_back(key);
+        self.blocks.insert(key, Arc::clone(load));
+    }
+}
+
+impl Chain {
+    /// Puts the differences of a block upon what the parent held: of the pages that are wanted, a bit for each.
+    pub(crate) fn put_differences(
+        &self,
+        (link, at): Key,
+        stored: &[u8],
+        wanted: u64,
+        pages: &mut [u8],
+        loaded: &mut Loaded,
+    ) -> Result<(), StoreError> {
+        let file = &self.links[link];
+        let block = &file.image.index.blocks()[at];
+        let differences = block.differences(stored).map_err(|error| self.of_link(link, file.bad(error)))?;
+        let keys = pages_of(file.image.index.runs_of(at..at + 1));
+        for (at, ((owner, address), page)) in keys.zip(pages.as_chunks_mut().0).enumerate() {
+            if wanted >> at & 1 != 0 {
+                self.put((link, block), (stored, &differences), (at, owner, address), page, loaded)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One page of a block of differences.
+    fn put(
+        &self,
+        (link, block): (usize, &Block),
+        (stored, differences): (&[u8], &PageDifferences),
+        (at, owner, address): (usize, u32, Address),
+        page: &mut Page,
+        loaded: &mut Loaded,
+    ) -> Result<(), StoreError> {
+        if !differences.is_whole(at) {
+            let was = self.links[link].image.index.base_of(owner);
+            match was.and_then(|was| self.find(link + 1, was, address)) {
+                Some(place) => self.page(place, page, loaded)?,
+                None => page.fill(0),
+            }
+        }
+        let applied = block.apply(stored, differences, at, page);
+        applied.map_err(|error| self.of_link(link, self.links[link].bad(error)))
+    }
+
+    /// What a page holds, verified.
+    fn page(&self, place: Place, page: &mut Page, loaded: &mut Loaded) -> Result<(), StoreError> {
+        let load = self.load(place.key, loaded)?;
+        let (link, at) = place.key;
+        match &load.differences {
+            None => *page = load.bytes.as_chunks().0[place.at],
+            Some(differences) => {
+                let block = &self.links[link].image.index.blocks()[at];
+                let which = (place.at, place.owner, place.address);
+                self.put((link, block), (&load.bytes, differences), which, page, loaded)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn load(&self, key: Key, loaded: &mut Loaded) -> Result<Arc<Load>, StoreError> {
+        if let Some(load) = loaded.blocks.get(&key) {
+            return Ok(Arc::clone(load));
+        }
+        let (link, at) = key;
+        let file = &self.links[link];
+        let block = &file.image.index.blocks()[at];
+        let mut bytes = Vec::new();
+        file.read_blocks(at..at + 1, &mut bytes).map_err(|error| self.of_link(link, error))?;
+        let bad = |error| self.of_link(link, file.bad(error));
+        let mut differences = None;
+        match block.encoding() {
+            Encoding::Raw => {}
+            Encoding::Lz4 | Encoding::Zstd => {
+                let mut pages = vec![0; block.page_bytes()];
+                block.unpack(&bytes, &mut pages, &mut loaded.decompressor).map_err(bad)?;
+                bytes = pages;
+            }
+            Encoding::Differences => differences = Some(block.differences(&bytes).map_err(bad)?),
+        }
+        let load = Arc::new(Load { bytes, differences });
+        loaded.keep(key, &load);
+        Ok(load)
+    }
+
+    /// Where a page is, from this link on; `None` where no link has stored it.
+    fn find(&self, mut link: usize, mut owner: u32, address: Address) -> Option<Place> {
+        loop {
+            let index = &self.links.get(link)?.image.index;
+            let shelved = self.shelved[link].get_or_init(|| Shelved::of(index));
+            if let Some(run) = holding(shelved, owner, address, |run| (run.owner, run.range)) {
+                let before = (address.get() - run.range.start().get()) / PAGE_BYTES as u64;
+                let at = (run.first + before) as usize;
+                return Some(Place { key: (link, run.block), at, owner, address });
+            }
+            owner = holding(index.inherited(), owner, address, |run| (run.owner, run.range))?.was;
+            link += 1;
+        }
+    }
+
+    /// What pages of the newest generation held, for making differences against it. Pages that stand in the file as they
+    /// are come from there unverified: if one is damaged, so is what its children inherit, and a restart, which verifies
+    /// them, takes none of them. The runs' owners are those of the newest generation.
+    pub(crate) fn before_images(
+        &self,
+        runs: impl IntoIterator<Item = Run>,
+        into: &mut Vec<u8>,
+        loaded: &mut Loaded,
+    ) -> Result<(), StoreError> {
+        into.clear();
+        let mut raw: Option<Stretch> = None;
+        for run in runs {
+            for page in 0..run.range.pages() {
+                let address = run.range.start().plus(page * PAGE_BYTES as u64);
+                let start = into.len();
+                into.resize(start + PAGE_BYTES, 0);
+                let Some(place) = self.find(0, run.owner, address) else { continue };
+                let (link, at) = place.key;
+                let block = &self.links[link].image.index.blocks()[at];
+                if block.encoding() != Encoding::Raw {
+                    let page = into[start..].first_chunk_mut().expect("room for a page");
+                    self.page(place, page, loaded)?;
+                    continue;
+                }
+                let offset = block.offset() + (place.at * PAGE_BYTES) as u64;
+                match &mut raw {
+                    Some(raw) if raw.is_followed_by(link, offset, start) => raw.bytes += PAGE_BYTES,
+                    _ => {
+                        let next = Stretch { link, offset, start, bytes: PAGE_BYTES };
+                        raw.replace(next).map_or(Ok(()), |raw| self.read_stretch(&raw, into))?;
+                    }
+                }
+            }
+        }
+        raw.map_or(Ok(()), |raw| self.read_stretch(&raw, into))
+    }
+
+    fn read_stretch(&self, raw: &Stretch, into: &mut [u8]) -> Result<(), StoreError> {
+        self.links[raw.link].read_unverified(&mut into[raw.start..raw.start + raw.bytes], raw.offset)
+    }
+}
+
+/// Pages that adjoin in a file and in memory.
+struct Stretch {
+    link: usize,
+    offset: u64,
+    start: usize,
+    bytes: usize,
+}
+
+impl Stretch {
+    fn is_followed_by(&self, link: usize, offset: u64, start: usize) -> bool {
+        (self.link, self.offset + self.bytes as u64, self.start + self.bytes) == (link, offset, start)
+    }
+}
+
+/// The one of ascending, disjoint runs that has a page.
+fn holding<T>(
+    runs: &[T],
+    owner: u32,
+    address: Address,
+    place: impl Fn(&T) -> (u32, standfast_core::PageRange),
+) -> Option<&T> {
+    let ends_before = |run: &T| {
+        let (whose, range) = place(run);
+        (whose, range.end()) <= (owner, address)
+    };
+    let run = runs.get(runs.partition_point(ends_before))?;
+    let (whose, range) = place(run);
+    (whose == owner && range.contains(address)).then_some(run)
+}
+
+/// Owner and address of each page.
+fn pages_of(runs: &[Run]) -> impl Iterator<Item = (u32, Address)> {
+    runs.iter().flat_map(|run| {
+        (0..run.range.pages()).map(|page| (run.owner, run.range.start().plus(page * PAGE_BYTES as u64)))
+    })
+}

@@ -1,0 +1,225 @@
+//! How blocks are encoded on their way into an image: as was asked for, or as the level's speed and what earlier blocks
+//! came to make it pay ([`standfast_core::codec::choice`], C1). Differences need the generation that the image builds upon.
+
+use crate::before::Loaded;
+use crate::chain::Chain;
+use crate::job::Shelf;
+use rustix::time::{ClockId, clock_gettime};
+use standfast_core::codec::Encoding;
+use standfast_core::codec::choice::{Allowance, Allowed, Choice, Compressed};
+use standfast_format::Run;
+use standfast_format::image::{Base, BlockEncoder, NewBlock};
+use standfast_format::manifest::GenerationNumber;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What encoding by measurement may take of a processor, and what it may save up meanwhile: a checkpoint of gigabytes each
+/// ten minutes can be compressed whole, one each second cannot.
+const ALLOWANCE: Allowance = Allowance { share: 0.05, most: Duration::from_secs(10) };
+
+/// Of less the time says more of the disk's ways than of its speed.
+const TELLING_BYTES: u64 = 1 << 20;
+
+/// How blocks may be encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Encodings {
+    /// Used wherever they make a block much shorter: differences first.
+    pub always: Allowed,
+    /// Used where that pays.
+    pub where_it_pays: Allowed,
+}
+
+impl Encodings {
+    /// Those that are used whatever they cost: somebody waits.
+    #[must_use]
+    pub fn in_haste(self) -> Self {
+        Self { where_it_pays: Allowed::default(), ..self }
+    }
+
+    fn contains(self, encoding: Encoding) -> bool {
+        self.always.contains(encoding) || self.where_it_pays.contains(encoding)
+    }
+}
+
+/// What is known of a level's speed and of the encodings, from one generation to the next.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    choice: Mutex<Choice>,
+    clock: Instant,
+    pending: Mutex<Pending>,
+}
+
+/// What has been written and not yet been synced.
+#[derive(Debug, Default)]
+struct Pending {
+    bytes: u64,
+    /// How long all threads together took to hand it on.
+    handing: Duration,
+}
+
+/// Threads that encode and write at the same time.
+pub(crate) fn writers() -> usize {
+    /// Four checksum and copy faster than disks write, and the engine's reader needs a core too.
+    const WRITERS_MAX: usize = 4;
+    thread::available_parallelism().map_or(1, NonZeroUsize::get).clamp(1, WRITERS_MAX)
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        let choice = Mutex::new(Choice::new(ALLOWANCE, writers()));
+        Self { choice, clock: Instant::now(), pending: Mutex::default() }
+    }
+}
+
+impl Rates {
+    /// So much was handed to the level, which took so long.
+    pub(crate) fn handed(&self, bytes: u64, time: Duration) {
+        let mut pending = lock(&self.pending);
+        pending.bytes += bytes;
+        pending.handing += time;
+    }
+
+    /// All of it has been synced, which took so long.
+    pub(crate) fn synced(&self, time: Duration) {
+        let Pending { bytes, handing } = std::mem::take(&mut *lock(&self.pending));
+        if bytes >= TELLING_BYTES {
+            let time = time + handing / writers() as u32;
+            lock(&self.choice).written(usize::try_from(bytes).unwrap_or(usize::MAX), time);
+        }
+    }
+
+    fn choice(&self) -> MutexGuard<'_, Choice> {
+        lock(&self.choice)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The generation that an image in the making builds upon, and which owner was which there.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    shelf: Arc<Shelf>,
+    parent: GenerationNumber,
+    was: Mutex<BTreeMap<u32, u32>>,
+    /// Opened when it is needed first; none where it cannot be read: whoever restores it will be told why.
+    chain: OnceLock<Option<Chain>>,
+}
+
+impl Origin {
+    pub(crate) fn new(shelf: &Arc<Shelf>, parent: GenerationNumber) -> Self {
+        Self { shelf: Arc::clone(shelf), parent, was: Mutex::default(), chain: OnceLock::new() }
+    }
+
+    /// Notes that an owner had this number there.
+    pub(crate) fn note(&self, owner: u32, was: u32) {
+        lock(&self.was).entry(owner).or_insert(was);
+    }
+
+    /// The bases of all owners of whose pages there are differences.
+    pub(crate) fn bases(&self, blocks: &[NewBlock]) -> Vec<Base> {
+        let differences = blocks.iter().filter(|block| block.encoding == Encoding::Differences);
+        let owners: BTreeSet<u32> = differences.flat_map(|block| &block.runs).map(|run| run.owner).collect();
+        let known = lock(&self.was);
+        owners.into_iter().filter_map(|owner| Some(Base { owner, was: *known.get(&owner)? })).collect()
+    }
+
+    /// The runs as they were called there; `None` where an owner was not.
+    fn runs(&self, runs: &[Run]) -> Option<Vec<Run>> {
+        let known = lock(&self.was);
+        runs.iter().map(|run| Some(Run { owner: *known.get(&run.owner)?, ..*run })).collect()
+    }
+
+    fn chain(&self) -> Option<&Chain> {
+        let open = || {
+            // While it is held nobody can put another image in the place of one that is about to be opened.
+            let mut known = self.shelf.known_manifest();
+            let manifest = self.shelf.manifest(&mut known).ok()?;
+            Chain::open(&self.shelf, &manifest, manifest.generation(self.parent)?).ok()
+        };
+        self.chain.get_or_init(open).as_ref()
+    }
+}
+
+/// Encodes blocks for a level, one after the other in the same memory.
+#[derive(Debug)]
+pub(crate) struct Shrinker {
+    shelf: Arc<Shelf>,
+    encodings: Encodings,
+    origin: Option<Arc<Origin>>,
+    encoder: BlockEncoder,
+    before: Vec<u8>,
+    loaded: Loaded,
+}
+
+impl Shrinker {
+    pub(crate) fn new(shelf: &Arc<Shelf>, encodings: Encodings, origin: Option<Arc<Origin>>) -> Self {
+        Self {
+            shelf: Arc::clone(shelf),
+            encodings,
+            origin: origin.filter(|_| encodings.contains(Encoding::Differences)),
+            encoder: BlockEncoder::default(),
+            before: Vec::new(),
+            loaded: Loaded::default(),
+        }
+    }
+
+    /// Appends the pages of some runs to `into`, encoded, and says how; nothing where they stay as they are.
+    pub(crate) fn put(&mut self, runs: &[Run], pages: &[u8], into: &mut Vec<u8>) -> Encoding {
+        for encoding in [Encoding::Differences, Encoding::Lz4, Encoding::Zstd] {
+            if self.encodings.always.contains(encoding)
+                && let Some(encoded) = self.encoded(encoding, runs, pages)
+            {
+                into.extend_from_slice(encoded);
+                return encoding;
+            }
+        }
+        let encoding = self.choose(runs, pages.len());
+        if encoding != Encoding::Raw {
+            let (begun, processor) = (Instant::now(), processor_time());
+            let kept = self.encoded(encoding, runs, pages).map(|encoded| {
+                into.extend_from_slice(encoded);
+                encoded.len()
+            });
+            // Before-images may have to come from a disk.
+            let time = if encoding == Encoding::Differences { begun.elapsed() } else { processor_time() - processor };
+            let done = Compressed { asked: encoding, bytes: pages.len(), kept: kept.unwrap_or(pages.len()), time };
+            self.shelf.rates.choice().compressed(done);
+            if kept.is_some() {
+                return encoding;
+            }
+        }
+        Encoding::Raw
+    }
+
+    fn choose(&self, runs: &[Run], bytes: usize) -> Encoding {
+        let mut allowed = self.encodings.where_it_pays;
+        if self.origin.as_ref().and_then(|origin| origin.runs(runs)).is_none() {
+            allowed = allowed.without(Encoding::Differences);
+        }
+        if allowed.is_empty() {
+            return Encoding::Raw;
+        }
+        let rates = &self.shelf.rates;
+        rates.choice().next(bytes, allowed, rates.clock.elapsed()).encoding
+    }
+
+    fn encoded(&mut self, encoding: Encoding, runs: &[Run], pages: &[u8]) -> Option<&[u8]> {
+        if encoding == Encoding::Differences {
+            let origin = self.origin.as_ref()?;
+            let were = origin.runs(runs)?;
+            origin.chain()?.before_images(were, &mut self.before, &mut self.loaded).ok()?;
+        }
+        self.encoder.encode(encoding, &self.before, pages)
+    }
+}
+
+/// What this thread has taken of a processor.
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
