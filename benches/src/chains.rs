@@ -78,6 +78,21 @@ fn repeated(program: &Program, words: &[&str], repeats: usize) -> Result<Vec<Tak
     Ok(taken)
 }
 
+/// A word in each page, kept as differences: the size of the image, against the words and a bitmap for each page.
+pub(crate) fn scattered_words(megabytes: u64) -> Result<Verdict> {
+    const BOUND: f64 = 1.2;
+    const WORD_AND_BITMAP: u64 = 8 + 64;
+    let program = DIRTIER.with(&[&megabytes.to_string(), "small", "asked", "1000"])?;
+    let taken = repeated(&program, &["--incremental", "on", "--delta", "previous", "--compress", "none"], 3)?;
+    let last = taken.last().context("there were some")?;
+    let found = last.file_bytes as f64 / (last.pages_read * WORD_AND_BITMAP) as f64;
+    Ok(Verdict {
+        promise: format!("{megabytes} MB, a word in each page: image at most {BOUND} times words and bitmaps"),
+        measured: format!("{found:.2} ({} bytes for {} pages)", last.file_bytes, last.pages_read),
+        holds: found <= BOUND,
+    })
+}
+
 /// A first write behind a checkpoint against one that mprotect and a handler notice.
 pub(crate) fn first_write(repeats: usize) -> Result<Verdict> {
     const GAIN_MIN: f64 = 2.5;

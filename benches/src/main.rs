@@ -3,19 +3,21 @@
 //!
 //! ```text
 //! standfast-bench [--megabytes N] [--repeats N] [--only SECTION]
-//!     codes pauses trees chains intervals huge-pages sizes snapshots bulk directives
+//!     codes pauses trees chains intervals huge-pages sizes snapshots levels auto bulk directives
 //! ```
 //!
 //! Each section takes four minutes at most on a machine that is not slow.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
 
+mod auto;
 mod bulk;
 mod chains;
 mod delta;
 mod directives;
 mod erasure;
 mod figures;
+mod levels;
 mod overhead;
 mod pause;
 mod reservation;
@@ -71,7 +73,7 @@ fn settings() -> Result<Settings> {
 type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
 
 /// What can be measured by itself, by name.
-const SECTIONS: [(&str, Section); 10] = [
+const SECTIONS: [(&str, Section); 12] = [
     ("codes", codes),
     ("pauses", pauses),
     ("trees", trees),
@@ -80,6 +82,8 @@ const SECTIONS: [(&str, Section); 10] = [
     ("huge-pages", huge_pages),
     ("sizes", sizes),
     ("snapshots", ways),
+    ("levels", in_memory),
+    ("auto", chosen),
     ("bulk", whole),
     ("directives", directed),
 ];
@@ -155,6 +159,18 @@ fn ways(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     say(snapshots::clone_against_fork(settings.megabytes, settings.repeats)?);
     say(snapshots::best_of_a_writing_program(settings.megabytes, settings.repeats)?);
     Ok(())
+}
+
+/// What is kept as differences, and checkpoints that go to memory first.
+fn in_memory(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    say(chains::scattered_words(settings.megabytes)?);
+    levels::memory_first(settings.megabytes, settings.repeats.div_ceil(2))?.into_iter().for_each(say);
+    Ok(())
+}
+
+/// That the choice between the ways is a good one.
+fn chosen(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    auto::against_the_best(settings.repeats.div_ceil(3), say)
 }
 
 /// Whole checkpoints of much memory, and restarts.

@@ -1,0 +1,115 @@
+//! Memory first: how much sooner a checkpoint is usable than on a slow disk, and what somebody else has of the disk while one is
+//! flushed (D16).
+//!
+//! No disk here can be throttled without privileges. A disk of 100 MB/s takes the bytes of the image at 100 MB/s at the least,
+//! whatever else it does: that is what the first promise is held against, by arithmetic.
+
+use crate::figures::{Verdict, median, milliseconds};
+use crate::pause::checkpoint;
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, kill};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::running::{PATIENCE, until};
+use standfast_tests::victims::DIRTIER;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Bytes a second of the slow disk.
+const SLOW_DISK: f64 = 100e6;
+const SOONER_MIN: f64 = 10.0;
+/// What somebody else keeps of the disk's speed while a checkpoint is flushed.
+const KEPT_MIN: f64 = 0.7;
+/// What the third party writes and syncs at a time.
+const PIECE_BYTES: usize = 8 << 20;
+
+/// A place in memory that goes when it is done with.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Result<Self> {
+        let path = PathBuf::from(format!("/dev/shm/standfast-bench-{}", std::process::id()));
+        fs::create_dir(&path).context("a folder in /dev/shm")?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Full checkpoints of so much memory that nothing shrinks, each usable once it is in memory.
+pub(crate) fn memory_first(megabytes: u64, repeats: usize) -> Result<[Verdict; 2]> {
+    let (arena, place) = (Arena::new()?, Place::new()?);
+    let standfast = Standfast::new(&arena)?;
+    let memory = place.0.display().to_string();
+    // Each one that is taken is flushed once the one before has been.
+    let words = ["--memory", &memory, "--incremental", "off", "--flush-every", "1"].map(str::to_owned);
+    let program = DIRTIER.with(&[&megabytes.to_string(), "small", "asked", "10"])?;
+    let running = standfast.run_with(&words, Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    let (mut usable, mut sooner, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 1..=repeats as u64 {
+        let taken = checkpoint(standfast, &arena)?;
+        usable.push(taken.durable);
+        sooner.push(taken.file_bytes as f64 / SLOW_DISK / taken.durable.as_secs_f64());
+        let party = arena.folder().join("third-party");
+        let is_flushed = || is_on_disk(standfast, &arena, number);
+        let (pieces, during) = third_party(&party, is_flushed)?;
+        until(PATIENCE, "the flush", || Ok(is_on_disk(standfast, &arena, number)?.then_some(())))?;
+        let mut left = pieces;
+        let (_, alone) = third_party(&party, || {
+            left -= 1;
+            Ok(left == 0)
+        })?;
+        kept.push(alone.as_secs_f64() / during.as_secs_f64());
+    }
+    kill(standfast.await_program()?, Signal::SIGKILL)?;
+    running.wait(PATIENCE)?;
+    let middle = |of: &mut Vec<f64>| {
+        of.sort_by(f64::total_cmp);
+        of[of.len() / 2]
+    };
+    let (sooner, kept) = (middle(&mut sooner), middle(&mut kept));
+    Ok([
+        Verdict {
+            promise: format!(
+                "{megabytes} MB, in memory first: usable at least {SOONER_MIN} times sooner than at 100 MB/s"
+            ),
+            measured: format!("{sooner:.1} times (usable in {})", milliseconds(median(&usable))),
+            holds: sooner >= SOONER_MIN,
+        },
+        Verdict {
+            promise: format!("what a third party keeps of the disk during a flush: at least {KEPT_MIN}"),
+            measured: format!("{kept:.2}"),
+            holds: kept >= KEPT_MIN,
+        },
+    ])
+}
+
+fn is_on_disk(standfast: Standfast<'_>, arena: &Arena, number: u64) -> Result<bool> {
+    let status = standfast.status(&arena.images())?;
+    let all = status["generations"].as_array().context("status has generations")?;
+    Ok(all.iter().any(|it| it["generation"] == number && it["is_on_disk"] == true))
+}
+
+/// Writes and syncs pieces until it is enough: how many, and how long that took without asking.
+fn third_party(path: &Path, mut is_enough: impl FnMut() -> Result<bool>) -> Result<(usize, Duration)> {
+    let piece = vec![0x5a; PIECE_BYTES];
+    let (mut pieces, mut took) = (0, Duration::ZERO);
+    loop {
+        let begin = Instant::now();
+        let mut file = File::create(path)?;
+        file.write_all(&piece)?;
+        file.sync_all()?;
+        took += begin.elapsed();
+        pieces += 1;
+        if is_enough()? {
+            return Ok((pieces, took));
+        }
+    }
+}
