@@ -94,6 +94,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ),
     ("POSIX message queues", "announced", Victims(&["message-queue-that-announces-is-refused-for-now"])),
     ("a private mapping of a memfd", "closed", Victims(&["private-mapping-of-a-closed-memfd-is-refused"])),
+    ("guarded pages", "no other mapping shows", Victims(&["shared-memory-beneath-a-guard-is-refused"])),
     ("pipes to other programs", "pipes", Test("outside.rs", "a_pipe_that_somebody_else_has_open_is_refused")),
     (
         "pipes to other programs",

@@ -179,7 +179,8 @@ static void advise(const struct region *region, unsigned char *at, size_t length
 /* Takes access to a part away, in one way or another. */
 static void close_off(struct region *region, unsigned char *at, size_t length)
 {
-    if (below(4) == 0) {
+    /* What lies beneath guarded pages of shared memory only root can see. */
+    if (below(4) == 0 && region->kind == ANONYMOUS) {
         (void)madvise(at, length, GUARD_INSTALL);
     } else {
         mprotect(at, length, below(2) ? PROT_READ : PROT_NONE);

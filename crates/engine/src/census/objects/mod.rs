@@ -166,8 +166,8 @@ impl Objects {
         };
         let obstacle = |address| Obstacle {
             what: format!("mapping at {address}"),
-            why: "it is a private mapping of a memfd that has been closed, and what lies beneath the pages that the \
-                  program has changed can only be read with privileges"
+            why: "what lies beneath pages that the program has guarded, or changed in a private mapping of a memfd that \
+                  has been closed, can only be read with privileges"
                 .to_owned(),
             remedy: "keep the memfd open, or run standfast as root".to_owned(),
             passing: false,

@@ -32,7 +32,7 @@ struct Window {
     shows: PageRange,
     /// The pages, by address, that show something of the object.
     populated: Vec<PageRange>,
-    /// The pages, by address, that show the program's own copy.
+    /// The pages, by address, that show something else: the program's own copy, or nothing, since they are guarded.
     own: Vec<PageRange>,
 }
 
@@ -54,6 +54,8 @@ impl Window {
         if !self.shared {
             scan.populated(self.at, Populated::Own, &mut self.own)?;
         }
+        scan.guarded(self.at, &mut self.own)?;
+        self.own.sort_unstable_by_key(|range| range.start());
         let mut known: Vec<_> = self.populated.iter().chain(&self.own).copied().collect();
         known.sort_unstable_by_key(|range| range.start());
         let unknown = gaps(self.at, &known);
@@ -67,8 +69,12 @@ impl Window {
     /// Whether these offsets of the object can be read here.
     fn sees(&self, offsets: PageRange) -> bool {
         let inside = |inner: PageRange, outer: PageRange| outer.common(inner) == Some(inner);
+        let is_hidden = || self.own.iter().any(|range| range.common(self.addresses_of(offsets)).is_some());
         inside(offsets, self.shows)
-            && (self.shared || self.populated.iter().any(|range| inside(self.addresses_of(offsets), *range)))
+            && match self.shared {
+                true => !is_hidden(),
+                false => self.populated.iter().any(|range| inside(self.addresses_of(offsets), *range)),
+            }
     }
 }
 
@@ -92,7 +98,11 @@ impl Windows {
 
     /// An address whose page hides what of the object lies beneath it, once every process has been looked at.
     pub(super) fn hidden(&self) -> Option<Address> {
-        let mut shown: Vec<_> = self.windows.iter().filter(|window| window.shared).map(|window| window.shows).collect();
+        let shared = self.windows.iter().filter(|window| window.shared);
+        let visible = |window: &'_ Window| {
+            gaps(window.at, &window.own).into_iter().map(|range| window.offsets_of(range)).collect::<Vec<_>>()
+        };
+        let mut shown: Vec<_> = shared.flat_map(visible).collect();
         shown.sort_unstable_by_key(|range| range.start());
         let own = self.windows.iter().flat_map(|window| window.own.iter().map(move |range| (window, *range)));
         own.filter(|(window, range)| !gaps(window.offsets_of(*range), &shown).is_empty())
@@ -175,6 +185,19 @@ mod tests {
         assert_eq!(windows.contents(), [pages(0, 2), pages(2, 3)]);
         assert!(windows.windows[0].sees(pages(2, 3)) && !windows.windows[0].sees(pages(1, 1)));
         assert_eq!(windows.hidden(), None, "the shared window shows what lies beneath");
+    }
+
+    #[test]
+    fn what_lies_beneath_a_guarded_page_is_read_where_another_window_shows_it() {
+        let guarded = window(true, pages(100, 4), 0, &[pages(100, 1)], &[pages(102, 1)]);
+        let windows = Windows { windows: vec![guarded] };
+        assert_eq!(windows.hidden(), Some(pages(102, 1).start()));
+        let Windows { mut windows } = windows;
+        windows.push(window(true, pages(300, 4), 0, &[pages(300, 4)], &[]));
+        let windows = Windows { windows };
+        assert_eq!(windows.hidden(), None);
+        assert!(windows.windows[0].sees(pages(0, 2)) && !windows.windows[0].sees(pages(0, 4)));
+        assert!(windows.windows[1].sees(pages(0, 4)));
     }
 
     #[test]
