@@ -166,9 +166,10 @@ impl Objects {
         };
         let obstacle = |address| Obstacle {
             what: format!("mapping at {address}"),
-            why: "what lies beneath pages that the program has guarded, or changed in a private mapping of a memfd that \
+            why:
+                "what lies beneath pages that the program has guarded, or changed in a private mapping of a memfd that \
                   has been closed, can only be read with privileges"
-                .to_owned(),
+                    .to_owned(),
             remedy: "keep the memfd open, or run standfast as root".to_owned(),
             passing: false,
         };
