@@ -68,7 +68,7 @@ pub const MCNF: Paper = Paper::plain("mcnf", include_str!("../../examples/mcnf.f
 pub const NNET: Paper = Paper::with_directives(
     ["nnet", "nnet-directed"],
     include_str!("../../examples/nnet.c"),
-    &["6000", "40", "500"],
+    &["6000", "40", "1500"],
     &["1000", "40", "60"],
 );
 /// Messages to be logged.

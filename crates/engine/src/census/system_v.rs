@@ -297,12 +297,13 @@ pub(crate) fn was_here(job: &JobState) -> bool {
 }
 
 /// Whether an object that a checkpoint has found is still there, in our own IPC namespace, where nobody uses it any more.
+/// The supervisor of another job may have looked at it.
 pub(crate) fn is_left_behind(job: &JobState, kind: SystemVKind, name: &SystemVName) -> bool {
     let is_it = |object: &SystemVObject| {
         (object.kind, object.id, object.key) == (kind, name.id, name.key)
             && object.creator == process::effective_user()
             && object.attached == 0
-            && !object.users.iter().any(|pid| may_have_used(*pid, object.used_seconds))
+            && !object.users.iter().any(|pid| may_have_used(*pid, object.used_seconds) && !is_supervisor(*pid))
     };
     was_here(job) && SystemVObject::all().is_ok_and(|all| all.iter().any(is_it))
 }
@@ -331,8 +332,8 @@ pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
             && object.attached == 0
             && object.creator == process::effective_user()
             && object.changed_seconds >= taken
-            && !object.users.is_empty()
-            && object.users.iter().all(of_job)
+            && object.users.iter().any(of_job)
+            && object.users.iter().all(|pid| of_job(pid) || is_supervisor(*pid))
             && !known(object.id)
     };
     let all = SystemVObject::all().unwrap_or_default();

@@ -20,7 +20,8 @@ impl Walk<'_> {
     pub(super) fn connect_unix(&mut self, at: usize, network: &Network) -> Result<(), Unfit> {
         let told = self.told_of(at, network)?;
         let found = &self.sockets[at];
-        let file_mode = self.file_of_address(found, told)?;
+        let is_alone = told.is_listening || found.is_datagram() || told.peer.is_none();
+        let file_mode = self.file_of_address(found, told, is_alone)?;
         let (state, shut_down) = if told.is_listening {
             (SocketState::Listening { backlog: told.backlog }, 0)
         } else if found.is_datagram() {
@@ -99,8 +100,9 @@ impl Walk<'_> {
         })
     }
 
-    /// The mode of the file that a socket's own address names; `None` where the file has been removed.
-    fn file_of_address(&self, found: &Found, told: &UnixSocket) -> Result<Option<u32>, Unfit> {
+    /// The mode of the file that a socket's own address names; `None` where the file has been removed. Of one that is
+    /// connected the address is but a word, which it may have from a listening socket: only one that `is_alone` needs it.
+    fn file_of_address(&self, found: &Found, told: &UnixSocket, is_alone: bool) -> Result<Option<u32>, Unfit> {
         let Some((inode, _)) = told.file else { return Ok(None) };
         let Some(path) = path_of(&found.record.name.0) else { return Ok(None) };
         let is_relative = path.is_relative();
@@ -108,7 +110,7 @@ impl Walk<'_> {
         let there = std::fs::symlink_metadata(&path).ok();
         match there.filter(|there| there.ino() as u32 == inode) {
             Some(there) => Ok(Some(there.mode())),
-            None if is_relative => Err(Unfit::with_remedy(
+            None if is_relative && is_alone => Err(Unfit::with_remedy(
                 format!("the file {} that it is bound to cannot be found", path.display()),
                 "bind sockets to absolute paths",
             )),

@@ -84,6 +84,7 @@ impl Opening<'_> {
             let (made, other) = self.make_unnamed_pair(record)?;
             if has_name(record) {
                 self.bind(&made, record)?;
+                self.remove_new_file(record)?;
             }
             (made, other)
         };
@@ -167,7 +168,7 @@ impl Opening<'_> {
 
     /// Lets a socket listen under the name of `accepted`, and connects one with the name of `connecting` to it.
     fn connect_through_listener(&self, accepted: &Socket, connecting: &Socket) -> Result<(Made, Made), EngineError> {
-        let listener = self.make_alone(accepted)?;
+        let listener = self.make_named(accepted)?;
         self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
         let connected = self.create(connecting)?;
         options::set(connected.own(), connecting)?;
@@ -176,10 +177,11 @@ impl Opening<'_> {
         let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
         let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;
         self.close(listener.number)?;
+        self.remove_new_file(accepted)?;
         Ok((self.take_up(number)?, connected))
     }
 
-    /// Gives a socket its name. The file that a Unix socket of the life before has left in its place goes; whether that is
+    /// Gives a socket its name, and makes a file for that. The file that a Unix socket of the life before has left in its place goes; whether that is
     /// somebody else's by now the plan has looked.
     pub(super) fn bind(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
         let action = format!("giving a socket its address {}", describe(&record.name));
@@ -187,7 +189,7 @@ impl Opening<'_> {
         if path.is_some_and(|path| !path.starts_with(b"/")) {
             self.enter_directory_of(record)?;
         }
-        if let Some(path) = path.filter(|_| record.file_mode.is_some()) {
+        if let Some(path) = path.filter(|_| self.has_file(record)) {
             self.remove(path)?;
         }
         self.with_address(&action, libc::SYS_bind, made, &record.name.0, Patience::Long)?;
@@ -197,9 +199,22 @@ impl Opening<'_> {
                 let mode = u64::from(mode & 0o7777);
                 self.call("setting a socket's permissions", libc::SYS_chmod, [path, mode, 0, 0, 0, 0]).map(drop)
             }
-            (Some(path), None) => self.remove(path),
-            (None, _) => Ok(()),
+            _ => Ok(()),
         }
+    }
+
+    /// Removes the file of a name that has had none, once nobody need find the socket by it any more.
+    pub(super) fn remove_new_file(&self, record: &Socket) -> Result<(), EngineError> {
+        let path = if record.family == libc::AF_UNIX { path_in(&record.name.0) } else { None };
+        path.filter(|_| record.file_mode.is_none()).map_or(Ok(()), |path| self.remove(path))
+    }
+
+    /// Whether the file that its path names was its own, or that of another socket of the job: what was accepted bears the
+    /// address of the listening socket, and in a second life has had a file of its own, which is gone.
+    fn has_file(&self, record: &Socket) -> bool {
+        let job = self.plan.job;
+        let mut named = job.sockets.iter().filter(|it| it.name == record.name && it.file_mode.is_some());
+        record.file_mode.is_some() || named.any(|it| directory_of(job, it) == directory_of(job, record))
     }
 
     /// A relative path is meant from where the process that holds the socket is.
@@ -224,6 +239,7 @@ impl Opening<'_> {
         if !is_tcp(record) {
             if has_name(record) {
                 self.bind(made, record)?;
+                self.remove_new_file(record)?;
             }
             return self.connect(made, address);
         }

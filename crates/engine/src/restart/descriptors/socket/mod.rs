@@ -78,14 +78,22 @@ impl Opening<'_> {
 
     /// A socket with its options and its name, connected to nobody.
     pub(super) fn make_alone(&self, record: &Socket) -> Result<Made, EngineError> {
+        let made = self.make_named(record)?;
+        if is_named_at_once(record) {
+            self.remove_new_file(record)?;
+        }
+        Ok(made)
+    }
+
+    /// The same, which can be found by its name even where that has had no file.
+    fn make_named(&self, record: &Socket) -> Result<Made, EngineError> {
         let made = self.create(record)?;
         options::set(made.own(), record)?;
         // Connections of the life before may linger under its address.
         if is_tcp(record) {
             options::share_address(made.own())?;
         }
-        // The name of one that waits comes when it is connected.
-        if has_name(record) && !matches!(record.state, SocketState::Waiting { .. }) {
+        if is_named_at_once(record) {
             self.bind(&made, record)?;
         }
         Ok(made)
@@ -135,6 +143,11 @@ impl Opening<'_> {
         }
         Ok(())
     }
+}
+
+/// The name of one that waits comes when it is connected.
+fn is_named_at_once(record: &Socket) -> bool {
+    has_name(record) && !matches!(record.state, SocketState::Waiting { .. })
 }
 
 /// The other side may have shut it down already.
