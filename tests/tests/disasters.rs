@@ -9,9 +9,9 @@ use standfast_tests::seed;
 use std::time::{Duration, Instant};
 
 /// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
-const SWEEP_TIME: Duration = Duration::from_secs(20);
+const SWEEP_TIME: Duration = Duration::from_secs(12);
 /// And one for each further way to take memory, and of a tree of processes. `STANDFAST_SWEEP` says it otherwise, in seconds.
-const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(6);
+const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(4);
 
 /// No checkpoint of so small a program takes so many calls: a sweep that does not end would be a fault of its own.
 const CALLS_MAX: u64 = 20_000;

@@ -1,7 +1,8 @@
 //! One test for each victim in `tests/victims/features`, found by reading the folder: `cargo test --test features NAME`.
 //! Slices of them are tried with another way to take memory as well, with a checkpoint every few milliseconds, and among
 //! hundreds of short-lived processes of the same job; with `STANDFAST_SNAPSHOT=fork`, `STANDFAST_EVERY=10` (milliseconds),
-//! or `STANDFAST_CROWD=1`, all are, in that way alone.
+//! or `STANDFAST_CROWD=1`, all are, in that way alone. `STANDFAST_SHARE=3` leaves out two thirds of those that run without
+//! privileges as well as with them.
 #![allow(missing_docs, reason = "a test binary")]
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -24,7 +25,15 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     arguments.test_threads.get_or_insert(processors * TRIALS_PER_PROCESSOR);
-    let features = Feature::all().expect("the folder of victims can be read");
+    let mut features = Feature::all().expect("the folder of victims can be read");
+    if let Some(share) = asked("STANDFAST_SHARE") {
+        let share = share.parse().expect("STANDFAST_SHARE is a number: one of so many");
+        let needs_root =
+            |(_, feature): &Named| feature.as_ref().is_ok_and(|it| it.header.needs.iter().any(|it| it == "root"));
+        let mut place = 0..;
+        features
+            .retain(|named| place.next().is_some_and(|place: usize| place.is_multiple_of(share)) || needs_root(named));
+    }
     let trial = |name: String, feature| Trial::ignorable_test(name, move || try_one(feature));
     let chosen: Vec<Named> = match (asked("STANDFAST_SNAPSHOT"), asked("STANDFAST_EVERY"), asked("STANDFAST_CROWD")) {
         (Some(snapshot), ..) => taken_by(&snapshot, features).collect(),
