@@ -36,17 +36,20 @@ pub fn ensure_none(arena: &Arena) -> Result<()> {
     Ok(())
 }
 
-/// Sockets, and files that were being written, in a job's directory.
+/// Sockets, and files that were being written, in a job's directory. Those of a supervisor that was killed go with the next
+/// one, which there is where there is something to continue.
 fn files_left_in(images: &Path) -> Result<Vec<String>> {
     let mut left = Vec::new();
+    let mut may_continue = false;
     for entry in fs::read_dir(images).with_context(|| format!("reading {}", images.display()))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
+        may_continue |= name.starts_with("generation-");
         if name.ends_with(".tmp") || entry.file_type()?.is_socket() {
             left.push(name);
         }
     }
-    Ok(left)
+    Ok(if may_continue { left } else { Vec::new() })
 }
 
 /// FNV-1a, as victims fold bytes.

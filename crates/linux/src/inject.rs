@@ -160,8 +160,31 @@ impl Puppet<'_> {
             return Ok(Err(io::Error::from_raw_os_error(-made)));
         }
         let taken = take(made);
-        self.calls(&[close(made)])?;
+        // It goes on as it would without us: there is no moment at which our death would leave the descriptor open.
+        if made == expected {
+            self.run_left_call()?
+        } else {
+            drop(self.calls(&[close(made)])?)
+        }
         Ok(Ok(taken))
+    }
+
+    /// Lets the task make the one call that it was left.
+    fn run_left_call(&self) -> Result<(), TaskError> {
+        let (mut stops, mut signal) = (0, 0);
+        while stops < 2 {
+            self.task.resume_to_syscall(signal)?;
+            signal = match self.task.wait()? {
+                Stop::Syscall => {
+                    stops += 1;
+                    0
+                }
+                Stop::Signal(signal) if self.injector.bell.is_some_and(|bell| bell.0 == signal) => 0,
+                Stop::Signal(signal) => passed_on(signal),
+                Stop::Asked | Stop::Event(_) => 0,
+            };
+        }
+        Ok(())
     }
 
     /// Makes as many calls as there is room for. `left` are those that it would go on with if it were let go.

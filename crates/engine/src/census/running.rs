@@ -8,9 +8,13 @@ use crate::job::{Inheritance, Kept};
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{EngineError, Obstacle, ProcessIdentity};
 use standfast_linux::proc::{self, Stat};
+use std::time::Duration;
 
 /// How often a job is looked at whose descriptors come and go, before what the last look told is believed.
 const LOOKS_MAX: usize = 10;
+/// Between two looks: enough for a task to go on with what it was about, such as to close a descriptor that a supervisor
+/// which died a moment ago has left in it.
+const LOOKS_PAUSE: Duration = Duration::from_millis(100);
 
 /// What in this process and its descendants could not be carried over: the part of the census that needs no freeze.
 ///
@@ -59,7 +63,10 @@ fn seen_twice(
     let mut last: Option<Vec<Obstacle>> = None;
     for _ in 1..looks_max {
         match (look(), last.take()) {
-            (Ok(found), None) if !found.is_empty() => last = Some(found),
+            (Ok(found), None) if !found.is_empty() => {
+                last = Some(found);
+                std::thread::sleep(LOOKS_PAUSE);
+            }
             (Ok(mut found), before) => {
                 found.retain(|it| before.as_ref().is_some_and(|before| before.contains(it)));
                 return Ok(found);
