@@ -10,10 +10,11 @@ use std::process::Command;
 use std::{env, fs};
 
 /// What C victims include.
-const HEADERS: [(&str, &str); 7] = [
+const HEADERS: [(&str, &str); 8] = [
     ("check.h", include_str!("../victims/check.h")),
     ("mapped.h", include_str!("../victims/mapped.h")),
     ("family.h", include_str!("../victims/family.h")),
+    ("guards.h", include_str!("../victims/guards.h")),
     ("forest.h", include_str!("../victims/forest.h")),
     ("terminal.h", include_str!("../victims/terminal.h")),
     ("proc_files.h", include_str!("../victims/proc_files.h")),

@@ -4,13 +4,7 @@
  * doctor-blind: what lies beneath is looked for only while the program stands still
  * needs: user
  */
-#include "check.h"
-#include <sys/mman.h>
-
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#define MADV_GUARD_REMOVE 103
-#endif
+#include "guards.h"
 
 int main(void)
 {
