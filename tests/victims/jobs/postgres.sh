@@ -6,8 +6,10 @@ template=$(dirname "$0")/template
 
 ask() { psql -X -A -t -q -c "$1" 2>> client.log; }
 
-serve() { # -F: the machine itself does not fail here
-    postgres -D data -F -c listen_addresses= -c unix_socket_directories="$PGHOST" -c shared_buffers=8MB > server.log 2>&1 &
+# -F: the machine itself does not fail here. In the folder lies what a killed life would otherwise leave in /dev/shm.
+serve() {
+    postgres -D data -F -c listen_addresses= -c unix_socket_directories="$PGHOST" -c shared_buffers=8MB \
+        -c dynamic_shared_memory_type=mmap > server.log 2>&1 &
     server=$!
     until ask 'select 1' > answer && [ "$(cat answer)" = 1 ]; do sleep 0.05; done
 }
