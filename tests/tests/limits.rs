@@ -125,7 +125,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     (
         "other descriptors",
         "the run was started with",
-        Proof::None("the tests start every run with files that have a name, and nothing else"),
+        Test("outside.rs", "files_without_a_name_that_the_run_was_started_with_are_refused"),
     ),
     (
         "pseudo-terminals",
@@ -178,10 +178,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     (
         "programs that may not be traced",
         "set-uid",
-        Proof::None(
-            "a test may not install one; to the kernel it is a process of another user, which is proved by \
-             tree-child-of-another-user-is-refused",
-        ),
+        Test("other_users.rs", "a_program_that_takes_another_users_rights_is_refused_and_runs_on"),
     ),
 ];
 

@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{Gid, Uid, chown, geteuid};
 use standfast_tests::arena::Arena;
 use standfast_tests::command::Standfast;
@@ -60,6 +61,12 @@ fn asked_by(arena: &Arena, user: u32, words: &[&str]) -> Result<Ended> {
     Running::complete(arena, &format!("{}-{user}", words[0]), &mut by(arena, user, &command))
 }
 
+/// Makes it somebody's, with these rights.
+fn give(path: &Path, user: u32, mode: u32) -> Result<()> {
+    chown(path, Some(Uid::from_raw(user)), Some(Gid::from_raw(user)))?;
+    Ok(fs::set_permissions(path, Permissions::from_mode(mode))?)
+}
+
 /// A job of the owner's, at its gate.
 struct Scene {
     arena: Arena,
@@ -74,18 +81,21 @@ impl Scene {
             skip(promise, "only root can be two users");
             return Ok(None);
         }
-        let program = SMALL.with(&[])?;
         let arena = Arena::new()?;
         for folder in [arena.folder().to_owned(), arena.work(), arena.logs()] {
-            chown(&folder, Some(Uid::from_raw(OWNER)), Some(Gid::from_raw(OWNER)))?;
-            fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
+            give(&folder, OWNER, 0o755)?;
         }
+        Self::set_with(arena, &SMALL.with(&[])?.path).map(Some)
+    }
+
+    /// The same with this copy of the program.
+    fn set_with(arena: Arena, program: &Path) -> Result<Self> {
         let mut run = Standfast::new(&arena)?.command(&["run", "-i", "off", "-d"]);
-        run.arg(arena.images()).arg("--").arg(&program.path);
+        run.arg(arena.images()).arg("--").arg(program);
         let output = Output::File(arena.work().join(standfast_tests::result::OUTPUT));
         let job = Running::start(&arena, "run", output, &mut by(&arena, OWNER, &run))?;
         Standfast::new(&arena)?.await_gate()?;
-        Ok(Some(Self { arena, job, native: RunResult::native(&program)? }))
+        Ok(Self { arena, job, native: RunResult::native(&SMALL.with(&[])?)? })
     }
 
     /// Has the owner let everybody in.
@@ -97,9 +107,11 @@ impl Scene {
         Ok(())
     }
 
+    /// How many its owner is told of.
     fn generations(&self) -> Result<usize> {
-        let status = Standfast::new(&self.arena)?.status(&self.arena.images())?;
-        Ok(status["generations"].as_array().map_or(0, Vec::len))
+        let said = asked_by(&self.arena, OWNER, &["status", "--json"])?.well("status")?;
+        let status: serde_json::Value = serde_json::from_str(&said.output)?;
+        Ok(status["generations"].as_array().context("generations in the status")?.len())
     }
 
     /// The job has noticed nothing.
@@ -169,5 +181,30 @@ fn nobody_else_passes_for_a_supervisor() -> Result<()> {
     })?;
     drop(impostor);
     fs::set_permissions(scene.arena.images(), Permissions::from_mode(0o700))?;
+    scene.ends_well()
+}
+
+#[test]
+fn a_program_that_takes_another_users_rights_is_refused_and_runs_on() -> Result<()> {
+    let promise = "a set-uid program is refused";
+    if !geteuid().is_root() {
+        skip(promise, "only root can make one");
+        return Ok(());
+    }
+    let arena = Arena::new()?;
+    if statvfs(arena.folder())?.flags().contains(FsFlags::ST_NOSUID) {
+        skip(promise, "programs here do not take their owner's rights");
+        return Ok(());
+    }
+    for folder in [arena.folder().to_owned(), arena.work(), arena.logs()] {
+        give(&folder, OWNER, 0o777)?;
+    }
+    let program = arena.folder().join("set-uid");
+    fs::copy(&SMALL.with(&[])?.path, &program)?;
+    give(&program, STRANGER, 0o4755)?;
+    let scene = Scene::set_with(arena, &program)?;
+    let refused = asked_by(&scene.arena, OWNER, &["checkpoint"])?.refusal("a checkpoint of a set-uid program")?;
+    ensure!(refused.contains("user"), "{refused}");
+    ensure!(scene.generations()? == 0, "something was written");
     scene.ends_well()
 }

@@ -5,22 +5,27 @@
 use anyhow::{Context as _, Result, ensure};
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
-use standfast_tests::result::open_gate;
-use standfast_tests::running::PATIENCE;
-use standfast_tests::victims::HOLDER;
+use standfast_tests::result::{OUTPUT, open_gate};
+use standfast_tests::running::{Output, PATIENCE, Running};
+use standfast_tests::victims::{HOLDER, SMALL};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Runs `hold THING WHERE`, lets `meet` meet it, and asks for a checkpoint; returns what was said. The program then goes on
 /// to its end with what it holds.
 fn said<T>(thing: &str, place: &str, arena: &Arena, meet: impl FnOnce() -> Result<T>) -> Result<String> {
+    let running = Standfast::new(arena)?.run(Checkpoints::OnRequest, &HOLDER.with(&[thing, place])?)?;
+    said_of(running, arena, meet)
+}
+
+/// The same, of a run of some program with a gate.
+fn said_of<T>(running: Running, arena: &Arena, meet: impl FnOnce() -> Result<T>) -> Result<String> {
     let standfast = Standfast::new(arena)?;
-    let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&[thing, place])?)?;
     standfast.await_gate()?;
     let met = meet()?;
     let asked = standfast.ask("checkpoint", &arena.images(), &[])?;
@@ -128,6 +133,26 @@ fn a_pipe_that_somebody_else_has_open_is_refused() -> Result<()> {
     ensure!(told.contains("pipe") && told.contains("outside"), "{told}");
     drop(writer);
     ensure!(std::io::read_to_string(reader)? == "still here");
+    Ok(())
+}
+
+#[test]
+fn files_without_a_name_that_the_run_was_started_with_are_refused() -> Result<()> {
+    for (opened, name) in [
+        ("os.memfd_create('lent')", "memfd:lent"),
+        ("os.open('lent', os.O_CREAT | os.O_RDWR); os.unlink('lent')", "lent (deleted)"),
+    ] {
+        let arena = Arena::new()?;
+        let run = Standfast::new(&arena)?.run_command(Checkpoints::OnRequest, &SMALL.with(&[])?);
+        let mut lend = arena.command("python3");
+        lend.arg("-c").arg(format!(
+            "import os, sys; it = {opened}; os.set_inheritable(it, True); os.execv(sys.argv[1], sys.argv[1:])"
+        ));
+        lend.arg(run.get_program()).args(run.get_args()).stdin(Stdio::null());
+        let running = Running::start(&arena, "run", Output::File(arena.work().join(OUTPUT)), &mut lend)?;
+        let told = said_of(running, &arena, || Ok(()))?;
+        ensure!(told.contains("was started with it") && told.contains(name), "{told}");
+    }
     Ok(())
 }
 
