@@ -15,7 +15,7 @@ use standfast_format::records::{
 use standfast_linux::IpcNamespace;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process;
-use standfast_linux::system_v::{self, AttachedSegment, SystemVKind, SystemVObject};
+use standfast_linux::system_v::{self, AttachedSegment, ObjectUser, SystemVKind, SystemVObject};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -235,11 +235,10 @@ impl Judge<'_> {
     fn verdict(&self, object: &SystemVObject) -> Verdict {
         let attached = self.attached.get(&object.id).copied().filter(|_| object.kind == SystemVKind::Segment);
         let attached = attached.unwrap_or_default();
-        let was_there = |pid: &&i32| may_have_used(**pid, object.used_seconds);
-        let used = attached > 0 || object.users.iter().filter(|pid| self.pids.contains(pid)).any(|pid| was_there(&pid));
+        let users = || object.users.iter().filter(|user| may_have_been(user));
+        let used = attached > 0 || users().any(|user| self.pids.contains(&user.pid));
         // Another job's supervisor has only looked at it, as we do.
-        let is_outside = |pid: &&i32| !self.pids.contains(pid) && !is_supervisor(**pid);
-        let stranger = object.users.iter().filter(is_outside).find(was_there);
+        let stranger = users().find(|user| !self.pids.contains(&user.pid) && !is_supervisor(user.pid));
         let shared = |why: String| Verdict::Shared { why };
         if !used {
             let left_behind = self.known.is_some()
@@ -247,7 +246,7 @@ impl Judge<'_> {
                 && object.creator == process::effective_user()
                 && stranger.is_none();
             // One that somebody has attached may be attached by a supervisor alone, to look at it as we do.
-            let is_idle = object.attached == 0 || object.users.iter().any(|pid| is_supervisor(*pid));
+            let is_idle = object.attached == 0 || object.users.iter().any(|user| is_supervisor(user.pid));
             return if left_behind && is_idle { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
         }
         if object.attached != attached {
@@ -262,7 +261,7 @@ impl Judge<'_> {
         if let Some(stranger) = stranger {
             return shared(format!(
                 "{}, which is outside the program, uses it as well",
-                crate::files::describe(*stranger)
+                crate::files::describe(stranger.pid)
             ));
         }
         let own = process::effective_user();
@@ -293,7 +292,7 @@ pub(crate) fn was_here(job: &JobState) -> bool {
     let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
     job.machine.boot_id == super::machine(0).boot_id
         && (job.ipc_namespace, job.pid_namespace) == (ipc_namespace, pid_namespace(own))
-        && !job.processes.iter().any(|process| may_have_used(process.pid, taken))
+        && !job.processes.iter().any(|process| was_there(process.pid, taken))
 }
 
 /// Whether an object that a checkpoint has found is still there, in our own IPC namespace, where nobody uses it any more.
@@ -303,7 +302,7 @@ pub(crate) fn is_left_behind(job: &JobState, kind: SystemVKind, name: &SystemVNa
         (object.kind, object.id, object.key) == (kind, name.id, name.key)
             && object.creator == process::effective_user()
             && object.attached == 0
-            && !object.users.iter().any(|pid| may_have_used(*pid, object.used_seconds) && !is_supervisor(*pid))
+            && !object.users.iter().any(|user| may_have_been(user) && !is_supervisor(user.pid))
     };
     was_here(job) && SystemVObject::all().is_ok_and(|all| all.iter().any(is_it))
 }
@@ -326,14 +325,14 @@ pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
         names.any(|known| known == id)
     };
     let taken = (job.clocks.realtime_nanoseconds / NANOSECONDS) as i64;
-    let of_job = |pid: &i32| job.processes.iter().any(|process| process.pid == *pid);
+    let of_job = |user: &ObjectUser| job.processes.iter().any(|process| process.pid == user.pid);
     let is_it = |object: &SystemVObject| {
         object.kind == SystemVKind::Segment
             && object.attached == 0
             && object.creator == process::effective_user()
             && object.changed_seconds >= taken
             && object.users.iter().any(of_job)
-            && object.users.iter().all(|pid| of_job(pid) || is_supervisor(*pid))
+            && object.users.iter().all(|user| of_job(user) || is_supervisor(user.pid))
             && !known(object.id)
     };
     let all = SystemVObject::all().unwrap_or_default();
@@ -344,14 +343,18 @@ pub(crate) fn made_since(job: &JobState) -> Vec<i32> {
 const ROUNDING_SECONDS: i64 = 2;
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// Whether a process was there at that time, in seconds since 1970, and in our IPC namespace: who has used an object may have
-/// been another one with its number.
-fn may_have_used(pid: i32, used_seconds: i64) -> bool {
+/// Whether it may have been the process that has this number now: it was there then, and in our IPC namespace.
+fn may_have_been(user: &ObjectUser) -> bool {
+    was_there(user.pid, user.seconds)
+}
+
+/// Whether a process was there at that time, in seconds since 1970, and in our IPC namespace.
+fn was_there(pid: i32, seconds: i64) -> bool {
     let namespace = |pid: i32| proc::link(pid, "ns/ipc").ok();
     let lives = Stat::of(pid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
-    let was_there = used_seconds.saturating_add(ROUNDING_SECONDS) >= started_seconds(pid);
+    let had_begun = seconds.saturating_add(ROUNDING_SECONDS) >= started_seconds(pid);
     // Of a process of another user the namespace is not told.
-    lives && was_there && namespace(pid).is_none_or(|theirs| namespace(std::process::id() as i32) == Some(theirs))
+    lives && had_begun && namespace(pid).is_none_or(|theirs| namespace(std::process::id() as i32) == Some(theirs))
 }
 
 /// Whether a process executes the program that we execute.
@@ -381,7 +384,7 @@ mod tests {
     fn object(kind: SystemVKind, users: &[i32]) -> SystemVObject {
         let user = process::effective_user();
         let (changed_seconds, used_seconds) = (now(), now());
-        let users = users.to_vec();
+        let users = users.iter().map(|pid| ObjectUser { pid: *pid, seconds: now() }).collect();
         SystemVObject {
             kind,
             id: 7,
@@ -401,9 +404,9 @@ mod tests {
     #[test]
     fn what_was_used_before_a_process_was_there_was_used_by_another_of_its_number() {
         let own = std::process::id() as i32;
-        assert!(may_have_used(own, now()));
-        assert!(!may_have_used(own, now() - 3600));
-        assert!(!may_have_used(i32::MAX, now()), "there is no such process");
+        assert!(was_there(own, now()));
+        assert!(!was_there(own, now() - 3600));
+        assert!(!was_there(i32::MAX, now()), "there is no such process");
     }
 
     #[test]
@@ -448,12 +451,14 @@ mod tests {
             judge.verdict(&object)
         };
         let segments = [segment(2), segment(3)];
-        let with_stranger = with(&[member, stranger], &|it| it.used_seconds = i64::MAX - 2);
+        let with_stranger = with(&[member, stranger], &|it| it.users[1].seconds = i64::MAX - 2);
+        // Who has made it long ago has ended; the one that has its number now did not make it, whoever has used it since.
+        let long_made = with(&[stranger, own], &|it| it.users[0].seconds = 0);
         child.kill().unwrap();
         child.wait().unwrap();
         let (certain, uncertain) = (Verdict::Carried { of_job: true }, Verdict::Carried { of_job: false });
         assert_eq!(verdicts, [certain, uncertain, Verdict::Foreign, Verdict::Foreign, Verdict::Foreign]);
-        assert_eq!(looked_at, Verdict::Carried { of_job: false });
+        assert_eq!([looked_at, long_made], [Verdict::Carried { of_job: false }, Verdict::Carried { of_job: false }]);
         assert_eq!(shared, [true]);
         assert_eq!(segments[0], Verdict::Carried { of_job: true });
         assert!(matches!(segments[1], Verdict::Shared { .. }));

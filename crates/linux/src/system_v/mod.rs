@@ -26,6 +26,16 @@ pub enum SystemVKind {
     Messages,
 }
 
+/// A process that has made an object, or was the last to use it in some way, as we see it. It may have ended, and its number
+/// may be that of another by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectUser {
+    /// Its number.
+    pub pid: i32,
+    /// When it did that, at the latest, in seconds since 1970.
+    pub seconds: i64,
+}
+
 /// What the kernel tells everybody of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemVObject {
@@ -43,9 +53,8 @@ pub struct SystemVObject {
     pub group: u32,
     /// The user who has made it.
     pub creator: u32,
-    /// The processes that have made it or were the last to use any part of it, as we see them. They may have ended, and
-    /// their numbers may be those of others by now.
-    pub users: Vec<i32>,
+    /// Who has made it or was the last to use any part of it.
+    pub users: Vec<ObjectUser>,
     /// When it was made or its permissions or, of semaphores, values were set, in seconds since 1970.
     pub changed_seconds: i64,
     /// When it was last used or changed, in seconds since 1970.
@@ -103,7 +112,9 @@ impl SystemVObject {
             found.extend(Self::parse(kind, &text)?);
         }
         for set in found.iter_mut().filter(|object| object.kind == SystemVKind::Semaphores) {
-            set.users = last_users(set).unwrap_or_default();
+            let seconds = set.used_seconds;
+            let pids = last_users(set).unwrap_or_default();
+            set.users = pids.into_iter().map(|pid| ObjectUser { pid, seconds }).collect();
         }
         Ok(found)
     }
@@ -124,17 +135,18 @@ impl SystemVObject {
         let (key, own_id) = (id(*fields.first()?), id(*fields.get(1)?));
         let (size, users, attached, owner, times) = match (kind, &fields[..]) {
             (SystemVKind::Segment, [_, _, _, bytes, made, last, attached, owner @ .., a, d, c, _, _]) => {
-                (*bytes, vec![id(*made), id(*last)], *attached, owner, [*a, *d, *c])
+                (*bytes, vec![(*made, *c), (*last, *a.max(d))], *attached, owner, [*a, *d, *c])
             }
             (SystemVKind::Semaphores, [_, _, _, number, owner @ .., o, c]) => {
                 (*number, Vec::new(), 0, owner, [*o, 0, *c])
             }
             (SystemVKind::Messages, [_, _, _, bytes, _, sender, receiver, owner @ .., s, r, c]) => {
-                (*bytes, vec![id(*sender), id(*receiver)], 0, owner, [*s, *r, *c])
+                (*bytes, vec![(*sender, *s), (*receiver, *r)], 0, owner, [*s, *r, *c])
             }
             _ => return None,
         };
         let [user, group, creator, _] = *owner else { return None };
+        let user_at = |(pid, seconds)| ObjectUser { pid: id(pid), seconds };
         let used_seconds = times.into_iter().max()?;
         Some(Self {
             kind,
@@ -144,7 +156,7 @@ impl SystemVObject {
             user: user as u32,
             group: group as u32,
             creator: creator as u32,
-            users: users.into_iter().filter(|pid| *pid > 0).collect(),
+            users: users.into_iter().filter(|(pid, _)| *pid > 0).map(user_at).collect(),
             changed_seconds: times[2],
             used_seconds,
             size: size as u64,
@@ -285,12 +297,15 @@ mod tests {
         assert_eq!((segment.user, segment.group, segment.creator), (1000, 100, 1001));
         assert_eq!(
             (segment.users.as_slice(), segment.changed_seconds, segment.used_seconds),
-            (&[12345, 12346][..], 40, 60)
+            (&[ObjectUser { pid: 12345, seconds: 40 }, ObjectUser { pid: 12346, seconds: 60 }][..], 40, 60)
         );
         let set = SystemVObject::parse(SystemVKind::Semaphores, b"head\n77 5 666 3 1 2 3 4 0 9\n").unwrap();
         assert_eq!((set[0].key, set[0].size, set[0].user, set[0].used_seconds), (77, 3, 1, 9));
         let queue = SystemVObject::parse(SystemVKind::Messages, b"head\n-1 5 666 30 2 7 0 1 2 3 4 10 0 9\n").unwrap();
-        assert_eq!((queue[0].key, queue[0].size, queue[0].users.as_slice()), (-1, 30, &[7][..]));
+        assert_eq!(
+            (queue[0].key, queue[0].size, queue[0].users.as_slice()),
+            (-1, 30, &[ObjectUser { pid: 7, seconds: 10 }][..])
+        );
         assert!(SystemVObject::parse(SystemVKind::Messages, b"head\n1 2\n").is_err());
     }
 }
