@@ -73,18 +73,20 @@ impl ImageSink for Flat {
     }
 }
 
-/// One checkpoint upon `parent`, and all of the memory at the same stop. `None` when it was refused. Another capture says
+/// One checkpoint upon `parent`, and all of the memory at the same stop. An error is a refusal. Another capture says
 /// which pages there are, and so do the page tables, asked for each page; what those of processes hold is read directly.
-fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Option<Both> {
+fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Result<Both, EngineError> {
     let How { tracking, reading, reads_ahead } = how;
     std::thread::scope(|scope| {
         let work = || {
             let mut frozen = match freezer.freeze(Duration::from_secs(5)) {
                 Ok(frozen) => frozen,
                 // A child that is just ending, a thread that does not stop in time: no checkpoint, and no harm done.
-                Err(EngineError::Refused(_) | EngineError::Forbidden { .. } | EngineError::Unstoppable { .. }) => {
-                    return None;
-                }
+                Err(
+                    refusal @ (EngineError::Refused(_)
+                    | EngineError::Forbidden { .. }
+                    | EngineError::Unstoppable { .. }),
+                ) => return Err(refusal),
                 Err(error) => panic!("{error}"),
             };
             // One that was to save everything and was refused has left nothing to build upon.
@@ -96,23 +98,23 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Op
             if reads_ahead {
                 match frozen.foresee(options) {
                     Ok(foreseen) => early = foreseen,
-                    Err(EngineError::Refused(_)) => return None,
+                    Err(refusal @ EngineError::Refused(_)) => return Err(refusal),
                     Err(error) => panic!("{error}"),
                 }
                 let _ = frozen.thaw();
                 early.read(&mut flat, AHEAD_BYTES_MAX).expect("the sink takes all");
-                frozen = freezer.freeze(Duration::from_secs(5)).ok()?;
+                frozen = freezer.freeze(Duration::from_secs(5))?;
             }
             let mut full = Flat::default();
             let again = CaptureOptions { builds_upon_last: true, ..CaptureOptions::default() };
             let first = match frozen.capture(&mut full, again) {
-                Err(EngineError::Refused(_)) => return None,
+                Err(refusal @ EngineError::Refused(_)) => return Err(refusal),
                 taken => taken.expect("it can be captured").state,
             };
             let mut captured = match frozen.capture_behind(early, &mut flat, options) {
                 Ok(captured) => captured,
                 Err(EngineError::Refused(obstacles)) if obstacles.iter().all(|it| it.what.starts_with("System V")) => {
-                    return None;
+                    return Err(EngineError::Refused(obstacles));
                 }
                 Err(error) => panic!("what could be captured once can be again: {error}"),
             };
@@ -143,7 +145,7 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Op
                 captured.committed(GENERATION);
             }
             let strangers = [&first, &captured.state].map(strangers).concat();
-            Some(Both { flat, truth: full.memory, noted: noted(&captured.state), strangers })
+            Ok(Both { flat, truth: full.memory, noted: noted(&captured.state), strangers })
         };
         scope.spawn(work).join().expect("no panic")
     })
@@ -294,12 +296,19 @@ fn hold_the_truth(source: &str, how: How, checkpoints: usize, seed: u64) {
     let freezer = program.0.freezer();
     let mut parent = None;
     let (mut taken, mut saved_less) = (0, 0);
+    let mut refusals = Vec::new();
     for place in 0..checkpoints {
         std::thread::sleep(Duration::from_micros(random.u64(..4000)));
         // Now and then a checkpoint fails behind the look, and now and then one builds upon nothing.
         let (commit, afresh) = (random.u32(..8) > 0, random.u32(..16) == 0);
         let upon = if afresh { None } else { parent.clone() };
-        let Some(both) = both(&freezer, how, upon, commit) else { continue };
+        let both = match both(&freezer, how, upon, commit) {
+            Ok(both) => both,
+            Err(refusal) => {
+                refusals.push(refusal.to_string());
+                continue;
+            }
+        };
         compare(&both, place, seed);
         taken += 1;
         saved_less += usize::from(both.flat.stored < both.truth.len());
@@ -310,6 +319,6 @@ fn hold_the_truth(source: &str, how: How, checkpoints: usize, seed: u64) {
         }
     }
     program.0.signal(9).expect("it lives");
-    assert!(taken > checkpoints / 2, "only {taken} checkpoints were taken");
+    assert!(taken > checkpoints / 2, "only {taken} checkpoints were taken: {refusals:#?}");
     assert!(saved_less > taken / 2, "only {saved_less} of {taken} saved less than everything");
 }
