@@ -81,7 +81,7 @@ and the same command goes on with the job later.";
 
 /// Keeps long-running programs safe: checkpoints any unmodified program, and continues it after a crash.
 #[derive(Parser, Debug)]
-#[command(name = "standfast", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "standfast", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) volume: Volume,
@@ -418,6 +418,13 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn help_is_a_command_as_well() {
+        let told = Arguments::try_parse_from(["standfast", "help", "restart"]).unwrap_err();
+        assert_eq!(told.kind(), clap::error::ErrorKind::DisplayHelp);
+        assert!(told.to_string().contains("Usage: standfast restart"), "{told}");
     }
 
     #[test]
