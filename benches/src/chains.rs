@@ -226,17 +226,16 @@ fn sizes_of(what: &str, program: &Program) -> Result<String> {
     standfast.await_program()?;
     // It fills its memory first.
     std::thread::sleep(Duration::from_secs(5));
-    let full = checkpoint(standfast, &arena)?.file_bytes;
     for seconds in INTERVALS {
         checkpoint(standfast, &arena)?;
         std::thread::sleep(Duration::from_secs_f64(seconds));
         let taken = checkpoint(standfast, &arena)?;
         let rate = taken.file_bytes as f64 / seconds / MEGABYTE as f64;
-        let share = taken.file_bytes as f64 / full as f64 * 100.0;
+        let share = taken.file_bytes as f64 / (taken.pages_scanned * PAGE_BYTES) as f64 * 100.0;
         let pause = milliseconds(taken.pause);
         writeln!(
             table,
-            "        {seconds:>4} s  {:>11} bytes  {share:>5.1} % of a full one  {rate:>7.1} MB/s  pause {pause}",
+            "        {seconds:>4} s  {:>11} bytes  {share:>5.1} % of its memory  {rate:>7.1} MB/s  pause {pause}",
             taken.file_bytes
         )?;
     }

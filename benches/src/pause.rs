@@ -37,7 +37,9 @@ pub(crate) struct Taken {
     pub(crate) looking: Duration,
     /// From the start of the checkpoint until it was durable.
     pub(crate) durable: Duration,
-    /// Pages that were read.
+    /// Pages that hold something.
+    pub(crate) pages_scanned: u64,
+    /// Those of them that were read.
     pub(crate) pages_read: u64,
     /// Length of the image.
     pub(crate) file_bytes: u64,
@@ -53,6 +55,7 @@ pub(crate) fn checkpoint(standfast: Standfast<'_>, arena: &Arena) -> Result<Take
         pause: time("pause_nanoseconds")?,
         looking: time("looking_nanoseconds")?,
         durable: time("durable_nanoseconds")?,
+        pages_scanned: number("pages_scanned")?,
         pages_read: number("pages_read")?,
         file_bytes: number("file_bytes")?,
     })
