@@ -61,6 +61,105 @@ fn a_clone_that_is_killed_costs_its_checkpoint_and_the_program_nothing() -> Resu
     end(standfast, running)
 }
 
+/// A figure of a file of `/proc/PID`, in KiB.
+fn figure(pid: Pid, file: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+/// What a process holds by itself, in KiB: of a clone the pages that the program has written to since, and page tables.
+fn own_kib(pid: Pid) -> Option<u64> {
+    let pages = figure(pid, "smaps_rollup", "Private_Clean:")? + figure(pid, "smaps_rollup", "Private_Dirty:")?;
+    Some(pages + figure(pid, "status", "VmPTE:")?)
+}
+
+#[test]
+fn what_processes_of_a_job_share_since_a_fork_they_share_behind_a_checkpoint() -> Result<()> {
+    for snapshot in ["sequential", "copy", "fork", "precopy"] {
+        let arena = Arena::new()?;
+        let standfast = Standfast::new(&arena)?;
+        let options = ["--incremental", "off", "--snapshot", snapshot].map(str::to_owned);
+        let program = DIRTIER.with(&["32", "small", "family"])?;
+        let running = standfast.run_with(&options, Checkpoints::OnRequest, &program)?;
+        standfast.await_gate()?;
+        let main = standfast.await_program()?;
+        let shared = || figure(main, "smaps_rollup", "Shared_Dirty:").context("the kernel tells");
+        let all = until(PATIENCE, "the child to be there", || Ok(Some(shared()?).filter(|all| *all >= 32 << 10)))?;
+        standfast.checkpoint()?;
+        let still = shared()?;
+        ensure!(still >= all * 9 / 10, "by {snapshot}: of {all} KiB only {still} are shared");
+        ensure!(standfast.kill_job()?, "the program has ended");
+        running.wait(PATIENCE)?;
+    }
+    Ok(())
+}
+
+/// D5, FORK: twice of what is written, which is a tenth here, as soon as the clone has been made.
+#[test]
+fn a_clone_takes_no_more_memory_than_twice_what_the_program_writes_meanwhile() -> Result<()> {
+    const WRITTEN_KIB: u64 = (MEGABYTES << 10) / 10;
+    const FIXED_KIB: u64 = 4 << 10;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = start(standfast, "fork")?;
+    let go = arena.work().join("go");
+    let most = until(PATIENCE, "a clone whose memory can be looked at while the program writes", || {
+        let most = thread::scope(|scope| {
+            let asking = scope.spawn(|| standfast.checkpoint());
+            let (mut most, mut has_written) = (None, false);
+            while !asking.is_finished() {
+                for clone in clones(&arena) {
+                    if !std::mem::replace(&mut has_written, true) {
+                        fs::write(&go, "")?;
+                    }
+                    most = most.max(own_kib(clone));
+                }
+            }
+            asking.join().expect("no panic")?;
+            anyhow::Ok(most)
+        })?;
+        until(PATIENCE, "the program to write", || Ok((!go.exists()).then_some(())))?;
+        // Before it writes a clone has hardly any.
+        Ok(most.filter(|most| *most > FIXED_KIB))
+    })?;
+    let bound = 2 * WRITTEN_KIB + FIXED_KIB;
+    ensure!(most <= bound, "{most} KiB, and {bound} are promised");
+    end(standfast, running)
+}
+
+/// D5, INC: what has changed, and a fixed buffer, however much memory the program has.
+#[test]
+fn a_copy_takes_no_more_memory_than_what_has_changed_and_a_fixed_buffer() -> Result<()> {
+    const MEGABYTES: u64 = 512;
+    const CHANGED_KIB: u64 = (MEGABYTES << 10) / 20;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let options = ["--incremental", "on", "--snapshot", "copy"].map(str::to_owned);
+    let program = DIRTIER.with(&[&MEGABYTES.to_string(), "small", "asked", "50"])?;
+    let running = standfast.run_with(&options, Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    // The first one saves everything.
+    standfast.checkpoint()?;
+    let supervisor = standfast.supervisor_pid()?;
+    let go = arena.work().join("go");
+    for turn in 0..3 {
+        fs::write(&go, "")?;
+        until(PATIENCE, "the program to write", || Ok((!go.exists()).then_some(())))?;
+        // The high-water mark begins anew (proc(5)).
+        fs::write(format!("/proc/{supervisor}/clear_refs"), "5")?;
+        standfast.checkpoint()?;
+        let (most, bound) = (high_water_kib(supervisor)?, CHANGED_KIB + OWN_KIB);
+        // The buffers of the one that saved everything go behind the next.
+        ensure!(turn == 0 || most <= bound, "{most} KiB, and {bound} are promised");
+    }
+    end(standfast, running)
+}
+
+fn high_water_kib(pid: Pid) -> Result<u64> {
+    figure(pid, "status", "VmHWM:").context("the kernel tells")
+}
+
 /// The most memory that the supervisor has had, in KiB, when two full checkpoints have been taken.
 fn most_kib(snapshot: &str) -> Result<u64> {
     let arena = Arena::new()?;
@@ -69,9 +168,7 @@ fn most_kib(snapshot: &str) -> Result<u64> {
     for _ in 0..2 {
         standfast.checkpoint()?;
     }
-    let status = fs::read_to_string(format!("/proc/{}/status", standfast.supervisor_pid()?))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("the kernel tells")?;
-    let kib = line.trim().trim_end_matches(" kB").parse().context("a number")?;
+    let kib = high_water_kib(standfast.supervisor_pid()?)?;
     end(standfast, running)?;
     Ok(kib)
 }

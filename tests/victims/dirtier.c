@@ -1,10 +1,13 @@
 /* Holds as many megabytes as its first argument says and writes to a share of its pages again and again, for measurements.
  *
  * usage: dirtier MEGABYTES small|huge asked PERMILLE
- *            writes to PERMILLE of its pages each time that a file named `go` appears, which it removes when done
+ *            writes to PERMILLE of its pages each time that a file named `go` appears, which it removes when done; to every word
+ *            of all of them where that is `all`
  *        dirtier MEGABYTES small|huge forks
  *            forks each time that a file named `go` appears, which it removes when done, and leaves in a file named `took` how
  *            many nanoseconds that took
+ *        dirtier MEGABYTES small|huge family
+ *            has a child, with which it shares all of them since the fork; both do nothing
  *        dirtier MEGABYTES small|huge rounds PERMILLE ROUNDS STEPS
  *            computes STEPS steps and writes to PERMILLE of its pages, ROUNDS times, from when a file named `gate` appears;
  *            prints how many nanoseconds that took, and how many of processor time
@@ -48,6 +51,12 @@ static void write_share(long permille)
     size_t count = pages * (size_t)permille / 1000, stride = 1000003, page = next_number(&numbers) % pages;
     for (size_t i = 0; i < count; i++, page = (page + stride) % pages)
         *(volatile uint64_t *)(memory + page * PAGE + 8) += 1;
+}
+
+static void fill(void)
+{
+    for (size_t word = 0; word < pages * PAGE / 8; word++)
+        ((uint64_t *)memory)[word] = next_number(&numbers);
 }
 
 static uint64_t compute(uint64_t value, uint64_t steps)
@@ -112,19 +121,27 @@ int main(int argc, char **argv)
     memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK(madvise(memory, pages * PAGE, strcmp(argv[2], "huge") == 0 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) == 0);
-    for (size_t word = 0; word < pages * PAGE / 8; word++)
-        ((uint64_t *)memory)[word] = next_number(&numbers);
+    fill();
+    if (strcmp(argv[3], "family") == 0 && fork() == 0)
+        for (;;)
+            pause();
     int told = open("waiting", O_WRONLY | O_CREAT, 0644);
     CHECK(told >= 0 && close(told) == 0);
     if (strcmp(argv[3], "asked") == 0)
         for (;;) {
             await_file("go");
-            write_share(strtol(argv[4], NULL, 10));
+            if (strcmp(argv[4], "all") == 0)
+                fill();
+            else
+                write_share(strtol(argv[4], NULL, 10));
             CHECK(unlink("go") == 0);
         }
     if (strcmp(argv[3], "forks") == 0)
         for (;;)
             fork_once();
+    if (strcmp(argv[3], "family") == 0)
+        for (;;)
+            pause();
     await_file("gate");
     if (strcmp(argv[3], "first") == 0) {
         struct sigaction action = {.sa_sigaction = unprotect, .sa_flags = SA_SIGINFO};

@@ -24,6 +24,8 @@ pub struct Ahead {
 #[derive(Debug)]
 struct OfProcess {
     identity: ProcessIdentity,
+    /// Whether it may share pages with another one since a fork.
+    is_shared: bool,
     /// To be read, ascending.
     wanted: Vec<(PageRange, Beneath)>,
     batches: Vec<PageBatch>,
@@ -53,7 +55,8 @@ impl Frozen {
         }
         let of_process = |(process, pages): (&FrozenProcess, Pages)| {
             let wanted = pages.changed.into_iter().filter(|(_, beneath)| *beneath == Beneath::Zeros).collect();
-            Ok(OfProcess { identity: ProcessIdentity::of(process.pid)?, wanted, batches: Vec::new() })
+            let (identity, is_shared) = (ProcessIdentity::of(process.pid)?, process.memory.leaves_shared());
+            Ok(OfProcess { identity, is_shared, wanted, batches: Vec::new() })
         };
         let processes = self.processes.iter().zip(census.pages).map(of_process).collect::<Result<_, EngineError>>()?;
         Ok(Ahead { processes })
@@ -69,7 +72,10 @@ impl Ahead {
         let mut room = bytes_max;
         for process in &mut self.processes {
             // One that has ended or executed another program meanwhile holds nothing of what it held.
-            let Ok(memory) = ProcessMemory::open(process.identity.pid) else { continue };
+            let Ok(mut memory) = ProcessMemory::open(process.identity.pid) else { continue };
+            if process.is_shared {
+                memory.leave_shared();
+            }
             let read = |ranges: &[PageRange], into: &mut [u8]| memory.read_pages(ranges, into);
             let wanted = Wanted { owner: 0, ranges: &process.wanted, read: &read };
             process.batches = wanted.read_ahead(sink, &mut room)?;

@@ -100,7 +100,8 @@ impl Puppet<'_> {
         };
         call(libc::SYS_close_range, [0, u32::MAX.into(), UNSHARE, 0, 0, 0])?;
         call(libc::SYS_setsid, [0; 6])?;
-        let memory = ProcessMemory::open(pid)?;
+        let mut memory = ProcessMemory::open(pid)?;
+        memory.leave_shared();
         let name = self.scratch();
         memory.write(name, NAME)?;
         call(libc::SYS_prctl, [libc::PR_SET_NAME as u64, name.get(), 0, 0, 0, 0])?;

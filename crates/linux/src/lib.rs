@@ -46,7 +46,7 @@ pub use inject::{Answer, Bell, Call, Injector, OwnState, Puppet};
 pub use memory::ProcessMemory;
 pub use message_queue::{PosixQueue, QueueLimits, QueuedMessage};
 pub use namespace::{Furnishing, NamespaceInit, NamespaceKind, News};
-pub use own_memory::{OwnWrites, RegisteredMemory, first_write_cost};
+pub use own_memory::{OwnWrites, RegisteredMemory, first_write_cost, give_back_unused};
 pub use pages::{PageScan, Populated};
 pub use pin::PinnedToCpu;
 pub use siginfo::SignalInformation;

@@ -10,6 +10,16 @@ use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
+/// Gives back to the system what the allocator of this process holds and nobody uses. The GNU one keeps the buffers of a large
+/// checkpoint else, each in the heap of the thread that had it. Takes some milliseconds.
+pub fn give_back_unused() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time, by any thread (malloc_trim(3)).
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// A stretch of bytes of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegisteredMemory {

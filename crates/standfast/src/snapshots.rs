@@ -219,6 +219,11 @@ impl Past {
         self.last = Some(Last { read, held, dirty_per_second, taken_nanoseconds: report.taken_nanoseconds });
     }
 
+    /// How many pages the last one has read.
+    pub(crate) fn last_read(&self) -> u64 {
+        self.last.map_or(0, |last| last.read / PAGE_BYTES as u64)
+    }
+
     /// How the next one stands, which saves all or `builds` upon the last, of a job that `is_observed` or not, and is `expected` to read so much where that is
     /// known. So many processes it has, and `resident` bytes.
     pub(crate) fn situation(

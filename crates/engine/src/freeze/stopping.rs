@@ -14,6 +14,7 @@ use crate::{EngineError, abreast};
 use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{ProcessMemory, Standstill, Task, TaskError};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// What is attached to us by the kernel. Not the children of vfork, see above.
@@ -163,8 +164,22 @@ impl<'a> Stopping<'a> {
         for (process, maps) in processes.iter_mut().zip(abreast::each(&pids, |pid| Map::of(*pid))) {
             process.maps = maps.map_err(|source| kernel("reading the program's mappings", source))?;
         }
+        leave_shared(&mut processes);
         Ok(Some((processes, zombies)))
     }
+}
+
+/// Pages that processes share since one of them was forked are to stay shared when they are read. Such processes have stack
+/// and vdso at the same places, which are chosen at random for each program that is executed.
+fn leave_shared(processes: &mut [FrozenProcess]) {
+    let places = |process: &FrozenProcess| {
+        let place = |name: &[u8]| process.maps.iter().find(|map| map.path == name).map(|map| map.end);
+        (place(b"[stack]"), place(b"[vdso]"))
+    };
+    let mut known: HashMap<_, usize> = HashMap::new();
+    processes.iter().for_each(|process| *known.entry(places(process)).or_default() += 1);
+    let relatives = processes.iter_mut().filter(|process| known[&places(process)] > 1);
+    relatives.for_each(|process| process.memory.leave_shared());
 }
 
 impl Chased {
