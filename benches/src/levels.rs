@@ -26,10 +26,14 @@ const KEPT_MIN: f64 = 0.7;
 const PIECE_BYTES: usize = 8 << 20;
 
 /// A place in memory that goes when it is done with.
-struct Place(PathBuf);
+pub(crate) struct Place(PathBuf);
 
 impl Place {
-    fn new() -> Result<Self> {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn new() -> Result<Self> {
         let path = PathBuf::from(format!("/dev/shm/standfast-bench-{}", std::process::id()));
         fs::create_dir(&path).context("a folder in /dev/shm")?;
         Ok(Self(path))

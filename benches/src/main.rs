@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! standfast-bench [--megabytes N] [--repeats N] [--only SECTION]
-//!     codes pauses trees chains intervals huge-pages sizes snapshots levels auto bulk directives
+//!     codes pauses trees chains intervals huge-pages sizes snapshots levels flushes auto bulk directives
 //! ```
 //!
 //! Each section takes four minutes at most on a machine that is not slow.
@@ -17,6 +17,7 @@ mod delta;
 mod directives;
 mod erasure;
 mod figures;
+mod flushes;
 mod levels;
 mod overhead;
 mod pause;
@@ -73,7 +74,7 @@ fn settings() -> Result<Settings> {
 type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
 
 /// What can be measured by itself, by name.
-const SECTIONS: [(&str, Section); 12] = [
+const SECTIONS: [(&str, Section); 13] = [
     ("codes", codes),
     ("pauses", pauses),
     ("trees", trees),
@@ -83,6 +84,7 @@ const SECTIONS: [(&str, Section); 12] = [
     ("sizes", sizes),
     ("snapshots", ways),
     ("levels", in_memory),
+    ("flushes", flushed),
     ("auto", chosen),
     ("bulk", whole),
     ("directives", directed),
@@ -164,8 +166,14 @@ fn ways(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
 /// What is kept as differences, and checkpoints that go to memory first.
 fn in_memory(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     say(chains::scattered_words(settings.megabytes)?);
-    levels::memory_first(settings.megabytes, settings.repeats.div_ceil(2))?.into_iter().for_each(say);
+    chains::differences_by_measurement(settings.megabytes, few(settings), say)?;
+    levels::memory_first(settings.megabytes, few(settings))?.into_iter().for_each(say);
     Ok(())
+}
+
+/// Where they are brought to the disk.
+fn flushed(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    flushes::where_they_cost_less(settings.megabytes, few(settings), &chains::steps_of_a_round()?, say)
 }
 
 /// That the choice between the ways is a good one.

@@ -1,6 +1,8 @@
 //! A checkpoint or a restart that is struck at its n-th call with an effect, for one n. Who wants all n calls it until
 //! it says that there was no such call any more.
 
+mod levels;
+
 use crate::arena::Arena;
 use crate::command::{Checkpoints, Standfast, copy_folder};
 use crate::result::{OUTPUT, RunResult, open_gate};
@@ -17,6 +19,8 @@ use nix::unistd::Pid;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use levels::{FLUSH_DISASTERS, FlushDisaster};
+
 /// What strikes a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disaster {
@@ -26,6 +30,8 @@ pub enum Disaster {
     ProgramKilled,
     /// SIGKILL of a process of the job that the others can do without.
     SpareKilled,
+    /// SIGKILL of the clone from which the checkpoint is read.
+    CloneKilled,
     /// One call fails with EIO.
     DiskError,
     /// From some call on the disk is full.
@@ -57,6 +63,8 @@ pub struct Subject {
     native: RunResult,
     /// How it is protected.
     options: Vec<String>,
+    /// Whether its checkpoints go to memory first.
+    in_memory: bool,
 }
 
 impl Subject {
@@ -67,7 +75,7 @@ impl Subject {
     pub fn small() -> Result<Self> {
         let program = SMALL.with(&[])?;
         let native = RunResult::native(&program)?;
-        Ok(Self { program, native, options: Vec::new() })
+        Ok(Self { program, native, options: Vec::new(), in_memory: false })
     }
 
     /// A tree of processes, with one that the others can do without.
@@ -77,7 +85,7 @@ impl Subject {
     pub fn ring() -> Result<Self> {
         let program = RING.with(&[])?;
         let native = RunResult::native(&program)?;
-        Ok(Self { program, native, options: Vec::new() })
+        Ok(Self { program, native, options: Vec::new(), in_memory: false })
     }
 
     /// The same, protected with these options.
@@ -129,7 +137,8 @@ struct Scenario<'a> {
 impl<'a> Scenario<'a> {
     fn begin(arena: &'a Arena, subject: &'a Subject, before: Before) -> Result<Self> {
         let standfast = Standfast::new(arena)?;
-        let command = standfast.run_command_with(&subject.options, Checkpoints::OnRequest, &subject.program);
+        let options = [subject.options.clone(), subject.memory(arena)?].concat();
+        let command = standfast.run_command_with(&options, Checkpoints::OnRequest, &subject.program);
         let output = Output::File(arena.work().join(OUTPUT));
         let tracer = Tracer::start(arena, "run", output, &command, None)?;
         standfast.await_gate()?;
@@ -151,10 +160,11 @@ impl<'a> Scenario<'a> {
             Disaster::SupervisorKilled => Blow::KillSupervisor,
             Disaster::ProgramKilled => Blow::KillProgram(self.program),
             Disaster::SpareKilled => Blow::KillProgram(spare(arena)?),
+            Disaster::CloneKilled => Blow::KillClones(self.program),
             Disaster::DiskError => Blow::Fail(Errno::EIO),
             Disaster::DiskFull => Blow::FailFromHereOn(Errno::ENOSPC),
         };
-        self.tracer.arm(Strike { at, blow });
+        self.tracer.arm(Strike::new(at, blow));
         let asked = self.standfast.ask(what, &self.arena.images(), &[])?;
         let sighting = self.tracer.disarm();
         match (disaster, sighting.struck) {
@@ -165,7 +175,7 @@ impl<'a> Scenario<'a> {
             (Disaster::SupervisorKilled, _) => self.runs_on_alone(at),
             (Disaster::ProgramKilled, _) => self.was_killed(),
             (Disaster::DiskError | Disaster::DiskFull, _) => self.runs_on_though_disk_failed(&asked),
-            (Disaster::SpareKilled, _) => self.runs_on_without_spare(&asked),
+            (Disaster::SpareKilled | Disaster::CloneKilled, _) => self.runs_on_without(&asked),
         }
         .and_then(|()| traces::ensure_none(arena))
         .with_context(|| format!("struck: {sighting:?}"))?;
@@ -178,6 +188,9 @@ impl<'a> Scenario<'a> {
         let ended = self.tracer.wait()?;
         ensure!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "the supervisor ended with {ended:?}");
         ensure!(is_running(self.program), "the program did not outlive its supervisor");
+        until(PATIENCE, "clones and those who made them to go", || {
+            Ok(traces::strange_children(self.arena).is_empty().then_some(()))
+        })?;
         if at.is_multiple_of(2) {
             let asked = self.standfast.ask("checkpoint", &self.arena.images(), &[])?;
             asked.well("a checkpoint of the orphan")?;
@@ -192,7 +205,7 @@ impl<'a> Scenario<'a> {
 
     /// The checkpoint has been taken, with the dead or without, or the user was told; the next one works. What is in it goes
     /// on to the same end as the program itself.
-    fn runs_on_without_spare(self, asked: &Ended) -> Result<()> {
+    fn runs_on_without(self, asked: &Ended) -> Result<()> {
         if !asked.exited(0) {
             let told = format!("{}{}", asked.errors, self.tracer.errors_so_far());
             ensure!(!told.trim().is_empty(), "a checkpoint failed and nobody was told");
@@ -324,7 +337,7 @@ impl KilledJob {
     /// # Errors
     /// When a promise is broken.
     pub fn strike_restart(&self, at: u64) -> Result<Sighting> {
-        let outcome = self.struck_restart(Strike { at, blow: Blow::KillSupervisor });
+        let outcome = self.struck_restart(Strike::new(at, Blow::KillSupervisor));
         outcome.with_context(|| format!("SIGKILL of a restart at its call {at}; {}", self.arena.evidence()))
     }
 
@@ -334,7 +347,7 @@ impl KilledJob {
     /// # Errors
     /// When a promise is broken.
     pub fn strike_restarting(&self, at: u64, process: usize) -> Result<Sighting> {
-        let outcome = self.struck_restart(Strike { at, blow: Blow::KillDescendant(process) });
+        let outcome = self.struck_restart(Strike::new(at, Blow::KillDescendant(process)));
         let what = format!("SIGKILL of process {process} of a restart at its call {at}");
         outcome.with_context(|| format!("{what}; {}", self.arena.evidence()))
     }

@@ -36,6 +36,10 @@ pub enum Blow {
     KillProgram(Pid),
     /// A process that descends from the supervisor is killed, then the call is made: by this number, of those that there are.
     KillDescendant(usize),
+    /// All clones of this program are killed, then the call is made. Only calls count while there are some.
+    KillClones(Pid),
+    /// What lies in this folder of the arena is removed, then the call is made.
+    Empty(&'static str),
     /// The call fails with this error, once.
     Fail(Errno),
     /// The call and all further ones of its sort fail with this error: a disk that is full stays full.
@@ -45,10 +49,32 @@ pub enum Blow {
 /// A blow and where it falls: at the `at`-th call that counts, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Strike {
-    /// The number of the call.
-    pub at: u64,
+    at: u64,
     /// What happens there.
     pub blow: Blow,
+    /// Only calls of threads of this name count.
+    by: Option<&'static str>,
+    /// The folder of the arena to whose files calls fail.
+    folder: &'static str,
+}
+
+impl Strike {
+    /// A blow at a call, counted over all threads; those that fail act on files of the job's directory.
+    pub fn new(at: u64, blow: Blow) -> Self {
+        Self { at, blow, by: None, folder: "images" }
+    }
+
+    /// Counted over the calls of threads of this name.
+    #[must_use]
+    pub fn by(self, name: &'static str) -> Self {
+        Self { by: Some(name), ..self }
+    }
+
+    /// Where calls fail, they act on files of this folder of the arena.
+    #[must_use]
+    pub fn on_files_of(self, folder: &'static str) -> Self {
+        Self { folder, ..self }
+    }
 }
 
 /// What the tracer has seen since it was armed.
@@ -77,20 +103,20 @@ pub struct Tracer {
 
 impl Tracer {
     /// Starts `command` under watch from its first instruction, armed with `strike` if there is one; `name` names its
-    /// logs. Calls on files of the arena's job directory are those that can be made to fail.
+    /// logs.
     ///
     /// # Errors
     /// When it cannot be started or traced.
     pub fn start(arena: &Arena, name: &str, output: Output, command: &Command, strike: Option<Strike>) -> Result<Self> {
         let aim = Arc::new(Mutex::new(Aim { strike, sighting: Sighting::default() }));
         let (announce, announced) = mpsc::channel();
-        let (watched, images) = (Arc::clone(&aim), arena.images());
+        let (watched, arena_folder) = (Arc::clone(&aim), arena.folder().to_owned());
         let mut stopping = stopping(command);
         let errors = redirect(arena, name, output, &mut stopping)?.1;
         let thread = std::thread::spawn(move || {
             let child = stopping.stdin(Stdio::null()).spawn().context("starting a shell")?;
             let supervisor = Pid::from_raw(i32::try_from(child.id()).expect("a pid fits in 31 bits"));
-            let watch = Watch { supervisor, images, aim: watched, failing: HashMap::new() };
+            let watch = Watch { supervisor, arena: arena_folder, aim: watched, failing: HashMap::new() };
             watch.find_supervisor(&announce)?.follow()
         });
         match announced.recv() {
@@ -173,16 +199,26 @@ fn kill_through_and_through(program: Pid) -> nix::Result<()> {
     Ok(())
 }
 
+/// The children that the main thread of a process has made or been given.
+fn children(parent: Pid) -> Vec<Pid> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
+}
+
 /// All processes that descend from one.
 fn descendants(ancestor: Pid) -> Vec<Pid> {
     let mut found = vec![ancestor];
     let mut at = 0;
     while let Some(parent) = found.get(at) {
-        let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-        found.extend(children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw));
+        found.extend(children(*parent));
         at += 1;
     }
     found.split_off(1)
+}
+
+/// The clones of a program that has no other processes: what its supervisor has beside it.
+fn clones(supervisor: Pid, program: Pid) -> Vec<Pid> {
+    children(supervisor).into_iter().filter(|pid| *pid != program).collect()
 }
 
 /// The command, made to stop itself before it executes the program proper, so that no call of that is missed.
@@ -199,7 +235,8 @@ fn stopping(command: &Command) -> Command {
 /// The thread that traces.
 struct Watch {
     supervisor: Pid,
-    images: PathBuf,
+    /// The arena's folder.
+    arena: PathBuf,
     aim: Arc<Mutex<Aim>>,
     /// The error that the call of a thread, now under way, is to end with.
     failing: HashMap<Pid, Errno>,
@@ -263,6 +300,11 @@ impl Watch {
         Path::new(&format!("/proc/{}/task/{task}", self.supervisor)).exists()
     }
 
+    fn is_called(&self, thread: Pid, name: &str) -> bool {
+        let path = format!("/proc/{}/task/{thread}/comm", self.supervisor);
+        fs::read_to_string(path).is_ok_and(|found| found.trim_end() == name)
+    }
+
     fn on_call(&mut self, thread: Pid) -> nix::Result<()> {
         match ptrace::syscall_info(thread)?.op {
             libc::PTRACE_SYSCALL_INFO_ENTRY => self.on_entry(thread),
@@ -277,14 +319,16 @@ impl Watch {
         let Some(strike) = aim.strike else { return Ok(()) };
         let mut registers = ptrace::getregs(thread)?;
         let call = Call::of(&registers);
+        let folder = self.arena.join(strike.folder);
         let counts = match strike.blow {
-            Blow::KillSupervisor | Blow::KillProgram(_) | Blow::KillDescendant(_) => true,
-            Blow::Fail(_) => call.changes_files_in(self.supervisor, &registers, &self.images),
+            Blow::KillSupervisor | Blow::KillProgram(_) | Blow::KillDescendant(_) | Blow::Empty(_) => true,
+            Blow::KillClones(program) => !clones(self.supervisor, program).is_empty(),
+            Blow::Fail(_) => call.changes_files_in(self.supervisor, &registers, &folder),
             Blow::FailFromHereOn(_) => {
-                call.takes_space() && call.changes_files_in(self.supervisor, &registers, &self.images)
+                call.takes_space() && call.changes_files_in(self.supervisor, &registers, &folder)
             }
         };
-        if !counts {
+        if !counts || strike.by.is_some_and(|name| !self.is_called(thread, name)) {
             return Ok(());
         }
         aim.sighting.calls += 1;
@@ -301,6 +345,16 @@ impl Watch {
                 let chosen = descendants.get(number % descendants.len().max(1));
                 // One that has ended meanwhile is as dead as can be.
                 let _ = chosen.map(|pid| kill_through_and_through(*pid));
+                Ok(())
+            }
+            Blow::KillClones(program) => {
+                clones(self.supervisor, program).into_iter().for_each(|pid| _ = kill_through_and_through(pid));
+                Ok(())
+            }
+            Blow::Empty(folder) => {
+                for entry in fs::read_dir(self.arena.join(folder)).into_iter().flatten().flatten() {
+                    let _ = fs::remove_dir_all(entry.path());
+                }
                 Ok(())
             }
             Blow::Fail(errno) | Blow::FailFromHereOn(errno) => {

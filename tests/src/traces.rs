@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::errno::Errno;
 use nix::mqueue::{MQ_OFlag, mq_open};
 use nix::sys::stat::Mode;
+use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
@@ -34,6 +35,23 @@ pub fn ensure_none(arena: &Arena) -> Result<()> {
     left.extend(files_left_in(&arena.images())?);
     ensure!(left.is_empty(), "left behind: {left:?}");
     Ok(())
+}
+
+/// Children of the scenario's processes that no program makes: whose end would be told to nobody (`exit_signal` 0). A
+/// program that waits for all of its children, of whatever kind, would find them.
+pub fn strange_children(arena: &Arena) -> Vec<String> {
+    // Field 38 of `/proc/PID/stat`, counted from 1; the name before field 3 may hold blanks.
+    const EXIT_SIGNAL: usize = 38 - 3;
+    let children = |pid: Pid| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let stat = |child: String| fs::read_to_string(format!("/proc/{child}/stat")).ok();
+    let is_strange = |stat: &String| {
+        let fields = stat.rsplit(") ").next().unwrap_or_default();
+        fields.split(' ').nth(EXIT_SIGNAL) == Some("0")
+    };
+    arena.processes().into_iter().flat_map(children).filter_map(stat).filter(is_strange).collect()
 }
 
 /// Sockets, and files that were being written, in a job's directory. Those of a supervisor that was killed go with the next

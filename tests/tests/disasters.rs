@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use fastrand::Rng;
 use standfast_tests::damage::one_flipped_bit_is_noticed;
-use standfast_tests::disaster::{Before, Disaster, KilledJob, Subject};
+use standfast_tests::disaster::{Before, Disaster, FlushDisaster, KilledJob, Subject};
 use standfast_tests::seed;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 const SWEEP_TIME: Duration = Duration::from_secs(12);
 /// And one for each further way to take memory, and of a tree of processes. `STANDFAST_SWEEP` says it otherwise, in seconds.
 const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(4);
+
+/// So often is struck at least, however long that takes.
+const STRIKES_MIN: u64 = 5;
 
 /// No checkpoint of so small a program takes so many calls: a sweep that does not end would be a fault of its own.
 const CALLS_MAX: u64 = 20_000;
@@ -29,7 +32,7 @@ fn sweep_for(usual: Duration, mut strike: impl FnMut(u64) -> Result<(u64, bool)>
     let (calls, struck) = strike(CALLS_MAX)?;
     ensure!(!struck && calls > 0, "saw {calls} calls");
     let one = begin.elapsed();
-    let affordable = u64::try_from(time.as_millis() / one.as_millis().max(1))?.max(10);
+    let affordable = u64::try_from(time.as_millis() / one.as_millis().max(1))?.max(STRIKES_MIN);
     let stride = calls.div_ceil(affordable);
     let first = 1 + Rng::with_seed(seed()).u64(..stride);
     let mut struck_often = 0;
@@ -58,6 +61,67 @@ fn a_program_outlives_its_supervisor_and_clones_do_not_wherever_it_is_killed() -
 #[test]
 fn a_program_outlives_its_supervisor_killed_wherever_it_reads_ahead() -> Result<()> {
     sweep_by("precopy")
+}
+
+#[test]
+fn a_clone_that_is_killed_at_any_call_costs_its_checkpoint_and_the_program_nothing() -> Result<()> {
+    let subject = Subject::small()?.protected_with(&["--snapshot", "fork"]);
+    sweep_for(FURTHER_SWEEP_TIME, |at| {
+        let seen = subject.strike_checkpoint(Before::OneGeneration, Disaster::CloneKilled, at)?;
+        Ok((seen.calls, seen.struck.is_some()))
+    })
+}
+
+#[test]
+fn a_tree_outlives_its_supervisor_and_no_clone_or_its_maker_is_left_wherever_it_is_killed() -> Result<()> {
+    let subject = Subject::ring()?.protected_with(&["--snapshot", "fork"]);
+    sweep_for(FURTHER_SWEEP_TIME, |at| {
+        let seen = subject.strike_checkpoint(Before::OneGeneration, Disaster::SupervisorKilled, at)?;
+        Ok((seen.calls, seen.struck.is_some()))
+    })
+}
+
+#[test]
+fn memory_that_is_full_from_any_call_of_a_checkpoint_on_has_it_go_to_the_disk() -> Result<()> {
+    let subject = Subject::small()?.in_memory();
+    sweep_for(FURTHER_SWEEP_TIME, |at| {
+        let seen = subject.strike_full_memory(at)?;
+        Ok((seen.calls, seen.struck.is_some()))
+    })
+}
+
+/// Strikes flushes, in turns while the program stands still and beside it.
+fn sweep_flush(disaster: FlushDisaster) -> Result<()> {
+    let small = Subject::small()?.in_memory();
+    let mut subjects = ["foreground", "background"]
+        .map(|manner| small.protected_with(&["--flush-every", "1", "--flush", manner]))
+        .into_iter()
+        .cycle();
+    sweep_for(FURTHER_SWEEP_TIME, |at| {
+        let subject = subjects.next().expect("they come again and again");
+        let seen = subject.strike_flush(disaster, at)?;
+        Ok((seen.calls, seen.struck.is_some()))
+    })
+}
+
+#[test]
+fn a_program_outlives_its_supervisor_killed_at_any_call_of_a_flush() -> Result<()> {
+    sweep_flush(FlushDisaster::SupervisorKilled)
+}
+
+#[test]
+fn a_program_killed_at_any_call_of_a_flush_continues_from_a_good_generation() -> Result<()> {
+    sweep_flush(FlushDisaster::ProgramKilled)
+}
+
+#[test]
+fn a_full_disk_from_any_call_of_a_flush_on_leaves_what_is_in_memory() -> Result<()> {
+    sweep_flush(FlushDisaster::DiskFull)
+}
+
+#[test]
+fn memory_that_is_emptied_at_any_call_of_a_flush_leaves_a_whole_generation_and_the_program_unharmed() -> Result<()> {
+    sweep_flush(FlushDisaster::MemoryEmptied)
 }
 
 #[test]

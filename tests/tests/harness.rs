@@ -29,7 +29,7 @@ fn strike_script(script: &str, at: u64, blow: Blow) -> Result<Struck> {
     fs::create_dir(arena.images())?;
     let mut command = arena.command("sh");
     command.args(["-c", &format!("({script}); exit $?")]);
-    let tracer = Tracer::start(&arena, "struck", Output::Log, &command, Some(Strike { at, blow }))?;
+    let tracer = Tracer::start(&arena, "struck", Output::Log, &command, Some(Strike::new(at, blow)))?;
     until(PATIENCE, "the script to end", || Ok(tracer.has_ended().then_some(())))?;
     let seen = tracer.sighting();
     let status = tracer.wait()?;

@@ -8,9 +8,9 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{PATIENCE, Running, until};
-use standfast_tests::seed;
 use standfast_tests::survival::{Torment, survives_kills};
-use standfast_tests::victims::{SMALL, Victim};
+use standfast_tests::victims::{DIRTIER, SMALL, Victim};
+use standfast_tests::{seed, skip};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -181,5 +181,77 @@ fn memory_that_is_changed_in_every_way_comes_back_from_memory_and_from_the_disk(
     let torment = Torment { interval: Duration::from_millis(10), kills_max: 8, seed, options };
     let tally = survives_kills(&program, &native, torment)?;
     ensure!(tally.kills >= 1, "it ended before it could be killed even once (STANDFAST_SEED={seed})");
+    Ok(())
+}
+
+#[test]
+fn checkpoints_are_flushed_while_the_program_stands_still_where_that_is_wanted() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--flush-every", "1", "--flush", "foreground"])?;
+    for number in 1..=3 {
+        standfast.checkpoint()?;
+        await_on_disk(standfast, &arena, number)?;
+    }
+    let status = standfast.status(&arena.images())?;
+    let flush = &status["live"]["flush"];
+    ensure!(flush["manner"] == "foreground" && flush["is_asked"] == true, "{flush}");
+    until(PATIENCE, "it to be measured", || {
+        let status = standfast.status(&arena.images())?;
+        Ok(status["live"]["flush"]["foreground_nanoseconds_per_mib"].as_u64().filter(|time| *time > 0))
+    })?;
+    let said = standfast.ask("status", &arena.images(), &[])?.well("status")?.output;
+    ensure!(said.contains("while the program stands still, as asked for"), "it says: {said}");
+    // It runs on, and stands where it was.
+    kill_both(standfast, running)?;
+    fs::remove_dir_all(place(&arena))?;
+    fs::create_dir(place(&arena))?;
+    goes_on(standfast, &arena, 3).map(drop)
+}
+
+#[test]
+fn the_disk_is_behind_memory_for_no_longer_than_was_said() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = at_gate(&arena, &["--flush-every", "100", "--durable-every", "1s"])?;
+    standfast.checkpoint()?;
+    await_on_disk(standfast, &arena, 1)?;
+    // Neither is its turn, so that only time brings one of them to the disk: the newest.
+    (0..2).try_for_each(|_| standfast.checkpoint())?;
+    await_on_disk(standfast, &arena, 3)?;
+    kill_both(standfast, running)?;
+    goes_on(standfast, &arena, 3).map(drop)
+}
+
+/// Half of the place has room for one generation of the program.
+#[test]
+fn memory_in_which_two_generations_have_no_room_is_not_used_and_that_is_said() -> Result<()> {
+    const PLACE_BYTES: &str = "size=16m";
+    const PROGRAM_MEGABYTES: &str = "6";
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    fs::create_dir(place(&arena))?;
+    let script = "mount -t tmpfs -o \"$1\" none \"$2\" && shift 2 && exec \"$@\"";
+    let can_mount = arena.command("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
+    if !can_mount {
+        skip("a level that is too small", "a file system cannot be mounted here");
+        return Ok(());
+    }
+    for (asked, is_told) in [(place(&arena).display().to_string(), true), ("off".to_owned(), false)] {
+        let program = DIRTIER.with(&[PROGRAM_MEGABYTES, "small", "asked", "10"])?;
+        let options = ["--memory".to_owned(), asked, "--fresh".into()];
+        let inner = standfast.run_command_with(&options, Checkpoints::OnRequest, &program);
+        let mut command = arena.command("unshare");
+        command.args(["-Urm", "sh", "-c", script, "sh", PLACE_BYTES]).arg(place(&arena)).arg(inner.get_program());
+        command.args(inner.get_args()).stdin(std::process::Stdio::null());
+        let running = Running::start(&arena, "small-place", standfast_tests::running::Output::Log, &mut command)?;
+        standfast.await_gate()?;
+        standfast.checkpoint()?;
+        let found = generations(standfast, &arena)?;
+        ensure!(!found.is_empty() && found.iter().all(|it| !it.1 && it.2), "{found:?}");
+        let said = running.errors_so_far();
+        let told = "two generations of the program do not fit half of the memory";
+        ensure!(said.contains(told) == is_told, "said: {said}");
+        kill_both(standfast, running)?;
+        fs::remove_file(arena.work().join("waiting"))?;
+    }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
-    Compress, Delta, DetachKey, DurableEvery, ExternalSockets, Files, FlushEvery, GenerationNumber, Grace, Ids,
+    Compress, Delta, DetachKey, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, GenerationNumber, Grace, Ids,
     Incremental, Interval, Keep, MaxFiles, Memory, MinInterval, SaveFiles, Snapshot, Stack, TerminalKind, Track,
 };
 use std::ffi::OsString;
@@ -189,9 +189,13 @@ pub(crate) struct Run {
     /// Where in memory checkpoints go first, such as /dev/shm; 'auto' for that where there is room, 'off' [default: off]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) memory: Option<Memory>,
-    /// One in so many checkpoints in memory goes on to the disk, in the background [default: 16]
+    /// One in so many checkpoints in memory goes on to the disk [default: 16]
     #[arg(long, value_name = "N")]
     pub(crate) flush_every: Option<FlushEvery>,
+    /// Where checkpoints in memory are brought to the disk: 'background' beside the program, 'foreground' while it stands
+    /// still, 'auto' where that costs the program less time [default: auto]
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) flush: Option<Flush>,
     /// Longest time between checkpoints on the disk while there are newer ones in memory [default: 10m]
     #[arg(long, value_name = "TIME")]
     pub(crate) durable_every: Option<DurableEvery>,

@@ -58,6 +58,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
             durable_every: run.durable_every,
             grace: run.grace,
             delta: run.delta,
+            flush: run.flush,
             compress: run.compress,
         },
         memory,

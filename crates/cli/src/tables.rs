@@ -8,7 +8,7 @@ use standfast::report::{
     CheckpointReport, CoalescingReport, GenerationReport, InspectionReport, LiveReport, ProcessReport, Standing,
     StatusReport, VerificationReport,
 };
-use standfast::{Ending, ForShell, Interval};
+use standfast::{Ending, FlushReport, ForShell, Interval, Manner};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -94,8 +94,28 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
     };
     let mut facts = vec![("supervisor", format!("process {}", live.supervisor_pid)), ("next", next)];
     facts.extend(live.last_checkpoint.as_ref().map(|report| ("last", checkpoint(report))));
+    facts.extend(live.flush.as_ref().map(|report| ("flushes", flush(report))));
     facts.extend(live.last_failure.as_ref().map(|reason| ("failed", reason.clone())));
     facts
+}
+
+/// Where checkpoints in memory are brought to the disk, and why.
+fn flush(report: &FlushReport) -> String {
+    let place = match report.manner {
+        Manner::Background => "beside the program",
+        Manner::Foreground => "while the program stands still",
+    };
+    let why = if report.is_asked { ", as asked for" } else { "" };
+    let costs = match (report.background_nanoseconds_per_mib, report.foreground_nanoseconds_per_mib) {
+        (Some(beside), Some(still)) => format!(
+            ": for each MiB its threads wait {} longer for processors beside a flush, and it would stand still for {}",
+            nanoseconds(beside),
+            nanoseconds(still)
+        ),
+        (None, Some(still)) => format!(": for each MiB it stands still for {}", nanoseconds(still)),
+        (_, None) => "; what that costs it is not measured yet".to_owned(),
+    };
+    format!("{place}{why}{costs}")
 }
 
 /// One checkpoint.
@@ -344,6 +364,21 @@ mod tests {
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[1].contains("2023-11-14T22:13:20Z") && lines[1].contains("4.2 ms"), "{text}");
         assert!(!lines[1].contains("set aside") && lines[2].ends_with("set aside"), "{text}");
+    }
+
+    #[test]
+    fn it_is_said_where_flushes_run_and_by_what_that_is_known() {
+        let report = |manner, is_asked, beside, still| FlushReport {
+            manner,
+            is_asked,
+            background_nanoseconds_per_mib: beside,
+            foreground_nanoseconds_per_mib: still,
+        };
+        let learnt = flush(&report(Manner::Foreground, false, Some(2_500_000), Some(400_000)));
+        assert!(learnt.starts_with("while the program stands still:"), "{learnt}");
+        assert!(learnt.contains("wait 2.5 ms longer") && learnt.contains("still for 0.4 ms"), "{learnt}");
+        let asked = flush(&report(Manner::Background, true, None, None));
+        assert!(asked.starts_with("beside the program, as asked for") && asked.contains("not measured"), "{asked}");
     }
 
     #[test]

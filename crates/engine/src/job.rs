@@ -450,6 +450,12 @@ impl Freezer {
         (members.len(), members.iter().filter_map(resident).sum())
     }
 
+    /// The living processes of the job, as this process sees them.
+    pub(crate) fn members(&self) -> Vec<i32> {
+        let living = |member: &Member| member.wait_status.is_none();
+        self.roots.members().into_iter().filter(living).map(|member| member.pid).collect()
+    }
+
     /// Reads what would hold up the stop: the files of the job, and who else writes to them. The program runs meanwhile.
     pub fn look_ahead(&self) {
         crate::census::look_ahead(&self.roots, &self.shared);

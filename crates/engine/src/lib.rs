@@ -17,6 +17,7 @@ mod abreast;
 mod ahead;
 mod census;
 mod clones;
+mod delays;
 mod directions;
 mod endpoint;
 mod error;
@@ -37,6 +38,7 @@ mod waits;
 
 pub use ahead::Ahead;
 pub use census::{ExternalSockets, Output, examine};
+pub use delays::{Delays, own_delay};
 pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness};
 pub use endpoint::TerminalHolder;
 pub use error::{EngineError, Obstacle};

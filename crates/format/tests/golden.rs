@@ -10,7 +10,7 @@ use standfast_format::image::{
     Base, Block, BlockEncoder, Contained, Image, ImageIdentity, Inherited, NewBlock, Parent, UnverifiedHeader, assemble,
 };
 use standfast_format::manifest::{
-    Compress, Delta, ExternalSockets, FileEnd, Files, Generation, GenerationNumber, Ids, Incremental, Interval,
+    Compress, Delta, ExternalSockets, FileEnd, Files, Flush, Generation, GenerationNumber, Ids, Incremental, Interval,
     JobDescription, JobId, LevelId, Manifest, MemoryPlace, Outcome, RunOptions, Snapshot, Track, seal, unseal,
 };
 use standfast_format::records::*;
@@ -417,6 +417,7 @@ fn manifest() -> Manifest {
         durable_every: Some(600_000),
         grace: Some(30_000),
         delta: Some(Delta::Previous),
+        flush: Some(Flush::Foreground),
         compress: Some(Compress::Zstd),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);

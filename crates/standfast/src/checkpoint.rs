@@ -37,10 +37,14 @@ use std::time::{Duration, Instant};
 
 /// How long the threads of a program may take to stop. One that hangs in the kernel longer (a dead network file system)
 /// would hold up all the others.
-const FREEZE_MAX: Duration = Duration::from_secs(10);
+pub(crate) const FREEZE_MAX: Duration = Duration::from_secs(10);
 
 /// How much nicer than the program whoever reads beside it is.
 const NICENESS: i32 = 10;
+
+/// Behind a checkpoint of so many pages, 64 MiB, and behind the next, which gives up the buffers that it does not need, what the
+/// allocator holds goes back to the system (D5).
+const GIVE_BACK_PAGES: u64 = 1 << 14;
 
 /// How many times as long as it should be a chain may become while its coalescing is due or under way.
 const CHAINS_AHEAD: usize = 2;
@@ -393,7 +397,16 @@ fn take_at(
             return Attempt { outcome: Err(error.into()), is_told: true, _given_up: Some(prepared) };
         }
     };
-    let moments = Moments { started, freezing, earlier, is_held, choice, is_unobserved, level };
+    let moments = Moments {
+        started,
+        freezing,
+        earlier,
+        is_held,
+        choice,
+        is_unobserved,
+        level,
+        last_read: order.past.last_read(),
+    };
     let outcome = complete(destination, freezer, prepared, captured, frozen, moments, order.purpose);
     Attempt { outcome, is_told: true, _given_up: None }
 }
@@ -439,6 +452,8 @@ struct Moments {
     is_unobserved: bool,
     /// Where they go.
     level: Level,
+    /// How many pages the checkpoint before has read.
+    last_read: u64,
 }
 
 /// Reads ahead, where that was chosen. With it comes how long the program has stood still for that.
@@ -524,6 +539,9 @@ fn complete(
     };
     let retention = destination.retain(moments.level);
     let retention = retention.and(keep_code(destination, freezer, captured.state.code_files()));
+    if moments.last_read.max(report.pages_read) >= GIVE_BACK_PAGES {
+        standfast_linux::give_back_unused();
+    }
     let outputs = captured.outputs.iter().map(|output| output.path.clone()).collect();
     let level = moments.level;
     let Captured { unobserved, uncloned, unheeded, outputs: written, .. } = captured;

@@ -1,14 +1,17 @@
-//! Flushing: checkpoints in memory go on to the disk. When is decided by a pure schedule; the copying has a thread of its own
-//! with the lowest priority (H6, H7), and there is one of them at a time.
+//! Flushing: checkpoints in memory go on to the disk. When is decided by a pure schedule, and by [`crate::manner`] whether the
+//! program stands still meanwhile; the copying has a thread of its own, beside the program with the lowest priority (H6, H7),
+//! and there is one of them at a time.
 
 use crate::background::Background;
-use crate::checkpoint::{Destination, Failure, sync_outputs};
+use crate::checkpoint::{Destination, FREEZE_MAX, Failure, sync_outputs};
 use crate::levels::{DurableEvery, FlushEvery};
+use crate::manner::{Beside, FlushCosts, Manner};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::setpriority_process;
-use standfast_engine::Output;
+use standfast_engine::{Delays, Freezer, Output, own_delay};
 use standfast_format::manifest::{Generation, GenerationNumber};
-use standfast_store::Pacing;
+use standfast_store::{Pacer, Pacing};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,6 +65,11 @@ impl FlushSchedule {
         self.not_before = now + RETRY;
     }
 
+    /// One was given up: the newest is due.
+    pub(crate) fn given_up(&mut self) {
+        self.since = self.every.get().get();
+    }
+
     /// When the newest is to be flushed, if there is one.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.newest?;
@@ -78,12 +86,54 @@ impl FlushSchedule {
     }
 }
 
+/// What is known of the program when a flush begins.
+pub(crate) enum Beginning {
+    /// It has ended.
+    Ended,
+    /// It runs on. By what flushes cost this one may be given up, to begin anew while the program stands still.
+    Beside(Freezer, Option<FlushCosts>),
+    /// It is to stand still.
+    Foreground(Freezer),
+}
+
+/// A flush that has come to its end.
+pub(crate) struct Ended {
+    /// What came of it.
+    pub(crate) end: Result<End, Failure>,
+    /// What it cost the program.
+    pub(crate) measured: Measured,
+}
+
+/// What came of a flush.
+#[derive(Debug, PartialEq)]
+pub(crate) enum End {
+    /// It is on the disk; this one, if it was not before.
+    OnDisk(Option<Generation>),
+    /// It was given up.
+    GivenUp,
+}
+
+/// What a flush cost the program.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Measured {
+    /// Nothing is known of that.
+    Nothing,
+    /// It ran beside the program.
+    Beside(Beside),
+    /// The program stood still for so long while so many bytes were copied.
+    Foreground(u64, Duration),
+    /// The program was to stand still and could not be stopped.
+    Unstoppable,
+}
+
 /// A flush under way.
 pub(crate) struct Flushing {
-    work: Background<Result<Option<Generation>, Failure>>,
+    work: Background<Ended>,
     pacing: Arc<Pacing>,
     /// What is being flushed.
     pub(crate) number: GenerationNumber,
+    /// Where.
+    pub(crate) manner: Manner,
 }
 
 impl Flushing {
@@ -92,22 +142,20 @@ impl Flushing {
         destination: &Destination,
         number: GenerationNumber,
         outputs: Option<Arc<Vec<Output>>>,
+        beginning: Beginning,
     ) -> io::Result<Self> {
         let pacing = Arc::new(Pacing::default());
-        let (destination, at) = (destination.clone(), Arc::clone(&pacing));
-        let work = move || {
-            // Where that is not allowed it is done all the same.
-            let _ = setpriority_process(None, NICENESS);
-            sync_outputs(outputs.iter().flat_map(|outputs| outputs.iter()))?;
-            let Destination { levels, lease, keep, .. } = destination;
-            let Some(memory) = &levels.memory else { return Ok(None) };
-            let flushed = levels.directory.take_from(&lease, memory, number, &at)?;
-            if flushed.is_some() {
-                levels.directory.retain(&lease, keep.get())?;
-            }
-            Ok(flushed)
+        let manner = match &beginning {
+            Beginning::Ended | Beginning::Beside(..) => Manner::Background,
+            Beginning::Foreground(_) => Manner::Foreground,
         };
-        Ok(Self { work: Background::begin("flush", work)?, pacing, number })
+        let flush = Flush { destination: destination.clone(), number, outputs, pacing: Arc::clone(&pacing) };
+        let work = move || match beginning {
+            Beginning::Ended => flush.beside(None),
+            Beginning::Beside(freezer, costs) => flush.beside(Some((freezer.delays(), costs))),
+            Beginning::Foreground(freezer) => flush.in_foreground(&freezer),
+        };
+        Ok(Self { work: Background::begin("flush", work)?, pacing, number, manner })
     }
 
     /// Without rests from now on: somebody waits for it.
@@ -120,13 +168,13 @@ impl Flushing {
         self.pacing.cancel();
     }
 
-    /// Waits for its end: what is on the disk now.
-    pub(crate) fn join(self) -> Result<Option<Generation>, Failure> {
-        self.work.join().unwrap_or(Err(Failure::Broken))
+    /// Waits for its end.
+    pub(crate) fn join(self) -> Ended {
+        self.work.join().unwrap_or(Ended { end: Err(Failure::Broken), measured: Measured::Nothing })
     }
 
     /// Waits for its end so long at most, and gives it up then: `None`. A disk that hangs is not waited for.
-    pub(crate) fn join_within(self, time: Duration) -> Option<Result<Option<Generation>, Failure>> {
+    pub(crate) fn join_within(self, time: Duration) -> Option<Result<End, Failure>> {
         let deadline = Instant::now() + time;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -140,7 +188,7 @@ impl Flushing {
                     self.cancel();
                     return None;
                 }
-                Ok(_) => return Some(self.join()),
+                Ok(_) => return Some(self.join().end),
                 Err(_) if left.is_zero() => {
                     self.cancel();
                     return None;
@@ -156,6 +204,103 @@ impl AsFd for Flushing {
     /// Polls as hung up once the thread is through.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.work.as_fd()
+    }
+}
+
+/// What the thread has to do.
+struct Flush {
+    destination: Destination,
+    number: GenerationNumber,
+    outputs: Option<Arc<Vec<Output>>>,
+    pacing: Arc<Pacing>,
+}
+
+impl Flush {
+    /// Beside the program, if there is one.
+    fn beside(&self, watch: Option<(Delays, Option<FlushCosts>)>) -> Ended {
+        // Where that is not allowed it is done all the same.
+        let _ = setpriority_process(None, NICENESS);
+        let synced = self.sync_outputs();
+        let Some((delays, costs)) = watch else {
+            return Ended { end: synced.and_then(|()| self.copy(&*self.pacing)), measured: Measured::Nothing };
+        };
+        let watch = Watch { delays, own: own_delay(), beside: Beside::default() };
+        let watched = Watched { pacing: &self.pacing, costs, watch: RefCell::new(watch) };
+        let end = synced.and_then(|()| self.copy(&watched));
+        Ended { end, measured: Measured::Beside(watched.watch.into_inner().beside) }
+    }
+
+    /// While the program stands still.
+    fn in_foreground(&self, freezer: &Freezer) -> Ended {
+        if let Err(failure) = self.sync_outputs() {
+            return Ended { end: Err(failure), measured: Measured::Nothing };
+        }
+        self.pacing.hurry();
+        let freezing = Instant::now();
+        let frozen = match freezer.freeze(FREEZE_MAX) {
+            Ok(frozen) => frozen,
+            // That this thread ends lets go of what was stopped.
+            Err(error) => return Ended { end: Err(error.into()), measured: Measured::Unstoppable },
+        };
+        let end = self.copy(&*self.pacing);
+        // That it has ended meanwhile is noticed by itself.
+        drop(frozen.thaw());
+        let bytes = match &end {
+            Ok(End::OnDisk(Some(flushed))) => flushed.file_bytes,
+            _ => 0,
+        };
+        Ended { end, measured: Measured::Foreground(bytes, freezing.elapsed()) }
+    }
+
+    fn sync_outputs(&self) -> Result<(), Failure> {
+        sync_outputs(self.outputs.iter().flat_map(|outputs| outputs.iter()))
+    }
+
+    fn copy(&self, pacer: &dyn Pacer) -> Result<End, Failure> {
+        let Destination { levels, lease, keep, .. } = &self.destination;
+        let Some(memory) = &levels.memory else { return Ok(End::GivenUp) };
+        if levels.directory.manifest()?.generation(self.number).is_some() {
+            return Ok(End::OnDisk(None));
+        }
+        let Some(flushed) = levels.directory.take_from(lease, memory, self.number, pacer)? else {
+            return Ok(End::GivenUp);
+        };
+        levels.directory.retain(lease, keep.get())?;
+        Ok(End::OnDisk(Some(flushed)))
+    }
+}
+
+/// Measures what a flush costs the program, turn by turn, and ends it where it had better be done in the foreground.
+struct Watched<'a> {
+    pacing: &'a Pacing,
+    costs: Option<FlushCosts>,
+    watch: RefCell<Watch>,
+}
+
+struct Watch {
+    delays: Delays,
+    /// How long this thread had waited for a processor when its turn began.
+    own: Duration,
+    beside: Beside,
+}
+
+impl Pacer for Watched<'_> {
+    fn goes_on(&self) -> bool {
+        self.pacing.goes_on()
+    }
+
+    fn turn(&self, bytes: u64, took: Duration) -> bool {
+        if !self.pacing.is_gentle() {
+            return self.pacing.turn(bytes, took);
+        }
+        let mut watch = self.watch.borrow_mut();
+        let Watch { delays, own, beside } = &mut *watch;
+        beside.worked(bytes, took, own_delay().saturating_sub(*own), delays.since_last());
+        let resting = Instant::now();
+        let goes_on = self.pacing.turn(bytes, took);
+        beside.rested(resting.elapsed(), delays.since_last());
+        *own = own_delay();
+        goes_on && !self.costs.is_some_and(|costs| costs.is_to_end(beside))
     }
 }
 
@@ -211,6 +356,17 @@ mod tests {
         assert_eq!(schedule.take_due(later), Some(number(2)));
         schedule.durable(number(2), later);
         assert_eq!(schedule.due(), None, "the disk has the newest");
+    }
+
+    #[test]
+    fn a_flush_that_was_given_up_is_due_again_at_once() {
+        let now = Instant::now();
+        let mut schedule = schedule(100, now);
+        schedule.taken_in_memory(number(1));
+        assert_eq!(schedule.take_due(now), Some(number(1)));
+        assert_eq!(schedule.take_due(now), None, "it is on its way");
+        schedule.given_up();
+        assert_eq!(schedule.take_due(now), Some(number(1)));
     }
 
     #[test]

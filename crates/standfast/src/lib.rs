@@ -47,6 +47,7 @@ mod group;
 mod identity;
 mod inspect;
 mod levels;
+mod manner;
 mod notice;
 mod options;
 mod outlook;
@@ -77,6 +78,7 @@ pub use front::{Front, FrontLine, Left, Side, split};
 pub use group::{GroupEnding, GroupNotice, GroupRequest, run_group};
 pub use inspect::{inspect, verify};
 pub use levels::{DurableEvery, FlushEvery, Grace, Memory};
+pub use manner::{Flush, FlushReport, Manner};
 pub use notice::{Listener, Notice, Weight};
 pub use options::{
     Files, INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, OptionChoices, OptionError, Stack,

@@ -5,6 +5,7 @@ use crate::chains::{Incremental, MaxFiles, Track};
 use crate::directed::MinInterval;
 use crate::encodings::{Compress, Delta};
 use crate::levels::{DurableEvery, FlushEvery, Grace};
+use crate::manner::Flush;
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::Snapshot;
 use serde::Serialize;
@@ -59,6 +60,8 @@ pub struct JobOptions {
     pub delta: Delta,
     /// Whether pages are compressed.
     pub compress: Compress,
+    /// Where checkpoints in memory are brought to the disk.
+    pub flush: Flush,
 }
 
 /// What was said about the options this time: `None` where nothing was, so that the job's own options stand.
@@ -98,6 +101,8 @@ pub struct OptionChoices {
     pub delta: Option<Delta>,
     /// Whether pages are compressed.
     pub compress: Option<Compress>,
+    /// Where checkpoints in memory are brought to the disk.
+    pub flush: Option<Flush>,
 }
 
 impl JobOptions {
@@ -136,6 +141,7 @@ impl JobOptions {
             grace: Some(self.grace.to_record()),
             delta: Some(self.delta.to_record()),
             compress: Some(self.compress.to_record()),
+            flush: Some(self.flush.to_record()),
         }
     }
 
@@ -176,6 +182,7 @@ impl JobOptions {
             grace: record.grace.and_then(Grace::from_record),
             delta: record.delta.map(Delta::from_record),
             compress: record.compress.map(Compress::from_record),
+            flush: record.flush.map(Flush::from_record),
         };
         choices.or(Self::default())
     }
@@ -202,6 +209,7 @@ impl OptionChoices {
             grace: self.grace.unwrap_or(otherwise.grace),
             delta: self.delta.unwrap_or(otherwise.delta),
             compress: self.compress.unwrap_or(otherwise.compress),
+            flush: self.flush.unwrap_or(otherwise.flush),
         }
     }
 
@@ -225,6 +233,7 @@ impl OptionChoices {
             grace: self.grace.or(weaker.grace),
             delta: self.delta.or(weaker.delta),
             compress: self.compress.or(weaker.compress),
+            flush: self.flush.or(weaker.flush),
         }
     }
 }
@@ -533,6 +542,12 @@ pub enum OptionError {
         /// What stood there.
         text: String,
     },
+    /// Not a place for flushes.
+    #[error("'{text}' does not say where flushes run: write 'background', 'foreground' or 'auto'")]
+    Flush {
+        /// What stood there.
+        text: String,
+    },
     /// Not a policy for ids.
     #[error("'{text}' is no way to give ids: write 'auto' or 'new'")]
     Ids {
@@ -604,6 +619,7 @@ mod tests {
                 grace: "5s".parse().unwrap(),
                 delta: Delta::Previous,
                 compress: Compress::Zstd,
+                flush: Flush::Foreground,
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }

@@ -1,6 +1,7 @@
 //! Facts about a job and its checkpoints, for people and programs to read. Plain data; what a field means and its unit
 //! stand in its name, since these names are also those of the command's JSON.
 
+use crate::manner::FlushReport;
 use crate::options::JobOptions;
 use crate::snapshots::{Method, Why};
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,9 @@ pub struct LiveReport {
     /// Whether checkpoints are being coalesced at this moment.
     #[serde(default)]
     pub is_coalescing: bool,
+    /// Where checkpoints in memory are brought to the disk, and why, where there is a level in memory.
+    #[serde(default)]
+    pub flush: Option<FlushReport>,
     /// Since when the program has kept checkpoints from being taken; `None` where it does not.
     #[serde(default)]
     pub disabled_seconds: Option<f64>,

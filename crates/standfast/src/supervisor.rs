@@ -14,6 +14,7 @@ use crate::flushing::{FlushSchedule, Flushing};
 use crate::foreground::Foreground;
 use crate::front::FrontLine;
 use crate::identity::in_lease;
+use crate::manner::FlushCosts;
 use crate::notice::{Listener, Notice};
 use crate::options::JobOptions;
 use crate::outlook::{Outlook, look};
@@ -78,6 +79,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         coalescing: None,
         flushes: FlushSchedule::new(post.options.flush_every, post.options.durable_every, now),
         flushing: None,
+        flush_costs: FlushCosts::default(),
         unsynced: None,
         degraded: None,
         flush_failure: None,
@@ -122,6 +124,7 @@ struct Supervisor<'a, 'l> {
     /// Which checkpoints in memory go on to the disk, and when.
     flushes: FlushSchedule,
     flushing: Option<Flushing>,
+    flush_costs: FlushCosts,
     /// Of the last checkpoint, if that is in memory, the files that the program writes.
     unsynced: Option<Arc<Vec<Output>>>,
     /// Why the last checkpoint is not in memory, if it was to be.
@@ -230,8 +233,9 @@ impl Supervisor<'_, '_> {
 
     /// There is news of the main process: how it ended, if it did.
     fn heed_job(&mut self) -> Result<Option<Option<ExitStatus>>, Error> {
-        // A checkpoint under way holds it.
+        // Whatever stops its threads holds it.
         self.end_checkpoint();
+        self.give_up_foreground_flush();
         self.join_waits();
         match self.job.news()? {
             News::Stopped => {
@@ -343,7 +347,8 @@ impl Supervisor<'_, '_> {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let checkpoint = if self.checkpointing.is_none() { self.schedule.due() } else { None };
+        let is_held = self.checkpointing.is_some() || self.stands_still_for_flush();
+        let checkpoint = if is_held { None } else { self.schedule.due() };
         let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
         let waits = if self.ending_waits.is_none() { self.job.freezer().next_wait_end() } else { None };
         let flush = if self.flushing.is_none() { self.flushes.due() } else { None };
@@ -375,6 +380,12 @@ impl Supervisor<'_, '_> {
             return;
         }
         let stops = self.stop_wanted || self.asked.iter().any(|(_, stop)| *stop);
+        if stops {
+            self.give_up_foreground_flush();
+        } else if self.stands_still_for_flush() {
+            // Until that is over, there is nothing new to save.
+            return;
+        }
         let purpose = if stops { Purpose::Stop } else { Purpose::Protect };
         self.served = self.asked.drain(..).map(|(client, _)| client).collect();
         self.here_asked = false;
@@ -397,7 +408,7 @@ impl Supervisor<'_, '_> {
     /// Takes note of a checkpoint that has come to its end, waiting for that if need be.
     fn end_checkpoint(&mut self) {
         let Some(checkpointing) = self.checkpointing.take() else { return };
-        hold_child_signal(self.ending_waits.is_some());
+        hold_child_signal(self.is_traced());
         let purpose = checkpointing.purpose;
         match checkpointing.join() {
             Ok(taken) => self.note_taken(taken, purpose),
@@ -416,7 +427,7 @@ impl Supervisor<'_, '_> {
         match Background::begin("waits", move || freezer.end_waits()) {
             Ok(ending) => self.ending_waits = Some(ending),
             Err(error) => {
-                hold_child_signal(self.checkpointing.is_some());
+                hold_child_signal(self.is_traced());
                 self.job.freezer().pass_over_waits();
                 self.warn(format!("no thread could be started to end waits in time: {error}"));
             }
@@ -428,8 +439,13 @@ impl Supervisor<'_, '_> {
         let Some(ending) = self.ending_waits.take() else { return };
         // Its panic has been told; the waits then last longer.
         let _ = ending.join();
-        hold_child_signal(self.checkpointing.is_some());
+        hold_child_signal(self.is_traced());
         self.heed_stop();
+    }
+
+    /// Whether a thread of ours stops threads of the job.
+    fn is_traced(&self) -> bool {
+        self.checkpointing.is_some() || self.ending_waits.is_some() || self.stands_still_for_flush()
     }
 
     fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
@@ -619,7 +635,7 @@ impl Supervisor<'_, '_> {
 
     /// Job control may have stopped the main process. Under a checkpoint the kernel tells nobody but that.
     fn heed_stop(&mut self) {
-        if self.checkpointing.is_none() && self.ending_waits.is_none() && self.job.has_stopped() {
+        if !self.is_traced() && self.job.has_stopped() {
             self.foreground.stop_along();
         }
     }
@@ -675,6 +691,13 @@ impl Supervisor<'_, '_> {
             program_pid: self.job.main_process().pid,
             is_checkpointing: self.checkpointing.is_some(),
             is_coalescing: self.coalescing.is_some(),
+            flush: self
+                .post
+                .destination
+                .levels
+                .memory
+                .as_ref()
+                .map(|_| self.flush_costs.report(self.post.options.flush)),
             disabled_seconds: self.disabled_since.map(|since| now.saturating_duration_since(since).as_secs_f64()),
             next_due_seconds: self.schedule.due().map(until),
             last_checkpoint: self.last_checkpoint,

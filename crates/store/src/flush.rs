@@ -30,6 +30,15 @@ const REST: u32 = 3;
 /// A rest is not longer than this, so that a disk that hung for a while is not left alone for hours.
 const REST_MAX: Duration = Duration::from_secs(20);
 
+/// Says how a flush goes on; called on the thread that flushes.
+pub trait Pacer {
+    /// Whether it goes on at all. Asked before each portion.
+    fn goes_on(&self) -> bool;
+
+    /// So many bytes are on the disk since the last time, which took so long: rests, if that is due. Whether it goes on.
+    fn turn(&self, bytes: u64, took: Duration) -> bool;
+}
+
 /// How hard a flush works; changed from outside while it does.
 #[derive(Debug, Default)]
 pub struct Pacing {
@@ -72,9 +81,20 @@ impl Pacing {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rests after a turn that took so long. Whether to go on.
-    fn rest(&self, turn: Duration) -> bool {
-        let rest = (turn * REST).min(REST_MAX);
+    /// Whether there are rests.
+    pub fn is_gentle(&self) -> bool {
+        *self.lock() == Pace::Gentle
+    }
+}
+
+impl Pacer for Pacing {
+    fn goes_on(&self) -> bool {
+        *self.lock() != Pace::Cancelled
+    }
+
+    /// Rests three times as long as the turn took.
+    fn turn(&self, _: u64, took: Duration) -> bool {
+        let rest = (took * REST).min(REST_MAX);
         let waited = self.changed.wait_timeout_while(self.lock(), rest, |pace| *pace == Pace::Gentle);
         let (pace, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *pace != Pace::Cancelled
@@ -83,24 +103,24 @@ impl Pacing {
 
 /// Work in turns and rests.
 struct Turns<'a> {
-    pacing: &'a Pacing,
+    pacer: &'a dyn Pacer,
     began: Cell<Instant>,
     from: Cell<u64>,
 }
 
 impl<'a> Turns<'a> {
-    fn new(pacing: &'a Pacing) -> Self {
-        Self { pacing, began: Cell::new(Instant::now()), from: Cell::new(0) }
+    fn new(pacer: &'a dyn Pacer) -> Self {
+        Self { pacer, began: Cell::new(Instant::now()), from: Cell::new(0) }
     }
 
     /// Whether to go on, with so much of the file written.
     fn go_on(&self, file: &dyn MediumFile, written: u64) -> io::Result<bool> {
         if written < self.from.get() + TURN_BYTES {
-            return Ok(*self.pacing.lock() != Pace::Cancelled);
+            return Ok(self.pacer.goes_on());
         }
         // What the page cache takes is no measure of the disk.
         file.sync()?;
-        let goes_on = self.pacing.rest(self.began.get().elapsed());
+        let goes_on = self.pacer.turn(written - self.from.get(), self.began.get().elapsed());
         self.began.set(Instant::now());
         self.from.set(written);
         Ok(goes_on)
@@ -117,7 +137,7 @@ impl JobDirectory {
         lease: &Lease,
         level: &Self,
         number: GenerationNumber,
-        pacing: &Pacing,
+        pacer: &dyn Pacer,
     ) -> Result<Option<Generation>, StoreError> {
         let (here, there) = (self.manifest()?, level.manifest()?);
         let Some(generation) = there.generation(number) else {
@@ -131,7 +151,7 @@ impl JobDirectory {
         self.shelf.set_parent(Slot::Flushing, base.map(|base| base.generation));
         let chain = Chain::open_above(&level.shelf, &there, generation, base.map(|base| base.generation))?;
         let file = draft.create()?;
-        let turns = Turns::new(pacing);
+        let turns = Turns::new(pacer);
         let go_on = |file: &dyn MediumFile, written| turns.go_on(file, written);
         let Some(contained) = Packer::copy(&chain, &*file, &go_on, &draft)? else { return Ok(None) };
         let inherited_pages = contained.inherited.iter().map(|run| run.range.pages()).sum();

@@ -68,7 +68,7 @@ pub use choose::{Choice, Skipped, Wish};
 pub use coalesce::{CoalesceRule, Coalesced};
 pub use encode::Encodings;
 pub use error::StoreError;
-pub use flush::Pacing;
+pub use flush::{Pacer, Pacing};
 pub use job::JobDirectory;
 pub use lease::{Claim, Here, Holder, Lease, ProcessIdentity, Processes, Purpose, Standing, SystemProcesses};
 pub use levels::{Level, Levels};

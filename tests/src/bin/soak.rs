@@ -11,7 +11,7 @@
 use anyhow::{Context as _, Result, bail};
 use fastrand::Rng;
 use standfast_tests::damage::one_flipped_bit_is_noticed;
-use standfast_tests::disaster::{Before, DISASTERS, KilledJob, Subject};
+use standfast_tests::disaster::{Before, DISASTERS, FLUSH_DISASTERS, KilledJob, Subject};
 use standfast_tests::papers::PAPERS;
 use standfast_tests::result::RunResult;
 use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
@@ -27,6 +27,9 @@ const CALLS_MAX: u64 = 1500;
 
 /// The same of coalescing.
 const COALESCING_CALLS_MAX: u64 = 400;
+
+/// The same of a flush.
+const FLUSHING_CALLS_MAX: u64 = 400;
 
 /// Ways to take checkpoints that build upon each other.
 const OPTIONS: [&[&str]; 11] = [
@@ -132,7 +135,8 @@ impl Soak {
             0..25 => self.churn(seed, &mut random),
             25..50 => self.kills(seed, &mut random),
             50..58 => self.many_restarts(seed, &mut random),
-            58..76 => self.struck_checkpoint(seed, &mut random),
+            58..72 => self.struck_checkpoint(seed, &mut random),
+            72..76 => self.struck_flush(seed, &mut random),
             76..80 => self.struck_coalescing(seed, &mut random),
             80..92 => self.struck_restart(seed, &mut random),
             _ => self.flipped_bit(seed, &mut random),
@@ -188,6 +192,16 @@ impl Soak {
         let options = ["--incremental", "on", "--max-files", "100"];
         let sighting = self.subject()?.protected_with(&options).strike_coalescing(disaster, at)?;
         println!("    {}", sighting.struck.unwrap_or("past the last call"));
+        Ok(())
+    }
+
+    fn struck_flush(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
+        let (disaster, at) =
+            (FLUSH_DISASTERS[random.usize(..FLUSH_DISASTERS.len())], random.u64(1..FLUSHING_CALLS_MAX));
+        let manner = if random.bool() { "background" } else { "foreground" };
+        println!("seed {seed}: {disaster:?} at call {at} of a flush in the {manner}");
+        let subject = self.subject()?.in_memory().protected_with(&["--flush-every", "1", "--flush", manner]);
+        println!("    {}", subject.strike_flush(disaster, at)?.struck.unwrap_or("past the last call"));
         Ok(())
     }
 

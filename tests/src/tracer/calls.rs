@@ -83,15 +83,18 @@ impl Call {
         self.known.map_or("another call", |known| known.name)
     }
 
-    /// Whether it changes something in the folder `images`. Names count always: a supervisor changes no others.
-    pub(super) fn changes_files_in(&self, supervisor: Pid, registers: &libc::user_regs_struct, images: &Path) -> bool {
+    /// Whether it changes something in a folder. Names count always that stand in no open directory.
+    pub(super) fn changes_files_in(&self, supervisor: Pid, registers: &libc::user_regs_struct, folder: &Path) -> bool {
         let Some(known) = self.known else { return false };
+        let open = fs::read_link(format!("/proc/{supervisor}/fd/{}", registers.rdi as u32));
+        let is_there = open.as_ref().is_ok_and(|file| file.starts_with(folder));
         match known.object {
             Object::Else => false,
-            Object::Opening => registers.rdx & u64::from(libc::O_CREAT.cast_unsigned()) != 0,
-            Object::Name | Object::OldName => true,
-            Object::Descriptor => fs::read_link(format!("/proc/{supervisor}/fd/{}", registers.rdi))
-                .is_ok_and(|file| file.starts_with(images)),
+            Object::Descriptor => is_there,
+            Object::Opening => {
+                registers.rdx & u64::from(libc::O_CREAT.cast_unsigned()) != 0 && (is_there || open.is_err())
+            }
+            Object::Name | Object::OldName => is_there || open.is_err(),
         }
     }
 

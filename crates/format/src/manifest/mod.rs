@@ -193,6 +193,24 @@ pub struct RunOptions {
     /// Whether pages are compressed.
     #[n(16)]
     pub compress: Option<Compress>,
+    /// Where checkpoints in memory are brought to the disk.
+    #[n(17)]
+    pub flush: Option<Flush>,
+}
+
+/// Where checkpoints in memory are brought to the disk.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum Flush {
+    /// Where it costs the program less time.
+    #[n(0)]
+    Auto,
+    /// Beside the program.
+    #[n(1)]
+    Background,
+    /// While the program stands still.
+    #[n(2)]
+    Foreground,
 }
 
 /// Whether pages are kept as what has changed in them.

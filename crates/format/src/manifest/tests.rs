@@ -50,6 +50,7 @@ fn manifest() -> Manifest {
         grace: Some(30_000),
         delta: Some(Delta::Auto),
         compress: Some(Compress::Auto),
+        flush: Some(Flush::Background),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

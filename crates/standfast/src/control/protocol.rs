@@ -116,6 +116,7 @@ pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manner::{FlushReport, Manner};
     use crate::snapshots::{Method, Why};
 
     fn report() -> CheckpointReport {
@@ -155,6 +156,12 @@ mod tests {
             program_pid: 2,
             is_checkpointing: true,
             is_coalescing: false,
+            flush: Some(FlushReport {
+                manner: Manner::Foreground,
+                is_asked: false,
+                background_nanoseconds_per_mib: Some(5),
+                foreground_nanoseconds_per_mib: None,
+            }),
             disabled_seconds: Some(0.5),
             next_due_seconds: Some(1.5),
             last_checkpoint: Some(report()),

@@ -2,11 +2,12 @@
 //! only when it has ended is brought there or named.
 
 use super::Supervisor;
-use crate::flushing::{Flushing, sync_paths};
+use crate::flushing::{Beginning, End, Ended, Flushing, Measured, sync_paths};
+use crate::manner::{Flush, Manner};
 use crate::notice::Notice;
 use crate::spelling::{InWords, without_numbers};
 use crate::{Ending, GenerationNumber};
-use standfast_engine::Output;
+use standfast_engine::{Output, hold_child_signal};
 use standfast_format::manifest::Manifest;
 use standfast_store::{JobDirectory, Level};
 use std::os::unix::ffi::OsStrExt;
@@ -49,9 +50,28 @@ impl Supervisor<'_, '_> {
             return;
         }
         let Some(number) = self.flushes.take_due(now) else { return };
-        match Flushing::begin(&self.post.destination, number, self.unsynced.clone()) {
+        let (asked, freezer) = (self.post.options.flush, self.job.freezer());
+        let beginning = match self.flush_costs.manner(asked) {
+            Manner::Foreground => Beginning::Foreground(freezer),
+            Manner::Background => Beginning::Beside(freezer, Some(self.flush_costs).filter(|_| asked == Flush::Auto)),
+        };
+        match Flushing::begin(&self.post.destination, number, self.unsynced.clone(), beginning) {
             Ok(flushing) => self.flushing = Some(flushing),
             Err(error) => self.note_flush_failure(InWords(&error).to_string()),
+        }
+        hold_child_signal(self.is_traced());
+    }
+
+    /// Whether the program stands still for a flush, or is about to.
+    pub(super) fn stands_still_for_flush(&self) -> bool {
+        self.flushing.as_ref().is_some_and(|flushing| flushing.manner == Manner::Foreground)
+    }
+
+    /// Gives up a flush for which the program stands still, and waits until it may run on.
+    pub(super) fn give_up_foreground_flush(&mut self) {
+        if self.stands_still_for_flush() {
+            self.flushing.iter().for_each(Flushing::cancel);
+            self.end_flush();
         }
     }
 
@@ -59,8 +79,16 @@ impl Supervisor<'_, '_> {
     pub(super) fn end_flush(&mut self) {
         let Some(flushing) = self.flushing.take() else { return };
         let number = flushing.number;
-        match flushing.join() {
-            Ok(flushed) => {
+        let Ended { end, measured } = flushing.join();
+        hold_child_signal(self.is_traced());
+        match measured {
+            Measured::Nothing => {}
+            Measured::Beside(beside) => self.flush_costs.learn_beside(&beside),
+            Measured::Foreground(bytes, stood_still) => self.flush_costs.learn_foreground(bytes, stood_still),
+            Measured::Unstoppable => self.flush_costs.note_unstoppable(),
+        }
+        match end {
+            Ok(End::OnDisk(flushed)) => {
                 self.flush_failure = None;
                 self.flushes.durable(number, Instant::now());
                 if let Some(flushed) = flushed {
@@ -69,8 +97,10 @@ impl Supervisor<'_, '_> {
                 }
                 self.begin_coalescing(Level::Directory);
             }
+            Ok(End::GivenUp) => self.flushes.given_up(),
             Err(failure) => self.note_flush_failure(failure.to_string()),
         }
+        self.heed_stop();
     }
 
     fn note_flush_failure(&mut self, reason: String) {
@@ -122,7 +152,7 @@ impl Supervisor<'_, '_> {
             // It is the one that this life began with.
             sync_paths(&self.post.outputs).map_err(|error| InWords(&error).to_string())?;
         }
-        let begun = Flushing::begin(destination, number, self.unsynced.clone());
+        let begun = Flushing::begin(destination, number, self.unsynced.clone(), Beginning::Ended);
         let flushing = begun.map_err(|error| InWords(&error).to_string())?;
         flushing.hurry();
         match flushing.join_within(deadline.saturating_duration_since(Instant::now())) {

@@ -1,0 +1,78 @@
+//! Where checkpoints in memory are brought to the disk (H6, H7): how long a program runs with that done beside it, done while it
+//! stands still, and done where the measurement says, with a processor to spare and without one.
+
+use crate::figures::{Verdict, median, milliseconds, ratio};
+use crate::levels::Place;
+use crate::pause::checkpoint;
+use anyhow::{Context as _, Result};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::open_gate;
+use standfast_tests::running::{Output, Running};
+use standfast_tests::victims::{DIRTIER, Program};
+use std::process::Stdio;
+use std::time::Duration;
+
+const MANNERS: [&str; 3] = ["auto", "background", "foreground"];
+/// What the choice may take longer than the better of the two: what it took to measure them is in it.
+const WORSE_MAX: f64 = 1.03;
+const INTERVAL_MILLISECONDS: u64 = 1000;
+/// Of a tenth of a second each, and so many thousandths of the pages are written in each.
+const ROUNDS: &str = "60";
+const PERMILLE: &str = "10";
+/// Longer than any run takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One verdict for a program that leaves a processor free, one for a program that has only one for itself and its flushes.
+pub(crate) fn where_they_cost_less(
+    megabytes: u64,
+    repeats: usize,
+    steps: &str,
+    say: &mut dyn FnMut(Verdict),
+) -> Result<()> {
+    let program = DIRTIER.with(&[&megabytes.to_string(), "small", "rounds", PERMILLE, ROUNDS, steps])?;
+    for (processors, what) in [(None, "a processor to spare"), (Some("0"), "none to spare")] {
+        let mut times = MANNERS.map(|_| Vec::new());
+        for _ in 0..repeats {
+            for (manner, times) in MANNERS.iter().zip(&mut times) {
+                times.push(timed(&program, manner, processors)?);
+            }
+        }
+        let [auto, background, foreground] = times.map(|times| median(&times));
+        let found = ratio(auto, background.min(foreground));
+        say(Verdict {
+            promise: format!("{megabytes} MB, flushes, {what}: auto at most {WORSE_MAX} times the better"),
+            measured: format!(
+                "{found:.3} ({} against {} in the background and {} in the foreground)",
+                milliseconds(auto),
+                milliseconds(background),
+                milliseconds(foreground)
+            ),
+            holds: found <= WORSE_MAX,
+        });
+    }
+    Ok(())
+}
+
+/// How long the program computes, by its own watch, on these processors.
+fn timed(program: &Program, manner: &str, processors: Option<&str>) -> Result<Duration> {
+    let (arena, place) = (Arena::new()?, Place::new()?);
+    let standfast = Standfast::new(&arena)?;
+    let memory = place.path().display().to_string();
+    let options = ["--memory", &memory, "--flush-every", "1", "--flush", manner].map(str::to_owned);
+    let checkpoints = Checkpoints::EveryMilliseconds(INTERVAL_MILLISECONDS);
+    let mut command = standfast.run_command_with(&options, checkpoints, program);
+    if let Some(processors) = processors {
+        let mut pinned = arena.command("taskset");
+        pinned.args(["-c", processors]).arg(command.get_program()).args(command.get_args());
+        command = pinned;
+    }
+    let running = Running::start(&arena, "timed", Output::Log, command.stdin(Stdio::null()))?;
+    standfast.await_gate()?;
+    // The first saves everything.
+    checkpoint(standfast, &arena)?;
+    open_gate(&arena)?;
+    let ended = running.wait(PATIENCE)?.well("the program")?;
+    let nanoseconds = ended.output.split_whitespace().next().context("a figure")?;
+    Ok(Duration::from_nanos(nanoseconds.parse().with_context(|| format!("it said {:?}", ended.output))?))
+}

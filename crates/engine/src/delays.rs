@@ -1,0 +1,48 @@
+//! How long the threads of a job wait for a processor that others have, as the scheduler counts it: by this one sees what
+//! work beside a program costs it, without touching it. What it loses to others in caches and memory does not show.
+
+use crate::Freezer;
+use standfast_linux::proc::{self, ProcessorTime};
+use standfast_linux::sys::process::own_thread;
+use std::time::Duration;
+
+/// So many threads are watched at most, since to ask for each takes about ten microseconds.
+const THREADS_MAX: usize = 64;
+
+/// The threads of a job that there were when this was made, and how long each had waited when it was asked last.
+#[derive(Debug)]
+pub struct Delays(Vec<(i32, i32, Duration)>);
+
+impl Freezer {
+    /// Begins to watch how long the threads of the job wait for processors.
+    pub fn delays(&self) -> Delays {
+        let threads = |pid: i32| {
+            let ids = proc::numbers(pid, "task").unwrap_or_default();
+            ids.into_iter().map(move |tid| (pid, tid))
+        };
+        let all = self.members().into_iter().flat_map(threads).take(THREADS_MAX);
+        Delays(all.filter_map(|(pid, tid)| Some((pid, tid, ProcessorTime::of(pid, tid).ok()?.waited))).collect())
+    }
+}
+
+impl Delays {
+    /// How long all of them together have waited since this was asked last. One that has ended waits no more.
+    pub fn since_last(&mut self) -> Duration {
+        let mut waited = Duration::ZERO;
+        self.0.retain_mut(|(pid, tid, before)| match ProcessorTime::of(*pid, *tid) {
+            Ok(now) => {
+                waited += now.waited.saturating_sub(*before);
+                *before = now.waited;
+                true
+            }
+            Err(_) => false,
+        });
+        waited
+    }
+}
+
+/// How long the calling thread has waited for a processor so far; nothing where the kernel does not tell.
+pub fn own_delay() -> Duration {
+    let own = ProcessorTime::of(std::process::id() as i32, own_thread());
+    own.map_or(Duration::ZERO, |time| time.waited)
+}

@@ -1,0 +1,56 @@
+//! What a thread has had of processors and how long it has waited for one: `/proc/PID/task/TID/schedstat`.
+
+use super::{malformed, parse, words};
+use std::io;
+use std::time::Duration;
+
+/// Since the thread was made, by the scheduler's own clock (CONFIG_SCHED_INFO; where that is off the file says zeros).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProcessorTime {
+    /// For so long it ran.
+    pub ran: Duration,
+    /// For so long it could have run and others did.
+    pub waited: Duration,
+}
+
+impl ProcessorTime {
+    /// Of a thread of a process.
+    ///
+    /// # Errors
+    /// When it is gone, or the kernel does not tell.
+    pub fn of(pid: i32, tid: i32) -> io::Result<Self> {
+        let text = super::read(pid, &format!("task/{tid}/schedstat"))?;
+        Self::parse(&text).ok_or_else(|| malformed("schedstat"))
+    }
+
+    /// From the file: nanoseconds on a processor, nanoseconds of waiting, times that it was given one.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let mut figures = words(text).map(parse::<u64>);
+        let mut time = || figures.next().flatten().map(Duration::from_nanos);
+        Some(Self { ran: time()?, waited: time()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_times_are_read_and_what_is_no_such_file_is_refused() {
+        let [ran, waited] = [90_210_375, 72_157].map(Duration::from_nanos);
+        assert_eq!(ProcessorTime::parse(b"90210375 72157 12\n"), Some(ProcessorTime { ran, waited }));
+        assert_eq!(ProcessorTime::parse(b"90210375\n"), None);
+        assert_eq!(ProcessorTime::parse(b"none 1 2\n"), None);
+    }
+
+    #[test]
+    fn a_thread_that_runs_has_run() {
+        let (pid, tid) = (std::process::id() as i32, crate::sys::process::own_thread());
+        let before = ProcessorTime::of(pid, tid).unwrap();
+        let mut sum = 0_u64;
+        while ProcessorTime::of(pid, tid).unwrap().ran == before.ran {
+            sum = sum.wrapping_add(std::hint::black_box(1));
+        }
+        assert!(ProcessorTime::of(pid, 0).is_err() && sum > 0);
+    }
+}
