@@ -30,6 +30,8 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	$(CARGO) build --release -p standfast-cli
 	for snapshot in sequential copy fork precopy; do \
 		STANDFAST_SNAPSHOT=$$snapshot $(CARGO) test --release -p standfast-tests --test features || exit; done
+	for options in "--compress auto" "--compress lz4" "--delta auto --compress zstd"; do \
+		STANDFAST_OPTIONS=$$options $(CARGO) test --release -p standfast-tests --test features || exit; done
 	VICTIM_TIMES=$(SOAK_TIMES) STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test languages
 	STANDFAST_CROWD=1 $(CARGO) test --release -p standfast-tests --test features
 	STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test jobs

@@ -93,6 +93,41 @@ pub(crate) fn scattered_words(megabytes: u64) -> Result<Verdict> {
     })
 }
 
+/// That `--delta auto` makes differences where that is quicker than to write the pages, and only there: how long a checkpoint
+/// takes until it is durable, of memory in each of whose pages a word has changed (differences shrink it to a fiftieth), and
+/// of memory that has changed all over (they do not).
+pub(crate) fn differences_by_measurement(megabytes: u64, repeats: usize, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    const WORSE_MAX: f64 = 1.2;
+    for (what, rewritten) in [("a word in each page", "1000"), ("pages all over", "all")] {
+        let program = DIRTIER.with(&[&megabytes.to_string(), "small", "asked", rewritten])?;
+        let mut ways = ["auto", "none", "previous"].map(|delta| (delta, Vec::new(), 0));
+        for _ in 0..repeats {
+            for (delta, times, bytes) in &mut ways {
+                let words = ["--incremental", "on", "--snapshot", "copy", "--compress", "none", "--delta", *delta];
+                // A full one, two by which the ways are learnt, one that counts.
+                let taken = repeated(&program, &words, 4)?;
+                let last = taken.last().context("there were some")?;
+                times.push(last.durable);
+                *bytes = last.file_bytes;
+            }
+        }
+        let [(_, auto, bytes), (_, none, _), (_, previous, _)] = ways;
+        let [auto, none, previous] = [auto, none, previous].map(|times| median(&times));
+        let found = ratio(auto, none.min(previous));
+        say(Verdict {
+            promise: format!("{megabytes} MB, {what} changed: --delta auto at most {WORSE_MAX} times the quicker"),
+            measured: format!(
+                "{found:.2} ({} and {bytes} bytes, against {} without and {} with)",
+                milliseconds(auto),
+                milliseconds(none),
+                milliseconds(previous)
+            ),
+            holds: found <= WORSE_MAX,
+        });
+    }
+    Ok(())
+}
+
 /// A first write behind a checkpoint against one that mprotect and a handler notice.
 pub(crate) fn first_write(repeats: usize) -> Result<Verdict> {
     const GAIN_MIN: f64 = 2.5;
@@ -142,7 +177,7 @@ pub(crate) fn added(kind: &str, interval: Duration, bound: f64, megabytes: u64, 
 }
 
 /// How much a program has to compute for a tenth of a second.
-fn steps_of_a_round() -> Result<String> {
+pub(crate) fn steps_of_a_round() -> Result<String> {
     let program = DIRTIER.with(&["1", "small", "pace"])?;
     let arena = Arena::new()?;
     let mut command = arena.command(&program.path);

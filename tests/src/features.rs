@@ -108,9 +108,16 @@ impl Feature {
     /// The same with memory taken in this way (`--snapshot`), unless it has one of its own; and with pages kept as what has
     /// changed in them, for which it is all one how they were taken.
     #[must_use]
-    pub fn taken_by(mut self, snapshot: &str) -> Self {
-        if !self.header.run.iter().any(|word| word == "--snapshot") {
-            self.header.run.extend(["--snapshot", snapshot, "--delta", "previous"].map(str::to_owned));
+    pub fn taken_by(self, snapshot: &str) -> Self {
+        self.protected_with(&["--snapshot", snapshot, "--delta", "previous"])
+    }
+
+    /// The same with more options of the run, unless it has one of them already.
+    #[must_use]
+    pub fn protected_with(mut self, words: &[&str]) -> Self {
+        let is_there = |word: &&str| word.starts_with("--") && self.header.run.iter().any(|own| own == word);
+        if !words.iter().any(is_there) {
+            self.header.run.extend(words.iter().map(|word| (*word).to_owned()));
         }
         self
     }

@@ -1,7 +1,7 @@
 //! One test for each victim in `tests/victims/features`, found by reading the folder: `cargo test --test features NAME`.
 //! Slices of them are tried with another way to take memory as well, with a checkpoint every few milliseconds, and among
 //! hundreds of short-lived processes of the same job; with `STANDFAST_SNAPSHOT=fork`, `STANDFAST_EVERY=10` (milliseconds),
-//! or `STANDFAST_CROWD=1`, all are, in that way alone. `STANDFAST_SHARE=3` leaves out two thirds of those that run without
+//! or `STANDFAST_CROWD=1`, all are, in that way alone; and so with whatever `STANDFAST_OPTIONS="--compress auto"` says. `STANDFAST_SHARE=3` leaves out two thirds of those that run without
 //! privileges as well as with them.
 #![allow(missing_docs, reason = "a test binary")]
 
@@ -35,13 +35,15 @@ fn main() -> ExitCode {
             .retain(|named| place.next().is_some_and(|place: usize| place.is_multiple_of(share)) || needs_root(named));
     }
     let trial = |name: String, feature| Trial::ignorable_test(name, move || try_one(feature));
-    let chosen: Vec<Named> = match (asked("STANDFAST_SNAPSHOT"), asked("STANDFAST_EVERY"), asked("STANDFAST_CROWD")) {
-        (Some(snapshot), ..) => taken_by(&snapshot, features).collect(),
-        (_, Some(every), _) => {
+    let ways = ["STANDFAST_OPTIONS", "STANDFAST_SNAPSHOT", "STANDFAST_EVERY", "STANDFAST_CROWD"].map(asked);
+    let chosen: Vec<Named> = match ways {
+        [Some(options), ..] => protected_with(&options, features).collect(),
+        [_, Some(snapshot), ..] => taken_by(&snapshot, features).collect(),
+        [_, _, Some(every), _] => {
             let every = every.parse().expect("STANDFAST_EVERY is a number of milliseconds");
             taken_every(every, features).collect()
         }
-        (_, _, Some(_)) => crowded(features).collect(),
+        [_, _, _, Some(_)] => crowded(features).collect(),
         _ => {
             let slices = slice().expect("as above").zip(SNAPSHOTS.iter().cycle());
             let slices: Vec<_> = slices.flat_map(|(feature, snapshot)| taken_by(snapshot, [feature])).collect();
@@ -78,6 +80,15 @@ fn taken_by(snapshot: &str, features: impl IntoIterator<Item = Named>) -> impl I
         (format!("{name}-by-{snapshot}"), feature.map(|feature| feature.taken_by(snapshot)))
     };
     features.into_iter().map(taken_by)
+}
+
+fn protected_with(options: &str, features: impl IntoIterator<Item = Named>) -> impl Iterator<Item = Named> {
+    let protected = move |(name, feature): Named| {
+        let words: Vec<_> = options.split_whitespace().collect();
+        let ending = words.join("").replace("--", "-");
+        (format!("{name}-with{ending}"), feature.map(|feature| feature.protected_with(&words)))
+    };
+    features.into_iter().map(protected)
 }
 
 fn taken_every(milliseconds: u64, features: impl IntoIterator<Item = Named>) -> impl Iterator<Item = Named> {

@@ -180,6 +180,10 @@ impl Shrinker {
         }
         let encoding = self.choose(runs, pages.len());
         if encoding != Encoding::Raw {
+            if encoding == Encoding::Differences {
+                // That is done once for all blocks: as part of one it would say nothing about the others.
+                self.origin.as_ref().and_then(|origin| origin.chain());
+            }
             let (begun, processor) = (Instant::now(), processor_time());
             let kept = self.encoded(encoding, runs, pages).map(|encoded| {
                 into.extend_from_slice(encoded);

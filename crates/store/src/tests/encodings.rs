@@ -176,3 +176,26 @@ fn in_haste_only_what_was_asked_for_is_encoded() {
         assert_eq!(newest(&directory).unwrap().1, plain);
     }
 }
+
+/// The same history upon a level that is slow, and upon one that is quicker than any processor.
+#[test]
+fn differences_are_made_by_measurement_where_they_take_less_time_than_to_write_the_pages() {
+    let by_measure = Encodings { always: Allowed::default(), where_it_pays: Allowed::of(&[Encoding::Differences]) };
+    for (bytes, time, is_short) in
+        [(1 << 20, Duration::from_secs(100), true), (1 << 50, Duration::from_millis(1), false)]
+    {
+        let disk = Disk::new();
+        let (directory, lease) = job_on(&disk, by_measure);
+        let mut made = None;
+        // A full one, one by which both are measured, and one in which what was learnt is done.
+        for at in 1..=3 {
+            directory.shelf.rates.handed(bytes, Duration::ZERO);
+            directory.shelf.rates.synced(time);
+            made = Some(checkpoint_upon(&directory, &lease, &history(at - 1), &history(at), "any").unwrap());
+            assert_eq!(newest(&directory).unwrap().1, history(at));
+        }
+        let made = made.unwrap();
+        assert_eq!(made.parent.is_some(), is_short, "what builds upon nothing is full");
+        assert_eq!(made.file_bytes < 300 * 4096 / 8, is_short, "{bytes} bytes in {time:?}: {made:?}");
+    }
+}
