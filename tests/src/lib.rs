@@ -20,6 +20,8 @@
 //! traces    what outlives the processes of a scenario
 //! damage    images with flipped bits
 //! mpi       MPI programs that lose ranks and nodes
+//! watched   the same under `standfast group run`
+//! nodes     simulated nodes
 //! ```
 //!
 //! This is not a place for tests that could be done one room deeper: bytes, chains and injected calls have theirs.
@@ -33,6 +35,7 @@ pub mod disaster;
 pub mod features;
 pub mod moments;
 pub mod mpi;
+pub mod nodes;
 pub mod papers;
 pub mod parallel;
 pub mod result;
@@ -43,6 +46,7 @@ pub mod tracer;
 pub mod traces;
 pub mod trials;
 pub mod victims;
+pub mod watched;
 pub mod workshop;
 
 use std::io::Write as _;

@@ -1,8 +1,7 @@
 //! MPI programs with libstandfast_group: which MPIs are here, and a program that is launched, struck and launched again.
 
 use crate::arena::Arena;
-use crate::command::Standfast;
-use crate::running::{Ended, Output, PATIENCE, Running, until};
+use crate::running::{Output, PATIENCE, Running, until};
 use crate::workshop;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
@@ -17,7 +16,7 @@ const HEADERS: [(&str, &str); 2] = [
     ("standfast_group.h", include_str!("../../bindings/mpi/include/standfast_group.h")),
     ("standfast_mpi.h", include_str!("../../bindings/mpi/include/standfast_mpi.h")),
 ];
-const RANKS: usize = 4;
+pub(crate) const RANKS: usize = 4;
 
 /// An MPI that is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +24,10 @@ pub struct Mpi {
     /// Its name.
     pub name: &'static str,
     compiler: &'static str,
-    launcher: &'static [&'static str],
+    pub(crate) launcher: &'static [&'static str],
+    /// What has its launcher reach nodes through an agent, and which nodes.
+    pub(crate) agent: &'static str,
+    pub(crate) hosts: &'static [&'static str],
 }
 
 /// Debian's two.
@@ -34,8 +36,16 @@ pub const MPIS: [Mpi; 2] = [
         name: "Open MPI",
         compiler: "mpicc.openmpi",
         launcher: &["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"],
+        agent: "--mca plm_rsh_agent",
+        hosts: &["--host", "{nodes}", "--mca", "oob_tcp_if_include", "lo", "--mca", "btl_tcp_if_include", "lo"],
     },
-    Mpi { name: "MPICH", compiler: "mpicc.mpich", launcher: &["mpirun.mpich"] },
+    Mpi {
+        name: "MPICH",
+        compiler: "mpicc.mpich",
+        launcher: &["mpirun.mpich"],
+        agent: "-launcher ssh -launcher-exec",
+        hosts: &["-hosts", "{nodes}"],
+    },
 ];
 
 /// A code and how many nodes at once it bears to lose.
@@ -84,26 +94,19 @@ impl Mpi {
         workshop::built(&folder, "field", build).map(Some)
     }
 
-    fn launch(&self, arena: &Arena, name: &str, program: &Path, life: &Life) -> Result<Running> {
+    pub(crate) fn launch(&self, arena: &Arena, name: &str, program: &Path, life: &Life) -> Result<Running> {
         let mut command = arena.command(self.launcher[0]);
         command.args(&self.launcher[1..]).env("STANDFAST_GROUP_JOB", "field");
         life.add_to(&mut command, arena, program);
         Running::start(arena, name, Output::Log, &mut command)
     }
-
-    fn launch_watched(&self, arena: &Arena, program: &Path, life: &Life) -> Result<Running> {
-        let mut command = Standfast::new(arena)?.command(&["group", "run", "-d"]);
-        command.arg(arena.images()).arg("--").args(self.launcher);
-        life.add_to(&mut command, arena, program);
-        Running::start(arena, "watched", Output::Log, &mut command)
-    }
 }
 
 /// One launch.
-struct Life {
-    arguments: [String; 2],
-    code: Code,
-    shift: usize,
+pub(crate) struct Life {
+    pub(crate) arguments: [String; 2],
+    pub(crate) code: Code,
+    pub(crate) shift: usize,
 }
 
 impl Life {
@@ -115,38 +118,6 @@ impl Life {
             command.env("FIELD_CHECKS", "");
         }
     }
-}
-
-/// Ranks are killed under `standfast group run`, which launches the job again by itself: one command, the undisturbed
-/// result.
-///
-/// # Errors
-/// When any of that does not hold.
-pub fn survives_watched(mpi: Mpi, program: &Path, strikes: usize, seed: u64) -> Result<()> {
-    let mut random = Rng::with_seed(seed);
-    let life = Life { arguments: [(strikes * 30 + 50).to_string(), "48".into()], code: Code::Parity, shift: 0 };
-    let undisturbed = Arena::new()?;
-    let truth = mpi.launch(&undisturbed, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")?;
-    let arena = Arena::new()?;
-    let mut running = mpi.launch_watched(&arena, program, &life)?;
-    let mut epochs = 0;
-    for _ in 0..strikes {
-        epochs += random.usize(1..20);
-        until(PATIENCE, "some epochs", || {
-            ensure!(!running.has_ended()?, "the job has ended by itself; {}", said(&arena, seed));
-            Ok((running.errors_so_far().lines().filter(|line| line.starts_with("epoch ")).count() >= epochs)
-                .then_some(()))
-        })?;
-        if let Some(rank) = random.choice(arena.processes_of(program)) {
-            // The launcher may have been quicker.
-            let _ = kill(rank, Signal::SIGKILL);
-        }
-    }
-    let ended = running.wait(PATIENCE)?.well("the watched job").with_context(|| said(&arena, seed))?;
-    ensure!(result(&ended) == result(&truth), "{} instead of {}; {}", ended.output, truth.output, said(&arena, seed));
-    ensure!(ended.errors.contains("launching it again"), "nothing was launched again; {}", said(&arena, seed));
-    ensure!(!arena.images().exists(), "the job's name is still there");
-    arena.wait_until_empty(PATIENCE)
 }
 
 /// Ranks are killed at random moments and nodes lose what they hold, `strikes` times; the job is launched again each time, its
@@ -203,12 +174,7 @@ fn strike_down(arena: &Arena, program: &Path, mut running: Running, random: &mut
     arena.wait_until_empty(PATIENCE)
 }
 
-/// The checksum, behind what MPICH's launcher says on standard output of launches that went wrong.
-fn result(ended: &Ended) -> Option<&str> {
-    ended.output.lines().last()
-}
-
-fn said(arena: &Arena, seed: u64) -> String {
+pub(crate) fn said(arena: &Arena, seed: u64) -> String {
     format!("seed {seed}; {}", arena.evidence())
 }
 

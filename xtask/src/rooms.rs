@@ -86,7 +86,14 @@ const ROOMS: &[Room] = &[
     Room { package: "standfast-store", rooms: &["standfast-core", "standfast-format"], outside: Outside::Any },
     Room {
         package: "standfast",
-        rooms: &["standfast-core", "standfast-format", "standfast-linux", "standfast-engine", "standfast-store"],
+        rooms: &[
+            "standfast-core",
+            "standfast-format",
+            "standfast-linux",
+            "standfast-engine",
+            "standfast-store",
+            "standfast-member",
+        ],
         outside: Outside::Any,
     },
     Room { package: "standfast-cli", rooms: &["standfast"], outside: Outside::Any },

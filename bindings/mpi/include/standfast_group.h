@@ -50,6 +50,10 @@ typedef struct standfast_group_options {
     uint32_t checks;      /* of Reed-Solomon; 2 */
     uint32_t group;       /* most members of a group; 8 */
     int compare;          /* not 0: find changes by comparison and not by the kernel's write tracking */
+    const char *directory;    /* one that all nodes see, for when more is lost than the code bears; NULL for memory alone */
+    uint32_t directory_every; /* every how many epochs one is copied there in the background; 0 for none */
+    double hang;              /* seconds without a call of this library, or without a message within one, after which the
+                               * process ends itself with status 70; 0 for never */
 } standfast_group_options;
 
 /* How a process begins. */
@@ -72,6 +76,20 @@ uint64_t standfast_group_epoch(const standfast_group *group);
  * memory has moved or its length has changed. It must stay mapped until it is unregistered or the group is left. */
 int standfast_group_protect(standfast_group *group, int64_t id, void *memory, size_t count, size_t element);
 
+/* The same for state that lies nowhere in one piece: `size` says how many bytes it takes now, `pack` writes them before each
+ * checkpoint, `unpack` reads them in standfast_group_restore(). 0, or not for an error. The context is given to all three. */
+typedef size_t (*standfast_size)(void *context);
+typedef int (*standfast_pack)(void *context, void *into, size_t bytes);
+typedef int (*standfast_unpack)(void *context, const void *from, size_t bytes);
+int standfast_group_protect_packed(standfast_group *group, int64_t id, standfast_size size, standfast_pack pack,
+                                   standfast_unpack unpack, void *context);
+
+/* Leaves those pages of a region out of the next checkpoints that lie wholly within `bytes` bytes from `offset` on, or takes
+ * them in again. What they hold after a restore is not defined. Registering the region at another place or with another
+ * length takes all of it in. */
+int standfast_group_exclude(standfast_group *group, int64_t id, size_t offset, size_t bytes);
+int standfast_group_include(standfast_group *group, int64_t id, size_t offset, size_t bytes);
+
 /* Forgets it. */
 int standfast_group_unprotect(standfast_group *group, int64_t id);
 
@@ -91,6 +109,11 @@ int standfast_group_due(standfast_group *group, double seconds);
 
 /* Collective. The program is done: nothing of the job remains in memory, and the group is gone. */
 int standfast_group_finish(standfast_group *group);
+
+/* What is not as one would wish, a line each, and "" where all is well: what the loss of one node would be too much for,
+ * that the job goes back to the directory since more was lost than the code bears, that a copy to it failed. It stays until the
+ * next call with this group. */
+const char *standfast_group_warnings(standfast_group *group);
 
 /* What the last error of this thread was, in words. */
 const char *standfast_group_error(void);

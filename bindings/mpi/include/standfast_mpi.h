@@ -20,9 +20,12 @@
 extern "C" {
 #endif
 
-/* Collective over `comm`, whose size must be that of the job. `options` may be NULL. The job's name is taken from the
- * options, else from $STANDFAST_GROUP_JOB of process 0; the memory file system from the options, else from each process's
- * $STANDFAST_GROUP_MEMORY, else it is /dev/shm. Returns an enum standfast_joined, or a negative number. */
+/* Collective over `comm`, whose size must be that of the job. `options` may be NULL. What they leave open is taken from the
+ * environment, as `standfast group run` sets it: the job's name from $STANDFAST_GROUP_JOB of process 0; of each process the
+ * memory file system from $STANDFAST_GROUP_MEMORY, else /dev/shm; the directory from $STANDFAST_GROUP_DIRECTORY, and every how
+ * many epochs one is copied there from $STANDFAST_GROUP_DIRECTORY_EVERY; the number of checks from $STANDFAST_GROUP_CHECKS (2
+ * or more for Reed-Solomon); the seconds after which a process that hangs ends itself from $STANDFAST_GROUP_HANG. Returns an
+ * enum standfast_joined, or a negative number. Process 0 says on standard error what is not as one would wish. */
 int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group);
 
 #ifdef __cplusplus
@@ -31,6 +34,7 @@ int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, st
 
 #ifdef STANDFAST_MPI_IMPLEMENTATION
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,38 +81,59 @@ static int standfast_mpi_receive(void *context, uint32_t from, void *bytes, size
                : -1;
 }
 
-int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group) {
+static void standfast_mpi_complete(standfast_group_options *chosen) {
+    const char *every = getenv("STANDFAST_GROUP_DIRECTORY_EVERY"), *checks = getenv("STANDFAST_GROUP_CHECKS");
+    const char *hang = getenv("STANDFAST_GROUP_HANG");
+    if (chosen->memory == NULL) chosen->memory = getenv("STANDFAST_GROUP_MEMORY");
+    if (chosen->directory == NULL) chosen->directory = getenv("STANDFAST_GROUP_DIRECTORY");
+    if (chosen->directory_every == 0 && every != NULL) chosen->directory_every = (uint32_t)strtoul(every, NULL, 10);
+    if (chosen->hang == 0 && hang != NULL) chosen->hang = strtod(hang, NULL);
+    if (chosen->code == STANDFAST_PARITY && chosen->checks == 0 && checks != NULL && strtoul(checks, NULL, 10) > 1) {
+        chosen->code = STANDFAST_REED_SOLOMON;
+        chosen->checks = (uint32_t)strtoul(checks, NULL, 10);
+    }
+}
+
+static int standfast_mpi_transport(MPI_Comm comm, standfast_transport *transport) {
     /* Lives as long as the program: whoever leaves the group may still have messages on their way. */
     MPI_Comm *own = (MPI_Comm *)malloc(sizeof *own);
-    standfast_transport transport;
-    standfast_group_options chosen;
-    char name[STANDFAST_MPI_NAME] = "";
     int rank, ranks;
     if (own == NULL || MPI_Comm_dup(comm, own) != MPI_SUCCESS) return -1;
     MPI_Comm_set_errhandler(*own, MPI_ERRORS_RETURN);
     MPI_Comm_rank(*own, &rank);
     MPI_Comm_size(*own, &ranks);
+    memset(transport, 0, sizeof *transport);
+    transport->size = sizeof *transport;
+    transport->version = STANDFAST_GROUP_VERSION;
+    transport->rank = (uint32_t)rank;
+    transport->ranks = (uint32_t)ranks;
+    transport->context = own;
+    transport->send = standfast_mpi_send;
+    transport->test = standfast_mpi_test;
+    transport->probe = standfast_mpi_probe;
+    transport->receive = standfast_mpi_receive;
+    return 0;
+}
+
+int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group) {
+    standfast_transport transport;
+    standfast_group_options chosen;
+    char name[STANDFAST_MPI_NAME] = "";
+    int joined;
+    if (standfast_mpi_transport(comm, &transport) != 0) return -1;
     memset(&chosen, 0, sizeof chosen);
     chosen.size = sizeof chosen;
     if (options != NULL) chosen = *options;
-    if (rank == 0) {
+    standfast_mpi_complete(&chosen);
+    if (transport.rank == 0) {
         const char *job = chosen.job != NULL ? chosen.job : getenv("STANDFAST_GROUP_JOB");
         if (job != NULL) strncpy(name, job, sizeof name - 1);
     }
-    if (MPI_Bcast(name, (int)sizeof name, MPI_CHAR, 0, *own) != MPI_SUCCESS) return -1;
+    if (MPI_Bcast(name, (int)sizeof name, MPI_CHAR, 0, *(MPI_Comm *)transport.context) != MPI_SUCCESS) return -1;
     chosen.job = name;
-    if (chosen.memory == NULL) chosen.memory = getenv("STANDFAST_GROUP_MEMORY");
-    memset(&transport, 0, sizeof transport);
-    transport.size = sizeof transport;
-    transport.version = STANDFAST_GROUP_VERSION;
-    transport.rank = (uint32_t)rank;
-    transport.ranks = (uint32_t)ranks;
-    transport.context = own;
-    transport.send = standfast_mpi_send;
-    transport.test = standfast_mpi_test;
-    transport.probe = standfast_mpi_probe;
-    transport.receive = standfast_mpi_receive;
-    return standfast_group_join(&transport, &chosen, group);
+    joined = standfast_group_join(&transport, &chosen, group);
+    if (joined >= 0 && transport.rank == 0) fputs(standfast_group_warnings(*group), stderr);
+    return joined;
 }
 
 #endif /* STANDFAST_MPI_IMPLEMENTATION */

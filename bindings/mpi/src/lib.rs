@@ -8,9 +8,12 @@
 
 mod line;
 mod options;
+mod packed;
+mod watchdog;
 
 use line::{Line, Table};
 use options::Options;
+use packed::{Pack, PackedRegions, Size, Unpack};
 use standfast_group::RegionId;
 use standfast_linux::RegisteredMemory;
 use standfast_member::{Joined, Member, MemberError, Outcome};
@@ -18,6 +21,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
+use watchdog::Pulse;
 
 /// What a failed call returns.
 const FAILED: c_int = -1;
@@ -31,6 +35,9 @@ thread_local! {
 pub struct Group {
     member: Member<Line>,
     epoch: u64,
+    pulse: Pulse,
+    warnings: CString,
+    packed: PackedRegions,
 }
 
 fn note_error(reason: &str) {
@@ -57,7 +64,9 @@ fn said<T>(result: Result<T, MemberError>) -> Result<T, String> {
 /// As the module says.
 unsafe fn group<'g>(group: *mut Group) -> Result<&'g mut Group, String> {
     // SAFETY: null, or one that join gave and that is used by one thread.
-    unsafe { group.as_mut() }.ok_or_else(|| "the group is NULL".into())
+    let group = unsafe { group.as_mut() }.ok_or("the group is NULL")?;
+    group.pulse.beat();
+    Ok(group)
 }
 
 fn region(id: i64) -> Result<u64, String> {
@@ -81,17 +90,22 @@ pub unsafe extern "C" fn standfast_group_join(
         if into.is_null() {
             return Err("there is no place for the group: the pointer is NULL".into());
         }
-        let line = Line::new(table)?;
+        let pulse = Pulse::new();
+        let line = Line::new(table, pulse.clone())?;
         // SAFETY: valid, and its strings end.
         let settings = unsafe { options::settings(options) }?;
+        if let Some(patience) = options.map(Options::hang).transpose()?.flatten() {
+            pulse.watch(patience)?;
+        }
         let member = said(Member::join(line, &settings))?;
         let (joined, epoch) = match member.joined() {
             Joined::New => (0, 0),
             Joined::Survivor(epoch) => (1, epoch.number),
             Joined::Replacement(epoch) => (2, epoch.number),
         };
+        let group = Group { member, epoch, pulse, warnings: CString::default(), packed: PackedRegions::default() };
         // SAFETY: not null, so it is a place for a pointer.
-        unsafe { *into = Box::into_raw(Box::new(Group { member, epoch })) };
+        unsafe { *into = Box::into_raw(Box::new(group)) };
         Ok(joined)
     })
 }
@@ -136,14 +150,62 @@ pub unsafe extern "C" fn standfast_group_protect(
     })
 }
 
+/// Registers what a program packs itself.
+///
+/// # Safety
+/// As the module says; and the functions do what the header says for as long as they are registered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_protect_packed(
+    of: *mut Group,
+    id: i64,
+    size: Option<Size>,
+    pack: Option<Pack>,
+    unpack: Option<Unpack>,
+    context: *mut c_void,
+) -> c_int {
+    call(|| {
+        // SAFETY: as the module says.
+        let group = unsafe { group(of) }?;
+        let (Some(size), Some(pack), Some(unpack)) = (size, pack, unpack) else {
+            return Err(format!("region {id}: a function is NULL"));
+        };
+        said(group.packed.register(&mut group.member, region(id)?, (size, pack, unpack), context)).map(|()| 0)
+    })
+}
+
+/// Leaves a part of a region out.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_exclude(of: *mut Group, id: i64, offset: usize, bytes: usize) -> c_int {
+    // SAFETY: as the module says.
+    call(|| said(unsafe { group(of) }?.member.exclude(region(id)?, offset, bytes)).map(|()| 0))
+}
+
+/// Takes it in again.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_include(of: *mut Group, id: i64, offset: usize, bytes: usize) -> c_int {
+    // SAFETY: as the module says.
+    call(|| said(unsafe { group(of) }?.member.include(region(id)?, offset, bytes)).map(|()| 0))
+}
+
 /// Forgets memory.
 ///
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standfast_group_unprotect(of: *mut Group, id: i64) -> c_int {
-    // SAFETY: as the module says.
-    call(|| said(unsafe { group(of) }?.member.unprotect(region(id)?)).map(|()| 0))
+    call(|| {
+        // SAFETY: as the module says.
+        let (group, id) = (unsafe { group(of) }?, region(id)?);
+        said(group.member.unprotect(id))?;
+        group.packed.forget(id);
+        Ok(0)
+    })
 }
 
 /// The recorded length.
@@ -164,8 +226,12 @@ pub unsafe extern "C" fn standfast_group_recorded(of: *const Group, id: i64) -> 
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standfast_group_restore(of: *mut Group) -> c_int {
-    // SAFETY: as the module says.
-    call(|| said(unsafe { group(of) }?.member.restore()).map(|_| 0))
+    call(|| {
+        // SAFETY: as the module says.
+        let group = unsafe { group(of) }?;
+        said(group.member.restore())?;
+        group.packed.unpack().map(|()| 0)
+    })
 }
 
 /// Takes a checkpoint.
@@ -177,6 +243,7 @@ pub unsafe extern "C" fn standfast_group_checkpoint(of: *mut Group) -> c_int {
     call(|| {
         // SAFETY: as the module says.
         let group = unsafe { group(of) }?;
+        said(group.packed.pack(&mut group.member))?;
         match said(group.member.checkpoint())? {
             Outcome::Committed(epoch) => {
                 group.epoch = epoch.number;
@@ -216,6 +283,19 @@ pub unsafe extern "C" fn standfast_group_finish(of: *mut Group) -> c_int {
         // SAFETY: join made it by Box::into_raw, and it is not used any more.
         said(unsafe { Box::from_raw(of) }.member.finish()).map(|()| 0)
     })
+}
+
+/// What is not as one would wish.
+///
+/// # Safety
+/// As the module says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn standfast_group_warnings(of: *mut Group) -> *const c_char {
+    // SAFETY: as the module says.
+    let Ok(group) = (unsafe { group(of) }) else { return c"".as_ptr() };
+    let lines = group.member.warnings().iter().map(|warning| format!("standfast: {warning}\n"));
+    group.warnings = CString::new(lines.collect::<String>().replace('\0', "?")).unwrap_or_default();
+    group.warnings.as_ptr()
 }
 
 /// The last error in words.

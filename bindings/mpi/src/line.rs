@@ -5,6 +5,7 @@
 //! Bytes that are being sent stay where they are until their request is done; where that is never known they are not given
 //! back.
 
+use crate::watchdog::Pulse;
 use standfast_member::{Transport, TransportError};
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -52,11 +53,12 @@ pub(crate) struct Line {
     functions: (Send, Test, Probe, Receive),
     sending: VecDeque<Sending>,
     looks: u32,
+    pulse: Pulse,
 }
 
 impl Line {
     /// Checks the table.
-    pub(crate) fn new(table: &Table) -> Result<Self, String> {
+    pub(crate) fn new(table: &Table, pulse: Pulse) -> Result<Self, String> {
         if table.size != size_of::<Table>() || table.version != VERSION {
             return Err(format!(
                 "the program was compiled with another version of standfast_group.h ({}, {} bytes) than this library's \
@@ -80,6 +82,7 @@ impl Line {
             functions: (send, test, probe, receive),
             sending: VecDeque::new(),
             looks: 0,
+            pulse,
         })
     }
 
@@ -126,6 +129,7 @@ impl Transport for Line {
             return Err(TransportError(format!("a message of process {from} cannot be received")));
         }
         self.looks = 0;
+        self.pulse.beat();
         Ok(Some((from, bytes)))
     }
 

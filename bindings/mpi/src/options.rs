@@ -1,12 +1,11 @@
 //! The options as C gives them, and what they mean.
 
 use standfast_core::erasure::Scheme;
-use standfast_format::manifest::JobId;
 use standfast_member::{Settings, Tracking};
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use xxhash_rust::xxh3::xxh3_128;
+use std::time::Duration;
 
 /// `standfast_group_options`.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +18,19 @@ pub struct Options {
     checks: u32,
     group: u32,
     compare: c_int,
+    directory: *const c_char,
+    directory_every: u32,
+    hang: f64,
+}
+
+impl Options {
+    /// How long a process may hang; `None` for as long as it likes.
+    pub(crate) fn hang(&self) -> Result<Option<Duration>, String> {
+        if self.hang == 0.0 {
+            return Ok(None);
+        }
+        Duration::try_from_secs_f64(self.hang).map(Some).map_err(|error| format!("hang: {error}"))
+    }
 }
 
 /// The settings that options stand for.
@@ -42,8 +54,11 @@ pub(crate) unsafe fn settings(options: Option<&Options>) -> Result<Settings, Str
         (1, checks) => Scheme::ReedSolomon { checks: checks as usize },
         (other, _) => return Err(format!("there is no code {other}: see enum standfast_code")),
     };
-    let base = Settings::new(JobId::from_bytes(xxh3_128(job).to_le_bytes()), memory, node);
+    let base = Settings::new(standfast_member::job_named(job), memory, node);
     let group_members = if options.group == 0 { base.group_members } else { options.group as usize };
     let tracking = if options.compare == 0 { Tracking::Auto } else { Tracking::Compare };
-    Ok(Settings { scheme, group_members, tracking, ..base })
+    let directory = text(options.directory).filter(|path| !path.is_empty());
+    let directory = directory.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    let directory_every = options.directory_every.into();
+    Ok(Settings { scheme, group_members, tracking, directory, directory_every, ..base })
 }

@@ -96,7 +96,8 @@ fn manual(man: &Man) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print<T: Serialize>(form: Form, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+/// Answers in the form that was asked for.
+pub(crate) fn print<T: Serialize>(form: Form, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
     let mut text = if form.json { serde_json::to_string_pretty(value)? } else { text() };
     if !text.ends_with('\n') {
         text.push('\n');

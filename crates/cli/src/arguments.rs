@@ -8,6 +8,7 @@ use standfast::{
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,11 +74,20 @@ const GROUP_RUN_EXAMPLES: &str = "\
 Examples:
   standfast group run -- mpirun -n 8 ./solver
   standfast group run -d /scratch/solver --tries 3 -- mpirun --hostfile nodes ./solver
+  standfast group run -d /shared/solver --nodes n1,n2,n3,n4,n5 --spares 1 -- \\
+                      mpirun --host {nodes} ./solver
 
 The processes checkpoint themselves into each other's memory, with libstandfast_group. Whenever a
 launch fails, the job is launched again and goes on from its newest checkpoint; what was lost with
-a process or a node is rebuilt. On SIGTERM, or when the tries are used up, what is in memory stays,
-and the same command goes on with the job later.";
+a process or a node is rebuilt. On SIGTERM, at the time limit, or when the tries are used up, what
+is in memory is saved in the directory, and the same command goes on with the job later.";
+
+const GROUP_REBUILD_EXAMPLES: &str = "\
+Examples:
+  standfast group status /scratch/solver    which epochs are there, and what they lack
+  standfast group rebuild /scratch/solver   make the newest one whole, without the program
+
+A relaunched job does the same by itself.";
 
 /// Keeps long-running programs safe: checkpoints any unmodified program, and continues it after a crash.
 #[derive(Parser, Debug)]
@@ -350,21 +360,75 @@ pub(crate) struct Doctor {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Group {
     Run(GroupRun),
+    Status(GroupStatus),
+    Verify(GroupVerify),
+    Rebuild(GroupRebuild),
+    Scavenge(GroupScavenge),
 }
 
 /// Launch a job of many processes, and again when it has lost some of them
 #[derive(Args, Debug)]
 #[command(after_help = GROUP_RUN_EXAMPLES)]
 pub(crate) struct GroupRun {
-    /// Where the job's name is kept until it is done
+    /// Where the job's name is kept until it is done, and checkpoints that are copied to disk; all nodes see it
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "group.standfast")]
     pub(crate) directory: PathBuf,
     /// How often it is launched at most
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tries: u32,
+    /// How long it may take in all, such as 90m; what is in memory is saved then
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) time_limit: Option<Duration>,
+    /// How long a process may go without a checkpoint, or wait in one, before it ends itself, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) hang: Option<Duration>,
+    /// Copy every Nth checkpoint to the directory, in the background; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) flush_every: u32,
+    /// How many lost processes of a group are borne: 1 by parity, more by Reed-Solomon
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
+    pub(crate) checks: u32,
+    /// The nodes that it may run on; {nodes} in the command stands for those that are taken
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
+    pub(crate) nodes: Vec<String>,
+    /// How many of them are kept for those that die
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "nodes")]
+    pub(crate) spares: usize,
+    /// What carries a command out on a node: AGENT NODE COMMAND
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "nodes")]
+    pub(crate) agent: String,
     /// The command that launches all its processes, with its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Show what of a job is in its directory and in this node's memory, and what could be lost
+#[derive(Args, Debug)]
+pub(crate) struct GroupStatus {
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// Verify every page of a job's checkpoints in its directory
+#[derive(Args, Debug)]
+pub(crate) struct GroupVerify {
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// Rebuild what the newest checkpoint in a job's directory lacks
+#[derive(Args, Debug)]
+#[command(after_help = GROUP_REBUILD_EXAMPLES)]
+pub(crate) struct GroupRebuild {
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// Save what a job that has ended has in this node's memory in its directory
+#[derive(Args, Debug)]
+pub(crate) struct GroupScavenge {
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 /// Print completions for a shell
@@ -410,7 +474,6 @@ fn generation(text: &str) -> Result<GenerationNumber, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use std::time::Duration;
 
     fn run(words: &str) -> Run {
         match Arguments::try_parse_from(words.split(' ')).map(|arguments| arguments.command) {

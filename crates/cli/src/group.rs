@@ -1,19 +1,109 @@
-//! `group run`: launches a job of many processes, and ends as its last launch did.
+//! `group run`: launches a job of many processes, and ends as its last launch did. And what asks about such a job.
 
-use crate::arguments::GroupRun;
+use crate::answers::print;
+use crate::arguments::{Group, GroupRun, Place};
 use crate::leave::leave;
 use crate::program;
 use crate::voice::say;
-use standfast::{Ending, GroupEnding, GroupRequest};
+use anyhow::bail;
+use standfast::{Ending, GroupEnding, GroupEpoch, GroupPiece, GroupRequest, GroupSaved, Nodes, group_memory};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub(crate) fn run(run: GroupRun) -> anyhow::Result<ExitCode> {
+pub(crate) fn answer(question: Group) -> anyhow::Result<ExitCode> {
+    match question {
+        Group::Run(run) => self::run(run),
+        Group::Status(status) => self::status(&status.place),
+        Group::Verify(verify) => self::verify(&verify.place),
+        Group::Rebuild(rebuild) => {
+            let report = standfast::group_rebuild(&rebuild.place.directory)?;
+            print(rebuild.place.form, &report, || match report.seats.len() {
+                0 => format!("epoch {} lacked nothing\n", report.epoch),
+                rebuilt => format!("epoch {} is whole: {rebuilt} pieces were rebuilt\n", report.epoch),
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Group::Scavenge(scavenge) => {
+            let saved = standfast::group_scavenge(&scavenge.place.directory, &memory())?;
+            print(scavenge.place.form, &saved, || saved_in_words(&saved))?;
+            Ok(if saved.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+/// Where this node's processes keep their pieces.
+fn memory() -> PathBuf {
+    group_memory(|name| std::env::var_os(name))
+}
+
+fn status(place: &Place) -> anyhow::Result<ExitCode> {
+    let epochs = standfast::group_status(&place.directory, &memory())?;
+    print(place.form, &epochs, || match epochs.is_empty() {
+        true => "no epoch, neither in the directory nor in this node's memory\n".to_owned(),
+        false => epochs.iter().map(in_words).collect(),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn in_words(held: &GroupEpoch) -> String {
+    let seats = held.held.len() + held.missing.len();
+    let missing: Vec<String> = held.missing.iter().map(u32::to_string).collect();
+    let missing = if missing.is_empty() { String::new() } else { format!(", not of {}", missing.join(", ")) };
+    let standing = match held.suffices {
+        true if held.missing.is_empty() => format!("whole; bears the loss of {} more in each group", held.bears),
+        true => format!("can be rebuilt; bears the loss of {} more in each group", held.bears),
+        false if held.place == "memory" => "not enough by itself: other nodes may hold the rest".to_owned(),
+        false => "not enough to go on from".to_owned(),
+    };
+    let held_seats = held.held.len();
+    format!(
+        "epoch {} in {}: pieces of {held_seats} of {seats} processes{missing}; {standing}\n",
+        held.epoch, held.place
+    )
+}
+
+fn verify(place: &Place) -> anyhow::Result<ExitCode> {
+    let pieces = standfast::group_verify(&place.directory)?;
+    if pieces.is_empty() {
+        bail!("there is no epoch in the directory: nothing to verify");
+    }
+    let line = |piece: &GroupPiece| {
+        let found = piece.damage.as_deref().unwrap_or("good");
+        format!("epoch {}, process {}: {found}\n", piece.epoch, piece.seat)
+    };
+    print(place.form, &pieces, || pieces.iter().map(line).collect())?;
+    let is_good = pieces.iter().all(|piece| piece.damage.is_none());
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn saved_in_words(saved: &GroupSaved) -> String {
+    let lost: String = saved.lost.iter().map(|reason| format!("not saved: {reason}\n")).collect();
+    format!("{} pieces are in the directory\n{lost}", saved.pieces.len())
+}
+
+fn run(run: GroupRun) -> anyhow::Result<ExitCode> {
     let launcher = &run.command[0];
     if let Err(missing) = program::find(launcher, std::env::var_os("PATH")) {
         say(&missing.message(launcher));
         return Ok(ExitCode::from(missing.exit_status()));
     }
-    let request = GroupRequest { directory: run.directory, tries: run.tries, command: run.command };
+    let nodes = Nodes {
+        names: run.nodes,
+        spares: run.spares,
+        agent: run.agent.split_whitespace().map(OsString::from).collect(),
+    };
+    let request = GroupRequest {
+        directory: run.directory,
+        tries: run.tries,
+        time_limit: run.time_limit,
+        hang: run.hang,
+        flush_every: run.flush_every,
+        checks: run.checks,
+        nodes,
+        memory: memory(),
+        command: run.command,
+    };
     match standfast::run_group(&request, &mut |notice| say(&notice.to_string()))? {
         GroupEnding::Done => Ok(ExitCode::SUCCESS),
         GroupEnding::Failed(status) => leave(Ending::Exited { status }),

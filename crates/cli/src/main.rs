@@ -10,7 +10,7 @@ mod supervise;
 mod tables;
 mod voice;
 
-use arguments::{Arguments, Command, Group};
+use arguments::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
 use voice::{Voice, say};
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         Command::Run(run) => supervise::run(run, voice),
         Command::Attach(attach) => supervise::attach(attach),
         Command::Restart(restart) => supervise::restart(restart, voice),
-        Command::Group(Group::Run(run)) => group::run(run),
+        Command::Group(question) => group::answer(question),
         question => answers::answer(question),
     };
     outcome.unwrap_or_else(|error| {

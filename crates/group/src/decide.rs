@@ -130,7 +130,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
             continue;
         }
         let holders = holders(reports, epoch, plan);
-        match lacking(plan, &holders) {
+        match plan.lacking(|seat| holders.contains_key(&seat)) {
             Some((group, missing)) => {
                 refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing });
             }
@@ -189,17 +189,6 @@ fn sources(holders: &Holders, seats: &BTreeMap<Seat, Rank>) -> Vec<(Seat, Rank)>
         (*seat, *own.unwrap_or(&ranks[0]))
     };
     holders.iter().map(source).collect()
-}
-
-/// The first group whose pieces do not suffice, and what it lacks.
-fn lacking(plan: &Plan, holders: &Holders) -> Option<(usize, Vec<Seat>)> {
-    (0..plan.groups().len()).find_map(|group| {
-        let layout = plan.layout(group);
-        let has = |position: &usize| holders.contains_key(&plan.seat(group, *position));
-        let lost: Vec<usize> = (0..layout.positions()).filter(|position| !has(position)).collect();
-        let missing = || lost.iter().map(|position| plan.seat(group, *position)).collect();
-        (!layout.bears(&lost)).then(|| (group, missing()))
-    })
 }
 
 /// Who sits where. Whoever has a member's piece keeps that seat, or one of them. Empty members' seats go to who prefers

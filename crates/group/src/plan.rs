@@ -172,6 +172,17 @@ impl Plan {
         if position < members { group.members[position] } else { group.keepers[position - members] }
     }
 
+    /// The first group of which the pieces that are there do not suffice, and the seats whose pieces are not there.
+    pub fn lacking(&self, has: impl Fn(Seat) -> bool) -> Option<(usize, Vec<Seat>)> {
+        (0..self.groups.len()).find_map(|group| {
+            let layout = self.layout(group);
+            let positions = 0..layout.positions();
+            let lost: Vec<usize> = positions.filter(|position| !has(self.seat(group, *position))).collect();
+            let missing = || lost.iter().map(|position| self.seat(group, *position)).collect();
+            (!layout.bears(&lost)).then(|| (group, missing()))
+        })
+    }
+
     /// What tells one plan from another.
     pub fn digest(&self) -> Checksum {
         self.digest

@@ -32,6 +32,9 @@ pub struct FrameFile {
 unsafe impl Send for FrameFile {}
 
 impl FrameFile {
+    /// A file's length is a multiple of this.
+    pub const STEP_BYTES: u64 = BYTES_MAPPED as u64;
+
     /// Opens a file, or makes it, and takes the lock that keeps it to this process.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Why a member cannot go on. Each names what is wrong and, where there is one, the remedy.
 
 use crate::transport::TransportError;
-use standfast_group::{LoadError, Refusal, SlotError};
+use standfast_group::{Damaged, LoadError, Refusal, SlotError};
 use std::path::{Path, PathBuf};
 
 /// What went wrong.
@@ -46,6 +46,9 @@ pub enum MemberError {
     /// There are no more slots.
     #[error(transparent)]
     Slots(#[from] SlotError),
+    /// A page that was to be copied is not what was written.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
     /// The piece that was to be gone back to is not what it was. The memory holds part of it: this process must end.
     #[error("the state cannot be restored, end this process: {0}")]
     Load(#[from] LoadError),

@@ -6,10 +6,13 @@
 //!                                   Regions <------- pages ---------'
 //! ```
 //!
+//! What lies in memory is copied to a [`Directory`] now and then, and from it comes back what the memory has lost.
+//!
 //! The way back is *relaunch*: all processes are started anew, find in their node's memory what their predecessors left
 //! there, and rebuild what is gone ([`standfast_group::WayBack::Relaunch`]). Nothing here knows MPI: a [`Transport`] carries the messages.
 #![forbid(unsafe_code)]
 
+mod directory;
 mod error;
 mod member;
 mod notes;
@@ -20,9 +23,11 @@ mod settings;
 mod shelf;
 mod transport;
 
+pub use directory::{Directory, HeldEpoch, Rebuilt, Scavenged, rebuild, scavenge};
 pub use error::MemberError;
 pub use member::{Joined, Member, Outcome};
 pub use regions::{Regions, Tracking};
-pub use settings::{Settings, memory_identity};
+pub use roll_call::held_in_memory;
+pub use settings::{Settings, job_named, memory_identity};
 pub use shelf::FileShelf;
 pub use transport::{Transport, TransportError};

@@ -2,15 +2,17 @@
 //! all others, goes back, and leaves.
 
 use crate::Settings;
+use crate::directory::{Directory, Flush};
 use crate::error::MemberError;
-use crate::notes::{Arrangement, Note, Wire};
+use crate::notes::{Arrangement, InDirectory, Note, Wire};
 use crate::regions::Regions;
 use crate::roll_call::{self, job_directory, seat_directory};
 use crate::shelf::FileShelf;
 use crate::transport::Transport;
 use rustix::rand::{GetRandomFlags, getrandom};
 use standfast_group::{
-    Beginning, EpochId, Input, Muster, Output, PieceId, Process, Rank, RegionId, Resumption, Seat, Shelf as _, Stage,
+    Beginning, EpochId, Input, Life, Muster, Output, PieceId, Process, Rank, RegionId, Resumption, Seat, Shelf as _,
+    Stage,
 };
 use standfast_linux::RegisteredMemory;
 use std::collections::VecDeque;
@@ -49,10 +51,24 @@ pub struct Member<T> {
     directory: PathBuf,
     arrangement: Arrangement,
     joined: Joined,
+    /// Epochs of which a good piece was here at the last survey.
+    held: Vec<EpochId>,
     /// Shelves of other nodes' seats lie here until an epoch has been committed.
     strangers: bool,
     resumption: Option<Resumption>,
     last: Instant,
+    copies: Copies,
+}
+
+/// The copying of epochs to the directory.
+#[derive(Debug)]
+struct Copies {
+    directory: Option<Directory>,
+    every: u64,
+    /// The own one that is under way.
+    flush: Option<Flush>,
+    /// Those of all that the first process has not heard of.
+    awaited: u32,
 }
 
 impl<T: Transport> Member<T> {
@@ -70,13 +86,21 @@ impl<T: Transport> Member<T> {
             Beginning { rank: Rank(wire.rank()), prefers: Some(seat), started: false, costs: settings.costs };
         let process_settings = standfast_group::Settings { beginning, compress: settings.compress };
         let plan = Arc::new(arrangement.plan.plan(settings.job)?);
+        let copies = Copies {
+            directory: settings.directory.as_deref().map(Directory::new),
+            every: settings.directory_every,
+            flush: None,
+            awaited: 0,
+        };
         let mut member = Self {
             process: Process::new(plan, process_settings),
             regions: Regions::new(settings.tracking),
             strangers: true,
             joined: Joined::New,
+            held: Vec::new(),
             resumption: None,
             last: Instant::now(),
+            copies,
             wire,
             shelf,
             directory,
@@ -87,19 +111,74 @@ impl<T: Transport> Member<T> {
     }
 
     fn recover(&mut self, seat: Seat) -> Result<(), MemberError> {
-        let held: Vec<EpochId> = self.shelf.survey()?.holdings.iter().map(|holding| holding.epoch).collect();
-        let present = (0..self.wire.ranks()).map(Rank).collect();
-        match self.drive(Input::Muster(Muster { number: 1, present }))? {
+        match self.recovered()? {
             Resumption::Start(_) => self.joined = Joined::New,
             Resumption::Rollback(epoch, taken) if taken == seat => {
-                let survived = held.contains(&epoch);
-                self.joined = if survived { Joined::Survivor(epoch) } else { Joined::Replacement(epoch) };
                 let descriptions = self.shelf.descriptions(PieceId { epoch, seat });
                 let own = descriptions.iter().find(|description| description.seat == seat);
                 self.regions.adopt(own.map(|own| own.map.clone()).unwrap_or_default());
             }
             other => return Err(MemberError::Disagreement(format!("the job cannot begin like this: {other:?}"))),
         }
+        match &self.copies.directory {
+            Some(directory) if self.wire.rank() == 0 => directory.note_life(self.shelf.life()),
+            _ => Ok(()),
+        }
+    }
+
+    /// From what is in memory; where that is not enough, or nothing at all, from the directory. All do the same.
+    fn recovered(&mut self) -> Result<Resumption, MemberError> {
+        let older = self.arrangement.directory.clone();
+        let from_memory = match &older {
+            Some(InDirectory::Epochs { is_newest: true, .. }) => None,
+            _ => Some(self.begin_with(1)),
+        };
+        match (from_memory, older) {
+            (Some(Ok(back @ Resumption::Rollback(..))), _) => Ok(back),
+            (Some(Ok(_)), Some(InDirectory::NotEnough(reason))) => Err(MemberError::Disagreement(reason)),
+            (Some(Err(MemberError::Refused(refusal))), Some(InDirectory::NotEnough(reason))) => {
+                Err(MemberError::Disagreement(format!("{refusal}; and {reason}")))
+            }
+            (None | Some(Ok(_) | Err(MemberError::Refused(_))), Some(InDirectory::Epochs { epochs, life, .. })) => {
+                self.from_directory(&epochs, life)
+            }
+            (Some(from_memory), _) => from_memory,
+            (None, _) => unreachable!("only an epoch of the directory can be newer than what is in memory"),
+        }
+    }
+
+    /// The newest of these epochs of which what is there turns out to be good.
+    fn from_directory(&mut self, epochs: &[EpochId], life: Life) -> Result<Resumption, MemberError> {
+        let mut refused = None;
+        for (muster, epoch) in (2..).zip(epochs) {
+            self.fetch(*epoch, life)?;
+            match self.begin_with(muster) {
+                Err(MemberError::Refused(refusal)) => refused = refused.or(Some(refusal)),
+                began => return began,
+            }
+        }
+        Err(refused.expect("there is one epoch at least").into())
+    }
+
+    fn begin_with(&mut self, muster: u64) -> Result<Resumption, MemberError> {
+        let present = (0..self.wire.ranks()).map(Rank).collect();
+        let resumption = self.drive(Input::Muster(Muster { number: muster, present }))?;
+        if let Resumption::Rollback(epoch, _) = resumption {
+            let survived = self.held.contains(&epoch);
+            self.joined = if survived { Joined::Survivor(epoch) } else { Joined::Replacement(epoch) };
+        }
+        Ok(resumption)
+    }
+
+    /// What the directory has of this process's seat takes the place of what is in memory.
+    fn fetch(&mut self, epoch: EpochId, life: Life) -> Result<(), MemberError> {
+        let (seat, job) = (Seat(self.wire.rank()), epoch.job);
+        let directory = self.copies.directory.as_ref().expect("the arrangement names an epoch of it");
+        let place = seat_directory(&self.directory, seat);
+        directory.fetch(PieceId { epoch, seat }, life, &place)?;
+        self.shelf = FileShelf::open(&place, job, seat, &self.arrangement.plan)?;
+        let reason = "memory holds too little to go on from";
+        self.arrangement.warnings.push(format!("the job goes back to epoch {epoch} of the directory: {reason}"));
         Ok(())
     }
 
@@ -108,7 +187,8 @@ impl<T: Transport> Member<T> {
         self.joined
     }
 
-    /// What the loss of one node would be too much for, in words.
+    /// What is not as one would wish, in words: what the loss of one node would be too much for, that more had been lost
+    /// than the code bears, that a copy to the directory failed.
     pub fn warnings(&self) -> &[String] {
         &self.arrangement.warnings
     }
@@ -134,6 +214,23 @@ impl<T: Transport> Member<T> {
         self.regions.unprotect(RegionId(id))
     }
 
+    /// Leaves those pages of a region out that lie wholly within so many bytes from `offset` on. What they hold after a
+    /// restore is not defined.
+    ///
+    /// # Errors
+    /// [`MemberError::Region`]
+    pub fn exclude(&mut self, id: u64, offset: usize, bytes: usize) -> Result<(), MemberError> {
+        self.regions.set_excluded(RegionId(id), offset..offset.saturating_add(bytes), true)
+    }
+
+    /// Takes them in again.
+    ///
+    /// # Errors
+    /// [`MemberError::Region`]
+    pub fn include(&mut self, id: u64, offset: usize, bytes: usize) -> Result<(), MemberError> {
+        self.regions.set_excluded(RegionId(id), offset..offset.saturating_add(bytes), false)
+    }
+
     /// Fills the registered memory with what the epoch holds that the job goes back to. Each process for itself.
     ///
     /// # Errors
@@ -155,10 +252,12 @@ impl<T: Transport> Member<T> {
     pub fn checkpoint(&mut self) -> Result<Outcome, MemberError> {
         self.regions.check_restored()?;
         self.regions.look();
+        self.tell_of_flush()?;
         let outcome = match self.drive(Input::Arrived(random()))? {
             Resumption::Committed(epoch) => {
                 self.regions.is_committed();
                 self.remove_strangers()?;
+                self.flush(epoch)?;
                 Outcome::Committed(epoch)
             }
             Resumption::Abandoned(reason) => Outcome::Abandoned(reason),
@@ -178,10 +277,56 @@ impl<T: Transport> Member<T> {
             let due = self.last.elapsed() >= interval;
             self.wire.tell_all(&Note::Due(due))?;
         }
-        loop {
-            if let (_, Note::Due(due)) = self.wire.note()? {
-                return Ok(due);
+        self.wire.note_of(|note| match note {
+            Note::Due(due) => Some(*due),
+            _ => None,
+        })
+    }
+
+    /// Tells the first process of a copy that has ended.
+    fn tell_of_flush(&mut self) -> Result<(), MemberError> {
+        let Some(flush) = self.copies.flush.take_if(|flush| flush.is_done()) else { return Ok(()) };
+        let failure = flush.end().err().map(|error| error.to_string());
+        self.wire.tell(0, &Note::Flushed(failure))
+    }
+
+    /// Begins to copy an epoch to the directory, if it is the turn of one and all are done with the last.
+    fn flush(&mut self, epoch: EpochId) -> Result<(), MemberError> {
+        let Copies { directory: Some(directory), every, .. } = &self.copies else { return Ok(()) };
+        if *every == 0 || !epoch.number.is_multiple_of(*every) {
+            return Ok(());
+        }
+        let directory = directory.clone();
+        if self.wire.rank() == 0 {
+            self.hear_of_flushes();
+            let goes = self.copies.awaited == 0;
+            self.wire.tell_all(&Note::Flush(goes))?;
+        }
+        let goes = self.wire.note_of(|note| match note {
+            Note::Flush(goes) => Some(*goes),
+            _ => None,
+        })?;
+        if goes {
+            self.copies.awaited = self.wire.ranks();
+            let copy = self.shelf.copy(PieceId { epoch, seat: Seat(self.wire.rank()) });
+            match Flush::begin(&directory, copy, &self.directory) {
+                Ok(flush) => self.copies.flush = Some(flush),
+                Err(error) => self.wire.tell(0, &Note::Flushed(Some(error.to_string())))?,
             }
+        }
+        Ok(())
+    }
+
+    /// Copies of which the first process hears that they have ended.
+    fn hear_of_flushes(&mut self) {
+        let ended = |note: &Note| match note {
+            Note::Flushed(failure) => Some(failure.clone()),
+            _ => None,
+        };
+        while let Some(failure) = self.wire.note_here(ended) {
+            self.copies.awaited -= 1;
+            let told = failure.map(|reason| format!("an epoch is not whole in the directory: {reason}"));
+            self.arrangement.warnings.extend(told);
         }
     }
 
@@ -190,11 +335,15 @@ impl<T: Transport> Member<T> {
     /// # Errors
     /// [`MemberError`]
     pub fn finish(mut self) -> Result<(), MemberError> {
+        // Whatever became of the last copy, nobody needs it now.
+        drop(self.copies.flush.take().map(Flush::end));
         self.wire.tell(0, &Note::Done)?;
         if self.wire.rank() == 0 {
             for _ in 0..self.wire.ranks() {
                 self.await_done()?;
             }
+            let job = self.arrangement.job;
+            self.copies.directory.take().map_or(Ok(()), |directory| directory.remove_all(job))?;
             self.wire.tell_all(&Note::Done)?;
         }
         self.await_done()?;
@@ -209,11 +358,7 @@ impl<T: Transport> Member<T> {
     }
 
     fn await_done(&mut self) -> Result<(), MemberError> {
-        loop {
-            if let (_, Note::Done) = self.wire.note()? {
-                return Ok(());
-            }
-        }
+        self.wire.note_of(|note| matches!(note, Note::Done).then_some(()))
     }
 
     /// What lies here of seats that are elsewhere by now is not needed any more.
@@ -257,7 +402,11 @@ impl<T: Transport> Member<T> {
                 self.wire.send(to.0, &bytes)?;
                 None
             }
-            Output::Survey(muster) => Some(Input::Surveyed(muster, self.shelf.survey()?)),
+            Output::Survey(muster) => {
+                let survey = self.shelf.survey()?;
+                self.held = survey.holdings.iter().map(|holding| holding.epoch).collect();
+                Some(Input::Surveyed(muster, survey))
+            }
             Output::Seal(work) => Some(answer(self.shelf.seal(work), Input::Sealed(work.epoch), work.epoch)),
             Output::Mark(epoch) => Some(answer(self.shelf.mark(epoch), Input::Marked(epoch), epoch)),
             Output::Keep { epoch, seat, life } => {

@@ -9,7 +9,7 @@ use crate::transport::Transport;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use standfast_format::manifest::JobId;
-use standfast_group::{Life, Seat};
+use standfast_group::{EpochId, Life, Seat};
 use std::collections::VecDeque;
 
 const NOTE: u8 = 0;
@@ -45,6 +45,12 @@ pub(crate) enum Note {
     /// To the first, and back from it when all have said it: the job is done.
     #[n(8)]
     Done,
+    /// To the first: the last copy to the directory has ended, and why it failed.
+    #[n(9)]
+    Flushed(#[n(0)] Option<String>),
+    /// From the first: whether this epoch is copied to the directory.
+    #[n(10)]
+    Flush(#[n(0)] bool),
 }
 
 /// Who a process is, and what lies on its node.
@@ -72,6 +78,9 @@ pub(crate) struct ShelfNote {
     /// By which its pieces are encoded; `None` where it has none.
     #[n(2)]
     pub(crate) plan: Option<PlanRecord>,
+    /// The latest life that it knows of.
+    #[n(3)]
+    pub(crate) life: Life,
 }
 
 /// How the job begins.
@@ -87,6 +96,31 @@ pub(crate) struct Arrangement {
     /// What the loss of one node would be too much for, in words.
     #[n(3)]
     pub(crate) warnings: Vec<String>,
+    /// What the directory holds of the job; `None` where that is nothing.
+    #[n(4)]
+    pub(crate) directory: Option<InDirectory>,
+    #[n(5)]
+    pub(crate) job: JobId,
+}
+
+/// What a directory has to offer.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InDirectory {
+    /// These epochs can be gone back to, the newest first, if what is there of them is good.
+    #[n(0)]
+    Epochs {
+        #[n(0)]
+        epochs: Vec<EpochId>,
+        /// No shelf knows a later life.
+        #[n(1)]
+        life: Life,
+        /// Memory holds nothing as new.
+        #[n(2)]
+        is_newest: bool,
+    },
+    /// Nothing, for this reason.
+    #[n(1)]
+    NotEnough(#[n(0)] String),
 }
 
 /// A shelf that lies on another node than its rank runs on.
@@ -153,6 +187,23 @@ impl<T: Transport> Wire<T> {
             }
             self.take_one()?;
         }
+    }
+
+    /// Waits for a note of one kind; others wait for who asks for them.
+    pub(crate) fn note_of<V>(&mut self, kind: impl Fn(&Note) -> Option<V>) -> Result<V, MemberError> {
+        loop {
+            if let Some(note) = self.note_here(&kind) {
+                return Ok(note);
+            }
+            self.take_one()?;
+        }
+    }
+
+    /// A note of one kind that has come.
+    pub(crate) fn note_here<V>(&mut self, kind: impl Fn(&Note) -> Option<V>) -> Option<V> {
+        let (at, value) = self.notes.iter().enumerate().find_map(|(at, (_, note))| Some((at, kind(note)?)))?;
+        self.notes.remove(at);
+        Some(value)
     }
 
     /// Waits for a message of the protocol.

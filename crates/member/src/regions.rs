@@ -11,6 +11,7 @@ use standfast_group::{LoadError, Payload, PieceId, RegionId, Shelf, SlotMap, Slo
 use standfast_linux::proc::Map;
 use standfast_linux::{OwnWrites, RegisteredMemory};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// How changes are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,6 +34,8 @@ struct Held {
 pub struct Regions {
     map: SlotMap,
     held: BTreeMap<RegionId, Held>,
+    /// Pages of regions that the program has left out: in an epoch they are zeros, and a restore leaves them alone.
+    excluded: BTreeMap<RegionId, SlotSet>,
     /// Recorded in the piece that this process goes back to, and not restored yet.
     awaited: BTreeMap<RegionId, u64>,
     /// What may differ from the last committed epoch.
@@ -52,6 +55,7 @@ impl Regions {
         Self {
             map: SlotMap::default(),
             held: BTreeMap::new(),
+            excluded: BTreeMap::new(),
             awaited: BTreeMap::new(),
             changed: SlotSet::default(),
             places: Vec::new(),
@@ -118,6 +122,33 @@ impl Regions {
         Ok(())
     }
 
+    /// Leaves whole pages of a region out, or takes them in again: those that lie between these bytes of it. Registering the
+    /// region with another place or length takes all of it in.
+    ///
+    /// # Errors
+    /// Where it is not registered, or is not so long.
+    pub fn set_excluded(&mut self, id: RegionId, bytes: Range<usize>, exclude: bool) -> Result<(), MemberError> {
+        let refused = |reason: String| MemberError::Region { id: id.0, reason };
+        let held = self.held.get(&id).ok_or_else(|| refused("it is not registered".into()))?;
+        let length = held.memory.bytes();
+        if bytes.start > bytes.end || bytes.end > length {
+            return Err(refused(format!("it has {length} bytes, not {}", bytes.end)));
+        }
+        let end = if bytes.end == length { length.div_ceil(PAGE_BYTES) } else { bytes.end / PAGE_BYTES };
+        let pages: SlotSet = (bytes.start.div_ceil(PAGE_BYTES) as u32..end as u32).collect();
+        let before = self.excluded.remove(&id).unwrap_or_default();
+        let (others, both) = before.iter().partition::<Vec<u32>, _>(|page| !pages.contains(*page));
+        let slots = self.slots(id);
+        for page in pages.iter().filter(|page| both.binary_search(page).is_ok() != exclude) {
+            self.changed.insert(slots[page as usize]);
+        }
+        let kept: SlotSet = others.into_iter().chain(pages.iter().filter(|_| exclude)).collect();
+        if kept.iter().next().is_some() {
+            self.excluded.insert(id, kept);
+        }
+        Ok(())
+    }
+
     /// Fills the registered regions with what a piece holds.
     ///
     /// # Errors
@@ -130,6 +161,9 @@ impl Regions {
         let awaited: BTreeSet<RegionId> = self.awaited.keys().copied().collect();
         let loaded = load(shelf, piece, |slot, page| {
             let Some((id, number)) = self.place(slot).filter(|(id, _)| awaited.contains(id)) else { return };
+            if self.is_excluded(id, number) {
+                return;
+            }
             self.held[&id].memory.write(number as usize * PAGE_BYTES, page);
         });
         loaded.map_err(|error: LoadError| MemberError::Load(error))?;
@@ -184,6 +218,7 @@ impl Regions {
     }
 
     fn forget(&mut self, id: RegionId) {
+        self.excluded.remove(&id);
         let Some(held) = self.held.remove(&id) else { return };
         let Some(writes) = self.writes.as_ref().filter(|_| held.observed) else { return };
         let pages = held.memory.pages();
@@ -204,17 +239,30 @@ impl Regions {
             let bytes = memory.within(*range);
             if !bytes.is_empty() {
                 let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
-                slots[pages].iter().for_each(|slot| self.changed.insert(*slot));
+                self.note_changed(id, &slots, pages);
             }
         }
     }
 
     fn all_changed(&mut self, id: RegionId) {
-        self.slots(id).into_iter().for_each(|slot| self.changed.insert(slot));
+        let slots = self.slots(id);
+        self.note_changed(id, &slots, 0..slots.len());
     }
 
+    fn note_changed(&mut self, id: RegionId, slots: &[u32], pages: Range<usize>) {
+        let excluded = self.excluded.get(&id);
+        let counts = |page: &usize| excluded.is_none_or(|excluded| !excluded.contains(*page as u32));
+        pages.filter(counts).for_each(|page| self.changed.insert(slots[page]));
+    }
+
+    fn is_excluded(&self, id: RegionId, page: u32) -> bool {
+        self.excluded.get(&id).is_some_and(|excluded| excluded.contains(page))
+    }
+
+    /// The region holds what the epoch has; what is excluded now may have been in it.
     fn unchanged(&mut self, id: RegionId) {
-        let slots: SlotSet = self.slots(id).into_iter().collect();
+        let included = |(page, _): &(u32, u32)| !self.is_excluded(id, *page);
+        let slots: SlotSet = (0..).zip(self.slots(id)).filter(included).map(|(_, slot)| slot).collect();
         self.changed = self.changed.iter().filter(|slot| !slots.contains(*slot)).collect();
     }
 
@@ -249,7 +297,8 @@ impl Payload for Regions {
     }
 
     fn read(&self, slot: u32, page: &mut Page) {
-        let held = self.place(slot).and_then(|(id, number)| Some((self.held.get(&id)?, number)));
+        let place = self.place(slot).filter(|(id, number)| !self.is_excluded(*id, *number));
+        let held = place.and_then(|(id, number)| Some((self.held.get(&id)?, number)));
         match held {
             Some((held, number)) => held.memory.read(number as usize * PAGE_BYTES, page),
             None => page.fill(0),

@@ -4,8 +4,9 @@
 //! moves to where the rank now runs: chunked, the original kept until an epoch has been committed without it.
 
 use crate::Settings;
+use crate::directory::{Directory, HeldEpoch, held_in};
 use crate::error::MemberError;
-use crate::notes::{Arrangement, Move, Note, Presence, ShelfNote, Wire};
+use crate::notes::{Arrangement, InDirectory, Move, Note, Presence, ShelfNote, Wire};
 use crate::plan_record::PlanRecord;
 use crate::shelf::{make_directory, read_state};
 use crate::transport::Transport;
@@ -31,6 +32,14 @@ pub(crate) fn job_directory(memory: &Path, job: JobId) -> PathBuf {
 /// Where a seat's lies.
 pub(crate) fn seat_directory(job: &Path, seat: Seat) -> PathBuf {
     job.join(format!("seat-{}", seat.0))
+}
+
+/// What a job has in this node's memory: epochs and whose pieces lie where, the newest first.
+///
+/// # Errors
+/// Those of the file system.
+pub fn held_in_memory(memory: &Path, job: JobId) -> Result<Vec<HeldEpoch>, MemberError> {
+    held_in(&job_directory(memory, job))
 }
 
 /// Everybody says who it is; the first decides; shelves move. All return the same arrangement.
@@ -88,7 +97,8 @@ fn shelves(directory: &Path) -> Result<Vec<ShelfNote>, MemberError> {
         let age = |epoch: EpochId| (epoch.life, epoch.number);
         let newest = state.pieces.iter().map(|piece| age(piece.id.epoch)).max();
         let plan = (!state.pieces.is_empty()).then(|| state.plan.clone());
-        found.push(ShelfNote { seat: state.seat, age: newest.unwrap_or((state.life(), 0)), plan });
+        let age = newest.unwrap_or((state.life, 0));
+        found.push(ShelfNote { seat: state.seat, age, plan, life: state.life });
     }
     found.sort_by_key(|shelf| shelf.seat);
     Ok(found)
@@ -107,21 +117,56 @@ fn arrange(present: &[Presence], settings: &Settings) -> Result<Arrangement, Str
     }
     let leader = |presence: &Presence| present.iter().position(|it| it.node == presence.node).expect("it is there");
     let leaders: Vec<u32> = present.iter().map(|presence| leader(presence) as u32).collect();
-    let plan = plan(present, &leaders, settings)?;
+    let (kept, directory) = in_directory(present, settings)?;
+    let plan = plan(present, &leaders, settings, kept)?;
     let moves = moves(present, &leaders);
     let sites: Vec<Site> = leaders.iter().map(|leader| Site { rack: *leader, node: *leader }).collect();
     let whole = plan.plan(settings.job).map_err(|error| error.to_string())?;
     let mut warnings: Vec<String> = weaknesses(&whole, &sites).iter().map(ToString::to_string).collect();
     // Each node is its own rack here.
     warnings.retain(|warning| warning.contains(" node "));
-    Ok(Arrangement { plan, leaders, moves, warnings })
+    Ok(Arrangement { plan, leaders, moves, warnings, directory, job: settings.job })
+}
+
+/// What the directory holds of the job, and the groups that it is of.
+fn in_directory(
+    present: &[Presence],
+    settings: &Settings,
+) -> Result<(Option<PlanRecord>, Option<InDirectory>), String> {
+    let Some(path) = &settings.directory else { return Ok((None, None)) };
+    let directory = Directory::new(path);
+    let epochs = directory.epochs_of(settings.job).map_err(|error| error.to_string())?;
+    let Some(newest) = epochs.first() else { return Ok((None, None)) };
+    let plan = newest.plan.clone();
+    let shelves = || present.iter().flat_map(|presence| &presence.shelves);
+    if shelves().any(|shelf| shelf.plan.as_ref().is_some_and(|theirs| *theirs != plan)) {
+        return Err(format!("the epochs in {} are of other groups than those in memory", path.display()));
+    }
+    let enough = |held: &&HeldEpoch| held.lacking().is_ok_and(|lacking| lacking.is_none());
+    let good: Vec<&HeldEpoch> = epochs.iter().filter(enough).collect();
+    let Some(first) = good.first() else {
+        let reason = format!("{} holds pieces of epoch {}, and too few of them", path.display(), newest.epoch);
+        return Ok((Some(plan), Some(InDirectory::NotEnough(reason))));
+    };
+    let noted = directory.life().map_err(|error| error.to_string())?;
+    let known = epochs.iter().map(|held| held.life).chain([noted]);
+    let life = shelves().map(|shelf| shelf.life).chain(known).max().unwrap_or_default();
+    let newest_in_memory = shelves().filter(|shelf| shelf.plan.is_some()).map(|shelf| shelf.age).max();
+    let is_newest = newest_in_memory.is_none_or(|age| age < (first.epoch.life, first.epoch.number));
+    let epochs = good.iter().map(|held| held.epoch).collect();
+    Ok((Some(plan), Some(InDirectory::Epochs { epochs, life, is_newest })))
 }
 
 /// That of the newest pieces that lie anywhere; a new one where there are none.
-fn plan(present: &[Presence], leaders: &[u32], settings: &Settings) -> Result<PlanRecord, String> {
+fn plan(
+    present: &[Presence],
+    leaders: &[u32],
+    settings: &Settings,
+    kept: Option<PlanRecord>,
+) -> Result<PlanRecord, String> {
     let shelves = present.iter().flat_map(|presence| &presence.shelves);
     let newest = shelves.filter(|shelf| shelf.plan.is_some()).max_by_key(|shelf| shelf.age);
-    if let Some(plan) = newest.and_then(|shelf| shelf.plan.clone()) {
+    if let Some(plan) = newest.and_then(|shelf| shelf.plan.clone()).or(kept) {
         if plan.members() != present.len() {
             let (before, now) = (plan.members(), present.len());
             return Err(format!(

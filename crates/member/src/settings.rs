@@ -2,12 +2,16 @@
 
 use crate::error::MemberError;
 use crate::regions::Tracking;
+use standfast_core::Checksum;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+/// What sending costs where nobody has measured it.
+pub(crate) const COSTS: Costs = Costs { latency_nanoseconds: 5_000, page_nanoseconds: 2_000 };
 
 /// The settings of one process. All but `memory` and `node` must be the same in all.
 #[derive(Clone, Debug)]
@@ -28,6 +32,15 @@ pub struct Settings {
     pub costs: Costs,
     /// Whether differences travel in word form where that pays.
     pub compress: bool,
+    /// A directory that all nodes see, for when more is lost than the code bears; `None` for memory alone.
+    pub directory: Option<PathBuf>,
+    /// Every how many epochs one is copied to it in the background; 0 for none.
+    pub directory_every: u64,
+}
+
+/// The job with this name.
+pub fn job_named(name: &[u8]) -> JobId {
+    JobId::from_bytes(Checksum::of(name).to_bytes())
 }
 
 /// What tells this memory file system from that of every other node, and from an earlier one of this node: processes with
@@ -52,14 +65,20 @@ impl Settings {
             scheme: Scheme::Parity,
             group_members: 8,
             tracking: Tracking::Auto,
-            costs: Costs { latency_nanoseconds: 5_000, page_nanoseconds: 2_000 },
+            costs: COSTS,
             compress: true,
+            directory: None,
+            directory_every: 0,
         }
     }
 
     /// What must be the same in all processes, in words.
     pub(crate) fn terms(&self) -> String {
         let (version, scheme, members) = (env!("CARGO_PKG_VERSION"), self.scheme, self.group_members);
-        format!("version {version}, {scheme:?}, groups of {members}")
+        let directory = match &self.directory {
+            Some(path) => format!("every {} epochs to {}", self.directory_every, path.display()),
+            None => "no directory".into(),
+        };
+        format!("version {version}, {scheme:?}, groups of {members}, {directory}")
     }
 }

@@ -85,6 +85,9 @@ pub enum Error {
     /// The job.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// What the processes of a group keep.
+    #[error(transparent)]
+    Group(#[from] standfast_member::MemberError),
     /// The system refused the supervisor something that should have worked.
     #[error("cannot {action}: {}", InWords(.source))]
     System {

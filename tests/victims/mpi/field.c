@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define STANDFAST_MPI_IMPLEMENTATION
@@ -13,6 +14,46 @@ static void check(int result, const char *what) {
     if (result >= 0) return;
     fprintf(stderr, "%s: %s\n", what, standfast_group_error());
     MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
+/* Numbers that are more or fewer after each step. */
+static uint64_t tail[8], tail_length;
+
+static size_t tail_size(void *context) {
+    (void)context;
+    return tail_length * sizeof *tail;
+}
+
+static int pack_tail(void *context, void *into, size_t bytes) {
+    (void)context;
+    memcpy(into, tail, bytes);
+    return 0;
+}
+
+static int unpack_tail(void *context, const void *from, size_t bytes) {
+    (void)context;
+    memset(tail, 0, sizeof tail);
+    memcpy(tail, from, bytes);
+    tail_length = bytes / sizeof *tail;
+    return 0;
+}
+
+static void change_tail(uint64_t step, uint64_t with) {
+    tail_length = step % 8;
+    for (uint64_t at = 0; at < 8; at++) tail[at] = at < tail_length ? tail[at] * 31 + with + at : 0;
+}
+
+/* Eight pages; the middle ones are calculated anew in each step, and left out of checkpoints. */
+enum { SCRATCH = 8 * 512, DEAD_FROM = 2 * 512, DEAD_TO = 6 * 512 };
+static uint64_t scratch[SCRATCH];
+
+static uint64_t change_scratch(uint64_t step, uint64_t with) {
+    uint64_t sum = 0;
+    for (int at = DEAD_FROM; at < DEAD_TO; at++) scratch[at] = step * (uint64_t)at + with;
+    for (int at = DEAD_FROM; at < DEAD_TO; at++) sum = sum * 31 + scratch[at];
+    scratch[step % DEAD_FROM] += sum;
+    scratch[DEAD_TO + step % DEAD_FROM] ^= sum;
+    return sum;
 }
 
 int main(int argc, char **argv) {
@@ -33,6 +74,10 @@ int main(int argc, char **argv) {
     check(joined, "join");
     check(standfast_group_protect(group, 0, &step, 1, sizeof step), "protect");
     check(standfast_group_protect(group, 1, field, count, sizeof *field), "protect");
+    check(standfast_group_protect_packed(group, 2, tail_size, pack_tail, unpack_tail, NULL), "protect_packed");
+    check(standfast_group_protect(group, 3, scratch, SCRATCH, sizeof *scratch), "protect");
+    check(standfast_group_exclude(group, 3, DEAD_FROM * sizeof *scratch, (DEAD_TO - DEAD_FROM) * sizeof *scratch),
+          "exclude");
     if (joined != STANDFAST_NEW) check(standfast_group_restore(group), "restore");
     int tells = getenv("FIELD_TELLS") != NULL;
     if (tells) fprintf(stderr, "rank %d joined as %d at step %lu\n", rank, joined, (unsigned long)step);
@@ -43,6 +88,8 @@ int main(int argc, char **argv) {
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_BXOR, MPI_COMM_WORLD);
         step++;
+        change_tail(step, left);
+        all += change_scratch(step, left);
         for (size_t at = step % 97; at < count; at += 4099) field[at] = field[at] * 31 + left + all + step;
         if (step % every == 0) {
             struct timespec begin, end;
@@ -54,6 +101,8 @@ int main(int argc, char **argv) {
         }
     }
     uint64_t sum = step, total = 0;
+    for (int at = 0; at < 8; at++) sum = sum * 31 + tail[at];
+    for (int at = 0; at < SCRATCH; at++) sum = sum * 31 + scratch[at];
     for (size_t at = 0; at < count; at++) sum = sum * 1099511628211u + field[at];
     MPI_Allreduce(&sum, &total, 1, MPI_UINT64_T, MPI_BXOR, MPI_COMM_WORLD);
     check(standfast_group_finish(group), "finish");

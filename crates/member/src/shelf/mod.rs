@@ -9,10 +9,12 @@
 //! Only `state` is ever replaced, by a new file under its name; what it names is written before, and what it no longer names
 //! is removed and used again after. So whenever the process is killed, the files are those of before or those of after.
 
+mod copy;
 mod table;
 
 use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
+pub(crate) use copy::{PieceCopy, clear, make_durable, sync};
 use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
 use standfast_core::delta::Page;
@@ -24,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 pub(crate) use table::{Entry, Frame, Table};
 
 /// Tables of a piece before they are written as one.
@@ -44,19 +47,12 @@ pub(crate) struct State {
     #[n(3)]
     pub(crate) plan: PlanRecord,
     #[n(4)]
-    life: Life,
+    pub(crate) life: Life,
     /// Whether an epoch may have been promised since the job last began.
     #[n(5)]
     promised: bool,
     #[n(6)]
     pub(crate) pieces: Vec<SealedPiece>,
-}
-
-impl State {
-    /// The latest life that it knows of.
-    pub(crate) fn life(&self) -> Life {
-        self.life
-    }
 }
 
 /// A piece that counts.
@@ -65,7 +61,7 @@ pub(crate) struct SealedPiece {
     #[n(0)]
     pub(crate) id: PieceId,
     #[n(1)]
-    marked: bool,
+    pub(crate) marked: bool,
     /// The oldest first; later ones override.
     #[n(2)]
     tables: Vec<u64>,
@@ -91,6 +87,9 @@ pub struct FileShelf {
     directory: PathBuf,
     frames: FrameFile,
     free: Vec<u32>,
+    /// Frames that would be free, were they not being copied to the directory; and whoever copies has the other half.
+    withheld: Vec<u32>,
+    copying: Arc<()>,
     pieces: BTreeMap<PieceId, Piece>,
     state: State,
     next_table: u64,
@@ -134,6 +133,8 @@ impl FileShelf {
             directory: directory.to_owned(),
             frames,
             free: Vec::new(),
+            withheld: Vec::new(),
+            copying: Arc::new(()),
             pieces: BTreeMap::new(),
             next_table: 0,
             failed: None,
@@ -177,6 +178,26 @@ impl FileShelf {
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.pieces.values().flat_map(|piece| piece.entries.values())
+    }
+
+    /// The shelf that lies there, whoever made it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; and where there is none.
+    pub(crate) fn open_found(directory: &Path) -> Result<Self, MemberError> {
+        let state = read_state(directory)?.ok_or_else(|| MemberError::unusable(directory, "no shelf lies there"))?;
+        Self::open(directory, state.job, state.seat, &state.plan)
+    }
+
+    /// The latest life that it knows of.
+    pub(crate) fn life(&self) -> Life {
+        self.state.life
+    }
+
+    /// What is sealed, the oldest first, and whether everybody is known to have sealed it.
+    pub(crate) fn sealed(&self) -> Vec<(PieceId, bool)> {
+        let sealed = self.pieces.iter().filter(|(_, piece)| piece.sealed);
+        sealed.map(|(id, piece)| (*id, piece.marked)).collect()
     }
 
     /// What is there and verifies. What is still open goes.
@@ -255,9 +276,8 @@ impl FileShelf {
         tables.append(&mut piece.tables);
         let mut entries = base.entries;
         for (place, entry) in piece.entries {
-            if let Some(Frame::At(number)) = entries.insert(place, entry).map(|before| before.frame) {
-                self.free.push(number);
-            }
+            let before = entries.insert(place, entry).and_then(|before| before.frame.number());
+            self.give_back(before);
         }
         let piece = Piece { base: None, entries, tables, ..piece };
         self.pieces.insert(id, piece);
@@ -323,10 +343,19 @@ impl FileShelf {
 
     fn drop_piece(&mut self, id: PieceId) {
         let Some(piece) = self.pieces.remove(&id) else { return };
-        self.free.extend(piece.entries.values().filter_map(|entry| entry.frame.number()));
+        self.give_back(piece.entries.values().filter_map(|entry| entry.frame.number()));
+    }
+
+    /// These frames hold nothing that counts any more.
+    fn give_back(&mut self, frames: impl IntoIterator<Item = u32>) {
+        let is_copying = Arc::strong_count(&self.copying) > 1;
+        if is_copying { &mut self.withheld } else { &mut self.free }.extend(frames);
     }
 
     fn take_frame(&mut self) -> std::io::Result<u32> {
+        if !self.withheld.is_empty() && Arc::strong_count(&self.copying) == 1 {
+            self.free.append(&mut self.withheld);
+        }
         if self.free.is_empty() {
             let first = self.frames.frames();
             self.frames.grow()?;
@@ -398,7 +427,7 @@ impl Shelf for FileShelf {
         let before = self.pieces[&id].entries.get(&place).map(|entry| entry.frame);
         let own = before.and_then(Frame::number);
         let entry = if is_zero(page) {
-            own.into_iter().for_each(|number| self.free.push(number));
+            self.give_back(own);
             Entry::zero()
         } else {
             let number = match own.map_or_else(|| self.take_frame(), Ok) {

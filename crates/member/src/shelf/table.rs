@@ -78,7 +78,7 @@ pub(crate) fn write(
     directory: &Path,
     number: u64,
     entries: &BTreeMap<Place, Entry>,
-    descriptions: &Vec<Description>,
+    descriptions: &[Description],
 ) -> Result<(), MemberError> {
     let mut bytes = Vec::with_capacity(8 + entries.len() * ENTRY_BYTES);
     bytes.extend((entries.len() as u64).to_le_bytes());

@@ -4,12 +4,15 @@
 //! in the processes finds in memory what their predecessors left there. The name is in a file for as long as the job is
 //! not done, so that the same command later, or after the launcher itself was killed, goes on with the same job.
 
+use super::level::save;
+use super::nodes::{Nodes, has_place, with_nodes};
 use crate::error::Error;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use standfast_linux::proc;
 use standfast_linux::sys::process::become_subreaper;
+use standfast_member::job_named;
 use standfast_store::random_token;
 use std::ffi::OsString;
 use std::fmt;
@@ -19,11 +22,20 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
-/// The variable by which the library learns the job's name.
-const JOB_VARIABLE: &str = "STANDFAST_GROUP_JOB";
+/// The variables by which the library learns what was asked for here.
+const JOB: &str = "STANDFAST_GROUP_JOB";
+const DIRECTORY: &str = "STANDFAST_GROUP_DIRECTORY";
+const DIRECTORY_EVERY: &str = "STANDFAST_GROUP_DIRECTORY_EVERY";
+const CHECKS: &str = "STANDFAST_GROUP_CHECKS";
+const HANG: &str = "STANDFAST_GROUP_HANG";
 /// By which Open MPI's launcher learns which variables the processes on other nodes are to have.
 const OPEN_MPI_VARIABLES: &str = "OMPI_MCA_mca_base_env_list";
+
+/// How long a launcher that was asked to end may take before it is ended.
+const GRACE: Duration = Duration::from_secs(30);
 
 const NAMING: &str = "keep the job's name in its directory";
 const WATCHING: &str = "watch over the job's processes";
@@ -31,10 +43,22 @@ const WATCHING: &str = "watch over the job's processes";
 /// What to launch.
 #[derive(Debug, Clone)]
 pub struct GroupRequest {
-    /// Where the job's name is kept.
+    /// Where the job's name is kept, and epochs that are copied to disk. All nodes see it.
     pub directory: PathBuf,
     /// How often it is launched at most.
     pub tries: u32,
+    /// How long it may take in all; what it holds in memory is saved then.
+    pub time_limit: Option<Duration>,
+    /// How long a process may hang before it ends itself.
+    pub hang: Option<Duration>,
+    /// Every how many epochs one is copied to the directory in the background; 0 for none.
+    pub flush_every: u32,
+    /// How many checks each group has, where the program leaves that open.
+    pub checks: u32,
+    /// The nodes.
+    pub nodes: Nodes,
+    /// The memory file system of this node.
+    pub memory: PathBuf,
     /// The command that launches all its processes: `mpirun` and its arguments.
     pub command: Vec<OsString>,
 }
@@ -52,6 +76,17 @@ pub enum GroupNotice {
         launch: u32,
         /// Of how many.
         tries: u32,
+    },
+    /// These nodes do not answer and are left out.
+    Dead(Vec<String>),
+    /// What it held in memory has been saved.
+    Saved {
+        /// So many pieces.
+        pieces: usize,
+        /// What could not be saved.
+        lost: Vec<String>,
+        /// Where to.
+        directory: PathBuf,
     },
     /// It is given up for now.
     GivenUp {
@@ -71,9 +106,14 @@ impl fmt::Display for GroupNotice {
             Self::Again { ended, launch, tries } => {
                 write!(f, "the job {ended}; launching it again, {launch} of {tries}")
             }
+            Self::Dead(nodes) => write!(f, "left out, since they do not answer: {}", nodes.join(", ")),
+            Self::Saved { pieces, lost, directory } => {
+                write!(f, "{pieces} pieces of what the job held in memory are saved in {}", directory.display())?;
+                if lost.is_empty() { Ok(()) } else { write!(f, "; not saved: {}", lost.join(", ")) }
+            }
             Self::GivenUp { ended, tries } => write!(
                 f,
-                "the job {ended}, after {tries} launches; what it holds in memory stays, and the same command goes on with it"
+                "the job {ended}, after {tries} launches; what it holds stays, and the same command goes on with it"
             ),
         }
     }
@@ -101,17 +141,26 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
     }
     // Whoever loses its launcher comes to us, and is ended with the rest.
     become_subreaper().map_err(Error::system(WATCHING))?;
-    let mut signals = Signals::new([SIGCHLD, SIGTERM, SIGINT, SIGHUP]).map_err(Error::system(WATCHING))?;
+    let mut watcher = Watcher::new(request.time_limit).map_err(Error::system(WATCHING))?;
+    let mut taken = Vec::new();
     for launch in 1.. {
+        if !request.nodes.names.is_empty() {
+            let chosen = take_nodes(request, &taken, listener);
+            if chosen.is_err() && launch > 1 {
+                listener(&saved(request, &name.text)?);
+            }
+            taken = chosen?;
+        }
         let not_started = |source| Error::NotStarted { program: request.command[0].clone(), source };
-        let child = command(request, &name.text).spawn().map_err(not_started)?;
-        let (status, asked) = watch(child, &mut signals).map_err(Error::system(WATCHING))?;
+        let child = command(request, &name.text, &taken).and_then(|mut it| it.spawn()).map_err(not_started)?;
+        let status = watcher.watch(child).map_err(Error::system(WATCHING))?;
         end_what_is_left();
         let Some(ended) = in_words(status) else {
             name.give_up().map_err(Error::system(NAMING))?;
             return Ok(GroupEnding::Done);
         };
-        if asked || launch >= request.tries {
+        if watcher.asked || launch >= request.tries {
+            listener(&saved(request, &name.text)?);
             listener(&GroupNotice::GivenUp { ended, tries: launch });
             return Ok(status.signal().map_or(GroupEnding::Failed(status.code().unwrap_or(1)), GroupEnding::Killed));
         }
@@ -120,31 +169,104 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
     unreachable!("the loop ends by itself")
 }
 
-fn command(request: &GroupRequest, job: &str) -> Command {
-    let mut command = Command::new(&request.command[0]);
-    command.args(&request.command[1..]).env(JOB_VARIABLE, job);
-    if std::env::var_os(OPEN_MPI_VARIABLES).is_none() {
-        command.env(OPEN_MPI_VARIABLES, JOB_VARIABLE);
+/// The nodes of the next launch. Where too few are left, what the others hold is saved.
+fn take_nodes(
+    request: &GroupRequest,
+    before: &[String],
+    listener: &mut dyn FnMut(&GroupNotice),
+) -> Result<Vec<String>, Error> {
+    if !has_place(&request.command) {
+        return Err(Error::Declined(
+            "with --nodes the command needs {nodes} where the launcher takes their names".into(),
+        ));
     }
-    command
+    let (taken, dead) = request.nodes.take(before).map_err(Error::Declined)?;
+    if !dead.is_empty() {
+        listener(&GroupNotice::Dead(dead));
+    }
+    Ok(taken)
 }
 
-/// Waits for the launcher's end, and hands on what this process is asked. Says whether it was asked to end.
-fn watch(mut child: Child, signals: &mut Signals) -> io::Result<(ExitStatus, bool)> {
-    let mut asked = false;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok((status, asked));
-        }
-        for signal in signals.wait() {
-            asked |= signal != SIGCHLD;
-            // The terminal's keys have reached it already; twice does no harm.
-            if signal != SIGCHLD
-                && let Some(signal) = Signal::from_named_raw(signal)
-            {
-                let pid = Pid::from_child(&child);
-                let _ = kill_process(pid, signal);
+/// Copies what the job holds in the memory of all nodes that can be reached to its directory.
+fn saved(request: &GroupRequest, name: &str) -> Result<GroupNotice, Error> {
+    let directory = request.directory.clone();
+    if request.nodes.names.is_empty() {
+        let saved = save(&directory, &request.memory, job_named(name.as_bytes()))?;
+        return Ok(GroupNotice::Saved { pieces: saved.pieces.len(), lost: saved.lost, directory });
+    }
+    let program = std::env::current_exe().map_err(Error::system(WATCHING))?;
+    let place = fs::canonicalize(&directory).map_err(Error::system(NAMING))?;
+    let words = ["group", "scavenge"].map(OsString::from);
+    let command: Vec<OsString> = [program.into()].into_iter().chain(words).chain([place.into()]).collect();
+    let lost = request.nodes.save_all(&command);
+    let held = standfast_member::Directory::new(&directory).epochs()?;
+    let pieces = held.iter().map(|held| held.seats.len()).sum();
+    Ok(GroupNotice::Saved { pieces, lost, directory })
+}
+
+fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Command> {
+    let words = request.command.iter().map(|word| with_nodes(word, nodes));
+    let mut command = Command::new(&request.command[0]);
+    command.args(words.skip(1)).env(JOB, job);
+    // The processes need not start where this one stands.
+    command.env(DIRECTORY, fs::canonicalize(&request.directory)?);
+    command.env(DIRECTORY_EVERY, request.flush_every.to_string()).env(CHECKS, request.checks.to_string());
+    command.env(HANG, request.hang.map_or(0.0, |hang| hang.as_secs_f64()).to_string());
+    let asked_for = std::env::var(OPEN_MPI_VARIABLES).ok();
+    let ours = [JOB, DIRECTORY, DIRECTORY_EVERY, CHECKS, HANG].into_iter().map(str::to_owned);
+    command.env(OPEN_MPI_VARIABLES, asked_for.into_iter().chain(ours).collect::<Vec<_>>().join(";"));
+    Ok(command)
+}
+
+/// What is waited for while the job runs: its launcher's end, signals, the time limit.
+struct Watcher {
+    signals: Receiver<i32>,
+    deadline: Option<Instant>,
+    /// Whether the job is to end.
+    asked: bool,
+}
+
+impl Watcher {
+    fn new(limit: Option<Duration>) -> io::Result<Self> {
+        let mut signals = Signals::new([SIGCHLD, SIGTERM, SIGINT, SIGHUP])?;
+        let (tell, told) = channel();
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            signals.forever().take_while(|signal| tell.send(*signal).is_ok()).for_each(drop);
+        })?;
+        Ok(Self { signals: told, deadline: limit.map(|limit| Instant::now() + limit), asked: false })
+    }
+
+    /// Waits for the launcher's end, and hands on what this process is asked.
+    fn watch(&mut self, mut child: Child) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
             }
+            match self.next() {
+                Some(SIGCHLD) => {}
+                // The terminal's keys have reached it already; twice does no harm.
+                Some(signal) => self.end(&child, signal),
+                None if self.asked => child.kill()?,
+                None => self.end(&child, SIGTERM),
+            }
+        }
+    }
+
+    /// The next signal; `None` at the deadline.
+    fn next(&self) -> Option<i32> {
+        let Some(deadline) = self.deadline else { return self.signals.recv().ok() };
+        match self.signals.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(signal) => Some(signal),
+            Err(_) => None,
+        }
+    }
+
+    /// Asks the launcher to end.
+    fn end(&mut self, child: &Child, signal: i32) {
+        self.asked = true;
+        self.deadline = Some(Instant::now() + GRACE);
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            let _ = kill_process(Pid::from_child(child), signal);
         }
     }
 }
@@ -169,6 +291,11 @@ fn in_words(status: ExitStatus) -> Option<String> {
         (Some(code), _) => Some(format!("ended with status {code}")),
         (None, signal) => Some(format!("was ended by signal {}", signal.unwrap_or_default())),
     }
+}
+
+/// The name of the job that a directory is of; `None` where it is of none.
+pub(super) fn job_name(directory: &Path) -> Option<String> {
+    fs::read_to_string(directory.join("job")).ok().filter(|name| !name.is_empty())
 }
 
 /// The job's name in its file, which is locked.

@@ -1,6 +1,13 @@
 //! Groups: programs of many processes that keep each other's state in memory. Their checkpoints are their own business
-//! (`libstandfast_group`); here is who launches them again.
+//! (`libstandfast_group`); here is who launches them again, on which nodes, and who saves what they leave in memory.
 
 mod launch;
+mod level;
+mod nodes;
 
 pub use launch::{GroupEnding, GroupNotice, GroupRequest, run_group};
+pub use level::{
+    GroupEpoch, GroupPiece, GroupRebuilt, GroupSaved, group_memory, group_rebuild, group_scavenge, group_status,
+    group_verify,
+};
+pub use nodes::Nodes;

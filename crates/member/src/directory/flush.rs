@@ -1,0 +1,51 @@
+//! A copy to the directory in the background, while the program goes on: one at a time on a node, so that they do not
+//! take each other's bandwidth.
+
+use super::Directory;
+use crate::error::MemberError;
+use crate::shelf::PieceCopy;
+use std::fs::File;
+use std::path::Path;
+use std::thread::JoinHandle;
+
+/// A copy that is under way. Whoever drops it waits for its end: nobody writes to the directory behind the member's back.
+#[derive(Debug)]
+pub(crate) struct Flush(Option<JoinHandle<Result<(), MemberError>>>);
+
+impl Flush {
+    /// Begins. Processes of a node take turns by a lock on `node`, a directory that all of them see.
+    ///
+    /// # Errors
+    /// Where there can be no thread, or the lock cannot be reached.
+    pub(crate) fn begin(directory: &Directory, copy: PieceCopy, node: &Path) -> Result<Self, MemberError> {
+        let turn = File::open(node).map_err(MemberError::file(node))?;
+        let (into, folder) = (directory.clone(), node.to_owned());
+        let write = move || {
+            turn.lock().map_err(MemberError::file(&folder))?;
+            into.keep(&copy)?;
+            into.prune()
+        };
+        let thread = std::thread::Builder::new().name("standfast-flush".into()).spawn(write);
+        thread.map(|thread| Self(Some(thread))).map_err(MemberError::file(node))
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// Why the copy is not there.
+    pub(crate) fn end(mut self) -> Result<(), MemberError> {
+        let panicked = || Err(MemberError::Disagreement("the copying thread has panicked".into()));
+        self.0.take().map_or(Ok(()), |thread| thread.join().unwrap_or_else(|_| panicked()))
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        self.0.take().map(JoinHandle::join);
+    }
+}

@@ -1,0 +1,280 @@
+//! The directory, a level that all nodes see: copies of the pieces of some epochs, for when the nodes have lost more than
+//! the code bears.
+//!
+//! ```text
+//!   DIR/life                              the latest life that the job is known to have begun
+//!   DIR/epoch-40-2-9f3c.../seat-3/state   a shelf with one piece, as in memory; it says itself what it is
+//!                                 pages
+//!                                 table-1
+//! ```
+//!
+//! A seat's copy appears whole or not at all; an epoch is of use as soon as the copies that are there suffice in every
+//! group. Names of directories are for people: what a copy is stands in it.
+
+mod flush;
+mod rebuild;
+mod scavenge;
+
+pub(crate) use flush::Flush;
+pub use rebuild::{Rebuilt, rebuild};
+pub use scavenge::{Scavenged, scavenge};
+
+use crate::error::MemberError;
+use crate::plan_record::PlanRecord;
+use crate::shelf::{FileShelf, PieceCopy, clear, make_directory, read_checked, read_state, sync, write_checked};
+use standfast_format::manifest::JobId;
+use standfast_group::{EpochId, Life, PieceId, Plan, Seat};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A directory with copies of epochs.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    path: PathBuf,
+}
+
+/// An epoch of which a directory, or a node's memory, holds copies or pieces.
+#[derive(Debug, Clone)]
+pub struct HeldEpoch {
+    /// Which.
+    pub epoch: EpochId,
+    /// Where each seat's lies.
+    pub seats: BTreeMap<Seat, PathBuf>,
+    pub(crate) plan: PlanRecord,
+    /// The latest life that one of the shelves knows of.
+    pub(crate) life: Life,
+}
+
+impl HeldEpoch {
+    /// How many members the job has.
+    pub fn members(&self) -> usize {
+        self.plan.members()
+    }
+
+    /// Seats of which nothing is held.
+    pub fn missing(&self) -> Vec<Seat> {
+        (0..self.members() as u32).map(Seat).filter(|seat| !self.seats.contains_key(seat)).collect()
+    }
+
+    /// The first group that lacks more than its code bears, and what it lacks; `None` where all can be rebuilt.
+    ///
+    /// # Errors
+    /// Where its plan is none.
+    pub fn lacking(&self) -> Result<Option<(usize, Vec<Seat>)>, MemberError> {
+        Ok(self.plan()?.lacking(|seat| self.seats.contains_key(&seat)))
+    }
+
+    /// How many more seats of any one group may be lost; `None` where that is too many already.
+    ///
+    /// # Errors
+    /// Where its plan is none.
+    pub fn bears(&self) -> Result<Option<usize>, MemberError> {
+        let plan = self.plan()?;
+        let left = (0..plan.groups().len()).map(|group| {
+            let held = |position: &usize| self.seats.contains_key(&plan.seat(group, *position));
+            let layout = plan.layout(group);
+            let lost = (0..layout.positions()).filter(|position| !held(position)).count();
+            layout.code().tolerance().checked_sub(lost)
+        });
+        Ok(if self.lacking()?.is_some() { None } else { Some(left.map(Option::unwrap_or_default).min().unwrap_or(0)) })
+    }
+
+    /// Reads every page of every piece: whose is good, and why whose is not.
+    pub fn verify(&self) -> Vec<(Seat, Option<String>)> {
+        let damage = |seat: Seat, path: &Path| -> Result<Option<String>, MemberError> {
+            let mut shelf = FileShelf::open_found(path)?;
+            let good = shelf.survey()?.holdings.iter().any(|it| it.epoch == self.epoch && it.seat == seat);
+            Ok((!good).then(|| "pages or tables are not what was written".into()))
+        };
+        let verified = |(seat, path): (&Seat, &PathBuf)| (*seat, damage(*seat, path));
+        let told = |(seat, damage): (Seat, Result<_, MemberError>)| {
+            (seat, damage.unwrap_or_else(|error| Some(error.to_string())))
+        };
+        self.seats.iter().map(verified).map(told).collect()
+    }
+
+    fn plan(&self) -> Result<Plan, MemberError> {
+        self.plan.plan(self.epoch.job)
+    }
+
+    fn age(&self) -> (Life, u64) {
+        (self.epoch.life, self.epoch.number)
+    }
+}
+
+impl Directory {
+    /// The directory with this path, which need not be there yet.
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// The epochs that it holds anything of, the newest first. A copy that cannot be read is as good as lost.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn epochs(&self) -> Result<Vec<HeldEpoch>, MemberError> {
+        let mut held = Vec::new();
+        for folder in folders(&self.path, "epoch-")? {
+            held.extend(held_in(&folder)?);
+        }
+        Ok(by_age(held))
+    }
+
+    /// The same of one job.
+    ///
+    /// # Errors
+    /// Those of the file system; where it is another job's directory.
+    pub(crate) fn epochs_of(&self, job: JobId) -> Result<Vec<HeldEpoch>, MemberError> {
+        let epochs = self.epochs()?;
+        match epochs.iter().find(|held| held.epoch.job != job) {
+            Some(foreign) => {
+                let other = foreign.epoch.job;
+                Err(MemberError::unusable(
+                    &self.path,
+                    format!("it holds checkpoints of job {other}, and this is job {job}: name another directory"),
+                ))
+            }
+            None => Ok(epochs),
+        }
+    }
+
+    /// The latest life that is noted here.
+    ///
+    /// # Errors
+    /// Those of the file system; where the note is damaged.
+    pub(crate) fn life(&self) -> Result<Life, MemberError> {
+        let path = self.path.join("life");
+        match read_checked(&path)? {
+            None => Ok(Life::default()),
+            Some(body) => minicbor::decode(&body).map_err(|error| MemberError::unusable(&path, error.to_string())),
+        }
+    }
+
+    /// Notes that a life has begun, so that no later one takes its number even when all memory is lost.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn note_life(&self, life: Life) -> Result<(), MemberError> {
+        self.make()?;
+        let body = minicbor::to_vec(life).expect("a vector takes everything");
+        write_checked(&self.path, "life", &body)?;
+        sync(&self.path.join("life"))?;
+        sync(&self.path)
+    }
+
+    /// Where the copy of a piece lies.
+    pub(crate) fn place(&self, piece: PieceId) -> PathBuf {
+        let EpochId { life, number, random, .. } = piece.epoch;
+        self.path.join(format!("epoch-{number}-{}-{random:016x}", life.0)).join(format!("seat-{}", piece.seat.0))
+    }
+
+    /// Writes the copy of a piece, unless it is there.
+    ///
+    /// # Errors
+    /// Those of the file system; a damaged page.
+    pub(crate) fn keep(&self, copy: &PieceCopy) -> Result<(), MemberError> {
+        let place = self.place(copy.id());
+        if place.join("state").exists() {
+            return Ok(());
+        }
+        self.make()?;
+        let folder = place.parent().expect("it was joined");
+        make_directory(folder)?;
+        copy.write(&place)?;
+        sync(&self.path)
+    }
+
+    /// Puts the copy of a seat where its shelf in memory was, or an empty shelf where there is none.
+    ///
+    /// # Errors
+    /// Those of the file system; what was in memory is there still, unless it could be replaced.
+    pub(crate) fn fetch(&self, piece: PieceId, life: Life, to: &Path) -> Result<(), MemberError> {
+        let from = self.place(piece);
+        if !from.join("state").exists() {
+            return clear(to);
+        }
+        let shelf = FileShelf::open_found(&from)?;
+        if !shelf.sealed().iter().any(|(id, _)| *id == piece) {
+            return clear(to);
+        }
+        match shelf.copy(piece).in_life(life).write(to) {
+            // The others' checks may do.
+            Err(MemberError::Damaged(_)) => clear(to),
+            written => written,
+        }
+    }
+
+    /// Removes epochs that are older than the newest of which every seat's copy is there.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn prune(&self) -> Result<(), MemberError> {
+        let epochs = self.epochs()?;
+        let Some(whole) = epochs.iter().find(|held| held.missing().is_empty()) else { return Ok(()) };
+        epochs.iter().filter(|held| held.age() < whole.age()).try_for_each(remove)
+    }
+
+    /// Removes all epochs of a job that is done.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn remove_all(&self, job: JobId) -> Result<(), MemberError> {
+        self.epochs_of(job)?.iter().try_for_each(remove)?;
+        let _ = fs::remove_file(self.path.join("life"));
+        // It may be somebody's working directory.
+        let _ = fs::remove_dir(&self.path);
+        Ok(())
+    }
+
+    fn make(&self) -> Result<(), MemberError> {
+        fs::create_dir_all(&self.path).map_err(MemberError::file(&self.path))
+    }
+}
+
+/// The epochs of which shelves lie in this folder, the newest first.
+pub(crate) fn held_in(folder: &Path) -> Result<Vec<HeldEpoch>, MemberError> {
+    let mut held: BTreeMap<EpochId, HeldEpoch> = BTreeMap::new();
+    for path in folders(folder, "seat-")? {
+        let Ok(Some(state)) = read_state(&path) else { continue };
+        if path != folder.join(format!("seat-{}", state.seat.0)) {
+            continue;
+        }
+        for piece in state.pieces {
+            let epoch = piece.id.epoch;
+            let new = || HeldEpoch { epoch, seats: BTreeMap::new(), plan: state.plan.clone(), life: state.life };
+            let entry = held.entry(epoch).or_insert_with(new);
+            entry.life = entry.life.max(state.life);
+            entry.seats.insert(state.seat, path.clone());
+        }
+    }
+    Ok(by_age(held.into_values().collect()))
+}
+
+fn by_age(mut held: Vec<HeldEpoch>) -> Vec<HeldEpoch> {
+    held.sort_by_key(|held| std::cmp::Reverse((held.age(), held.seats.len())));
+    held
+}
+
+fn remove(held: &HeldEpoch) -> Result<(), MemberError> {
+    let folder = held.seats.values().next().and_then(|seat| seat.parent());
+    folder.map_or(Ok(()), clear)
+}
+
+/// The directories within one whose names begin like this.
+fn folders(within: &Path, prefix: &str) -> Result<Vec<PathBuf>, MemberError> {
+    let entries = match fs::read_dir(within) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(MemberError::file(within))?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(MemberError::file(within))?.path();
+        let named = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix));
+        if named && path.is_dir() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,44 @@
+//! Saving from a node's memory what processes that have ended left there: without messages, without the program.
+
+use super::Directory;
+use crate::error::MemberError;
+use crate::roll_call::job_directory;
+use crate::shelf::FileShelf;
+use standfast_format::manifest::JobId;
+use standfast_group::{EpochId, Seat};
+use std::path::Path;
+
+/// What has been saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scavenged {
+    /// Pieces that are in the directory now.
+    pub pieces: Vec<(EpochId, Seat)>,
+    /// Seats of which not all could be saved, and why.
+    pub lost: Vec<(Seat, String)>,
+}
+
+/// Copies what a job has in this node's memory to a directory: of each seat the newest piece, and the one before as long
+/// as nobody here knows that all have sealed the newest.
+///
+/// # Errors
+/// Those of the file system; where it is another job's directory, or its processes still run.
+pub fn scavenge(memory: &Path, job: JobId, directory: &Path) -> Result<Scavenged, MemberError> {
+    let directory = Directory::new(directory);
+    directory.epochs_of(job)?;
+    let mut scavenged = Scavenged { pieces: Vec::new(), lost: Vec::new() };
+    for path in super::folders(&job_directory(memory, job), "seat-")? {
+        let Ok(mut shelf) = FileShelf::open_found(&path) else { continue };
+        // Pages that are damaged make their piece as good as lost.
+        let good: Vec<EpochId> = shelf.survey()?.holdings.iter().map(|holding| holding.epoch).collect();
+        let sealed = shelf.sealed();
+        let newest_known = sealed.iter().rposition(|(_, marked)| *marked).unwrap_or(0);
+        for (id, _) in sealed[newest_known..].iter().filter(|(id, _)| good.contains(&id.epoch)) {
+            match directory.keep(&shelf.copy(*id)) {
+                Ok(()) => scavenged.pieces.push((id.epoch, id.seat)),
+                Err(error) => scavenged.lost.push((id.seat, error.to_string())),
+            }
+        }
+    }
+    directory.prune()?;
+    Ok(scavenged)
+}

@@ -1,0 +1,213 @@
+//! A job whose processes are threads, on nodes that come and go: it computes, checkpoints, is killed at any moment, and says
+//! where it goes back to something that it must not.
+#![allow(dead_code, reason = "each test binary uses its part of it")]
+
+use crate::threads::{Line, Network};
+use fastrand::Rng;
+use standfast_core::Checksum;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_linux::RegisteredMemory;
+use standfast_member::{Joined, Member, MemberError, Outcome, Settings, Tracking};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::TempDir;
+
+/// Of all clusters.
+pub(crate) const JOB: JobId = JobId::from_bytes([7; 16]);
+
+const STEP: u64 = 1;
+const FIELD: u64 = 2;
+const FIELD_BYTES_MAX: usize = 40 * 4096;
+
+/// A program whose whole state follows from its rank, the seed and the step.
+struct Program {
+    seed: u64,
+    rank: u32,
+    step: RegisteredMemory,
+    field: RegisteredMemory,
+}
+
+impl Program {
+    fn new(seed: u64, rank: u32) -> Self {
+        // Neither begins at a page.
+        let field = RegisteredMemory::leaked(FIELD_BYTES_MAX + 100).part(24 + rank as usize, FIELD_BYTES_MAX);
+        Self { seed, rank, step: RegisteredMemory::leaked(8), field }
+    }
+
+    fn step(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.step.read(0, &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// How long the field is at a step.
+    fn length(&self, step: u64) -> usize {
+        Rng::with_seed(self.seed ^ (step / 3) ^ (u64::from(self.rank) << 40)).usize(1..FIELD_BYTES_MAX)
+    }
+
+    fn registered_field(&self, step: u64) -> RegisteredMemory {
+        self.field.part(0, self.length(step))
+    }
+
+    /// Some pieces of the field change, some are zeroed.
+    fn compute(&self) {
+        let step = self.step() + 1;
+        let mut random = Rng::with_seed(self.seed.wrapping_mul(31) ^ (step << 8) ^ u64::from(self.rank));
+        for _ in 0..random.usize(0..6) {
+            let (at, length) = (random.usize(..FIELD_BYTES_MAX), random.usize(1..9000));
+            let value = if random.bool() { 0 } else { random.u8(..) };
+            self.field.write(at, &vec![value; length]);
+        }
+        self.step.write(0, &step.to_le_bytes());
+    }
+
+    /// What the field is after so many steps, within its length then: earlier content beyond a shorter length is lost when
+    /// the program goes back, so that the program clears it when it grows.
+    fn truth(seed: u64, rank: u32, step: u64) -> Checksum {
+        let program = Self::new(seed, rank);
+        while program.step() < step {
+            program.advance();
+        }
+        program.content()
+    }
+
+    fn advance(&self) {
+        self.compute();
+        let length = self.length(self.step());
+        self.field.write(length, &vec![0; FIELD_BYTES_MAX - length]);
+    }
+
+    fn content(&self) -> Checksum {
+        let mut bytes = vec![0; FIELD_BYTES_MAX];
+        self.field.read(0, &mut bytes);
+        Checksum::of(&bytes)
+    }
+}
+
+/// A job on nodes that come and go.
+pub(crate) struct Cluster {
+    seed: u64,
+    scheme: Scheme,
+    tracking: Tracking,
+    ranks: u32,
+    pub(crate) nodes: Vec<TempDir>,
+    /// The node of each rank.
+    pub(crate) homes: Vec<usize>,
+    /// The latest step that somebody was told is committed.
+    promised: AtomicU64,
+    /// A directory that all nodes see, and every how many epochs one is copied to it.
+    pub(crate) directory: Option<(PathBuf, u64)>,
+}
+
+/// How a launch ended for one rank.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With this state.
+    Finished(Checksum),
+    Killed,
+    Failed(String),
+}
+
+impl Cluster {
+    pub(crate) fn new(seed: u64, scheme: Scheme, ranks: u32, nodes: usize) -> Self {
+        let nodes: Vec<TempDir> = (0..nodes).map(|_| fresh_memory()).collect();
+        let homes = (0..ranks as usize).map(|rank| rank % nodes.len()).collect();
+        let tracking = if seed.is_multiple_of(2) { Tracking::Auto } else { Tracking::Compare };
+        Self { seed, scheme, tracking, ranks, nodes, homes, promised: AtomicU64::new(0), directory: None }
+    }
+
+    pub(crate) fn settings(&self, rank: u32) -> Settings {
+        let home = self.homes[rank as usize];
+        let memory = self.nodes[home].path().to_owned();
+        let job = JOB;
+        let base = Settings::new(job, memory, format!("node-{home}"));
+        let (directory, directory_every) = self.directory.clone().unzip();
+        let directory_every = directory_every.unwrap_or(0);
+        Settings { scheme: self.scheme, group_members: 64, tracking: self.tracking, directory, directory_every, ..base }
+    }
+
+    /// Runs the job to step `last`; the victim dies at its message number `strokes`, the others soon after.
+    pub(crate) fn launch(&self, last: u64, strokes: Option<(u32, u64)>) -> Vec<End> {
+        let network = Network::new(self.ranks, self.seed, strokes);
+        let lines = network.lines();
+        std::thread::scope(|scope| {
+            let run = |line: Line| {
+                let settings = self.settings(line.number());
+                scope.spawn(move || self.run(line, &settings, last))
+            };
+            let threads: Vec<_> = lines.into_iter().map(run).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| panic!("seed {}: a rank panicked", self.seed)))
+                .collect()
+        })
+    }
+
+    fn run(&self, line: Line, settings: &Settings, last: u64) -> End {
+        let rank = line.number();
+        match self.steps(line, settings, last) {
+            Ok(content) => End::Finished(content),
+            Err(MemberError::Transport(_)) => End::Killed,
+            Err(error) => End::Failed(format!("rank {rank}: {error}")),
+        }
+    }
+
+    fn steps(&self, line: Line, settings: &Settings, last: u64) -> Result<Checksum, MemberError> {
+        let program = Program::new(self.seed, line.number());
+        let mut member = Member::join(line, settings)?;
+        member.protect(STEP, program.step)?;
+        if let Some(bytes) = member.regions().recorded(standfast_group::RegionId(FIELD)) {
+            member.protect(FIELD, program.field.part(0, bytes as usize))?;
+            member.restore()?;
+            let (step, promised) = (program.step(), self.promised());
+            assert!(step >= promised, "rank {} goes back to step {step}, and {promised} was promised", program.rank);
+            assert_eq!(program.content(), Program::truth(self.seed, program.rank, step), "at step {step}");
+        } else {
+            assert_eq!(member.joined(), Joined::New);
+            assert_eq!(self.promised(), 0, "the job begins anew");
+        }
+        while program.step() < last {
+            program.advance();
+            member.protect(FIELD, program.registered_field(program.step()))?;
+            match member.checkpoint()? {
+                Outcome::Committed(_) => {
+                    self.promised.fetch_max(program.step(), Ordering::SeqCst);
+                }
+                Outcome::Abandoned(reason) => panic!("a checkpoint was given up: {reason}"),
+            }
+        }
+        member.finish()?;
+        Ok(program.content())
+    }
+
+    pub(crate) fn promised(&self) -> u64 {
+        self.promised.load(Ordering::SeqCst)
+    }
+
+    /// More was lost than is borne: nothing is promised but what the directory holds.
+    pub(crate) fn promise_nothing(&mut self) {
+        self.promised = AtomicU64::new(0);
+    }
+
+    /// The memory of a node is gone.
+    pub(crate) fn lose(&mut self, node: usize) {
+        self.nodes[node] = fresh_memory();
+    }
+
+    pub(crate) fn truth(&self, last: u64) -> Vec<End> {
+        (0..self.ranks).map(|rank| End::Finished(Program::truth(self.seed, rank, last))).collect()
+    }
+
+    pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
+        let entries = |path: &Path| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(path).expect("the node is there");
+            entries.map(|entry| entry.expect("it can be listed").path()).collect()
+        };
+        self.nodes.iter().flat_map(|node| entries(node.path())).collect()
+    }
+}
+
+pub(crate) fn fresh_memory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").expect("there is a memory file system")
+}

@@ -1,0 +1,186 @@
+//! The directory as a further level: what comes back when the nodes have lost more than the code bears, what is saved
+//! without the program, and what is refused.
+#![allow(missing_docs, reason = "a test binary")]
+
+mod cluster;
+mod threads;
+
+use cluster::{Cluster, End, JOB, fresh_memory};
+use fastrand::Rng;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_member::{Directory, Member, rebuild, scavenge};
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use threads::Network;
+
+fn cluster(seed: u64, scheme: Scheme, ranks: u32, every: u64) -> (Cluster, TempDir) {
+    let mut cluster = Cluster::new(seed, scheme, ranks, ranks as usize);
+    let place = tempfile::tempdir().expect("there is a place for it");
+    cluster.directory = Some((place.path().join("job"), every));
+    (cluster, place)
+}
+
+fn path(cluster: &Cluster) -> &Path {
+    &cluster.directory.as_ref().expect("it has one").0
+}
+
+/// Lets one rank die at its message of this number.
+fn struck(cluster: &Cluster, victim: u32, at: u64) {
+    let ends = cluster.launch(100_000, Some((victim, at)));
+    assert!(ends.iter().all(|end| *end == End::Killed), "{ends:?}");
+}
+
+fn is_done(cluster: &Cluster, last: u64, seed: u64) {
+    assert_eq!(cluster.launch(last, None), cluster.truth(last), "seed {seed}");
+    assert_eq!(cluster.leftovers(), Vec::<PathBuf>::new(), "seed {seed}");
+    assert!(!path(cluster).exists(), "seed {seed}: the job is done and its directory is there");
+}
+
+/// Every node loses its memory again and again; sometimes in the middle of a copy.
+#[test]
+fn a_job_that_loses_all_nodes_goes_on_from_the_directory() {
+    for seed in 0..6 {
+        let mut random = Rng::with_seed(seed);
+        let ranks = random.u32(2..5);
+        let (mut cluster, _place) = cluster(seed, Scheme::Parity, ranks, random.u64(1..4));
+        let mut reached = 0;
+        for _ in 0..4 {
+            struck(&cluster, random.u32(..ranks), random.u64(200..700));
+            reached = cluster.promised().max(reached);
+            let epochs = Directory::new(path(&cluster)).epochs().unwrap();
+            if !epochs.iter().any(|held| held.lacking().unwrap().is_none()) {
+                continue;
+            }
+            (0..cluster.nodes.len()).for_each(|node| cluster.lose(node));
+            cluster.promise_nothing();
+        }
+        is_done(&cluster, reached + 5, seed);
+    }
+}
+
+/// What is in memory is saved when all have ended, but for one node, whose pieces are rebuilt without the program.
+#[test]
+fn what_is_saved_from_memory_is_rebuilt_and_gone_on_from() {
+    for (seed, scheme, lost) in [(1, Scheme::Parity, 1), (2, Scheme::ReedSolomon { checks: 2 }, 2)] {
+        let (mut cluster, _place) = cluster(seed, scheme, 4, 0);
+        struck(&cluster, 1, 300);
+        for node in cluster.nodes.iter().skip(lost) {
+            let saved = scavenge(node.path(), JOB, path(&cluster)).unwrap();
+            assert!(!saved.pieces.is_empty() && saved.lost.is_empty(), "{saved:?}");
+        }
+        let held = Directory::new(path(&cluster)).epochs().unwrap();
+        let newest = held.iter().find(|held| held.lacking().unwrap().is_none()).expect("the code bears that");
+        assert_eq!(newest.missing().len(), lost);
+        assert_eq!(newest.bears().unwrap(), Some(0));
+        let rebuilt = rebuild(path(&cluster)).unwrap();
+        assert_eq!(rebuilt.seats, newest.missing());
+        let whole = Directory::new(path(&cluster)).epochs().unwrap();
+        let whole = whole.iter().find(|held| held.epoch == rebuilt.epoch).unwrap();
+        assert!(whole.missing().is_empty());
+        assert!(whole.verify().iter().all(|(_, damage)| damage.is_none()), "{:?}", whole.verify());
+        (0..4).for_each(|node| cluster.lose(node));
+        // It has gone back to what was promised, and not further.
+        is_done(&cluster, cluster.promised() + 5, seed);
+    }
+}
+
+/// A page of a copy changes: it is named, and the code brings it back.
+#[test]
+fn damage_in_the_directory_is_named_and_healed() {
+    let (mut cluster, _place) = cluster(3, Scheme::Parity, 3, 0);
+    struck(&cluster, 0, 300);
+    cluster.nodes.iter().for_each(|node| drop(scavenge(node.path(), JOB, path(&cluster)).unwrap()));
+    let newest = || Directory::new(path(&cluster)).epochs().unwrap().remove(0);
+    let pages = newest().seats.values().next_back().unwrap().join("pages");
+    let mut bytes = fs::read(&pages).unwrap();
+    bytes[5000] ^= 1;
+    fs::write(&pages, bytes).unwrap();
+    let damaged: Vec<_> = newest().verify().into_iter().filter_map(|(seat, damage)| damage.map(|_| seat.0)).collect();
+    assert_eq!(damaged, [2]);
+    (0..3).for_each(|node| cluster.lose(node));
+    is_done(&cluster, cluster.promised() + 5, 3);
+}
+
+/// A node that was away comes back with what it had then, when all has gone on elsewhere.
+#[test]
+fn an_old_node_that_comes_back_is_not_believed() {
+    for seed in 0..4 {
+        let (mut cluster, _place) = cluster(seed, Scheme::Parity, 4, 1);
+        struck(&cluster, 0, 300);
+        let old: Vec<TempDir> = cluster.nodes.iter().map(copy_of).collect();
+        struck(&cluster, 1, 400);
+        let reached = cluster.promised();
+        let whole = Directory::new(path(&cluster)).epochs().unwrap();
+        if whole.iter().any(|held| held.missing().is_empty()) {
+            // All is lost, and two nodes come back with an epoch that is older than the directory's.
+            let mut old = old.into_iter();
+            (0..2).for_each(|node| cluster.nodes[node] = old.next().unwrap());
+            (2..4).for_each(|node| cluster.lose(node));
+            cluster.promise_nothing();
+        } else {
+            cluster.nodes[0] = old.into_iter().next().unwrap();
+        }
+        struck(&cluster, 2, 200);
+        is_done(&cluster, reached.max(cluster.promised()) + 5, seed);
+    }
+}
+
+/// By this process itself: a child would have its locks for a moment.
+fn copy_of(node: &TempDir) -> TempDir {
+    fn copy(from: &Path, to: &Path) {
+        for entry in fs::read_dir(from).unwrap() {
+            let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+            if path.is_dir() {
+                fs::DirBuilder::new().mode(0o700).create(&to).unwrap();
+                copy(&path, &to);
+            } else {
+                fs::copy(&path, &to).unwrap();
+            }
+        }
+    }
+    let to = fresh_memory();
+    copy(node.path(), to.path());
+    to
+}
+
+#[test]
+fn another_jobs_directory_is_refused_and_left_alone() {
+    let (cluster, _place) = cluster(5, Scheme::Parity, 3, 0);
+    struck(&cluster, 0, 200);
+    cluster.nodes.iter().for_each(|node| drop(scavenge(node.path(), JOB, path(&cluster)).unwrap()));
+    let before = Directory::new(path(&cluster)).epochs().unwrap().len();
+    let network = Network::new(3, 5, None);
+    std::thread::scope(|scope| {
+        let join = |line: threads::Line| {
+            let mut settings = cluster.settings(line.number());
+            settings.job = JobId::from_bytes([8; 16]);
+            scope.spawn(move || Member::join(line, &settings).map(drop).expect_err("it is another's").to_string())
+        };
+        for thread in network.lines().into_iter().map(join).collect::<Vec<_>>() {
+            let reason = thread.join().unwrap();
+            assert!(reason.contains("it holds checkpoints of job"), "{reason}");
+        }
+    });
+    let other = scavenge(cluster.nodes[0].path(), JobId::from_bytes([8; 16]), path(&cluster));
+    assert!(other.is_err_and(|error| error.to_string().contains("name another directory")));
+    assert_eq!(Directory::new(path(&cluster)).epochs().unwrap().len(), before);
+}
+
+/// Memory and directory together hold too little: refused by name, and nothing is removed.
+#[test]
+fn too_little_in_memory_and_directory_is_refused() {
+    let (mut cluster, _place) = cluster(6, Scheme::Parity, 4, 0);
+    struck(&cluster, 0, 300);
+    cluster.nodes.iter().take(2).for_each(|node| drop(scavenge(node.path(), JOB, path(&cluster)).unwrap()));
+    (0..4).for_each(|node| cluster.lose(node));
+    for end in cluster.launch(1000, None) {
+        let End::Failed(reason) = end else { panic!("{end:?}") };
+        assert!(reason.contains("and too few of them"), "{reason}");
+    }
+    let held = Directory::new(path(&cluster)).epochs().unwrap();
+    assert_eq!(held.iter().map(|held| held.seats.len()).max(), Some(2));
+    assert!(rebuild(path(&cluster)).is_err_and(|error| error.to_string().contains("suffice")));
+}

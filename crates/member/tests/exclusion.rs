@@ -1,0 +1,93 @@
+//! Parts of regions that are left out: not in the epoch, not touched by a restore, and back when they are taken in again.
+#![allow(missing_docs, reason = "a test binary")]
+
+mod cluster;
+mod threads;
+
+use cluster::Cluster;
+use standfast_core::erasure::Scheme;
+use standfast_linux::RegisteredMemory;
+use standfast_member::{Joined, Member, Outcome};
+use threads::{Line, Network};
+
+const PAGE: usize = 4096;
+const PAGES: usize = 8;
+const REGION: u64 = 5;
+
+/// What the region holds: a byte for each page.
+fn content(memory: &RegisteredMemory) -> Vec<u8> {
+    let mut bytes = vec![0; PAGES * PAGE];
+    memory.read(0, &mut bytes);
+    bytes.as_chunks::<PAGE>().0.iter().map(|page| page[7]).collect()
+}
+
+fn filled(byte: u8) -> RegisteredMemory {
+    let memory = RegisteredMemory::leaked(PAGES * PAGE);
+    memory.write(0, &vec![byte; PAGES * PAGE]);
+    memory
+}
+
+/// One launch of two processes that end without having finished.
+fn launch(cluster: &Cluster, work: impl Fn(Member<Line>) + Sync) {
+    std::thread::scope(|scope| {
+        for line in Network::new(2, 1, None).lines() {
+            let (settings, work) = (cluster.settings(line.number()), &work);
+            scope.spawn(move || work(Member::join(line, &settings).expect("they join")));
+        }
+    });
+}
+
+fn committed(member: &mut Member<Line>) {
+    assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
+}
+
+#[test]
+fn what_is_excluded_is_in_no_epoch_and_no_restore_touches_it() {
+    for seed in 0..2 {
+        let cluster = Cluster::new(seed, Scheme::Parity, 2, 2);
+        launch(&cluster, |mut member| {
+            let memory = filled(1);
+            member.protect(REGION, memory).unwrap();
+            committed(&mut member);
+            // Pages 2, 3 and 4 lie wholly within.
+            member.exclude(REGION, 2 * PAGE - 10, 3 * PAGE + 20).unwrap();
+            memory.write(0, &[2; PAGES * PAGE]);
+            committed(&mut member);
+        });
+        launch(&cluster, |mut member| {
+            assert!(matches!(member.joined(), Joined::Survivor(_)));
+            let memory = filled(9);
+            member.protect(REGION, memory).unwrap();
+            member.exclude(REGION, 3 * PAGE, PAGE).unwrap();
+            member.restore().unwrap();
+            // Pages 2 and 4 are zeros: that they were left out is proved by it.
+            assert_eq!(content(&memory), [2, 2, 0, 9, 0, 2, 2, 2]);
+            committed(&mut member);
+            member.include(REGION, 0, PAGES * PAGE).unwrap();
+            committed(&mut member);
+        });
+        launch(&cluster, |mut member| {
+            let memory = filled(7);
+            member.protect(REGION, memory).unwrap();
+            member.restore().unwrap();
+            assert_eq!(content(&memory), [2, 2, 0, 9, 0, 2, 2, 2]);
+            member.finish().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_part_that_is_not_there_cannot_be_excluded() {
+    let cluster = Cluster::new(0, Scheme::Parity, 2, 2);
+    launch(&cluster, |mut member| {
+        member.protect(REGION, filled(1)).unwrap();
+        let beyond = member.exclude(REGION, PAGE, PAGES * PAGE).unwrap_err();
+        assert!(beyond.to_string().contains("it has 32768 bytes, not 36864"), "{beyond}");
+        assert!(member.exclude(REGION + 1, 0, PAGE).unwrap_err().to_string().contains("not registered"));
+        // To the end of a region is to the end of its last page.
+        member.protect(REGION + 1, RegisteredMemory::leaked(PAGE + 1)).unwrap();
+        member.exclude(REGION + 1, PAGE, 1).unwrap();
+        committed(&mut member);
+        member.finish().unwrap();
+    });
+}

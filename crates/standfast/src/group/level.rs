@@ -1,0 +1,134 @@
+//! What a job of many processes has on disk and in this node's memory, looked at and worked on without the program.
+
+use super::launch::job_name;
+use crate::error::Error;
+use serde::Serialize;
+use standfast_format::manifest::JobId;
+use standfast_member::{Directory, HeldEpoch, held_in_memory, job_named};
+use std::path::{Path, PathBuf};
+
+/// Where this node's memory file system is mounted, unless it is said otherwise.
+const MEMORY: &str = "/dev/shm";
+const MEMORY_VARIABLE: &str = "STANDFAST_GROUP_MEMORY";
+
+/// Where the job's pieces lie on this node: `/dev/shm`, or what the variable says that the library heeds as well.
+pub fn group_memory(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> PathBuf {
+    variable(MEMORY_VARIABLE).map_or_else(|| MEMORY.into(), PathBuf::from)
+}
+
+/// An epoch of which something is there.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct GroupEpoch {
+    /// Number, life and the beginning of its random number.
+    pub epoch: String,
+    /// `directory` or `memory`, of this node.
+    pub place: &'static str,
+    /// Seats whose pieces are there.
+    pub held: Vec<u32>,
+    /// Seats whose pieces are not.
+    pub missing: Vec<u32>,
+    /// Whether what is missing can be rebuilt from what is there.
+    pub suffices: bool,
+    /// How many more pieces of any one group may be lost.
+    pub bears: usize,
+}
+
+/// A piece that was verified.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct GroupPiece {
+    /// Of which epoch.
+    pub epoch: String,
+    /// Of which seat.
+    pub seat: u32,
+    /// Why it cannot be used.
+    pub damage: Option<String>,
+}
+
+/// What of a job lies in its directory and in this node's memory.
+///
+/// # Errors
+/// [`Error::Group`]
+pub fn group_status(directory: &Path, memory: &Path) -> Result<Vec<GroupEpoch>, Error> {
+    let mut epochs = Vec::new();
+    for held in Directory::new(directory).epochs()? {
+        epochs.push(report(&held, "directory")?);
+    }
+    if let Some(name) = job_name(directory) {
+        for held in held_in_memory(memory, job_named(name.as_bytes()))? {
+            epochs.push(report(&held, "memory")?);
+        }
+    }
+    Ok(epochs)
+}
+
+fn report(held: &HeldEpoch, place: &'static str) -> Result<GroupEpoch, Error> {
+    let bears = held.bears()?;
+    Ok(GroupEpoch {
+        epoch: held.epoch.to_string(),
+        place,
+        held: held.seats.keys().map(|seat| seat.0).collect(),
+        missing: held.missing().iter().map(|seat| seat.0).collect(),
+        suffices: bears.is_some(),
+        bears: bears.unwrap_or(0),
+    })
+}
+
+/// Verifies every page of every piece in a directory.
+///
+/// # Errors
+/// [`Error::Group`]
+pub fn group_verify(directory: &Path) -> Result<Vec<GroupPiece>, Error> {
+    let mut pieces = Vec::new();
+    for held in Directory::new(directory).epochs()? {
+        for (seat, damage) in held.verify() {
+            pieces.push(GroupPiece { epoch: held.epoch.to_string(), seat: seat.0, damage });
+        }
+    }
+    Ok(pieces)
+}
+
+/// What was rebuilt.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct GroupRebuilt {
+    /// Of which epoch.
+    pub epoch: String,
+    /// Which seats' pieces.
+    pub seats: Vec<u32>,
+}
+
+/// Rebuilds the pieces that the newest epoch of a directory lacks.
+///
+/// # Errors
+/// [`Error::Group`]
+pub fn group_rebuild(directory: &Path) -> Result<GroupRebuilt, Error> {
+    let rebuilt = standfast_member::rebuild(directory)?;
+    Ok(GroupRebuilt { epoch: rebuilt.epoch.to_string(), seats: rebuilt.seats.iter().map(|seat| seat.0).collect() })
+}
+
+/// What was saved from a node's memory.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct GroupSaved {
+    /// Epochs and seats whose pieces are in the directory now.
+    pub pieces: Vec<(String, u32)>,
+    /// What could not be saved, and why.
+    pub lost: Vec<String>,
+}
+
+/// Copies what the job of a directory has in this node's memory into the directory. Its processes have ended.
+///
+/// # Errors
+/// [`Error::Group`]; where the directory names no job.
+pub fn group_scavenge(directory: &Path, memory: &Path) -> Result<GroupSaved, Error> {
+    let Some(name) = job_name(directory) else {
+        return Err(Error::Declined(format!("{} names no job: see `standfast group run`", directory.display())));
+    };
+    save(directory, memory, job_named(name.as_bytes()))
+}
+
+pub(super) fn save(directory: &Path, memory: &Path, job: JobId) -> Result<GroupSaved, Error> {
+    let scavenged = standfast_member::scavenge(memory, job, directory)?;
+    Ok(GroupSaved {
+        pieces: scavenged.pieces.iter().map(|(epoch, seat)| (epoch.to_string(), seat.0)).collect(),
+        lost: scavenged.lost.iter().map(|(seat, reason)| format!("seat {}: {reason}", seat.0)).collect(),
+    })
+}

@@ -1,0 +1,149 @@
+//! The nodes of a job: which of them answer, which are taken for the next launch, and commands on them. How a command gets
+//! to a node is the agent's business (`ssh`, or whatever takes a node's name and a command).
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What stands for the list of nodes in the command that launches the job.
+const PLACE: &str = "{nodes}";
+/// A node that has not answered by then is dead.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// What a node's memory holds may be large.
+const SAVING_MAX: Duration = Duration::from_secs(600);
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// The nodes that a job may run on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nodes {
+    /// Their names, as launcher and agent know them; none where the launcher sees to that.
+    pub names: Vec<String>,
+    /// How many of them are kept free for those that die.
+    pub spares: usize,
+    /// By which a command is carried out on a node: `AGENT NODE COMMAND`.
+    pub agent: Vec<OsString>,
+}
+
+impl Nodes {
+    /// How many a launch takes.
+    fn needed(&self) -> usize {
+        self.names.len().saturating_sub(self.spares)
+    }
+
+    /// Those for the next launch, and those that do not answer. Who was taken before and answers keeps its place, so that its
+    /// processes find what they left there.
+    ///
+    /// # Errors
+    /// Where too few answer.
+    pub(crate) fn take(&self, before: &[String]) -> Result<(Vec<String>, Vec<String>), String> {
+        let answers = self.ask_all(&["true".into()], ANSWER_MAX);
+        let (alive, dead): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, answer)| answer.is_ok());
+        let names = |of: Vec<(String, io::Result<()>)>| of.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let (alive, dead) = (names(alive), names(dead));
+        match chosen(before, &alive, self.needed()) {
+            Some(taken) => Ok((taken, dead)),
+            None => Err(format!(
+                "{} nodes answer, and {} are needed: {} do not",
+                alive.len(),
+                self.needed(),
+                dead.join(", ")
+            )),
+        }
+    }
+
+    /// Carries a command out on all nodes at once.
+    pub(crate) fn ask_all(&self, command: &[OsString], limit: Duration) -> Vec<(String, io::Result<()>)> {
+        let asked: Vec<_> = self.names.iter().map(|name| (name.clone(), self.ask(name, command))).collect();
+        let deadline = Instant::now() + limit;
+        let answer = |child: io::Result<Child>| child.and_then(|child| answer_by(child, deadline));
+        asked.into_iter().map(|(name, child)| (name, answer(child))).collect()
+    }
+
+    /// Has what a job holds in the memory of all nodes saved. Says of which nodes it could not be.
+    pub(crate) fn save_all(&self, command: &[OsString]) -> Vec<String> {
+        let answers = self.ask_all(command, SAVING_MAX);
+        answers.into_iter().filter(|(_, answer)| answer.is_err()).map(|(name, _)| name).collect()
+    }
+
+    fn ask(&self, name: &str, command: &[OsString]) -> io::Result<Child> {
+        let (agent, arguments) = self.agent.split_first().ok_or_else(|| io::Error::other("there is no agent"))?;
+        let mut asked = Command::new(agent);
+        asked.args(arguments).arg(name).args(command);
+        asked.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
+    }
+}
+
+/// The command with the list of nodes in its place.
+pub(crate) fn with_nodes(word: &OsStr, nodes: &[String]) -> OsString {
+    match word.to_str() {
+        Some(text) if !nodes.is_empty() => text.replace(PLACE, &nodes.join(",")).into(),
+        _ => word.to_owned(),
+    }
+}
+
+/// Whether the place for the list of nodes is in one of the words.
+pub(crate) fn has_place(words: &[OsString]) -> bool {
+    words.iter().any(|word| word.to_str().is_some_and(|text| text.contains(PLACE)))
+}
+
+fn chosen(before: &[String], alive: &[String], needed: usize) -> Option<Vec<String>> {
+    let mut free = alive.iter().filter(|name| !before.contains(name)).cloned();
+    let kept = before.iter().map(|name| alive.contains(name).then(|| name.clone()));
+    let places: Vec<Option<String>> = kept.chain(std::iter::repeat(None)).take(needed).collect();
+    places.into_iter().map(|kept| kept.or_else(|| free.next())).collect()
+}
+
+fn answer_by(mut child: Child, deadline: Instant) -> io::Result<()> {
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(io::Error::other(status.to_string())),
+            None if Instant::now() >= deadline => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            None => std::thread::sleep(GLANCE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        text.split(' ').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn who_was_taken_keeps_its_place_and_a_spare_takes_that_of_the_dead() {
+        assert_eq!(chosen(&[], &names("a b c d e"), 4), Some(names("a b c d")));
+        assert_eq!(chosen(&names("a b c d"), &names("a c d e"), 4), Some(names("a e c d")));
+        assert_eq!(chosen(&names("a e c d"), &names("a b c d e"), 4), Some(names("a e c d")));
+        assert_eq!(chosen(&names("a b c d"), &names("a c d"), 4), None);
+    }
+
+    #[test]
+    fn the_list_of_nodes_stands_where_its_place_is() {
+        let taken = names("a b");
+        assert_eq!(with_nodes("{nodes}".as_ref(), &taken), "a,b");
+        assert_eq!(with_nodes("--host={nodes}".as_ref(), &taken), "--host=a,b");
+        assert_eq!(with_nodes("{nodes}".as_ref(), &[]), "{nodes}");
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_is_not_taken() {
+        let agent = ["sh", "-c", r#"test "$0" != b && shift && "$@""#].map(OsString::from).to_vec();
+        let nodes = Nodes { names: names("a b c"), spares: 1, agent };
+        assert!(nodes.take(&names("a b")).is_err(), "the agent has lost the command");
+        let agent = ["sh", "-c", r#"test "$0" != b && "$@""#].map(OsString::from).to_vec();
+        let nodes = Nodes { agent, ..nodes };
+        assert_eq!(nodes.take(&names("a b")), Ok((names("a c"), names("b"))));
+        let none_to_spare = Nodes { spares: 0, ..nodes };
+        assert!(
+            none_to_spare.take(&[]).is_err_and(|reason| reason.contains("2 nodes answer, and 3 are needed: b do not"))
+        );
+    }
+}
