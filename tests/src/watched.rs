@@ -169,8 +169,9 @@ fn take_away_one_piece(arena: &Arena) -> Result<()> {
 /// # Errors
 /// As above.
 pub fn survives_dead_nodes(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
-    let mut watched = Watched::new(mpi, program, 110, seed)?;
-    let (first, second) = (watched.random.usize(..RANKS), watched.random.usize(..RANKS));
+    let mut watched = Watched::new(mpi, program, 160, seed)?;
+    let first = watched.random.usize(..RANKS);
+    let second = (first + watched.random.usize(1..RANKS)) % RANKS;
     let ended = {
         let nodes = Nodes::new(&watched.arena, RANKS + 1)?;
         let (list, agent) = (nodes.list(), nodes.agent().into_string().unwrap_or_default());
