@@ -140,7 +140,7 @@ impl<T: Transport> Member<T> {
                 Err(MemberError::Disagreement(format!("{refusal}; and {reason}")))
             }
             (None | Some(Ok(_) | Err(MemberError::Refused(_))), Some(InDirectory::Epochs { epochs, life, .. })) => {
-                self.from_directory(&epochs, life)
+                self.go_back_by_directory(&epochs, life)
             }
             (Some(from_memory), _) => from_memory,
             (None, _) => unreachable!("only an epoch of the directory can be newer than what is in memory"),
@@ -148,7 +148,7 @@ impl<T: Transport> Member<T> {
     }
 
     /// The newest of these epochs of which what is there turns out to be good.
-    fn from_directory(&mut self, epochs: &[EpochId], life: Life) -> Result<Resumption, MemberError> {
+    fn go_back_by_directory(&mut self, epochs: &[EpochId], life: Life) -> Result<Resumption, MemberError> {
         let mut refused = None;
         for (muster, epoch) in (2..).zip(epochs) {
             self.fetch(*epoch, life)?;

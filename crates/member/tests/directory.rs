@@ -10,9 +10,9 @@ use fastrand::Rng;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_member::{Directory, Member, rebuild, scavenge};
-use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 use tempfile::TempDir;
 use threads::Network;
 
@@ -130,19 +130,21 @@ fn an_old_node_that_comes_back_is_not_believed() {
 
 /// By this process itself: a child would have its locks for a moment.
 fn copy_of(node: &TempDir) -> TempDir {
-    fn copy(from: &Path, to: &Path) {
-        for entry in fs::read_dir(from).unwrap() {
-            let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+    fn copy(from: &Path, to: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            let (path, to) = (entry.path(), to.join(entry.file_name()));
             if path.is_dir() {
-                fs::DirBuilder::new().mode(0o700).create(&to).unwrap();
-                copy(&path, &to);
+                fs::DirBuilder::new().mode(0o700).create(&to)?;
+                copy(&path, &to)?;
             } else {
-                fs::copy(&path, &to).unwrap();
+                fs::copy(&path, &to)?;
             }
         }
+        Ok(())
     }
     let to = fresh_memory();
-    copy(node.path(), to.path());
+    copy(node.path(), to.path()).expect("nobody writes there now");
     to
 }
 

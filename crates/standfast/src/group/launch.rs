@@ -255,10 +255,7 @@ impl Watcher {
     /// The next signal; `None` at the deadline.
     fn next(&self) -> Option<i32> {
         let Some(deadline) = self.deadline else { return self.signals.recv().ok() };
-        match self.signals.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(signal) => Some(signal),
-            Err(_) => None,
-        }
+        self.signals.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
     }
 
     /// Asks the launcher to end.
