@@ -6,6 +6,7 @@
 //! of which those that have used it have ended. The latter may be another program's, which does no harm: a restart gives
 //! the job a copy that nobody asks for.
 
+use super::objects::Unattached;
 use super::undo::Probe;
 use crate::freeze::{Frozen, kernel};
 use crate::{EngineError, Obstacle};
@@ -15,7 +16,7 @@ use standfast_format::records::{
 use standfast_linux::IpcNamespace;
 use standfast_linux::proc::{self, Stat};
 use standfast_linux::sys::process;
-use standfast_linux::system_v::{self, AttachedSegment, ObjectUser, SystemVKind, SystemVObject};
+use standfast_linux::system_v::{self, ObjectUser, SystemVKind, SystemVObject};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -91,14 +92,13 @@ impl SystemV {
         obstacles
     }
 
-    /// The segments of the job that none of its processes has attached, attached by us.
-    pub(super) fn unattached(&self) -> Result<Vec<(&SystemVObject, AttachedSegment)>, EngineError> {
+    /// The segments of the job that none of its processes has attached.
+    pub(super) fn unattached(&self) -> Result<Vec<(&SystemVObject, Unattached)>, EngineError> {
         let is_it =
             |object: &SystemVObject| object.kind == SystemVKind::Segment && !self.attached.contains_key(&object.id);
         let mut unattached = Vec::new();
         for carried in self.carried.iter().filter(|(object, _)| is_it(object)) {
-            let attach = |it: &SystemVObject| AttachedSegment::attach(it.id, it.size, false);
-            unattached.extend(self.look_into(carried, attach)?.map(|segment| (&carried.0, segment)));
+            unattached.extend(self.look_into(carried, Unattached::look_at)?.map(|segment| (&carried.0, segment)));
         }
         Ok(unattached)
     }

@@ -3,10 +3,9 @@
 
 use super::{Access, Found, Objects, Windows};
 use crate::census::Output;
-use crate::freeze::kernel;
 use crate::job::Inheritance;
 use crate::{EngineError, Obstacle, SavedFiles};
-use standfast_core::{Address, PAGE_BYTES, PageRange, merge_ranges};
+use standfast_core::{Address, PageRange};
 use standfast_format::records::{
     FileReference, MemoryObject, ObjectKind, OpenFile, OpenFileKind, SavedPart, SystemVName,
 };
@@ -159,20 +158,12 @@ impl Objects {
 
     /// Takes up the segments of the job that no process has attached.
     pub(in crate::census) fn add_unattached_segments(&mut self) -> Result<(), EngineError> {
-        let looking = |source| kernel("looking for data in shared memory", source);
-        for (segment, attached) in self.system_v.unattached()? {
+        for (segment, unattached) in self.system_v.unattached()? {
             let name = self.system_v.name_of_segment(segment.id).unwrap_or_default();
             let kind = ObjectKind::Segment { name, removed: false, locked: segment.is_locked() };
-            let pages = attached.resident().map_err(looking)?;
-            // What is in swap is not told.
-            let everywhere = proc::swap_is_used().map_err(looking)?;
-            let page = |number: usize| PageRange::new(Address::new((number * PAGE_BYTES) as u64), 1);
-            let there = pages.iter().enumerate().filter(|(_, there)| **there || everywhere);
-            let mut ranges: Vec<_> = there.map(|(number, _)| page(number)).collect();
-            merge_ranges(&mut ranges);
             let record = MemoryObject { kind, length: segment.size, huge_page_bytes: 0 };
             let identity = (NO_DEVICE, segment.id as u64);
-            self.found.push(Found { identity, record, access: Access::Attached(attached, ranges), shown: None });
+            self.found.push(Found { identity, record, access: Access::Segment(unattached), shown: None });
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
 
 mod folders;
 mod mapped;
+mod segment;
 mod windows;
 
 use super::system_v::SystemV;
@@ -19,12 +20,12 @@ use crate::files::is_fresh;
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
 pub(super) use mapped::Unfit;
+pub(super) use segment::Unattached;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{Bytes, FileIdentity, MemoryObject, ObjectKind};
 use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::{file, process};
-use standfast_linux::system_v::AttachedSegment;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -69,8 +70,7 @@ enum Access {
     /// A file in a folder, of which there may be more than a process may have open.
     Path(PathBuf),
     Windows(Windows),
-    /// A segment that we have attached ourselves, and which of it is there.
-    Attached(AttachedSegment, Vec<PageRange>),
+    Segment(Unattached),
 }
 
 impl Objects {
@@ -162,7 +162,7 @@ impl Objects {
     pub(super) fn obstacles(&self) -> Vec<Obstacle> {
         let hidden = |found: &Found| match &found.access {
             Access::Windows(windows) => windows.hidden(),
-            Access::File(_) | Access::Path(_) | Access::Attached(..) => None,
+            Access::File(_) | Access::Path(_) | Access::Segment(_) => None,
         };
         let obstacle = |address| Obstacle {
             what: format!("mapping at {address}"),
@@ -184,7 +184,7 @@ impl Objects {
     fn windows(&mut self) -> impl Iterator<Item = &mut Windows> {
         self.found.iter_mut().filter_map(|found| match &mut found.access {
             Access::Windows(windows) => Some(windows),
-            Access::File(_) | Access::Path(_) | Access::Attached(..) => None,
+            Access::File(_) | Access::Path(_) | Access::Segment(_) => None,
         })
     }
 
@@ -213,9 +213,12 @@ impl Objects {
                     stamp: None,
                     access: Access::Windows(windows),
                 },
-                Access::Attached(segment, ranges) => {
-                    ObjectContents { identity, ranges, stamp: None, access: Access::Attached(segment, Vec::new()) }
-                }
+                Access::Segment(segment) => ObjectContents {
+                    identity,
+                    ranges: segment.ranges.clone(),
+                    stamp: None,
+                    access: Access::Segment(segment),
+                },
             };
             Ok((record, contents))
         });
@@ -246,7 +249,7 @@ impl ObjectContents {
                 Access::File(file) => read_file(file, range.start().get(), piece)?,
                 Access::Path(path) => read_file(&open_again(path, self.identity)?, range.start().get(), piece)?,
                 Access::Windows(windows) => windows.read(memories, *range, piece)?,
-                Access::Attached(segment, _) => segment.read(range.start().get(), piece),
+                Access::Segment(segment) => segment.read(range.start().get(), piece),
             }
             rest = behind;
         }
