@@ -146,11 +146,18 @@ fn sharers<'a>(living: &[&'a Member], what: Common) -> Vec<(&'a Member, &'a Memb
         // One that has just ended has nothing any more; that it is gone shows elsewhere.
         let order = |first: &&Member| process::compare(first.pid, member.pid, what).unwrap_or(Ordering::Less);
         match firsts.binary_search_by(order) {
+            // Those that have ended have nothing in common but that.
+            Ok(_) if !has_memory(member.pid) => {}
             Ok(place) => sharers.push((*member, firsts[place])),
             Err(place) => firsts.insert(place, member),
         }
     }
     sharers
+}
+
+/// Whether a process has memory: one that was killed meanwhile has none.
+fn has_memory(pid: i32) -> bool {
+    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 "))
 }
 
 /// What a process executes, by device and inode.
@@ -189,4 +196,22 @@ fn differences(own: &Portrait, norm: (&Circumstances, &Status), and_capabilities
             .push("it has other capabilities than the main process, which a restart would not give it".to_owned());
     }
     differences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn who_has_ended_has_no_memory() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        while Stat::of(pid).unwrap().state != b'Z' {
+            std::thread::yield_now();
+        }
+        let (own, childs) = (has_memory(std::process::id() as i32), has_memory(pid));
+        child.wait().unwrap();
+        assert_eq!((own, childs, has_memory(pid)), (true, false, false));
+    }
 }
