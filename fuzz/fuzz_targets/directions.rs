@@ -5,6 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use standfast_core::directions::{HEADER_BYTES, Header, Regions};
+use standfast_core::{Address, PageRange, PageSet};
 
 fuzz_target!(|input: &[u8]| {
     if let Some(bytes) = input.first_chunk::<HEADER_BYTES>() {
@@ -12,8 +13,12 @@ fuzz_target!(|input: &[u8]| {
     }
     let Some((split, table)) = input.split_first() else { return };
     let (base, log) = table.split_at(table.len() * usize::from(*split) / 256);
-    let Ok(regions) = Regions::decode([base, log]) else { return };
+    let Ok(regions) = Regions::decode_table(base, [log]) else { return };
     assert!(regions.all().is_sorted_by(|one, next| one.end <= next.start));
+    let pages = PageSet::of([PageRange::new(Address::new(0), 1 << 35)]);
+    for blank in regions.blanks(Some((u64::from(*split), &pages))).all() {
+        assert!(!blank.out.is_empty() && blank.dead.is_within(blank.out), "{blank:?}");
+    }
     let excluded = regions.excluded(Some(u64::from(*split)));
     for range in excluded.dead.ranges().iter().chain(excluded.held.ranges()) {
         let (mut at, end) = (range.start().get(), range.end().get());

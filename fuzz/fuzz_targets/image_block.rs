@@ -12,7 +12,7 @@ use standfast_format::{Contents, Run};
 
 fuzz_target!(|input: &[u8]| {
     let Some(([number, pages], stored)) = input.split_first_chunk() else { return };
-    let encoding = [Encoding::Lz4, Encoding::Zstd, Encoding::Differences][usize::from(*number) % 3];
+    let encoding = [Encoding::Lz4, Encoding::Zstd, Encoding::Differences, Encoding::Sparse][usize::from(*number) % 4];
     let pages = u64::from(*pages % 64) + 1;
     if stored.is_empty() || stored.len() >= pages as usize * PAGE_BYTES {
         return;

@@ -116,6 +116,8 @@ pub const VAST: Victim = c("vast", include_str!("../victims/vast.c"));
 pub const DIRECTED: Victim = directed("directed", include_str!("../victims/directed.c"));
 /// Says what it is told to about its memory, for tests of single directions.
 pub const DIRECTOR: Victim = directed("director", include_str!("../victims/director.c"));
+/// Says what calls of libstandfast take.
+pub const CALLS: Victim = directed("calls", include_str!("../victims/calls.c"));
 
 /// The driver of the libckpt paper.
 pub const DRIVER: Victim = Victim {

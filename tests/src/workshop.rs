@@ -64,14 +64,17 @@ pub(crate) fn compile_c<Flag: AsRef<OsStr>>(
 }
 
 /// The sources of libstandfast. They are written out to be built, since not every user can read the checkout.
-pub(crate) const LIBRARY: [(&str, &str); 11] = [
+pub(crate) const LIBRARY: [(&str, &str); 14] = [
     ("Makefile", include_str!("../../bindings/c/Makefile")),
     ("standfast.pc.in", include_str!("../../bindings/c/standfast.pc.in")),
+    ("standfast-config.cmake", include_str!("../../bindings/c/standfast-config.cmake")),
     ("include/standfast.h", include_str!("../../bindings/c/include/standfast.h")),
     ("include/ckpt.h", include_str!("../../bindings/c/include/ckpt.h")),
     ("src/internal.h", include_str!("../../bindings/c/src/internal.h")),
     ("src/ask.c", include_str!("../../bindings/c/src/ask.c")),
     ("src/calls.c", include_str!("../../bindings/c/src/calls.c")),
+    ("src/check.c", include_str!("../../bindings/c/src/check.c")),
+    ("src/giver.c", include_str!("../../bindings/c/src/giver.c")),
     ("src/main.c", include_str!("../../bindings/c/src/main.c")),
     ("src/memory.c", include_str!("../../bindings/c/src/memory.c")),
     ("src/regions.c", include_str!("../../bindings/c/src/regions.c")),

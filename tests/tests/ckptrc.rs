@@ -73,6 +73,28 @@ fn the_command_line_wins_over_ckptrc() -> Result<()> {
     running.wait(PATIENCE)?.well("the job").map(drop)
 }
 
+#[test]
+fn standfast_toml_says_what_neither_the_command_line_does_and_wins_over_ckptrc() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    write_ckptrc(&arena, "maxtime 90\nmaxfiles 5\nmintime 7\n", 0o600)?;
+    let settings = "[run]\nkeep = 4\ninterval = \"20m\"\ncompress = \"lz4\"\n";
+    fs::write(arena.work().join("standfast.toml"), settings)?;
+    let running = standfast.run(Checkpoints::EveryMilliseconds(3_600_000), &SMALL.with(&[])?)?;
+    standfast.await_gate()?;
+    let status = standfast.status(&arena.images())?;
+    is_protected_as(&status, &Value::from(3600.0), 4)?;
+    let options = &status["options"];
+    ensure!(options["compress"] == "lz4" && options["min_interval"] == 7.0, "protected with {options}");
+    open_gate(&arena)?;
+    running.wait(PATIENCE)?.well("the job")?;
+    fs::write(arena.work().join("standfast.toml"), "[run]\nkeep = 0\n")?;
+    let refused = plain_run(&standfast, &arena, &SMALL.with(&[])?)?.wait(PATIENCE)?;
+    ensure!(refused.errors.contains("standfast.toml") && refused.errors.contains("--keep"), "{}", refused.errors);
+    ensure!(refused.status.code() == Some(1), "it ended with {}", refused.status);
+    Ok(())
+}
+
 /// A `run` that must be refused for its `.ckptrc`, and leave nothing behind.
 fn refused(text: &str, mode: u32) -> Result<String> {
     let arena = Arena::new()?;

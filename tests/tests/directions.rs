@@ -48,6 +48,17 @@ fn bytes_that_are_not_dead_come_back_from_what_checksums_tell() -> Result<()> {
     directed_survives(&["--track", "hash", "--snapshot", "copy"])
 }
 
+/// Where the compiler finds a shared library; `None` where there is none, which is told.
+fn shared_library(name: &str) -> Result<Option<String>> {
+    let found = Command::new("cc").arg(format!("-print-file-name={name}")).output().context("starting cc")?;
+    let path = String::from_utf8(found.stdout)?.trim().to_owned();
+    if path.starts_with('/') {
+        return Ok(Some(path));
+    }
+    standfast_tests::skip("free memory of another allocator", &format!("there is no {name}"));
+    Ok(None)
+}
+
 /// A director at work.
 struct Stage {
     arena: Arena,
@@ -56,8 +67,11 @@ struct Stage {
 
 impl Stage {
     fn new(direction: &str, options: &[&str]) -> Result<Self> {
+        Self::of(DIRECTOR.with(&[direction])?, options)
+    }
+
+    fn of(program: Program, options: &[&str]) -> Result<Self> {
         let arena = Arena::new()?;
-        let program = DIRECTOR.with(&[direction])?;
         let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
         let running = Standfast::new(&arena)?.run_with(&options, Checkpoints::OnRequest, &program)?;
         Ok(Self { arena, running })
@@ -76,7 +90,7 @@ impl Stage {
         // The program may be ahead of the disk.
         until(PATIENCE, "checkpoints to be durable", || {
             let status = self.standfast()?.status(&self.arena.images())?;
-            if status["live"]["is_checkpointing"] == true {
+            if status["live"]["is_checkpointing"] != false {
                 return Ok(None);
             }
             let generations = status["generations"].as_array().context("status has generations")?;
@@ -137,6 +151,135 @@ fn memory_that_the_allocator_holds_as_free_is_in_no_image() -> Result<()> {
     let bytes = stage.image_bytes()?;
     ensure!(matches!(bytes[..], [one] if one < SMALL), "images of {bytes:?} bytes");
     stage.goes_on_from("1", &["restarted 1"])
+}
+
+#[test]
+fn what_is_dead_of_a_page_is_in_no_image() -> Result<()> {
+    let stage = Stage::new("fields-dead", &["--incremental", "on", "--keep", "3"])?;
+    stage.standfast()?.await_gate()?;
+    let bytes = stage.image_bytes()?;
+    // The table of a million regions is in the first.
+    let small = LARGE / 4 * 6 / 5 + SMALL;
+    let is_right = matches!(bytes[..], [one, two, three] if one < LARGE + small && two < small && three < small);
+    ensure!(is_right, "images of {bytes:?} bytes");
+    stage.goes_on_from("3", &["taken 1", "taken 2", "restarted 3"])
+}
+
+#[test]
+fn what_is_read_only_of_a_page_is_saved_once() -> Result<()> {
+    for options in [["--incremental", "on", "--keep", "3"], ["--track", "hash", "--keep", "3"]] {
+        let stage = Stage::new("fields-read-only", &options)?;
+        stage.standfast()?.await_gate()?;
+        let bytes = stage.image_bytes()?;
+        let small = LARGE / 4 * 6 / 5 + SMALL;
+        let is_right = matches!(bytes[..], [one, two, three] if one > LARGE && two < small && three < small);
+        ensure!(is_right, "images of {bytes:?} bytes with {options:?}");
+        stage.goes_on_from("3", &["taken 1", "taken 2", "restarted 3"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn free_memory_is_in_no_image_whoever_asks_for_it_where_the_run_wants_that() -> Result<()> {
+    let stage = Stage::new("free-unasked", &["--free-memory"])?;
+    stage.standfast()?.await_gate()?;
+    stage.standfast()?.checkpoint()?;
+    let bytes = stage.image_bytes()?;
+    ensure!(matches!(bytes[..], [one] if one < SMALL), "images of {bytes:?} bytes");
+    stage.goes_on_from("1", &[])
+}
+
+#[test]
+fn free_memory_of_jemalloc_is_in_no_image() -> Result<()> {
+    let Some(library) = shared_library("libjemalloc.so.2")? else { return Ok(()) };
+    for options in [&[][..], &["--free-memory"][..]] {
+        let way = if options.is_empty() { "free" } else { "free-unasked" };
+        let director = DIRECTOR.with(&[way])?;
+        let preload = format!("LD_PRELOAD={library}").into();
+        let arguments = [preload, director.path.into()].into_iter().chain(director.arguments).collect();
+        let stage = Stage::of(Program { path: "/usr/bin/env".into(), arguments }, options)?;
+        stage.standfast()?.await_gate()?;
+        if way == "free-unasked" {
+            stage.standfast()?.checkpoint()?;
+        }
+        let bytes = stage.image_bytes()?;
+        ensure!(matches!(bytes[..], [one] if one < 2 * SMALL), "images of {bytes:?} bytes with {options:?}");
+        let said: &[&str] = if options.is_empty() { &["restarted 1"] } else { &[] };
+        stage.goes_on_from("1", said)?;
+    }
+    Ok(())
+}
+
+const FREES: &str = r#"
+#include <fcntl.h>
+#include <standfast.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(void)
+{
+    static unsigned char *blocks[800];
+    unsigned state = 1;
+    for (int i = 0; i < 800; i++) {
+        blocks[i] = malloc(20000);
+        for (int at = 0; at < 20000; at++)
+            blocks[i][at] = (unsigned char)((state = state * 1103515245u + 12345u) >> 16);
+    }
+    for (int i = 0; i < 799; i++)
+        free(blocks[i]);
+    printf("%d\n", standfast_checkpoint_here(NULL));
+    fflush(stdout);
+    close(open("waiting", O_WRONLY | O_CREAT, 0644));
+    while (access("gate", F_OK) != 0)
+        usleep(500);
+    return 0;
+}
+"#;
+
+#[test]
+fn free_memory_of_musl_is_in_no_image() -> Result<()> {
+    if Command::new("musl-gcc").arg("--version").output().is_err() {
+        standfast_tests::skip("free memory of musl", "there is no musl-gcc");
+        return Ok(());
+    }
+    let made = Arena::new()?;
+    let path = made.work().join("frees");
+    fs::write(path.with_extension("c"), FREES)?;
+    let mut command = Command::new("musl-gcc");
+    command.args(["-static", "-o"]).arg(&path).arg(path.with_extension("c"));
+    must_work(command.args(library_flags("musl-gcc")?))?;
+    let stage = Stage::of(Program { path, arguments: Vec::new() }, &[])?;
+    stage.standfast()?.await_gate()?;
+    let bytes = stage.image_bytes()?;
+    ensure!(matches!(bytes[..], [one] if one < SMALL), "images of {bytes:?} bytes");
+    stage.goes_on_from("1", &["2"])
+}
+
+#[test]
+fn a_write_to_read_only_memory_is_told_and_dead_memory_is_poisoned_where_exclusions_are_checked() -> Result<()> {
+    let stage = Stage::new("violate", &["--check-exclusions"])?;
+    stage.standfast()?.await_gate()?;
+    stage.image_bytes()?;
+    ensure!(stage.standfast()?.kill_job()?, "the program had ended");
+    let Stage { arena, running } = stage;
+    let errors = running.wait(PATIENCE)?.errors;
+    let told: Vec<_> = errors.lines().filter(|line| line.starts_with("standfast: a write to read-only")).collect();
+    ensure!(told.len() == 1, "one message for one page: {errors}");
+    let region: Vec<_> = told[0].split(' ').filter_map(|word| word.strip_prefix("0x")).collect();
+    let [written, start, end] = &region[..] else { anyhow::bail!("it names {region:?}") };
+    let number = |text: &str| u64::from_str_radix(text.trim_end_matches(&[',', '.'][..]), 16);
+    let (written, start, end) = (number(written)?, number(start)?, number(end)?);
+    ensure!(start + 2 * 4096 == written + 100 && end == start + 3 * 4096, "{}", told[0]);
+    // Whoever did it, and whoever had excluded it, are in the program.
+    let frames = errors.lines().filter(|line| line.contains("director")).count();
+    ensure!(errors.contains("excluded by") && frames >= 2, "{errors}");
+    open_gate(&arena)?;
+    let standfast = Standfast::new(&arena)?;
+    let mut command = standfast.restart_command(&arena.images());
+    Running::start(&arena, "restart", Output::Nowhere, &mut command)?.wait(PATIENCE)?.well("the restarted job")?;
+    let said = fs::read_to_string(arena.work().join(OUTPUT))?;
+    ensure!(said.lines().eq(["restarted 1", "dead 1"]), "it said: {said}");
+    Ok(())
 }
 
 #[test]
@@ -322,6 +465,54 @@ fn the_headers_are_c11_c17_and_cpp17_and_the_module_is_fortran_2018() -> Result<
     command.args(["-std=f2018", "-Wall", "-Wextra", "-Werror", "-o", "fortran", "standfast.f90", "uses.f90"]);
     must_work(command.arg(library("cc")?.join("libstandfast.a")).current_dir(&work))?;
     must_work(&mut arena.command(work.join("fortran")))
+}
+
+const CMAKE_LISTS: &str = "
+cmake_minimum_required(VERSION 3.16)
+project(uses C)
+find_package(standfast REQUIRED)
+add_executable(uses uses.c)
+target_link_libraries(uses standfast::standfast)
+";
+
+#[test]
+fn what_is_installed_is_found_by_pkg_config_and_cmake() -> Result<()> {
+    let arena = Arena::new()?;
+    let (work, prefix) = (arena.work(), arena.folder().join("prefix"));
+    let mut install = Command::new("make");
+    install.arg("-C").arg(library("cc")?).arg("install").arg(format!("OUT={}", work.join("out").display()));
+    install.arg(format!("PREFIX={}", prefix.display())).env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+    must_work(&mut install)?;
+    fs::write(work.join("uses.c"), USES_ALL)?;
+    let runs = |program| {
+        let mut command = arena.command(work.join(program));
+        must_work(command.env("LD_LIBRARY_PATH", prefix.join("lib")))
+    };
+    let ask = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "standfast"])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .output();
+    match ask {
+        Ok(told) => {
+            let flags = String::from_utf8(told.stdout)?;
+            ensure!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+            let mut command = Command::new("cc");
+            must_work(
+                command.args(["-o", "by-pkg-config", "uses.c"]).args(flags.split_whitespace()).current_dir(&work),
+            )?;
+            runs("by-pkg-config")?;
+        }
+        Err(_) => standfast_tests::skip("pkg-config finds the library", "there is no pkg-config"),
+    }
+    if Command::new("cmake").arg("--version").output().is_err() {
+        standfast_tests::skip("CMake finds the library", "there is no cmake");
+        return Ok(());
+    }
+    fs::write(work.join("CMakeLists.txt"), CMAKE_LISTS)?;
+    let prefix_path = format!("-DCMAKE_PREFIX_PATH={}", prefix.display());
+    must_work(Command::new("cmake").args(["-S", ".", "-B", "by-cmake", &prefix_path]).current_dir(&work))?;
+    must_work(Command::new("cmake").args(["--build", "by-cmake"]).current_dir(&work))?;
+    runs("by-cmake/uses")
 }
 
 const USES_PYTHON: &str = "

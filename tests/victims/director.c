@@ -3,6 +3,8 @@
 #include "check.h"
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <standfast.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -85,7 +87,7 @@ static void read_only(void)
     must_be_noise(bytes, 0, LARGE, 2);
 }
 
-static void free_memory(void)
+static void free_memory(bool asks)
 {
     static void *blocks[LARGE / BLOCK];
     uint64_t state = 3;
@@ -97,7 +99,8 @@ static void free_memory(void)
     /* The last one stays, so that the heap does not simply become shorter. */
     for (size_t i = 0; i + 1 < LARGE / BLOCK; i++)
         free(blocks[i]);
-    checkpoint();
+    if (asks)
+        checkpoint();
     wait_at_gate();
 }
 
@@ -129,6 +132,57 @@ static void not_due(void)
     for (int i = 0; i < 1000; i++)
         CHECK(standfast_checkpoint_here(NULL) == STANDFAST_NOT_TAKEN);
     say("next", standfast_next() > 0);
+}
+
+/* Of each structure but a quarter does not count: not at all in `dead`, not since the first checkpoint in `read-only`. */
+struct fields {
+    uint32_t constant[3], count;
+};
+
+static void set_counts(struct fields *all, size_t count, uint32_t round)
+{
+    for (size_t i = 0; i < count; i++)
+        all[i].count = (uint32_t)i * 2654435761u + round;
+}
+
+static void fields(int usage)
+{
+    size_t count = LARGE / sizeof(struct fields);
+    struct fields *all = (struct fields *)noise(LARGE, 5);
+    for (size_t i = 0; i < count; i++)
+        CHECK(standfast_exclude(&all[i], offsetof(struct fields, count), usage) == 0);
+    for (uint32_t round = 0; round < 3; round++) {
+        set_counts(all, count, round);
+        checkpoint();
+        for (size_t i = 0; i < count; i++)
+            CHECK(all[i].count == (uint32_t)i * 2654435761u + round);
+    }
+    wait_at_gate();
+    uint64_t seed = 5;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t low = next_number(&seed), high = next_number(&seed);
+        CHECK(all[i].count == (uint32_t)i * 2654435761u + 2);
+        CHECK(usage == STANDFAST_DEAD || (memcmp(all[i].constant, &low, 8) == 0 && all[i].constant[2] == (uint32_t)high));
+    }
+}
+
+static void violate(void)
+{
+    unsigned char *bytes = noise(4 * 4096, 6);
+    CHECK(standfast_exclude(bytes + 100, 3 * 4096, STANDFAST_READONLY) == 0);
+    bytes[2 * 4096] = 1;
+    bytes[2 * 4096 + 1] = 2;
+    bytes[50] = 3;
+    CHECK(standfast_include(bytes, 4 * 4096) == 0);
+    bytes[4096] = 4;
+    CHECK(bytes[2 * 4096] == 1 && bytes[2 * 4096 + 1] == 2 && bytes[4096] == 4);
+    unsigned char *unused = noise(3 * 4096, 7);
+    CHECK(standfast_exclude(unused + 1, 3 * 4096 - 1, STANDFAST_DEAD) == 0);
+    checkpoint();
+    uint64_t seed = 7, word = next_number(&seed);
+    CHECK(unused[0] == (unsigned char)word);
+    say("dead", unused[1] == 0xa5 && unused[3 * 4096 - 1] == 0xa5);
+    wait_at_gate();
 }
 
 /* The child has a table of its own, and what the program executes begins without one. */
@@ -185,7 +239,15 @@ int main(int argc, char **argv)
     else if (strcmp(what, "read-only") == 0)
         read_only();
     else if (strcmp(what, "free") == 0)
-        free_memory();
+        free_memory(true);
+    else if (strcmp(what, "free-unasked") == 0)
+        free_memory(false);
+    else if (strcmp(what, "fields-dead") == 0)
+        fields(STANDFAST_DEAD);
+    else if (strcmp(what, "fields-read-only") == 0)
+        fields(STANDFAST_READONLY);
+    else if (strcmp(what, "violate") == 0)
+        violate();
     else if (strcmp(what, "disabled") == 0)
         disabled();
     else if (strcmp(what, "refused") == 0)

@@ -15,6 +15,9 @@
 
 /* The name of the variable. Its value is the job's directory, absolute. */
 #define VARIABLE "STANDFAST_DIRECTORY"
+/* Those of options of the run. */
+#define CHECK_VARIABLE "STANDFAST_CHECK_EXCLUSIONS"
+#define FREE_VARIABLE "STANDFAST_FREE_MEMORY"
 
 /* How long a fork waits for other threads that are connected with the supervisor: the child would hold the connection. */
 #define FORK_WAIT_NANOSECONDS 1000000l
@@ -56,6 +59,7 @@ static void in_child(void)
         return;
     atomic_store(&header->asking, own.asking);
     atomic_store(&header->disabled, own.disabled);
+    atomic_fetch_and(&header->flags, ~(uint32_t)FLAG_GIVING);
     if ((atomic_load(&header->lock) & ~1ull) != (uint64_t)(uintptr_t)&own)
         atomic_store(&header->lock, 0);
 }
@@ -78,6 +82,10 @@ __attribute__((constructor)) static void begin(void)
     header->magic_low = MAGIC_LOW;
     the_header = header;
     pthread_atfork(before_fork, NULL, in_child);
+    if (getenv(CHECK_VARIABLE))
+        standfast_check_begin(header);
+    if (getenv(FREE_VARIABLE))
+        standfast_start_giver(header);
 }
 
 /* ---- Regions ---- */
@@ -104,7 +112,10 @@ static int note(const void *address, size_t length, unsigned kind)
         start | low << ADDRESS_BITS | (uint64_t)kind << 62,
         length | high << ADDRESS_BITS,
     };
-    return standfast_note(header, entry);
+    int problem = standfast_note(header, entry);
+    if (problem == 0)
+        standfast_check(header, start, start + length, kind);
+    return problem;
 }
 
 EXPORTED int standfast_exclude(const void *address, size_t length, int usage)

@@ -16,7 +16,7 @@
 /* ---- The header. Its layout is a contract with crates/core/src/directions: change both, and the version. ---- */
 
 #define PAGE 4096ul
-#define HEADER_VERSION 1u
+#define HEADER_VERSION 2u
 #define MAGIC_LOW 0x736166646e617473ull  /* "standfas" */
 #define MAGIC_HIGH 0x31302d62696c2d74ull /* "t-lib-01" */
 
@@ -33,6 +33,28 @@ struct entry {
     uint64_t length;
 };
 
+/* The same in 14 bytes, as it stands in the base: with the log behind it, an eighth as long, a region takes 16. */
+struct __attribute__((packed)) packed_entry {
+    uint64_t start;
+    /* Longer regions are several. */
+    uint32_t length;
+    /* High part of the stamp. */
+    uint16_t stamp;
+};
+
+#define PACKED_LENGTH_MAX 0xfffff000ull
+/* So many more may come of regions that are longer, in all of the address space. */
+#define PACKED_PIECES_MAX (1ul << 16)
+
+_Static_assert(sizeof(struct packed_entry) == 14, "layout");
+
+/* Some regions, ascending and apart, in either form. */
+struct list {
+    const void *entries;
+    size_t count;
+    bool is_packed;
+};
+
 /* Kinds. A stamp says of a read-only region after how many checkpoints that was said. */
 enum { INCLUDED = 0, DEAD = STANDFAST_DEAD, READONLY = STANDFAST_READONLY };
 
@@ -46,6 +68,9 @@ struct view {
 
 /* Regions named by a signal handler that has interrupted a call under the lock. They come behind the log. */
 #define DEFERRED_MAX 16
+
+/* Exclusions are checked; a thread gives back free memory when it is asked to. */
+enum { FLAG_CHECKING = 1, FLAG_GIVING = 2 };
 
 struct header {
     uint64_t magic_low, magic_high;
@@ -61,7 +86,7 @@ struct header {
     _Atomic uint32_t asking, disabled;
     /* Set by the supervisor: a checkpoint was wanted while they were. */
     _Atomic uint32_t pending;
-    uint32_t reserved;
+    _Atomic uint32_t flags;
     /* The rest is written by the supervisor, in one go. Counts the outcomes told. */
     _Atomic uint32_t sequence;
     /* The last outcome: a standfast_return or a standfast_error. */
@@ -73,8 +98,10 @@ struct header {
     /* From when on checkpoints are taken on request, and when the next one is taken anyhow: CLOCK_MONOTONIC, nanoseconds;
      * all ones for never. */
     _Atomic uint64_t due_at, next_at;
+    /* How often free memory was to be given back, which the supervisor counts, and how often it has been. */
+    _Atomic uint32_t give_wanted, give_done;
     /* The job's directory, absolute, with a zero behind it. */
-    char directory[PAGE - 432];
+    char directory[PAGE - 440];
 };
 
 _Static_assert(offsetof(struct header, views) == 32, "layout");
@@ -84,7 +111,8 @@ _Static_assert(offsetof(struct header, sequence) == 392, "layout");
 _Static_assert(offsetof(struct header, generation) == 400, "layout");
 _Static_assert(offsetof(struct header, epoch) == 408, "layout");
 _Static_assert(offsetof(struct header, due_at) == 416, "layout");
-_Static_assert(offsetof(struct header, directory) == 432 && sizeof(struct header) == PAGE, "layout");
+_Static_assert(offsetof(struct header, give_wanted) == 432, "layout");
+_Static_assert(offsetof(struct header, directory) == 440 && sizeof(struct header) == PAGE, "layout");
 
 /* ---- What a thread has of its own. ---- */
 
@@ -104,9 +132,16 @@ HIDDEN int standfast_note(struct header *header, struct entry entry);
 HIDDEN int standfast_ask(struct header *header, uint64_t *generation);
 HIDDEN void standfast_tell_enabled(struct header *header);
 HIDDEN void standfast_give_back_free_memory(void);
-/* Puts the newer regions on top of the older ones; both ascending and apart. Returns how many there are. */
-HIDDEN size_t standfast_overlay(const struct entry *older, size_t a, const struct entry *newer, size_t b,
-                                struct entry *out, bool drops_included);
+HIDDEN void standfast_call_allocators(void);
+HIDDEN void standfast_start_giver(struct header *header);
+HIDDEN void standfast_check_begin(struct header *header);
+HIDDEN void standfast_check(struct header *header, uint64_t start, uint64_t end, unsigned kind);
+/* Puts the newer regions on top of the older ones, in the form that is asked for; without those that are included where
+ * `drops_included`. Returns how many there are. */
+struct form {
+    bool is_packed, drops_included;
+};
+HIDDEN size_t standfast_overlay(struct list older, struct list newer, void *out, struct form form);
 HIDDEN size_t standfast_settle(const struct entry *log, size_t count, struct entry *out, struct entry *spare);
 
 /* ---- System calls. ---- */

@@ -34,8 +34,12 @@ static bool is_handler_possible(void)
 
 void standfast_give_back_free_memory(void)
 {
-    if (is_handler_possible())
-        return;
+    if (!is_handler_possible())
+        standfast_call_allocators();
+}
+
+void standfast_call_allocators(void)
+{
     if (mallctl)
         mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
     if (mi_collect)

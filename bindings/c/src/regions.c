@@ -16,46 +16,66 @@ static struct entry between(struct entry entry, uint64_t from, uint64_t to)
     return entry;
 }
 
-/* Adds a region behind the others, joined with the last one where they adjoin and are of one kind and stamp. */
-static size_t push(struct entry *out, size_t count, struct entry entry)
+static struct entry at(struct list list, size_t number)
 {
+    if (!list.is_packed)
+        return ((const struct entry *)list.entries)[number];
+    struct packed_entry entry = ((const struct packed_entry *)list.entries)[number];
+    return (struct entry){entry.start, entry.length | (uint64_t)entry.stamp << 48};
+}
+
+static void put(void *out, size_t number, struct entry entry, bool is_packed)
+{
+    if (is_packed)
+        ((struct packed_entry *)out)[number] =
+            (struct packed_entry){entry.start, (uint32_t)(entry.length & BITS48), (uint16_t)(entry.length >> 48)};
+    else
+        ((struct entry *)out)[number] = entry;
+}
+
+/* Adds a region behind the others, joined with the last one where they adjoin and are of one kind and stamp. */
+static size_t push(void *out, size_t count, struct entry entry, struct form form)
+{
+    if (form.drops_included && is_included(entry))
+        return count;
     if (count > 0) {
-        struct entry last = out[count - 1];
+        struct entry last = at((struct list){out, count, form.is_packed}, count - 1);
         bool alike = (last.start & ~BITS48) == (entry.start & ~BITS48) && (last.length & ~BITS48) == (entry.length & ~BITS48);
         if (alike && end(last) == first(entry)) {
-            out[count - 1] = between(last, first(last), end(entry));
-            return count;
+            entry = between(last, first(last), end(entry));
+            count--;
         }
     }
-    out[count] = entry;
+    while (form.is_packed && end(entry) - first(entry) > PACKED_LENGTH_MAX) {
+        uint64_t middle = first(entry) + PACKED_LENGTH_MAX;
+        put(out, count++, between(entry, first(entry), middle), true);
+        entry = between(entry, middle, end(entry));
+    }
+    put(out, count, entry, form.is_packed);
     return count + 1;
 }
 
-size_t standfast_overlay(const struct entry *older, size_t a, const struct entry *newer, size_t b, struct entry *out,
-                         bool drops_included)
+size_t standfast_overlay(struct list older, struct list newer, void *out, struct form form)
 {
     size_t count = 0, i = 0, j = 0;
-    struct entry old = a > 0 ? older[0] : (struct entry){0, 0};
-    while (i < a || j < b) {
-        bool old_goes = i < a && (j == b || end(old) <= first(newer[j]));
-        bool new_goes = j < b && (i == a || end(newer[j]) <= first(old));
-        if (old_goes) {
-            if (!drops_included || !is_included(old))
-                count = push(out, count, old);
-            if (++i < a)
-                old = older[i];
-        } else if (new_goes) {
-            if (!drops_included || !is_included(newer[j]))
-                count = push(out, count, newer[j]);
-            j++;
+    struct entry old = older.count > 0 ? at(older, 0) : (struct entry){0, 0};
+    struct entry over = newer.count > 0 ? at(newer, 0) : (struct entry){0, 0};
+    while (i < older.count || j < newer.count) {
+        if (i < older.count && (j == newer.count || end(old) <= first(over))) {
+            count = push(out, count, old, form);
+            if (++i < older.count)
+                old = at(older, i);
+        } else if (j < newer.count && (i == older.count || end(over) <= first(old))) {
+            count = push(out, count, over, form);
+            if (++j < newer.count)
+                over = at(newer, j);
         } else {
-            struct entry over = newer[j];
-            if (first(old) < first(over) && (!drops_included || !is_included(old)))
-                count = push(out, count, between(old, first(old), first(over)));
+            if (first(old) < first(over))
+                count = push(out, count, between(old, first(old), first(over)), form);
             if (end(old) > end(over))
                 old = between(old, end(over), end(old));
-            else if (++i < a)
-                old = older[i];
+            else if (++i < older.count)
+                old = at(older, i);
         }
     }
     return count;
@@ -75,5 +95,6 @@ size_t standfast_settle(const struct entry *log, size_t count, struct entry *out
     size_t half = count / 2;
     size_t a = standfast_settle(log, half, spare, out);
     size_t b = standfast_settle(log + half, count - half, spare + 2 * half, out + 2 * half);
-    return standfast_overlay(spare, a, spare + 2 * half, b, out, false);
+    struct list earlier = {spare, a, false}, later = {spare + 2 * half, b, false};
+    return standfast_overlay(earlier, later, out, (struct form){false, false});
 }

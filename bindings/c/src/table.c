@@ -6,7 +6,7 @@
 #include "internal.h"
 
 /* A log of this length is merged in a fraction of a millisecond; and no longer one than an eighth of the base, so that a
- * region takes 16 bytes and little more. */
+ * region takes 16 bytes at most where there are many. */
 #define LOG_MIN 4096u
 #define LOG_SHARE 8u
 /* More regions than that would take a gigabyte; the supervisor reads no more. */
@@ -64,8 +64,9 @@ static int merge_blocked(struct header *header)
     if (most > REGIONS_MAX)
         return STANDFAST_ERROR_MEMORY;
     size_t buffer_bytes = whole_pages(2 * log * sizeof(struct entry));
-    size_t base_bytes = whole_pages((most + 1) * sizeof(struct entry));
-    struct entry *settled = map_pages(2 * buffer_bytes), *merged = map_pages(base_bytes);
+    size_t base_bytes = whole_pages((most + PACKED_PIECES_MAX) * sizeof(struct packed_entry));
+    struct entry *settled = map_pages(2 * buffer_bytes);
+    void *merged = map_pages(base_bytes);
     size_t capacity = base / LOG_SHARE > LOG_MIN ? base / LOG_SHARE : LOG_MIN;
     bool keeps_log = old->log != 0 && old->log_capacity >= capacity / 2;
     size_t log_bytes = whole_pages(capacity * sizeof(struct entry));
@@ -81,8 +82,9 @@ static int merge_blocked(struct header *header)
     }
     struct entry *spare = (struct entry *)((char *)settled + buffer_bytes);
     size_t count = log == 0 ? 0 : standfast_settle((const struct entry *)(uintptr_t)old->log, log, settled, spare);
-    size_t all = standfast_overlay((const struct entry *)(uintptr_t)old->base, base, settled, count, merged, true);
-    size_t kept_bytes = whole_pages((all + 1) * sizeof(struct entry));
+    struct list older = {(const void *)(uintptr_t)old->base, base, true}, newer = {settled, count, false};
+    size_t all = standfast_overlay(older, newer, merged, (struct form){true, true});
+    size_t kept_bytes = whole_pages((all + 1) * sizeof(struct packed_entry));
     unmap_pages((char *)merged + kept_bytes, base_bytes - kept_bytes);
     unmap_pages(settled, 2 * buffer_bytes);
 
@@ -94,7 +96,7 @@ static int merge_blocked(struct header *header)
     atomic_store(&new->log_count, 0);
     atomic_store(&header->current, 1 - (atomic_load(&header->current) & 1));
     if (old->base != 0)
-        unmap_pages((void *)(uintptr_t)old->base, whole_pages((old->base_count + 1) * sizeof(struct entry)));
+        unmap_pages((void *)(uintptr_t)old->base, whole_pages((old->base_count + 1) * sizeof(struct packed_entry)));
     if (!keeps_log && old->log != 0)
         unmap_pages((void *)(uintptr_t)old->log, whole_pages(old->log_capacity * sizeof(struct entry)));
     return 0;

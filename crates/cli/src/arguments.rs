@@ -34,8 +34,9 @@ Examples:
 SIGTERM takes a checkpoint, stops the program and ends with status 75. A second one goes to
 the program. A checkpoint that fails never harms the program: it is told and tried again.
 
-Where the current directory has a .ckptrc, as the libckpt paper of 1995 defines it, its settings
-take the place of the defaults; options given here win over it.";
+Where the current directory has a standfast.toml, what stands there below [run], by the names of these
+options, holds where nothing is said here: interval = \"90s\", say. Behind it comes a .ckptrc, as the
+libckpt paper of 1995 defines it.";
 
 const RESTART_EXAMPLES: &str = "\
 Examples:
@@ -192,6 +193,14 @@ pub(crate) struct Run {
     /// 'none' [default: none]
     #[arg(long, value_name = "HOW")]
     pub(crate) compress: Option<Compress>,
+    /// For programs with libstandfast: tell who writes to memory that has been excluded as read-only, and fill what is dead
+    /// with a pattern at each restart
+    #[arg(long)]
+    pub(crate) check_exclusions: bool,
+    /// For programs with libstandfast: leave what the allocator holds as free out of all checkpoints. A thread of the library
+    /// gives it back before each
+    #[arg(long)]
+    pub(crate) free_memory: bool,
     /// Go by .ckptrc, and by what the paper says of settings that are not there, also without such a file: for programs
     /// that put themselves under Standfast
     #[arg(long)]

@@ -6,18 +6,25 @@ mod arguments;
 mod group;
 mod leave;
 mod program;
+mod settings;
 mod supervise;
 mod tables;
 mod voice;
 
-use arguments::{Arguments, Command};
-use clap::Parser;
+use arguments::Command;
 use std::process::ExitCode;
 use voice::{Voice, say};
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| say(&format!("internal error, please report it: {panic}"))));
-    let arguments = Arguments::parse();
+    let line: Vec<_> = std::env::args_os().collect();
+    let arguments = match settings::arguments(&line) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            say(&error.to_string());
+            return ExitCode::FAILURE;
+        }
+    };
     let voice = Voice::new(arguments.volume);
     let outcome = match arguments.command {
         Command::Run(run) => supervise::run(run, voice),

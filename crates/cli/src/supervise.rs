@@ -6,8 +6,8 @@ use crate::program;
 use crate::voice::{Voice, say};
 use anyhow::{Context, bail};
 use standfast::{
-    AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, FrontLine, Left, Memory, Notice,
-    OptionChoices, RestartRequest, RunRequest, Side, Unfinished,
+    Assistance, AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, FrontLine, Left,
+    Memory, Notice, OptionChoices, RestartRequest, RunRequest, Side, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -70,6 +70,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         front: Some(front),
         terminal: run.terminal.unwrap_or_default(),
         detached: run.detach,
+        assistance: Assistance { check_exclusions: run.check_exclusions, free_memory: run.free_memory },
     };
     behind_front(&attach, |front| standfast::run(&request(front), &mut |notice| hear(notice, voice)))
 }

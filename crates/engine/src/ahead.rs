@@ -10,9 +10,11 @@ use crate::freeze::{Frozen, FrozenProcess, if_another_ended};
 use crate::reading::Wanted;
 use crate::track::{Pages, Tracking};
 use crate::{CaptureOptions, EngineError, ProcessIdentity};
+use standfast_core::directions::Blanks;
 use standfast_core::{PAGE_BYTES, PageRange, PageSet};
 use standfast_format::{Beneath, ImageSink, PageBatch};
 use standfast_linux::ProcessMemory;
+use std::sync::Arc;
 
 /// Pages of a job that are read while it runs. They hold nothing that counts before the next stop.
 #[derive(Debug, Default)]
@@ -36,6 +38,7 @@ struct OfProcess {
 pub(crate) struct Kept {
     owner: u32,
     pub(crate) pages: PageSet,
+    blanks: Option<Arc<Blanks>>,
     batches: Vec<PageBatch>,
 }
 
@@ -77,20 +80,25 @@ impl Ahead {
                 memory.leave_shared();
             }
             let read = |ranges: &[PageRange], into: &mut [u8]| memory.read_pages(ranges, into);
-            let wanted = Wanted { owner: 0, ranges: &process.wanted, read: &read };
+            let wanted = Wanted { owner: 0, ranges: &process.wanted, blanks: None, read: &read };
             process.batches = wanted.read_ahead(sink, &mut room)?;
         }
         Ok(())
     }
 
-    /// What of it counts for a process that is `owner` of its pages: those of `still` that were read.
-    pub(crate) fn keep(&mut self, identity: ProcessIdentity, owner: u32, still: &PageSet) -> Kept {
+    /// What of it counts for a process that is `owner` of its pages: those of `still` that were read, but for the blanks.
+    pub(crate) fn keep(
+        &mut self,
+        (identity, owner): (ProcessIdentity, u32),
+        still: &PageSet,
+        blanks: Option<&Arc<Blanks>>,
+    ) -> Kept {
         let Some(place) = self.processes.iter().position(|process| process.identity == identity) else {
             return Kept::default();
         };
         let batches = self.processes.swap_remove(place).batches;
         let read = PageSet::of(batches.iter().flat_map(|batch| batch.ranges.iter().map(|(_, range, _)| *range)));
-        Kept { owner, pages: read.intersection(still), batches }
+        Kept { owner, pages: read.intersection(still), blanks: blanks.cloned(), batches }
     }
 
     /// Whether there is nothing to be read.
@@ -111,9 +119,10 @@ impl Ahead {
 impl Kept {
     /// Hands the pages to the sink. Returns how many there are.
     pub(crate) fn save(self, sink: &mut dyn ImageSink) -> Result<u64, EngineError> {
-        let Self { owner, pages, batches } = self;
+        let Self { owner, pages, blanks, batches } = self;
         for batch in batches {
-            sink.submit(cut(batch, owner, &pages)).map_err(EngineError::Image)?;
+            let batch = PageBatch { blanks: blanks.clone(), ..cut(batch, owner, &pages) };
+            sink.submit(batch).map_err(EngineError::Image)?;
         }
         Ok(pages.pages())
     }
@@ -151,7 +160,8 @@ mod tests {
     fn a_batch_keeps_the_pages_that_count_and_each_its_bytes() {
         let bytes = [1, 2, 3, 9, 10].iter().flat_map(|fill| [*fill; PAGE_BYTES]).collect();
         let ranges = vec![(0, pages(1, 3), Beneath::Zeros), (0, pages(9, 2), Beneath::Zeros)];
-        let batch = cut(PageBatch { ranges, bytes }, 7, &PageSet::of([pages(2, 1), pages(9, 2), pages(30, 1)]));
+        let batch = PageBatch { ranges, bytes, blanks: None };
+        let batch = cut(batch, 7, &PageSet::of([pages(2, 1), pages(9, 2), pages(30, 1)]));
         assert_eq!(batch.ranges, [(7, pages(2, 1), Beneath::Zeros), (7, pages(9, 2), Beneath::Zeros)]);
         assert_eq!(batch.bytes.chunks(PAGE_BYTES).map(|page| page[0]).collect::<Vec<_>>(), [2, 9, 10]);
     }

@@ -10,18 +10,29 @@ use crate::restart::RestartNews;
 use crate::track::Pages;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::{
-    self, DirectionsError, HEADER_BYTES, Header, Message, PLACES, Regions, Stretch, Times, Told,
+    self, Blanks, DirectionsError, HEADER_BYTES, Header, Message, PLACES, Regions, Stretch, Times, Told, Usage,
 };
 use standfast_core::{Address, PageRange, PageSet};
 use standfast_format::Beneath;
 use standfast_linux::proc::Map;
 use standfast_linux::{ProcessMemory, monotonic_clocks_of};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The environment variable by which a program's libstandfast learns that it runs under a supervisor, and where that one is
 /// to be reached: the job's directory, absolute.
 pub const DIRECTORY_VARIABLE: &str = "STANDFAST_DIRECTORY";
+
+/// The environment variables by which it learns what else is wanted of it.
+pub(crate) const CHECK_VARIABLE: &str = "STANDFAST_CHECK_EXCLUSIONS";
+pub(crate) const FREE_VARIABLE: &str = "STANDFAST_FREE_MEMORY";
+
+/// What dead memory holds after a restart where exclusions are checked: as an address, as an index and as a number of whichever
+/// kind something that stands out.
+const POISON: u8 = 0xa5;
+/// So much of it is written at a time.
+const POISON_BYTES: u64 = 1 << 20;
 
 /// Whether a job that stands still is ready for a checkpoint, as far as its programs have a say in that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +90,7 @@ impl Frozen {
 /// Tells a rebuilt process, before it runs, that it has been restarted, and where its supervisor is.
 pub(crate) fn tell_restarted(
     (pid, memory): (i32, &ProcessMemory),
-    mapped: &[PageRange],
+    [mapped, private]: [&[PageRange]; 2],
     news: RestartNews<'_>,
 ) -> Result<(), EngineError> {
     let Some(Heading { place, header: Ok(header) }) =
@@ -91,7 +102,31 @@ pub(crate) fn tell_restarted(
     let path = news.directory.as_os_str().as_bytes();
     let directory = directions::directory(path).or_else(|| directions::directory(b"")).expect("nothing is short");
     write(memory, place, &directory)?;
+    if header.is_checking {
+        let is_mapped =
+            |start: u64, end: u64| mapped.iter().any(|map| map.start().get() <= start && end <= map.end().get());
+        // Where the table makes no sense everything was saved.
+        regions_of(memory, &header, &is_mapped).map_or(Ok(()), |regions| poison(memory, &regions, private))?;
+    }
     write(memory, place, &header.outcome(Told::Restarted(news.generation), news.advised.times(pid)))
+}
+
+/// Fills dead memory with a pattern, so that whoever reads it before it is written again does not find what looks right.
+fn poison(memory: &ProcessMemory, regions: &Regions, private: &[PageRange]) -> Result<(), EngineError> {
+    let pattern = vec![POISON; POISON_BYTES as usize];
+    for region in regions.all().iter().filter(|region| region.usage == Usage::Dead) {
+        for map in private {
+            let (mut at, end) = (region.start.max(map.start().get()), region.end.min(map.end().get()));
+            while at < end {
+                let bytes = (end - at).min(POISON_BYTES);
+                memory
+                    .write(Address::new(at), &pattern[..bytes as usize])
+                    .map_err(|source| kernel("filling dead memory", source))?;
+                at += bytes;
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Advised {
@@ -122,29 +157,35 @@ impl FrozenProcess {
     /// The regions that its program has named. Why they cannot be heeded, where there are some and that is so.
     pub(crate) fn directions(&self) -> Result<Option<Directions>, EngineError> {
         let Some(Heading { header, .. }) = self.heading()? else { return Ok(None) };
-        let decoded = header.map_err(|error| error.to_string()).and_then(|header| {
-            let read = |stretch: Stretch| self.read_table(stretch);
-            let (base, log) = (read(header.base)?, read(header.log)?);
-            let regions = Regions::decode([&base[..], &log[..], &header.deferred[..]]);
-            Ok((header.epoch, regions.map_err(|error| error.to_string())?))
-        });
+        let is_mapped = |start, end| self.maps.iter().any(|map| map.contains(start) && end <= map.end);
+        let decoded = header
+            .map_err(|error| error.to_string())
+            .and_then(|header| Ok((header.epoch, regions_of(&self.memory, &header, &is_mapped)?)));
         Ok(Some(match decoded {
             Ok((epoch, regions)) => Directions { epoch, regions, problem: None },
             Err(problem) => Directions { epoch: 0, regions: Regions::default(), problem: Some(problem) },
         }))
     }
+}
 
-    fn read_table(&self, stretch: Stretch) -> Result<Vec<u8>, String> {
+/// The regions that a header leads to. An error says why they cannot be heeded.
+fn regions_of(
+    memory: &ProcessMemory,
+    header: &Header,
+    is_mapped: &dyn Fn(u64, u64) -> bool,
+) -> Result<Regions, String> {
+    let read = |Stretch { start, bytes: length }: Stretch| {
         // What is not mapped is not even allocated for.
-        let end = stretch.start.get().checked_add(stretch.bytes as u64);
-        let is_mapped = |map: &Map| map.contains(stretch.start.get()) && end.is_some_and(|end| end <= map.end);
-        if stretch.bytes > 0 && !self.maps.iter().any(is_mapped) {
+        let end = start.get().checked_add(length as u64);
+        if length > 0 && !end.is_some_and(|end| is_mapped(start.get(), end)) {
             return Err("its table of regions is not there any more".to_owned());
         }
-        let mut bytes = vec![0; stretch.bytes];
-        self.memory.read(stretch.start, &mut bytes).map_err(|error| format!("its table of regions: {error}"))?;
+        let mut bytes = vec![0; length];
+        memory.read(start, &mut bytes).map_err(|error| format!("its table of regions: {error}"))?;
         Ok(bytes)
-    }
+    };
+    let (base, log) = (read(header.base)?, read(header.log)?);
+    Regions::decode_table(&base, [&log[..], &header.deferred[..]]).map_err(|error| error.to_string())
 }
 
 /// What libstandfast maps is of this kind.
@@ -165,13 +206,22 @@ fn find(memory: &ProcessMemory, is_there: impl Fn(Address) -> bool) -> Result<Op
     Ok(None)
 }
 
-fn write(memory: &ProcessMemory, place: Address, message: &Message) -> Result<(), EngineError> {
+/// The header of a process that may run, where it has one that makes sense.
+pub(crate) fn heading_at_rest(memory: &ProcessMemory) -> Option<(Address, Header)> {
+    PLACES.into_iter().find_map(|place| {
+        let mut bytes = [0; HEADER_BYTES];
+        memory.read(place, &mut bytes).ok()?;
+        Some((place, Header::parse(&bytes).ok()??))
+    })
+}
+
+pub(crate) fn write(memory: &ProcessMemory, place: Address, message: &Message) -> Result<(), EngineError> {
     let to = place.plus(message.offset);
     memory.write(to, &message.bytes).map_err(|source| kernel("telling the program of its checkpoint", source))
 }
 
 /// What one program directs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Directions {
     epoch: u64,
     regions: Regions,
@@ -197,6 +247,21 @@ struct Promise {
     is_needed: bool,
     /// The pages that the image holds or inherits.
     pages: PageSet,
+    /// Pages of which it holds nothing, or what an earlier one holds, whatever they were.
+    whole: PageSet,
+    /// What of the others it may lack.
+    blanks: Arc<Blanks>,
+}
+
+/// What has become of what a program directs.
+#[derive(Debug, Default)]
+pub(crate) struct Heeded {
+    /// Pages of which the image will not hold what they hold now, whatever the next checkpoint finds about them.
+    pub(crate) stale: PageSet,
+    /// What of the pages that are to be saved does not count.
+    pub(crate) blanks: Option<Arc<Blanks>>,
+    /// The number that the process has in the checkpoint that is built upon.
+    pub(crate) was: Option<u32>,
 }
 
 impl Promises {
@@ -218,39 +283,59 @@ impl Promises {
         self.saved.iter().any(|promise| promise.is_needed)
     }
 
-    /// Takes out of the pages of a process what need not be saved. Returns those of which the image will not hold what they
-    /// hold now, whatever the next checkpoint finds about them.
+    /// Takes out of the pages of a process what need not be saved, and says what of others need not.
     pub(crate) fn keep(
         &mut self,
         (process, owner): (ProcessIdentity, u32),
-        directions: &Directions,
+        directions: Option<&Directions>,
         pages: &mut Pages,
-    ) -> PageSet {
+    ) -> Heeded {
         let saved = self.saved.iter().find(|promise| promise.process == process);
-        let excluded = directions.regions.excluded(saved.map(|promise| promise.epoch));
+        let nothing = Directions::default();
+        let directions = match (directions, saved) {
+            (Some(directions), _) => directions,
+            // It had something to say at the last checkpoint, which lacks what counts now.
+            (None, Some(_)) => &nothing,
+            (None, None) => return Heeded::default(),
+        };
         let present = |pages: &Pages| {
             let fresh = pages.changed.iter().chain(&pages.compared).map(|(range, _)| *range);
             PageSet::of(fresh.chain(pages.unchanged.ranges().iter().copied()))
         };
+        let excluded = directions.regions.excluded(saved.map(|promise| promise.epoch));
+        let blanks = directions.regions.blanks(saved.map(|promise| (promise.epoch, &promise.pages)));
         let mut stale = excluded.dead.intersection(&present(pages));
-        let mut out = excluded.dead.clone();
+        let mut whole = excluded.dead;
         if let Some(saved) = saved {
             let held = excluded.held.intersection(&saved.pages).intersection(&present(pages));
             // Bytes of these that are dead may have changed: once they are alive again, they count as written.
             stale = stale.union(&held.difference(&pages.unchanged));
-            out = out.union(&held);
-            take_out(pages, &out);
+            whole = whole.union(&held);
+            take_out(pages, &whole);
+            revive(pages, &saved.whole.union(&blanks.revived_since(&saved.blanks)));
             if !held.is_empty() {
                 pages.unchanged = pages.unchanged.union(&held);
                 pages.was = saved.owner;
             }
         } else {
-            take_out(pages, &out);
+            take_out(pages, &whole);
         }
+        let (was, blanks) = (saved.map(|saved| saved.owner), Arc::new(blanks));
+        let heeded = Heeded { stale, blanks: (!blanks.is_empty()).then(|| Arc::clone(&blanks)), was };
         let is_needed = directions.regions.has_read_only();
         let pages = if is_needed { present(pages) } else { PageSet::default() };
-        self.seen.push(Promise { process, owner, epoch: directions.epoch, is_needed, pages });
-        stale
+        self.seen.push(Promise { process, owner, epoch: directions.epoch, is_needed, pages, whole, blanks });
+        heeded
+    }
+}
+
+/// Pages that the last checkpoint lacks some of count as changed.
+fn revive(pages: &mut Pages, lacking: &PageSet) {
+    let revived = pages.unchanged.intersection(lacking);
+    if !revived.is_empty() {
+        pages.unchanged = pages.unchanged.difference(&revived);
+        pages.changed.extend(revived.ranges().iter().map(|range| (*range, Beneath::Zeros)));
+        pages.changed.sort_unstable_by_key(|(range, _)| range.start());
     }
 }
 
@@ -302,7 +387,7 @@ mod tests {
         // Pages 2 and 3, and a part of 4.
         let dead = directions(0, &[(0x2000, 0x2800, 1, 0)]);
         let mut pages = changed(&[run(0, 10)]);
-        let stale = promises.keep(PROCESS, &dead, &mut pages);
+        let stale = promises.keep(PROCESS, Some(&dead), &mut pages).stale;
         assert_eq!(ranges(&pages), [run(0, 2), run(4, 6)]);
         assert_eq!(stale.ranges(), [run(2, 2)]);
     }
@@ -314,7 +399,7 @@ mod tests {
         let look = |promises: &mut Promises, epoch| {
             let mut pages = changed(&[run(0, 10)]);
             promises.begin();
-            promises.keep(PROCESS, &read_only(epoch), &mut pages);
+            promises.keep(PROCESS, Some(&read_only(epoch)), &mut pages);
             (ranges(&pages), pages.unchanged.ranges().to_vec())
         };
         assert_eq!(look(&mut promises, 0), (vec![run(0, 10)], vec![]), "in the next checkpoint after the call");
@@ -331,11 +416,11 @@ mod tests {
     #[test]
     fn what_was_said_after_the_last_checkpoint_is_saved_again() {
         let mut promises = Promises::default();
-        promises.keep(PROCESS, &directions(3, &[(0x2000, 0x1000, 2, 3)]), &mut changed(&[run(0, 10)]));
+        promises.keep(PROCESS, Some(&directions(3, &[(0x2000, 0x1000, 2, 3)])), &mut changed(&[run(0, 10)]));
         promises.committed();
         promises.begin();
         let mut pages = changed(&[run(0, 10)]);
-        promises.keep(PROCESS, &directions(4, &[(0x2000, 0x1000, 2, 4)]), &mut pages);
+        promises.keep(PROCESS, Some(&directions(4, &[(0x2000, 0x1000, 2, 4)])), &mut pages);
         assert_eq!(ranges(&pages), [run(0, 10)]);
     }
 
@@ -343,11 +428,49 @@ mod tests {
     fn a_page_that_is_not_there_any_more_or_was_not_there_is_not_inherited() {
         let mut promises = Promises::default();
         let read_only = directions(0, &[(0x2000, 0x3000, 2, 0)]);
-        promises.keep(PROCESS, &read_only, &mut changed(&[run(2, 1), run(4, 1)]));
+        promises.keep(PROCESS, Some(&read_only), &mut changed(&[run(2, 1), run(4, 1)]));
         promises.committed();
         promises.begin();
         let mut pages = changed(&[run(2, 1), run(3, 1)]);
-        promises.keep(PROCESS, &read_only, &mut pages);
+        promises.keep(PROCESS, Some(&read_only), &mut pages);
         assert_eq!((ranges(&pages), pages.unchanged.ranges().to_vec()), (vec![run(3, 1)], vec![run(2, 1)]));
+    }
+
+    #[test]
+    fn pages_that_the_last_checkpoint_lacks_some_of_count_as_changed_though_nobody_has_written_to_them() {
+        let mut promises = Promises::default();
+        let look = |promises: &mut Promises, regions: Option<&[(u64, u64, u64, u64)]>| {
+            let mut pages = Pages { unchanged: PageSet::of([run(0, 10)]), ..Pages::default() };
+            promises.begin();
+            let directions = regions.map(|regions| directions(0, regions));
+            let heeded = promises.keep(PROCESS, directions.as_ref(), &mut pages);
+            (ranges(&pages), heeded.blanks.map_or(0, |blanks| blanks.all().len()))
+        };
+        // A part of page 2, all of pages 3 and 4.
+        let said = &[(0x2800, 0x400, 1, 0), (0x3000, 0x2000, 1, 0)];
+        look(&mut promises, Some(said));
+        promises.committed();
+        assert_eq!(look(&mut promises, Some(said)), (vec![], 1), "as much as then");
+        assert_eq!(look(&mut promises, Some(&[(0x2400, 0x1c00, 1, 0)])), (vec![run(4, 1)], 1), "more of page 2");
+        assert_eq!(look(&mut promises, Some(&[(0x2804, 0x3fc, 1, 0), (0x3000, 0x2000, 1, 0)])), (vec![run(2, 1)], 1));
+        assert_eq!(look(&mut promises, None), (vec![run(2, 3)], 0), "the program says nothing any more");
+        promises.committed();
+        assert_eq!(look(&mut promises, None), (vec![], 0), "it has been saved");
+    }
+
+    #[test]
+    fn held_words_are_those_of_pages_that_the_last_checkpoint_holds() {
+        let mut promises = Promises::default();
+        let read_only = directions(0, &[(0x2000, 0x800, 2, 0), (0x3000, 0x800, 2, 0)]);
+        promises.keep(PROCESS, Some(&read_only), &mut changed(&[run(2, 1)]));
+        promises.committed();
+        promises.begin();
+        let mut pages = changed(&[run(2, 2)]);
+        let heeded = promises.keep(PROCESS, Some(&read_only), &mut pages);
+        assert_eq!(ranges(&pages), [run(2, 2)], "the rest of them counts");
+        let blanks = heeded.blanks.unwrap();
+        assert_eq!(blanks.pages().ranges(), [run(2, 1)]);
+        assert!(blanks.all()[0].is_held() && blanks.all()[0].dead.is_empty());
+        assert_eq!((blanks.all()[0].out.words(), heeded.was), (512, Some(0)));
     }
 }

@@ -1,7 +1,7 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
 use crate::census::{KnownObjects, Looks, known_here};
-use crate::directions::DIRECTORY_VARIABLE;
+use crate::directions::{CHECK_VARIABLE, DIRECTORY_VARIABLE, FREE_VARIABLE};
 use crate::endpoint::TerminalHolder;
 use crate::files::{Digests, FileKey, Writers};
 use crate::folders::Folders;
@@ -17,7 +17,7 @@ use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
 use standfast_linux::{InheritedSignals, LaunchTerminal, NamespaceInit, News as OfNamespace, WaitStatus};
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
@@ -39,6 +39,17 @@ pub struct Launch {
     pub terminal: LaunchTerminal,
     /// Where the program's libstandfast reaches the supervisor: the job's directory, absolute.
     pub directory: Option<PathBuf>,
+    /// What that library is to do besides.
+    pub assistance: Assistance,
+}
+
+/// What a program's libstandfast does besides what the program calls it for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Assistance {
+    /// It reports writes to read-only memory; what is dead is filled with a pattern at each restart.
+    pub check_exclusions: bool,
+    /// A thread of its gives back the memory that the allocator holds as free before each checkpoint.
+    pub free_memory: bool,
 }
 
 /// A process that cannot be confused with a later one of the same number.
@@ -273,9 +284,13 @@ impl Job {
             others.for_each(|(stream, _)| *stream = None);
         }
         stay_in_sight()?;
-        let variable = launch.directory.as_ref().map(|path| (DIRECTORY_VARIABLE, path.as_os_str()));
+        let Assistance { check_exclusions, free_memory } = launch.assistance;
+        let wishes = [(CHECK_VARIABLE, check_exclusions), (FREE_VARIABLE, free_memory)];
+        let wishes = wishes.into_iter().filter(|(_, is_wished)| *is_wished).map(|(name, _)| (name, OsStr::new("1")));
+        let directory = launch.directory.as_ref().map(|path| (DIRECTORY_VARIABLE, path.as_os_str()));
+        let variables: Vec<_> = directory.into_iter().chain(wishes).collect();
         let pid =
-            standfast_linux::launch(&launch.program, &launch.arguments, variable, launch.signals, &launch.terminal)
+            standfast_linux::launch(&launch.program, &launch.arguments, &variables, launch.signals, &launch.terminal)
                 .map_err(|source| kernel(&format!("executing {}", launch.program.display()), source))?;
         // Our child stays a zombie until we reap it: its number cannot have been given to another.
         let end = End::Child(process::pidfd_open(pid).map_err(|source| kernel("watching the program", source))?);

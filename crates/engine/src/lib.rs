@@ -23,6 +23,7 @@ mod endpoint;
 mod error;
 mod files;
 mod folders;
+mod free_memory;
 mod freeze;
 mod hashes;
 mod job;
@@ -42,8 +43,9 @@ pub use delays::{Delays, own_delay};
 pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness};
 pub use endpoint::TerminalHolder;
 pub use error::{EngineError, Obstacle};
+pub use free_memory::Asked;
 pub use freeze::Frozen;
-pub use job::{Freezer, Job, Launch, News, ProcessIdentity};
+pub use job::{Assistance, Freezer, Job, Launch, News, ProcessIdentity};
 pub use read::{CaptureOptions, Captured, Reading, SavedFiles, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{

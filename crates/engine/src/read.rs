@@ -9,6 +9,7 @@ use crate::job::Shared;
 use crate::reading::{Gathering, Wanted};
 use crate::track::{Pages, Tracking, Tracks};
 use crate::{EngineError, ProcessIdentity};
+use standfast_core::directions::Blanks;
 use standfast_core::{PageRange, PageSet};
 use standfast_format::records::JobState;
 use standfast_format::{Beneath, ImageSink};
@@ -166,6 +167,9 @@ struct ToRead {
     changed: Vec<(PageRange, Beneath)>,
     /// To be saved where they are not as they were, ascending.
     compared: Vec<(PageRange, Beneath)>,
+    /// What of them does not count. Such pages are not compared: what does not count is no matter, and a checksum would say of
+    /// what has come to count that it is as it was.
+    blanks: Option<Arc<Blanks>>,
 }
 
 /// What has become of pages.
@@ -185,12 +189,23 @@ impl Saved {
 }
 
 impl ToRead {
-    fn of(owner: u32, identity: ProcessIdentity, pages: Pages, tracking: Tracking) -> Self {
+    fn of(
+        (owner, identity): (u32, ProcessIdentity),
+        pages: Pages,
+        blanks: Option<Arc<Blanks>>,
+        tracking: Tracking,
+    ) -> Self {
         let Pages { mut changed, mut compared, .. } = pages;
         if tracking == Tracking::Hash {
             compared = std::mem::take(&mut changed);
         }
-        Self { owner, identity, changed, compared }
+        if let Some(blanks) = &blanks {
+            let (blank, others) = divide(&compared, &blanks.pages());
+            changed.extend(blank);
+            changed.sort_unstable_by_key(|(range, _)| range.start());
+            compared = others;
+        }
+        Self { owner, identity, changed, compared, blanks }
     }
 
     fn is_empty(&self) -> bool {
@@ -205,7 +220,7 @@ impl ToRead {
         (self.changed, self.compared) = (changed, compared);
         lacking.extend(lacking_compared);
         lacking.sort_unstable_by_key(|(range, _)| range.start());
-        Self { changed: lacking, compared: Vec::new(), ..*self }
+        Self { changed: lacking, compared: Vec::new(), blanks: self.blanks.clone(), ..*self }
     }
 
     fn save(
@@ -216,12 +231,13 @@ impl ToRead {
     ) -> Result<Saved, EngineError> {
         let Self { owner, identity, .. } = *self;
         let read = |ranges: &[PageRange], into: &mut [u8]| memory.read_pages(ranges, into);
-        let changed = Wanted { owner, ranges: &self.changed, read: &read }.save(sink)?;
+        let blanks = self.blanks.as_ref();
+        let changed = Wanted { owner, ranges: &self.changed, blanks, read: &read }.save(sink)?;
         if self.compared.is_empty() {
             return Ok(Saved { changed, unchanged: 0 });
         }
         let sieve = tracks.hashes.sieve(Key::Process(identity), owner);
-        let wanted = Wanted { owner, ranges: &self.compared, read: &read };
+        let wanted = Wanted { owner, ranges: &self.compared, blanks: None, read: &read };
         let compared = Compared::of(&wanted, sieve, None, sink)?;
         tracks.of(identity).into_iter().for_each(|track| track.learn_compared(&compared.changed));
         Ok(Saved { changed: changed + compared.saved, unchanged: compared.inherited })
@@ -264,20 +280,19 @@ impl Frozen {
         for (place, (process, mut held)) in self.processes.iter().zip(census.pages).enumerate() {
             let owner = place as u32;
             let identity = ProcessIdentity::of(process.pid)?;
-            if let Some(directions) = process.directions()? {
-                let stale = tracks.promises.keep((identity, owner), &directions, &mut held);
-                tracks.of(identity).into_iter().for_each(|track| track.disown(&stale));
-                unheeded = directions.problem.or(unheeded);
-            }
-            if let Some(was) = tracks.was(identity) {
+            let directions = process.directions()?;
+            let heeded = tracks.promises.keep((identity, owner), directions.as_ref(), &mut held);
+            tracks.of(identity).into_iter().for_each(|track| track.disown(&heeded.stale));
+            unheeded = directions.and_then(|directions| directions.problem).or(unheeded);
+            if let Some(was) = heeded.was.or_else(|| tracks.was(identity)) {
                 sink.follow(owner, was);
             }
             if !held.unchanged.is_empty() {
                 sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
                 unchanged += held.unchanged.pages();
             }
-            let mut ours = ahead.keep(identity, owner, &held.still);
-            let mut rest = ToRead::of(owner, identity, held, tracking);
+            let mut ours = ahead.keep((identity, owner), &held.still, heeded.blanks.as_ref());
+            let mut rest = ToRead::of((owner, identity), held, heeded.blanks, tracking);
             let (read, unread) = divide(&rest.changed, &ours.pages);
             ours.pages = PageSet::of(read.into_iter().map(|(range, _)| range));
             rest.changed = unread;
@@ -348,7 +363,7 @@ impl Frozen {
             }
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
             let ranges: Vec<_> = object.ranges.iter().map(|range| (*range, Beneath::Zeros)).collect();
-            let wanted = Wanted { owner, ranges: &ranges, read: &read };
+            let wanted = Wanted { owner, ranges: &ranges, blanks: None, read: &read };
             if tracking == Tracking::Off {
                 saved.changed += wanted.save(sink)?;
             } else if let Some((was, untouched)) = tracks.hashes.carry(key, owner, object.stamp) {
@@ -368,7 +383,7 @@ impl Frozen {
         gathering.finish(sink)?;
         for (owner, key, object, ranges) in large {
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
-            let wanted = Wanted { owner, ranges: &ranges, read: &read };
+            let wanted = Wanted { owner, ranges: &ranges, blanks: None, read: &read };
             let sieve = tracks.hashes.sieve(key, owner);
             saved.add(&Compared::of(&wanted, sieve, None, sink)?);
             tracks.hashes.set_stamp(object.stamp);

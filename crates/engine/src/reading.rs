@@ -4,13 +4,14 @@
 use crate::EngineError;
 use crate::freeze::kernel;
 use crate::hashes::{Sieve, Sifted};
+use standfast_core::directions::Blanks;
 use standfast_core::{PAGE_BYTES, PageRange};
 use standfast_format::{Beneath, ImageSink, PageBatch};
 use std::io;
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 /// Reading threads at most: more than that the memory does not feed.
@@ -32,6 +33,8 @@ pub(crate) struct Wanted<'a> {
     /// Its number in the image.
     pub(crate) owner: u32,
     pub(crate) ranges: &'a [(PageRange, Beneath)],
+    /// What of them does not count.
+    pub(crate) blanks: Option<&'a Arc<Blanks>>,
     pub(crate) read: Read<'a>,
 }
 
@@ -46,6 +49,7 @@ impl Wanted<'_> {
                 let ranges = uncut.cut((batch.bytes.len() / PAGE_BYTES) as u64);
                 batch.bytes.truncate(pages_of(&ranges) as usize * PAGE_BYTES);
                 batch.ranges = ranges.into_iter().map(|(range, beneath)| (self.owner, range, beneath)).collect();
+                batch.blanks = self.blanks.cloned();
                 group.push(batch);
                 if uncut.is_empty() {
                     break;

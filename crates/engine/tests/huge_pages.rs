@@ -4,7 +4,7 @@
 mod support;
 
 use standfast_core::{PAGE_BYTES, PageSet};
-use standfast_engine::{CaptureOptions, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Tracking};
+use standfast_engine::{Assistance, CaptureOptions, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Tracking};
 use standfast_format::records::JobState;
 use standfast_format::{BoxError, ImageSink, PageBatch};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ struct Image {
 
 impl ImageSink for Image {
     fn lend(&mut self) -> Result<PageBatch, BoxError> {
-        Ok(PageBatch { ranges: Vec::new(), bytes: vec![0; 64 * PAGE_BYTES] })
+        Ok(PageBatch { bytes: vec![0; 64 * PAGE_BYTES], ..PageBatch::default() })
     }
 
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
@@ -107,8 +107,14 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
     let (_directory, program) = compile("huge.c");
     let (arguments, signals) = (Vec::new(), InheritedSignals::capture());
-    let launch =
-        Launch { program: program.into(), arguments, signals, terminal: LaunchTerminal::shared(), directory: None };
+    let launch = Launch {
+        program: program.into(),
+        arguments,
+        signals,
+        terminal: LaunchTerminal::shared(),
+        directory: None,
+        assistance: Assistance::default(),
+    };
     let job = Program(Job::launch(&launch).expect("the program starts"));
     let (pid, freezer, mut memory) = (job.0.main_process().pid, job.0.freezer(), Memory::new());
     until("eight huge pages", || huge(pid) == ALL);

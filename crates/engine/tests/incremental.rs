@@ -5,7 +5,8 @@ mod support;
 use fastrand::Rng;
 use standfast_core::{PAGE_BYTES, PageSet};
 use standfast_engine::{
-    Ahead, CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Reading, Tracking,
+    Ahead, Assistance, CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Reading,
+    Tracking,
 };
 use standfast_format::records::{JobState, MemoryObject, ObjectKind, ProcessState};
 use standfast_format::{BoxError, ImageSink, PageBatch};
@@ -39,7 +40,7 @@ struct Flat {
 
 impl ImageSink for Flat {
     fn lend(&mut self) -> Result<PageBatch, BoxError> {
-        Ok(PageBatch { ranges: Vec::new(), bytes: vec![0; 64 * PAGE_BYTES] })
+        Ok(PageBatch { bytes: vec![0; 64 * PAGE_BYTES], ..PageBatch::default() })
     }
 
     fn ready(&self) -> usize {
@@ -291,7 +292,14 @@ fn hold_the_truth(source: &str, how: How, checkpoints: usize, seed: u64) {
     let file = directory.path().join("file");
     let arguments = vec!["-c".into(), command.into(), program.into(), (seed >> 1).to_string().into(), file.into()];
     let (signals, terminal) = (InheritedSignals::capture(), LaunchTerminal::shared());
-    let job = Job::launch(&Launch { program: "/bin/sh".into(), arguments, signals, terminal, directory: None });
+    let job = Job::launch(&Launch {
+        program: "/bin/sh".into(),
+        arguments,
+        signals,
+        terminal,
+        directory: None,
+        assistance: Assistance::default(),
+    });
     let program = Program(job.expect("the program starts"));
     let freezer = program.0.freezer();
     let mut parent = None;

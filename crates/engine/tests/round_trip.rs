@@ -4,8 +4,8 @@ mod support;
 
 use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_engine::{
-    Advised, CaptureOptions, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, Job, Launch,
-    LaunchTerminal, RestartNews, RestartOptions, StackPart, Tail, restart,
+    Advised, Assistance, CaptureOptions, ClockPolicy, EngineError, FileOptions, IdPolicy, InheritedSignals, Job,
+    Launch, LaunchTerminal, RestartNews, RestartOptions, StackPart, Tail, restart,
 };
 use standfast_format::records::{JobState, Machine};
 use standfast_format::{BoxError, Contents, ImageSink, ImageSource, PageBatch, Run};
@@ -29,7 +29,7 @@ struct Held {
 
 impl ImageSink for Held {
     fn lend(&mut self) -> Result<PageBatch, BoxError> {
-        Ok(PageBatch { ranges: Vec::new(), bytes: vec![0; 64 * PAGE_BYTES] })
+        Ok(PageBatch { bytes: vec![0; 64 * PAGE_BYTES], ..PageBatch::default() })
     }
 
     fn submit(&mut self, batch: PageBatch) -> Result<(), BoxError> {
@@ -73,6 +73,7 @@ fn counting(program: &Path, result: &Path) -> Launch {
         signals: InheritedSignals::capture(),
         terminal: LaunchTerminal::shared(),
         directory: None,
+        assistance: Assistance::default(),
     }
 }
 
@@ -103,7 +104,7 @@ struct Deadly<'a>(&'a Job);
 
 impl ImageSink for Deadly<'_> {
     fn lend(&mut self) -> Result<PageBatch, BoxError> {
-        Ok(PageBatch { ranges: Vec::new(), bytes: vec![0; 64 << 20] })
+        Ok(PageBatch { bytes: vec![0; 64 << 20], ..PageBatch::default() })
     }
 
     fn submit(&mut self, _: PageBatch) -> Result<(), BoxError> {
@@ -165,6 +166,7 @@ fn only_the_live_part_of_the_stack_is_saved_unless_all_is_wanted() {
         signals,
         terminal: LaunchTerminal::shared(),
         directory: None,
+        assistance: Assistance::default(),
     })
     .unwrap();
     while std::fs::read(&ready).map_or(true, |text| text.is_empty()) {
@@ -244,6 +246,7 @@ fn ticking() -> (Held, PathBuf, TempDir) {
         signals,
         terminal: LaunchTerminal::shared(),
         directory: None,
+        assistance: Assistance::default(),
     })
     .expect("it can be executed");
     while !ready.exists() {

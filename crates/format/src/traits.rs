@@ -4,7 +4,9 @@
 //! trait, so that a fault of one side shows without the other.
 
 use crate::records::JobState;
+use standfast_core::directions::Blanks;
 use standfast_core::{PageRange, PageSet};
+use std::sync::Arc;
 
 /// A problem on the other side of the trait, carried through without being looked at.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -47,6 +49,8 @@ pub struct PageBatch {
     /// Their contents, one after the other. Lent at full length with contents that mean nothing: fill from the start and
     /// cut it to what was filled.
     pub bytes: Vec<u8>,
+    /// What of some of these pages does not count. They are all of one owner then.
+    pub blanks: Option<Arc<Blanks>>,
 }
 
 /// Takes an image: batches of pages, then the records. Whoever owns the sink then commits or aborts it.

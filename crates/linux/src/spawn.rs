@@ -88,7 +88,7 @@ impl LaunchTerminal {
     }
 }
 
-/// Starts a program as a child of this process, with one more environment variable if one is given; returns its pid.
+/// Starts a program as a child of this process, with these environment variables more; returns its pid.
 /// Reaping it is the caller's business.
 ///
 /// # Errors
@@ -96,12 +96,12 @@ impl LaunchTerminal {
 pub fn launch(
     program: &OsStr,
     arguments: &[OsString],
-    variable: Option<(&str, &OsStr)>,
+    variables: &[(&str, &OsStr)],
     signals: InheritedSignals,
     terminal: &LaunchTerminal,
 ) -> io::Result<i32> {
     let mut command = Command::new(program);
-    command.args(arguments).envs(variable);
+    command.args(arguments).envs(variables.iter().copied());
     match terminal {
         LaunchTerminal::Shared { callers } => lead_a_group(&mut command, *callers, signals),
         LaunchTerminal::New { slave, streams } => lead_a_session(&mut command, slave, *streams, signals)?,

@@ -39,6 +39,9 @@ use std::time::{Duration, Instant};
 /// would hold up all the others.
 pub(crate) const FREEZE_MAX: Duration = Duration::from_secs(10);
 
+/// How long programs may take to give free memory back: a gigabyte takes some tenths of a second.
+const FREE_MEMORY_MAX: Duration = Duration::from_secs(1);
+
 /// How much nicer than the program whoever reads beside it is.
 const NICENESS: i32 = 10;
 
@@ -368,6 +371,7 @@ fn take_at(
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),
     };
+    give_back_free_memory(freezer);
     freezer.look_ahead();
     let options = destination.capture_options(&prepared, choice.method);
     let (ahead, earlier) = match read_ahead(freezer, &mut prepared, options, choice) {
@@ -430,6 +434,18 @@ fn freeze(freezer: &Freezer) -> Result<(Frozen, Instant), Failure> {
             }
             Readiness::Ready | Readiness::Asking => return Ok((frozen, freezing)),
         }
+    }
+}
+
+/// Has programs whose library offers that give back what their allocators hold as free. Where that takes too long it is saved.
+fn give_back_free_memory(freezer: &Freezer) {
+    if !freezer.may_ask_for_free_memory() {
+        return;
+    }
+    if let Ok(frozen) = freezer.freeze(FREEZE_MAX) {
+        let asked = frozen.ask_for_free_memory();
+        drop(frozen.thaw());
+        asked.unwrap_or_default().wait(FREE_MEMORY_MAX);
     }
 }
 

@@ -48,7 +48,7 @@ impl Ckptrc {
     /// # Errors
     /// When it cannot be read, others could have written it, or a line of it is wrong.
     pub fn load(path: &Path) -> Result<Option<Self>, CkptrcError> {
-        let Some(bytes) = read_trusted(path)? else { return Ok(None) };
+        let Some(bytes) = read_settings(path)? else { return Ok(None) };
         Self::parse(&bytes).map(Some).map_err(|source| CkptrcError::Line { path: path.to_owned(), source })
     }
 
@@ -205,8 +205,11 @@ fn shown(text: &[u8]) -> String {
     String::from_utf8_lossy(text).chars().take(SHOWN_CHARACTERS_MAX).flat_map(char::escape_debug).collect()
 }
 
-/// The contents of the file, once it has proved to be a regular file of this user that nobody else may write.
-fn read_trusted(path: &Path) -> Result<Option<Vec<u8>>, CkptrcError> {
+/// The contents of a file of settings, once it has proved to be a regular file of this user that nobody else may write.
+///
+/// # Errors
+/// When it is none, or cannot be read.
+pub fn read_settings(path: &Path) -> Result<Option<Vec<u8>>, CkptrcError> {
     let unreadable = |source: io::Error| CkptrcError::Unreadable { path: path.to_owned(), source };
     let untrusted = |fault| CkptrcError::Untrusted { path: path.to_owned(), fault };
     // Without waiting: a FIFO would otherwise hold the run up before it could be refused.
@@ -261,7 +264,7 @@ pub enum CkptrcError {
         /// What is wrong with it.
         fault: TrustFault,
     },
-    /// It is far longer than seven settings can be.
+    /// It is far longer than settings can be.
     #[error(
         "{path} is longer than {CKPTRC_BYTES_MAX} bytes, which cannot be a file of settings: move it away",
         path = ForShell(.path)
@@ -361,7 +364,7 @@ pub enum TrustFault {
     NoFile,
 }
 
-/// Longest file that is read: seven settings, the longest path that Linux knows, and a lot of comment.
+/// Longest file that is read: some settings, the longest path that Linux knows, and a lot of comment.
 const CKPTRC_BYTES_MAX: u64 = 64 << 10;
 
 /// Seconds that `maxtime` and `mintime` take: as far as intervals go on the command line.

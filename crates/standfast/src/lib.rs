@@ -20,6 +20,7 @@
 //!     memory: None,
 //!     terminal: standfast::TerminalKind::Shared,
 //!     detached: false,
+//!     assistance: standfast::Assistance::default(),
 //! };
 //! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
 //! println!("the program {ending}");
@@ -67,7 +68,7 @@ mod terminal;
 
 pub use attach::{AttachRequest, Departure, attach};
 pub use chains::{Incremental, MaxFiles, Track};
-pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault};
+pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault, read_settings};
 pub use coalesce::coalesce;
 pub use decision::Unfinished;
 pub use directed::MinInterval;
@@ -92,7 +93,7 @@ pub use run::{RunRequest, default_directory, run};
 pub use scope::{ExternalSockets, SaveFiles};
 pub use snapshots::{Method, Snapshot, Why};
 pub use spelling::{ForShell, InWords, without_numbers};
-pub use standfast_engine::{ClockPolicy, JobIds};
+pub use standfast_engine::{Assistance, ClockPolicy, JobIds};
 pub use standfast_format::manifest::GenerationNumber;
 pub use status::{list, status};
 pub use terminal::{DetachKey, TerminalKind};

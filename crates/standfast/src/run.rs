@@ -14,7 +14,7 @@ use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::terminal::{self, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
-use standfast_engine::{ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
+use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
 use standfast_store::{Claim, JobDirectory, Lease, Levels, Purpose, StoreError, Wish};
@@ -55,6 +55,8 @@ pub struct RunRequest {
     pub terminal: TerminalKind,
     /// Whether the front is not to wait: the program runs on a terminal of its own in the background.
     pub detached: bool,
+    /// What the program's libstandfast is to do besides, if it has one.
+    pub assistance: Assistance,
 }
 
 impl RunRequest {
@@ -172,6 +174,7 @@ fn start(
         signals: inherited,
         terminal,
         directory: std::path::absolute(&request.directory).ok(),
+        assistance: request.assistance,
     };
     let job = Job::launch(&launch).map_err(|error| not_started(&request.program, error))?;
     save_folders(&job, &description, &request.directory);
@@ -282,6 +285,7 @@ mod tests {
             front: None,
             terminal: TerminalKind::Shared,
             detached: false,
+            assistance: Assistance::default(),
         }
     }
 

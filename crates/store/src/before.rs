@@ -132,7 +132,7 @@ impl Chain {
         let mut differences = None;
         match block.encoding() {
             Encoding::Raw => {}
-            Encoding::Lz4 | Encoding::Zstd => {
+            Encoding::Lz4 | Encoding::Zstd | Encoding::Sparse => {
                 let mut pages = vec![0; block.page_bytes()];
                 block.unpack(&bytes, &mut pages, &mut loaded.decompressor).map_err(bad)?;
                 bytes = pages;

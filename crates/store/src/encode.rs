@@ -5,10 +5,11 @@ use crate::before::Loaded;
 use crate::chain::Chain;
 use crate::job::Shelf;
 use rustix::time::{ClockId, clock_gettime};
+use standfast_core::Mask;
 use standfast_core::codec::Encoding;
 use standfast_core::codec::choice::{Allowance, Allowed, Choice, Compressed};
 use standfast_format::Run;
-use standfast_format::image::{Base, BlockEncoder, NewBlock};
+use standfast_format::image::{BLOCK_PAGES_MAX, Base, BlockEncoder, NewBlock};
 use standfast_format::manifest::GenerationNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -37,10 +38,6 @@ impl Encodings {
     #[must_use]
     pub fn in_haste(self) -> Self {
         Self { where_it_pays: Allowed::default(), ..self }
-    }
-
-    fn contains(self, encoding: Encoding) -> bool {
-        self.always.contains(encoding) || self.where_it_pays.contains(encoding)
     }
 }
 
@@ -145,6 +142,26 @@ impl Origin {
     }
 }
 
+/// What of some pages counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Counts<'a> {
+    /// Everything.
+    All,
+    /// What is not zero; much is.
+    NotZero,
+    /// Words of each; of the others it counts what the generation holds that is built upon.
+    Of(&'a [Mask]),
+}
+
+impl Counts<'_> {
+    /// Of the pages of one of the blocks that the pages are divided into.
+    pub(crate) fn of_block(self, at: usize) -> Self {
+        let Self::Of(masks) = self else { return self };
+        let start = at * BLOCK_PAGES_MAX as usize;
+        Self::Of(&masks[start..masks.len().min(start + BLOCK_PAGES_MAX as usize)])
+    }
+}
+
 /// Encodes blocks for a level, one after the other in the same memory.
 #[derive(Debug)]
 pub(crate) struct Shrinker {
@@ -161,7 +178,7 @@ impl Shrinker {
         Self {
             shelf: Arc::clone(shelf),
             encodings,
-            origin: origin.filter(|_| encodings.contains(Encoding::Differences)),
+            origin,
             encoder: BlockEncoder::default(),
             before: Vec::new(),
             loaded: Loaded::default(),
@@ -169,14 +186,21 @@ impl Shrinker {
     }
 
     /// Appends the pages of some runs to `into`, encoded, and says how; nothing where they stay as they are.
-    pub(crate) fn put(&mut self, runs: &[Run], pages: &[u8], into: &mut Vec<u8>) -> Encoding {
-        for encoding in [Encoding::Differences, Encoding::Lz4, Encoding::Zstd] {
-            if self.encodings.always.contains(encoding)
-                && let Some(encoded) = self.encoded(encoding, runs, pages)
-            {
-                into.extend_from_slice(encoded);
-                return encoding;
-            }
+    pub(crate) fn put(&mut self, runs: &[Run], pages: &[u8], counts: Counts<'_>, into: &mut Vec<u8>) -> Encoding {
+        for encoding in [Encoding::Differences, Encoding::Sparse, Encoding::Lz4, Encoding::Zstd] {
+            let (encoding, encoded) = match encoding {
+                Encoding::Sparse => match self.without_blanks(runs, pages, counts) {
+                    Some(done) => done,
+                    None => continue,
+                },
+                _ if !self.encodings.always.contains(encoding) => continue,
+                _ => match self.encoded(encoding, runs, pages) {
+                    Some(encoded) => (encoding, encoded),
+                    None => continue,
+                },
+            };
+            into.extend_from_slice(encoded);
+            return encoding;
         }
         let encoding = self.choose(runs, pages.len());
         if encoding != Encoding::Raw {
@@ -210,6 +234,18 @@ impl Shrinker {
         }
         let rates = &self.shelf.rates;
         rates.choice().next(bytes, allowed, rates.clock.elapsed()).encoding
+    }
+
+    /// Pages of which not all counts, if that makes them much shorter.
+    fn without_blanks(&mut self, runs: &[Run], pages: &[u8], counts: Counts<'_>) -> Option<(Encoding, &[u8])> {
+        match counts {
+            Counts::All => None,
+            Counts::NotZero => Some((Encoding::Sparse, self.encoder.encode(Encoding::Sparse, &[], pages)?)),
+            Counts::Of(masks) => {
+                self.origin.as_ref().and_then(|origin| origin.runs(runs))?;
+                Some((Encoding::Differences, self.encoder.patch(pages, masks)?))
+            }
+        }
     }
 
     fn encoded(&mut self, encoding: Encoding, runs: &[Run], pages: &[u8]) -> Option<&[u8]> {

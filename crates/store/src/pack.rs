@@ -2,7 +2,7 @@
 //! business of whoever asks for it: [`crate::coalesce`] puts it in the place of another, [`crate::flush`] on another level.
 
 use crate::chain::{Buffers, Chain};
-use crate::encode::Shrinker;
+use crate::encode::{Counts, Shrinker};
 use crate::prepare::Draft;
 use crate::{MediumFile, StoreError};
 use standfast_core::PAGE_BYTES;
@@ -84,7 +84,7 @@ impl<'a> Packer<'a> {
         }
         let runs = std::mem::take(&mut self.runs);
         self.encoded.clear();
-        let encoding = self.shrinker.put(&runs, &self.bytes, &mut self.encoded);
+        let encoding = self.shrinker.put(&runs, &self.bytes, Counts::All, &mut self.encoded);
         let stored = if encoding == Encoding::Raw { &self.bytes } else { &self.encoded };
         self.file.write_at(stored, self.offset)?;
         self.blocks.push(NewBlock::new(self.offset, encoding, stored, runs));

@@ -15,7 +15,7 @@ use standfast_tests::disaster::{Before, DISASTERS, FLUSH_DISASTERS, KilledJob, S
 use standfast_tests::papers::PAPERS;
 use standfast_tests::result::RunResult;
 use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
-use standfast_tests::victims::{COMPUTING, SMALL, Victim};
+use standfast_tests::victims::{COMPUTING, DIRECTED, SMALL, Victim};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -133,7 +133,8 @@ impl Soak {
         match random.u32(..100) {
             _ if self.victim.is_some() => self.kills(seed, &mut random),
             0..25 => self.churn(seed, &mut random),
-            25..50 => self.kills(seed, &mut random),
+            25..35 => self.directed(seed, &mut random),
+            35..50 => self.kills(seed, &mut random),
             50..58 => self.many_restarts(seed, &mut random),
             58..72 => self.struck_checkpoint(seed, &mut random),
             72..76 => self.struck_flush(seed, &mut random),
@@ -162,6 +163,18 @@ impl Soak {
         let options = OPTIONS[random.usize(..OPTIONS.len())];
         println!("seed {seed}: churned memory, a checkpoint every {} ms, {options:?}", interval.as_millis());
         let program = Victim::churned(seed)?;
+        let native = RunResult::native(&program)?;
+        let tally = survives_kills(&program, &native, Torment { interval, kills_max: 30, seed, options })?;
+        println!("    {} kills", tally.kills);
+        Ok(())
+    }
+
+    /// A program that excludes and includes memory in an order that follows from the seed.
+    fn directed(&self, seed: u64, random: &mut Rng) -> Result<()> {
+        let interval = Duration::from_millis(random.u64(10..60));
+        let options = OPTIONS[random.usize(..OPTIONS.len())];
+        println!("seed {seed}: directed memory, a checkpoint every {} ms, {options:?}", interval.as_millis());
+        let program = DIRECTED.with(&[&(seed >> 1).to_string(), "6000"])?;
         let native = RunResult::native(&program)?;
         let tally = survives_kills(&program, &native, Torment { interval, kills_max: 30, seed, options })?;
         println!("    {} kills", tally.kills);

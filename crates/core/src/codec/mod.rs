@@ -86,11 +86,13 @@ pub enum Encoding {
     Zstd,
     /// As what has changed in them since an earlier image ([`crate::delta`]).
     Differences,
+    /// As the words of them that are not zero: pages of which a program has excluded some. Stands alone.
+    Sparse,
 }
 
 impl Encoding {
     /// All of them, by number.
-    pub const ALL: [Self; 4] = [Self::Raw, Self::Lz4, Self::Zstd, Self::Differences];
+    pub const ALL: [Self; 5] = [Self::Raw, Self::Lz4, Self::Zstd, Self::Differences, Self::Sparse];
 
     /// The number that stands for it in a file.
     pub fn number(self) -> u8 {
@@ -105,7 +107,7 @@ impl Encoding {
     /// The codec, where it is one that makes blocks shorter.
     pub fn codec(self) -> Option<Codec> {
         match self {
-            Self::Raw | Self::Differences => None,
+            Self::Raw | Self::Differences | Self::Sparse => None,
             Self::Lz4 => Some(Codec::Lz4),
             Self::Zstd => Some(Codec::Zstd),
         }
@@ -119,6 +121,7 @@ impl fmt::Display for Encoding {
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
             Self::Differences => "differences",
+            Self::Sparse => "sparse",
         })
     }
 }

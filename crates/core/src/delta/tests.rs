@@ -1,7 +1,7 @@
 //! Blocks of differences against a naive twin that follows the paper's text, on all kernels of this machine.
 
 use super::*;
-use crate::words;
+use crate::{MASK_WORDS, words};
 use proptest::prelude::*;
 
 /// The form of one page as the paper describes it (C4, C5), word by word.
@@ -84,6 +84,34 @@ proptest! {
     }
 
     #[test]
+    fn a_patch_puts_the_words_that_count_upon_any_page_and_leaves_the_others(
+        all in prop::collection::vec((page_and_change(), prop::collection::vec((0..MASK_WORDS, 0..80usize), 0..30)), 1..5),
+    ) {
+        let masked: Vec<(Page, Page, Mask)> = all.into_iter().map(|((before, now), ranges)| {
+            let mut mask = Mask::NONE;
+            ranges.iter().for_each(|(word, words)| mask.add(*word..(word + words).min(MASK_WORDS)));
+            (before, now, mask)
+        }).collect();
+        let mut encoder = Encoder::new();
+        let encoded = encoder.patch(masked.iter().map(|(_, now, mask)| (now, *mask)));
+        let delta = Delta::parse(encoded.bytes, masked.len()).unwrap();
+        prop_assert_eq!(delta.tally(), encoded.tally);
+        let mut pages: Vec<Page> = masked.iter().map(|(before, ..)| *before).collect();
+        delta.apply(&mut pages);
+        for ((page, form), (before, now, mask)) in pages.iter().zip(delta.forms()).zip(&masked) {
+            let mut wanted = *before;
+            let bits = mask.to_bytes();
+            for at in 0..PAGE_BYTES {
+                if form == Form::Whole || bits[at / 32] >> (at / 4 % 8) & 1 == 1 {
+                    wanted[at] = now[at];
+                }
+            }
+            prop_assert!(*page == wanted);
+            prop_assert_eq!(form == Form::Whole, mask.words() > PATCH_WORDS_MAX);
+        }
+    }
+
+    #[test]
     fn what_parses_is_what_encoding_its_pages_gives((before, now) in pages(6), at: prop::sample::Index, bits in 1u8.., cut: Option<prop::sample::Index>) {
         let mut bytes = naive_block(&before, &now);
         prop_assume!(!bytes.is_empty());
@@ -97,8 +125,9 @@ proptest! {
             delta.apply(&mut changed);
             let again = naive_block(&before, &changed);
             let forms: Vec<Form> = delta.forms().collect();
-            // A page that stands there whole may be nearer to its before-image than the writer could have known.
-            prop_assert!(again == bytes || forms.contains(&Form::Whole));
+            // A page that stands there whole, or some words of it, may be nearer to its before-image than the writer could
+            // have known.
+            prop_assert!(again == bytes || forms.iter().any(|form| matches!(form, Form::Whole | Form::Patch)));
             prop_assert_eq!(delta.tally().bytes(), bytes.len());
         }
     }
@@ -157,7 +186,7 @@ fn what_is_wrong_is_named() {
     assert_eq!(error(&[], 1), DeltaError::CutOff { page: 0 });
     assert_eq!(error(&[&good[..last - 1], &[1]].concat(), 1), DeltaError::CutOff { page: 0 });
     assert_eq!(error(&with(last, 2), 1), DeltaError::CutOff { page: 0 });
-    assert_eq!(error(&with(last, 3), 1), DeltaError::UnknownForm { page: 0, form: 3 });
+    assert_eq!(error(&with(last, 4), 1), DeltaError::UnknownForm { page: 0, form: 4 });
     assert_eq!(error(&with(last, 0), 1), DeltaError::TooLong { bytes: last });
     assert_eq!(error(&with(0, 0b11), 1), DeltaError::TooLong { bytes: 8 });
     assert_eq!(error(&with(0, 0b1111), 1), DeltaError::CutOff { page: 0 });

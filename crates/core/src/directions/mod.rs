@@ -9,14 +9,18 @@
 //!  32  two views, each: base, regions in it, log, regions in it, room in it (5 times 8)
 //! 112  regions named by interrupting signal handlers: how many (8), 16 of them (16 each)
 //! 376  threads that talk with the supervisor (4)   380 sections that forbid checkpoints (4)   384 a checkpoint waits (4)
+//! 388  flags (4): exclusions are checked, a thread gives back free memory
 //! 392  outcomes told (4)   396 the last one (4)   400 its generation (8)   408 checkpoints of this memory (8)
 //! 416  when requests are heeded (8)   424 when the next checkpoint comes anyhow (8)
-//! 432  the job's directory, to the end of the page
+//! 432  how often free memory was to be given back (4), and how often it has been (4)
+//! 440  the job's directory, to the end of the page
 //! ```
 
+mod blanks;
 mod regions;
 
 use crate::Address;
+pub use blanks::{Blank, Blanks};
 pub use regions::{Excluded, Region, Regions, Usage};
 
 /// Bytes of the header.
@@ -33,22 +37,29 @@ pub const PLACES: [Address; 8] = {
     places
 };
 
-/// Bytes that a region takes in the table.
+/// Bytes that a region takes in the log.
 pub const ENTRY_BYTES: usize = 16;
+/// Bytes that one takes in the base.
+pub const PACKED_BYTES: usize = 14;
 
 /// Regions that a table may have: a gigabyte of them.
 const REGIONS_MAX: u64 = 1 << 26;
 const DEFERRED_MAX: usize = 16;
 
 const MAGIC: &[u8; 16] = b"standfast-lib-01";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const VIEWS: usize = 32;
 const VIEW_BYTES: usize = 40;
 const DEFERRED: usize = 112;
 const ASKING: usize = 376;
 const PENDING: usize = 384;
+const FLAGS: usize = 388;
 const OUTCOME: usize = 392;
-const DIRECTORY: usize = 432;
+const GIVING: usize = 432;
+const DIRECTORY: usize = 440;
+
+const FLAG_CHECKING: u32 = 1;
+const FLAG_GIVING: u32 = 2;
 
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +74,12 @@ pub struct Header {
     pub is_asking: bool,
     /// Whether the program forbids checkpoints at this moment.
     pub is_disabled: bool,
+    /// Whether what it promises is checked.
+    pub is_checking: bool,
+    /// Whether a thread of its gives back free memory when it is asked to.
+    pub gives_back: bool,
+    /// How often it has.
+    pub given: u32,
     /// How many outcomes it has been told.
     pub sequence: u32,
     /// How many checkpoints of this memory have been taken.
@@ -105,21 +122,24 @@ impl Header {
             return Err(DirectionsError::Version(number32(bytes, 16)));
         }
         let view = VIEWS + VIEW_BYTES * (number32(bytes, 20) & 1) as usize;
-        let stretch = |at: usize| {
+        let stretch = |at: usize, entry_bytes: usize| {
             let count = number64(bytes, at + 8);
             if count > REGIONS_MAX {
                 return Err(DirectionsError::TooMany(count));
             }
-            Ok(Stretch { start: Address::new(number64(bytes, at)), bytes: count as usize * ENTRY_BYTES })
+            Ok(Stretch { start: Address::new(number64(bytes, at)), bytes: count as usize * entry_bytes })
         };
         let deferred = usize::try_from(number64(bytes, DEFERRED)).ok().filter(|count| *count <= DEFERRED_MAX);
         let deferred = deferred.ok_or(DirectionsError::Senseless)? * ENTRY_BYTES;
         Ok(Some(Self {
-            base: stretch(view)?,
-            log: stretch(view + 16)?,
+            base: stretch(view, PACKED_BYTES)?,
+            log: stretch(view + 16, ENTRY_BYTES)?,
             deferred: bytes[DEFERRED + 8..][..deferred].to_vec(),
             is_asking: number32(bytes, ASKING) != 0,
             is_disabled: number32(bytes, ASKING + 4) != 0,
+            is_checking: number32(bytes, FLAGS) & FLAG_CHECKING != 0,
+            gives_back: number32(bytes, FLAGS) & FLAG_GIVING != 0,
+            given: number32(bytes, GIVING + 4),
             sequence: number32(bytes, OUTCOME),
             epoch: number64(bytes, OUTCOME + 16),
         }))
@@ -164,7 +184,7 @@ impl Header {
             Told::Failed => (-7, 0),
         };
         let epoch = if told == Told::Failed { self.epoch } else { self.epoch.wrapping_add(1) };
-        let mut bytes = Vec::with_capacity(DIRECTORY - OUTCOME);
+        let mut bytes = Vec::with_capacity(GIVING - OUTCOME);
         bytes.extend(self.sequence.wrapping_add(1).to_le_bytes());
         bytes.extend(code.to_le_bytes());
         [generation, epoch, times.due_at, times.next_at].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
@@ -175,6 +195,11 @@ impl Header {
 /// What tells the program that a checkpoint was wanted while it forbade them.
 pub fn pending() -> Message {
     Message { offset: PENDING as u64, bytes: 1u32.to_le_bytes().to_vec() }
+}
+
+/// What tells the program that free memory is to be given back, so that it has been as often as this.
+pub fn give_back(times: u32) -> Message {
+    Message { offset: GIVING as u64, bytes: times.to_le_bytes().to_vec() }
 }
 
 /// What tells the program where its job's directory is; `None` where its path is too long for that.
@@ -212,12 +237,14 @@ mod tests {
         }
         bytes[DEFERRED + 8] = 0x77;
         bytes[ASKING + 4] = 1;
+        (bytes[FLAGS], bytes[GIVING + 4]) = (2, 9);
         let parsed = Header::parse(&bytes).unwrap().unwrap();
-        assert_eq!(parsed.base, Stretch { start: Address::new(0x5000), bytes: 48 });
+        assert_eq!(parsed.base, Stretch { start: Address::new(0x5000), bytes: 42 });
         assert_eq!(parsed.log, Stretch { start: Address::new(0x9000), bytes: 32 });
         assert_eq!((parsed.deferred.len(), parsed.deferred[0]), (ENTRY_BYTES, 0x77));
         assert!(parsed.is_disabled && !parsed.is_asking);
         assert_eq!(parsed.epoch, 7);
+        assert_eq!((parsed.is_checking, parsed.gives_back, parsed.given), (false, true, 9));
     }
 
     #[test]
@@ -237,7 +264,7 @@ mod tests {
         let times = Times { due_at: 5, next_at: u64::MAX };
         for (told, code, epoch) in [(Told::Taken(9), 1, 1), (Told::Restarted(9), 2, 1), (Told::Failed, -7, 0)] {
             let Message { offset, bytes } = header.outcome(told, times);
-            assert_eq!((offset as usize, offset as usize + bytes.len()), (OUTCOME, DIRECTORY));
+            assert_eq!((offset as usize, offset as usize + bytes.len()), (OUTCOME, GIVING));
             assert_eq!(number32(&bytes, 0), 1);
             assert_eq!(number32(&bytes, 4).cast_signed(), code);
             assert_eq!(number64(&bytes, 16), epoch);

@@ -3,7 +3,7 @@
 //! What was said last counts. The table is a list that is ascending and apart, with a log behind it; a log is settled by
 //! halves, the later one put on top of the earlier, so that it takes `n log n` and no more.
 
-use super::{DirectionsError, ENTRY_BYTES};
+use super::{DirectionsError, ENTRY_BYTES, PACKED_BYTES};
 use crate::{Address, PAGE_BYTES, PageRange, PageSet};
 
 /// What a program promises about a region.
@@ -18,6 +18,13 @@ pub enum Usage {
         /// How many.
         stamp: u32,
     },
+}
+
+impl Usage {
+    /// Whether a checkpoint that was taken when there had been `held` checkpoints has what was said to be read-only.
+    pub(super) fn is_held(self, held: u64) -> bool {
+        matches!(self, Self::ReadOnly { stamp } if stamp != STAMP_MAX && u64::from(stamp) <= held)
+    }
 }
 
 /// Some adjoining bytes.
@@ -48,6 +55,14 @@ const BITS48: u64 = (1 << 48) - 1;
 const STAMP_MAX: u32 = (1 << 30) - 1;
 
 impl Region {
+    /// From the shorter form that entries of the base have: 4 bytes of length, 2 of stamp.
+    fn unpack(entry: &[u8; PACKED_BYTES]) -> Result<Self, DirectionsError> {
+        let mut wide = [0; ENTRY_BYTES];
+        wide[..12].copy_from_slice(&entry[..12]);
+        wide[14..].copy_from_slice(&entry[12..]);
+        Self::decode(&wide)
+    }
+
     fn decode(entry: &[u8; ENTRY_BYTES]) -> Result<Self, DirectionsError> {
         let word = |at: usize| u64::from_le_bytes(entry[at..][..8].try_into().expect("eight bytes"));
         let (first, second) = (word(0), word(8));
@@ -65,12 +80,31 @@ impl Region {
 }
 
 impl Regions {
-    /// Decodes the parts of a table, in the order of time.
+    /// Decodes a table: its base, and the parts that come behind it in the order of time.
+    ///
+    /// # Errors
+    /// When one of them makes no sense.
+    pub fn decode_table<'a>(base: &[u8], log: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, DirectionsError> {
+        let (entries, rest) = base.as_chunks::<PACKED_BYTES>();
+        if !rest.is_empty() {
+            return Err(DirectionsError::Senseless);
+        }
+        let base = entries.iter().map(Region::unpack).collect::<Result<Vec<_>, _>>()?;
+        Self::decode_behind(settle(&base), log)
+    }
+
+    /// Decodes the parts of a log, in the order of time.
     ///
     /// # Errors
     /// When one of them makes no sense.
     pub fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, DirectionsError> {
-        let mut all = Vec::new();
+        Self::decode_behind(Vec::new(), parts)
+    }
+
+    fn decode_behind<'a>(
+        mut all: Vec<Region>,
+        parts: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Self, DirectionsError> {
         for part in parts {
             let (entries, rest) = part.as_chunks::<ENTRY_BYTES>();
             if !rest.is_empty() {
@@ -96,12 +130,11 @@ impl Regions {
     /// The pages that need not be saved by a checkpoint that builds upon one taken when there had been `held` checkpoints;
     /// `None` where it builds upon none.
     pub fn excluded(&self, held: Option<u64>) -> Excluded {
-        let is_held = |stamp: u32| stamp != STAMP_MAX && held.is_some_and(|held| u64::from(stamp) <= held);
         let dead = whole_pages(&self.0, |usage| usage == Usage::Dead);
         let either = whole_pages(&self.0, |usage| match usage {
             Usage::Included => false,
             Usage::Dead => true,
-            Usage::ReadOnly { stamp } => is_held(stamp),
+            Usage::ReadOnly { .. } => held.is_some_and(|held| usage.is_held(held)),
         });
         Excluded { held: either.difference(&dead), dead }
     }
@@ -175,6 +208,8 @@ fn overlay(older: &[Region], newer: &[Region]) -> Vec<Region> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Mask;
+    use crate::directions::Blanks;
     use proptest::prelude::*;
 
     const PAGE: u64 = PAGE_BYTES as u64;
@@ -218,6 +253,12 @@ mod tests {
             }
             let encoded: Vec<Vec<u8>> = parts.iter().map(|part| part.iter().flat_map(encode).collect()).collect();
             let regions = Regions::decode(encoded.iter().map(Vec::as_slice)).unwrap();
+            if let [base, rest @ ..] = &encoded[..] {
+                let packed: Vec<u8> =
+                    base.as_chunks::<ENTRY_BYTES>().0.iter().flat_map(|it| [&it[..12], &it[14..]].concat()).collect();
+                let table = Regions::decode_table(&packed, rest.iter().map(Vec::as_slice));
+                prop_assert_eq!(table, Ok(regions.clone()), "the base in its shorter form");
+            }
             let mut seen = vec![Usage::Included; SPACE];
             for region in regions.all() {
                 prop_assert!(region.usage != Usage::Included);
@@ -241,8 +282,57 @@ mod tests {
         }
 
         #[test]
+        fn no_word_is_blank_of_which_a_byte_counts(
+            log in proptest::collection::vec(some_region(), 0..40),
+            held in proptest::option::of((0u64..4, 0u64..64)),
+        ) {
+            let regions = Regions::decode([&log.iter().flat_map(encode).collect::<Vec<u8>>()[..]]).unwrap();
+            let page_at = |number: u64| PageRange::new(Address::new(number * PAGE), 1);
+            let holding = |bits: u64| PageSet::of((0..6).filter(|page| bits >> page & 1 == 1).map(page_at));
+            let pages = held.map(|(_, bits)| holding(bits)).unwrap_or_default();
+            let blanks = regions.blanks(held.map(|(held, _)| (held, &pages)));
+            prop_assert!(blanks.all().is_sorted_by(|one, next| one.page < next.page));
+            for number in 0..6 {
+                // Words that lie within one region.
+                let (mut dead, mut out) = (Mask::NONE, Mask::NONE);
+                for (word, start) in (number * PAGE..(number + 1) * PAGE).step_by(4).enumerate() {
+                    let around = regions.all().iter().find(|region| region.start <= start && start + 4 <= region.end);
+                    let Some(region) = around else { continue };
+                    let is_dead = region.usage == Usage::Dead;
+                    let is_held = held.is_some_and(|(held, bits)| region.usage.is_held(held) && bits >> number & 1 == 1);
+                    if is_dead { dead.add(word..word + 1) }
+                    if is_dead || is_held { out.add(word..word + 1) }
+                }
+                let found = blanks.within(page_at(number)).first().map_or((Mask::NONE, Mask::NONE), |it| (it.dead, it.out));
+                let is_in_one = regions.all().iter().any(|it| it.start <= number * PAGE && (number + 1) * PAGE <= it.end);
+                prop_assert_eq!(found, if is_in_one { (Mask::NONE, Mask::NONE) } else { (dead, out) });
+            }
+        }
+
+        #[test]
+        fn a_page_is_revived_when_a_word_counts_again(
+            [then, now] in [proptest::collection::vec(some_region(), 0..9), proptest::collection::vec(some_region(), 0..9)],
+        ) {
+            let blanks = |log: &[Region]| {
+                Regions::decode([&log.iter().flat_map(encode).collect::<Vec<u8>>()[..]]).unwrap().blanks(None)
+            };
+            let (then, now) = (blanks(&then), blanks(&now));
+            let revived = now.revived_since(&then);
+            for number in 0..6 {
+                let page = PageRange::new(Address::new(number * PAGE), 1);
+                let out = |blanks: &Blanks| blanks.within(page).first().map_or(Mask::NONE, |blank| blank.out);
+                let is_revived = (0..1024).any(|word| {
+                    let has = |mask: Mask| mask.to_bytes()[word / 8] >> (word % 8) & 1 == 1;
+                    has(out(&then)) && !has(out(&now))
+                });
+                prop_assert_eq!(revived.ranges().iter().any(|range| range.overlaps(page)), is_revived);
+            }
+        }
+
+        #[test]
         fn no_bytes_make_the_decoder_panic(noise in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = Regions::decode([&noise[..]]);
+            let _ = Regions::decode_table(&noise, []);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::waits::Waits;
 use crate::{EngineError, directions};
 use standfast_core::{Address, PageRange};
 use standfast_format::ImageSource;
-use standfast_format::records::Mapping;
+use standfast_format::records::{Backing, Mapping};
 use standfast_linux::{InheritedSignals, NamespaceInit, PinnedToCpu, Task};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -136,8 +136,10 @@ impl Family {
     /// Tells programs that direct their own checkpoints that they have been restarted.
     pub(super) fn tell_restarted(&self, plan: &JobPlan<'_>, news: RestartNews<'_>) -> Result<(), EngineError> {
         for (place, process) in self.processes.iter().enumerate() {
-            let mapped: Vec<_> = plan.of(place).process.mappings.iter().map(range_of).collect();
-            directions::tell_restarted((process.pid(), &process.memory), &mapped, news)?;
+            let mappings = &plan.of(place).process.mappings;
+            let mapped: Vec<_> = mappings.iter().map(range_of).collect();
+            let private: Vec<_> = mappings.iter().filter(|mapping| is_private(mapping)).map(range_of).collect();
+            directions::tell_restarted((process.pid(), &process.memory), [&mapped, &private], news)?;
         }
         Ok(())
     }
@@ -174,5 +176,12 @@ impl Family {
         }
         drop(self);
         end_processes(&pids, &others, init);
+    }
+}
+
+fn is_private(mapping: &Mapping) -> bool {
+    match mapping.backing {
+        Backing::Anonymous | Backing::PrivateFile { .. } | Backing::PrivateObject { .. } => true,
+        Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => false,
     }
 }

@@ -5,16 +5,18 @@
 //! raw              the pages
 //! lz4, zstd        XXH3 of the pages (16), the pages compressed
 //! differences      for each page the first 8 bytes of its XXH3, then what has changed in them (C4, C5)
+//! sparse           XXH3 of the pages (16), then what a block of differences has, all of it upon pages of zeros
 //! ```
 //!
 //! The block's own checksum covers what stands in the file, the ones in front what comes out of it: a difference that is put
 //! upon another page than it was made for is noticed, and so is a fault of a codec. They stand for each page where pages are
-//! brought back one by one: those of a parent, upon which other differences are to be put.
+//! brought back one by one: those of a parent, upon which other differences are to be put. Of a patch, it is the checksum of
+//! the page with zeros in place of the words that do not count.
 
 use super::{BLOCK_PAGES_MAX, Block, ImageError, Part};
 use standfast_core::codec::{Compressor, Decompressor, Encoding, longest_kept};
 use standfast_core::delta::{Delta, Encoder, Form, Page, apply_part, changes};
-use standfast_core::{Checksum, PAGE_BYTES};
+use standfast_core::{Checksum, Mask, PAGE_BYTES};
 use std::ops::Range;
 
 /// Most bytes that a block may have in the file: those of its pages.
@@ -54,9 +56,36 @@ impl BlockEncoder {
                 bytes.extend(pages.as_chunks::<PAGE_BYTES>().0.iter().flat_map(page_sum));
                 bytes.extend_from_slice(differences.encode(changes(before, pages)).bytes);
             }
+            Encoding::Sparse => {
+                bytes.extend_from_slice(&Checksum::of(pages).to_bytes());
+                let masked = pages.as_chunks().0.iter().map(|page| (page, Mask::of_nonzero(page)));
+                bytes.extend_from_slice(differences.patch(masked).bytes);
+            }
         }
         (bytes.len() <= longest_kept(pages.len())).then_some(&bytes[..])
     }
+
+    /// The pages as [`Encoding::Differences`] of which only some words count, if that is much shorter. The others are those
+    /// of the parent.
+    pub fn patch(&mut self, pages: &[u8], masks: &[Mask]) -> Option<&[u8]> {
+        let Self { differences, bytes, .. } = self;
+        bytes.clear();
+        let masked = || pages.as_chunks::<PAGE_BYTES>().0.iter().zip(masks.iter().copied());
+        let patches = differences.patch(masked());
+        let forms = Delta::parse(patches.bytes, masks.len()).expect("it was just made");
+        for ((page, mask), form) in masked().zip(forms.forms()) {
+            bytes.extend(if form == Form::Whole { page_sum(page) } else { sum_of_words(page, mask) });
+        }
+        bytes.extend_from_slice(patches.bytes);
+        (bytes.len() <= longest_kept(pages.len())).then_some(&bytes[..])
+    }
+}
+
+/// The checksum of what counts in a page.
+fn sum_of_words(page: &Page, mask: Mask) -> [u8; PAGE_SUM_BYTES] {
+    let mut page = *page;
+    mask.inverse().blank(&mut page);
+    page_sum(&page)
 }
 
 fn page_sum(page: &Page) -> [u8; PAGE_SUM_BYTES] {
@@ -64,7 +93,7 @@ fn page_sum(page: &Page) -> [u8; PAGE_SUM_BYTES] {
 }
 
 impl Block {
-    /// The pages of a block whose stored bytes have been verified and are not differences.
+    /// The pages of a block whose stored bytes have been verified and that stands alone: all but differences.
     ///
     /// # Errors
     /// [`ImageError::Senseless`] when these are not the pages that were written: what `pages` then holds means nothing.
@@ -73,6 +102,9 @@ impl Block {
     /// When `pages` has not [`Block::page_bytes`].
     pub fn unpack(&self, stored: &[u8], pages: &mut [u8], decompressor: &mut Decompressor) -> Result<(), ImageError> {
         assert_eq!(pages.len(), self.page_bytes(), "room for all pages and no more");
+        if self.encoding() == Encoding::Sparse {
+            return self.unpack_sparse(stored, pages);
+        }
         let Some(codec) = self.encoding().codec() else {
             let is_raw = self.encoding() == Encoding::Raw && stored.len() == pages.len();
             if !is_raw {
@@ -85,6 +117,17 @@ impl Block {
             return Err(self.senseless("it is too short"));
         };
         decompressor.decompress(codec, packed, pages).map_err(|error| self.senseless(&error.to_string()))?;
+        if Checksum::of(pages).to_bytes() == *sum { Ok(()) } else { Err(self.not_what_was_saved()) }
+    }
+
+    fn unpack_sparse(&self, stored: &[u8], pages: &mut [u8]) -> Result<(), ImageError> {
+        let Some((sum, delta)) = stored.split_first_chunk::<SUM_BYTES>() else {
+            return Err(self.senseless("it is too short"));
+        };
+        let delta =
+            Delta::parse(delta, pages.len() / PAGE_BYTES).map_err(|error| self.senseless(&error.to_string()))?;
+        pages.fill(0);
+        delta.apply(pages.as_chunks_mut().0);
         if Checksum::of(pages).to_bytes() == *sum { Ok(()) } else { Err(self.not_what_was_saved()) }
     }
 
@@ -114,8 +157,10 @@ impl Block {
     ) -> Result<(), ImageError> {
         let (sums, delta) = stored.split_at(differences.0.len() * PAGE_SUM_BYTES);
         let (form, range) = &differences.0[at];
-        apply_part(*form, &delta[range.clone()], page);
-        if page_sum(page) == sums.as_chunks().0[at] { Ok(()) } else { Err(self.not_what_was_saved()) }
+        let part = &delta[range.clone()];
+        apply_part(*form, part, page);
+        let sum = if *form == Form::Patch { sum_of_words(page, mask_of(part)) } else { page_sum(page) };
+        if sum == sums.as_chunks().0[at] { Ok(()) } else { Err(self.not_what_was_saved()) }
     }
 
     fn not_what_was_saved(&self) -> ImageError {
@@ -125,6 +170,10 @@ impl Block {
     fn senseless(&self, why: &str) -> ImageError {
         ImageError::Senseless(Part::Block(self.offset()), why.into())
     }
+}
+
+fn mask_of(patch: &[u8]) -> Mask {
+    Mask::from_bytes(patch.first_chunk().expect("a patch begins with its bitmap"))
 }
 
 /// Where in a block of differences each of its pages is, and in which form.

@@ -8,7 +8,7 @@ use crate::records::ProcessState;
 use crate::{Contents, Run};
 use proptest::prelude::*;
 use standfast_core::codec::{Decompressor, Encoding};
-use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, Root};
+use standfast_core::{Address, Checksum, MASK_WORDS, Mask, PAGE_BYTES, PageRange, Root};
 
 fn identity() -> ImageIdentity {
     ImageIdentity { job: JobId::from_bytes([7; 16]), generation: GenerationNumber::new(3).unwrap(), parent: None }
@@ -360,8 +360,36 @@ proptest! {
     }
 
     #[test]
+    fn patches_bring_back_the_words_that_count_and_leave_the_others_as_the_parent_has_them(
+        starts in prop::collection::vec(0usize..MASK_WORDS, 1..=64),
+        words in 0usize..900,
+        seed: u64,
+    ) {
+        let before = pages_like(&vec![0; starts.len() * PAGE_BYTES], &vec![3; starts.len()], seed);
+        let pages = pages_like(&before, &vec![3; starts.len()], seed ^ 77);
+        let masks: Vec<Mask> = starts.iter().map(|start| {
+            let mut mask = Mask::NONE;
+            mask.add(*start..(start + words).min(MASK_WORDS));
+            mask
+        }).collect();
+        let mut encoder = BlockEncoder::default();
+        let Some(stored) = encoder.patch(&pages, &masks).map(<[u8]>::to_vec) else { return Ok(()) };
+        let block = block_of(Encoding::Differences, &stored, starts.len() as u64);
+        let mut wanted = before.clone();
+        for ((page, now), mask) in wanted.as_chunks_mut().0.iter_mut().zip(pages.as_chunks().0).zip(&masks) {
+            let mut words = [0; PAGE_BYTES];
+            let bytes = mask.gather(now, &mut words);
+            mask.scatter(&words[..bytes], page);
+        }
+        prop_assert!(decoded(&block, &stored, &before) == Ok(wanted));
+        let mut damaged = stored.clone();
+        damaged[stored.len() - starts.len() - 1] ^= 1;
+        prop_assert!(words == 0 || decoded(&block, &damaged, &before).is_err());
+    }
+
+    #[test]
     fn any_bytes_as_an_encoded_block_are_refused_or_read_and_never_panic(
-        number in 0u32..4, pages in 1u64..5, stored in prop::collection::vec(any::<u8>(), 1..300), seed: u64,
+        number in 0..Encoding::ALL.len() as u32, pages in 1u64..5, stored in prop::collection::vec(any::<u8>(), 1..300), seed: u64,
     ) {
         let encoding = Encoding::from_number(number).unwrap();
         let block = block_of(encoding, &stored, pages);

@@ -1,5 +1,6 @@
 //! A generation on its way to the disk: prepared, finished, sealed, committed; or aborted without a trace.
 
+mod apart;
 mod pipeline;
 mod pool;
 mod sift;

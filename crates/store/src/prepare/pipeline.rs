@@ -11,10 +11,11 @@
 //! no better; direct writes took 0.4 s and left the page cache empty, from which a restart reads.)
 
 use super::Writing;
+use super::apart::{Apart, set_apart};
 use super::pool::{Pool, batches_max, emptied, new_batch};
 use super::sift::{cut, sift};
 use crate::MediumFile;
-use crate::encode::{Shrinker, writers};
+use crate::encode::{Counts, Shrinker, writers};
 use crate::job::Shelf;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use standfast_core::PAGE_BYTES;
@@ -280,13 +281,20 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &mut PageBatch, written: &mut Written) -> io::Result<()> {
+        let Apart { dead, held, masks, zeros } = set_apart(batch);
         let sifted = sift(batch);
-        written.zeros.extend(sifted.zeros);
-        if batch.bytes.is_empty() {
+        written.zeros.extend(zeros.into_iter().chain(sifted.zeros));
+        self.write_pages(&sifted.stored, &batch.bytes, Counts::All, written)?;
+        self.write_pages(&dead.runs, &dead.bytes, Counts::NotZero, written)?;
+        self.write_pages(&held.runs, &held.bytes, Counts::Of(&masks), written)
+    }
+
+    fn write_pages(&mut self, runs: &[Run], pages: &[u8], counts: Counts<'_>, written: &mut Written) -> io::Result<()> {
+        if pages.is_empty() {
             return Ok(());
         }
-        let mut blocks = self.encode(&sifted.stored, &batch.bytes);
-        let stored = if self.encoded.is_empty() { &batch.bytes } else { &self.encoded };
+        let mut blocks = self.encode(runs, pages, counts);
+        let stored = if self.encoded.is_empty() { pages } else { &self.encoded };
         let bytes = stored.len() as u64;
         let start = self.target.end.fetch_add(bytes, Ordering::Relaxed);
         blocks.iter_mut().for_each(|block| block.offset += start);
@@ -303,12 +311,12 @@ impl Writer {
 
     /// Divides the pages of some runs into blocks, whose offsets count from the first. From the first block on that is
     /// encoded, and before it, everything stands in `encoded`; where none is, that is empty and no page was copied.
-    fn encode(&mut self, stored: &[Run], pages: &[u8]) -> Vec<NewBlock> {
+    fn encode(&mut self, stored: &[Run], pages: &[u8], counts: Counts<'_>) -> Vec<NewBlock> {
         self.encoded.clear();
         let mut blocks = Vec::new();
         for (at, (runs, own)) in cut(stored).into_iter().zip(pages.chunks(BLOCK_BYTES)).enumerate() {
             let was_raw = self.encoded.is_empty();
-            let encoding = self.shrinker.put(&runs, own, &mut self.encoded);
+            let encoding = self.shrinker.put(&runs, own, counts.of_block(at), &mut self.encoded);
             let offset = match encoding {
                 _ if was_raw => at * BLOCK_BYTES,
                 Encoding::Raw => {

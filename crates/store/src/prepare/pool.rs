@@ -65,12 +65,13 @@ fn batches_of(bytes: u64) -> usize {
 /// A batch whose memory is populated.
 pub(super) fn new_batch() -> PageBatch {
     // Zeros would come from the kernel lazily; any other value has to be written.
-    PageBatch { ranges: Vec::new(), bytes: vec![1; BATCH_PAGES * PAGE_BYTES] }
+    PageBatch { bytes: vec![1; BATCH_PAGES * PAGE_BYTES], ..PageBatch::default() }
 }
 
 /// A batch at full length again. What was not cut off costs nothing.
 pub(super) fn emptied(mut batch: PageBatch) -> PageBatch {
     batch.ranges.clear();
+    batch.blanks = None;
     batch.bytes.resize(BATCH_PAGES * PAGE_BYTES, 0);
     batch
 }

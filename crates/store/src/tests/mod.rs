@@ -1,5 +1,6 @@
 //! Tests of the store as a whole, on a real directory and on a disk that fails. Tests of single rules stand beside them.
 
+mod blanks;
 mod chains;
 mod crash;
 mod damage;

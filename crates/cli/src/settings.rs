@@ -1,0 +1,165 @@
+//! `standfast.toml`: what is to hold for `run` where the command line says nothing, under the names that the options have
+//! there. What they are and which values they take is defined once, in [`crate::arguments`]: what stands in the file becomes
+//! words of the command line, which is then read as if somebody had typed them.
+
+use crate::arguments::Arguments;
+use anyhow::{Context as _, bail};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser};
+use serde_json::{Map, Value};
+use std::ffi::OsString;
+use std::path::Path;
+
+/// The name of the file, which is looked for in the current directory.
+pub(crate) const SETTINGS: &str = "standfast.toml";
+
+/// The table in it.
+const TABLE: &str = "run";
+
+/// What is decided at each start anew.
+const NOT_SETTINGS: [&str; 4] = ["fresh", "force", "help", "version"];
+
+/// The command line, with what the file says where the line does not.
+pub(crate) fn arguments(line: &[OsString]) -> anyhow::Result<Arguments> {
+    let matches = Arguments::command().try_get_matches_from(line).unwrap_or_else(|error| error.exit());
+    if matches.subcommand_name() == Some(TABLE)
+        && let Some(text) = standfast::read_settings(Path::new(SETTINGS))?
+    {
+        return joined(line, &matches, &text);
+    }
+    Ok(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+}
+
+fn joined(line: &[OsString], matches: &ArgMatches, text: &[u8]) -> anyhow::Result<Arguments> {
+    let said = matches.subcommand_matches(TABLE).context("there is a run")?;
+    let mut own = Vec::new();
+    let mut all = Vec::new();
+    for Setting { argument, words } in settings(text)? {
+        if said.value_source(argument.get_id().as_str()) != Some(ValueSource::CommandLine) {
+            own.extend_from_slice(&words);
+        }
+        all.extend(words);
+    }
+    // By themselves first, so that what is wrong is told of the file.
+    let program = ["--".into(), "program".into()];
+    let alone = ["standfast".into(), TABLE.into()].into_iter().chain(all).chain(program);
+    if let Err(error) = Arguments::try_parse_from(alone) {
+        let text = error.to_string();
+        bail!("{SETTINGS}: {}", text.lines().next().unwrap_or_default().trim_start_matches("error: "));
+    }
+    // The options before the command take no values.
+    let place = line.iter().position(|word| word == TABLE).context("there is a run")? + 1;
+    let (head, tail) = line.split_at(place);
+    let own = own.into_iter().map(OsString::from);
+    let words = head.iter().cloned().chain(own).chain(tail.iter().cloned());
+    Ok(Arguments::try_parse_from(words).unwrap_or_else(|error| error.exit()))
+}
+
+/// A setting, and the words that stand for it.
+struct Setting {
+    argument: Arg,
+    words: Vec<String>,
+}
+
+fn settings(text: &[u8]) -> anyhow::Result<Vec<Setting>> {
+    let text = std::str::from_utf8(text).with_context(|| format!("{SETTINGS} is no text"))?;
+    let tables: Map<String, Value> =
+        basic_toml::from_str(text).map_err(|error| anyhow::anyhow!("{SETTINGS}: {error}"))?;
+    let mut settings = Vec::new();
+    for (name, table) in tables {
+        match table {
+            Value::Object(table) if name == TABLE => {
+                for (key, value) in table {
+                    settings.push(setting(&key, &value)?);
+                }
+            }
+            _ => bail!("{SETTINGS}: there is no table '{name}': settings stand below [{TABLE}]"),
+        }
+    }
+    Ok(settings)
+}
+
+fn setting(key: &str, value: &Value) -> anyhow::Result<Setting> {
+    let command = Arguments::command();
+    let run = command.find_subcommand(TABLE).context("there is a run")?;
+    let is_setting = |argument: &&Arg| argument.get_long().is_some_and(|name| !NOT_SETTINGS.contains(&name));
+    let mut known = run.get_arguments().filter(is_setting);
+    let Some(argument) = known.find(|argument| argument.get_long() == Some(key)) else {
+        let names = run.get_arguments().filter(is_setting).filter_map(Arg::get_long).collect::<Vec<_>>();
+        bail!("{SETTINGS}: there is no setting '{key}' in [{TABLE}]: write one of {}", names.join(", "));
+    };
+    let values = match value {
+        Value::Array(values) if matches!(argument.get_action(), ArgAction::Append) => &values[..],
+        other => std::slice::from_ref(other),
+    };
+    let words = values.iter().map(|value| word(key, argument, value)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Setting { argument: argument.clone(), words: words.into_iter().flatten().collect() })
+}
+
+/// The word for one value; none for a flag that is not set.
+fn word(key: &str, argument: &Arg, value: &Value) -> anyhow::Result<Option<String>> {
+    Ok(match (argument.get_action(), value) {
+        (ArgAction::SetTrue, Value::Bool(is_set)) => is_set.then(|| format!("--{key}")),
+        (ArgAction::SetTrue, _) => bail!("{SETTINGS}: write '{key} = true' or '{key} = false'"),
+        (_, Value::Bool(is_on)) => Some(format!("--{key}={}", if *is_on { "on" } else { "off" })),
+        (_, Value::Number(number)) => Some(format!("--{key}={number}")),
+        (_, Value::String(text)) => Some(format!("--{key}={text}")),
+        _ => bail!("{SETTINGS}: '{key}' takes one value, such as \"10m\" or 3"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Command, Run};
+
+    fn run(line: &str, text: &str) -> anyhow::Result<Run> {
+        let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let matches = Arguments::command().try_get_matches_from(&line).unwrap();
+        match joined(&line, &matches, text.as_bytes())?.command {
+            Command::Run(run) => Ok(run),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_file_speaks_where_the_line_does_not() {
+        let text = "# as everywhere\n[run]\ninterval = \"90s\"\nkeep = 5\nincremental = true\nresume = true\nwait = false\n\
+                    save-folder = [\"a\", \"b\"]\ndirectory = \"there\"\n";
+        let said = run("standfast -q run -i 1m -- prog run --keep 9", text).unwrap();
+        assert_eq!(said.interval, Some("1m".parse().unwrap()));
+        assert_eq!(said.keep, Some("5".parse().unwrap()));
+        assert_eq!(said.incremental, Some("on".parse().unwrap()));
+        assert!(said.resume && !said.wait);
+        assert_eq!(said.save_folder, [Path::new("a"), Path::new("b")]);
+        assert_eq!(said.directory.as_deref(), Some(Path::new("there")));
+        assert_eq!(said.command_line, ["prog", "run", "--keep", "9"]);
+    }
+
+    #[test]
+    fn every_option_of_run_is_a_setting_but_what_is_decided_at_each_start() {
+        let command = Arguments::command();
+        let options = command.find_subcommand(TABLE).unwrap().get_arguments().filter_map(Arg::get_long);
+        for name in options {
+            let is_known = setting(name, &Value::Bool(true)).is_ok();
+            assert_eq!(is_known, !NOT_SETTINGS.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_the_file() {
+        for (text, wanted) in [
+            ("[run]\nintervall = \"1m\"", "no setting 'intervall'"),
+            ("[run]\ninterval = \"soon\"", "soon"),
+            ("[run]\nfresh = true", "no setting 'fresh'"),
+            ("[restart]\nids = \"new\"", "no table 'restart'"),
+            ("keep = 3", "no table 'keep'"),
+            ("[run]\nwait = \"yes\"", "wait = true"),
+            ("[run]\nkeep = [1, 2]", "one value"),
+            ("[run\n", "line"),
+        ] {
+            let said = run("standfast run prog", text).unwrap_err().to_string();
+            assert!(said.starts_with(SETTINGS) && said.contains(wanted), "{said}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What of pages that are excluded in part need not be saved: word by word, for each such page (L11: "partial pages are legal").
+//!
+//! A word of which a program has excluded some bytes and not others is saved. Dead words may come back as anything; held
+//! ones are left to the checkpoint that is built upon, so a page that has some of these needs that one's page.
+
+use super::{Region, Regions, Usage};
+use crate::{Address, MASK_WORD_BYTES, Mask, PAGE_BYTES, PageRange, PageSet};
+
+/// Pages of which some words do not count, ascending.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Blanks(Vec<Blank>);
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blank {
+    /// Its address.
+    pub page: Address,
+    /// Words that are dead.
+    pub dead: Mask,
+    /// Words that are dead or held.
+    pub out: Mask,
+}
+
+impl Blank {
+    /// Whether it needs the page of the checkpoint that is built upon.
+    pub fn is_held(&self) -> bool {
+        self.dead != self.out
+    }
+}
+
+impl Regions {
+    /// The words that need not be saved by a checkpoint that builds upon one taken when there had been `held` checkpoints,
+    /// which holds these pages; `None` where it builds upon none. Pages that lie within one region are not among them.
+    pub fn blanks(&self, held: Option<(u64, &PageSet)>) -> Blanks {
+        let mut blanks = Blanks::default();
+        let mut holding = held.map_or(&[][..], |(_, pages)| pages.ranges());
+        for region in self.all() {
+            let is_held = match region.usage {
+                Usage::Included => continue,
+                Usage::Dead => false,
+                Usage::ReadOnly { .. } if held.is_some_and(|(held, _)| region.usage.is_held(held)) => true,
+                Usage::ReadOnly { .. } => continue,
+            };
+            for page in edges(region) {
+                if is_held {
+                    while let [first, rest @ ..] = holding
+                        && first.end() <= page
+                    {
+                        holding = rest;
+                    }
+                    if !holding.first().is_some_and(|range| range.contains(page)) {
+                        continue;
+                    }
+                }
+                blanks.add(region, page, is_held);
+            }
+        }
+        blanks
+    }
+}
+
+/// The pages that a region covers in part.
+fn edges(region: &Region) -> impl Iterator<Item = Address> + use<> {
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let (first, last) = (region.start - region.start % PAGE, (region.end - 1) / PAGE * PAGE);
+    let (starts_inside, ends_inside) = (region.start > first, region.end < last + PAGE);
+    let first = (starts_inside || (first == last && ends_inside)).then_some(first);
+    let last = (ends_inside && first != Some(last)).then_some(last);
+    first.into_iter().chain(last).map(Address::new)
+}
+
+impl Blanks {
+    fn add(&mut self, region: &Region, page: Address, is_held: bool) {
+        const WORD: u64 = MASK_WORD_BYTES as u64;
+        let start = region.start.saturating_sub(page.get());
+        let end = (region.end - page.get()).min(PAGE_BYTES as u64);
+        let words = start.div_ceil(WORD) as usize..(end / WORD) as usize;
+        if words.is_empty() {
+            return;
+        }
+        if self.0.last().is_none_or(|last| last.page != page) {
+            self.0.push(Blank { page, dead: Mask::NONE, out: Mask::NONE });
+        }
+        let last = self.0.last_mut().expect("there is one");
+        last.out.add(words.clone());
+        if !is_held {
+            last.dead.add(words);
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Blank] {
+        &self.0
+    }
+
+    /// Those within a range.
+    pub fn within(&self, range: PageRange) -> &[Blank] {
+        let from = self.0.partition_point(|blank| blank.page < range.start());
+        let rest = &self.0[from..];
+        &rest[..rest.partition_point(|blank| blank.page < range.end())]
+    }
+
+    /// The pages.
+    pub fn pages(&self) -> PageSet {
+        PageSet::of(self.0.iter().map(|blank| PageRange::new(blank.page, 1)))
+    }
+
+    /// The pages of which words count that did not count then.
+    pub fn revived_since(&self, then: &Self) -> PageSet {
+        let mut now = &self.0[..];
+        let revived = then.0.iter().filter(|was| {
+            now = &now[now.partition_point(|blank| blank.page < was.page)..];
+            let out = now.first().filter(|blank| blank.page == was.page).map_or(Mask::NONE, |blank| blank.out);
+            !was.out.is_within(out)
+        });
+        PageSet::of(revived.map(|was| PageRange::new(was.page, 1)))
+    }
+}

@@ -1,0 +1,125 @@
+//! Pages of a batch of which a program has said that some words do not count: they are taken out of it and encoded by
+//! themselves, so that only what counts takes room. Pure; the writing is done elsewhere.
+
+use standfast_core::delta::Page;
+use standfast_core::{Mask, PAGE_BYTES, PageRange, is_zero};
+use standfast_format::{Beneath, Contents, PageBatch, Run};
+
+/// Some pages, and where they belong, in the order of the bytes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Pages {
+    pub(super) runs: Vec<Run>,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What was taken out of a batch.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Apart {
+    /// Pages some of which is dead: that is zero here.
+    pub(super) dead: Pages,
+    /// Pages some of which is held by the generation that the image builds upon.
+    pub(super) held: Pages,
+    /// What counts in those.
+    pub(super) masks: Vec<Mask>,
+    /// Pages of zeros that must be remembered.
+    pub(super) zeros: Vec<Run>,
+}
+
+/// Takes out of a batch what is not to be stored as it is.
+pub(super) fn set_apart(batch: &mut PageBatch) -> Apart {
+    let mut apart = Apart::default();
+    let Some(blanks) = batch.blanks.take() else { return apart };
+    let (mut from, mut to) = (0, 0);
+    for (owner, range, beneath) in std::mem::take(&mut batch.ranges) {
+        let mut rest = range;
+        for blank in blanks.within(range) {
+            let (others, behind) = rest.split_at(PageRange::between(rest.start(), blank.page).pages());
+            keep(batch, (owner, others, beneath), (&mut from, &mut to));
+            let (own, behind) = behind.split_at(1);
+            let page: &mut Page = batch.bytes[from..].first_chunk_mut().expect("a batch has all pages of its ranges");
+            blank.dead.blank(page);
+            let run = Run { owner, range: own, contents: Contents::Stored };
+            if blank.is_held() {
+                apart.held.push(run, page);
+                apart.masks.push(blank.out.inverse());
+            } else if !is_zero(page) {
+                apart.dead.push(run, page);
+            } else if beneath == Beneath::File {
+                apart.zeros.push(Run { contents: Contents::Zero, ..run });
+            }
+            from += PAGE_BYTES;
+            rest = behind;
+        }
+        keep(batch, (owner, rest, beneath), (&mut from, &mut to));
+    }
+    batch.bytes.truncate(to);
+    apart
+}
+
+/// Moves pages to the end of those that stay.
+fn keep(batch: &mut PageBatch, stays: (u32, PageRange, Beneath), (from, to): (&mut usize, &mut usize)) {
+    let bytes = stays.1.bytes() as usize;
+    if bytes > 0 {
+        batch.bytes.copy_within(*from..*from + bytes, *to);
+        batch.ranges.push(stays);
+        *from += bytes;
+        *to += bytes;
+    }
+}
+
+impl Pages {
+    fn push(&mut self, run: Run, page: &Page) {
+        self.bytes.extend_from_slice(page);
+        match self.runs.last_mut() {
+            Some(last) if last.owner == run.owner && last.range.end() == run.range.start() => {
+                last.range = PageRange::between(last.range.start(), run.range.end());
+            }
+            _ => self.runs.push(run),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_core::Address;
+    use standfast_core::directions::Regions;
+    use std::sync::Arc;
+
+    const DEAD: u64 = 1;
+    const READ_ONLY: u64 = 2;
+
+    fn pages(first: u64, pages: u64) -> PageRange {
+        PageRange::new(Address::new(first * PAGE_BYTES as u64), pages)
+    }
+
+    fn stored(first: u64, count: u64) -> Run {
+        Run { owner: 3, range: pages(first, count), contents: Contents::Stored }
+    }
+
+    #[test]
+    fn pages_with_blanks_leave_the_batch_and_each_keeps_its_bytes() {
+        let region =
+            |start: u64, bytes: u64, kind: u64| [(start | kind << 62).to_le_bytes(), bytes.to_le_bytes()].concat();
+        // Dead: most of page 2, all of page 6 but its last word. Read-only: the first words of pages 3 and 4.
+        let table = [
+            region(0x2010, 0xff0, DEAD),
+            region(0x3000, 8, READ_ONLY),
+            region(0x4000, 8, READ_ONLY),
+            region(0x6000, 0xffc, DEAD),
+        ];
+        let regions = Regions::decode([&table.concat()[..]]).unwrap();
+        let blanks = Some(Arc::new(regions.blanks(Some((0, &standfast_core::PageSet::of([pages(3, 1)]))))));
+        let bytes = [1, 2, 3, 4, 5].iter().flat_map(|fill| [*fill; PAGE_BYTES]);
+        let bytes = bytes.chain([7; PAGE_BYTES - 4]).chain([0; 4]).collect();
+        let ranges = vec![(3, pages(1, 5), Beneath::Zeros), (3, pages(6, 1), Beneath::File)];
+        let mut batch = PageBatch { ranges, bytes, blanks };
+        let Apart { dead, held, masks, zeros } = set_apart(&mut batch);
+        assert_eq!(batch.ranges, [(3, pages(1, 1), Beneath::Zeros), (3, pages(4, 2), Beneath::Zeros)]);
+        assert_eq!(batch.bytes.chunks(PAGE_BYTES).map(|page| page[0]).collect::<Vec<_>>(), [1, 4, 5]);
+        assert_eq!((dead.runs, held.runs), (vec![stored(2, 1)], vec![stored(3, 1)]));
+        assert_eq!(dead.bytes, [[2; 16].as_slice(), &[0; PAGE_BYTES - 16]].concat());
+        assert!(held.bytes == [3; PAGE_BYTES] && masks[0].words() == PAGE_BYTES / 4 - 2);
+        assert_eq!(zeros, [Run { contents: Contents::Zero, ..stored(6, 1) }]);
+    }
+}

@@ -1,0 +1,89 @@
+/* Says what calls of libstandfast take, in nanoseconds, and what its table takes, in bytes a region: a line for each. */
+#include "check.h"
+#include <standfast.h>
+#include <time.h>
+
+#define REGIONS 100000
+#define MANY 1000000
+#define STRIDE 24
+#define REPEATS 101
+#define BATCH 20000
+
+static char places[MANY][STRIDE];
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+static int compare(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double median(double *times, size_t count)
+{
+    qsort(times, count, sizeof *times, compare);
+    return times[count / 2];
+}
+
+static long resident_bytes(void)
+{
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%ld %ld", &pages, &resident) == 2 && fclose(file) == 0);
+    return resident * 4096;
+}
+
+static void exclude(size_t place)
+{
+    CHECK(standfast_exclude(places[place], STRIDE / 2, STANDFAST_DEAD) == 0);
+}
+
+int main(void)
+{
+    static double times[REPEATS], single[BATCH];
+    memset(places, 1, sizeof places);
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        double begun = now();
+        for (int call = 0; call < BATCH; call++)
+            CHECK(standfast_checkpoint_here(NULL) == STANDFAST_NOT_TAKEN);
+        times[repeat] = (now() - begun) / BATCH;
+    }
+    printf("not-due %.1f\n", median(times, REPEATS));
+    if (!standfast_is_protected()) {
+        for (int repeat = 0; repeat < REPEATS; repeat++) {
+            double begun = now();
+            for (int call = 0; call < BATCH; call++)
+                exclude((size_t)call);
+            times[repeat] = (now() - begun) / BATCH;
+        }
+        printf("exclude %.1f\n", median(times, REPEATS));
+        return 0;
+    }
+    for (size_t place = 0; place < REGIONS; place++)
+        exclude(place);
+    uint64_t state = 1;
+    for (int call = 0; call < BATCH; call++) {
+        size_t place = next_number(&state) % REGIONS;
+        double begun = now();
+        exclude(place);
+        single[call] = now() - begun;
+    }
+    printf("exclude %.1f\n", median(single, BATCH));
+    for (size_t place = 0; place < REGIONS; place++)
+        CHECK(standfast_include(places[place], STRIDE) == 0);
+    long before = resident_bytes(), most = 0;
+    for (size_t place = 0; place < MANY; place++) {
+        exclude(place);
+        if (place > MANY / 2 && place % 10000 == 0) {
+            long bytes = (resident_bytes() - before) * 100 / (long)place;
+            most = bytes > most ? bytes : most;
+        }
+    }
+    printf("table %.2f\n", (double)most / 100);
+    return 0;
+}
