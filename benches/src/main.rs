@@ -12,6 +12,7 @@
 
 mod auto;
 mod bulk;
+mod calls;
 mod chains;
 mod delta;
 mod directives;
@@ -194,6 +195,7 @@ fn whole(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
 
 /// What programs save by directing their own checkpoints.
 fn directed(_: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    calls::promises()?.into_iter().for_each(&mut *say);
     directives::promises()?.into_iter().for_each(say);
     directives::picture()
 }

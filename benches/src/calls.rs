@@ -1,0 +1,40 @@
+//! What the calls of libstandfast take: in a program that nobody protects, and in one with many regions.
+
+use crate::figures::Verdict;
+use anyhow::{Context as _, Result};
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::RunResult;
+use standfast_tests::running::PATIENCE;
+use standfast_tests::victims::CALLS;
+
+/// The promises, which are absolute: calls that a loop makes in each of its rounds must not be felt.
+pub(crate) fn promises() -> Result<Vec<Verdict>> {
+    let program = CALLS.with(&[])?;
+    let outside = RunResult::native(&program)?.output();
+    let arena = Arena::new()?;
+    let options = ["--min-interval", "1h"].map(str::to_owned);
+    let running = Standfast::new(&arena)?.run_with(&options, Checkpoints::OnRequest, &program)?;
+    running.wait(PATIENCE)?.well("the program")?;
+    let inside = RunResult::read(&arena.work())?.output();
+    Ok(vec![
+        at_most("exclude() outside Standfast", figure(&outside, "exclude")?, 10.0, "ns"),
+        at_most("checkpoint_here() that is not due", figure(&inside, "not-due")?, 50.0, "ns"),
+        at_most("exclude() with 100,000 regions, median", figure(&inside, "exclude")?, 300.0, "ns"),
+        at_most("table of regions, a region", figure(&inside, "table")?, 16.0, "bytes"),
+    ])
+}
+
+fn figure(said: &str, name: &str) -> Result<f64> {
+    let found = said.lines().filter_map(|line| line.split_once(' ')).find(|(what, _)| *what == name);
+    let (_, number) = found.with_context(|| format!("it said nothing of {name}: {said}"))?;
+    number.parse().with_context(|| format!("{number} is no number"))
+}
+
+fn at_most(what: &str, found: f64, bound: f64, unit: &str) -> Verdict {
+    Verdict {
+        promise: format!("{what}: at most {bound} {unit}"),
+        measured: format!("{found} {unit}"),
+        holds: found <= bound,
+    }
+}
