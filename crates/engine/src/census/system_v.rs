@@ -114,7 +114,6 @@ impl SystemV {
         (object, of_job): &(SystemVObject, bool),
         look: impl FnOnce(&SystemVObject) -> io::Result<T>,
     ) -> Result<Option<T>, EngineError> {
-        let is_gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM));
         match within(self.place.as_ref(), || look(object)) {
             Ok(held) => Ok(Some(held)),
             Err(error) if !of_job && is_gone(&error) => Ok(None),
@@ -188,6 +187,11 @@ pub(super) fn probes<'a>(frozen: &Frozen, sets: &'a [SemaphoreSet]) -> Result<Ve
         probes.push(Some(Probe { sets }));
     }
     Ok(probes)
+}
+
+/// Whether that says that an object has been removed.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM))
 }
 
 fn within<T>(place: Option<&IpcNamespace>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {

@@ -6,6 +6,7 @@
 //! tells whether the adjustment would have been too large; nothing has changed either way, and nobody sees a value in between.
 
 use super::asker::Asker;
+use super::system_v::is_gone;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_format::records::{SemaphoreSet, Undo};
@@ -45,6 +46,8 @@ impl Probe<'_> {
                         found.push((place, Undo { process: 0, semaphore: number as u32, adjustment }));
                     }
                     Err(Unknown::Engine(error)) => return Err(error),
+                    // Another program's, which has removed them meanwhile.
+                    Err(Unknown::Kernel(error)) if !set.name.of_job && is_gone(&error) => break,
                     Err(Unknown::Kernel(error)) => {
                         obstacles.push(Obstacle {
                             what: format!("System V semaphores {}", set.name.id),
