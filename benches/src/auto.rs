@@ -18,33 +18,36 @@ const WORSE_MAX: f64 = 1.15;
 /// Or so much of the running time, if that is more.
 const SHARE_MAX: f64 = 0.01;
 
-/// One verdict for each program that can be had here.
+/// One verdict for each program that can be had here. The best of four is not found and measured by the same runs, or chance
+/// would make it better than it is: one run each leaves two, which are measured in turns with the choice.
 pub(crate) fn against_the_best(repeats: usize, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     for paper in PAPERS {
         let Some(program) = paper.victim.program()? else { continue };
-        let mut native = Vec::new();
-        let mut ways: Vec<(&str, Vec<Duration>)> =
-            HAND_PICKED.iter().chain(&["auto"]).map(|way| (*way, Vec::new())).collect();
+        let mut tried = Vec::new();
+        for way in HAND_PICKED {
+            tried.push((timed(&program, Some(way))?, way));
+        }
+        tried.sort_unstable();
+        let ways = [None, Some("auto"), Some(tried[0].1), Some(tried[1].1)];
+        let mut times = ways.map(|_| Vec::new());
         for _ in 0..repeats {
-            native.push(timed(&program, None)?);
-            for (way, times) in &mut ways {
-                times.push(timed(&program, Some(way))?);
+            for (way, times) in ways.iter().zip(&mut times) {
+                times.push(timed(&program, *way)?);
             }
         }
-        let native = median(&native);
-        let added = |times: &[Duration]| median(times).saturating_sub(native);
-        let (auto, picked) = (added(&ways[HAND_PICKED.len()].1), &ways[..HAND_PICKED.len()]);
-        let (best, way) = picked.iter().map(|(way, times)| (added(times), *way)).min().unwrap_or_default();
-        let most = best.mul_f64(WORSE_MAX).max(best + native.mul_f64(SHARE_MAX));
+        let [native, auto, first, second] = times.map(|times| median(&times));
+        let (best, way) = (first, tried[0].1).min((second, tried[1].1));
+        let added = |time: Duration| time.saturating_sub(native);
+        let most = added(best).mul_f64(WORSE_MAX).max(added(best) + native.mul_f64(SHARE_MAX));
         say(Verdict {
             promise: format!("{}: auto at most {WORSE_MAX} times the best way's overhead", paper.victim.name),
             measured: format!(
                 "{} against {} ({way}) of {}",
-                milliseconds(auto),
-                milliseconds(best),
+                milliseconds(added(auto)),
+                milliseconds(added(best)),
                 milliseconds(native)
             ),
-            holds: auto <= most,
+            holds: added(auto) <= most,
         });
     }
     Ok(())

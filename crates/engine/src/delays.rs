@@ -46,3 +46,19 @@ pub fn own_delay() -> Duration {
     let own = ProcessorTime::of(std::process::id() as i32, own_thread());
     own.map_or(Duration::ZERO, |time| time.waited)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wait_is_told_once_and_who_has_ended_waits_no_more() {
+        let (pid, tid) = (std::process::id() as i32, own_thread());
+        let mut delays = Delays(vec![(pid, tid, Duration::ZERO), (pid, 0, Duration::ZERO)]);
+        let before = own_delay();
+        let told = delays.since_last();
+        assert!(told >= before && told <= own_delay(), "{told:?} is none of this thread's");
+        assert_eq!(delays.0.len(), 1);
+        assert!(delays.since_last() <= own_delay() - told, "what was told comes again");
+    }
+}

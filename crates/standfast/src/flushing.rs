@@ -152,7 +152,7 @@ impl Flushing {
         let flush = Flush { destination: destination.clone(), number, outputs, pacing: Arc::clone(&pacing) };
         let work = move || match beginning {
             Beginning::Ended => flush.beside(None),
-            Beginning::Beside(freezer, costs) => flush.beside(Some((freezer.delays(), costs))),
+            Beginning::Beside(freezer, costs) => flush.beside(Some((freezer, costs))),
             Beginning::Foreground(freezer) => flush.in_foreground(&freezer),
         };
         Ok(Self { work: Background::begin("flush", work)?, pacing, number, manner })
@@ -217,16 +217,18 @@ struct Flush {
 
 impl Flush {
     /// Beside the program, if there is one.
-    fn beside(&self, watch: Option<(Delays, Option<FlushCosts>)>) -> Ended {
+    fn beside(&self, program: Option<(Freezer, Option<FlushCosts>)>) -> Ended {
         // Where that is not allowed it is done all the same.
         let _ = setpriority_process(None, NICENESS);
-        let synced = self.sync_outputs();
-        let Some((delays, costs)) = watch else {
-            return Ended { end: synced.and_then(|()| self.copy(&*self.pacing)), measured: Measured::Nothing };
+        if let Err(failure) = self.sync_outputs() {
+            return Ended { end: Err(failure), measured: Measured::Nothing };
+        }
+        let Some((freezer, costs)) = program else {
+            return Ended { end: self.copy(&*self.pacing), measured: Measured::Nothing };
         };
-        let watch = Watch { delays, own: own_delay(), beside: Beside::default() };
+        let watch = Watch { delays: freezer.delays(), own: own_delay(), beside: Beside::default() };
         let watched = Watched { pacing: &self.pacing, costs, watch: RefCell::new(watch) };
-        let end = synced.and_then(|()| self.copy(&watched));
+        let end = self.copy(&watched);
         Ended { end, measured: Measured::Beside(watched.watch.into_inner().beside) }
     }
 
