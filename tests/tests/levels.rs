@@ -54,7 +54,13 @@ fn kill_both(standfast: Standfast<'_>, running: Running) -> Result<()> {
     let program = standfast.await_program()?;
     kill(standfast.supervisor_pid()?, Signal::SIGKILL)?;
     kill(program, Signal::SIGKILL)?;
-    running.wait(PATIENCE).map(drop)
+    running.wait(PATIENCE)?;
+    // On a busy machine it takes its time to die, and nobody may restart it meanwhile.
+    until(PATIENCE, "the program to be dead", || {
+        let stat = fs::read_to_string(format!("/proc/{program}/stat")).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|fields| fields.chars().next());
+        Ok(matches!(state, None | Some('Z' | 'X')).then_some(()))
+    })
 }
 
 fn goes_on(standfast: Standfast<'_>, arena: &Arena, from: u64) -> Result<String> {

@@ -1,7 +1,7 @@
 //! The same with a level in memory: a level that is full at a call of a checkpoint, and flushes to the disk that are struck at
 //! their n-th call.
 
-use super::{Scenario, Subject, continues};
+use super::{Scenario, Subject, continues, is_running};
 use crate::arena::Arena;
 use crate::disaster::Before;
 use crate::result::open_gate;
@@ -158,6 +158,7 @@ impl Scenario<'_> {
         let ended = self.tracer.wait()?;
         ensure!(matches!(ended, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "the supervisor ended with {ended:?}");
         self.arena.wait_until_empty(PATIENCE)?;
+        until(PATIENCE, "the program to be dead", || Ok((!is_running(self.program)).then_some(())))?;
         open_gate(self.arena)
     }
 }
