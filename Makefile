@@ -38,6 +38,7 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	STANDFAST_SWEEP=600 $(CARGO) test --release -p standfast-tests --test disasters -- tree
 	STANDFAST_EVERY=10 $(CARGO) test --release -p standfast-tests --test features
 	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test chains -- in_a_row
+	STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test parallel lose_ranks
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
 
 bench: ## the promises about speed, as ratios within one run

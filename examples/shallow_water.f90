@@ -17,7 +17,8 @@ module shallow_water
     use, intrinsic :: iso_fortran_env, only: real64
     implicit none
     private
-    public :: set_up, share_of, latitudes_of, analyze_start, synthesize, multiply, advance, start_fields, invariants, height_error
+    public :: set_up, share_of, latitudes_of, analyze_start, synthesize, multiply, advance, start_fields, each_field
+    public :: invariants, height_error
 
     real(real64), parameter :: pi = 4*atan(1.0_real64), radius = 6.37122e6_real64, omega = 7.292e-5_real64
     real(real64), parameter :: gravity = 9.80616_real64, filter = 0.02_real64
@@ -367,6 +368,23 @@ contains
         old = merge(current, current + filter*(old - 2*current + new), is_first_step)
         current = new
     end subroutine remember
+
+    ! Hands out, under numbers from 10 on, all that changes from step to step.
+    subroutine each_field(to)
+        interface
+            subroutine to(number, field)
+                integer, intent(in) :: number
+                type(*), dimension(..), intent(in) :: field
+            end subroutine to
+        end interface
+        call to(10, is_first_step)
+        call to(11, vorticity)
+        call to(12, divergence)
+        call to(13, geopotential)
+        call to(14, old_vorticity)
+        call to(15, old_divergence)
+        call to(16, old_geopotential)
+    end subroutine each_field
 
     ! Of each latitude of this rank its part of mass, energy and potential enstrophy.
     subroutine invariants(fields, parts)

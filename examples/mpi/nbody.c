@@ -281,7 +281,15 @@ int main(int count, char **words)
     scatter();
     build_tree();
     double before = energy();
-    for (long step = 1; step <= steps; step++) {
+    long step = 1;
+    protect(0, &step, sizeof step);
+    protect(1, places, particles * sizeof *places);
+    protect(2, speeds, own * sizeof *speeds);
+    if (restored())
+        build_tree();
+    for (; step <= steps; step++) {
+        if (due())
+            checkpoint();
         kick(0.5);
         drift();
         gather();

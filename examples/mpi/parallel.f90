@@ -1,12 +1,16 @@
-! What the parallel programs in Fortran share: ranks, and a verdict over all of them. The same as parallel.h is for C.
+! What the parallel programs in Fortran share: ranks, a verdict over all of them, and checkpoints in each other's memory. The
+! same as parallel.h is for C. Of the two modules standfast_group one does nothing: that in unprotected.f90.
 module parallel
     use mpi_f08
     use example
+    use standfast_group
     implicit none
     private
-    public :: start, finish, check_all
+    public :: start, finish, check_all, restored, due
+    public :: standfast_protect, standfast_checkpoint
 
     integer, public, protected :: rank, ranks
+    integer :: joined
 
 contains
 
@@ -14,7 +18,25 @@ contains
         call MPI_Init()
         call MPI_Comm_rank(MPI_COMM_WORLD, rank)
         call MPI_Comm_size(MPI_COMM_WORLD, ranks)
+        joined = standfast_join(MPI_COMM_WORLD)
     end subroutine start
+
+    ! Whether the ranks go on from a checkpoint, which the registered memory holds now.
+    logical function restored()
+        restored = joined /= STANDFAST_NEW
+        if (restored) call standfast_restore()
+    end function restored
+
+    ! Every second, or as often as the environment says.
+    logical function due()
+        character(len=32) :: words
+        real(real64) :: seconds
+        integer :: status
+        call get_environment_variable('CHECKPOINT_SECONDS', words, status=status)
+        seconds = 1
+        if (status == 0) read (words, *) seconds
+        due = standfast_due(seconds)
+    end function due
 
     ! The verdict over the largest of what the ranks have found; told by one, heeded by all.
     subroutine check_all(what, found, most)
@@ -30,6 +52,7 @@ contains
 
     subroutine finish(hash)
         integer(int64), intent(in) :: hash
+        call standfast_finish()
         if (rank == 0) print '(a, z16.16)', 'checksum ', hash
         call MPI_Finalize()
     end subroutine finish

@@ -75,7 +75,15 @@ int main(int count, char **words)
     uint8_t *current = band(), *previous = band();
     for (size_t cell = 0; cell < rows * size; cell++)
         current[size + cell] = mixed(first * size + cell) % 3 == 0;
-    for (long generation = 1; generation <= generations; generation++) {
+    long generation = 1;
+    protect(0, &generation, sizeof generation);
+    protect(1, current, (rows + 2) * size);
+    restored();
+    for (; generation <= generations; generation++) {
+        if (due()) {
+            protect(1, current, (rows + 2) * size);
+            checkpoint();
+        }
         uint8_t *swap = previous;
         previous = current;
         current = swap;

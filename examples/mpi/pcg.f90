@@ -14,12 +14,13 @@ program pcg
     use example
     implicit none
     real(real64), parameter :: tolerance = 1e-11_real64
-    integer :: n, first, planes, iteration, iterations_max, at
+    integer :: n, first, planes, iteration, iterations_max, at, from = 1
     integer, allocatable :: counts(:), starts(:)
     ! One of the six neighbours and oneself, as factors of a row.
     real(real64), allocatable, dimension(:, :, :) :: centre, west, east, south, north, below, above, right, scale
     real(real64), allocatable, dimension(:, :, :) :: x, r, z, p, q
-    real(real64) :: rz, rz_before, bb, step
+    real(real64) :: rz_before, bb, step
+    real(real64), save :: rz
 
     call start()
     n = argument(1, 64, 1, 2048)
@@ -39,7 +40,15 @@ program pcg
     p(1:n, 1:n, 1:planes) = z
     rz = product_of(r, z)
     bb = product_of(right, right)
-    do iteration = 1, iterations_max
+    call standfast_protect(0, from)
+    call standfast_protect(1, rz)
+    call standfast_protect(2, x)
+    call standfast_protect(3, r)
+    call standfast_protect(4, p)
+    if (restored()) call tell()
+    do iteration = from, iterations_max
+        from = iteration
+        if (due()) call standfast_checkpoint()
         call multiply(p, q)
         step = rz/product_of(p(1:n, 1:n, 1:planes), q)
         x = x + step*p(1:n, 1:n, 1:planes)
@@ -64,7 +73,7 @@ contains
 
     subroutine tell()
         if (rank /= 0) return
-        print '(a, i0)', 'iteration ', iteration
+        print '(a, i0)', 'iteration ', from
         flush (6)
     end subroutine tell
 

@@ -116,7 +116,15 @@ int main(int count, char **words)
     double *a = own_block(0), *b = own_block(1), *c = memory(side * side * sizeof *c);
     hand_on(a, 1, row_of_blocks);
     hand_on(b, 0, col_of_blocks);
-    for (int step = 0; step < across; step++) {
+    int step = 0;
+    protect(0, &step, sizeof step);
+    protect(1, a, side * side * sizeof *a);
+    protect(2, b, side * side * sizeof *b);
+    protect(3, c, side * side * sizeof *c);
+    restored();
+    for (; step < across; step++) {
+        if (due())
+            checkpoint();
         add_product(a, b, c);
         hand_on(a, 1, 1);
         hand_on(b, 0, 1);

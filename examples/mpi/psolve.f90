@@ -18,8 +18,9 @@ program psolve
     integer, external :: numroc, indxl2g
     integer, allocatable :: pivots(:)
     real(real64), allocatable :: matrix(:, :), right(:), x(:)
-    real(real64) :: worst
-    integer(int64) :: hash
+    real(real64), save :: worst
+    integer(int64), save :: hash
+    integer :: from = 1
 
     call start()
     equations = argument(1, 1000, 1, 65536)
@@ -42,7 +43,13 @@ program psolve
 
     hash = checksum_start
     worst = 0
-    do number = 1, systems
+    call standfast_protect(0, from)
+    call standfast_protect(1, worst)
+    call standfast_protect(2, hash)
+    if (restored() .and. rank == 0) call tell()
+    do number = from, systems
+        from = number
+        if (due()) call standfast_checkpoint()
         call generate()
         call pdgesv(equations, 1, matrix, 1, 1, matrix_is, pivots, right, 1, 1, right_is, info)
         if (info /= 0) error stop 'a singular matrix'
@@ -57,7 +64,7 @@ program psolve
 contains
 
     subroutine tell()
-        print '(a, i0, a, i0)', 'system ', number, ' of ', systems
+        print '(a, i0, a, i0)', 'system ', from, ' of ', systems
         flush (6)
     end subroutine tell
 

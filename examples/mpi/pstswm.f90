@@ -13,8 +13,9 @@ program pstswm
     use shallow_water
     implicit none
     complex(real64), allocatable :: by_waves(:, :, :), by_latitudes(:, :, :), products(:, :, :), back(:, :, :)
-    real(real64) :: begun(3), ended(3), seconds
-    integer :: hours, test_case, step, steps
+    real(real64) :: ended(3), seconds
+    real(real64), save :: begun(3)
+    integer :: hours, test_case, step, steps, from = 1
 
     call start()
     test_case = argument(3, 5, 2, 5)
@@ -31,7 +32,13 @@ program pstswm
     call to_waves(products, back)
     call analyze_start(back)
     begun = totals()
-    do step = 1, steps
+    call standfast_protect(0, from)
+    call standfast_protect(1, begun)
+    call each_field(standfast_protect)
+    if (restored()) call tell()
+    do step = from, steps
+        from = step
+        if (due()) call standfast_checkpoint()
         call synthesize(by_waves)
         call to_latitudes(by_waves, by_latitudes)
         call multiply(by_latitudes, products)
@@ -50,7 +57,7 @@ contains
 
     subroutine tell()
         if (rank /= 0) return
-        print '(a, i0, a, i0)', 'step ', step, ' of ', steps
+        print '(a, i0, a, i0)', 'step ', from, ' of ', steps
         flush (6)
     end subroutine tell
 

@@ -179,7 +179,7 @@ pub(crate) fn said(arena: &Arena, seed: u64) -> String {
 }
 
 /// Where libstandfast_group lies: `STANDFAST_LIBRARIES`, or where cargo builds it.
-fn library() -> Result<PathBuf> {
+pub(crate) fn library() -> Result<PathBuf> {
     if let Some(folder) = env::var_os("STANDFAST_LIBRARIES") {
         return Ok(folder.into());
     }

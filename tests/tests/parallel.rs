@@ -3,10 +3,10 @@
 
 use anyhow::{Context as _, Result, ensure};
 use standfast_tests::papers::{CELL, MAT, Paper, STSWM};
-use standfast_tests::parallel::{Mpi, checksum};
+use standfast_tests::parallel::{Mpi, checksum, killed};
 use standfast_tests::result::RunResult;
-use standfast_tests::skip;
 use standfast_tests::victims::Program;
+use standfast_tests::{seed, skip};
 use std::path::Path;
 
 /// Each with the serial program that must come to the same checksum.
@@ -25,6 +25,41 @@ fn parallel_programs_find_the_truth_with_open_mpi() -> Result<()> {
 #[test]
 fn parallel_programs_find_the_truth_with_mpich() -> Result<()> {
     find_the_truth(Mpi::Mpich)
+}
+
+/// In one run of a program.
+const STRIKES: usize = 2;
+
+/// Each long enough to be struck, and short otherwise.
+const STRUCK: [(&str, &[&str]); 6] = [
+    ("pcell", &["600", "300"]),
+    ("pmat", &["600"]),
+    ("nbody", &["3000", "10"]),
+    ("pcg", &["24"]),
+    ("pstswm", &["31", "6"]),
+    ("psolve", &["300", "6"]),
+];
+
+/// By parity and by Reed-Solomon, as chance will have it. `STANDFAST_KILLS` says how often (`make soak`).
+#[test]
+fn parallel_programs_that_lose_ranks_come_to_the_undisturbed_result() -> Result<()> {
+    let mpi = Mpi::Open;
+    let (Some(plain), Some(protected)) = (mpi.programs()?, mpi.protected_programs()?) else {
+        skip(mpi.name(), "this machine has not that MPI with Fortran and ScaLAPACK");
+        return Ok(());
+    };
+    let seed = seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let kills: usize = std::env::var("STANDFAST_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(STRIKES);
+    for (name, arguments) in STRUCK {
+        let wanted = on_ranks(mpi, 4, &plain.join(name), arguments)?;
+        for _ in 0..kills.div_ceil(STRIKES) {
+            let found = killed(mpi, &protected.join(name), arguments, STRIKES, &mut random);
+            let found = found.with_context(|| format!("{name}, seed {seed}"))?;
+            ensure!(checksum(&found)? == checksum(&wanted)?, "{name}, seed {seed}: {found}{wanted}");
+        }
+    }
+    Ok(())
 }
 
 fn find_the_truth(mpi: Mpi) -> Result<()> {

@@ -1,0 +1,109 @@
+! The Fortran interface of libstandfast_group: a program's processes keep each other's registered memory. It is source, since
+! .mod files differ from compiler to compiler and from MPI to MPI: compile it with the program's mpifort, and
+! standfast_group_fortran.c with the mpicc beside it, and link with -lstandfast_group.
+!
+! What the calls mean is said in standfast_group.h. Each process has one group. A call that fails says why and ends all
+! processes, so that no error goes unheeded. What is registered must be contiguous and stay where it is: saved, allocated, or a
+! pointer's target.
+module standfast_group
+    use, intrinsic :: iso_c_binding, only: c_double, c_int, c_int64_t
+    use mpi_f08, only: MPI_Comm
+    implicit none
+    private
+    public :: standfast_join, standfast_protect, standfast_unprotect, standfast_recorded, standfast_restore
+    public :: standfast_due, standfast_checkpoint, standfast_finish
+
+    ! How a process begins.
+    integer, parameter, public :: STANDFAST_NEW = 0, STANDFAST_SURVIVOR = 1, STANDFAST_REPLACEMENT = 2
+
+    interface standfast_join
+        module procedure join_f08, join_integer
+    end interface
+
+    interface
+        integer(c_int) function c_join(comm) bind(c, name='standfast_fortran_join')
+            import :: c_int
+            integer(c_int), value :: comm
+        end function c_join
+        subroutine c_protect(id, region) bind(c, name='standfast_fortran_protect')
+            import :: c_int64_t
+            integer(c_int64_t), value :: id
+            type(*), dimension(..), intent(in) :: region
+        end subroutine c_protect
+        subroutine c_unprotect(id) bind(c, name='standfast_fortran_unprotect')
+            import :: c_int64_t
+            integer(c_int64_t), value :: id
+        end subroutine c_unprotect
+        integer(c_int64_t) function c_recorded(id) bind(c, name='standfast_fortran_recorded')
+            import :: c_int64_t
+            integer(c_int64_t), value :: id
+        end function c_recorded
+        subroutine c_restore() bind(c, name='standfast_fortran_restore')
+        end subroutine c_restore
+        integer(c_int) function c_due(seconds) bind(c, name='standfast_fortran_due')
+            import :: c_double, c_int
+            real(c_double), value :: seconds
+        end function c_due
+        integer(c_int) function c_checkpoint() bind(c, name='standfast_fortran_checkpoint')
+            import :: c_int
+        end function c_checkpoint
+        subroutine c_finish() bind(c, name='standfast_fortran_finish')
+        end subroutine c_finish
+    end interface
+
+contains
+
+    ! Collective. How this process begins.
+    integer function join_f08(comm)
+        type(MPI_Comm), intent(in) :: comm
+        join_f08 = c_join(int(comm%mpi_val, c_int))
+    end function join_f08
+
+    integer function join_integer(comm)
+        integer, intent(in) :: comm
+        join_integer = c_join(int(comm, c_int))
+    end function join_integer
+
+    ! Registers an array or a scalar under a number, with as many bytes as it has now.
+    subroutine standfast_protect(id, region)
+        integer, intent(in) :: id
+        type(*), dimension(..), intent(in) :: region
+        call c_protect(int(id, c_int64_t), region)
+    end subroutine standfast_protect
+
+    subroutine standfast_unprotect(id)
+        integer, intent(in) :: id
+        call c_unprotect(int(id, c_int64_t))
+    end subroutine standfast_unprotect
+
+    ! The bytes that a number has in the epoch that is gone back to; negative where it has none.
+    integer(c_int64_t) function standfast_recorded(id)
+        integer, intent(in) :: id
+        standfast_recorded = c_recorded(int(id, c_int64_t))
+    end function standfast_recorded
+
+    ! Fills what is registered with what the epoch holds.
+    subroutine standfast_restore()
+        call c_restore()
+    end subroutine standfast_restore
+
+    ! Collective. Whether so many seconds have passed since the last checkpoint.
+    logical function standfast_due(seconds)
+        real(c_double), intent(in) :: seconds
+        standfast_due = c_due(seconds) > 0
+    end function standfast_due
+
+    ! Collective, with no message of the program under way. Where it was given up, `taken` is false and the program goes on.
+    subroutine standfast_checkpoint(taken)
+        logical, intent(out), optional :: taken
+        integer(c_int) :: result
+        result = c_checkpoint()
+        if (present(taken)) taken = result == 0
+    end subroutine standfast_checkpoint
+
+    ! Collective. The program is done.
+    subroutine standfast_finish()
+        call c_finish()
+    end subroutine standfast_finish
+
+end module standfast_group
