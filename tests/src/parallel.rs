@@ -18,7 +18,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// All that goes into them.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     include_str!("../../examples/Makefile"),
     include_str!("../../examples/example.h"),
     include_str!("../../examples/example.f90"),
@@ -32,6 +32,7 @@ const SOURCES: [&str; 16] = [
     include_str!("../../examples/mpi/pstswm.f90"),
     include_str!("../../examples/mpi/psolve.f90"),
     include_str!("../../examples/mpi/unprotected.f90"),
+    include_str!("../../bindings/mpi/include/standfast_group.h"),
     include_str!("../../bindings/mpi/include/standfast_mpi.h"),
     include_str!("../../bindings/mpi/fortran/standfast_group.f90"),
     include_str!("../../bindings/mpi/fortran/standfast_group_fortran.c"),

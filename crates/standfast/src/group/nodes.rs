@@ -135,11 +135,8 @@ mod tests {
 
     #[test]
     fn a_node_that_does_not_answer_is_not_taken() {
-        let agent = ["sh", "-c", r#"test "$0" != b && shift && "$@""#].map(OsString::from).to_vec();
-        let nodes = Nodes { names: names("a b c"), spares: 1, agent };
-        assert!(nodes.take(&names("a b")).is_err(), "the agent has lost the command");
         let agent = ["sh", "-c", r#"test "$0" != b && "$@""#].map(OsString::from).to_vec();
-        let nodes = Nodes { agent, ..nodes };
+        let nodes = Nodes { names: names("a b c"), spares: 1, agent };
         assert_eq!(nodes.take(&names("a b")), Ok((names("a c"), names("b"))));
         let none_to_spare = Nodes { spares: 0, ..nodes };
         assert!(
