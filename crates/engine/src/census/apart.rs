@@ -2,6 +2,7 @@
 //! have in common though it could not: namespaces, privileges, memory.
 
 use super::portrait::{Circumstances, NAMESPACES, Portrait};
+use super::supervisors::is_supervisor;
 use crate::tree::Member;
 use crate::{EngineError, Obstacle};
 use standfast_format::records::ProcessSwitches;
@@ -44,11 +45,12 @@ pub(super) fn find(members: &[Member], portraits: &[&Portrait]) -> Vec<Obstacle>
     obstacles
 }
 
-/// Who is traced already and could not be stopped by us.
+/// Who is traced already and could not be stopped by us. A checkpoint that is under way stands in nobody's way.
 pub(super) fn traced(members: &[Member]) -> Vec<Obstacle> {
-    let tracer = |member: &&Member| Status::of(member.pid).map(|status| status.tracer).unwrap_or_default();
-    let traced = members.iter().filter(|member| tracer(member) != 0);
-    traced.map(|it| lasting(it.pid, format!("process {} traces it already", tracer(&it)))).collect()
+    let tracer = |member: &Member| Status::of(member.pid).map(|status| status.tracer).unwrap_or_default();
+    let traced = members.iter().map(|member| (member, tracer(member)));
+    let traced = traced.filter(|(_, tracer)| *tracer != 0 && !is_supervisor(*tracer));
+    traced.map(|(it, tracer)| lasting(it.pid, format!("process {tracer} traces it already"))).collect()
 }
 
 /// What a thread has of its own that a restart would make all threads of the process share. `main` is of its process.

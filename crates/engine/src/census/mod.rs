@@ -15,6 +15,7 @@ mod portrait;
 mod restrictions;
 mod running;
 mod scheduling;
+mod supervisors;
 mod switches;
 mod system_v;
 mod threads;

@@ -7,6 +7,7 @@
 //! the job a copy that nobody asks for.
 
 use super::objects::Unattached;
+use super::supervisors::is_supervisor;
 use super::undo::Probe;
 use crate::freeze::{Frozen, kernel};
 use crate::{EngineError, Obstacle};
@@ -361,22 +362,6 @@ fn was_there(pid: i32, seconds: i64) -> bool {
     lives && had_begun && namespace(pid).is_none_or(|theirs| namespace(std::process::id() as i32) == Some(theirs))
 }
 
-/// Whether a process executes the program that we execute, or one of its name: another build of it, or what an upgrade has
-/// replaced since.
-fn is_supervisor(pid: i32) -> bool {
-    let executes = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).map(|exe| (exe.dev(), exe.ino()));
-    let is_same =
-        || executes(pid).is_ok_and(|theirs| executes(std::process::id() as i32).is_ok_and(|own| own == theirs));
-    let is_namesake = || proc::link(pid, "exe").is_ok_and(|path| is_executable_of_ours(&path));
-    pid == std::process::id() as i32 || is_namesake() || is_same()
-}
-
-/// Whether `/proc/PID/exe` says so of a supervisor.
-fn is_executable_of_ours(path: &[u8]) -> bool {
-    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-    path.ends_with(b"/standfast")
-}
-
 /// When a process began, in seconds since 1970.
 fn started_seconds(pid: i32) -> i64 {
     /// `USER_HZ`, the unit of start times: a constant of the kernel's interface.
@@ -420,12 +405,6 @@ mod tests {
         assert!(was_there(own, now()));
         assert!(!was_there(own, now() - 3600));
         assert!(!was_there(i32::MAX, now()), "there is no such process");
-    }
-
-    #[test]
-    fn supervisors_of_other_builds_are_known_by_their_name() {
-        let paths: [&[u8]; 4] = [b"/usr/bin/standfast", b"/opt/standfast (deleted)", b"/bin/sh", b"/bin/outstandfast"];
-        assert_eq!(paths.map(is_executable_of_ours), [true, true, false, false]);
     }
 
     #[test]
