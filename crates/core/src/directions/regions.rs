@@ -90,7 +90,7 @@ impl Regions {
             return Err(DirectionsError::Senseless);
         }
         let base = entries.iter().map(Region::unpack).collect::<Result<Vec<_>, _>>()?;
-        Self::decode_behind(settle(&base), log)
+        Self::decode_behind(settled(base), log)
     }
 
     /// Decodes the parts of a log, in the order of time.
@@ -110,8 +110,12 @@ impl Regions {
             if !rest.is_empty() {
                 return Err(DirectionsError::Senseless);
             }
-            let log = entries.iter().map(Region::decode).collect::<Result<Vec<_>, _>>()?;
-            all = overlay(&all, &settle(&log));
+            // Most parts are empty, and a table may have a million regions.
+            if entries.is_empty() {
+                continue;
+            }
+            let log = settled(entries.iter().map(Region::decode).collect::<Result<Vec<_>, _>>()?);
+            all = if all.is_empty() { log } else { overlay(&all, &log) };
         }
         all.retain(|region| region.usage != Usage::Included);
         Ok(Self(all))
@@ -159,12 +163,20 @@ fn whole_pages(regions: &[Region], counts: impl Fn(Usage) -> bool) -> PageSet {
 }
 
 /// What holds after all of a log has been said.
+fn settled(log: Vec<Region>) -> Vec<Region> {
+    if is_settled(&log) { log } else { settle(&log) }
+}
+
 fn settle(log: &[Region]) -> Vec<Region> {
-    if log.is_sorted_by(|one, next| one.end <= next.start) {
+    if is_settled(log) {
         return log.to_vec();
     }
     let (earlier, later) = log.split_at(log.len() / 2);
     overlay(&settle(earlier), &settle(later))
+}
+
+fn is_settled(log: &[Region]) -> bool {
+    log.is_sorted_by(|one, next| one.end <= next.start)
 }
 
 /// Puts newer regions on top of older ones; both ascending and apart.
