@@ -17,8 +17,6 @@ use std::path::Path;
 pub fn status(directory: &Path) -> Result<StatusReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
     let opened = JobDirectory::open(directory).map_err(of_store)?;
-    let (levels, missing) = Levels::open(opened.clone()).map_err(of_store)?;
-    let manifest = opened.manifest().map_err(of_store)?;
     let standing = opened.standing().map_err(of_store)?;
     let live = match &standing {
         Standing::Supervised(_) => match ask(directory, Request::Status) {
@@ -28,6 +26,9 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
         },
         _ => None,
     };
+    // Behind what the supervisor says, so that a checkpoint that it calls taken is there.
+    let (levels, missing) = Levels::open(opened.clone()).map_err(of_store)?;
+    let manifest = opened.manifest().map_err(of_store)?;
     let program_pid = match &standing {
         Standing::Supervised(holder) => {
             live.as_ref().map(|live| live.program_pid).or(holder.program.map(|program| program.pid))
