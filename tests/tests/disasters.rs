@@ -9,9 +9,9 @@ use standfast_tests::seed;
 use std::time::{Duration, Instant};
 
 /// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
-const SWEEP_TIME: Duration = Duration::from_secs(12);
+const SWEEP_TIME: Duration = Duration::from_secs(8);
 /// And one for each further way to take memory, and of a tree of processes. `STANDFAST_SWEEP` says it otherwise, in seconds.
-const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(4);
+const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(3);
 
 /// So often is struck at least, however long that takes.
 const STRIKES_MIN: u64 = 5;

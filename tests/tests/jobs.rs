@@ -14,7 +14,7 @@ use standfast_tests::victims::{
 use std::{fs, thread};
 
 /// How often each is killed at most, unless `STANDFAST_KILLS` says it.
-const KILLS_MAX: u32 = 3;
+const KILLS_MAX: u32 = 2;
 
 fn kills_max() -> u32 {
     std::env::var("STANDFAST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS_MAX)

@@ -13,7 +13,7 @@ use std::io::Write as _;
 
 /// How often each is killed at most, unless `STANDFAST_KILLS` says it. With `VICTIM_TIMES` they do so many times the usual
 /// work, to be there for many kills.
-const KILLS_MAX: u32 = 5;
+const KILLS_MAX: u32 = 3;
 
 fn survives(victim: Victim) -> Result<()> {
     let told = std::env::var("STANDFAST_KILLS").ok().and_then(|text| text.parse().ok());

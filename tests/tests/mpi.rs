@@ -6,7 +6,7 @@ use standfast_tests::mpi::{Code, MPIS, Mpi, survives};
 use standfast_tests::{seed, skip, watched};
 use std::path::Path;
 
-const STRIKES: usize = 3;
+const STRIKES: usize = 2;
 
 fn with_every_mpi(code: Code) -> Result<()> {
     with_every_program(|mpi, program| survives(mpi, program, code, STRIKES, seed()))

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use threads::{Line, Network};
 
 fn seeds() -> std::ops::Range<u64> {
-    let count = std::env::var("STANDFAST_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(24);
+    let count = std::env::var("STANDFAST_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(8);
     0..count
 }
 
