@@ -25,6 +25,7 @@ test: ## everything that must hold (about 15 minutes)
 
 soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	@scripts/install-needs test
+	scripts/wheel
 	$(CARGO) xtask simulate --minutes $(SIMULATE_MINUTES)
 	STANDFAST_SEEDS=$(SOAK_SEEDS) $(CARGO) test --release -p standfast-engine --test incremental
 	$(CARGO) build --release -p standfast-cli
