@@ -191,20 +191,24 @@ impl Regions {
         }
     }
 
-    /// Notes what has been written since the last look.
+    /// Notes what has been written since the last look. A look ends what it sees, and a page may belong to several regions:
+    /// what one of them was asked for counts for all.
     pub(crate) fn look(&mut self) {
-        let ids: Vec<RegionId> = self.held.keys().copied().collect();
-        for id in ids {
-            let held = &self.held[&id];
-            let written = match &self.writes {
+        let mut written = Vec::new();
+        let mut unknown = Vec::new();
+        for (id, held) in &self.held {
+            let seen = match &self.writes {
                 Some(writes) if held.observed => writes.written(held.memory.pages()).ok().flatten(),
                 _ => None,
             };
-            match written {
-                Some(written) => self.note_written(id, &written),
-                None => self.all_changed(id),
+            match seen {
+                Some(seen) => written.extend(seen),
+                None => unknown.push(*id),
             }
         }
+        let ids: Vec<RegionId> = self.held.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.note_written(id, &written));
+        unknown.into_iter().for_each(|id| self.all_changed(id));
     }
 
     /// An epoch has it all.
@@ -311,4 +315,30 @@ fn is_private(pages: PageRange) -> bool {
     let Ok(mappings) = Map::of(std::process::id() as i32) else { return false };
     let touched: Vec<_> = mappings.iter().filter(|mapping| mapping.range().overlaps(pages)).collect();
     !touched.is_empty() && touched.iter().all(|mapping| !mapping.shared && mapping.inode == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_to_a_page_counts_for_all_regions_that_have_a_part_of_it() {
+        let memory = RegisteredMemory::leaked(4 * PAGE_BYTES);
+        let parts = [memory.part(0, 100), memory.part(100, PAGE_BYTES), memory.part(100 + PAGE_BYTES, 50)];
+        let mut regions = Regions::new(Tracking::Auto);
+        for (id, part) in (0..).zip(parts) {
+            regions.protect(RegionId(id), part).unwrap();
+        }
+        regions.look();
+        regions.is_committed();
+        for part in parts {
+            part.write(part.bytes() - 1, &[1]);
+        }
+        regions.look();
+        let changed = regions.changed();
+        for id in 0..3 {
+            let last = *regions.slots(RegionId(id)).last().unwrap();
+            assert!(changed.contains(last), "region {id}");
+        }
+    }
 }
