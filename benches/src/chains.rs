@@ -1,6 +1,6 @@
 //! Checkpoints that cost what has changed: how long the program stands still, how much is written, how much longer it runs.
 
-use crate::figures::{Verdict, median, milliseconds, ratio};
+use crate::figures::{Verdict, as_the_better, median, milliseconds, ratio};
 use crate::pause::{Taken, checkpoint};
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
@@ -100,30 +100,18 @@ pub(crate) fn differences_by_measurement(megabytes: u64, repeats: usize, say: &m
     const WORSE_MAX: f64 = 1.2;
     for (what, rewritten) in [("a word in each page", "1000"), ("pages all over", "all")] {
         let program = DIRTIER.with(&[&megabytes.to_string(), "small", "asked", rewritten])?;
-        let mut ways = ["auto", "none", "previous"].map(|delta| (delta, Vec::new(), 0));
+        let mut ways = ["auto", "none", "previous"].map(|delta| (delta, Vec::new()));
         for _ in 0..repeats {
-            for (delta, times, bytes) in &mut ways {
+            for (delta, times) in &mut ways {
                 let words = ["--incremental", "on", "--snapshot", "copy", "--compress", "none", "--delta", *delta];
                 // A full one, two by which the ways are learnt, one that counts.
                 let taken = repeated(&program, &words, 4)?;
-                let last = taken.last().context("there were some")?;
-                times.push(last.durable);
-                *bytes = last.file_bytes;
+                times.push(taken.last().context("there were some")?.durable);
             }
         }
-        let [(_, auto, bytes), (_, none, _), (_, previous, _)] = ways;
-        let [auto, none, previous] = [auto, none, previous].map(|times| median(&times));
-        let found = ratio(auto, none.min(previous));
-        say(Verdict {
-            promise: format!("{megabytes} MB, {what} changed: --delta auto at most {WORSE_MAX} times the quicker"),
-            measured: format!(
-                "{found:.2} ({} and {bytes} bytes, against {} without and {} with)",
-                milliseconds(auto),
-                milliseconds(none),
-                milliseconds(previous)
-            ),
-            holds: found <= WORSE_MAX,
-        });
+        let [auto, none, previous] = ways.map(|(_, times)| median(&times));
+        let what = format!("{megabytes} MB, {what} changed, kept as differences or not");
+        say(as_the_better(&what, auto, [(none, "without"), (previous, "with")], WORSE_MAX));
     }
     Ok(())
 }

@@ -41,6 +41,18 @@ pub(crate) fn within(promise: String, times: &[Duration], references: &[Duration
     Verdict { promise: format!("{promise} at most {bound}"), measured, holds: found <= bound }
 }
 
+/// A promise that what a measurement chooses is no worse than the better of two ways.
+pub(crate) fn as_the_better(what: &str, chosen: Duration, ways: [(Duration, &str); 2], bound: f64) -> Verdict {
+    let [(one, how), (other, how_else)] = ways;
+    let found = ratio(chosen, one.min(other));
+    let [chosen, one, other] = [chosen, one, other].map(milliseconds);
+    Verdict {
+        promise: format!("{what}: auto at most {bound} times the better"),
+        measured: format!("{found:.3} ({chosen} against {one} {how} and {other} {how_else})"),
+        holds: found <= bound,
+    }
+}
+
 /// A time for people.
 pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)

@@ -1,7 +1,7 @@
 //! Where checkpoints in memory are brought to the disk (H6, H7): how long a program runs with that done beside it, done while it
 //! stands still, and done where the measurement says, with a processor to spare and without one.
 
-use crate::figures::{Verdict, median, milliseconds, ratio};
+use crate::figures::{Verdict, as_the_better, median};
 use crate::levels::Place;
 use crate::pause::checkpoint;
 use anyhow::{Context as _, Result};
@@ -39,17 +39,8 @@ pub(crate) fn where_they_cost_less(
             }
         }
         let [auto, background, foreground] = times.map(|times| median(&times));
-        let found = ratio(auto, background.min(foreground));
-        say(Verdict {
-            promise: format!("{megabytes} MB, flushes, {what}: auto at most {WORSE_MAX} times the better"),
-            measured: format!(
-                "{found:.3} ({} against {} in the background and {} in the foreground)",
-                milliseconds(auto),
-                milliseconds(background),
-                milliseconds(foreground)
-            ),
-            holds: found <= WORSE_MAX,
-        });
+        let ways = [(background, "in the background"), (foreground, "in the foreground")];
+        say(as_the_better(&format!("{megabytes} MB, flushes, {what}"), auto, ways, WORSE_MAX));
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const SLOW_DISK: f64 = 100e6;
 const SOONER_MIN: f64 = 10.0;
 /// What somebody else keeps of the disk's speed while a checkpoint is flushed.
-const KEPT_MIN: f64 = 0.7;
+const KEPT_MIN: f64 = 0.8;
 /// What the third party writes and syncs at a time.
 const PIECE_BYTES: usize = 8 << 20;
 

@@ -6,6 +6,7 @@ use fastrand::Rng;
 use standfast_tests::damage::one_flipped_bit_is_noticed;
 use standfast_tests::disaster::{Before, Disaster, FlushDisaster, KilledJob, Subject};
 use standfast_tests::seed;
+use standfast_tests::tracer::Sighting;
 use std::time::{Duration, Instant};
 
 /// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
@@ -21,23 +22,19 @@ const CALLS_MAX: u64 = 20_000;
 
 /// Strikes at growing `n` until there is no n-th call. Begins with a probe past the end, so that the stride is known;
 /// a random offset lets repeated test runs meet all calls in time.
-fn sweep(strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
-    sweep_for(SWEEP_TIME, strike)
-}
-
-fn sweep_for(usual: Duration, mut strike: impl FnMut(u64) -> Result<(u64, bool)>) -> Result<()> {
+fn sweep(usual: Duration, mut strike: impl FnMut(u64) -> Result<Sighting>) -> Result<()> {
     let wished = std::env::var("STANDFAST_SWEEP").ok().and_then(|seconds| seconds.parse().ok());
     let time = wished.map_or(usual, Duration::from_secs);
     let begin = Instant::now();
-    let (calls, struck) = strike(CALLS_MAX)?;
-    ensure!(!struck && calls > 0, "saw {calls} calls");
+    let Sighting { calls, struck } = strike(CALLS_MAX)?;
+    ensure!(struck.is_none() && calls > 0, "saw {calls} calls");
     let one = begin.elapsed();
     let affordable = u64::try_from(time.as_millis() / one.as_millis().max(1))?.max(STRIKES_MIN);
     let stride = calls.div_ceil(affordable);
     let first = 1 + Rng::with_seed(seed()).u64(..stride);
     let mut struck_often = 0;
     for at in (first..=calls).step_by(usize::try_from(stride)?) {
-        struck_often += u64::from(strike(at)?.1);
+        struck_often += u64::from(strike(at)?.struck.is_some());
     }
     ensure!(struck_often > 0, "no call was struck among {calls}");
     Ok(())
@@ -45,7 +42,12 @@ fn sweep_for(usual: Duration, mut strike: impl FnMut(u64) -> Result<(u64, bool)>
 
 fn sweep_checkpoint(before: Before, disaster: Disaster) -> Result<()> {
     let subject = Subject::small()?;
-    sweep(|at| subject.strike_checkpoint(before, disaster, at).map(|seen| (seen.calls, seen.struck.is_some())))
+    sweep(SWEEP_TIME, |at| subject.strike_checkpoint(before, disaster, at))
+}
+
+/// Checkpoints of another program, or taken in another way.
+fn sweep_further(subject: &Subject, disaster: Disaster) -> Result<()> {
+    sweep(FURTHER_SWEEP_TIME, |at| subject.strike_checkpoint(Before::OneGeneration, disaster, at))
 }
 
 #[test]
@@ -66,28 +68,19 @@ fn a_program_outlives_its_supervisor_killed_wherever_it_reads_ahead() -> Result<
 #[test]
 fn a_clone_that_is_killed_at_any_call_costs_its_checkpoint_and_the_program_nothing() -> Result<()> {
     let subject = Subject::small()?.protected_with(&["--snapshot", "fork"]);
-    sweep_for(FURTHER_SWEEP_TIME, |at| {
-        let seen = subject.strike_checkpoint(Before::OneGeneration, Disaster::CloneKilled, at)?;
-        Ok((seen.calls, seen.struck.is_some()))
-    })
+    sweep_further(&subject, Disaster::CloneKilled)
 }
 
 #[test]
 fn a_tree_outlives_its_supervisor_and_no_clone_or_its_maker_is_left_wherever_it_is_killed() -> Result<()> {
     let subject = Subject::ring()?.protected_with(&["--snapshot", "fork"]);
-    sweep_for(FURTHER_SWEEP_TIME, |at| {
-        let seen = subject.strike_checkpoint(Before::OneGeneration, Disaster::SupervisorKilled, at)?;
-        Ok((seen.calls, seen.struck.is_some()))
-    })
+    sweep_further(&subject, Disaster::SupervisorKilled)
 }
 
 #[test]
 fn memory_that_is_full_from_any_call_of_a_checkpoint_on_has_it_go_to_the_disk() -> Result<()> {
     let subject = Subject::small()?.in_memory();
-    sweep_for(FURTHER_SWEEP_TIME, |at| {
-        let seen = subject.strike_full_memory(at)?;
-        Ok((seen.calls, seen.struck.is_some()))
-    })
+    sweep(FURTHER_SWEEP_TIME, |at| subject.strike_full_memory(at))
 }
 
 /// Strikes flushes, in turns while the program stands still and beside it.
@@ -97,10 +90,9 @@ fn sweep_flush(disaster: FlushDisaster) -> Result<()> {
         .map(|manner| small.protected_with(&["--flush-every", "1", "--flush", manner]))
         .into_iter()
         .cycle();
-    sweep_for(FURTHER_SWEEP_TIME, |at| {
+    sweep(FURTHER_SWEEP_TIME, |at| {
         let subject = subjects.next().expect("they come again and again");
-        let seen = subject.strike_flush(disaster, at)?;
-        Ok((seen.calls, seen.struck.is_some()))
+        subject.strike_flush(disaster, at)
     })
 }
 
@@ -128,10 +120,7 @@ fn memory_that_is_emptied_at_any_call_of_a_flush_leaves_a_whole_generation_and_t
 fn a_chain_that_is_struck_at_any_call_of_coalescing_keeps_what_it_held() -> Result<()> {
     let subject = Subject::small()?.protected_with(&["--incremental", "on", "--max-files", "100"]);
     for disaster in [Disaster::SupervisorKilled, Disaster::DiskFull] {
-        sweep_for(FURTHER_SWEEP_TIME, |at| {
-            let seen = subject.strike_coalescing(disaster, at)?;
-            Ok((seen.calls, seen.struck.is_some()))
-        })?;
+        sweep(FURTHER_SWEEP_TIME, |at| subject.strike_coalescing(disaster, at))?;
     }
     Ok(())
 }
@@ -139,10 +128,7 @@ fn a_chain_that_is_struck_at_any_call_of_coalescing_keeps_what_it_held() -> Resu
 /// Kills the supervisor in checkpoints that take memory in this way.
 fn sweep_by(snapshot: &str) -> Result<()> {
     let subject = Subject::small()?.protected_with(&["--snapshot", snapshot]);
-    sweep_for(FURTHER_SWEEP_TIME, |at| {
-        let seen = subject.strike_checkpoint(Before::OneGeneration, Disaster::SupervisorKilled, at)?;
-        Ok((seen.calls, seen.struck.is_some()))
-    })
+    sweep_further(&subject, Disaster::SupervisorKilled)
 }
 
 #[test]
@@ -168,16 +154,13 @@ fn the_very_first_checkpoint_killed_at_any_call_leaves_a_program_that_runs_on() 
 #[test]
 fn a_restart_killed_at_any_call_leaves_a_job_that_can_be_restarted() -> Result<()> {
     let job = KilledJob::new(&Subject::small()?)?;
-    sweep(|at| job.strike_restart(at).map(|seen| (seen.calls, seen.struck.is_some())))
+    sweep(SWEEP_TIME, |at| job.strike_restart(at))
 }
 
 /// Strikes checkpoints of a tree of processes.
 fn sweep_tree(disaster: Disaster) -> Result<()> {
     let subject = Subject::ring()?;
-    sweep_for(FURTHER_SWEEP_TIME, |at| {
-        let seen = subject.strike_checkpoint(Before::OneGeneration, disaster, at)?;
-        Ok((seen.calls, seen.struck.is_some()))
-    })
+    sweep_further(&subject, disaster)
 }
 
 #[test]
@@ -198,17 +181,14 @@ fn a_tree_that_loses_a_process_at_any_call_of_a_checkpoint_goes_on_without_it() 
 #[test]
 fn a_restart_of_a_tree_killed_at_any_call_leaves_nothing_and_a_job_that_can_be_restarted() -> Result<()> {
     let job = KilledJob::new(&Subject::ring()?)?;
-    sweep_for(FURTHER_SWEEP_TIME, |at| job.strike_restart(at).map(|seen| (seen.calls, seen.struck.is_some())))
+    sweep(FURTHER_SWEEP_TIME, |at| job.strike_restart(at))
 }
 
 #[test]
 fn a_restart_of_a_tree_that_loses_any_process_at_any_call_fails_whole() -> Result<()> {
     let job = KilledJob::new(&Subject::ring()?)?;
     let mut random = Rng::with_seed(seed());
-    sweep_for(FURTHER_SWEEP_TIME, |at| {
-        let seen = job.strike_restarting(at, random.usize(..1000))?;
-        Ok((seen.calls, seen.struck.is_some()))
-    })
+    sweep(FURTHER_SWEEP_TIME, |at| job.strike_restarting(at, random.usize(..1000)))
 }
 
 #[test]

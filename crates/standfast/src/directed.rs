@@ -1,7 +1,7 @@
 //! Checkpoints that a program asks for itself (L13, M7): the least time between them, and for how long a program may put off
 //! others.
 
-use crate::options::{INTERVAL_MAX, OptionError};
+use crate::options::{INTERVAL_MAX, Kept, OptionError, milliseconds};
 use serde::{Serialize, Serializer};
 use standfast_format::manifest;
 use std::fmt;
@@ -30,22 +30,21 @@ impl Default for MinInterval {
     }
 }
 
-impl MinInterval {
-    pub(crate) fn to_record(self) -> manifest::Interval {
-        match self {
-            Self::Never => manifest::Interval::Off,
-            Self::After(wait) => {
-                let milliseconds = u64::try_from(wait.as_millis()).expect("an interval is at most a year");
-                manifest::Interval::Every { milliseconds }
-            }
-        }
+impl Kept for MinInterval {
+    type Record = manifest::Interval;
+
+    fn to_record(self) -> Option<Self::Record> {
+        Some(match self {
+            Self::Never => Self::Record::Off,
+            Self::After(wait) => Self::Record::Every { milliseconds: milliseconds(wait) },
+        })
     }
 
-    pub(crate) fn from_record(record: manifest::Interval) -> Self {
+    fn from_record(record: Self::Record) -> Option<Self> {
         match record {
-            manifest::Interval::Off => Self::Never,
-            manifest::Interval::Every { milliseconds } => {
-                Self::After(Duration::from_millis(milliseconds).min(INTERVAL_MAX))
+            Self::Record::Off => Some(Self::Never),
+            Self::Record::Every { milliseconds } => {
+                Some(Duration::from_millis(milliseconds)).filter(|wait| *wait <= INTERVAL_MAX).map(Self::After)
             }
         }
     }
@@ -59,7 +58,8 @@ impl FromStr for MinInterval {
             return Ok(Self::Never);
         }
         let wait = humantime::parse_duration(text).ok().filter(|wait| *wait <= INTERVAL_MAX);
-        wait.map(Self::After).ok_or_else(|| OptionError::MinInterval { text: text.to_owned() })
+        let remedy = "is no least interval: write a time with its unit (90s, 10m), 0s, or 'never'";
+        wait.map(Self::After).ok_or_else(|| OptionError::new(text, remedy))
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
         {
             assert_eq!(text.parse(), Ok(wanted));
             assert_eq!(wanted.to_string().parse(), Ok(wanted));
-            assert_eq!(MinInterval::from_record(wanted.to_record()), wanted);
+            assert_eq!(wanted.to_record().and_then(MinInterval::from_record), Some(wanted));
         }
         for text in ["soon", "-1s", "", "400days"] {
             assert!(text.parse::<MinInterval>().is_err(), "{text}");

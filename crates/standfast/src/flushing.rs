@@ -37,6 +37,9 @@ pub(crate) struct FlushSchedule {
     since: u32,
     /// When the disk had the newest at last.
     durable: Instant,
+    /// When the last flush began, and how long the one took that came to the disk last.
+    begun: Instant,
+    took: Duration,
     /// Not before this, after a failure.
     not_before: Instant,
 }
@@ -44,7 +47,9 @@ pub(crate) struct FlushSchedule {
 impl FlushSchedule {
     /// Nothing is on the disk: the first checkpoint goes there.
     pub(crate) fn new(every: FlushEvery, durable_every: DurableEvery, now: Instant) -> Self {
-        Self { every, durable_every, newest: None, since: every.get().get() - 1, durable: now, not_before: now }
+        let since = every.get().get() - 1;
+        let took = Duration::ZERO;
+        Self { every, durable_every, newest: None, since, durable: now, begun: now, took, not_before: now }
     }
 
     /// A checkpoint is in memory.
@@ -53,10 +58,16 @@ impl FlushSchedule {
         self.since += 1;
     }
 
-    /// This one is on the disk.
+    /// This one is on the disk, straight from the program.
     pub(crate) fn durable(&mut self, number: GenerationNumber, now: Instant) {
         self.newest = self.newest.filter(|newest| *newest > number);
         self.durable = now;
+    }
+
+    /// This one is on the disk, from memory.
+    pub(crate) fn flushed(&mut self, number: GenerationNumber, now: Instant) {
+        self.took = now.saturating_duration_since(self.begun);
+        self.durable(number, now);
     }
 
     /// A flush failed.
@@ -74,7 +85,9 @@ impl FlushSchedule {
     pub(crate) fn due(&self) -> Option<Instant> {
         self.newest?;
         let is_turn = self.since >= self.every.get().get();
-        let by_time = self.durable + self.durable_every.get();
+        // Early enough to be there in time, if this one takes as long as the last.
+        let every = self.durable_every.get();
+        let by_time = self.durable + (every - self.took.min(every / 2));
         Some(if is_turn { self.not_before } else { by_time.max(self.not_before) })
     }
 
@@ -82,7 +95,16 @@ impl FlushSchedule {
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<GenerationNumber> {
         let number = self.newest.filter(|_| self.due().is_some_and(|due| due <= now))?;
         self.since = 0;
+        self.begun = now;
         Some(number)
+    }
+
+    /// By when the flush that begins now is to be through: without rests from then on. Where it can hardly be in time, others
+    /// have the disk all the same for a while.
+    pub(crate) fn gentle_until(&self, now: Instant) -> Instant {
+        let every = self.durable_every.get();
+        let in_time = self.durable + every;
+        if now + self.took <= in_time { in_time } else { now + every / 2 }
     }
 }
 
@@ -137,14 +159,16 @@ pub(crate) struct Flushing {
 }
 
 impl Flushing {
-    /// Starts a thread that brings a generation to the disk, and before it what the program has written to its files.
+    /// Starts a thread that brings a generation to the disk, and before it what the program has written to its files; with
+    /// rests up to some moment.
     pub(crate) fn begin(
         destination: &Destination,
         number: GenerationNumber,
         outputs: Option<Arc<Vec<Output>>>,
         beginning: Beginning,
+        gentle_until: Instant,
     ) -> io::Result<Self> {
-        let pacing = Arc::new(Pacing::default());
+        let pacing = Arc::new(Pacing::gentle_until(gentle_until));
         let manner = match &beginning {
             Beginning::Ended | Beginning::Beside(..) => Manner::Background,
             Beginning::Foreground(_) => Manner::Foreground,
@@ -358,6 +382,26 @@ mod tests {
         assert_eq!(schedule.take_due(later), Some(number(2)));
         schedule.durable(number(2), later);
         assert_eq!(schedule.due(), None, "the disk has the newest");
+    }
+
+    #[test]
+    fn a_flush_begins_as_much_sooner_as_the_last_one_took_and_ends_without_rests() {
+        let (now, seconds) = (Instant::now(), Duration::from_secs);
+        let mut schedule = schedule(100, now);
+        schedule.taken_in_memory(number(1));
+        assert_eq!(schedule.take_due(now), Some(number(1)));
+        assert_eq!(schedule.gentle_until(now), now + seconds(600));
+        let there = now + seconds(100);
+        schedule.flushed(number(1), there);
+        schedule.taken_in_memory(number(2));
+        assert_eq!(schedule.due(), Some(there + seconds(500)));
+        let (begun, later) = (there + seconds(500), there + seconds(1100));
+        assert_eq!(schedule.take_due(begun), Some(number(2)));
+        assert_eq!(schedule.gentle_until(begun), there + seconds(600));
+        assert_eq!(schedule.gentle_until(later), later + seconds(300), "there is always some time to be gentle in");
+        schedule.flushed(number(2), later);
+        schedule.taken_in_memory(number(3));
+        assert_eq!(schedule.due(), Some(later + seconds(300)), "no sooner than after half of the time");
     }
 
     #[test]

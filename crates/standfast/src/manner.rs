@@ -5,24 +5,20 @@
 //! On a machine with a processor to spare nobody waits, and the flush runs beside the program. Where all are taken it takes
 //! its time from the program either way, and beside it the two are in each other's way.
 
-use crate::options::OptionError;
+use crate::options::words;
 use serde::{Deserialize, Serialize};
-use standfast_format::manifest;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-/// Where flushes are to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Flush {
+words! {
+    /// Where flushes are to run.
+    kept Flush, "does not say where flushes run",
+    /// Beside the program.
+    Background = "background",
+    /// While the program stands still.
+    Foreground = "foreground",
     /// Where they cost the program less time, as was measured.
     #[default]
-    Auto,
-    /// Beside the program.
-    Background,
-    /// While the program stands still.
-    Foreground,
+    Auto = "auto",
 }
 
 /// Where a flush runs.
@@ -197,47 +193,6 @@ pub struct FlushReport {
     pub foreground_nanoseconds_per_mib: Option<u64>,
 }
 
-impl Flush {
-    pub(crate) fn to_record(self) -> manifest::Flush {
-        match self {
-            Self::Auto => manifest::Flush::Auto,
-            Self::Background => manifest::Flush::Background,
-            Self::Foreground => manifest::Flush::Foreground,
-        }
-    }
-
-    pub(crate) fn from_record(record: manifest::Flush) -> Self {
-        match record {
-            manifest::Flush::Auto => Self::Auto,
-            manifest::Flush::Background => Self::Background,
-            manifest::Flush::Foreground => Self::Foreground,
-        }
-    }
-}
-
-impl FromStr for Flush {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "background" => Ok(Self::Background),
-            "foreground" => Ok(Self::Foreground),
-            _ => Err(OptionError::Flush { text: text.to_owned() }),
-        }
-    }
-}
-
-impl fmt::Display for Flush {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Background => "background",
-            Self::Foreground => "foreground",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,14 +279,5 @@ mod tests {
         assert_eq!((report.manner, report.is_asked), (Manner::Background, false));
         assert_eq!(report.background_nanoseconds_per_mib, Some(0));
         assert_eq!(report.foreground_nanoseconds_per_mib, Some(1_250_000), "80 ms for 64 MiB");
-    }
-
-    #[test]
-    fn what_is_shown_is_read_again_and_nonsense_is_refused_with_what_to_write() {
-        for it in [Flush::Auto, Flush::Background, Flush::Foreground] {
-            assert_eq!(it.to_string().parse(), Ok(it));
-            assert_eq!(Flush::from_record(it.to_record()), it);
-        }
-        assert!("later".parse::<Flush>().unwrap_err().to_string().contains("'foreground'"));
     }
 }

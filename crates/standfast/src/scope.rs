@@ -1,9 +1,8 @@
 //! The options that say what of the outside goes with a checkpoint: contents of files, connections to others.
 
-use crate::options::OptionError;
+use crate::options::{Kept, OptionError, words};
 use serde::Serialize;
 use standfast_engine::{ExternalSockets as OfEngine, SavedFiles};
-use standfast_format::manifest;
 use std::fmt;
 use std::str::FromStr;
 
@@ -32,8 +31,12 @@ impl SaveFiles {
             Self::UpTo(bytes) => SavedFiles::UpTo(bytes),
         }
     }
+}
 
-    pub(crate) fn to_record(self) -> Option<u64> {
+impl Kept for SaveFiles {
+    type Record = u64;
+
+    fn to_record(self) -> Option<u64> {
         match self {
             Self::Auto => None,
             Self::Off => Some(0),
@@ -41,8 +44,8 @@ impl SaveFiles {
         }
     }
 
-    pub(crate) fn from_record(bytes: u64) -> Self {
-        if bytes == 0 { Self::Off } else { Self::UpTo(bytes) }
+    fn from_record(bytes: u64) -> Option<Self> {
+        Some(if bytes == 0 { Self::Off } else { Self::UpTo(bytes) })
     }
 }
 
@@ -55,7 +58,8 @@ impl FromStr for SaveFiles {
             "off" => return Ok(Self::Off),
             _ => {}
         }
-        let wrong = || OptionError::SaveFiles { text: text.to_owned() };
+        let remedy = "is no size of files to save: write a number with its unit (64M, 2G), 'auto' or 'off'";
+        let wrong = || OptionError::new(text, remedy);
         let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let unit = unit.strip_suffix('B').unwrap_or(unit);
@@ -86,15 +90,14 @@ impl fmt::Display for SaveFiles {
     }
 }
 
-/// What becomes of connections whose other end is outside the job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ExternalSockets {
+words! {
+    /// What becomes of connections whose other end is outside the job.
+    kept ExternalSockets, "is no way to treat connections to others",
     /// They refuse the checkpoint.
     #[default]
-    Refuse,
+    Refuse = "refuse",
     /// A restart brings them back as connections that the other end has reset.
-    Reset,
+    Reset = "reset",
 }
 
 impl ExternalSockets {
@@ -103,32 +106,6 @@ impl ExternalSockets {
         match self {
             Self::Refuse => OfEngine::Refuse,
             Self::Reset => OfEngine::Reset,
-        }
-    }
-
-    pub(crate) fn to_record(self) -> manifest::ExternalSockets {
-        match self {
-            Self::Refuse => manifest::ExternalSockets::Refuse,
-            Self::Reset => manifest::ExternalSockets::Reset,
-        }
-    }
-
-    pub(crate) fn from_record(record: manifest::ExternalSockets) -> Self {
-        match record {
-            manifest::ExternalSockets::Refuse => Self::Refuse,
-            manifest::ExternalSockets::Reset => Self::Reset,
-        }
-    }
-}
-
-impl FromStr for ExternalSockets {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        match text {
-            "refuse" => Ok(Self::Refuse),
-            "reset" => Ok(Self::Reset),
-            _ => Err(OptionError::ExternalSockets { text: text.to_owned() }),
         }
     }
 }

@@ -1,15 +1,13 @@
 //! How the memory of a job is taken at a checkpoint: the option, and the choice that [`Snapshot::Auto`] makes of it, a pure
 //! function of what earlier checkpoints took and of the memory that there is.
 
-use crate::options::OptionError;
+use crate::options::words;
 use crate::report::CheckpointReport;
 use crate::room::Room;
 use serde::{Deserialize, Serialize};
 use standfast_core::PAGE_BYTES;
-use standfast_format::manifest;
 use standfast_store::Writing;
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// [`Snapshot::Auto`] holds so much back at most.
@@ -19,21 +17,20 @@ const HELD_SHARE: u64 = 8;
 /// Where it was asked for, so much is held back at most.
 const FORCED_SHARE: u64 = 2;
 
-/// How memory is taken while the program stands still.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Snapshot {
+words! {
+    /// How memory is taken while the program stands still, with the names that the papers of 1995 and 1996 have as well.
+    kept Snapshot, "is no way to take memory",
     /// It is written as it is read; the program goes on when all has been handed to the file system (L5).
-    Sequential,
+    Sequential = "sequential",
     /// It is copied and written when the program runs on, as far as half of the free memory goes.
-    Copy,
+    Copy = "copy" | "main-memory",
     /// It is read and written when the program runs on, from clones of its processes (L8).
-    Fork,
+    Fork = "fork" | "copy-on-write",
     /// It is read while the program runs, and what the program writes meanwhile is read again when it stands still (L8).
-    Precopy,
+    Precopy = "precopy",
     /// That which costs the program least time, as earlier checkpoints and the memory at hand say.
     #[default]
-    Auto,
+    Auto = "auto",
 }
 
 /// How memory was taken.
@@ -380,54 +377,6 @@ impl Snapshot {
             }
         }
     }
-
-    pub(crate) fn to_record(self) -> manifest::Snapshot {
-        match self {
-            Self::Sequential => manifest::Snapshot::Sequential,
-            Self::Copy => manifest::Snapshot::Copy,
-            Self::Fork => manifest::Snapshot::Fork,
-            Self::Precopy => manifest::Snapshot::Precopy,
-            Self::Auto => manifest::Snapshot::Auto,
-        }
-    }
-
-    pub(crate) fn from_record(record: manifest::Snapshot) -> Self {
-        match record {
-            manifest::Snapshot::Sequential => Self::Sequential,
-            manifest::Snapshot::Copy => Self::Copy,
-            manifest::Snapshot::Fork => Self::Fork,
-            manifest::Snapshot::Precopy => Self::Precopy,
-            manifest::Snapshot::Auto => Self::Auto,
-        }
-    }
-}
-
-impl FromStr for Snapshot {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Self, OptionError> {
-        match text {
-            "sequential" => Ok(Self::Sequential),
-            // With the names that the papers of 1995 and 1996 have for the two.
-            "copy" | "main-memory" => Ok(Self::Copy),
-            "fork" | "copy-on-write" => Ok(Self::Fork),
-            "precopy" => Ok(Self::Precopy),
-            "auto" => Ok(Self::Auto),
-            _ => Err(OptionError::Snapshot { text: text.to_owned() }),
-        }
-    }
-}
-
-impl fmt::Display for Snapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sequential => "sequential",
-            Self::Copy => "copy",
-            Self::Fork => "fork",
-            Self::Precopy => "precopy",
-            Self::Auto => "auto",
-        })
-    }
 }
 
 impl fmt::Display for Method {
@@ -467,15 +416,6 @@ mod tests {
         let experience = Experience::default();
         let trials = Trials::default();
         Situation { to_read, held, processes: 1, dirty_per_second, is_observed: false, room, experience, trials }
-    }
-
-    #[test]
-    fn what_is_shown_is_read_again() {
-        for it in [Snapshot::Sequential, Snapshot::Copy, Snapshot::Fork, Snapshot::Precopy, Snapshot::Auto] {
-            assert_eq!(it.to_string().parse(), Ok(it));
-            assert_eq!(Snapshot::from_record(it.to_record()), it);
-        }
-        assert!("spoon".parse::<Snapshot>().unwrap_err().to_string().contains("'fork'"));
     }
 
     /// One line for each situation: what is to be read, what is held, what is written a second, what memory there is.

@@ -1,15 +1,16 @@
-//! The life of a job under its supervisor: one event loop that never waits for a disk, and one checkpoint at a time on a
-//! thread of its own. Whatever goes wrong here, the program runs on. How it winds up lies in `supervisor/end.rs`.
+//! The life of a job under its supervisor: one event loop that never waits for a disk. Whatever goes wrong here, the program runs
+//! on. What it does about checkpoints, coalescing, levels, whoever asks it, and the end lies in `supervisor/`.
 
+mod checkpoints;
+mod clients;
+mod coalescing;
 mod end;
 mod levels;
 
 use crate::background::Background;
-use crate::chains::Incremental;
-use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Purpose, Taken};
+use crate::checkpoint::{Checkpointing, Destination};
 use crate::coalesce::Coalescing;
-use crate::control::{ClientId, ControlSocket, Reply, Request};
-use crate::directed::DISABLED_MAX;
+use crate::control::{ClientId, ControlSocket};
 use crate::flushing::{FlushSchedule, Flushing};
 use crate::foreground::Foreground;
 use crate::front::FrontLine;
@@ -18,17 +19,16 @@ use crate::manner::FlushCosts;
 use crate::notice::{Listener, Notice};
 use crate::options::JobOptions;
 use crate::outlook::{Outlook, look};
-use crate::report::{CheckpointReport, CoalescingReport, LiveReport};
-use crate::schedule::{Outcome as Attempt, Schedule};
+use crate::report::CheckpointReport;
+use crate::schedule::Schedule;
 use crate::signals::{Reaction, Sender, SignalInbox, react};
 use crate::snapshots::Past;
-use crate::spelling::{InWords, without_numbers};
+use crate::spelling::without_numbers;
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use standfast_engine::{Job, News, Output, TerminalHolder, hold_child_signal};
 use standfast_linux::hold_output_signal;
-use standfast_store::Level;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -371,52 +371,6 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Starts a checkpoint if one is wanted and none is under way.
-    fn begin_checkpoint(&mut self, now: Instant) {
-        let is_due = self.schedule.due().is_some_and(|due| due <= now);
-        let is_put_off = self.disabled_since.is_some() && !is_due;
-        let is_wanted = is_due || self.stop_wanted || self.here_asked || !self.asked.is_empty();
-        if self.checkpointing.is_some() || self.stopped_behind.is_some() || !is_wanted || is_put_off {
-            return;
-        }
-        let stops = self.stop_wanted || self.asked.iter().any(|(_, stop)| *stop);
-        if stops {
-            self.give_up_foreground_flush();
-        } else if self.stands_still_for_flush() {
-            // Until that is over, there is nothing new to save.
-            return;
-        }
-        let purpose = if stops { Purpose::Stop } else { Purpose::Protect };
-        self.served = self.asked.drain(..).map(|(client, _)| client).collect();
-        self.here_asked = false;
-        let order = Order {
-            purpose,
-            past: self.past,
-            behind_success: self.schedule.advised(Attempt::Taken),
-            behind_failure: self.schedule.advised(Attempt::Failed),
-        };
-        match Checkpointing::begin(self.post.destination.clone(), self.job.freezer(), order) {
-            Ok(checkpointing) => {
-                // Each stop of each task would wake us for nothing.
-                hold_child_signal(true);
-                self.checkpointing = Some(checkpointing);
-            }
-            Err(failure) => self.note_failure(&failure, purpose),
-        }
-    }
-
-    /// Takes note of a checkpoint that has come to its end, waiting for that if need be.
-    fn end_checkpoint(&mut self) {
-        let Some(checkpointing) = self.checkpointing.take() else { return };
-        hold_child_signal(self.is_traced());
-        let purpose = checkpointing.purpose;
-        match checkpointing.join() {
-            Ok(taken) => self.note_taken(taken, purpose),
-            Err(failure) => self.note_failure(&failure, purpose),
-        }
-        self.heed_stop();
-    }
-
     /// Ends waits whose time limits are reached, on a thread of its own, as a checkpoint has.
     fn end_due_waits(&mut self, now: Instant) {
         let freezer = self.job.freezer();
@@ -448,135 +402,6 @@ impl Supervisor<'_, '_> {
         self.checkpointing.is_some() || self.ending_waits.is_some() || self.stands_still_for_flush()
     }
 
-    fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
-        let Taken { level, degraded, unsynced, report, outputs, unobserved, uncloned, unheeded, retention } = taken;
-        self.disabled_since = None;
-        self.post.outputs = outputs;
-        self.note_level(level, degraded, unsynced, report.generation);
-        self.schedule.arm(Instant::now(), Attempt::Taken);
-        self.last_checkpoint = Some(report);
-        self.past.note(&report);
-        self.say(&Notice::Taken(report));
-        if self.last_failure.take().is_some() {
-            self.say(&Notice::ProtectedAgain { generation: report.generation });
-        }
-        if let Err(error) = retention {
-            self.warn(format!("older checkpoints could not be removed: {error}"));
-        }
-        if self.unobserved != unobserved {
-            self.unobserved.clone_from(&unobserved);
-            if let Some(reason) = unobserved {
-                self.say(&Notice::Unobserved { reason });
-            }
-        }
-        if self.uncloned != uncloned {
-            self.uncloned.clone_from(&uncloned);
-            if let Some(reason) = uncloned {
-                self.say(&Notice::Uncloned { reason });
-            }
-        }
-        if self.unheeded != unheeded {
-            self.unheeded.clone_from(&unheeded);
-            let told =
-                |reason| format!("what the program directs about its memory is not heeded, all is saved: {reason}");
-            unheeded.map(told).into_iter().for_each(|reason| self.warn(reason));
-        }
-        self.begin_coalescing(level);
-        if purpose == Purpose::Stop {
-            self.stopped_behind = Some(report.generation);
-            self.stop_wanted = false;
-        }
-        self.answer_served(&Reply::Taken(report));
-    }
-
-    /// The program has disabled checkpoints: whoever wants one waits, within limits. Whether these hold.
-    fn put_off(&mut self, failure: &Failure, purpose: Purpose) -> bool {
-        let now = Instant::now();
-        let is_disabled = matches!(failure, Failure::Disabled);
-        let since = *self.disabled_since.get_or_insert(now);
-        if !is_disabled || now.duration_since(since) > DISABLED_MAX {
-            self.disabled_since = None;
-            return false;
-        }
-        let stop = purpose == Purpose::Stop;
-        self.asked.extend(self.served.drain(..).map(|client| (client, stop)));
-        self.schedule.put_off(now);
-        true
-    }
-
-    fn note_failure(&mut self, failure: &Failure, purpose: Purpose) {
-        if self.put_off(failure, purpose) {
-            return;
-        }
-        let attempt = if failure.is_passing() { Attempt::FailedInPassing } else { Attempt::Failed };
-        self.schedule.arm(Instant::now(), attempt);
-        let reason = without_numbers(&failure.to_string());
-        self.answer_served(&Reply::Failed { message: reason.clone() });
-        if failure.is_end() {
-            // The end itself is told by whoever notices it.
-            self.stop_wanted = false;
-            return;
-        }
-        if self.stop_wanted && purpose == Purpose::Stop {
-            self.stop_wanted = false;
-            self.say(&Notice::NotStopped { reason: reason.clone() });
-        } else if self.last_failure.as_ref() != Some(&reason) {
-            self.say(&Notice::NotTaken { reason: reason.clone() });
-        }
-        self.last_failure = Some(reason);
-    }
-
-    /// Coalesces the chain of the newest checkpoint if it is time for that, while the program runs and checkpoints are
-    /// taken.
-    fn begin_coalescing(&mut self, level: Level) {
-        let builds = self.post.options.incremental != Incremental::Off || self.job.freezer().has_promises();
-        if self.coalescing.is_some() || !builds {
-            return;
-        }
-        match Coalescing::begin(&self.post.destination, level) {
-            Ok(coalescing) => self.coalescing = Some(coalescing),
-            Err(error) => self.warn(format!("no thread could be started to coalesce checkpoints: {error}")),
-        }
-    }
-
-    /// Coalesces as far as possible for whoever has asked for it, once nothing is being coalesced.
-    fn coalesce_as_asked(&mut self) {
-        if self.coalescing.is_some() || self.merge_asked.is_empty() {
-            return;
-        }
-        self.merge_served = std::mem::take(&mut self.merge_asked);
-        match Coalescing::at_once(&self.post.destination) {
-            Ok(coalescing) => self.coalescing = Some(coalescing),
-            Err(error) => self.answer_merge(&Reply::Failed { message: InWords(&error).to_string() }),
-        }
-    }
-
-    fn answer_merge(&mut self, reply: &Reply) {
-        let served = std::mem::take(&mut self.merge_served);
-        if let Some(control) = &mut self.post.control {
-            served.into_iter().for_each(|client| control.answer(client, reply));
-        }
-    }
-
-    /// Takes note of what was coalesced, waiting for that if need be.
-    fn end_coalescing(&mut self) {
-        let Some(coalescing) = self.coalescing.take() else { return };
-        match coalescing.join() {
-            Ok(coalesced) => {
-                let report = CoalescingReport::of(coalesced);
-                self.answer_merge(&Reply::Coalesced(report));
-                if let CoalescingReport { generation: Some(generation), file_bytes, removed } = report {
-                    self.say(&Notice::Coalesced { generation, file_bytes, removed });
-                }
-            }
-            Err(reason) => {
-                let reason = without_numbers(&reason);
-                self.answer_merge(&Reply::Failed { message: reason.clone() });
-                self.warn(format!("checkpoints could not be coalesced, they stay as they are: {reason}"));
-            }
-        }
-    }
-
     /// Looks, without touching the program, whether a checkpoint could be taken.
     fn look_out(&mut self, now: Instant) {
         let (destination, freezer) = (self.post.destination.clone(), self.job.freezer());
@@ -592,13 +417,6 @@ impl Supervisor<'_, '_> {
         if self.last_failure.as_ref() != Some(&reason) {
             self.say(&Notice::Unprotectable { reason: reason.clone() });
             self.last_failure = Some(reason);
-        }
-    }
-
-    fn answer_served(&mut self, reply: &Reply) {
-        let served = std::mem::take(&mut self.served);
-        if let Some(control) = &mut self.post.control {
-            served.into_iter().for_each(|client| control.answer(client, reply));
         }
     }
 
@@ -637,71 +455,6 @@ impl Supervisor<'_, '_> {
     fn heed_stop(&mut self) {
         if !self.is_traced() && self.job.has_stopped() {
             self.foreground.stop_along();
-        }
-    }
-
-    fn heed_clients(&mut self) {
-        let now = Instant::now();
-        let requests = self.post.control.as_mut().map(|control| control.take_requests(now)).unwrap_or_default();
-        for (client, request) in requests {
-            match request {
-                Request::Checkpoint { stop } => self.asked.push((client, stop)),
-                Request::Coalesce => self.merge_asked.push(client),
-                Request::Here { again } => self.heed_program(client, again, now),
-                Request::Enabled => {
-                    if self.disabled_since.is_some() {
-                        self.schedule.hasten(now);
-                    }
-                    self.answer(client, &Reply::Noted);
-                }
-                Request::Status => {
-                    let status = Reply::Status(self.live_report(now));
-                    self.answer(client, &status);
-                }
-            }
-        }
-    }
-
-    /// A program asks for a checkpoint where it stands.
-    fn heed_program(&mut self, client: ClientId, again: bool, now: Instant) {
-        let wait = self.schedule.heeded_in(now);
-        let reply = if again && self.last_failure.is_some() {
-            // It could not be told by the checkpoint itself.
-            Reply::Failed { message: "the checkpoint failed".to_owned() }
-        } else if again || wait == Some(Duration::ZERO) {
-            self.here_asked = true;
-            Reply::Noted
-        } else {
-            let nanoseconds = wait.and_then(|wait| u64::try_from(wait.as_nanos()).ok()).unwrap_or(u64::MAX);
-            Reply::NotDue { nanoseconds }
-        };
-        self.answer(client, &reply);
-    }
-
-    fn answer(&mut self, client: ClientId, reply: &Reply) {
-        if let Some(control) = &mut self.post.control {
-            control.answer(client, reply);
-        }
-    }
-
-    fn live_report(&self, now: Instant) -> LiveReport {
-        let until = |due: Instant| due.saturating_duration_since(now).as_secs_f64();
-        LiveReport {
-            supervisor_pid: i32::try_from(std::process::id()).expect("process ids are positive and small"),
-            program_pid: self.job.main_process().pid,
-            is_checkpointing: self.checkpointing.is_some(),
-            is_coalescing: self.coalescing.is_some(),
-            flush: self
-                .post
-                .destination
-                .levels
-                .memory
-                .as_ref()
-                .map(|_| self.flush_costs.report(self.post.options.flush)),
-            disabled_seconds: self.disabled_since.map(|since| now.saturating_duration_since(since).as_secs_f64()),
-            next_due_seconds: self.schedule.due().map(until),
-            last_checkpoint: self.last_checkpoint,
-            last_failure: self.last_failure.clone(),
         }
     }
 

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 /// So much is written and made durable before others have the disk to themselves for a while.
 const TURN_BYTES: u64 = 8 << 20;
 
-/// How many times as long as it took that is: a third party keeps three quarters of the disk, however fast it is (D16).
-const REST: u32 = 3;
+/// How many times as long as it took that is: a third party keeps seven eighths of the disk, however fast it is (D16).
+const REST: u32 = 7;
 
 /// A rest is not longer than this, so that a disk that hung for a while is not left alone for hours.
 const REST_MAX: Duration = Duration::from_secs(20);
@@ -44,11 +44,13 @@ pub trait Pacer {
 pub struct Pacing {
     pace: Mutex<Pace>,
     changed: Condvar,
+    /// Without rests from then on.
+    gentle_until: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Pace {
-    /// A turn, then a rest three times as long.
+    /// A turn, then a rest [`REST`] times as long.
     #[default]
     Gentle,
     /// Without rests.
@@ -58,6 +60,11 @@ enum Pace {
 }
 
 impl Pacing {
+    /// Gentle up to that moment, so that it does not last for ever on a slow disk.
+    pub fn gentle_until(moment: Instant) -> Self {
+        Self { gentle_until: Some(moment), ..Self::default() }
+    }
+
     /// Without rests from now on: somebody waits for it.
     pub fn hurry(&self) {
         self.set(Pace::Hurried);
@@ -92,13 +99,18 @@ impl Pacer for Pacing {
         *self.lock() != Pace::Cancelled
     }
 
-    /// Rests three times as long as the turn took.
     fn turn(&self, _: u64, took: Duration) -> bool {
-        let rest = (took * REST).min(REST_MAX);
+        let left = self.gentle_until.map(|moment| moment.saturating_duration_since(Instant::now()));
+        let rest = rest_after(took, left);
         let waited = self.changed.wait_timeout_while(self.lock(), rest, |pace| *pace == Pace::Gentle);
         let (pace, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *pace != Pace::Cancelled
     }
+}
+
+/// How long to rest after a turn that took so long, where there is so much time left for rests.
+fn rest_after(took: Duration, left: Option<Duration>) -> Duration {
+    (took * REST).min(REST_MAX).min(left.unwrap_or(REST_MAX))
 }
 
 /// Work in turns and rests.
@@ -187,5 +199,19 @@ impl JobDirectory {
         let below = there.chain(generation.number).skip(1);
         let base = below.filter_map(|link| here.generation(link.number)).find(is_good)?;
         Some(Parent { generation: base.number, origin: base.origin })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_leave_others_most_of_the_disk_and_end_when_the_flush_is_late() {
+        let seconds = Duration::from_secs;
+        assert_eq!(rest_after(seconds(1), None), seconds(7));
+        assert_eq!(rest_after(seconds(60), None), REST_MAX, "a disk that hung is not left alone for minutes");
+        assert_eq!(rest_after(seconds(1), Some(seconds(2))), seconds(2));
+        assert_eq!(rest_after(seconds(1), Some(Duration::ZERO)), Duration::ZERO);
     }
 }

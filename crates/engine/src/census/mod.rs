@@ -24,9 +24,9 @@ mod undo;
 
 use crate::freeze::{Frozen, kernel};
 use crate::job::{Inheritance, Kept};
-use crate::track::{Look, Pages, Track, Tracking};
+use crate::track::{Look, Pages, Track, Tracking, Tracks};
 use crate::tree::Member;
-use crate::{CaptureOptions, EngineError, Obstacle, abreast};
+use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity, abreast};
 use attributes::Attributes;
 pub(crate) use attributes::Looks;
 pub use descriptors::ExternalSockets;
@@ -44,7 +44,7 @@ pub(crate) use running::examine_with;
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{
-    Clocks, FileReference, JobState, Kinship, Machine, MemoryObject, ProcessState, StateArea, Undo,
+    Clocks, FileReference, JobState, Kinship, Machine, MemoryObject, ProcessState, SemaphoreSet, StateArea, Undo,
 };
 use standfast_linux::proc::{self, Map};
 use standfast_linux::processor;
@@ -75,14 +75,7 @@ impl Census {
         let ourselves = Ourselves::look()?;
         let subjects = Subject::all_known(frozen)?;
         let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
-        let kept = frozen.shared.kept().clone();
-        let external_sockets = options.external_sockets;
-        let terminal = frozen.shared.terminal();
-        let terms = Terms { motion: Motion::Stopped, external_sockets, kept: &kept, terminal: terminal.as_deref() };
-        let inheritance = &frozen.shared.inheritance;
-        let mut found = Findings::of(&subjects, &frozen.zombies, terms, inheritance, &ourselves)?;
-        found.obstacles.append(&mut apart::find(&frozen.members(), &portraits));
-        refuse(&mut found.obstacles)?;
+        let mut found = Findings::of_stopped(frozen, &subjects, options, &ourselves)?;
         let folders = found.objects.save_folders(&frozen.shared.folders())?;
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
         let relations = kinship::Relations::of(frozen, &portraits)?;
@@ -90,69 +83,13 @@ impl Census {
         let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
         let mut system_v = found.objects.system_v.contents(&pids)?;
         let ipc_namespace = found.objects.system_v.namespace();
-        let probes = match found.objects.system_v.has_semaphores() {
-            true => system_v::probes(frozen, &system_v.semaphores)?,
-            false => vec![None; pids.len()],
-        };
-        let mut doubtful = Vec::new();
-        for (place, process) in frozen.processes.iter().enumerate() {
-            let pages = found.objects.doubtful(place, process)?;
-            doubtful.push(threads::Doubts { pages, descriptors: found.descriptors.doubtful(place) });
-        }
-        refuse(&mut found.objects.obstacles())?;
         let mut tracks = frozen.shared.tracks();
         let observes = tracks.resolve(options.tracking) == Tracking::Pagemap;
         let identities: Vec<_> =
             frozen.processes.iter().zip(&portraits).map(|(it, portrait)| portrait.identity(it.pid)).collect();
-        let parents: HashSet<i32> = frozen.members().iter().filter_map(|member| member.parent).collect();
-        let mut answers: Vec<_> = frozen.processes.iter().map(|_| threads::Inner::default()).collect();
-        for place in by_processor(&portraits) {
-            let (process, identity) = (&frozen.processes[place], identities[place]);
-            let track = tracks.of(identity).filter(|_| observes && options.tracking == Tracking::Auto);
-            let idle = track.map(Track::loosen_idle).unwrap_or_default();
-            let also = Also {
-                ourselves: &ourselves,
-                doubts: &doubtful[place],
-                idle: &idle,
-                observe: observes && tracks.of(identity).is_none_or(|track| track.is_lost()),
-                has_children: parents.contains(&process.pid),
-                undo: probes[place],
-            };
-            let inner = &mut answers[place];
-            *inner = threads::Inner::ask(process, portraits[place], &frozen.shared, also)?;
-            for (unit, worked) in idle.into_iter().zip(&inner.collapsed) {
-                tracks.of(identity).into_iter().for_each(|track| track.note_collapsed(unit, *worked));
-            }
-            found.objects.keep_resident(place, &std::mem::take(&mut inner.resident));
-            found.descriptors.keep_inherited(place, &inner.inherited);
-            if let Some(userfault) = inner.userfault.take() {
-                tracks.begin(identity, options.tracking, userfault);
-            }
-        }
-        for (process, inner) in frozen.processes.iter().zip(&mut answers) {
-            found.obstacles.append(&mut named(std::mem::take(&mut inner.obstacles), process.pid, subjects.len()));
-        }
-        let switches = frozen.processes.iter().zip(&answers).map(|(it, inner)| (it.pid, it.parent, &inner.switches));
-        found.obstacles.append(&mut apart::signalled_by_thread(switches)?);
-        refuse(&mut found.obstacles)?;
-        let look = Look {
-            owner: 0,
-            unchanged_percent_min: options.unchanged_percent_min,
-            compares: options.tracking == Tracking::Auto,
-            is_second,
-        };
-        let asked = frozen.processes.iter().zip(&answers).zip(found.processes.iter_mut());
-        let spaces = asked.zip(tracks.of_each(&identities)).enumerate().map(|(place, (asked, track))| {
-            let ((process, inner), of_process) = asked;
-            Mutex::new(memory::Space {
-                pid: process.pid,
-                mappings: &mut of_process.mappings,
-                live_stack: inner.live_stack(process, options.stack),
-                track: track.filter(|_| observes).map(|track| (track, Look { owner: place as u32, ..look })),
-            })
-        });
-        let populated = |space: &Mutex<memory::Space<'_>>| space.lock().unwrap_or_else(PoisonError::into_inner).look();
-        let pages = abreast::each(&spaces.collect::<Vec<_>>(), populated).into_iter().collect::<Result<_, _>>()?;
+        let stop = Stop { frozen, options, ourselves: &ourselves, portraits: &portraits, identities, observes };
+        let answers = stop.ask(&mut found, &mut tracks, &system_v.semaphores)?;
+        let pages = stop.look(&mut found, &mut tracks, &answers, is_second)?;
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
         outputs.extend(found.objects.outputs());
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
@@ -171,6 +108,100 @@ impl Census {
         state.pid_namespace = system_v::pid_namespace(pids[0]);
         files::note_contents(&mut state, &frozen.shared);
         Ok(Self { state, pages, objects, outputs })
+    }
+}
+
+/// A job that stands still to be looked at, and how.
+struct Stop<'a> {
+    frozen: &'a Frozen,
+    options: CaptureOptions,
+    ourselves: &'a Ourselves,
+    portraits: &'a [&'a Portrait],
+    identities: Vec<ProcessIdentity>,
+    /// Whether the kernel notes for us what is written.
+    observes: bool,
+}
+
+impl Stop<'_> {
+    /// Asks each process what only it can ask the kernel for.
+    fn ask(
+        &self,
+        found: &mut Findings,
+        tracks: &mut Tracks,
+        semaphores: &[SemaphoreSet],
+    ) -> Result<Vec<threads::Inner>, EngineError> {
+        let frozen = self.frozen;
+        let probes = match found.objects.system_v.has_semaphores() {
+            true => system_v::probes(frozen, semaphores)?,
+            false => vec![None; frozen.processes.len()],
+        };
+        let mut doubtful = Vec::new();
+        for (place, process) in frozen.processes.iter().enumerate() {
+            let pages = found.objects.doubtful(place, process)?;
+            doubtful.push(threads::Doubts { pages, descriptors: found.descriptors.doubtful(place) });
+        }
+        refuse(&mut found.objects.obstacles())?;
+        let parents: HashSet<i32> = frozen.members().iter().filter_map(|member| member.parent).collect();
+        let mut answers: Vec<_> = frozen.processes.iter().map(|_| threads::Inner::default()).collect();
+        for place in by_processor(self.portraits) {
+            let (process, identity) = (&frozen.processes[place], self.identities[place]);
+            let loosens = self.observes && self.options.tracking == Tracking::Auto;
+            let idle = tracks.of(identity).filter(|_| loosens).map(Track::loosen_idle).unwrap_or_default();
+            let also = Also {
+                ourselves: self.ourselves,
+                doubts: &doubtful[place],
+                idle: &idle,
+                observe: self.observes && tracks.of(identity).is_none_or(|track| track.is_lost()),
+                has_children: parents.contains(&process.pid),
+                undo: probes[place],
+            };
+            let inner = &mut answers[place];
+            *inner = threads::Inner::ask(process, self.portraits[place], &frozen.shared, also)?;
+            for (unit, worked) in idle.into_iter().zip(&inner.collapsed) {
+                tracks.of(identity).into_iter().for_each(|track| track.note_collapsed(unit, *worked));
+            }
+            found.objects.keep_resident(place, &std::mem::take(&mut inner.resident));
+            found.descriptors.keep_inherited(place, &inner.inherited);
+            if let Some(userfault) = inner.userfault.take() {
+                tracks.begin(identity, self.options.tracking, userfault);
+            }
+        }
+        for (process, inner) in frozen.processes.iter().zip(&mut answers) {
+            let obstacles = std::mem::take(&mut inner.obstacles);
+            found.obstacles.append(&mut named(obstacles, process.pid, frozen.processes.len()));
+        }
+        let switches = frozen.processes.iter().zip(&answers).map(|(it, inner)| (it.pid, it.parent, &inner.switches));
+        found.obstacles.append(&mut apart::signalled_by_thread(switches)?);
+        refuse(&mut found.obstacles)?;
+        Ok(answers)
+    }
+
+    /// For each process: which pages hold something, and which of them have changed.
+    fn look(
+        &self,
+        found: &mut Findings,
+        tracks: &mut Tracks,
+        answers: &[threads::Inner],
+        is_second: bool,
+    ) -> Result<Vec<Pages>, EngineError> {
+        let look = Look {
+            owner: 0,
+            unchanged_percent_min: self.options.unchanged_percent_min,
+            compares: self.options.tracking == Tracking::Auto,
+            is_second,
+        };
+        let asked = self.frozen.processes.iter().zip(answers).zip(found.processes.iter_mut());
+        let spaces = asked.zip(tracks.of_each(&self.identities)).enumerate().map(|(place, (asked, track))| {
+            let ((process, inner), of_process) = asked;
+            Mutex::new(memory::Space {
+                pid: process.pid,
+                mappings: &mut of_process.mappings,
+                live_stack: inner.live_stack(process, self.options.stack),
+                track: track.filter(|_| self.observes).map(|track| (track, Look { owner: place as u32, ..look })),
+            })
+        });
+        let populated = |space: &Mutex<memory::Space<'_>>| space.lock().unwrap_or_else(PoisonError::into_inner).look();
+        abreast::each(&spaces.collect::<Vec<_>>(), populated).into_iter().collect()
     }
 }
 
@@ -260,6 +291,27 @@ struct OfProcess {
 }
 
 impl Findings {
+    /// Of a job that stands still; refused where something is in the way.
+    fn of_stopped(
+        frozen: &Frozen,
+        subjects: &[Subject<'_>],
+        options: CaptureOptions,
+        ourselves: &Ourselves,
+    ) -> Result<Self, EngineError> {
+        let (kept, terminal) = (frozen.shared.kept().clone(), frozen.shared.terminal());
+        let terms = Terms {
+            motion: Motion::Stopped,
+            external_sockets: options.external_sockets,
+            kept: &kept,
+            terminal: terminal.as_deref(),
+        };
+        let mut found = Self::of(subjects, &frozen.zombies, terms, &frozen.shared.inheritance, ourselves)?;
+        let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
+        found.obstacles.append(&mut apart::find(&frozen.members(), &portraits));
+        refuse(&mut found.obstacles)?;
+        Ok(found)
+    }
+
     fn of(
         subjects: &[Subject<'_>],
         zombies: &[Member],

@@ -55,7 +55,8 @@ impl Supervisor<'_, '_> {
             Manner::Foreground => Beginning::Foreground(freezer),
             Manner::Background => Beginning::Beside(freezer, Some(self.flush_costs).filter(|_| asked == Flush::Auto)),
         };
-        match Flushing::begin(&self.post.destination, number, self.unsynced.clone(), beginning) {
+        let gentle_until = self.flushes.gentle_until(now);
+        match Flushing::begin(&self.post.destination, number, self.unsynced.clone(), beginning, gentle_until) {
             Ok(flushing) => self.flushing = Some(flushing),
             Err(error) => self.note_flush_failure(InWords(&error).to_string()),
         }
@@ -90,7 +91,7 @@ impl Supervisor<'_, '_> {
         match end {
             Ok(End::OnDisk(flushed)) => {
                 self.flush_failure = None;
-                self.flushes.durable(number, Instant::now());
+                self.flushes.flushed(number, Instant::now());
                 if let Some(flushed) = flushed {
                     let (generation, file_bytes) = (flushed.number.get(), flushed.file_bytes);
                     self.say(&Notice::Flushed { generation, file_bytes });
@@ -152,9 +153,10 @@ impl Supervisor<'_, '_> {
             // It is the one that this life began with.
             sync_paths(&self.post.outputs).map_err(|error| InWords(&error).to_string())?;
         }
-        let begun = Flushing::begin(destination, number, self.unsynced.clone(), Beginning::Ended);
+        // Without rests: the job waits for it.
+        let now = Instant::now();
+        let begun = Flushing::begin(destination, number, self.unsynced.clone(), Beginning::Ended, now);
         let flushing = begun.map_err(|error| InWords(&error).to_string())?;
-        flushing.hurry();
         match flushing.join_within(deadline.saturating_duration_since(Instant::now())) {
             Some(Ok(_)) => Ok(()),
             Some(Err(failure)) => Err(failure.to_string()),

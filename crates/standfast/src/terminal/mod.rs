@@ -26,6 +26,7 @@ pub(crate) use held::HeldTerminal;
 pub(crate) use raw::open_own;
 
 use crate::Error;
+use crate::options::words;
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{isatty, tcgetattr, tcgetwinsize};
 use standfast_engine::LaunchTerminal;
@@ -40,29 +41,16 @@ use std::sync::Arc;
 /// The socket's name in the job's directory.
 const SOCKET_NAME: &str = "terminal";
 
-/// On which terminal a program is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TerminalKind {
+words! {
+    /// On which terminal a program is started.
+    TerminalKind, "is no terminal",
     /// One of its own for a shell that is typed into, else the shared one.
     #[default]
-    Auto,
+    Auto = "auto",
     /// The one on which the command was started, shared with everybody else there.
-    Shared,
+    Shared = "shared",
     /// One of its own, to which one attaches.
-    Proxied,
-}
-
-impl std::str::FromStr for TerminalKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "shared" => Ok(Self::Shared),
-            "proxied" => Ok(Self::Proxied),
-            _ => Err("a terminal is 'auto', 'shared' or 'proxied'".to_owned()),
-        }
-    }
+    Proxied = "proxied",
 }
 
 impl TerminalKind {

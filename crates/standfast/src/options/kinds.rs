@@ -1,0 +1,255 @@
+//! The kinds of values that options have: one of a few words, a number of things, a time. Each kind says once how such a
+//! value is read, shown, and kept in a manifest; which options there are is not known here.
+
+use std::time::Duration;
+
+/// Longest time that a time option may name: a day. A disk that is to be left alone for longer is no level.
+const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// A value that is none of the option's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' {remedy}")]
+pub struct OptionError {
+    text: String,
+    remedy: String,
+}
+
+impl OptionError {
+    /// What stood there, and in words that follow it what is wrong and what to write instead.
+    pub(crate) fn new(text: &str, remedy: &str) -> Self {
+        Self { text: text.to_owned(), remedy: remedy.to_owned() }
+    }
+
+    /// What stood there where one of these words should, and what it fails to be.
+    pub(crate) fn no_word(text: &str, wrong: &str, words: &[&str]) -> Self {
+        let (last, others) = words.split_last().expect("an option has words");
+        Self::new(text, &format!("{wrong}: write '{}' or '{last}'", others.join("', '")))
+    }
+}
+
+/// An option that the manifest of a job keeps.
+pub(crate) trait Kept: Sized {
+    /// How.
+    type Record;
+
+    /// `None` for what a manifest says that does not name the option.
+    fn to_record(self) -> Option<Self::Record>;
+
+    /// `None` for what no command line would have let pass.
+    fn from_record(record: Self::Record) -> Option<Self>;
+}
+
+/// Defines an option that is one of a few words, each with the names that the papers have for it. With `kept`, the manifest has
+/// an enumeration of the same name with the same variants.
+macro_rules! words {
+    (
+        $(#[$meaning:meta])*
+        kept $name:ident, $wrong:literal, $($(#[$about:meta])* $value:ident = $word:literal $(| $other:literal)*),+ $(,)?
+    ) => {
+        $crate::options::words! {
+            $(#[$meaning])* $name, $wrong, $($(#[$about])* $value = $word $(| $other)*),+
+        }
+
+        impl $crate::options::Kept for $name {
+            type Record = standfast_format::manifest::$name;
+
+            fn to_record(self) -> Option<Self::Record> {
+                Some(match self { $(Self::$value => Self::Record::$value),+ })
+            }
+
+            fn from_record(record: Self::Record) -> Option<Self> {
+                Some(match record { $(Self::Record::$value => Self::$value),+ })
+            }
+        }
+    };
+    (
+        $(#[$meaning:meta])*
+        $name:ident, $wrong:literal, $($(#[$about:meta])* $value:ident = $word:literal $(| $other:literal)*),+ $(,)?
+    ) => {
+        $(#[$meaning])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum $name {
+            $($(#[$about])* $value),+
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::options::OptionError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($word $(| $other)* => Ok(Self::$value),)+
+                    _ => Err(Self::Err::no_word(text, $wrong, &[$($word),+])),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $(Self::$value => $word),+ })
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// Defines an option that is a number of things, one at least.
+macro_rules! number {
+    ($(#[$meaning:meta])* $name:ident, $wrong:literal, $(#[$why:meta])* $usual:literal) => {
+        $(#[$meaning])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+        pub struct $name(std::num::NonZeroU32);
+
+        impl $name {
+            /// `None` for zero.
+            pub fn new(number: u32) -> Option<Self> {
+                std::num::NonZeroU32::new(number).map(Self)
+            }
+
+            /// The number.
+            pub fn get(self) -> std::num::NonZeroU32 {
+                self.0
+            }
+        }
+
+        impl Default for $name {
+            $(#[$why])*
+            fn default() -> Self {
+                Self::new($usual).expect("the usual number is not zero")
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::options::OptionError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self).map_err(|_| Self::Err::new(text, concat!($wrong, ": write 1 or more")))
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl $crate::options::Kept for $name {
+            type Record = u32;
+
+            fn to_record(self) -> Option<u32> {
+                Some(self.0.get())
+            }
+
+            fn from_record(record: u32) -> Option<Self> {
+                Self::new(record)
+            }
+        }
+    };
+}
+pub(crate) use number;
+
+/// Defines an option that is a time, a day at most, kept in milliseconds and told in seconds.
+macro_rules! time {
+    ($(#[$meaning:meta])* $name:ident, $wrong:literal, $(#[$why:meta])* $seconds:literal) => {
+        $(#[$meaning])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name(std::time::Duration);
+
+        impl $name {
+            /// The time.
+            pub fn get(self) -> std::time::Duration {
+                self.0
+            }
+        }
+
+        impl Default for $name {
+            $(#[$why])*
+            fn default() -> Self {
+                Self(std::time::Duration::from_secs($seconds))
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::options::OptionError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let remedy = concat!($wrong, ": write a day at most with its unit (90s, 10m)");
+                let time = $crate::options::day_at_most(humantime::parse_duration(text).ok());
+                time.map(Self).ok_or_else(|| Self::Err::new(text, remedy))
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                humantime::format_duration(self.0).fmt(f)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_f64(self.0.as_secs_f64())
+            }
+        }
+
+        impl $crate::options::Kept for $name {
+            type Record = u64;
+
+            fn to_record(self) -> Option<u64> {
+                Some($crate::options::milliseconds(self.0))
+            }
+
+            fn from_record(record: u64) -> Option<Self> {
+                $crate::options::day_at_most(Some(std::time::Duration::from_millis(record))).map(Self)
+            }
+        }
+    };
+}
+pub(crate) use time;
+
+/// The time, if it is none that no option may name.
+pub(crate) fn day_at_most(time: Option<Duration>) -> Option<Duration> {
+    time.filter(|time| *time <= TIME_MAX)
+}
+
+/// As a manifest keeps it.
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).expect("an option's time is a year at most")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Compress, Grace, Keep, Snapshot};
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        for word in ["sequential", "copy", "fork", "precopy", "auto"] {
+            assert_eq!(word.parse::<Snapshot>().expect(word).to_string(), word);
+        }
+        assert_eq!("main-memory".parse(), Ok(Snapshot::Copy), "a name of the papers");
+        assert_eq!("7".parse(), Ok(Keep::new(7).expect("not zero")));
+        assert_eq!(Keep::default().to_string().parse(), Ok(Keep::default()));
+        assert_eq!("90s".parse::<Grace>().expect("a time").get(), Duration::from_secs(90));
+        assert_eq!("0s".parse::<Grace>().expect("a time").to_string(), "0s");
+        assert_eq!(Grace::default().to_string().parse(), Ok(Grace::default()));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_what_to_write() {
+        let refused = "gzip".parse::<Compress>().expect_err("no word of it").to_string();
+        assert_eq!(refused, "'gzip' is no way to compress: write 'none', 'lz4', 'zstd' or 'auto'");
+        for text in ["0", "-1", "many", ""] {
+            assert!(text.parse::<Keep>().expect_err(text).to_string().contains("1 or more"));
+        }
+        for text in ["2 days", "30", "-1s", ""] {
+            assert!(text.parse::<Grace>().expect_err(text).to_string().contains("with its unit"));
+        }
+    }
+
+    #[test]
+    fn a_manifest_cannot_bring_what_no_command_line_lets_pass() {
+        assert_eq!(Keep::from_record(0), None);
+        assert_eq!(Grace::from_record(u64::MAX), None);
+        assert_eq!(Grace::default().to_record().and_then(Grace::from_record), Some(Grace::default()));
+    }
+}
