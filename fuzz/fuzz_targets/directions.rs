@@ -1,10 +1,11 @@
 //! Any bytes as what a program directs: a header, and a table of regions with a log behind it. What comes of a table is
-//! ascending and apart, and no page is taken out that is not promised whole.
+//! ascending and apart, no page is taken out that is not promised whole, and it is the same whether the log was known at once
+//! or came later.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use standfast_core::directions::{HEADER_BYTES, Header, Regions};
+use standfast_core::directions::{Changes, HEADER_BYTES, Header, Regions, Table};
 use standfast_core::{Address, PageRange, PageSet};
 
 fuzz_target!(|input: &[u8]| {
@@ -15,11 +16,16 @@ fuzz_target!(|input: &[u8]| {
     let (base, log) = table.split_at(table.len() * usize::from(*split) / 256);
     let Ok(regions) = Regions::decode_table(base, [log]) else { return };
     assert!(regions.all().is_sorted_by(|one, next| one.end <= next.start));
+    let held = Some(u64::from(*split));
+    let below = Regions::decode_table(base, []).expect("it was decoded with the log behind it");
+    let said = Changes::decode([log]).expect("it was decoded behind the base");
+    let known_at_once = Table::new(0, 0, regions.clone()).outline(held).clone();
+    assert_eq!(Table::new(0, 0, below).outline_with(held, &said), known_at_once);
     let pages = PageSet::of([PageRange::new(Address::new(0), 1 << 35)]);
-    for blank in regions.blanks(Some((u64::from(*split), &pages))).all() {
+    for blank in regions.blanks(held).where_held(&pages).all() {
         assert!(!blank.out.is_empty() && blank.dead.is_within(blank.out), "{blank:?}");
     }
-    let excluded = regions.excluded(Some(u64::from(*split)));
+    let excluded = regions.excluded(held);
     for range in excluded.dead.ranges().iter().chain(excluded.held.ranges()) {
         let (mut at, end) = (range.start().get(), range.end().get());
         for region in regions.all() {

@@ -128,9 +128,7 @@ int standfast_ask(struct header *header, uint64_t *generation)
     while (atomic_load(&header->sequence) == before) {
         switch (say(header, request, &nanoseconds)) {
         case NOT_DUE: {
-            struct { long seconds, nanoseconds; } time = {0, 0};
-            call(SYS_clock_gettime, 1 /* CLOCK_MONOTONIC */, (long)&time, 0, 0, 0, 0);
-            uint64_t present = (uint64_t)time.seconds * 1000000000u + (uint64_t)time.nanoseconds;
+            uint64_t present = exact_now();
             bool is_never = nanoseconds > ~0ull - present;
             uint64_t none = 0;
             /* Unless a checkpoint has said otherwise meanwhile. */

@@ -1,5 +1,6 @@
 /* `standfast run --check-exclusions`: whoever writes to memory that was excluded as read-only is caught in the act and told,
- * with the region and with who has excluded it. What is dead is filled with a pattern at each restart, by whoever restarts.
+ * with the region and with who has excluded it. What is dead is filled with a pattern at each restart, by whoever restarts; and
+ * whoever takes checkpoints compares what is read-only with what it was at the one before, and finds here who has excluded it.
  *
  * Pages that lie wholly in a read-only region of private memory lose the right to write. A write there comes to our handler,
  * which says who it was, gives the page its right back, and lets the program go on: one message a page. System calls that
@@ -10,9 +11,6 @@
 #include <string.h>
 #include <ucontext.h>
 
-/* The last so many exclusions are known. */
-#define RECORDS (1u << 14)
-#define FRAMES 12
 #define ERRORS_FILE 2
 #define PROT_READ_ONLY 1l
 #define PROT_READ_WRITE 3l
@@ -22,16 +20,10 @@
 extern int backtrace(void **, int) __attribute__((weak));
 extern void backtrace_symbols_fd(void *const *, int, int) __attribute__((weak));
 
-struct record {
-    uint64_t start, end;
-    int frame_count;
-    /* Whether some of its pages may not be written. */
-    bool is_guarded;
-    void *frames[FRAMES];
-};
-
+/* The last exclusions, also in the header, and how many of them had pages guarded. */
 static struct record *records;
-static _Atomic uint32_t next_record;
+static _Atomic uint64_t *record_count;
+static _Atomic uint64_t guarded_count;
 static struct sigaction before_ours;
 
 static void say(const char *text)
@@ -61,8 +53,8 @@ static void say_frames(void *const *frames, int count)
 /* The last exclusion that speaks of an address. */
 static const struct record *record_of(uint64_t address)
 {
-    uint32_t last = atomic_load(&next_record);
-    for (uint32_t back = 1; back <= RECORDS && back <= last; back++) {
+    uint64_t last = atomic_load(record_count);
+    for (uint64_t back = 1; back <= RECORDS && back <= last; back++) {
         const struct record *record = &records[(last - back) % RECORDS];
         if (record->is_guarded && record->start <= address && address < record->end)
             return record;
@@ -92,7 +84,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     int count = backtrace ? backtrace(here, FRAMES) : 1;
     say_frames(here, count);
     say("standfast: and excluded by\n");
-    say_frames(record->frames, record->frame_count);
+    say_frames(record->frames, (int)record->frame_count);
 }
 
 /* Reads one line of /proc/self/maps; false at the end. */
@@ -153,14 +145,24 @@ void standfast_check_begin(struct header *header)
     void *none[1];
     if (backtrace)
         backtrace(none, 1);
+    record_count = &header->record_count;
+    header->records = (uint64_t)(uintptr_t)records;
     atomic_fetch_or(&header->flags, FLAG_CHECKING);
+}
+
+static void let_write(uint64_t from, uint64_t to)
+{
+    if (from < to)
+        call(SYS_mprotect, (long)from, (long)(to - from), PROT_READ_WRITE, 0, 0, 0);
 }
 
 /* Pages of a region that have been guarded may be written again. */
 static void unguard(uint64_t start, uint64_t end)
 {
-    uint32_t last = atomic_load(&next_record);
-    for (uint32_t back = 1; back <= RECORDS && back <= last; back++) {
+    if (atomic_load(&guarded_count) == 0)
+        return;
+    uint64_t last = atomic_load(record_count);
+    for (uint64_t back = 1; back <= RECORDS && back <= last; back++) {
         const struct record *record = &records[(last - back) % RECORDS];
         if (!record->is_guarded || record->end <= start || end <= record->start)
             continue;
@@ -168,8 +170,7 @@ static void unguard(uint64_t start, uint64_t end)
         uint64_t first = whole_pages(record->start), behind = record->end & ~(PAGE - 1);
         from = (from & ~(PAGE - 1)) > first ? from & ~(PAGE - 1) : first;
         to = whole_pages(to) < behind ? whole_pages(to) : behind;
-        if (from < to)
-            call(SYS_mprotect, (long)from, (long)(to - from), PROT_READ_WRITE, 0, 0, 0);
+        let_write(from, to);
     }
 }
 
@@ -180,12 +181,17 @@ void standfast_check(struct header *header, uint64_t start, uint64_t end, unsign
     unguard(start, end);
     if (kind != READONLY)
         return;
+    struct record *record = &records[atomic_fetch_add(record_count, 1) % RECORDS];
+    /* What nobody remembers must not be guarded: our handler would not know whose fault a write is. */
+    if (record->is_guarded)
+        let_write(whole_pages(record->start), record->end & ~(PAGE - 1));
+    *record = (struct record){.start = start, .end = end, .frame_count = 1};
+    record->frames[0] = __builtin_return_address(0);
+    if (backtrace)
+        record->frame_count = (uint32_t)backtrace(record->frames, FRAMES);
     uint64_t first = whole_pages(start), behind = end & ~(PAGE - 1);
     if (first >= behind || !is_plain(first, behind))
         return;
-    struct record *record = &records[atomic_fetch_add(&next_record, 1) % RECORDS];
-    *record = (struct record){.start = start, .end = end};
-    record->frames[0] = __builtin_return_address(0);
-    record->frame_count = backtrace ? backtrace(record->frames, FRAMES) : 1;
     record->is_guarded = !has_failed(call(SYS_mprotect, (long)first, (long)(behind - first), PROT_READ_ONLY, 0, 0, 0));
+    atomic_fetch_add(&guarded_count, record->is_guarded);
 }

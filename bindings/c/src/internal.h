@@ -16,7 +16,7 @@
 /* ---- The header. Its layout is a contract with crates/core/src/directions: change both, and the version. ---- */
 
 #define PAGE 4096ul
-#define HEADER_VERSION 2u
+#define HEADER_VERSION 3u
 #define MAGIC_LOW 0x736166646e617473ull  /* "standfas" */
 #define MAGIC_HIGH 0x31302d62696c2d74ull /* "t-lib-01" */
 
@@ -64,6 +64,9 @@ struct view {
     uint64_t log;
     _Atomic uint64_t log_count;
     uint64_t log_capacity;
+    /* When the base was made, by which it is told from others: CLOCK_MONOTONIC, nanoseconds. It does not change any more, nor
+     * does what stands in the log. */
+    uint64_t made;
 };
 
 /* Regions named by a signal handler that has interrupted a call under the lock. They come behind the log. */
@@ -100,19 +103,36 @@ struct header {
     _Atomic uint64_t due_at, next_at;
     /* How often free memory was to be given back, which the supervisor counts, and how often it has been. */
     _Atomic uint32_t give_wanted, give_done;
+    /* Where exclusions are checked: who has excluded what, a ring of RECORDS, and how many have been written. */
+    uint64_t records;
+    _Atomic uint64_t record_count;
     /* The job's directory, absolute, with a zero behind it. */
-    char directory[PAGE - 440];
+    char directory[PAGE - 472];
+};
+
+/* Who has excluded a region as read-only. */
+#define RECORDS (1u << 14)
+#define FRAMES 12
+
+struct record {
+    uint64_t start, end;
+    uint32_t frame_count;
+    /* Whether some of its pages may not be written. */
+    uint32_t is_guarded;
+    void *frames[FRAMES];
 };
 
 _Static_assert(offsetof(struct header, views) == 32, "layout");
-_Static_assert(offsetof(struct header, deferred_count) == 112, "layout");
-_Static_assert(offsetof(struct header, asking) == 376, "layout");
-_Static_assert(offsetof(struct header, sequence) == 392, "layout");
-_Static_assert(offsetof(struct header, generation) == 400, "layout");
-_Static_assert(offsetof(struct header, epoch) == 408, "layout");
-_Static_assert(offsetof(struct header, due_at) == 416, "layout");
-_Static_assert(offsetof(struct header, give_wanted) == 432, "layout");
-_Static_assert(offsetof(struct header, directory) == 440 && sizeof(struct header) == PAGE, "layout");
+_Static_assert(offsetof(struct header, deferred_count) == 128, "layout");
+_Static_assert(offsetof(struct header, asking) == 392, "layout");
+_Static_assert(offsetof(struct header, sequence) == 408, "layout");
+_Static_assert(offsetof(struct header, generation) == 416, "layout");
+_Static_assert(offsetof(struct header, epoch) == 424, "layout");
+_Static_assert(offsetof(struct header, due_at) == 432, "layout");
+_Static_assert(offsetof(struct header, give_wanted) == 448, "layout");
+_Static_assert(offsetof(struct header, records) == 456, "layout");
+_Static_assert(sizeof(struct record) == 120, "layout");
+_Static_assert(offsetof(struct header, directory) == 472 && sizeof(struct header) == PAGE, "layout");
 
 /* ---- What a thread has of its own. ---- */
 
@@ -133,6 +153,7 @@ HIDDEN int standfast_ask(struct header *header, uint64_t *generation);
 HIDDEN void standfast_tell_enabled(struct header *header);
 HIDDEN void standfast_give_back_free_memory(void);
 HIDDEN void standfast_call_allocators(void);
+HIDDEN void standfast_hurry_allocators(void);
 HIDDEN void standfast_start_giver(struct header *header);
 HIDDEN void standfast_check_begin(struct header *header);
 HIDDEN void standfast_check(struct header *header, uint64_t start, uint64_t end, unsigned kind);
@@ -172,6 +193,14 @@ static inline void unmap_pages(void *address, size_t bytes)
 {
     if (bytes > 0)
         call(SYS_munmap, (long)address, (long)bytes, 0, 0, 0, 0);
+}
+
+/* CLOCK_MONOTONIC, nanoseconds. */
+static inline uint64_t exact_now(void)
+{
+    struct { long seconds, nanoseconds; } time = {0, 0};
+    call(SYS_clock_gettime, 1, (long)&time, 0, 0, 0, 0);
+    return (uint64_t)time.seconds * 1000000000u + (uint64_t)time.nanoseconds;
 }
 
 static inline size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) & ~(PAGE - 1); }

@@ -93,6 +93,7 @@ static int merge_blocked(struct header *header)
     new->base_count = all;
     new->log = (uint64_t)(uintptr_t)fresh;
     new->log_capacity = keeps_log ? old->log_capacity : capacity;
+    new->made = exact_now();
     atomic_store(&new->log_count, 0);
     atomic_store(&header->current, 1 - (atomic_load(&header->current) & 1));
     if (old->base != 0)

@@ -7,10 +7,12 @@
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
 use crate::restart::RestartNews;
+use crate::tables::{Directions, Tables, decoded};
 use crate::track::Pages;
+use crate::watch::Watch;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::{
-    self, Blanks, DirectionsError, HEADER_BYTES, Header, Message, PLACES, Regions, Stretch, Times, Told, Usage,
+    self, Blanks, DirectionsError, HEADER_BYTES, Header, Message, Outline, PLACES, Regions, Times, Told, Usage,
 };
 use standfast_core::{Address, PageRange, PageSet};
 use standfast_format::Beneath;
@@ -106,7 +108,9 @@ pub(crate) fn tell_restarted(
         let is_mapped =
             |start: u64, end: u64| mapped.iter().any(|map| map.start().get() <= start && end <= map.end().get());
         // Where the table makes no sense everything was saved.
-        regions_of(memory, &header, &is_mapped).map_or(Ok(()), |regions| poison(memory, &regions, private))?;
+        decoded(memory, &header, None, &is_mapped).map_or(Ok(()), |(table, changes)| {
+            poison(memory, &table.regions().clone().changed_by(&changes), private)
+        })?;
     }
     write(memory, place, &header.outcome(Told::Restarted(news.generation), news.advised.times(pid)))
 }
@@ -154,38 +158,27 @@ impl FrozenProcess {
         find(&self.memory, |place| self.maps.iter().any(|map| is_ours(map) && map.contains(place.get())))
     }
 
-    /// The regions that its program has named. Why they cannot be heeded, where there are some and that is so.
-    pub(crate) fn directions(&self) -> Result<Option<Directions>, EngineError> {
+    /// What its program directs, where it does; the table as far as that is known.
+    pub(crate) fn directions(
+        &self,
+        identity: ProcessIdentity,
+        tables: &mut Tables,
+    ) -> Result<Option<Directions>, EngineError> {
+        let known = tables.take(identity);
         let Some(Heading { header, .. }) = self.heading()? else { return Ok(None) };
         let is_mapped = |start, end| self.maps.iter().any(|map| map.contains(start) && end <= map.end);
-        let decoded = header
-            .map_err(|error| error.to_string())
-            .and_then(|header| Ok((header.epoch, regions_of(&self.memory, &header, &is_mapped)?)));
-        Ok(Some(match decoded {
-            Ok((epoch, regions)) => Directions { epoch, regions, problem: None },
-            Err(problem) => Directions { epoch: 0, regions: Regions::default(), problem: Some(problem) },
-        }))
+        let decoded = header.map_err(|error| error.to_string()).and_then(|header| {
+            let (table, changes) = decoded(&self.memory, &header, known, &is_mapped)?;
+            Ok(Directions {
+                epoch: header.epoch,
+                table,
+                changes,
+                problem: None,
+                records: header.is_checking.then_some(header.records),
+            })
+        });
+        Ok(Some(decoded.unwrap_or_else(|problem| Directions { problem: Some(problem), ..Directions::default() })))
     }
-}
-
-/// The regions that a header leads to. An error says why they cannot be heeded.
-fn regions_of(
-    memory: &ProcessMemory,
-    header: &Header,
-    is_mapped: &dyn Fn(u64, u64) -> bool,
-) -> Result<Regions, String> {
-    let read = |Stretch { start, bytes: length }: Stretch| {
-        // What is not mapped is not even allocated for.
-        let end = start.get().checked_add(length as u64);
-        if length > 0 && !end.is_some_and(|end| is_mapped(start.get(), end)) {
-            return Err("its table of regions is not there any more".to_owned());
-        }
-        let mut bytes = vec![0; length];
-        memory.read(start, &mut bytes).map_err(|error| format!("its table of regions: {error}"))?;
-        Ok(bytes)
-    };
-    let (base, log) = (read(header.base)?, read(header.log)?);
-    Regions::decode_table(&base, [&log[..], &header.deferred[..]]).map_err(|error| error.to_string())
 }
 
 /// What libstandfast maps is of this kind.
@@ -220,20 +213,15 @@ pub(crate) fn write(memory: &ProcessMemory, place: Address, message: &Message) -
     memory.write(to, &message.bytes).map_err(|source| kernel("telling the program of its checkpoint", source))
 }
 
-/// What one program directs.
-#[derive(Debug, Default)]
-pub(crate) struct Directions {
-    epoch: u64,
-    regions: Regions,
-    /// Why they are not heeded.
-    pub(crate) problem: Option<String>,
-}
-
 /// What the last committed checkpoint holds of programs that direct theirs, so that read-only memory can be inherited.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     saved: Vec<Promise>,
     seen: Vec<Promise>,
+    /// The tables in which they stand.
+    pub(crate) tables: Tables,
+    /// What is read-only, where that is checked.
+    pub(crate) watch: Watch,
 }
 
 #[derive(Debug)]
@@ -272,6 +260,14 @@ impl Promises {
 
     pub(crate) fn committed(&mut self) {
         self.saved = std::mem::take(&mut self.seen);
+        let is_there = |process| self.saved.iter().any(|promise| promise.process == process);
+        self.tables.retain(is_there);
+        self.watch.retain(is_there);
+    }
+
+    /// How many checkpoints of a process there had been at the last committed one, where that one knows of it.
+    pub(crate) fn held(&self, process: ProcessIdentity) -> Option<u64> {
+        self.saved.iter().find(|promise| promise.process == process).map(|promise| promise.epoch)
     }
 
     pub(crate) fn forget(&mut self) {
@@ -287,25 +283,26 @@ impl Promises {
     pub(crate) fn keep(
         &mut self,
         (process, owner): (ProcessIdentity, u32),
-        directions: Option<&Directions>,
+        directions: Option<&mut Directions>,
         pages: &mut Pages,
     ) -> Heeded {
         let saved = self.saved.iter().find(|promise| promise.process == process);
-        let nothing = Directions::default();
+        let mut nothing = Directions::default();
         let directions = match (directions, saved) {
             (Some(directions), _) => directions,
             // It had something to say at the last checkpoint, which lacks what counts now.
-            (None, Some(_)) => &nothing,
+            (None, Some(_)) => &mut nothing,
             (None, None) => return Heeded::default(),
         };
         let present = |pages: &Pages| {
             let fresh = pages.changed.iter().chain(&pages.compared).map(|(range, _)| *range);
             PageSet::of(fresh.chain(pages.unchanged.ranges().iter().copied()))
         };
-        let excluded = directions.regions.excluded(saved.map(|promise| promise.epoch));
-        let blanks = directions.regions.blanks(saved.map(|promise| (promise.epoch, &promise.pages)));
+        let outline = directions.table.outline_with(saved.map(|promise| promise.epoch), &directions.changes);
+        let Outline { excluded, blanks } = &*outline;
+        let blanks = saved.map_or_else(|| blanks.clone(), |promise| blanks.where_held(&promise.pages));
         let mut stale = excluded.dead.intersection(&present(pages));
-        let mut whole = excluded.dead;
+        let mut whole = excluded.dead.clone();
         if let Some(saved) = saved {
             let held = excluded.held.intersection(&saved.pages).intersection(&present(pages));
             // Bytes of these that are dead may have changed: once they are alive again, they count as written.
@@ -322,7 +319,7 @@ impl Promises {
         }
         let (was, blanks) = (saved.map(|saved| saved.owner), Arc::new(blanks));
         let heeded = Heeded { stale, blanks: (!blanks.is_empty()).then(|| Arc::clone(&blanks)), was };
-        let is_needed = directions.regions.has_read_only();
+        let is_needed = directions.table.has_read_only() || directions.changes.has_read_only();
         let pages = if is_needed { present(pages) } else { PageSet::default() };
         self.seen.push(Promise { process, owner, epoch: directions.epoch, is_needed, pages, whole, blanks });
         heeded
@@ -358,6 +355,7 @@ fn take_out(pages: &mut Pages, out: &PageSet) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use standfast_core::directions::Table;
 
     fn run(first: u64, pages: u64) -> PageRange {
         PageRange::new(Address::new(first * 4096), pages)
@@ -368,7 +366,8 @@ mod tests {
             [(start | (stamp << 48) | (kind << 62)).to_le_bytes(), length.to_le_bytes()].concat()
         };
         let table: Vec<u8> = regions.iter().flat_map(entry).collect();
-        Directions { epoch, regions: Regions::decode([&table[..]]).unwrap(), problem: None }
+        let table = Table::new(1, regions.len(), Regions::decode([&table[..]]).unwrap());
+        Directions { epoch, table, ..Directions::default() }
     }
 
     const PROCESS: (ProcessIdentity, u32) = (ProcessIdentity { pid: 1, start_time: 1 }, 0);
@@ -385,9 +384,9 @@ mod tests {
     fn dead_pages_are_not_saved_and_count_as_written_once_they_are_alive() {
         let mut promises = Promises::default();
         // Pages 2 and 3, and a part of 4.
-        let dead = directions(0, &[(0x2000, 0x2800, 1, 0)]);
+        let mut dead = directions(0, &[(0x2000, 0x2800, 1, 0)]);
         let mut pages = changed(&[run(0, 10)]);
-        let stale = promises.keep(PROCESS, Some(&dead), &mut pages).stale;
+        let stale = promises.keep(PROCESS, Some(&mut dead), &mut pages).stale;
         assert_eq!(ranges(&pages), [run(0, 2), run(4, 6)]);
         assert_eq!(stale.ranges(), [run(2, 2)]);
     }
@@ -399,7 +398,7 @@ mod tests {
         let look = |promises: &mut Promises, epoch| {
             let mut pages = changed(&[run(0, 10)]);
             promises.begin();
-            promises.keep(PROCESS, Some(&read_only(epoch)), &mut pages);
+            promises.keep(PROCESS, Some(&mut read_only(epoch)), &mut pages);
             (ranges(&pages), pages.unchanged.ranges().to_vec())
         };
         assert_eq!(look(&mut promises, 0), (vec![run(0, 10)], vec![]), "in the next checkpoint after the call");
@@ -416,23 +415,23 @@ mod tests {
     #[test]
     fn what_was_said_after_the_last_checkpoint_is_saved_again() {
         let mut promises = Promises::default();
-        promises.keep(PROCESS, Some(&directions(3, &[(0x2000, 0x1000, 2, 3)])), &mut changed(&[run(0, 10)]));
+        promises.keep(PROCESS, Some(&mut directions(3, &[(0x2000, 0x1000, 2, 3)])), &mut changed(&[run(0, 10)]));
         promises.committed();
         promises.begin();
         let mut pages = changed(&[run(0, 10)]);
-        promises.keep(PROCESS, Some(&directions(4, &[(0x2000, 0x1000, 2, 4)])), &mut pages);
+        promises.keep(PROCESS, Some(&mut directions(4, &[(0x2000, 0x1000, 2, 4)])), &mut pages);
         assert_eq!(ranges(&pages), [run(0, 10)]);
     }
 
     #[test]
     fn a_page_that_is_not_there_any_more_or_was_not_there_is_not_inherited() {
         let mut promises = Promises::default();
-        let read_only = directions(0, &[(0x2000, 0x3000, 2, 0)]);
-        promises.keep(PROCESS, Some(&read_only), &mut changed(&[run(2, 1), run(4, 1)]));
+        let mut read_only = directions(0, &[(0x2000, 0x3000, 2, 0)]);
+        promises.keep(PROCESS, Some(&mut read_only), &mut changed(&[run(2, 1), run(4, 1)]));
         promises.committed();
         promises.begin();
         let mut pages = changed(&[run(2, 1), run(3, 1)]);
-        promises.keep(PROCESS, Some(&read_only), &mut pages);
+        promises.keep(PROCESS, Some(&mut read_only), &mut pages);
         assert_eq!((ranges(&pages), pages.unchanged.ranges().to_vec()), (vec![run(3, 1)], vec![run(2, 1)]));
     }
 
@@ -442,8 +441,8 @@ mod tests {
         let look = |promises: &mut Promises, regions: Option<&[(u64, u64, u64, u64)]>| {
             let mut pages = Pages { unchanged: PageSet::of([run(0, 10)]), ..Pages::default() };
             promises.begin();
-            let directions = regions.map(|regions| directions(0, regions));
-            let heeded = promises.keep(PROCESS, directions.as_ref(), &mut pages);
+            let mut directions = regions.map(|regions| directions(0, regions));
+            let heeded = promises.keep(PROCESS, directions.as_mut(), &mut pages);
             (ranges(&pages), heeded.blanks.map_or(0, |blanks| blanks.all().len()))
         };
         // A part of page 2, all of pages 3 and 4.
@@ -461,12 +460,12 @@ mod tests {
     #[test]
     fn held_words_are_those_of_pages_that_the_last_checkpoint_holds() {
         let mut promises = Promises::default();
-        let read_only = directions(0, &[(0x2000, 0x800, 2, 0), (0x3000, 0x800, 2, 0)]);
-        promises.keep(PROCESS, Some(&read_only), &mut changed(&[run(2, 1)]));
+        let mut read_only = directions(0, &[(0x2000, 0x800, 2, 0), (0x3000, 0x800, 2, 0)]);
+        promises.keep(PROCESS, Some(&mut read_only), &mut changed(&[run(2, 1)]));
         promises.committed();
         promises.begin();
         let mut pages = changed(&[run(2, 2)]);
-        let heeded = promises.keep(PROCESS, Some(&read_only), &mut pages);
+        let heeded = promises.keep(PROCESS, Some(&mut read_only), &mut pages);
         assert_eq!(ranges(&pages), [run(2, 2)], "the rest of them counts");
         let blanks = heeded.blanks.unwrap();
         assert_eq!(blanks.pages().ranges(), [run(2, 1)]);

@@ -471,9 +471,11 @@ impl Freezer {
         self.roots.members().into_iter().filter(living).map(|member| member.pid).collect()
     }
 
-    /// Reads what would hold up the stop: the files of the job, and who else writes to them. The program runs meanwhile.
+    /// Reads what would hold up the stop: the files of the job, who else writes to them, and what its programs direct. They
+    /// run meanwhile.
     pub fn look_ahead(&self) {
         crate::census::look_ahead(&self.roots, &self.shared);
+        crate::tables::look_ahead(&self.members(), &self.shared);
     }
 
     /// The files with code that the job runs from, as far as they were read whole.

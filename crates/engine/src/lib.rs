@@ -31,11 +31,13 @@ mod read;
 mod reading;
 mod rehearsal;
 mod restart;
+mod tables;
 mod terminals;
 mod track;
 mod tree;
 mod turn;
 mod waits;
+mod watch;
 
 pub use ahead::Ahead;
 pub use census::{ExternalSockets, Output, examine};
@@ -55,3 +57,4 @@ pub use restart::{
 pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, LaunchTerminal, Terminal, own_group};
 pub use track::Tracking;
+pub use watch::BrokenPromise;

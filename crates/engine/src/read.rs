@@ -7,7 +7,9 @@ use crate::freeze::{Frozen, if_another_ended, kernel, refine};
 use crate::hashes::{Key, Sieve};
 use crate::job::Shared;
 use crate::reading::{Gathering, Wanted};
+use crate::tables::Directions;
 use crate::track::{Pages, Tracking, Tracks};
+use crate::watch::BrokenPromise;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::Blanks;
 use standfast_core::{PageRange, PageSet};
@@ -100,6 +102,9 @@ pub struct Captured {
     pub uncloned: Option<String>,
     /// Why what a program directs about its memory was not heeded, and all of it saved.
     pub unheeded: Option<String>,
+    /// Promises of programs that have not been kept since the checkpoint before, where that is checked; not all, should there
+    /// be many.
+    pub broken: Vec<BrokenPromise>,
     /// Pages that were read ahead and are yet to be handed to the sink.
     kept: Vec<Kept>,
     /// What nobody kept.
@@ -276,14 +281,19 @@ impl Frozen {
         tracks.hashes.begin();
         tracks.promises.begin();
         let (mut changed, mut unchanged, mut unheeded) = (0, 0, None);
-        let (mut clones, mut uncloned, mut kept) = (Vec::new(), None, Vec::new());
+        let (mut clones, mut uncloned, mut kept, mut broken) = (Vec::new(), None, Vec::new(), Vec::new());
         for (place, (process, mut held)) in self.processes.iter().zip(census.pages).enumerate() {
             let owner = place as u32;
             let identity = ProcessIdentity::of(process.pid)?;
-            let directions = process.directions()?;
-            let heeded = tracks.promises.keep((identity, owner), directions.as_ref(), &mut held);
+            let promises = &mut tracks.promises;
+            let mut directions = process.directions(identity, &mut promises.tables)?;
+            let heeded = promises.keep((identity, owner), directions.as_mut(), &mut held);
+            broken.append(&mut promises.watch.look((identity, process), directions.as_ref()));
             tracks.of(identity).into_iter().for_each(|track| track.disown(&heeded.stale));
-            unheeded = directions.and_then(|directions| directions.problem).or(unheeded);
+            if let Some(Directions { table, problem, .. }) = directions {
+                tracks.promises.tables.put(identity, table);
+                unheeded = problem.or(unheeded);
+            }
             if let Some(was) = heeded.was.or_else(|| tracks.was(identity)) {
                 sink.follow(owner, was);
             }
@@ -333,6 +343,7 @@ impl Frozen {
             unobserved: tracks.problem().map(str::to_owned),
             uncloned,
             unheeded,
+            broken,
             kept,
             ahead,
             clones,

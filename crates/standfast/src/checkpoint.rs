@@ -19,8 +19,8 @@ use crate::room::{self, Room};
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::{Choice, Method, Past, Snapshot, Why};
 use standfast_engine::{
-    Advised, Ahead, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Readiness, Reading, StackPart,
-    Tracking, rehearse,
+    Advised, Ahead, BrokenPromise, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Readiness, Reading,
+    StackPart, Tracking, rehearse,
 };
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Coverage, FileReference};
@@ -190,6 +190,8 @@ pub(crate) struct Taken {
     pub(crate) uncloned: Option<String>,
     /// Why what the program directs about its memory was not heeded, where that is so.
     pub(crate) unheeded: Option<String>,
+    /// Promises of the program that it has not kept since the checkpoint before.
+    pub(crate) broken: Vec<BrokenPromise>,
     /// Why older generations could not be removed, where that failed: no harm to the checkpoint.
     pub(crate) retention: Result<(), StoreError>,
 }
@@ -560,9 +562,9 @@ fn complete(
     }
     let outputs = captured.outputs.iter().map(|output| output.path.clone()).collect();
     let level = moments.level;
-    let Captured { unobserved, uncloned, unheeded, outputs: written, .. } = captured;
+    let Captured { unobserved, uncloned, unheeded, broken, outputs: written, .. } = captured;
     let unsynced = if level == Level::Memory { written } else { Vec::new() };
-    Ok(Taken { level, degraded: None, unsynced, report, outputs, unobserved, uncloned, unheeded, retention })
+    Ok(Taken { level, degraded: None, unsynced, report, outputs, unobserved, uncloned, unheeded, broken, retention })
 }
 
 /// What a first write to an observed page takes, as it was when that was of interest for the first time.

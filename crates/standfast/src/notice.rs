@@ -2,7 +2,7 @@
 
 use crate::report::CheckpointReport;
 use crate::spelling::ForShell;
-use standfast_engine::{FileNote, JobIds};
+use standfast_engine::{BrokenPromise, FileNote, JobIds};
 use standfast_store::TAIL_BYTES_MAX;
 use std::fmt;
 use std::path::PathBuf;
@@ -118,6 +118,13 @@ pub enum Notice {
         /// Why, and what to do.
         reason: String,
     },
+    /// The program has promised not to write to memory that has changed since the checkpoint before.
+    Broken {
+        /// The checkpoint at which that was found.
+        generation: u64,
+        /// Which memory, and who has promised.
+        promise: BrokenPromise,
+    },
     /// Something beside the checkpoints went wrong.
     Trouble {
         /// What, why, and what to do.
@@ -209,6 +216,7 @@ impl Notice {
             | Self::LeftInMemory { .. }
             | Self::MemoryLost { .. }
             | Self::TerminalLost
+            | Self::Broken { .. }
             | Self::Trouble { .. } => Weight::Warning,
         }
     }
@@ -265,6 +273,7 @@ impl fmt::Display for Notice {
                     "not stopped, since no checkpoint could be taken: {reason}. Another SIGTERM goes to the program"
                 )
             }
+            Self::Broken { generation, promise } => write_broken(f, *generation, promise),
             Self::Trouble { reason } => f.write_str(reason),
             Self::GoesOn { processes } => {
                 write!(f, "the program has ended; protecting on what it has left behind: {}", list(processes))
@@ -363,6 +372,19 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             )
         }
     }
+}
+
+fn write_broken(f: &mut fmt::Formatter<'_>, generation: u64, promise: &BrokenPromise) -> fmt::Result {
+    let BrokenPromise { pid, region: (start, end), changed, excluded_by } = promise;
+    write!(
+        f,
+        "at checkpoint {generation}, read-only memory of process {pid} is not what it was at the checkpoint before: at \
+{changed}, of the region from {start} to {end}. It was excluded by"
+    )?;
+    if excluded_by.is_empty() {
+        return f.write_str(" nobody knows whom, so long ago was it");
+    }
+    excluded_by.iter().try_for_each(|call| write!(f, "\n{call}"))
 }
 
 fn write_taken(f: &mut fmt::Formatter<'_>, report: &CheckpointReport) -> fmt::Result {

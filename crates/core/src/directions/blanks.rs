@@ -29,31 +29,19 @@ impl Blank {
 }
 
 impl Regions {
-    /// The words that need not be saved by a checkpoint that builds upon one taken when there had been `held` checkpoints,
-    /// which holds these pages; `None` where it builds upon none. Pages that lie within one region are not among them.
-    pub fn blanks(&self, held: Option<(u64, &PageSet)>) -> Blanks {
+    /// The words that need not be saved by a checkpoint that builds upon one taken when there had been `held` checkpoints, as
+    /// far as that one holds their pages ([`Blanks::where_held`]); `None` where it builds upon none. Pages that lie within one
+    /// region are not among them.
+    pub fn blanks(&self, held: Option<u64>) -> Blanks {
         let mut blanks = Blanks::default();
-        let mut holding = held.map_or(&[][..], |(_, pages)| pages.ranges());
         for region in self.all() {
             let is_held = match region.usage {
                 Usage::Included => continue,
                 Usage::Dead => false,
-                Usage::ReadOnly { .. } if held.is_some_and(|(held, _)| region.usage.is_held(held)) => true,
+                Usage::ReadOnly { .. } if held.is_some_and(|held| region.usage.is_held(held)) => true,
                 Usage::ReadOnly { .. } => continue,
             };
-            for page in edges(region) {
-                if is_held {
-                    while let [first, rest @ ..] = holding
-                        && first.end() <= page
-                    {
-                        holding = rest;
-                    }
-                    if !holding.first().is_some_and(|range| range.contains(page)) {
-                        continue;
-                    }
-                }
-                blanks.add(region, page, is_held);
-            }
+            edges(region).for_each(|page| blanks.add(region, page, is_held));
         }
         blanks
     }
@@ -86,6 +74,40 @@ impl Blanks {
         if !is_held {
             last.dead.add(words);
         }
+    }
+
+    /// The same where the checkpoint that is built upon holds these pages and no others.
+    #[must_use]
+    pub fn where_held(&self, pages: &PageSet) -> Self {
+        let mut holding = pages.ranges();
+        let present = |blank: &Blank| {
+            while let [first, rest @ ..] = holding
+                && first.end() <= blank.page
+            {
+                holding = rest;
+            }
+            let is_there = holding.first().is_some_and(|range| range.contains(blank.page));
+            let out = if is_there { blank.out } else { blank.dead };
+            (!out.is_empty()).then_some(Blank { out, ..*blank })
+        };
+        Self(self.0.iter().filter_map(present).collect())
+    }
+
+    /// Those of some pages as others say, and of the rest as these do.
+    #[must_use]
+    pub(super) fn with(&self, pages: &PageSet, others: &Self) -> Self {
+        let mut ranges = pages.ranges();
+        let stays = |blank: &&Blank| {
+            while let [first, rest @ ..] = ranges
+                && first.end() <= blank.page
+            {
+                ranges = rest;
+            }
+            !ranges.first().is_some_and(|range| range.contains(blank.page))
+        };
+        let mut all: Vec<_> = self.0.iter().filter(stays).chain(&others.0).copied().collect();
+        all.sort_unstable_by_key(|blank| blank.page);
+        Self(all)
     }
 
     /// Whether there are none.

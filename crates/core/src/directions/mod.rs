@@ -6,22 +6,27 @@
 //!
 //! ```text
 //!   0  magic (16)   16 version (4)   20 which view counts (4)   24 lock (8)
-//!  32  two views, each: base, regions in it, log, regions in it, room in it (5 times 8)
-//! 112  regions named by interrupting signal handlers: how many (8), 16 of them (16 each)
-//! 376  threads that talk with the supervisor (4)   380 sections that forbid checkpoints (4)   384 a checkpoint waits (4)
-//! 388  flags (4): exclusions are checked, a thread gives back free memory
-//! 392  outcomes told (4)   396 the last one (4)   400 its generation (8)   408 checkpoints of this memory (8)
-//! 416  when requests are heeded (8)   424 when the next checkpoint comes anyhow (8)
-//! 432  how often free memory was to be given back (4), and how often it has been (4)
-//! 440  the job's directory, to the end of the page
+//!  32  two views, each: base, regions in it, log, regions in it, room in it, when the base was made (6 times 8)
+//! 128  regions named by interrupting signal handlers: how many (8), 16 of them (16 each)
+//! 392  threads that talk with the supervisor (4)   396 sections that forbid checkpoints (4)   400 a checkpoint waits (4)
+//! 404  flags (4): exclusions are checked, a thread gives back free memory
+//! 408  outcomes told (4)   412 the last one (4)   416 its generation (8)   424 checkpoints of this memory (8)
+//! 432  when requests are heeded (8)   440 when the next checkpoint comes anyhow (8)
+//! 448  how often free memory was to be given back (4), and how often it has been (4)
+//! 456  where it stands who has excluded what (8), and how many exclusions that were (8)
+//! 472  the job's directory, to the end of the page
 //! ```
 
 mod blanks;
+mod records;
 mod regions;
+mod table;
 
 use crate::Address;
 pub use blanks::{Blank, Blanks};
-pub use regions::{Excluded, Region, Regions, Usage};
+pub use records::{RECORDS_BYTES, excluded_by};
+pub use regions::{Changes, Excluded, Region, Regions, Usage};
+pub use table::{Outline, Table};
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
@@ -47,16 +52,17 @@ const REGIONS_MAX: u64 = 1 << 26;
 const DEFERRED_MAX: usize = 16;
 
 const MAGIC: &[u8; 16] = b"standfast-lib-01";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const VIEWS: usize = 32;
-const VIEW_BYTES: usize = 40;
-const DEFERRED: usize = 112;
-const ASKING: usize = 376;
-const PENDING: usize = 384;
-const FLAGS: usize = 388;
-const OUTCOME: usize = 392;
-const GIVING: usize = 432;
-const DIRECTORY: usize = 440;
+const VIEW_BYTES: usize = 48;
+const DEFERRED: usize = 128;
+const ASKING: usize = 392;
+const PENDING: usize = 400;
+const FLAGS: usize = 404;
+const OUTCOME: usize = 408;
+const GIVING: usize = 448;
+const RECORDS: usize = 456;
+const DIRECTORY: usize = 472;
 
 const FLAG_CHECKING: u32 = 1;
 const FLAG_GIVING: u32 = 2;
@@ -68,6 +74,9 @@ pub struct Header {
     pub base: Stretch,
     /// See `base`.
     pub log: Stretch,
+    /// By what this base is told from others that the program has had, and will have, there: neither it nor what stands in
+    /// the log changes any more.
+    pub made: u64,
     /// Entries that come behind those of the log.
     pub deferred: Vec<u8>,
     /// Whether a thread talks with the supervisor at this moment.
@@ -84,6 +93,8 @@ pub struct Header {
     pub sequence: u32,
     /// How many checkpoints of this memory have been taken.
     pub epoch: u64,
+    /// Where it stands who has excluded what, and how many exclusions that were; where that is checked.
+    pub records: (Address, u64),
 }
 
 /// Part of a table, in the program's memory.
@@ -134,6 +145,7 @@ impl Header {
         Ok(Some(Self {
             base: stretch(view, PACKED_BYTES)?,
             log: stretch(view + 16, ENTRY_BYTES)?,
+            made: number64(bytes, view + 40),
             deferred: bytes[DEFERRED + 8..][..deferred].to_vec(),
             is_asking: number32(bytes, ASKING) != 0,
             is_disabled: number32(bytes, ASKING + 4) != 0,
@@ -142,6 +154,7 @@ impl Header {
             given: number32(bytes, GIVING + 4),
             sequence: number32(bytes, OUTCOME),
             epoch: number64(bytes, OUTCOME + 16),
+            records: (Address::new(number64(bytes, RECORDS)), number64(bytes, RECORDS + 8)),
         }))
     }
 }
@@ -232,7 +245,9 @@ mod tests {
     fn the_view_that_counts_and_what_handlers_have_said_are_found() {
         let mut bytes = header();
         bytes[20] = 1;
-        for (place, word) in [(72, 0x5000u64), (80, 3), (88, 0x9000), (96, 2), (DEFERRED, 1), (OUTCOME + 16, 7)] {
+        for (place, word) in
+            [(80, 0x5000u64), (88, 3), (96, 0x9000), (104, 2), (120, 77), (DEFERRED, 1), (OUTCOME + 16, 7)]
+        {
             bytes[place..][..8].copy_from_slice(&word.to_le_bytes());
         }
         bytes[DEFERRED + 8] = 0x77;
@@ -243,7 +258,7 @@ mod tests {
         assert_eq!(parsed.log, Stretch { start: Address::new(0x9000), bytes: 32 });
         assert_eq!((parsed.deferred.len(), parsed.deferred[0]), (ENTRY_BYTES, 0x77));
         assert!(parsed.is_disabled && !parsed.is_asking);
-        assert_eq!(parsed.epoch, 7);
+        assert_eq!((parsed.epoch, parsed.made), (7, 77));
         assert_eq!((parsed.is_checking, parsed.gives_back, parsed.given), (false, true, 9));
     }
 

@@ -38,9 +38,13 @@ pub struct Region {
     pub usage: Usage,
 }
 
-/// Regions that are ascending and apart, none of them [`Usage::Included`].
+/// Regions that are ascending and apart, none of them [`Usage::Included`]; those of one usage that adjoin are one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Regions(Vec<Region>);
+
+/// What a log says, in whatever order it was said: ascending and apart.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes(Vec<Region>);
 
 /// Whole pages that need not be saved.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -90,7 +94,7 @@ impl Regions {
             return Err(DirectionsError::Senseless);
         }
         let base = entries.iter().map(Region::unpack).collect::<Result<Vec<_>, _>>()?;
-        Self::decode_behind(settled(base), log)
+        Ok(Self(settled(base)).changed_by(&Changes::decode(log)?))
     }
 
     /// Decodes the parts of a log, in the order of time.
@@ -98,27 +102,27 @@ impl Regions {
     /// # Errors
     /// When one of them makes no sense.
     pub fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, DirectionsError> {
-        Self::decode_behind(Vec::new(), parts)
+        Ok(Self::default().changed_by(&Changes::decode(parts)?))
     }
 
-    fn decode_behind<'a>(
-        mut all: Vec<Region>,
-        parts: impl IntoIterator<Item = &'a [u8]>,
-    ) -> Result<Self, DirectionsError> {
-        for part in parts {
-            let (entries, rest) = part.as_chunks::<ENTRY_BYTES>();
-            if !rest.is_empty() {
-                return Err(DirectionsError::Senseless);
-            }
-            // Most parts are empty, and a table may have a million regions.
-            if entries.is_empty() {
-                continue;
-            }
-            let log = settled(entries.iter().map(Region::decode).collect::<Result<Vec<_>, _>>()?);
-            all = if all.is_empty() { log } else { overlay(&all, &log) };
-        }
+    /// What holds when that has been said as well.
+    #[must_use]
+    pub fn changed_by(self, changes: &Changes) -> Self {
+        // Most often there are none, and a table may have a million regions.
+        let mut all = match (self.0.is_empty(), changes.0.is_empty()) {
+            (_, true) => self.0,
+            (true, _) => changes.0.clone(),
+            (false, false) => overlay(&self.0, &changes.0),
+        };
         all.retain(|region| region.usage != Usage::Included);
-        Ok(Self(all))
+        all.dedup_by(|next, kept| {
+            let is_one = kept.end == next.start && kept.usage == next.usage;
+            if is_one {
+                kept.end = next.end;
+            }
+            is_one
+        });
+        Self(all)
     }
 
     /// Ascending.
@@ -126,9 +130,25 @@ impl Regions {
         &self.0
     }
 
-    /// Whether some are read-only.
-    pub fn has_read_only(&self) -> bool {
-        self.0.iter().any(|region| matches!(region.usage, Usage::ReadOnly { .. }))
+    /// The latest stamp of a read-only one; `None` where there is none of which a checkpoint can have what was said.
+    pub(super) fn newest_stamp(&self) -> Option<u32> {
+        let stamps = self.0.iter().filter_map(|region| match region.usage {
+            Usage::ReadOnly { stamp } if stamp != STAMP_MAX => Some(stamp),
+            _ => None,
+        });
+        stamps.max()
+    }
+
+    /// What of them lies in some pages.
+    #[must_use]
+    pub fn within(&self, pages: &PageSet) -> Self {
+        let clipped = |range: &PageRange| {
+            let (start, end) = (range.start().get(), range.end().get());
+            let first = self.0.partition_point(|region| region.end <= start);
+            let inside = self.0[first..].iter().take_while(move |region| region.start < end);
+            inside.map(move |region| Region { start: region.start.max(start), end: region.end.min(end), ..*region })
+        };
+        Self(pages.ranges().iter().flat_map(clipped).collect())
     }
 
     /// The pages that need not be saved by a checkpoint that builds upon one taken when there had been `held` checkpoints;
@@ -141,6 +161,44 @@ impl Regions {
             Usage::ReadOnly { .. } => held.is_some_and(|held| usage.is_held(held)),
         });
         Excluded { held: either.difference(&dead), dead }
+    }
+}
+
+impl Changes {
+    /// Decodes the parts of a log, in the order of time.
+    ///
+    /// # Errors
+    /// When one of them makes no sense.
+    pub fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, DirectionsError> {
+        let mut log = Vec::new();
+        for part in parts {
+            let (entries, rest) = part.as_chunks::<ENTRY_BYTES>();
+            if !rest.is_empty() {
+                return Err(DirectionsError::Senseless);
+            }
+            for entry in entries {
+                log.push(Region::decode(entry)?);
+            }
+        }
+        Ok(Self(settled(log)))
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The pages of which it speaks.
+    pub fn pages(&self) -> PageSet {
+        const PAGE: u64 = PAGE_BYTES as u64;
+        let around = |region: &Region| (region.start - region.start % PAGE, region.end.next_multiple_of(PAGE));
+        let pages = |(start, end)| PageRange::between(Address::new(start), Address::new(end));
+        PageSet::of(self.0.iter().map(around).map(pages))
+    }
+
+    /// Whether it says of something that it is read-only.
+    pub fn has_read_only(&self) -> bool {
+        self.0.iter().any(|region| matches!(region.usage, Usage::ReadOnly { .. }))
     }
 }
 
@@ -182,34 +240,30 @@ fn is_settled(log: &[Region]) -> bool {
 /// Puts newer regions on top of older ones; both ascending and apart.
 fn overlay(older: &[Region], newer: &[Region]) -> Vec<Region> {
     let mut out: Vec<Region> = Vec::with_capacity(older.len() + newer.len());
-    let mut push = |region: Region| match out.last_mut() {
-        Some(last) if last.end == region.start && last.usage == region.usage => last.end = region.end,
-        _ => out.push(region),
-    };
     let (mut older, mut newer) = (older.iter().copied(), newer.iter().copied());
     let (mut old, mut new) = (older.next(), newer.next());
     loop {
         match (old, new) {
             (None, None) => return out,
             (Some(one), None) => {
-                push(one);
+                out.push(one);
                 old = older.next();
             }
             (None, Some(one)) => {
-                push(one);
+                out.push(one);
                 new = newer.next();
             }
             (Some(one), Some(over)) if one.end <= over.start => {
-                push(one);
+                out.push(one);
                 old = older.next();
             }
             (Some(one), Some(over)) if over.end <= one.start => {
-                push(over);
+                out.push(over);
                 new = newer.next();
             }
             (Some(one), Some(over)) => {
                 if one.start < over.start {
-                    push(Region { end: over.start, ..one });
+                    out.push(Region { end: over.start, ..one });
                 }
                 old = if one.end > over.end { Some(Region { start: over.end, ..one }) } else { older.next() };
             }
@@ -302,7 +356,7 @@ mod tests {
             let page_at = |number: u64| PageRange::new(Address::new(number * PAGE), 1);
             let holding = |bits: u64| PageSet::of((0..6).filter(|page| bits >> page & 1 == 1).map(page_at));
             let pages = held.map(|(_, bits)| holding(bits)).unwrap_or_default();
-            let blanks = regions.blanks(held.map(|(held, _)| (held, &pages)));
+            let blanks = regions.blanks(held.map(|(held, _)| held)).where_held(&pages);
             prop_assert!(blanks.all().is_sorted_by(|one, next| one.page < next.page));
             for number in 0..6 {
                 // Words that lie within one region.

@@ -58,7 +58,8 @@ impl Supervisor<'_, '_> {
     }
 
     pub(super) fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
-        let Taken { level, degraded, unsynced, report, outputs, unobserved, uncloned, unheeded, retention } = taken;
+        let Taken { level, degraded, unsynced, report, outputs, unobserved, uncloned, unheeded, broken, retention } =
+            taken;
         self.disabled_since = None;
         self.post.outputs = outputs;
         self.note_level(level, degraded, unsynced, report.generation);
@@ -89,6 +90,9 @@ impl Supervisor<'_, '_> {
             let told =
                 |reason| format!("what the program directs about its memory is not heeded, all is saved: {reason}");
             unheeded.map(told).into_iter().for_each(|reason| self.warn(reason));
+        }
+        for promise in broken {
+            self.say(&Notice::Broken { generation: report.generation, promise });
         }
         self.begin_coalescing(level);
         if purpose == Purpose::Stop {

@@ -109,7 +109,8 @@ mod tests {
             region(0x6000, 0xffc, DEAD),
         ];
         let regions = Regions::decode([&table.concat()[..]]).unwrap();
-        let blanks = Some(Arc::new(regions.blanks(Some((0, &standfast_core::PageSet::of([pages(3, 1)]))))));
+        let held = standfast_core::PageSet::of([pages(3, 1)]);
+        let blanks = Some(Arc::new(regions.blanks(Some(0)).where_held(&held)));
         let bytes = [1, 2, 3, 4, 5].iter().flat_map(|fill| [*fill; PAGE_BYTES]);
         let bytes = bytes.chain([7; PAGE_BYTES - 4]).chain([0; 4]).collect();
         let ranges = vec![(3, pages(1, 5), Beneath::Zeros), (3, pages(6, 1), Beneath::File)];

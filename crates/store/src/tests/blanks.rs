@@ -42,7 +42,7 @@ fn blanks_of(step: &Step, held: bool) -> Blanks {
     };
     let table: Vec<u8> = step.regions.iter().flat_map(entry).collect();
     let pages = PageSet::of([PageRange::new(Address::new(START), PAGES)]);
-    Regions::decode([&table[..]]).unwrap().blanks(held.then_some((0, &pages)))
+    Regions::decode([&table[..]]).unwrap().blanks(held.then_some(0)).where_held(&pages)
 }
 
 fn noise(mut seed: u64) -> Vec<u8> {

@@ -1,0 +1,122 @@
+//! The tables of regions of a job's programs, as they were read last (M9). One of a million regions takes a hundredth of a
+//! second to read and more to look through; so this is done while the program runs, and at the stop only what was said since.
+//!
+//! A table that was made never changes, nor does what stands in its log ([`Header::made`]): whoever finds the same one before
+//! and behind reading it has read it whole.
+
+use crate::ProcessIdentity;
+use crate::directions::heading_at_rest;
+use crate::job::Shared;
+use standfast_core::Address;
+use standfast_core::directions::{Changes, ENTRY_BYTES, Header, Regions, Stretch, Table};
+use standfast_linux::ProcessMemory;
+
+/// A table takes up what was said since when that is so large a share of it: before that it costs less to look again at the
+/// pages that it speaks of.
+const SHARE: usize = 32;
+
+/// Tables of processes.
+#[derive(Debug, Default)]
+pub(crate) struct Tables(Vec<(ProcessIdentity, Table)>);
+
+impl Tables {
+    pub(crate) fn take(&mut self, process: ProcessIdentity) -> Option<Table> {
+        let place = self.0.iter().position(|(whose, _)| *whose == process)?;
+        Some(self.0.swap_remove(place).1)
+    }
+
+    pub(crate) fn put(&mut self, process: ProcessIdentity, table: Table) {
+        self.take(process);
+        self.0.push((process, table));
+    }
+
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(ProcessIdentity) -> bool) {
+        self.0.retain(|(process, _)| is_kept(*process));
+    }
+}
+
+/// What one program directs.
+#[derive(Debug, Default)]
+pub(crate) struct Directions {
+    /// How many checkpoints of it there have been.
+    pub(crate) epoch: u64,
+    /// What it has said.
+    pub(crate) table: Table,
+    /// What it has said since.
+    pub(crate) changes: Changes,
+    /// Why they are not heeded.
+    pub(crate) problem: Option<String>,
+    /// Who has said it, where that is noted: see [`Header::records`].
+    pub(crate) records: Option<(Address, u64)>,
+}
+
+/// The table that a header leads to, as far as it was known, and what has been said since. An error says why they cannot be
+/// heeded.
+pub(crate) fn decoded(
+    memory: &ProcessMemory,
+    header: &Header,
+    known: Option<Table>,
+    is_mapped: &dyn Fn(u64, u64) -> bool,
+) -> Result<(Table, Changes), String> {
+    let read = |Stretch { start, bytes: length }: Stretch| {
+        // What is not mapped is not even allocated for.
+        let end = start.get().checked_add(length as u64);
+        if length > 0 && !end.is_some_and(|end| is_mapped(start.get(), end)) {
+            return Err("its table of regions is not there any more".to_owned());
+        }
+        let mut bytes = vec![0; length];
+        memory.read(start, &mut bytes).map_err(|error| format!("its table of regions: {error}"))?;
+        Ok(bytes)
+    };
+    let entries = header.log.bytes / ENTRY_BYTES;
+    let is_same = |table: &Table| table.made() == header.made && table.entries() <= entries;
+    match known.filter(is_same) {
+        Some(table) => {
+            let skipped = table.entries() * ENTRY_BYTES;
+            let start = header.log.start.get().checked_add(skipped as u64).map(Address::new);
+            let start = start.ok_or("its table of regions has been written over")?;
+            let log = read(Stretch { start, bytes: header.log.bytes - skipped })?;
+            let changes = Changes::decode([&log[..], &header.deferred]).map_err(|error| error.to_string())?;
+            Ok((table, changes))
+        }
+        None => {
+            let (base, log) = (read(header.base)?, read(header.log)?);
+            let regions = Regions::decode_table(&base, [&log[..]]).map_err(|error| error.to_string())?;
+            let changes = Changes::decode([&header.deferred[..]]).map_err(|error| error.to_string())?;
+            Ok((Table::new(header.made, entries, regions), changes))
+        }
+    }
+}
+
+/// Reads the tables of some processes of a job, which run meanwhile.
+pub(crate) fn look_ahead(pids: &[i32], shared: &Shared) {
+    for pid in pids {
+        let (Ok(memory), Ok(process)) = (ProcessMemory::open(*pid), ProcessIdentity::of(*pid)) else { continue };
+        let Some((place, mut header)) = heading_at_rest(&memory).filter(|(_, header)| header.made != 0) else {
+            continue;
+        };
+        // What handlers have said comes into the log sooner or later.
+        header.deferred.clear();
+        let (known, held) = {
+            let promises = &mut shared.tracks().promises;
+            (promises.tables.take(process), promises.held(process))
+        };
+        let is_there = |start: u64, end: u64| {
+            let mut byte = [0];
+            [start, end - 1].iter().all(|at| memory.read(Address::new(*at), &mut byte).is_ok())
+        };
+        let Ok((table, changes)) = decoded(&memory, &header, known, &is_there) else { continue };
+        let stays = |(there, behind): (Address, Header)| {
+            let what = |header: &Header| (header.made, header.base, header.log.start);
+            there == place && what(&behind) == what(&header)
+        };
+        if !heading_at_rest(&memory).is_some_and(stays) {
+            continue;
+        }
+        let said = header.log.bytes / ENTRY_BYTES - table.entries();
+        let is_due = said * SHARE > table.regions().all().len();
+        let mut table = if is_due { table.changed_by(said, &changes) } else { table };
+        table.outline(held);
+        shared.tracks().promises.tables.put(process, table);
+    }
+}
