@@ -13,6 +13,7 @@ use standfast_tests::victims::{DIRECTED, DIRECTOR, DRIVER, Program};
 use standfast_tests::workshop::{library, library_flags};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -189,15 +190,18 @@ fn free_memory_is_in_no_image_whoever_asks_for_it_where_the_run_wants_that() -> 
     stage.goes_on_from("1", &[])
 }
 
-#[test]
-fn free_memory_of_jemalloc_is_in_no_image() -> Result<()> {
-    let Some(library) = shared_library("libjemalloc.so.2")? else { return Ok(()) };
+/// A program with another allocator before it.
+fn preloaded(library: &str, program: Program) -> Program {
+    let preload = format!("LD_PRELOAD={library}").into();
+    let arguments = [preload, program.path.into()].into_iter().chain(program.arguments).collect();
+    Program { path: "/usr/bin/env".into(), arguments }
+}
+
+fn free_memory_of_another_allocator_is_in_no_image(name: &str) -> Result<()> {
+    let Some(library) = shared_library(name)? else { return Ok(()) };
     for options in [&[][..], &["--free-memory"][..]] {
         let way = if options.is_empty() { "free" } else { "free-unasked" };
-        let director = DIRECTOR.with(&[way])?;
-        let preload = format!("LD_PRELOAD={library}").into();
-        let arguments = [preload, director.path.into()].into_iter().chain(director.arguments).collect();
-        let stage = Stage::of(Program { path: "/usr/bin/env".into(), arguments }, options)?;
+        let stage = Stage::of(preloaded(&library, DIRECTOR.with(&[way])?), options)?;
         stage.standfast()?.await_gate()?;
         if way == "free-unasked" {
             stage.standfast()?.checkpoint()?;
@@ -208,6 +212,79 @@ fn free_memory_of_jemalloc_is_in_no_image() -> Result<()> {
         stage.goes_on_from("1", said)?;
     }
     Ok(())
+}
+
+#[test]
+fn free_memory_of_jemalloc_is_in_no_image() -> Result<()> {
+    free_memory_of_another_allocator_is_in_no_image("libjemalloc.so.2")
+}
+
+#[test]
+fn free_memory_of_mimalloc_is_in_no_image() -> Result<()> {
+    free_memory_of_another_allocator_is_in_no_image("libmimalloc.so.2")
+}
+
+const STOPPED_IN_MALLOC: &str = include_str!("../victims/stopped_in_malloc.c");
+
+/// A checkpoint for which a program cannot give its free memory back, since a thread that has been stopped holds the
+/// allocator's locks: it is taken all the same, and neither the program nor what is restarted from it hangs.
+fn locks_of_an_allocator_hold_up_no_checkpoint(
+    arena: &Arena,
+    compiler: &str,
+    preload: Option<&str>,
+    said: &str,
+) -> Result<()> {
+    let mut program = Program { path: compiled(arena, compiler, "stopped", STOPPED_IN_MALLOC)?, arguments: Vec::new() };
+    if let Some(name) = preload {
+        let Some(library) = shared_library(name)? else { return Ok(()) };
+        program = preloaded(&library, program);
+    }
+    let stage = Stage::of(program, &["--free-memory"])?;
+    stage.standfast()?.await_gate()?;
+    ensure!(stage.said()? == [said], "it said {:?}", stage.said()?);
+    stage.standfast()?.checkpoint()?;
+    ensure!(stage.image_bytes()?.len() == 1, "there is no checkpoint");
+    stage.goes_on_from("1", &[said])
+}
+
+#[test]
+fn locks_of_the_gnu_allocator_hold_up_no_checkpoint() -> Result<()> {
+    locks_of_an_allocator_hold_up_no_checkpoint(&Arena::new()?, "cc", None, "protected 1, held 1")
+}
+
+#[test]
+fn locks_of_jemalloc_hold_up_no_checkpoint() -> Result<()> {
+    let arena = Arena::new()?;
+    locks_of_an_allocator_hold_up_no_checkpoint(&arena, "cc", Some("libjemalloc.so.2"), "protected 1, held 1")
+}
+
+#[test]
+fn a_thread_that_is_stopped_in_mimalloc_holds_up_no_checkpoint() -> Result<()> {
+    // It has no locks that threads wait for.
+    let arena = Arena::new()?;
+    locks_of_an_allocator_hold_up_no_checkpoint(&arena, "cc", Some("libmimalloc.so.2"), "protected 1, held 0")
+}
+
+#[test]
+fn locks_of_musl_hold_up_no_checkpoint() -> Result<()> {
+    if Command::new("musl-gcc").arg("--version").output().is_err() {
+        standfast_tests::skip("locks of musl", "there is no musl-gcc");
+        return Ok(());
+    }
+    locks_of_an_allocator_hold_up_no_checkpoint(&Arena::new()?, "musl-gcc", None, "protected 1, held 1")
+}
+
+/// Compiles a program with libstandfast in it.
+fn compiled(arena: &Arena, compiler: &str, name: &str, source: &str) -> Result<PathBuf> {
+    let path = arena.work().join(name);
+    fs::write(path.with_extension("c"), source)?;
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-pthread", "-o"]).arg(&path).arg(path.with_extension("c"));
+    if compiler == "musl-gcc" {
+        command.arg("-static");
+    }
+    must_work(command.args(library_flags(compiler)?))?;
+    Ok(path)
 }
 
 const FREES: &str = r#"
@@ -243,11 +320,7 @@ fn free_memory_of_musl_is_in_no_image() -> Result<()> {
         return Ok(());
     }
     let made = Arena::new()?;
-    let path = made.work().join("frees");
-    fs::write(path.with_extension("c"), FREES)?;
-    let mut command = Command::new("musl-gcc");
-    command.args(["-static", "-o"]).arg(&path).arg(path.with_extension("c"));
-    must_work(command.args(library_flags("musl-gcc")?))?;
+    let path = compiled(&made, "musl-gcc", "frees", FREES)?;
     let stage = Stage::of(Program { path, arguments: Vec::new() }, &[])?;
     stage.standfast()?.await_gate()?;
     let bytes = stage.image_bytes()?;
@@ -279,6 +352,28 @@ fn a_write_to_read_only_memory_is_told_and_dead_memory_is_poisoned_where_exclusi
     Running::start(&arena, "restart", Output::Nowhere, &mut command)?.wait(PATIENCE)?.well("the restarted job")?;
     let said = fs::read_to_string(arena.work().join(OUTPUT))?;
     ensure!(said.lines().eq(["restarted 1", "dead 1"]), "it said: {said}");
+    Ok(())
+}
+
+#[test]
+fn a_change_of_read_only_memory_that_shares_its_page_is_told_at_the_next_checkpoint() -> Result<()> {
+    let stage = Stage::new("violate-part", &["--check-exclusions"])?;
+    stage.standfast()?.await_gate()?;
+    stage.image_bytes()?;
+    let Stage { arena, running } = stage;
+    open_gate(&arena)?;
+    let errors = running.wait(PATIENCE)?.well("the job")?.errors;
+    let told: Vec<_> = errors.lines().filter(|line| line.contains("read-only memory")).collect();
+    ensure!(told.len() == 1 && told[0].contains("at checkpoint 2,"), "one message, at the second checkpoint: {errors}");
+    let addresses: Vec<_> = told[0].split(' ').filter_map(|word| word.strip_prefix("0x")).collect();
+    let [changed, start, end] = &addresses[..] else { anyhow::bail!("it names {addresses:?}") };
+    let number = |text: &str| u64::from_str_radix(text.trim_end_matches([',', '.']), 16);
+    let (changed, start, end) = (number(changed)?, number(start)?, number(end)?);
+    ensure!(start + 50 == changed && start + 200 == end, "{}", told[0]);
+    ensure!(
+        errors.lines().any(|line| line.contains("director(+0x")),
+        "who has excluded it is in the program: {errors}"
+    );
     Ok(())
 }
 
@@ -467,6 +562,42 @@ fn the_headers_are_c11_c17_and_cpp17_and_the_module_is_fortran_2018() -> Result<
     must_work(&mut arena.command(work.join("fortran")))
 }
 
+/// What stands between the fences of a language in the page about the library.
+fn listing(language: &str) -> Result<&'static str> {
+    let page = include_str!("../../docs/library.md");
+    let (_, behind) = page.split_once(&format!("```{language}\n")).with_context(|| format!("no {language} there"))?;
+    Ok(behind.split_once("```").context("a listing ends")?.0)
+}
+
+#[test]
+fn what_the_documentation_shows_compiles_and_runs() -> Result<()> {
+    let arena = Arena::new()?;
+    let work = arena.work();
+    let said = |command: &mut Command| {
+        let done = command.current_dir(&work).output().with_context(|| format!("{command:?}"))?;
+        ensure!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+        Ok(String::from_utf8(done.stdout)?)
+    };
+    let written_in_c = said(&mut Command::new(compiled(&arena, "cc", "grid", listing("c")?)?))?;
+    ensure!(written_in_c.trim().parse::<f64>().is_ok_and(|value| value > 0.0), "it said {written_in_c}");
+    if Command::new("gfortran").arg("--version").output().is_ok() {
+        fs::write(work.join("standfast.f90"), include_str!("../../bindings/fortran/standfast.f90"))?;
+        fs::write(work.join("in_fortran.f90"), listing("fortran")?)?;
+        let mut command = Command::new("gfortran");
+        command.args(["-o", "in-fortran", "standfast.f90", "in_fortran.f90"]);
+        said(command.arg(library("cc")?.join("libstandfast.a")))?;
+        let written_in_fortran = said(&mut Command::new(work.join("in-fortran")))?;
+        ensure!(written_in_fortran == written_in_c, "it said {written_in_fortran}");
+    }
+    if let Some(python) = python()? {
+        python_package(&work)?;
+        let mut command = Command::new(python);
+        let written_in_python = said(command.env("PYTHONPATH", work.join("package")).args(["-c", listing("python")?]))?;
+        ensure!(written_in_python == written_in_c, "it said {written_in_python}");
+    }
+    Ok(())
+}
+
 const CMAKE_LISTS: &str = "
 cmake_minimum_required(VERSION 3.16)
 project(uses C)
@@ -536,19 +667,29 @@ while not os.path.exists('gate'):
     time.sleep(0.001)
 ";
 
+/// A Python that has what the package needs.
+fn python() -> Result<Option<PathBuf>> {
+    let ask = Command::new("python3").args(["-c", "import ctypes, sys; print(sys.executable)"]).output();
+    let Some(told) = ask.ok().filter(|told| told.status.success()) else { return Ok(None) };
+    Ok(Some(String::from_utf8(told.stdout)?.trim().into()))
+}
+
+/// Puts the package into a folder `package`.
+fn python_package(work: &Path) -> Result<()> {
+    let package = work.join("package/standfast");
+    fs::create_dir_all(&package)?;
+    fs::write(package.join("__init__.py"), include_str!("../../bindings/python/python/standfast/__init__.py"))?;
+    fs::copy(library("cc")?.join("libstandfast.so"), package.join("libstandfast.so")).map(drop).map_err(Into::into)
+}
+
 #[test]
 fn the_python_package_leaves_dead_buffers_out() -> Result<()> {
     let arena = Arena::new()?;
-    let package = arena.work().join("package/standfast");
-    fs::create_dir_all(&package)?;
-    fs::write(package.join("__init__.py"), include_str!("../../bindings/python/python/standfast/__init__.py"))?;
-    fs::copy(library("cc")?.join("libstandfast.so"), package.join("libstandfast.so"))?;
-    let ask = Command::new("python3").args(["-c", "import ctypes, sys; print(sys.executable)"]).output();
-    let Some(python) = ask.ok().filter(|answer| answer.status.success()) else {
+    python_package(&arena.work())?;
+    let Some(path) = python()? else {
         standfast_tests::skip("the Python package", "there is no python3 with ctypes");
         return Ok(());
     };
-    let path = String::from_utf8(python.stdout)?.trim().into();
     let program = Program { path, arguments: ["-c", USES_PYTHON].map(Into::into).to_vec() };
     let standfast = Standfast::new(&arena)?;
     let running = standfast.run(Checkpoints::OnRequest, &program)?;

@@ -185,6 +185,23 @@ static void violate(void)
     wait_at_gate();
 }
 
+/* What is read-only of a page with other things on it has changed at the second checkpoint, and at none of the others. */
+static void violate_part(void)
+{
+    unsigned char *bytes = noise(2 * 4096, 8);
+    CHECK(standfast_exclude(bytes + 100, 200, STANDFAST_READONLY) == 0);
+    checkpoint();
+    bytes[150]++;
+    bytes[300]++;
+    checkpoint();
+    checkpoint();
+    CHECK(standfast_include(bytes + 100, 200) == 0);
+    bytes[160]++;
+    CHECK(standfast_exclude(bytes + 100, 200, STANDFAST_READONLY) == 0);
+    checkpoint();
+    wait_at_gate();
+}
+
 /* The child has a table of its own, and what the program executes begins without one. */
 static void relatives(char **argv)
 {
@@ -248,6 +265,8 @@ int main(int argc, char **argv)
         fields(STANDFAST_READONLY);
     else if (strcmp(what, "violate") == 0)
         violate();
+    else if (strcmp(what, "violate-part") == 0)
+        violate_part();
     else if (strcmp(what, "disabled") == 0)
         disabled();
     else if (strcmp(what, "refused") == 0)

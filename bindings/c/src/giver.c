@@ -28,6 +28,7 @@ static void *give(void *place)
 
 void standfast_start_giver(struct header *header)
 {
+    standfast_hurry_allocators();
     pthread_attr_t attributes;
     pthread_t thread;
     sigset_t all, before;

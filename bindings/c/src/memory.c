@@ -5,10 +5,27 @@
  * could wait for itself, so it is made only where that cannot be: no signal is blocked, as all handlers have at least their
  * own, and no handler is installed that would not have (SA_NODEFER). */
 #include "internal.h"
+#include <errno.h>
 
 extern int malloc_trim(size_t) __attribute__((weak));
 extern int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));
+extern int mi_version(void) __attribute__((weak));
 extern void mi_collect(bool) __attribute__((weak));
+extern long mi_option_get(int) __attribute__((weak));
+extern void mi_option_set(int, long) __attribute__((weak));
+extern void *mi_malloc(size_t) __attribute__((weak));
+extern void mi_free(void *) __attribute__((weak));
+
+/* mi_option_purge_delay of mimalloc 2.1 and 3, mi_option_decommit_delay of 2.0, mi_option_reset_delay of 1: of one number, which
+ * its authors keep. */
+#define MI_PURGE_DELAY 15
+/* The first version that gives back all that is free in a thread when that asks for it. */
+#define MI_COLLECTS_ALL 210
+/* It takes memory from the system in segments of 32 MiB. */
+#define MI_LARGE (4ul << 20)
+#define MI_LARGE_CLEAN_MAX 24
+#define MI_SMALL (192ul << 10)
+#define MI_SMALL_CLEAN_MAX 200
 
 #define SIGNALS 64
 #define SA_NODEFER_FLAG 0x40000000ul
@@ -32,10 +49,76 @@ static bool is_handler_possible(void)
     return false;
 }
 
+/* Whether some of a block is in memory behind its first page, where mimalloc notes something. */
+static bool is_populated(const void *block, size_t bytes)
+{
+    static unsigned char is_resident[MI_LARGE / PAGE];
+    uint64_t first = whole_pages((uint64_t)(uintptr_t)block + 1), end = ((uint64_t)(uintptr_t)block + bytes) & ~(PAGE - 1);
+    if (has_failed(call(SYS_mincore, (long)first, (long)(end - first), (long)is_resident, 0, 0, 0)))
+        return false;
+    for (size_t page = 0; page < (end - first) / PAGE; page++)
+        if (is_resident[page] & 1)
+            return true;
+    return false;
+}
+
+/* Takes blocks of mimalloc until so many in a row have nothing in them, and frees them. What lies beside a block that is taken
+ * or freed it gives back, while it is told not to delay that. */
+static void sweep(size_t bytes, int clean_max)
+{
+    void **kept = NULL;
+    for (int clean = 0; clean < clean_max; clean++) {
+        void **block = mi_malloc(bytes);
+        if (block == NULL)
+            break;
+        if (is_populated(block, bytes))
+            clean = 0;
+        *block = kept;
+        kept = block;
+    }
+    while (kept != NULL) {
+        void **next = *kept;
+        mi_free(kept);
+        kept = next;
+    }
+}
+
+/* mimalloc keeps what is free for a while, which begins anew whenever more becomes free, and 2.0 also when all is to be
+ * collected. */
+static void collect_of_thread(void)
+{
+    static _Atomic uint32_t is_busy;
+    if (!mi_version || !mi_option_get || !mi_option_set || !mi_malloc || !mi_free || atomic_exchange(&is_busy, 1))
+        return;
+    int error = errno;
+    long delay = mi_option_get(MI_PURGE_DELAY);
+    mi_option_set(MI_PURGE_DELAY, 0);
+    mi_collect(true);
+    if (mi_version() < MI_COLLECTS_ALL) {
+        sweep(MI_LARGE, MI_LARGE_CLEAN_MAX);
+        sweep(MI_SMALL, MI_SMALL_CLEAN_MAX);
+        mi_collect(true);
+    }
+    mi_option_set(MI_PURGE_DELAY, delay);
+    errno = error;
+    atomic_store(&is_busy, 0);
+}
+
 void standfast_give_back_free_memory(void)
 {
-    if (!is_handler_possible())
-        standfast_call_allocators();
+    if (is_handler_possible())
+        return;
+    if (mi_collect)
+        collect_of_thread();
+    standfast_call_allocators();
+}
+
+/* No thread can make mimalloc give back what another one has freed: it is told to do so at once. That takes a system call for
+ * each stretch of 64 KiB and more that becomes free, and memory that is used again is populated again. */
+void standfast_hurry_allocators(void)
+{
+    if (mi_option_set)
+        mi_option_set(MI_PURGE_DELAY, 0);
 }
 
 void standfast_call_allocators(void)
