@@ -95,7 +95,8 @@ impl Mask {
 
     /// Makes its words zero.
     pub fn blank(self, page: &mut Page) {
-        self.each(|word| page[word * MASK_WORD_BYTES..][..MASK_WORD_BYTES].fill(0));
+        let words = page.as_chunks_mut::<MASK_WORD_BYTES>().0;
+        self.each(|word| words[word] = [0; MASK_WORD_BYTES]);
     }
 
     /// Copies its words out of a page, one after the other, and says how many bytes that are. Panics where there is less room.
