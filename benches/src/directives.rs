@@ -38,7 +38,7 @@ struct Course {
     pause: Duration,
 }
 
-/// The promises of the papers' programs, at sizes of ten to fifty megabytes.
+/// The promises of the papers' programs, at sizes of ten to sixty megabytes.
 pub(crate) fn promises() -> Result<Vec<Verdict>> {
     let mut verdicts = Vec::new();
     // 46 MB, so that what a checkpoint takes whatever it saves, three milliseconds, does not count.

@@ -179,7 +179,7 @@ fn flushed(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
 
 /// That the choice between the ways is a good one.
 fn chosen(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
-    auto::against_the_best(settings.repeats.div_ceil(3), say)
+    auto::against_the_best(settings.repeats.div_ceil(2) + 1, say)
 }
 
 /// Whole checkpoints of much memory, and restarts.

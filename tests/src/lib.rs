@@ -33,6 +33,7 @@ pub mod damage;
 pub mod desk;
 pub mod disaster;
 pub mod features;
+pub mod meter;
 pub mod moments;
 pub mod mpi;
 pub mod nodes;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 /// A checkpoint that has become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(Default))]
 pub struct CheckpointReport {
     /// Its generation.
     pub generation: u64,

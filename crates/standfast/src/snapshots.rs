@@ -113,8 +113,8 @@ pub(crate) struct Situation {
     held: u64,
     /// How many there are.
     processes: usize,
-    /// What the program writes, in bytes per second.
-    dirty_per_second: f64,
+    /// What share of it the program writes a second, as long as that is little.
+    rewriting: f64,
     /// Whether the kernel notes what it writes.
     is_observed: bool,
     /// Memory that there is.
@@ -124,18 +124,17 @@ pub(crate) struct Situation {
     trials: Trials,
 }
 
-/// When each way was measured last, as far as that needs the way to be taken: what reading ahead takes is told by the parts
-/// that it consists of.
+/// When each way was measured last.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Trials {
-    /// Checkpoints since: by copy, written at once, by clones.
+    /// Checkpoints since: by copy, written at once, by clones, by reading ahead.
     since: [u32; MEASURED.len()],
     /// Seconds since one was taken to learn from it.
     idle: f64,
 }
 
 /// Ways that have a figure of their own.
-const MEASURED: [Method; 3] = [Method::Copy, Method::Sequential, Method::Fork];
+const MEASURED: [Method; 4] = [Method::Copy, Method::Sequential, Method::Fork, Method::Precopy];
 
 /// So many checkpoints after a way was taken last it is taken once more, to see what it takes by now...
 const TRIAL_EVERY: u32 = 32;
@@ -154,6 +153,8 @@ struct Experience {
     copy: f64,
     /// Pause in seconds for each byte that the job holds, to clone it.
     clone: f64,
+    /// Pause in seconds for each byte that is read ahead, where that has been done; before, it is reckoned.
+    ahead: Option<f64>,
 }
 
 /// What each clone takes beside page tables, in seconds: to inject what makes it, and to take it out of the way.
@@ -166,6 +167,8 @@ const READ_ON: f64 = 1e-9;
 const READ_AHEAD: f64 = 0.5e-9;
 /// What the first write to a page costs that has been looked at once more, in seconds for each byte: 1 us a page.
 const NOTED_WRITE: f64 = 1e-6 / 4096.0;
+/// Where everything had changed: how often each page is written is not known, but it is often.
+const REWRITING_MAX: f64 = 1e6;
 /// Half of what may be held is read ahead, the rest is for what is read at the stop.
 const AHEAD_SHARE: u64 = 2;
 /// How much of a new figure goes into the experience.
@@ -174,7 +177,7 @@ const NEW: f64 = 0.5;
 impl Default for Experience {
     fn default() -> Self {
         // Copied is into memory that was made ready before, by two threads or more; into fresh memory it would be 2 GB/s.
-        Self { look: 2e-3, sequential: 1.0 / 1.5e9, copy: 1.0 / 5e9, clone: 25e-3 / 1e9 }
+        Self { look: 2e-3, sequential: 1.0 / 1.5e9, copy: 1.0 / 5e9, clone: 25e-3 / 1e9, ahead: None }
     }
 }
 
@@ -191,13 +194,13 @@ pub(crate) struct Past {
 struct Last {
     read: u64,
     held: u64,
-    dirty_per_second: f64,
+    rewriting: f64,
     taken_nanoseconds: u64,
 }
 
 impl Past {
-    /// Takes note of a checkpoint.
-    pub(crate) fn note(&mut self, report: &CheckpointReport) {
+    /// Takes note of a checkpoint. `tells_changes`: whether one that saves everything does so since most of it has changed.
+    pub(crate) fn note(&mut self, report: &CheckpointReport, tells_changes: bool) {
         let bytes = |pages: u64| pages * PAGE_BYTES as u64;
         let (read, held) = (bytes(report.pages_read), bytes(report.pages_scanned));
         let (looking, pause) =
@@ -210,10 +213,9 @@ impl Past {
         for (measured, since) in std::iter::zip(MEASURED, &mut self.trials.since) {
             *since = if has_learnt && measured == method { 0 } else { since.saturating_add(1) };
         }
-        // Of a full one it is not known what of it had changed.
-        let is_known = report.parent.is_some() && seconds > 0.0;
-        let dirty_per_second = if is_known { read as f64 / seconds } else { 0.0 };
-        self.last = Some(Last { read, held, dirty_per_second, taken_nanoseconds: report.taken_nanoseconds });
+        let is_known = report.parent.is_some() || tells_changes;
+        let rewriting = if is_known { rewriting(read, held, seconds) } else { 0.0 };
+        self.last = Some(Last { read, held, rewriting, taken_nanoseconds: report.taken_nanoseconds });
     }
 
     /// How many pages the last one has read.
@@ -231,8 +233,8 @@ impl Past {
         (processes, resident): (usize, u64),
         room: Room,
     ) -> Situation {
-        let (read, held, dirty_per_second) = match self.last {
-            Some(last) => (last.read, last.held, last.dirty_per_second),
+        let (read, held, rewriting) = match self.last {
+            Some(last) => (last.read, last.held, last.rewriting),
             None => (resident, resident, 0.0),
         };
         let to_read = if builds { expected.unwrap_or(read) } else { held };
@@ -240,13 +242,24 @@ impl Past {
             to_read,
             held,
             processes,
-            dirty_per_second,
+            rewriting,
             is_observed,
             room,
             experience: self.experience,
             trials: self.trials,
         }
     }
+}
+
+/// The share of its memory that a program writes a second, of which so much had changed after some seconds. Pages are written
+/// at random, as far as anybody knows, so that some have been written many times by then: where all had changed, nobody knows
+/// how soon.
+fn rewriting(changed: u64, held: u64, seconds: f64) -> f64 {
+    if held == 0 || seconds <= 0.0 {
+        return 0.0;
+    }
+    let unchanged = 1.0 - (changed as f64 / held as f64).min(1.0);
+    (-unchanged.ln() / seconds).min(REWRITING_MAX)
 }
 
 /// What a checkpoint took.
@@ -276,8 +289,7 @@ impl Experience {
             Method::Sequential => (&mut self.sequential, behind, it.read),
             Method::Copy => (&mut self.copy, behind, it.read),
             Method::Fork => (&mut self.clone, (behind - CLONE * it.processes as f64).max(0.0), it.held),
-            // Which part of it was read at the stop is not told.
-            Method::Precopy => return false,
+            Method::Precopy => (self.ahead.get_or_insert(behind / it.read.max(1) as f64), behind, it.read),
         };
         if bytes >= Self::TELLING_BYTES {
             follow(figure, seconds / bytes as f64);
@@ -295,13 +307,17 @@ impl Situation {
                 Method::Sequential => self.to_read as f64 * of.sequential,
                 Method::Copy => self.to_read as f64 * of.copy,
                 Method::Fork => CLONE * self.processes as f64 + self.held as f64 * of.clone,
-                Method::Precopy => of.look + self.written_in(READ_AHEAD) * of.copy,
+                Method::Precopy => match of.ahead {
+                    Some(ahead) => self.to_read as f64 * ahead,
+                    None => of.look + self.written_in(READ_AHEAD) * of.copy,
+                },
             }
     }
 
     /// What the program writes while it or a clone of it is read, so long for each byte, in bytes.
     fn written_in(&self, seconds: f64) -> f64 {
-        (self.dirty_per_second * self.to_read as f64 * seconds).min(self.held as f64)
+        let untouched = (-self.rewriting * self.to_read as f64 * seconds).exp();
+        self.held as f64 * (1.0 - untouched)
     }
 
     /// How much longer the program would run, in seconds.
@@ -415,7 +431,8 @@ mod tests {
         let room = Room { spare_bytes, promised_bytes: None };
         let experience = Experience::default();
         let trials = Trials::default();
-        Situation { to_read, held, processes: 1, dirty_per_second, is_observed: false, room, experience, trials }
+        let rewriting = dirty_per_second / held as f64;
+        Situation { to_read, held, processes: 1, rewriting, is_observed: false, room, experience, trials }
     }
 
     /// One line for each situation: what is to be read, what is held, what is written a second, what memory there is.
@@ -485,7 +502,7 @@ mod tests {
     fn a_way_that_was_not_taken_for_long_is_tried_when_time_has_paid_for_it() {
         let mut now = situation(100 * MIB, GIB, 1e8, 8 * GIB);
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy);
-        now.trials = Trials { since: [0, TRIAL_EVERY, TRIAL_EVERY + 1], idle: 60.0 };
+        now.trials = Trials { since: [0, TRIAL_EVERY, TRIAL_EVERY + 1, 0], idle: 60.0 };
         let tried = Snapshot::Auto.choose(&now);
         assert_eq!((tried.method, tried.why), (Method::Fork, Why::Trial));
         now.trials.idle = 1.0;
@@ -494,9 +511,9 @@ mod tests {
             Method::Copy,
             "it would cost more than the time that has passed"
         );
-        now.trials = Trials { since: [0, TRIAL_EVERY - 1, 0], idle: 1e9 };
+        now.trials = Trials { since: [0, TRIAL_EVERY - 1, 0, 0], idle: 1e9 };
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy, "it is known");
-        now.trials = Trials { since: [0, TRIAL_EVERY, 0], idle: 1e9 };
+        now.trials = Trials { since: [0, TRIAL_EVERY, 0, 0], idle: 1e9 };
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Sequential);
         assert_eq!(Snapshot::Copy.choose(&now).method, Method::Copy, "what was asked for is done");
         let small = Situation { trials: now.trials, ..situation(MIB, MIB, 0.0, 8 * GIB) };
@@ -512,5 +529,45 @@ mod tests {
         now.experience.learn(dear);
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Sequential);
         assert!(now.pause(Method::Fork) > 1.0);
+    }
+
+    #[test]
+    fn reading_ahead_what_is_written_at_once_is_not_taken_for_cheap() {
+        assert_eq!(rewriting(0, GIB, 1.0), 0.0);
+        assert!((rewriting(GIB / 10, GIB, 1.0) - 0.105).abs() < 0.001, "a tenth a second, some of it twice");
+        let all = Situation {
+            rewriting: rewriting(100 * MIB, 100 * MIB, 1.0),
+            ..situation(100 * MIB, 100 * MIB, 0.0, 8 * GIB)
+        };
+        assert_eq!(all.written_in(READ_AHEAD), (100 * MIB) as f64);
+        let choice = Snapshot::Auto.choose(&Situation { is_observed: true, ..all });
+        assert_eq!(choice.method, Method::Copy);
+    }
+
+    #[test]
+    fn what_reading_ahead_took_is_learnt() {
+        let mut now = Situation { is_observed: true, ..situation(100 * MIB, GIB, 1e8, 8 * GIB) };
+        assert_eq!(Snapshot::Auto.choose(&now).method, Method::Precopy);
+        let (looking, pause) = (Duration::from_millis(2), Duration::from_millis(60));
+        let dear = Measured { method: Method::Precopy, processes: 1, looking, pause, read: 100 * MIB, held: GIB };
+        assert!(now.experience.learn(dear));
+        assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy);
+    }
+
+    #[test]
+    fn one_that_saves_everything_since_most_has_changed_tells_so() {
+        let mut past = Past::default();
+        let full = |seconds: u64| CheckpointReport {
+            pages_read: 1000,
+            pages_scanned: 1000,
+            taken_nanoseconds: seconds * 1_000_000_000,
+            ..CheckpointReport::default()
+        };
+        past.note(&full(1), true);
+        assert_eq!(past.last.map(|last| last.rewriting), Some(0.0), "of the first nothing is known");
+        past.note(&full(2), false);
+        assert_eq!(past.last.map(|last| last.rewriting), Some(0.0), "it saves everything anyway");
+        past.note(&full(3), true);
+        assert_eq!(past.last.map(|last| last.rewriting), Some(REWRITING_MAX));
     }
 }

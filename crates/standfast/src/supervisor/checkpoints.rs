@@ -1,13 +1,15 @@
 //! The checkpoints of a job under its supervisor: when one begins, and what is done about what came of it.
 
 use super::Supervisor;
+use crate::chains::tracking;
 use crate::checkpoint::{Checkpointing, Failure, Order, Purpose, Taken};
 use crate::control::Reply;
 use crate::directed::DISABLED_MAX;
 use crate::notice::Notice;
+use crate::options::JobOptions;
 use crate::schedule::Outcome as Attempt;
 use crate::spelling::without_numbers;
-use standfast_engine::hold_child_signal;
+use standfast_engine::{Tracking, hold_child_signal};
 use std::time::Instant;
 
 impl Supervisor<'_, '_> {
@@ -65,7 +67,8 @@ impl Supervisor<'_, '_> {
         self.note_level(level, degraded, unsynced, report.generation);
         self.schedule.arm(Instant::now(), Attempt::Taken);
         self.last_checkpoint = Some(report);
-        self.past.note(&report);
+        let JobOptions { incremental, track, .. } = self.post.options;
+        self.past.note(&report, tracking(incremental, track) != Tracking::Off);
         self.say(&Notice::Taken(report));
         if self.last_failure.take().is_some() {
             self.say(&Notice::ProtectedAgain { generation: report.generation });
