@@ -31,8 +31,9 @@ typedef struct standfast_transport {
     int (*test)(void *context, void *request);
     /* 1 where a message has come, with sender and length; 0 where none has; negative for an error. */
     int (*probe)(void *context, uint32_t *from, size_t *length);
-    /* Takes the message that `probe` has told of. */
-    int (*receive)(void *context, uint32_t from, void *bytes, size_t length);
+    /* Begins to take the message that `probe` has told of, which it then tells of no more; the bytes are there when `test` has
+     * said that `request` is done. */
+    int (*receive)(void *context, uint32_t from, void *bytes, size_t length, void **request);
 } standfast_transport;
 
 /* Codes: how many lost nodes are borne, and at what price. */

@@ -74,11 +74,16 @@ static int standfast_mpi_probe(void *context, uint32_t *from, size_t *length) {
     return 1;
 }
 
-static int standfast_mpi_receive(void *context, uint32_t from, void *bytes, size_t length) {
-    return MPI_Recv(bytes, (int)length, MPI_BYTE, (int)from, STANDFAST_MPI_TAG, *(MPI_Comm *)context,
-                    MPI_STATUS_IGNORE) == MPI_SUCCESS
-               ? 0
-               : -1;
+static int standfast_mpi_receive(void *context, uint32_t from, void *bytes, size_t length, void **request) {
+    MPI_Request *arriving = (MPI_Request *)malloc(sizeof *arriving);
+    if (arriving == NULL) return -1;
+    if (MPI_Irecv(bytes, (int)length, MPI_BYTE, (int)from, STANDFAST_MPI_TAG, *(MPI_Comm *)context, arriving) !=
+        MPI_SUCCESS) {
+        free(arriving);
+        return -1;
+    }
+    *request = arriving;
+    return 0;
 }
 
 static void standfast_mpi_complete(standfast_group_options *chosen) {

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! The functions of the table do what the header says, for as long as the context lives, which is until the program ends.
-//! Bytes that are being sent stay where they are until their request is done; where that is never known they are not given
+//! Bytes that are on their way stay where they are until their request is done; where that is never known they are not given
 //! back.
 
 use crate::watchdog::Pulse;
@@ -17,10 +17,16 @@ const REST: Duration = Duration::from_micros(50);
 
 const VERSION: u32 = 1;
 
+/// Buffers from this size on are used again, so many of them: fresh memory costs more than what is done with it.
+const KEPT_BYTES_MIN: usize = 64 << 10;
+const KEPT_MAX: usize = 16;
+/// What is sent on from where it was received may be a little longer.
+const ROOM_BYTES: usize = 512;
+
 type Send = extern "C" fn(*mut c_void, u32, *const c_void, usize, *mut *mut c_void) -> c_int;
 type Test = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type Probe = extern "C" fn(*mut c_void, *mut u32, *mut usize) -> c_int;
-type Receive = extern "C" fn(*mut c_void, u32, *mut c_void, usize) -> c_int;
+type Receive = extern "C" fn(*mut c_void, u32, *mut c_void, usize, *mut *mut c_void) -> c_int;
 
 /// `standfast_transport`.
 #[derive(Debug, Clone, Copy)]
@@ -37,9 +43,13 @@ pub struct Table {
     receive: Option<Receive>,
 }
 
-/// A message on its way.
+/// Messages that are being taken at once.
+const ARRIVING_MAX: usize = 16;
+
+/// A message on its way, to or from a process.
 #[derive(Debug)]
-struct Sending {
+struct OnItsWay {
+    peer: u32,
     request: *mut c_void,
     bytes: Vec<u8>,
 }
@@ -51,7 +61,9 @@ pub(crate) struct Line {
     ranks: u32,
     context: *mut c_void,
     functions: (Send, Test, Probe, Receive),
-    sending: VecDeque<Sending>,
+    sending: VecDeque<OnItsWay>,
+    arriving: VecDeque<OnItsWay>,
+    kept: Vec<Vec<u8>>,
     looks: u32,
     pulse: Pulse,
 }
@@ -81,6 +93,8 @@ impl Line {
             context: table.context,
             functions: (send, test, probe, receive),
             sending: VecDeque::new(),
+            arriving: VecDeque::new(),
+            kept: Vec::new(),
             looks: 0,
             pulse,
         })
@@ -91,11 +105,66 @@ impl Line {
         while let Some(sending) = self.sending.front() {
             match (self.functions.1)(self.context, sending.request) {
                 0 => break,
-                1 => drop(self.sending.pop_front()),
+                1 => {
+                    let sent = self.sending.pop_front().map(|sending| sending.bytes);
+                    self.kept.extend(sent.filter(|bytes| bytes.len() >= KEPT_BYTES_MIN));
+                    self.kept.truncate(KEPT_MAX);
+                }
                 _ => return Err(TransportError("a message cannot be sent".into())),
             }
         }
         Ok(())
+    }
+
+    /// For so many bytes that are about to be overwritten.
+    fn buffer(&mut self, length: usize) -> Vec<u8> {
+        let suits = |bytes: &Vec<u8>| bytes.capacity() >= length && length >= KEPT_BYTES_MIN;
+        match self.kept.iter().position(suits) {
+            Some(at) => {
+                let mut bytes = self.kept.swap_remove(at);
+                bytes.resize(length, 0);
+                bytes
+            }
+            None => {
+                let mut bytes = Vec::with_capacity(length + ROOM_BYTES);
+                bytes.resize(length, 0);
+                bytes
+            }
+        }
+    }
+
+    /// Begins to take a message; says whether there was one.
+    fn begin_one(&mut self) -> Result<bool, TransportError> {
+        let (mut peer, mut length) = (0, 0);
+        match (self.functions.2)(self.context, &raw mut peer, &raw mut length) {
+            0 => return Ok(false),
+            1 => {}
+            _ => return Err(TransportError("messages cannot be looked for".into())),
+        }
+        let mut bytes = self.buffer(length);
+        let mut request = std::ptr::null_mut();
+        if (self.functions.3)(self.context, peer, bytes.as_mut_ptr().cast(), length, &raw mut request) != 0 {
+            return Err(TransportError(format!("a message of process {peer} cannot be received")));
+        }
+        self.arriving.push_back(OnItsWay { peer, request, bytes });
+        Ok(true)
+    }
+
+    /// A message that is there, and none before the last one of the same process.
+    fn arrived(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
+        let mut waited_for = Vec::new();
+        for at in 0..self.arriving.len() {
+            let arriving = &mut self.arriving[at];
+            if waited_for.contains(&arriving.peer) {
+                continue;
+            }
+            match (self.functions.1)(self.context, arriving.request) {
+                0 => waited_for.push(arriving.peer),
+                1 => return Ok(self.arriving.remove(at).map(|arrived| (arrived.peer, arrived.bytes))),
+                _ => return Err(TransportError(format!("a message of process {} cannot be received", arriving.peer))),
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -113,24 +182,18 @@ impl Transport for Line {
         if (self.functions.0)(self.context, to, bytes.as_ptr().cast(), bytes.len(), &raw mut request) != 0 {
             return Err(TransportError(format!("nothing can be sent to process {to}")));
         }
-        self.sending.push_back(Sending { request, bytes });
+        self.sending.push_back(OnItsWay { peer: to, request, bytes });
         self.sweep()
     }
 
     fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
-        let (mut from, mut length) = (0, 0);
-        match (self.functions.2)(self.context, &raw mut from, &raw mut length) {
-            0 => return Ok(None),
-            1 => {}
-            _ => return Err(TransportError("messages cannot be looked for".into())),
+        while self.arriving.len() < ARRIVING_MAX && self.begin_one()? {}
+        let arrived = self.arrived()?;
+        if arrived.is_some() {
+            self.looks = 0;
+            self.pulse.beat();
         }
-        let mut bytes = vec![0; length];
-        if (self.functions.3)(self.context, from, bytes.as_mut_ptr().cast(), length) != 0 {
-            return Err(TransportError(format!("a message of process {from} cannot be received")));
-        }
-        self.looks = 0;
-        self.pulse.beat();
-        Ok(Some((from, bytes)))
+        Ok(arrived)
     }
 
     fn idle(&mut self) {
@@ -144,13 +207,13 @@ impl Transport for Line {
 impl Drop for Line {
     /// Waits for what is still on its way; what cannot be waited for keeps its bytes for good.
     fn drop(&mut self) {
-        while let Some(sending) = self.sending.pop_front() {
+        for it in self.sending.drain(..).chain(self.arriving.drain(..)) {
             loop {
-                match (self.functions.1)(self.context, sending.request) {
+                match (self.functions.1)(self.context, it.request) {
                     0 if !std::thread::panicking() => std::thread::yield_now(),
                     1 => break,
                     _ => {
-                        std::mem::forget(sending.bytes);
+                        std::mem::forget(it.bytes);
                         break;
                     }
                 }

@@ -19,13 +19,34 @@ use standfast_core::{Checksum, is_zero};
 /// Slots with one sum.
 pub const STRETCH_SLOTS: u32 = 64;
 
-/// What a page adds to the sum of its stretch.
-pub fn page_sum(slot: u32, page: &Page) -> u128 {
-    if is_zero(page) {
-        return 0;
+/// What a page is known again by: its XXH3, or that it is zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fingerprint(Option<Checksum>);
+
+impl Fingerprint {
+    /// That of zeros.
+    pub const ZEROS: Self = Self(None);
+
+    /// That of a page.
+    pub fn of(page: &Page) -> Self {
+        Self((!is_zero(page)).then(|| Checksum::of(page)))
     }
-    let place = u128::from(slot % STRETCH_SLOTS);
-    u128::from_le_bytes(Checksum::of(page).to_bytes()).wrapping_mul(2 * place + 1)
+
+    /// That of a page that is not zeros and has this checksum.
+    pub const fn of_checksum(checksum: Checksum) -> Self {
+        Self(Some(checksum))
+    }
+
+    /// The checksum; `None` for zeros.
+    pub const fn checksum(self) -> Option<Checksum> {
+        self.0
+    }
+
+    /// What the page adds to the sum of its stretch.
+    fn in_stretch(self, slot: u32) -> u128 {
+        let place = u128::from(slot % STRETCH_SLOTS);
+        self.0.map_or(0, |checksum| u128::from_le_bytes(checksum.to_bytes()).wrapping_mul(2 * place + 1))
+    }
 }
 
 /// One sum for each stretch of slots; stretches beyond the end are zeros.
@@ -34,13 +55,13 @@ pub struct Sums(Vec<u128>);
 
 impl Sums {
     /// Takes a changed page into account.
-    pub fn change(&mut self, slot: u32, before: &Page, now: &Page) {
+    pub fn change(&mut self, slot: u32, before: Fingerprint, now: Fingerprint) {
         let stretch = (slot / STRETCH_SLOTS) as usize;
         if self.0.len() <= stretch {
             self.0.resize(stretch + 1, 0);
         }
         let sum = &mut self.0[stretch];
-        *sum = sum.wrapping_sub(page_sum(slot, before)).wrapping_add(page_sum(slot, now));
+        *sum = sum.wrapping_sub(before.in_stretch(slot)).wrapping_add(now.in_stretch(slot));
     }
 
     /// Those of the stretches in which one of the slots is.
@@ -62,8 +83,8 @@ impl Sums {
     }
 
     /// Adds a page to a sum that does not have it yet.
-    pub fn add(&mut self, slot: u32, page: &Page) {
-        self.change(slot, &[0; standfast_core::PAGE_BYTES], page);
+    pub fn add(&mut self, slot: u32, page: Fingerprint) {
+        self.change(slot, Fingerprint::ZEROS, page);
     }
 
     /// The first slot of the first stretch that differs.
@@ -198,25 +219,25 @@ mod tests {
 
     #[test]
     fn sums_follow_changes_as_if_made_anew_and_notice_what_moves() {
-        let page = |byte: u8| [byte; 4096];
+        let page = |byte: u8| Fingerprint::of(&[byte; 4096]);
         let mut sums = Sums::default();
         for slot in 0..200 {
-            sums.add(slot, &page(slot as u8));
+            sums.add(slot, page(slot as u8));
         }
         let mut changed = sums.clone();
-        changed.change(70, &page(70), &page(9));
+        changed.change(70, page(70), page(9));
         assert_eq!(changed.first_difference(&sums), Some(64));
-        changed.change(70, &page(9), &page(70));
+        changed.change(70, page(9), page(70));
         assert_eq!(changed, sums);
-        changed.change(3, &page(3), &page(4));
-        changed.change(4, &page(4), &page(3));
+        changed.change(3, page(3), page(4));
+        changed.change(4, page(4), page(3));
         assert_eq!(changed.first_difference(&sums), Some(0), "two pages that trade places are noticed");
     }
 
     #[test]
     fn zero_pages_add_nothing() {
         let mut sums = Sums::default();
-        sums.add(1000, &[0; 4096]);
+        sums.add(1000, Fingerprint::of(&[0; 4096]));
         assert_eq!(sums.first_difference(&Sums::default()), None);
     }
 

@@ -113,6 +113,12 @@ impl Layout {
         Cell { class, column, row: slot / columns }
     }
 
+    /// The row of this column that a slot of its member is; `None` where the slot is of another column.
+    pub fn row(&self, column: usize, slot: u32) -> Option<u32> {
+        let columns = if self.rotating { self.code.members() as u32 } else { return Some(slot) };
+        (slot % columns == column as u32).then(|| slot / columns)
+    }
+
     /// The slot of its member that a column's row is.
     pub fn slot(&self, column: usize, row: u32) -> u32 {
         if self.rotating { row * self.code.members() as u32 + column as u32 } else { row }

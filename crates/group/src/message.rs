@@ -1,11 +1,13 @@
-//! Messages as bytes: a fixed head that says to what a message belongs, then CBOR, all under one checksum.
+//! Messages as bytes: pages if there are any, then CBOR, and at the end what says to what a message belongs, all under one
+//! checksum. The pages come first so that their buffer can become the message, and the message their buffer again: they are
+//! most of what travels, and are never copied here.
 //!
 //! ```text
-//! 0      4         6      8     24     40       48      52       56         72
-//! +------+---------+------+-----+------+--------+-------+--------+----------+------------------+
-//! | SFGP | version | kind | job | plan | muster | round | length | checksum | length x body    |
-//! +------+---------+------+-----+------+--------+-------+--------+----------+------------------+
-//!                                                                  XXH3 of all the rest
+//!                          0      4         6      8     24     40       48      52     56      60        64         80
+//! +--------------+--------+------+---------+------+-----+------+--------+-------+------+-------+---------+----------+
+//! | pages x byte |  body  | SFGP | version | kind | job | plan | muster | round | body | pages | unused  | checksum |
+//! +--------------+--------+------+---------+------+-----+------+--------+-------+------+-------+---------+----------+
+//!                            lengths of both ----------------------------------------^      ^      XXH3 of all before it
 //! ```
 //!
 //! Nothing is taken from a message before length, checksum, version, job and plan are found right. What its body says is
@@ -27,8 +29,10 @@ pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 pub const MESSAGE_VERSION: u16 = 1;
 
 const MAGIC: [u8; 4] = *b"SFGP";
-const HEAD_BYTES: usize = 72;
-const CHECKSUM_AT: usize = 56;
+const FOOT_BYTES: usize = 80;
+const CHECKSUM_BYTES: usize = 16;
+/// What a buffer of pages is made larger by, so that it need not move to become a message: foot, body and what a driver adds.
+pub(crate) const ROOM_BYTES: usize = 512;
 const CONTROL: u16 = 0;
 const DATA: u16 = 1;
 
@@ -109,9 +113,8 @@ pub struct Part {
     /// Whether pages are in word form where that is shorter, each behind a byte that says so.
     #[n(7)]
     pub words: bool,
-    /// The pages, sum by sum.
-    #[n(8)]
-    #[cbor(with = "minicbor::bytes")]
+    /// The pages, sum by sum. They stand before the body of the message.
+    #[cbor(skip)]
     pub bytes: Vec<u8>,
 }
 
@@ -174,77 +177,88 @@ pub enum MessageError {
 }
 
 /// The bytes of a message.
-pub fn encode(plan: &Plan, term: Term, message: &Message) -> Vec<u8> {
-    let mut bytes = vec![0; HEAD_BYTES];
-    let kind = match message {
-        Message::Control(control) => {
-            minicbor::encode(control, &mut bytes).expect("a vector takes all bytes");
-            CONTROL
-        }
-        Message::Data(data) => {
-            minicbor::encode(data, &mut bytes).expect("a vector takes all bytes");
-            DATA
-        }
+pub fn encode(plan: &Plan, term: Term, message: Message) -> Vec<u8> {
+    let (kind, mut bytes, message) = match message {
+        Message::Data(Data::Part(mut part)) => (DATA, std::mem::take(&mut part.bytes), Message::Data(Data::Part(part))),
+        Message::Data(_) => (DATA, Vec::new(), message),
+        Message::Control(_) => (CONTROL, Vec::new(), message),
     };
-    let length = u32::try_from(bytes.len() - HEAD_BYTES).expect("what is sent is far shorter");
-    bytes[..4].copy_from_slice(&MAGIC);
-    bytes[4..6].copy_from_slice(&MESSAGE_VERSION.to_le_bytes());
-    bytes[6..8].copy_from_slice(&kind.to_le_bytes());
-    bytes[8..24].copy_from_slice(&plan.job().to_bytes());
-    bytes[24..40].copy_from_slice(&plan.digest().to_bytes());
-    bytes[40..48].copy_from_slice(&term.muster.to_le_bytes());
-    bytes[48..52].copy_from_slice(&term.round.to_le_bytes());
-    bytes[52..56].copy_from_slice(&length.to_le_bytes());
-    // The place of the checksum is still zero.
+    let pages = bytes.len();
+    match &message {
+        Message::Control(control) => minicbor::encode(control, &mut bytes),
+        Message::Data(data) => minicbor::encode(data, &mut bytes),
+    }
+    .expect("a vector takes all bytes");
+    let length = |bytes: usize| u32::try_from(bytes).expect("what is sent is far shorter").to_le_bytes();
+    let body = bytes.len() - pages;
+    bytes.extend(MAGIC);
+    bytes.extend(MESSAGE_VERSION.to_le_bytes());
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend(plan.job().to_bytes());
+    bytes.extend(plan.digest().to_bytes());
+    bytes.extend(term.muster.to_le_bytes());
+    bytes.extend(term.round.to_le_bytes());
+    bytes.extend(length(body));
+    bytes.extend(length(pages));
+    bytes.extend([0; 4]);
     let checksum = Checksum::of(&bytes);
-    bytes[CHECKSUM_AT..HEAD_BYTES].copy_from_slice(&checksum.to_bytes());
+    bytes.extend(checksum.to_bytes());
     bytes
 }
 
-/// The message in some bytes, which are scratch afterwards.
+/// The message in some bytes.
 ///
 /// # Errors
 /// [`MessageError`]
-pub fn decode(plan: &Plan, bytes: &mut [u8]) -> Result<(Term, Message), MessageError> {
+pub fn decode(plan: &Plan, mut bytes: Vec<u8>) -> Result<(Term, Message), MessageError> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(MessageError::TooLong(bytes.len()));
     }
-    if bytes.len() < HEAD_BYTES || bytes[..4] != MAGIC {
+    let Some((before, foot)) = bytes.split_last_chunk::<FOOT_BYTES>() else { return Err(MessageError::Foreign) };
+    if foot[..4] != MAGIC {
         return Err(MessageError::Foreign);
     }
-    let (version, kind, length) = (number(bytes, 4, 2), number(bytes, 6, 2), number(bytes, 52, 4));
+    let (version, kind) = (number(foot, 4, 2), number(foot, 6, 2));
     if version != u64::from(MESSAGE_VERSION) {
         return Err(MessageError::Version(version as u16));
     }
-    let told = HEAD_BYTES + length as usize;
+    let (length, pages) = (number(foot, 52, 4) as usize, number(foot, 56, 4) as usize);
+    let told = pages + length + FOOT_BYTES;
     if told != bytes.len() {
         return Err(MessageError::Length { found: bytes.len(), told });
     }
-    let checksum: [u8; 16] = field(bytes, CHECKSUM_AT);
-    bytes[CHECKSUM_AT..HEAD_BYTES].fill(0);
-    if Checksum::of(bytes).to_bytes() != checksum {
+    let (summed, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().expect("the foot is there");
+    if Checksum::of(summed).to_bytes() != *checksum {
         return Err(MessageError::Damaged);
     }
-    let job = JobId::from_bytes(field(bytes, 8));
+    let job = JobId::from_bytes(field(foot, 8));
     if job != plan.job() {
         return Err(MessageError::ForeignJob(job));
     }
-    if field::<16>(bytes, 24) != plan.digest().to_bytes() {
+    if field::<16>(foot, 24) != plan.digest().to_bytes() {
         return Err(MessageError::ForeignPlan);
     }
-    let term = Term { muster: number(bytes, 40, 8), round: number(bytes, 48, 4) as u32 };
-    let body = &bytes[HEAD_BYTES..];
-    let message = match kind as u16 {
+    let term = Term { muster: number(foot, 40, 8), round: number(foot, 48, 4) as u32 };
+    let body = &before[pages..];
+    let mut message = match kind as u16 {
         CONTROL => Message::Control(whole(body)?),
         DATA => Message::Data(whole(body)?),
         other => return Err(MessageError::Senseless(format!("there is no kind {other}"))),
     };
+    match &mut message {
+        Message::Data(Data::Part(part)) => {
+            bytes.truncate(pages);
+            part.bytes = bytes;
+        }
+        _ if pages > 0 => return Err(MessageError::Senseless("it has pages and is none of those that have".into())),
+        _ => {}
+    }
     check(plan, &message)?;
     Ok((term, message))
 }
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes[at..at + N].try_into().expect("the head is there")
+    bytes[at..at + N].try_into().expect("the foot is there")
 }
 
 fn number(bytes: &[u8], at: usize, length: usize) -> u64 {

@@ -11,7 +11,7 @@
 mod job;
 
 use crate::decide::Refusal;
-use crate::description::{Description, Outline};
+use crate::description::{Description, Fingerprint, Outline};
 use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
 use crate::message::{self, Data, Message, MessageError};
 use crate::payload::Payload;
@@ -152,7 +152,7 @@ impl Process {
     fn act(&mut self, action: Action, turn: &mut Turn) {
         let output = match action {
             Action::Send { to, term, control } => {
-                Output::Send(to, message::encode(&self.plan, term, &Message::Control(control)))
+                Output::Send(to, message::encode(&self.plan, term, Message::Control(control)))
             }
             Action::Survey(muster) => {
                 self.jobs.clear();
@@ -197,7 +197,7 @@ impl Process {
         let mut page = [0; PAGE_BYTES];
         for slot in changed.iter() {
             read_now(turn.payload, &used, slot, &mut page);
-            turn.shelf.write(piece, Place::Slot(slot), &page);
+            turn.shelf.write(piece, Place::Slot(slot), &page, Fingerprint::of(&page));
         }
     }
 
@@ -242,21 +242,20 @@ impl Process {
                 "slot {slot} was given out or given back, and the payload does not count it as changed"
             ));
         }
-        let (mut now, mut was) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
+        let mut now = [0; PAGE_BYTES];
         let mut changed = SlotSet::default();
         for slot in told.iter().filter(|slot| used.contains(*slot) || used_before.contains(*slot)) {
             read_now(turn.payload, &used, slot, &mut now);
-            match base {
-                Some(base) => turn.shelf.read(base, Place::Slot(slot), &mut was).map_err(|it| it.to_string())?,
-                None => was.fill(0),
-            }
-            if now == was {
+            // The page before is read, and verified, where the difference to it is made.
+            let before = base.map_or(Fingerprint::ZEROS, |base| turn.shelf.known(base, Place::Slot(slot)));
+            let known_by = Fingerprint::of(&now);
+            if known_by == before {
                 continue;
             }
             changed.insert(slot);
-            sums.change(slot, &was, &now);
+            sums.change(slot, before, known_by);
             if self.plan.way_back() == WayBack::Relaunch {
-                turn.shelf.write(piece, Place::Slot(slot), &now);
+                turn.shelf.write(piece, Place::Slot(slot), &now, known_by);
             }
         }
         let mut description = Description { seat: piece.seat, map, sums, slots };
@@ -284,8 +283,8 @@ impl Process {
         self.advance(epoch, turn);
     }
 
-    fn received(&mut self, from: Rank, mut bytes: Vec<u8>, turn: &mut Turn) {
-        let (term, message) = match message::decode(&self.plan, &mut bytes) {
+    fn received(&mut self, from: Rank, bytes: Vec<u8>, turn: &mut Turn) {
+        let (term, message) = match message::decode(&self.plan, bytes) {
             Ok(decoded) => decoded,
             Err(error) => return self.reject(from, error, turn),
         };
@@ -359,7 +358,7 @@ impl Process {
     }
 
     fn send(&self, to: Rank, data: Data, turn: &mut Turn) {
-        let bytes = message::encode(&self.plan, self.protocol.term(), &Message::Data(data));
+        let bytes = message::encode(&self.plan, self.protocol.term(), Message::Data(data));
         turn.outputs.push(Output::Send(to, bytes));
     }
 }

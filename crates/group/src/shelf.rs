@@ -12,7 +12,7 @@ mod memory;
 
 pub use memory::MemoryShelf;
 
-use crate::description::{Description, Sums};
+use crate::description::{Description, Fingerprint, Sums};
 use crate::identity::{EpochId, Seat};
 use minicbor::{Decode, Encode};
 use standfast_core::PAGE_BYTES;
@@ -64,24 +64,27 @@ pub trait Shelf {
     /// Whether there is such a piece, sealed or open.
     fn has(&self, piece: PieceId) -> bool;
 
-    /// A page of a piece; zeros where none was written.
+    /// A page of a piece, and what it is known by; zeros where none was written.
     ///
     /// # Errors
     /// [`Damaged`] where it is not what was written; `page` may hold anything then.
-    fn read(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged>;
+    fn read(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged>;
+
+    /// What a page of a piece is known by, without looking at it.
+    fn known(&self, piece: PieceId, place: Place) -> Fingerprint;
 
     /// A page of the base of a piece; zeros where it has none.
     ///
     /// # Errors
     /// [`Damaged`]
-    fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged>;
+    fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged>;
 
     /// Begins a piece. Pages that are not written are those of `base`. A piece of that name that is there is
     /// replaced, and what it is the base of goes with it.
     fn open(&mut self, piece: PieceId, base: Option<PieceId>);
 
-    /// Writes a page of a piece.
-    fn write(&mut self, piece: PieceId, place: Place, page: &Page);
+    /// Writes a page of a piece, which is known by this.
+    fn write(&mut self, piece: PieceId, place: Place, page: &Page, known_by: Fingerprint);
 
     /// Lays the descriptions of the group's members beside a piece.
     fn describe(&mut self, piece: PieceId, descriptions: Vec<Description>);
@@ -130,8 +133,7 @@ pub fn load(shelf: &dyn Shelf, piece: PieceId, mut take: impl FnMut(u32, &Page))
     let mut sums = Sums::default();
     let mut page = [0; PAGE_BYTES];
     for slot in description.map.used().iter() {
-        shelf.read(piece, Place::Slot(slot), &mut page)?;
-        sums.add(slot, &page);
+        sums.add(slot, shelf.read(piece, Place::Slot(slot), &mut page)?);
         take(slot, &page);
     }
     match sums.first_difference(&description.sums) {

@@ -195,13 +195,12 @@ impl Table {
     }
 }
 
-/// Changes bytes of a message's body; its checksum fits.
+/// Changes bytes of a message before its foot; its checksum fits.
 fn change(bytes: &mut [u8], changes: &[(u16, u8)]) {
-    let (head, body) = bytes.split_at_mut(72);
-    changes.iter().for_each(|(at, byte)| body[usize::from(*at) % body.len()] = *byte);
-    head[56..].fill(0);
-    let checksum = Checksum::of(bytes);
-    bytes[56..72].copy_from_slice(&checksum.to_bytes());
+    let body = bytes.len() - 80;
+    changes.iter().for_each(|(at, byte)| bytes[usize::from(*at) % body] = *byte);
+    let (summed, checksum) = bytes.split_last_chunk_mut::<16>().expect("every message ends with one");
+    *checksum = Checksum::of(summed).to_bytes();
 }
 
 fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
@@ -327,7 +326,7 @@ fn what_belongs_to_another_epoch_of_the_same_number_is_named() {
     let floor = Message::Data(Data::Floor { epoch: found, group: 0, piece: 1 });
     let commit = Message::Control(Control::Phase(Phase::Commit(found)));
     for message in [floor, commit] {
-        let input = Input::Message(Rank(0), encode(&plan, term, &message));
+        let input = Input::Message(Rank(0), encode(&plan, term, message.clone()));
         let outputs = player.process.handle(input, &mut player.program, &mut player.shelf);
         assert_eq!(outputs, [Output::Rejected(Rank(0), MessageError::OtherEpoch { found, here })]);
     }

@@ -46,7 +46,7 @@ impl FrameFile {
         let length = file.metadata()?.len();
         let mut frames = Self { file, mapped: Vec::new() };
         for index in 0..length / BYTES_MAPPED as u64 {
-            frames.map(index)?;
+            frames.map(index, 0)?;
         }
         Ok(frames)
     }
@@ -70,7 +70,8 @@ impl FrameFile {
             self.file.set_len(offset)?;
             return Err(error);
         }
-        self.map(index)
+        // They are about to be written, each of them: one call maps them all.
+        self.map(index, libc::MAP_POPULATE)
     }
 
     /// The content of a frame.
@@ -98,12 +99,13 @@ impl FrameFile {
         unsafe { mapping.as_ptr().add((number % FRAMES_MAPPED) as usize * PAGE_BYTES) }
     }
 
-    fn map(&mut self, index: u64) -> io::Result<()> {
+    fn map(&mut self, index: u64, flags: i32) -> io::Result<()> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (file, offset) = (self.file.as_raw_fd(), index as i64 * BYTES_MAPPED as i64);
         // SAFETY: a new mapping, anywhere, of a part of the file that exists.
-        let address =
-            unsafe { libc::mmap(std::ptr::null_mut(), BYTES_MAPPED, protection, libc::MAP_SHARED, file, offset) };
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), BYTES_MAPPED, protection, libc::MAP_SHARED | flags, file, offset)
+        };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -399,7 +399,7 @@ impl<T: Transport> Member<T> {
         };
         Ok(match output {
             Output::Send(to, bytes) => {
-                self.wire.send(to.0, &bytes)?;
+                self.wire.send(to.0, bytes)?;
                 None
             }
             Output::Survey(muster) => {

@@ -1,7 +1,7 @@
 //! What the drivers of a job tell each other, beside the protocol's own messages: who is where, what lies where, files that
 //! move to where their rank now runs.
 //!
-//! The first byte of every message says which of the two it is.
+//! The last byte of every message says which of the two it is: there it costs nothing to add and to take off.
 
 use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
@@ -161,8 +161,8 @@ impl<T: Transport> Wire<T> {
             self.notes.push_back((to, note.clone()));
             return Ok(());
         }
-        let mut bytes = vec![NOTE];
-        minicbor::encode(note, &mut bytes).expect("a vector takes everything");
+        let mut bytes = minicbor::to_vec(note).expect("a vector takes everything");
+        bytes.push(NOTE);
         Ok(self.transport.send(to, bytes)?)
     }
 
@@ -172,10 +172,8 @@ impl<T: Transport> Wire<T> {
     }
 
     /// Sends a message of the protocol.
-    pub(crate) fn send(&mut self, to: u32, message: &[u8]) -> Result<(), MemberError> {
-        let mut bytes = Vec::with_capacity(message.len() + 1);
+    pub(crate) fn send(&mut self, to: u32, mut bytes: Vec<u8>) -> Result<(), MemberError> {
         bytes.push(PROTOCOL);
-        bytes.extend(message);
         Ok(self.transport.send(to, bytes)?)
     }
 
@@ -221,14 +219,13 @@ impl<T: Transport> Wire<T> {
             self.transport.idle();
             return Ok(());
         };
-        match bytes.first() {
-            Some(&PROTOCOL) => {
-                bytes.remove(0);
+        match bytes.pop() {
+            Some(PROTOCOL) => {
                 self.protocol.push_back((from, bytes));
                 Ok(())
             }
-            Some(&NOTE) => {
-                let note = minicbor::decode(&bytes[1..]).map_err(|error| {
+            Some(NOTE) => {
+                let note = minicbor::decode(&bytes).map_err(|error| {
                     MemberError::Disagreement(format!(
                         "process {from} says something that cannot be understood ({error}): all must use one version"
                     ))

@@ -455,14 +455,14 @@ impl<'s> Cluster<'s> {
     /// A hop adds twice what it should to one byte: the checksum is made anew, so nobody notices on the way.
     fn miscompute(&mut self, bytes: &mut Vec<u8>) {
         let plan = &self.scenario.plan;
-        let Ok((term, Message::Data(standfast_group::Data::Part(mut part)))) = decode(plan, &mut bytes.clone()) else {
+        let Ok((term, Message::Data(standfast_group::Data::Part(mut part)))) = decode(plan, bytes.clone()) else {
             return;
         };
         if !part.words
             && let Some(byte) = part.bytes.iter_mut().find(|byte| **byte != 0)
         {
             *byte = byte.rotate_left(1) ^ 1;
-            *bytes = encode(plan, term, &Message::Data(standfast_group::Data::Part(part)));
+            *bytes = encode(plan, term, Message::Data(standfast_group::Data::Part(part)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::read_now;
 use crate::decide::Restore;
-use crate::description::{Description, Outline};
+use crate::description::{Description, Fingerprint, Outline};
 use crate::identity::{EpochId, Rank, Seat};
 use crate::layout::Layout;
 use crate::message::Data;
@@ -184,9 +184,9 @@ impl Job {
                 Some(transfer) => transfer.floor(from, piece),
                 None => self.pending.push_back((from, data)),
             },
-            Data::Part(ref part) => {
+            Data::Part(part) => {
                 let Some(mut transfer) = self.transfer.take() else {
-                    self.pending.push_back((from, data));
+                    self.pending.push_back((from, Data::Part(part)));
                     return Ok(());
                 };
                 let taken = transfer.receive(part, &mut self.pages(payload, shelf));
@@ -347,20 +347,20 @@ struct SeatPages<'p> {
 impl Pages for SeatPages<'_> {
     fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged> {
         let Some((piece, way_back, used)) = self.live else {
-            return self.shelf.read(self.pieces[position], Place::Slot(slot), page);
+            return self.shelf.read(self.pieces[position], Place::Slot(slot), page).map(drop);
         };
         let mut before = [0; PAGE_BYTES];
         self.shelf.read_base(piece, Place::Slot(slot), &mut before)?;
         match way_back {
             WayBack::InPlace => read_now(self.payload, used, slot, page),
-            WayBack::Relaunch => self.shelf.read(piece, Place::Slot(slot), page)?,
+            WayBack::Relaunch => drop(self.shelf.read(piece, Place::Slot(slot), page)?),
         }
         page.iter_mut().zip(&before).for_each(|(byte, before)| *byte ^= before);
         Ok(())
     }
 
     fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page) -> Result<(), Damaged> {
-        self.shelf.read(self.pieces[position], Place::Check { check: check as u32, row }, page)
+        self.shelf.read(self.pieces[position], Place::Check { check: check as u32, row }, page).map(drop)
     }
 
     fn take_check(
@@ -379,11 +379,11 @@ impl Pages for SeatPages<'_> {
             self.shelf.read(piece, place, &mut old)?;
             sum.iter_mut().zip(&old).for_each(|(sum, old)| *sum ^= old);
         }
-        self.shelf.write(piece, place, &sum);
+        self.shelf.write(piece, place, &sum, Fingerprint::of(&sum));
         Ok(())
     }
 
     fn take_column(&mut self, position: usize, slot: u32, page: &Page) {
-        self.shelf.write(self.pieces[position], Place::Slot(slot), page);
+        self.shelf.write(self.pieces[position], Place::Slot(slot), page, Fingerprint::of(page));
     }
 }

@@ -2,11 +2,11 @@
 
 use super::{Damaged, PieceId, Place, Shelf};
 use crate::decide::Holding;
-use crate::description::{Description, Sums};
+use crate::description::{Description, Fingerprint, Sums};
 use crate::identity::{EpochId, Life, Seat};
 use crate::protocol::{Survey, Work};
 use standfast_core::delta::Page;
-use standfast_core::{Checksum, PAGE_BYTES, is_zero};
+use standfast_core::{PAGE_BYTES, is_zero};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default)]
@@ -18,20 +18,16 @@ struct Piece {
     marked: bool,
 }
 
-/// A page and the checksum that it had when it was written.
+/// A page and what it was known by when it was written.
 #[derive(Clone, Debug)]
 struct Stored {
     page: Box<Page>,
-    checksum: Checksum,
+    known_by: Fingerprint,
 }
 
 impl Stored {
-    fn new(page: &Page) -> Self {
-        Self { page: Box::new(*page), checksum: Checksum::of(page) }
-    }
-
     fn is_intact(&self) -> bool {
-        Checksum::of(&self.page[..]) == self.checksum
+        Fingerprint::of(&self.page) == self.known_by
     }
 }
 
@@ -119,7 +115,7 @@ impl MemoryShelf {
         let mut own = Sums::default();
         for (place, stored) in &pages {
             if let Place::Slot(slot) = place {
-                own.add(*slot, &stored.page);
+                own.add(*slot, Fingerprint::of(&stored.page));
             }
         }
         let descriptions = &self.pieces[&id].descriptions;
@@ -141,22 +137,31 @@ impl Shelf for MemoryShelf {
         self.pieces.contains_key(&piece)
     }
 
-    fn read(&self, id: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged> {
+    fn read(&self, id: PieceId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
         let Some(piece) = self.pieces.get(&id) else {
             page.fill(0);
-            return Ok(());
+            return Ok(Fingerprint::ZEROS);
         };
         let Some(stored) = piece.pages.get(&place) else { return self.read_base(id, place, page) };
         page.copy_from_slice(&stored.page[..]);
-        if stored.is_intact() { Ok(()) } else { Err(Damaged { piece: id, place }) }
+        if stored.is_intact() { Ok(stored.known_by) } else { Err(Damaged { piece: id, place }) }
     }
 
-    fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged> {
+    fn known(&self, id: PieceId, place: Place) -> Fingerprint {
+        let Some(piece) = self.pieces.get(&id) else { return Fingerprint::ZEROS };
+        match (piece.pages.get(&place), piece.base) {
+            (Some(stored), _) => stored.known_by,
+            (None, Some(base)) => self.known(base, place),
+            (None, None) => Fingerprint::ZEROS,
+        }
+    }
+
+    fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
         match self.pieces.get(&piece).and_then(|piece| piece.base) {
             Some(base) => self.read(base, place, page),
             None => {
                 page.fill(0);
-                Ok(())
+                Ok(Fingerprint::ZEROS)
             }
         }
     }
@@ -167,12 +172,12 @@ impl Shelf for MemoryShelf {
         self.pieces.insert(piece, Piece { base, ..Piece::default() });
     }
 
-    fn write(&mut self, piece: PieceId, place: Place, page: &Page) {
+    fn write(&mut self, piece: PieceId, place: Place, page: &Page, known_by: Fingerprint) {
         let piece = self.pieces.get_mut(&piece).expect("a piece is opened before it is written");
-        if piece.base.is_none() && is_zero(page) {
+        if piece.base.is_none() && known_by == Fingerprint::ZEROS {
             piece.pages.remove(&place);
         } else {
-            piece.pages.insert(place, Stored::new(page));
+            piece.pages.insert(place, Stored { page: Box::new(*page), known_by });
         }
     }
 
@@ -203,7 +208,8 @@ mod tests {
     /// With one page of a check, and nothing of its own.
     fn add(shelf: &mut MemoryShelf, id: PieceId, base: Option<PieceId>, byte: u8) {
         shelf.open(id, base);
-        shelf.write(id, Place::Check { check: 0, row: u32::from(byte) }, &[byte; PAGE_BYTES]);
+        let page = [byte; PAGE_BYTES];
+        shelf.write(id, Place::Check { check: 0, row: u32::from(byte) }, &page, Fingerprint::of(&page));
         let (map, sums) = (SlotMap::default(), Sums::default());
         shelf.describe(id, vec![Description { seat: Seat(1), map, sums, slots: 0 }]);
     }

@@ -1,27 +1,99 @@
-//! Partial sums on their way through a process: what has come, and its own share.
+//! Partial sums on their way through a process: what has come, and its own share. They lie in one buffer, sum by sum, as
+//! they travel: what comes first becomes the buffer, and the buffer becomes what is sent on.
 
 use super::Pages;
 use super::plan::{Share, Sum};
 use crate::layout::Layout;
+use crate::message::ROOM_BYTES;
 use crate::shelf::Damaged;
 use standfast_core::PAGE_BYTES;
+use standfast_core::delta::Page;
+
+/// Pages of a share that are added at once: what a processor's first cache holds.
+const STRETCH: usize = 4;
+/// Buffers that are kept to be used again: those of a window on its way in and out.
+const SPARE_MAX: usize = 8;
 
 /// Partial sums in the making.
 #[derive(Debug, Default)]
 pub(super) struct Accumulator {
-    pub(super) sums: Vec<Vec<u8>>,
+    /// Empty as long as nothing is in it.
+    bytes: Vec<u8>,
+    /// Rows of each sum.
+    rows: usize,
     /// Parts that have not come.
     pub(super) missing: usize,
     /// Whether the process's own share is to be added.
     pub(super) owes: bool,
 }
 
-impl Accumulator {
-    /// Zeros for the rows of a piece, unless something has come already.
-    pub(super) fn make_room(&mut self, sums: usize, rows: usize) {
-        if self.sums.is_empty() {
-            self.sums = vec![vec![0; rows * PAGE_BYTES]; sums];
+/// Buffers that were used. Fresh memory costs more than what is done with it.
+#[derive(Debug, Default)]
+pub(super) struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    fn zeros(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = self.0.pop().unwrap_or_else(|| Vec::with_capacity(length + ROOM_BYTES));
+        bytes.clear();
+        bytes.resize(length, 0);
+        bytes
+    }
+
+    /// A buffer that nobody needs any more.
+    pub(super) fn put(&mut self, bytes: Vec<u8>) {
+        if self.0.len() < SPARE_MAX {
+            self.0.push(bytes);
         }
+    }
+}
+
+impl Accumulator {
+    /// For sums of so many rows.
+    pub(super) fn new(rows: usize, missing: usize, owes: bool) -> Self {
+        Self { bytes: Vec::new(), rows, missing, owes }
+    }
+
+    fn sum_bytes(&self) -> usize {
+        self.rows * PAGE_BYTES
+    }
+
+    /// Zeros, unless something has come already.
+    pub(super) fn make_room(&mut self, sums: usize, spare: &mut Spare) {
+        if self.bytes.is_empty() {
+            self.bytes = spare.zeros(sums * self.sum_bytes());
+        }
+    }
+
+    /// Takes what has come for all rows as it is, if it is the first; gives it back otherwise.
+    pub(super) fn begin_with(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        if self.bytes.is_empty() {
+            self.bytes = bytes;
+            None
+        } else {
+            Some(bytes)
+        }
+    }
+
+    /// Adds a page to one of the sums.
+    pub(super) fn add(&mut self, sum: usize, row: usize, page: &Page) {
+        let at = sum * self.sum_bytes() + row * PAGE_BYTES;
+        self.bytes[at..at + PAGE_BYTES].iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
+    }
+
+    /// One of the sums.
+    pub(super) fn sum(&self, sum: usize) -> &[u8] {
+        &self.bytes[sum * self.sum_bytes()..][..self.sum_bytes()]
+    }
+
+    /// All of them.
+    pub(super) fn sums_mut(&mut self) -> Vec<&mut [u8]> {
+        let length = self.sum_bytes();
+        self.bytes.chunks_exact_mut(length).collect()
+    }
+
+    /// The sums, one behind the other.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 }
 
@@ -37,25 +109,26 @@ pub(super) fn add_share(
     let contributor = &sum.contributors[index];
     let rows = sum.piece_rows(piece);
     let own = |at: &usize| contributor.own(piece) >> at & 1 == 1;
-    let mut run = Vec::with_capacity(rows.len() * PAGE_BYTES);
+    let mut stretch = [[0; PAGE_BYTES]; STRETCH];
     let mut start = 0;
     while let Some(first) = (start..rows.len()).find(own) {
-        let end = (first..rows.len()).find(|at| !own(at)).unwrap_or(rows.len());
-        run.resize((end - first) * PAGE_BYTES, 0);
-        for (row, page) in rows[first..end].iter().zip(run.as_chunks_mut::<PAGE_BYTES>().0) {
+        let end = (first..rows.len().min(first + STRETCH)).find(|at| !own(at));
+        let end = end.unwrap_or(rows.len().min(first + STRETCH));
+        for (row, page) in rows[first..end].iter().zip(&mut stretch) {
             match contributor.share {
                 Share::Column(column) => pages.column(contributor.position, layout.slot(column, *row), page)?,
                 Share::Check { check, .. } => pages.check(contributor.position, check, *row, page)?,
             }
         }
-        let range = first * PAGE_BYTES..end * PAGE_BYTES;
+        let run = stretch[..end - first].as_flattened();
         match contributor.share {
             Share::Column(column) => {
-                let sums = accumulator.sums.iter_mut().map(|sum| &mut sum[range.clone()]);
-                sum.combiner.add(column, &run, &mut sums.collect::<Vec<_>>());
+                let range = first * PAGE_BYTES..end * PAGE_BYTES;
+                let sums = accumulator.sums_mut().into_iter().map(|sum| &mut sum[range.clone()]);
+                sum.combiner.add(column, run, &mut sums.collect::<Vec<_>>());
             }
             Share::Check { sum, .. } => {
-                accumulator.sums[sum][range].iter_mut().zip(&run).for_each(|(sum, byte)| *sum ^= byte);
+                (first..end).zip(&stretch).for_each(|(row, page)| accumulator.add(sum, row, page));
             }
         }
         start = end;

@@ -21,7 +21,7 @@ use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
 use crate::shelf::Damaged;
-use accumulator::{Accumulator, add_share};
+use accumulator::{Accumulator, Spare, add_share};
 use plan::{Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
@@ -102,6 +102,7 @@ pub struct Transfer {
     floors: BTreeMap<Rank, u32>,
     waiting: BTreeMap<Rank, Vec<(u32, Part)>>,
     out: Vec<(Rank, Data)>,
+    spare: Spare,
 }
 
 /// What of a complete sum goes to whom.
@@ -137,6 +138,7 @@ impl Transfer {
             floors,
             waiting: BTreeMap::new(),
             out: Vec::new(),
+            spare: Spare::default(),
         }
     }
 
@@ -149,7 +151,7 @@ impl Transfer {
     ///
     /// # Errors
     /// [`TransferError`]
-    pub fn receive(&mut self, part: &Part, pages: &mut dyn Pages) -> Result<(), TransferError> {
+    pub fn receive(&mut self, part: Part, pages: &mut dyn Pages) -> Result<(), TransferError> {
         self.lay_out();
         self.add_part(part)?;
         self.work(pages)
@@ -220,8 +222,9 @@ impl Transfer {
             let mut tasks = BTreeMap::new();
             for (index, sum) in self.plan.sums.iter().enumerate() {
                 let Some(piece) = self.piece_of(sum, self.laid_out) else { continue };
+                let rows = sum.piece_rows(piece).len();
                 self.tasks_of(sum, piece, |node, missing, owes| {
-                    tasks.insert((index as u32, node), Accumulator { sums: Vec::new(), missing, owes });
+                    tasks.insert((index as u32, node), Accumulator::new(rows, missing, owes));
                 });
             }
             self.tasks.insert(self.laid_out, tasks);
@@ -282,14 +285,14 @@ impl Transfer {
             let Node::Hop(index) = node else { unreachable!("only hops have shares") };
             let tasks = self.tasks.get_mut(&number).expect("it was found there");
             let accumulator = tasks.get_mut(&(sum_index, node)).expect("it was found there");
-            accumulator.make_room(sum.width, sum.piece_rows(piece).len());
+            accumulator.make_room(sum.width, &mut self.spare);
             add_share(sum, piece, index as usize, &self.layout, accumulator, pages)?;
             accumulator.owes = false;
         }
         Ok(())
     }
 
-    fn add_part(&mut self, part: &Part) -> Result<(), TransferError> {
+    fn add_part(&mut self, part: Part) -> Result<(), TransferError> {
         let unexpected = || TransferError::Unexpected { sum: part.sum, piece: part.piece, to: part.to };
         let sum = self.plan.sums.get(part.sum as usize).ok_or_else(unexpected)?;
         let piece = self.piece_of(sum, part.piece).ok_or_else(unexpected)?;
@@ -305,12 +308,13 @@ impl Transfer {
         if accumulator.missing == 0 || part.sums as usize != width || beyond {
             return Err(unexpected());
         }
-        accumulator.make_room(width, rows);
-        let sums = &mut accumulator.sums;
-        part::unpack(&part.bytes, width, part.rows, part.words, |sum, row, page| {
-            let target = &mut sums[sum][row * PAGE_BYTES..][..PAGE_BYTES];
-            target.iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
-        })?;
+        let is_whole = !part.words && part.rows == all_rows(rows) && part.bytes.len() == width * rows * PAGE_BYTES;
+        let left = if is_whole { accumulator.begin_with(part.bytes) } else { Some(part.bytes) };
+        if let Some(bytes) = left {
+            accumulator.make_room(width, &mut self.spare);
+            part::unpack(&bytes, width, part.rows, part.words, |sum, row, page| accumulator.add(sum, row, page))?;
+            self.spare.put(bytes);
+        }
         accumulator.missing -= 1;
         Ok(())
     }
@@ -344,17 +348,30 @@ impl Transfer {
             Node::Target(index) => self.take_sum(sum, piece, &sum.targets[index as usize], &mut it, pages)?,
             Node::Heir(index) => {
                 let (_, heirs) = sum.repair.as_ref().expect("only a repair has heirs");
-                inherit(&self.layout, sum, &heirs[index as usize], piece, &it.sums[0], pages);
+                inherit(&self.layout, sum, &heirs[index as usize], piece, it.sum(0), pages);
                 Vec::new()
             }
         };
-        for Onward { to, node, rows, sums } in onward {
+        let (whole, width) = (all_rows(sum.piece_rows(piece).len()), sum.width);
+        let mut left = Some(it);
+        for (index, Onward { to, node, rows, sums }) in onward.iter().enumerate() {
             let to = to.expect("whoever is sent something sits there");
-            let sums: Vec<&[u8]> = sums.iter().map(|index| it.sums[*index].as_slice()).collect();
-            let (bytes, words) = part::pack(&sums, rows, self.compress);
+            let it = left.as_ref().expect("only the last takes it");
+            let each: Vec<&[u8]> = sums.iter().map(|index| it.sum(*index)).collect();
+            let in_words = if self.compress { part::packed(&each, *rows) } else { None };
+            let words = in_words.is_some();
+            let takes_all = index + 1 == onward.len() && *rows == whole && sums.iter().copied().eq(0..width);
+            let bytes = match in_words {
+                Some(bytes) => bytes,
+                None if takes_all => left.take().expect("it was there a moment ago").into_bytes(),
+                None => part::raw(&each, *rows),
+            };
             let (epoch, group, sums) = (self.epoch, self.group, sums.len() as u32);
-            let part = Part { epoch, group, sum: sum_index, piece: number, to: node, rows, sums, words, bytes };
+            let part = Part { epoch, group, sum: sum_index, piece: number, to: *node, rows: *rows, sums, words, bytes };
             self.send(to, number, part);
+        }
+        if let Some(it) = left {
+            self.spare.put(it.into_bytes());
         }
         Ok(())
     }
@@ -372,25 +389,25 @@ impl Transfer {
         let rows = |sum_bytes| sum.piece_rows(piece).iter().zip(<[u8]>::as_chunks::<PAGE_BYTES>(sum_bytes).0);
         match target.purpose {
             Use::Check { check, update } => {
-                for (row, page) in rows(&it.sums[0]) {
+                for (row, page) in rows(it.sum(0)) {
                     pages.take_check(position, check, *row, page, update)?;
                 }
                 Ok(Vec::new())
             }
             Use::Column(column) => {
-                for (row, page) in rows(&it.sums[0]) {
+                for (row, page) in rows(it.sum(0)) {
                     pages.take_column(position, self.layout.slot(column, *row), page);
                 }
                 Ok(Vec::new())
             }
             Use::Solve => {
                 let (repair, heirs) = sum.repair.as_ref().expect("only a repair is solved");
-                repair.solve(&mut it.sums.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+                repair.solve(&mut it.sums_mut());
                 let mut onward = Vec::new();
                 for (solved, heir) in heirs.iter().enumerate() {
                     let rows = heir.rows[piece];
                     if heir.position == position {
-                        inherit(&self.layout, sum, heir, piece, &it.sums[solved], pages);
+                        inherit(&self.layout, sum, heir, piece, it.sum(solved), pages);
                     } else if rows != 0 {
                         let to = self.seating.takers[heir.position];
                         onward.push(Onward { to, node: Node::Heir(solved as u32), rows, sums: vec![solved] });
@@ -404,13 +421,18 @@ impl Transfer {
     /// Sends a part, or keeps it until its receiver's window has come so far. To itself it is handed over at once.
     fn send(&mut self, to: Rank, piece: u32, part: Part) {
         if to == self.seating.me {
-            self.add_part(&part).expect("what a process sends itself, it waits for");
+            self.add_part(part).expect("what a process sends itself, it waits for");
         } else if piece < self.floors[&to] + WINDOW {
             self.out.push((to, Data::Part(part)));
         } else {
             self.waiting.entry(to).or_default().push((piece, part));
         }
     }
+}
+
+/// One bit for each of so many.
+fn all_rows(rows: usize) -> u64 {
+    u64::MAX >> (u64::BITS as usize - rows)
 }
 
 fn inherit(layout: &Layout, sum: &Sum, heir: &plan::Heir, piece: usize, column: &[u8], pages: &mut dyn Pages) {

@@ -9,7 +9,6 @@ use super::route::{Route, parent};
 use crate::layout::Layout;
 use crate::slots::SlotSet;
 use standfast_core::erasure::{CodeError, Combiner, Repair};
-use std::collections::BTreeSet;
 
 /// Rows of a piece: 256 KiB for each sum.
 pub const PIECE_ROWS: usize = 64;
@@ -329,13 +328,12 @@ fn renewing(layout: &Layout, heirs: &[usize], used: &[SlotSet], route: Route) ->
 
 /// The rows in which one of the columns has something.
 fn rows_of(layout: &Layout, class: usize, columns: &[usize], has: &[SlotSet]) -> Vec<u32> {
-    let mut rows = BTreeSet::new();
+    let mut rows = SlotSet::default();
     for column in columns {
-        let position = layout.column_holder(class, *column);
-        let cells = has[position].iter().map(|slot| layout.cell(position, slot));
-        rows.extend(cells.filter(|cell| cell.class == class).map(|cell| cell.row));
+        let slots = has[layout.column_holder(class, *column)].iter();
+        slots.filter_map(|slot| layout.row(*column, slot)).for_each(|row| rows.insert(row));
     }
-    rows.into_iter().collect()
+    rows.iter().collect()
 }
 
 /// For each piece the rows in which a column has something.

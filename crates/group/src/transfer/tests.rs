@@ -89,7 +89,7 @@ fn run(layout: &Layout, task: &Task, route: Route, stores: &mut [Store], seating
             links.remove(&(from, to));
         }
         match data {
-            Data::Part(part) => transfers[to].receive(&part, &mut stores[to]).unwrap(),
+            Data::Part(part) => transfers[to].receive(part, &mut stores[to]).unwrap(),
             Data::Floor { piece, .. } => transfers[to].floor(Rank(from as u32), piece),
             other => panic!("{other:?} is not a transfer's"),
         }
@@ -258,8 +258,8 @@ fn parts_that_nobody_waits_for_are_refused() {
         part(0, 0, Node::Target(0), 1, 2),
     ];
     for part in wrong {
-        assert!(keeper.receive(&part, &mut store).is_err(), "{part:?}");
+        assert!(keeper.receive(part.clone(), &mut store).is_err(), "{part:?}");
     }
-    keeper.receive(&part(0, 0, Node::Target(0), 1, 1), &mut store).unwrap();
+    keeper.receive(part(0, 0, Node::Target(0), 1, 1), &mut store).unwrap();
     assert!(keeper.is_done());
 }

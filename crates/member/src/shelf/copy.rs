@@ -1,13 +1,12 @@
 //! A sealed piece on its way to another place: what is to be copied, and the copying, which may go on in another thread
 //! while the shelf goes on. The copy is a shelf as well, with this one piece.
 
-use super::{Entry, FileShelf, Frame, SealedPiece, State, make_directory, table, write_checked};
+use super::{Entries, Entry, FileShelf, Frame, SealedPiece, State, make_directory, table, write_checked};
 use crate::error::MemberError;
 use standfast_core::delta::Page;
 use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_group::{Damaged, Description, Life, PieceId, Place};
 use standfast_linux::FrameFile;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -36,13 +35,13 @@ impl FileShelf {
     pub(crate) fn copy(&self, id: PieceId) -> PieceCopy {
         let piece = &self.pieces[&id];
         let mut entries = piece.base.map(|base| self.pieces[&base].entries.clone()).unwrap_or_default();
-        entries.extend(piece.entries.iter().map(|(place, entry)| (*place, *entry)));
+        entries.extend(piece.entries.iter());
         let held = |(place, entry): (Place, Entry)| Some((place, entry.frame.number()?, entry.checksum));
         let sealed = SealedPiece { id, marked: piece.marked, tables: vec![TABLE], base: None };
         PieceCopy {
             state: State { promised: true, pieces: vec![sealed], ..self.state.clone() },
             id,
-            entries: entries.into_iter().filter_map(held).collect(),
+            entries: entries.iter().filter_map(held).collect(),
             descriptions: piece.descriptions.clone(),
             pages: self.directory.join("pages"),
             _withholds: self.copying.clone(),
@@ -80,12 +79,12 @@ impl PieceCopy {
         to.parent().map_or(Ok(()), sync)
     }
 
-    fn write_pages(&self, path: &Path) -> Result<BTreeMap<Place, Entry>, MemberError> {
+    fn write_pages(&self, path: &Path) -> Result<Entries, MemberError> {
         let from = File::open(&self.pages).map_err(MemberError::file(&self.pages))?;
         let file = File::options().write(true).create_new(true).mode(0o600).open(path);
         let mut into = BufWriter::with_capacity(WRITTEN_AT_ONCE, file.map_err(MemberError::file(path))?);
         let mut page: Page = [0; PAGE_BYTES];
-        let mut entries = BTreeMap::new();
+        let mut entries = Entries::default();
         for (number, (place, frame, checksum)) in (0..).zip(&self.entries) {
             let offset = u64::from(*frame) * PAGE_BYTES as u64;
             from.read_exact_at(&mut page, offset).map_err(MemberError::file(&self.pages))?;

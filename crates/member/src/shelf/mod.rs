@@ -10,17 +10,20 @@
 //! is removed and used again after. So whenever the process is killed, the files are those of before or those of after.
 
 mod copy;
+mod entries;
 mod table;
 
 use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
 pub(crate) use copy::{PieceCopy, clear, make_durable, sync};
+use entries::Entries;
 use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
 use standfast_core::delta::Page;
-use standfast_core::is_zero;
 use standfast_format::manifest::JobId;
-use standfast_group::{Damaged, Description, EpochId, Holding, Life, PieceId, Place, Seat, Shelf, Sums, Survey, Work};
+use standfast_group::{
+    Damaged, Description, EpochId, Fingerprint, Holding, Life, PieceId, Place, Seat, Shelf, Sums, Survey, Work,
+};
 use standfast_linux::FrameFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -73,7 +76,7 @@ pub(crate) struct SealedPiece {
 #[derive(Debug, Default)]
 struct Piece {
     base: Option<PieceId>,
-    entries: BTreeMap<Place, Entry>,
+    entries: Entries,
     descriptions: Vec<Description>,
     /// Empty while it is open.
     tables: Vec<u64>,
@@ -164,7 +167,7 @@ impl FileShelf {
                 piece.entries.extend(table.entries);
                 piece.descriptions = table.descriptions;
             }
-            let within = |entry: &Entry| entry.frame.number().is_none_or(|number| number < self.frames.frames());
+            let within = |entry: Entry| entry.frame.number().is_none_or(|number| number < self.frames.frames());
             if piece.entries.values().all(within) {
                 self.pieces.insert(sealed.id, piece);
             }
@@ -176,7 +179,7 @@ impl FileShelf {
         self.remove_unnamed_tables()
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         self.pieces.values().flat_map(|piece| piece.entries.values())
     }
 
@@ -275,7 +278,7 @@ impl FileShelf {
         let mut tables = base.tables;
         tables.append(&mut piece.tables);
         let mut entries = base.entries;
-        for (place, entry) in piece.entries {
+        for (place, entry) in piece.entries.iter() {
             let before = entries.insert(place, entry).and_then(|before| before.frame.number());
             self.give_back(before);
         }
@@ -302,7 +305,7 @@ impl FileShelf {
     pub fn pages(&self) -> (usize, usize) {
         let places = || {
             let held = |piece: &'_ Piece| -> Vec<Place> {
-                piece.entries.iter().filter(|(_, entry)| entry.frame != Frame::Zero).map(|(place, _)| *place).collect()
+                piece.entries.iter().filter(|(_, entry)| entry.frame != Frame::Zero).map(|(place, _)| place).collect()
             };
             self.pieces.values().flat_map(held)
         };
@@ -366,30 +369,34 @@ impl FileShelf {
 
     fn entry(&self, id: PieceId, place: Place) -> Option<Entry> {
         let piece = self.pieces.get(&id)?;
-        piece.entries.get(&place).copied().or_else(|| self.entry(piece.base?, place))
+        piece.entries.get(place).or_else(|| self.entry(piece.base?, place))
     }
 
-    fn read_entry(&self, id: PieceId, place: Place, entry: Option<Entry>, page: &mut Page) -> Result<(), Damaged> {
-        let Some(Entry { frame: Frame::At(number), checksum }) = entry else {
+    fn read_entry(
+        &self,
+        id: PieceId,
+        place: Place,
+        entry: Option<Entry>,
+        page: &mut Page,
+    ) -> Result<Fingerprint, Damaged> {
+        let Some(entry @ Entry { frame: Frame::At(number), checksum }) = entry else {
             page.fill(0);
-            return Ok(());
+            return Ok(Fingerprint::ZEROS);
         };
         page.copy_from_slice(self.frames.frame(number));
-        if Checksum::of(page) == checksum { Ok(()) } else { Err(Damaged { piece: id, place }) }
+        if Checksum::of(page) == checksum { Ok(entry.known_by()) } else { Err(Damaged { piece: id, place }) }
     }
 
     /// Whether every page is what was written, and the member's own are what its description says.
     fn verifies(&self, id: PieceId) -> bool {
         let mut entries = self.pieces[&id].base.map(|base| self.pieces[&base].entries.clone()).unwrap_or_default();
-        entries.extend(self.pieces[&id].entries.iter().map(|(place, entry)| (*place, *entry)));
+        entries.extend(self.pieces[&id].entries.iter());
         let mut own = Sums::default();
         let mut page = [0; standfast_core::PAGE_BYTES];
-        for (place, entry) in entries {
-            if self.read_entry(id, place, Some(entry), &mut page).is_err() {
-                return false;
-            }
+        for (place, entry) in entries.iter() {
+            let Ok(known_by) = self.read_entry(id, place, Some(entry), &mut page) else { return false };
             if let Place::Slot(slot) = place {
-                own.add(slot, &page);
+                own.add(slot, known_by);
             }
         }
         let descriptions = &self.pieces[&id].descriptions;
@@ -403,11 +410,15 @@ impl Shelf for FileShelf {
         self.pieces.contains_key(&piece)
     }
 
-    fn read(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged> {
+    fn read(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
         self.read_entry(piece, place, self.entry(piece, place), page)
     }
 
-    fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<(), Damaged> {
+    fn known(&self, piece: PieceId, place: Place) -> Fingerprint {
+        self.entry(piece, place).map_or(Fingerprint::ZEROS, Entry::known_by)
+    }
+
+    fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
         let base = self.pieces.get(&piece).and_then(|piece| piece.base);
         let entry = base.and_then(|base| self.entry(base, place));
         self.read_entry(base.unwrap_or(piece), place, entry, page)
@@ -423,13 +434,10 @@ impl Shelf for FileShelf {
         self.pieces.insert(piece, Piece { base, ..Piece::default() });
     }
 
-    fn write(&mut self, id: PieceId, place: Place, page: &Page) {
-        let before = self.pieces[&id].entries.get(&place).map(|entry| entry.frame);
+    fn write(&mut self, id: PieceId, place: Place, page: &Page, known_by: Fingerprint) {
+        let before = self.pieces[&id].entries.get(place).map(|entry| entry.frame);
         let own = before.and_then(Frame::number);
-        let entry = if is_zero(page) {
-            self.give_back(own);
-            Entry::zero()
-        } else {
+        let entry = if let Some(checksum) = known_by.checksum() {
             let number = match own.map_or_else(|| self.take_frame(), Ok) {
                 Ok(number) => number,
                 Err(error) => {
@@ -438,7 +446,10 @@ impl Shelf for FileShelf {
                 }
             };
             self.frames.frame_mut(number).copy_from_slice(page);
-            Entry { frame: Frame::At(number), checksum: Checksum::of(page) }
+            Entry { frame: Frame::At(number), checksum }
+        } else {
+            self.give_back(own);
+            Entry::zero()
         };
         self.pieces.get_mut(&id).expect("a piece is opened before it is written").entries.insert(place, entry);
     }

@@ -8,10 +8,10 @@
 //!   the rest   CBOR: the descriptions of the group's members
 //! ```
 
-use super::{MemberError, read_checked, write_checked};
+use super::{Entries, MemberError, read_checked, write_checked};
 use standfast_core::Checksum;
-use standfast_group::{Description, Place};
-use std::collections::{BTreeMap, BTreeSet};
+use standfast_group::{Description, Fingerprint, Place};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -48,12 +48,20 @@ impl Entry {
     pub(crate) fn zero() -> Self {
         Self { frame: Frame::Zero, checksum: Checksum::default() }
     }
+
+    /// What the page is known by.
+    pub(crate) fn known_by(self) -> Fingerprint {
+        match self.frame {
+            Frame::Zero => Fingerprint::ZEROS,
+            Frame::At(_) => Fingerprint::of_checksum(self.checksum),
+        }
+    }
 }
 
 /// A table as it is read.
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(crate) entries: BTreeMap<Place, Entry>,
+    pub(crate) entries: Vec<(Place, Entry)>,
     pub(crate) descriptions: Vec<Description>,
 }
 
@@ -77,13 +85,12 @@ impl Table {
 pub(crate) fn write(
     directory: &Path,
     number: u64,
-    entries: &BTreeMap<Place, Entry>,
+    entries: &Entries,
     descriptions: &[Description],
 ) -> Result<(), MemberError> {
-    let mut bytes = Vec::with_capacity(8 + entries.len() * ENTRY_BYTES);
-    bytes.extend((entries.len() as u64).to_le_bytes());
-    for (place, entry) in entries {
-        let (kind, place) = match *place {
+    let mut bytes = vec![0; 8];
+    for (place, entry) in entries.iter() {
+        let (kind, place) = match place {
             Place::Slot(slot) => (0, slot),
             Place::Check { check, row } => (check + 1, row),
         };
@@ -92,6 +99,8 @@ pub(crate) fn write(
         }
         bytes.extend(entry.checksum.to_bytes());
     }
+    let count = ((bytes.len() - 8) / ENTRY_BYTES) as u64;
+    bytes[..8].copy_from_slice(&count.to_le_bytes());
     minicbor::encode(descriptions, &mut bytes).expect("a vector takes everything");
     write_checked(directory, &name(number), &bytes)
 }
