@@ -379,12 +379,13 @@ fn write_broken(f: &mut fmt::Formatter<'_>, generation: u64, promise: &BrokenPro
     write!(
         f,
         "at checkpoint {generation}, read-only memory of process {pid} is not what it was at the checkpoint before: at \
-{changed}, of the region from {start} to {end}. It was excluded by"
-    )?;
-    if excluded_by.is_empty() {
-        return f.write_str(" nobody knows whom, so long ago was it");
-    }
-    excluded_by.iter().try_for_each(|call| write!(f, "\n{call}"))
+{changed}, of the region from {start} to {end}, excluded by {}",
+        if excluded_by.is_empty() {
+            "a call that is too long ago to be known".to_owned()
+        } else {
+            excluded_by.join(", ")
+        }
+    )
 }
 
 fn write_taken(f: &mut fmt::Formatter<'_>, report: &CheckpointReport) -> fmt::Result {
