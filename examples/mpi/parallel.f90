@@ -6,11 +6,10 @@ module parallel
     use standfast_group
     implicit none
     private
-    public :: start, finish, check_all, restored, due
-    public :: standfast_protect, standfast_checkpoint
+    public :: start, finish, check_all
+    public :: standfast_protect, standfast_protect_all, standfast_restored, standfast_due, standfast_checkpoint
 
     integer, public, protected :: rank, ranks
-    integer :: joined
 
 contains
 
@@ -18,25 +17,8 @@ contains
         call MPI_Init()
         call MPI_Comm_rank(MPI_COMM_WORLD, rank)
         call MPI_Comm_size(MPI_COMM_WORLD, ranks)
-        joined = standfast_join(MPI_COMM_WORLD)
+        call standfast_start(MPI_COMM_WORLD)
     end subroutine start
-
-    ! Whether the ranks go on from a checkpoint, which the registered memory holds now.
-    logical function restored()
-        restored = joined /= STANDFAST_NEW
-        if (restored) call standfast_restore()
-    end function restored
-
-    ! Every second, or as often as the environment says.
-    logical function due()
-        character(len=32) :: words
-        real(real64) :: seconds
-        integer :: status
-        call get_environment_variable('CHECKPOINT_SECONDS', words, status=status)
-        seconds = 1
-        if (status == 0) read (words, *) seconds
-        due = standfast_due(seconds)
-    end function due
 
     ! The verdict over the largest of what the ranks have found; told by one, heeded by all.
     subroutine check_all(what, found, most)

@@ -47,10 +47,10 @@ static inline int restored(void)
     return joined != STANDFAST_NEW && must(standfast_group_restore(group)) == 0;
 }
 
-/* Takes one every second, or as often as the environment says. */
+/* Takes one every second, or as often as `standfast group run --interval` says. */
 static inline int due(void)
 {
-    const char *seconds = getenv("CHECKPOINT_SECONDS");
+    const char *seconds = getenv("STANDFAST_GROUP_INTERVAL");
     return must(standfast_group_due(group, seconds ? strtod(seconds, NULL) : 1));
 }
 

@@ -40,15 +40,11 @@ program pcg
     p(1:n, 1:n, 1:planes) = z
     rz = product_of(r, z)
     bb = product_of(right, right)
-    call standfast_protect(0, from)
-    call standfast_protect(1, rz)
-    call standfast_protect(2, x)
-    call standfast_protect(3, r)
-    call standfast_protect(4, p)
-    if (restored()) call tell()
+    call standfast_protect_all(0, from, rz, x, r, p)
+    if (standfast_restored()) call tell()
     do iteration = from, iterations_max
         from = iteration
-        if (due()) call standfast_checkpoint()
+        if (standfast_due()) call standfast_checkpoint()
         call multiply(p, q)
         step = rz/product_of(p(1:n, 1:n, 1:planes), q)
         x = x + step*p(1:n, 1:n, 1:planes)

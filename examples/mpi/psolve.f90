@@ -43,13 +43,11 @@ program psolve
 
     hash = checksum_start
     worst = 0
-    call standfast_protect(0, from)
-    call standfast_protect(1, worst)
-    call standfast_protect(2, hash)
-    if (restored() .and. rank == 0) call tell()
+    call standfast_protect_all(0, from, worst, hash)
+    if (standfast_restored() .and. rank == 0) call tell()
     do number = from, systems
         from = number
-        if (due()) call standfast_checkpoint()
+        if (standfast_due()) call standfast_checkpoint()
         call generate()
         call pdgesv(equations, 1, matrix, 1, 1, matrix_is, pivots, right, 1, 1, right_is, info)
         if (info /= 0) error stop 'a singular matrix'

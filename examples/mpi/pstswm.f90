@@ -32,13 +32,12 @@ program pstswm
     call to_waves(products, back)
     call analyze_start(back)
     begun = totals()
-    call standfast_protect(0, from)
-    call standfast_protect(1, begun)
+    call standfast_protect_all(0, from, begun)
     call each_field(standfast_protect)
-    if (restored()) call tell()
+    if (standfast_restored()) call tell()
     do step = from, steps
         from = step
-        if (due()) call standfast_checkpoint()
+        if (standfast_due()) call standfast_checkpoint()
         call synthesize(by_waves)
         call to_latitudes(by_waves, by_latitudes)
         call multiply(by_latitudes, products)

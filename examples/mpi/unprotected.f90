@@ -1,17 +1,15 @@
 ! In the place of Standfast's module: nothing is registered and no checkpoint is taken. What stands in Standfast's own place is
 ! ../../bindings/mpi/fortran/standfast_group.f90.
 module standfast_group
-    use, intrinsic :: iso_fortran_env, only: real64
     use mpi_f08, only: MPI_Comm
     implicit none
-    integer, parameter :: STANDFAST_NEW = 0
 
 contains
 
-    integer function standfast_join(comm)
+    subroutine standfast_start(comm)
         type(MPI_Comm), intent(in) :: comm
-        standfast_join = merge(STANDFAST_NEW, STANDFAST_NEW, comm%mpi_val == 0)
-    end function standfast_join
+        if (comm%mpi_val == -huge(0)) error stop 'there is no such communicator'
+    end subroutine standfast_start
 
     subroutine standfast_protect(id, region)
         integer, intent(in) :: id
@@ -19,12 +17,26 @@ contains
         if (id < 0 .and. rank(region) < 0) error stop 'there is no such region'
     end subroutine standfast_protect
 
-    subroutine standfast_restore()
-    end subroutine standfast_restore
+    subroutine standfast_protect_all(first, a, b, c, d, e, f, g, h)
+        integer, intent(in) :: first
+        type(*), dimension(..), intent(in) :: a
+        type(*), dimension(..), intent(in), optional :: b, c, d, e, f, g, h
+        call standfast_protect(first, a)
+        if (present(b)) call standfast_protect(first, b)
+        if (present(c)) call standfast_protect(first, c)
+        if (present(d)) call standfast_protect(first, d)
+        if (present(e)) call standfast_protect(first, e)
+        if (present(f)) call standfast_protect(first, f)
+        if (present(g)) call standfast_protect(first, g)
+        if (present(h)) call standfast_protect(first, h)
+    end subroutine standfast_protect_all
 
-    logical function standfast_due(seconds)
-        real(real64), intent(in) :: seconds
-        standfast_due = seconds < 0
+    logical function standfast_restored()
+        standfast_restored = .false.
+    end function standfast_restored
+
+    logical function standfast_due()
+        standfast_due = .false.
     end function standfast_due
 
     subroutine standfast_checkpoint()

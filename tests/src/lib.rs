@@ -22,6 +22,7 @@
 //! mpi       MPI programs that lose ranks and nodes
 //! watched   the same under `standfast group run`
 //! nodes     simulated nodes
+//! groups    what `group run` offers beside that, and Python
 //! ```
 //!
 //! This is not a place for tests that could be done one room deeper: bytes, chains and injected calls have theirs.
@@ -33,6 +34,7 @@ pub mod damage;
 pub mod desk;
 pub mod disaster;
 pub mod features;
+pub mod groups;
 pub mod meter;
 pub mod moments;
 pub mod mpi;

@@ -116,9 +116,10 @@ pub fn killed(mpi: Mpi, program: &Path, arguments: &[&str], strikes: usize, rand
     fs::create_dir(&memory)?;
     let launched = mpi.on_ranks(4, program, arguments);
     let mut command = Standfast::new(&arena)?.command(&["group", "run", "-d"]);
-    command.arg(arena.images()).arg("--checks").arg(random.u8(1..3).to_string()).arg("--");
+    command.arg(arena.images()).arg("--checks").arg(random.u8(1..3).to_string());
+    command.args(["--interval", "10ms", "--encode-every"]).arg(random.u8(1..4).to_string()).arg("--");
     command.arg(launched.path).args(launched.arguments);
-    command.env("STANDFAST_GROUP_MEMORY", &memory).env("CHECKPOINT_SECONDS", "0.01");
+    command.env("STANDFAST_GROUP_MEMORY", &memory);
     let mut running = Running::start(&arena, "killed", Output::Log, &mut command)?;
     for _ in 0..strikes {
         let has_begun = |running: &mut Running| -> Result<Option<bool>> {

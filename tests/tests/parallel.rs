@@ -62,6 +62,25 @@ fn parallel_programs_that_lose_ranks_come_to_the_undisturbed_result() -> Result<
     Ok(())
 }
 
+/// What checkpoints take in a program, and in what all programs share: lines that name the interface, and those that keep count of
+/// where the program stands.
+#[test]
+fn checkpoints_take_at_most_ten_lines_of_a_fortran_program() {
+    let lines = |text: &str, words: &[&str]| {
+        let code = text.lines().filter(|line| !line.trim_start().starts_with('!'));
+        code.filter(|line| words.iter().any(|word| line.contains(word))).count()
+    };
+    let shared = lines(include_str!("../../examples/mpi/parallel.f90"), &["standfast"]);
+    for (name, text) in [
+        ("pcg", include_str!("../../examples/mpi/pcg.f90")),
+        ("pstswm", include_str!("../../examples/mpi/pstswm.f90")),
+        ("psolve", include_str!("../../examples/mpi/psolve.f90")),
+    ] {
+        let own = lines(text, &["standfast", "from = "]);
+        assert!(own >= 5 && own + shared <= 10, "{name}: {own} lines of its own and {shared}");
+    }
+}
+
 fn find_the_truth(mpi: Mpi) -> Result<()> {
     let Some(folder) = mpi.programs()? else {
         skip(mpi.name(), "this machine has not that MPI with Fortran and ScaLAPACK");

@@ -10,11 +10,18 @@ module standfast_group
     use mpi_f08, only: MPI_Comm
     implicit none
     private
-    public :: standfast_join, standfast_protect, standfast_unprotect, standfast_recorded, standfast_restore
-    public :: standfast_due, standfast_checkpoint, standfast_finish
+    public :: standfast_start, standfast_join, standfast_protect, standfast_protect_all, standfast_unprotect
+    public :: standfast_recorded, standfast_restore, standfast_restored, standfast_due, standfast_checkpoint, standfast_finish
 
     ! How a process begins.
     integer, parameter, public :: STANDFAST_NEW = 0, STANDFAST_SURVIVOR = 1, STANDFAST_REPLACEMENT = 2
+
+    ! Whether the epoch that is gone back to is still to be restored.
+    logical, save :: goes_back = .false.
+
+    interface standfast_start
+        module procedure start_f08, start_integer
+    end interface
 
     interface standfast_join
         module procedure join_f08, join_integer
@@ -56,13 +63,26 @@ contains
     ! Collective. How this process begins.
     integer function join_f08(comm)
         type(MPI_Comm), intent(in) :: comm
-        join_f08 = c_join(int(comm%mpi_val, c_int))
+        join_f08 = join_integer(comm%mpi_val)
     end function join_f08
 
     integer function join_integer(comm)
         integer, intent(in) :: comm
         join_integer = c_join(int(comm, c_int))
+        goes_back = join_integer /= STANDFAST_NEW
     end function join_integer
+
+    ! The same, for programs that ask `standfast_restored` later.
+    subroutine start_f08(comm)
+        type(MPI_Comm), intent(in) :: comm
+        call start_integer(comm%mpi_val)
+    end subroutine start_f08
+
+    subroutine start_integer(comm)
+        integer, intent(in) :: comm
+        integer :: joined
+        joined = join_integer(comm)
+    end subroutine start_integer
 
     ! Registers an array or a scalar under a number, with as many bytes as it has now.
     subroutine standfast_protect(id, region)
@@ -70,6 +90,21 @@ contains
         type(*), dimension(..), intent(in) :: region
         call c_protect(int(id, c_int64_t), region)
     end subroutine standfast_protect
+
+    ! The same for several, under the numbers from `first` on.
+    subroutine standfast_protect_all(first, a, b, c, d, e, f, g, h)
+        integer, intent(in) :: first
+        type(*), dimension(..), intent(in) :: a
+        type(*), dimension(..), intent(in), optional :: b, c, d, e, f, g, h
+        call standfast_protect(first, a)
+        if (present(b)) call standfast_protect(first + 1, b)
+        if (present(c)) call standfast_protect(first + 2, c)
+        if (present(d)) call standfast_protect(first + 3, d)
+        if (present(e)) call standfast_protect(first + 4, e)
+        if (present(f)) call standfast_protect(first + 5, f)
+        if (present(g)) call standfast_protect(first + 6, g)
+        if (present(h)) call standfast_protect(first + 7, h)
+    end subroutine standfast_protect_all
 
     subroutine standfast_unprotect(id)
         integer, intent(in) :: id
@@ -82,15 +117,26 @@ contains
         standfast_recorded = c_recorded(int(id, c_int64_t))
     end function standfast_recorded
 
-    ! Fills what is registered with what the epoch holds.
+    ! Collective. Fills what is registered with what the epoch holds.
     subroutine standfast_restore()
         call c_restore()
+        goes_back = .false.
     end subroutine standfast_restore
 
-    ! Collective. Whether so many seconds have passed since the last checkpoint.
+    ! Collective. The same where the program goes back to an epoch, and whether it does.
+    logical function standfast_restored()
+        standfast_restored = goes_back
+        if (goes_back) call standfast_restore()
+    end function standfast_restored
+
+    ! Collective. Whether so many seconds have passed since the last checkpoint; where they are not named, as many as
+    ! `standfast group run --interval` says, or 60.
     logical function standfast_due(seconds)
-        real(c_double), intent(in) :: seconds
-        standfast_due = c_due(seconds) > 0
+        real(c_double), intent(in), optional :: seconds
+        real(c_double) :: interval
+        interval = -1
+        if (present(seconds)) interval = seconds
+        standfast_due = c_due(interval) > 0
     end function standfast_due
 
     ! Collective, with no message of the program under way. Where it was given up, `taken` is false and the program goes on.

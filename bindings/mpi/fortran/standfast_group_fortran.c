@@ -46,7 +46,10 @@ void standfast_fortran_restore(void) {
     standfast_checked("standfast_restore", standfast_group_restore(standfast_the_group));
 }
 
+/* A negative number stands for what was asked for on the command line, which process 0 has. */
 int standfast_fortran_due(double seconds) {
+    const char *asked = getenv("STANDFAST_GROUP_INTERVAL");
+    if (seconds < 0) seconds = asked != NULL ? strtod(asked, NULL) : 60;
     return standfast_checked("standfast_due", standfast_group_due(standfast_the_group, seconds));
 }
 

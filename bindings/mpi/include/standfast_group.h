@@ -34,6 +34,9 @@ typedef struct standfast_transport {
     /* Begins to take the message that `probe` has told of, which it then tells of no more; the bytes are there when `test` has
      * said that `request` is done. */
     int (*receive)(void *context, uint32_t from, void *bytes, size_t length, void **request);
+    /* Collective, or NULL. 1 where no message of the program is under way; 0 where one is, with words that are the same
+     * everywhere; negative for an error. */
+    int (*quiescent)(void *context, char *words, size_t length);
 } standfast_transport;
 
 /* Codes: how many lost nodes are borne, and at what price. */
@@ -53,6 +56,8 @@ typedef struct standfast_group_options {
     int compare;          /* not 0: find changes by comparison and not by the kernel's write tracking */
     const char *directory;    /* one that all nodes see, for when more is lost than the code bears; NULL for memory alone */
     uint32_t directory_every; /* every how many epochs one is copied there in the background; 0 for none */
+    uint32_t encode_every;    /* every how many epochs one is encoded across the nodes; those between are local, are kept by
+                               * each node for itself and survive processes but no node; 1 */
     double hang;              /* seconds without a call of this library, or without a message within one, after which the
                                * process ends itself with status 70; 0 for never */
 } standfast_group_options;
@@ -98,7 +103,8 @@ int standfast_group_unprotect(standfast_group *group, int64_t id);
  * it has none. */
 int64_t standfast_group_recorded(const standfast_group *group, int64_t id);
 
-/* Fills the registered memory with what the epoch holds. Where it fails the memory may hold anything: end the program. */
+/* Collective. Fills the registered memory with what the epoch holds. Where a process has not registered all of it, nobody's
+ * memory is touched. Where it fails otherwise the memory may hold anything. End the program in both cases. */
 int standfast_group_restore(standfast_group *group);
 
 /* Collective, with no message of the program under way. 0: the checkpoint counts. 1: it was given up, and the one before

@@ -23,8 +23,10 @@ extern "C" {
 /* Collective over `comm`, whose size must be that of the job. `options` may be NULL. What they leave open is taken from the
  * environment, as `standfast group run` sets it: the job's name from $STANDFAST_GROUP_JOB of process 0; of each process the
  * memory file system from $STANDFAST_GROUP_MEMORY, else /dev/shm; the directory from $STANDFAST_GROUP_DIRECTORY, and every how
- * many epochs one is copied there from $STANDFAST_GROUP_DIRECTORY_EVERY; the number of checks from $STANDFAST_GROUP_CHECKS (2
- * or more for Reed-Solomon); the seconds after which a process that hangs ends itself from $STANDFAST_GROUP_HANG. Returns an
+ * many epochs one is copied there from $STANDFAST_GROUP_DIRECTORY_EVERY; every how many epochs one is encoded from
+ * $STANDFAST_GROUP_ENCODE_EVERY; the number of checks from $STANDFAST_GROUP_CHECKS (2
+ * or more for Reed-Solomon); the seconds after which a process that hangs ends itself from $STANDFAST_GROUP_HANG. Where process
+ * 0 has $STANDFAST_GROUP_CHECK_QUIESCENT, checkpoints with messages under way are given up (standfast_mpi_count.h). Returns an
  * enum standfast_joined, or a negative number. Process 0 says on standard error what is not as one would wish. */
 int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group);
 
@@ -38,6 +40,10 @@ int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, st
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef STANDFAST_MPI_COUNT
+#include "standfast_mpi_count.h"
+#endif
+
 #define STANDFAST_MPI_TAG 1995
 #define STANDFAST_MPI_NAME 256
 
@@ -47,7 +53,7 @@ static int standfast_mpi_send(void *context, uint32_t to, const void *bytes, siz
         free(sent);
         return -1;
     }
-    if (MPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, STANDFAST_MPI_TAG, *(MPI_Comm *)context, sent) != MPI_SUCCESS) {
+    if (PMPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, STANDFAST_MPI_TAG, *(MPI_Comm *)context, sent) != MPI_SUCCESS) {
         free(sent);
         return -1;
     }
@@ -58,7 +64,7 @@ static int standfast_mpi_send(void *context, uint32_t to, const void *bytes, siz
 static int standfast_mpi_test(void *context, void *request) {
     int done = 0;
     (void)context;
-    if (MPI_Test((MPI_Request *)request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return -1;
+    if (PMPI_Test((MPI_Request *)request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return -1;
     if (done) free(request);
     return done;
 }
@@ -66,7 +72,7 @@ static int standfast_mpi_test(void *context, void *request) {
 static int standfast_mpi_probe(void *context, uint32_t *from, size_t *length) {
     int flag = 0, count = 0;
     MPI_Status status;
-    if (MPI_Iprobe(MPI_ANY_SOURCE, STANDFAST_MPI_TAG, *(MPI_Comm *)context, &flag, &status) != MPI_SUCCESS) return -1;
+    if (PMPI_Iprobe(MPI_ANY_SOURCE, STANDFAST_MPI_TAG, *(MPI_Comm *)context, &flag, &status) != MPI_SUCCESS) return -1;
     if (!flag) return 0;
     if (MPI_Get_count(&status, MPI_BYTE, &count) != MPI_SUCCESS) return -1;
     *from = (uint32_t)status.MPI_SOURCE;
@@ -77,7 +83,7 @@ static int standfast_mpi_probe(void *context, uint32_t *from, size_t *length) {
 static int standfast_mpi_receive(void *context, uint32_t from, void *bytes, size_t length, void **request) {
     MPI_Request *arriving = (MPI_Request *)malloc(sizeof *arriving);
     if (arriving == NULL) return -1;
-    if (MPI_Irecv(bytes, (int)length, MPI_BYTE, (int)from, STANDFAST_MPI_TAG, *(MPI_Comm *)context, arriving) !=
+    if (PMPI_Irecv(bytes, (int)length, MPI_BYTE, (int)from, STANDFAST_MPI_TAG, *(MPI_Comm *)context, arriving) !=
         MPI_SUCCESS) {
         free(arriving);
         return -1;
@@ -88,10 +94,11 @@ static int standfast_mpi_receive(void *context, uint32_t from, void *bytes, size
 
 static void standfast_mpi_complete(standfast_group_options *chosen) {
     const char *every = getenv("STANDFAST_GROUP_DIRECTORY_EVERY"), *checks = getenv("STANDFAST_GROUP_CHECKS");
-    const char *hang = getenv("STANDFAST_GROUP_HANG");
+    const char *hang = getenv("STANDFAST_GROUP_HANG"), *encode = getenv("STANDFAST_GROUP_ENCODE_EVERY");
     if (chosen->memory == NULL) chosen->memory = getenv("STANDFAST_GROUP_MEMORY");
     if (chosen->directory == NULL) chosen->directory = getenv("STANDFAST_GROUP_DIRECTORY");
     if (chosen->directory_every == 0 && every != NULL) chosen->directory_every = (uint32_t)strtoul(every, NULL, 10);
+    if (chosen->encode_every == 0 && encode != NULL) chosen->encode_every = (uint32_t)strtoul(encode, NULL, 10);
     if (chosen->hang == 0 && hang != NULL) chosen->hang = strtod(hang, NULL);
     if (chosen->code == STANDFAST_PARITY && chosen->checks == 0 && checks != NULL && strtoul(checks, NULL, 10) > 1) {
         chosen->code = STANDFAST_REED_SOLOMON;
@@ -103,7 +110,7 @@ static int standfast_mpi_transport(MPI_Comm comm, standfast_transport *transport
     /* Lives as long as the program: whoever leaves the group may still have messages on their way. */
     MPI_Comm *own = (MPI_Comm *)malloc(sizeof *own);
     int rank, ranks;
-    if (own == NULL || MPI_Comm_dup(comm, own) != MPI_SUCCESS) return -1;
+    if (own == NULL || PMPI_Comm_dup(comm, own) != MPI_SUCCESS) return -1;
     MPI_Comm_set_errhandler(*own, MPI_ERRORS_RETURN);
     MPI_Comm_rank(*own, &rank);
     MPI_Comm_size(*own, &ranks);
@@ -124,7 +131,7 @@ int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, st
     standfast_transport transport;
     standfast_group_options chosen;
     char name[STANDFAST_MPI_NAME] = "";
-    int joined;
+    int joined, checked = getenv("STANDFAST_GROUP_CHECK_QUIESCENT") != NULL;
     if (standfast_mpi_transport(comm, &transport) != 0) return -1;
     memset(&chosen, 0, sizeof chosen);
     chosen.size = sizeof chosen;
@@ -134,7 +141,17 @@ int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, st
         const char *job = chosen.job != NULL ? chosen.job : getenv("STANDFAST_GROUP_JOB");
         if (job != NULL) strncpy(name, job, sizeof name - 1);
     }
-    if (MPI_Bcast(name, (int)sizeof name, MPI_CHAR, 0, *(MPI_Comm *)transport.context) != MPI_SUCCESS) return -1;
+    if (PMPI_Bcast(name, (int)sizeof name, MPI_CHAR, 0, *(MPI_Comm *)transport.context) != MPI_SUCCESS) return -1;
+    if (PMPI_Bcast(&checked, 1, MPI_INT, 0, *(MPI_Comm *)transport.context) != MPI_SUCCESS) return -1;
+#ifdef STANDFAST_MPI_COUNT
+    if (checked) transport.quiescent = standfast_mpi_quiescent;
+#else
+    if (checked) {
+        if (transport.rank == 0)
+            fputs("standfast: --check-quiescent counts messages: compile the program with -DSTANDFAST_MPI_COUNT\n", stderr);
+        return -1;
+    }
+#endif
     chosen.job = name;
     joined = standfast_group_join(&transport, &chosen, group);
     if (joined >= 0 && transport.rank == 0) fputs(standfast_group_warnings(*group), stderr);

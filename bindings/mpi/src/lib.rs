@@ -34,6 +34,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct Group {
     member: Member<Line>,
+    table: Table,
     epoch: u64,
     pulse: Pulse,
     warnings: CString,
@@ -103,7 +104,8 @@ pub unsafe extern "C" fn standfast_group_join(
             Joined::Survivor(epoch) => (1, epoch.number),
             Joined::Replacement(epoch) => (2, epoch.number),
         };
-        let group = Group { member, epoch, pulse, warnings: CString::default(), packed: PackedRegions::default() };
+        let (table, warnings, packed) = (*table, CString::default(), PackedRegions::default());
+        let group = Group { member, table, epoch, pulse, warnings, packed };
         // SAFETY: not null, so it is a place for a pointer.
         unsafe { *into = Box::into_raw(Box::new(group)) };
         Ok(joined)
@@ -243,8 +245,13 @@ pub unsafe extern "C" fn standfast_group_checkpoint(of: *mut Group) -> c_int {
     call(|| {
         // SAFETY: as the module says.
         let group = unsafe { group(of) }?;
-        said(group.packed.pack(&mut group.member))?;
-        match said(group.member.checkpoint())? {
+        let under_way = group.table.under_way()?;
+        let taken = match (under_way, group.packed.pack(&mut group.member)) {
+            (None, Ok(())) => group.member.checkpoint(),
+            (Some(words), _) => group.member.give_up_checkpoint(words),
+            (None, Err(error)) => group.member.give_up_checkpoint(format!("process {}: {error}", group.table.rank())),
+        };
+        match said(taken)? {
             Outcome::Committed(epoch) => {
                 group.epoch = epoch.number;
                 Ok(0)

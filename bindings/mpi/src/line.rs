@@ -8,12 +8,16 @@
 use crate::watchdog::Pulse;
 use standfast_member::{Transport, TransportError};
 use std::collections::VecDeque;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::Duration;
 
 /// Looks in vain after which the processor is left to others for longer.
 const LOOKS: u32 = 200;
 const REST: Duration = Duration::from_micros(50);
+/// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,
+/// takes hardly any processor time.
+const RESTS: u32 = 32;
+const REST_MAX: Duration = Duration::from_millis(5);
 
 const VERSION: u32 = 1;
 
@@ -27,6 +31,10 @@ type Send = extern "C" fn(*mut c_void, u32, *const c_void, usize, *mut *mut c_vo
 type Test = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type Probe = extern "C" fn(*mut c_void, *mut u32, *mut usize) -> c_int;
 type Receive = extern "C" fn(*mut c_void, u32, *mut c_void, usize, *mut *mut c_void) -> c_int;
+type Quiescent = extern "C" fn(*mut c_void, *mut c_char, usize) -> c_int;
+
+/// Room for what is said about messages under way.
+const WORDS_BYTES: usize = 512;
 
 /// `standfast_transport`.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +49,28 @@ pub struct Table {
     test: Option<Test>,
     probe: Option<Probe>,
     receive: Option<Receive>,
+    quiescent: Option<Quiescent>,
+}
+
+impl Table {
+    /// Which process this is.
+    pub(crate) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// What of the program's messages is under way, in words, where the program counts them. Collective.
+    pub(crate) fn under_way(&self) -> Result<Option<String>, String> {
+        let Some(quiescent) = self.quiescent else { return Ok(None) };
+        let mut words = [0_u8; WORDS_BYTES];
+        match quiescent(self.context, words.as_mut_ptr().cast(), WORDS_BYTES) {
+            0 => {
+                let said = CStr::from_bytes_until_nul(&words).unwrap_or_default();
+                Ok(Some(said.to_string_lossy().into_owned()))
+            }
+            1 => Ok(None),
+            _ => Err("messages under way cannot be counted".into()),
+        }
+    }
 }
 
 /// Messages that are being taken at once.
@@ -200,7 +230,10 @@ impl Transport for Line {
         // Errors show at the next call.
         let _ = self.sweep();
         self.looks += 1;
-        if self.looks < LOOKS { std::thread::yield_now() } else { std::thread::sleep(REST) }
+        match self.looks.checked_sub(LOOKS) {
+            None => std::thread::yield_now(),
+            Some(rests) => std::thread::sleep(REST_MAX.min(REST * 2_u32.pow((rests / RESTS).min(10)))),
+        }
     }
 }
 
@@ -219,5 +252,49 @@ impl Drop for Line {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::null_mut;
+
+    extern "C" fn send(_: *mut c_void, _: u32, _: *const c_void, _: usize, _: *mut *mut c_void) -> c_int {
+        0
+    }
+    extern "C" fn test(_: *mut c_void, _: *mut c_void) -> c_int {
+        1
+    }
+    extern "C" fn probe(_: *mut c_void, _: *mut u32, _: *mut usize) -> c_int {
+        0
+    }
+    extern "C" fn receive(_: *mut c_void, _: u32, _: *mut c_void, _: usize, _: *mut *mut c_void) -> c_int {
+        0
+    }
+
+    fn table() -> Table {
+        Table {
+            size: size_of::<Table>(),
+            version: VERSION,
+            rank: 1,
+            ranks: 2,
+            context: null_mut(),
+            send: Some(send),
+            test: Some(test),
+            probe: Some(probe),
+            receive: Some(receive),
+            quiescent: None,
+        }
+    }
+
+    #[test]
+    fn a_program_of_another_header_is_refused_by_name() {
+        let refused = |table: Table| Line::new(&table, Pulse::new()).err().unwrap_or_default();
+        assert_eq!(refused(table()), "");
+        assert!(refused(Table { version: VERSION + 1, ..table() }).contains("compile it again"));
+        assert!(refused(Table { size: 8, ..table() }).contains("compile it again"));
+        assert!(refused(Table { probe: None, ..table() }).contains("lacks a function"));
+        assert!(refused(Table { rank: 2, ..table() }).contains("no process 2 among 2"));
     }
 }

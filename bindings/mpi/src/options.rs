@@ -20,6 +20,7 @@ pub struct Options {
     compare: c_int,
     directory: *const c_char,
     directory_every: u32,
+    encode_every: u32,
     hang: f64,
 }
 
@@ -59,6 +60,6 @@ pub(crate) unsafe fn settings(options: Option<&Options>) -> Result<Settings, Str
     let tracking = if options.compare == 0 { Tracking::Auto } else { Tracking::Compare };
     let directory = text(options.directory).filter(|path| !path.is_empty());
     let directory = directory.map(|path| PathBuf::from(OsStr::from_bytes(path)));
-    let directory_every = options.directory_every.into();
-    Ok(Settings { scheme, group_members, tracking, directory, directory_every, ..base })
+    let (directory_every, encode_every) = (options.directory_every.into(), options.encode_every.max(1).into());
+    Ok(Settings { scheme, group_members, tracking, directory, directory_every, encode_every, ..base })
 }

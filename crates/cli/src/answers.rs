@@ -7,6 +7,7 @@ use clap::CommandFactory;
 use serde::Serialize;
 use standfast::Afterwards;
 use standfast::doctor::{Finding, examine_machine, examine_process};
+use standfast::{examine_group_memory, group_memory};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -74,7 +75,10 @@ struct Diagnosis {
 
 fn examine(doctor: &Doctor) -> anyhow::Result<ExitCode> {
     let process = doctor.pid.map(examine_process).transpose()?;
-    let diagnosis = Diagnosis { machine: examine_machine(), process };
+    let variable = |name: &str| std::env::var_os(name);
+    let mut machine = examine_machine();
+    machine.extend(examine_group_memory(&group_memory(variable), variable));
+    let diagnosis = Diagnosis { machine, process };
     print(doctor.form, &diagnosis, || tables::findings(&diagnosis.machine, diagnosis.process.as_deref()))?;
     let is_fine = diagnosis.machine.iter().chain(diagnosis.process.iter().flatten()).all(|finding| finding.is_fine);
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -391,12 +391,21 @@ pub(crate) struct GroupRun {
     /// How long a process may go without a checkpoint, or wait in one, before it ends itself, such as 10m
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) hang: Option<Duration>,
+    /// Time between checkpoints, such as 60s, where the program leaves that to the command
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) interval: Option<Duration>,
     /// Copy every Nth checkpoint to the directory, in the background; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) flush_every: u32,
+    /// Encode every Nth checkpoint across the nodes; those between survive lost processes but no lost node
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) encode_every: u32,
     /// How many lost processes of a group are borne: 1 by parity, more by Reed-Solomon
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub(crate) checks: u32,
+    /// Give checkpoints up that are taken while messages are under way, and name them (programs with -DSTANDFAST_MPI_COUNT)
+    #[arg(long)]
+    pub(crate) check_quiescent: bool,
     /// The nodes that it may run on; {nodes} in the command stands for those that are taken
     #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
     pub(crate) nodes: Vec<String>,

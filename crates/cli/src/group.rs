@@ -51,6 +51,7 @@ fn in_words(held: &GroupEpoch) -> String {
     let missing: Vec<String> = held.missing.iter().map(u32::to_string).collect();
     let missing = if missing.is_empty() { String::new() } else { format!(", not of {}", missing.join(", ")) };
     let standing = match held.suffices {
+        true if held.level == "local" => "whole; local: bears no loss".to_owned(),
         true if held.missing.is_empty() => format!("whole; bears the loss of {} more in each group", held.bears),
         true => format!("can be rebuilt; bears the loss of {} more in each group", held.bears),
         false if held.place == "memory" => "not enough by itself: other nodes may hold the rest".to_owned(),
@@ -98,8 +99,11 @@ fn run(run: GroupRun) -> anyhow::Result<ExitCode> {
         tries: run.tries,
         time_limit: run.time_limit,
         hang: run.hang,
+        interval: run.interval,
         flush_every: run.flush_every,
+        encode_every: run.encode_every,
         checks: run.checks,
+        check_quiescent: run.check_quiescent,
         nodes,
         memory: memory(),
         command: run.command,

@@ -1,10 +1,10 @@
 //! What to recover: from everybody's report to an epoch and to who sits where. A pure function, run by the coordinator alone.
 //!
 //! The newest epoch is taken of which the sealed pieces suffice in *every* group, whether or not anybody has marked it:
-//! marks lag behind. Pieces are the same epoch's only if life, number and random id agree, so the piece of a process that
+//! marks lag behind. Of a local epoch every piece must be there, and with whoever sits on its seat. Pieces are the same epoch's only if life, number and random id agree, so the piece of a process that
 //! comes back from a history that was given up is just a piece of another epoch.
 
-use crate::identity::{EpochId, Life, Rank, Seat};
+use crate::identity::{EpochId, Level, Life, Rank, Seat};
 use crate::plan::Plan;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,9 @@ pub struct Holding {
     /// Whether the process has learned that everybody sealed it.
     #[n(2)]
     pub marked: bool,
+    /// How it is kept.
+    #[n(3)]
+    pub level: Level,
 }
 
 /// What a process has to say before a recovery.
@@ -60,6 +63,9 @@ pub struct Restore {
     /// Whose pieces there are. A process may hold another seat's piece than the one it takes: it lends it.
     #[n(3)]
     pub sources: Vec<(Seat, Rank)>,
+    /// How the epoch is kept.
+    #[n(4)]
+    pub level: Level,
 }
 
 /// Why nothing can be recovered.
@@ -118,29 +124,44 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
     let life = reports.values().map(latest_life).max().unwrap_or_default();
     let life = Life(life.0 + 1);
     let holdings = || reports.values().flat_map(|report| &report.holdings).filter(|holding| plan.has(holding.seat));
-    let mut epochs: Vec<_> = holdings().map(|holding| holding.epoch).collect::<BTreeSet<_>>().into_iter().collect();
-    let mut refusal = None;
+    let named = holdings().map(|holding| (holding.epoch, holding.level)).collect::<BTreeSet<_>>();
+    let mut epochs: Vec<_> = named.into_iter().collect();
+    // That of an encoded epoch says more: those between are expected to go first.
+    let (mut refusal, mut refusal_of_local) = (None, None);
     // Of two histories the later life is the one that was gone on with. Equal in life and number, at most one was ever
     // marked, unless more was lost than is borne.
     let marked: BTreeSet<_> = holdings().filter(|holding| holding.marked).map(|holding| holding.epoch).collect();
-    epochs.sort_by_key(|epoch| (epoch.life, epoch.number, marked.contains(epoch), epoch.random));
-    for epoch in epochs.into_iter().rev() {
+    epochs.sort_by_key(|(epoch, _)| (epoch.life, epoch.number, marked.contains(epoch), epoch.random));
+    for (epoch, level) in epochs.into_iter().rev() {
+        let refusal = if level == Level::Encoded { &mut refusal } else { &mut refusal_of_local };
         if let Some(reason) = rejected.get(&epoch) {
             refusal.get_or_insert(Refusal::Rejected { epoch, reason: reason.clone() });
             continue;
         }
-        let holders = holders(reports, epoch, plan);
-        match plan.lacking(|seat| holders.contains_key(&seat)) {
-            Some((group, missing)) => {
-                refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing });
+        let holders = holders(reports, (epoch, level), plan);
+        let lacking = match level {
+            Level::Encoded => plan.lacking(|seat| holders.contains_key(&seat)),
+            Level::Local(_) => plan.incomplete(|seat| holders.contains_key(&seat)),
+        };
+        if let Some((group, missing)) = lacking {
+            refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing });
+            continue;
+        }
+        let seats = seated(plan, reports, &holders)?;
+        let sources = sources(&holders, &seats);
+        let moves = sources.iter().find(|(seat, rank)| seats.get(seat) != Some(rank)).map(|(seat, _)| *seat);
+        match moves.filter(|_| level != Level::Encoded) {
+            // Nobody rebuilds a local piece, nor hands it over.
+            Some(seat) => {
+                let (group, _) = plan.place(seat);
+                refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing: vec![seat] });
             }
             None => {
-                let seats = seated(plan, reports, &holders)?;
-                let sources = sources(&holders, &seats);
-                return Ok(Restore { life, epoch: Some(epoch), seats: seats.into_iter().collect(), sources });
+                return Ok(Restore { life, epoch: Some(epoch), seats: seats.into_iter().collect(), sources, level });
             }
         }
     }
+    let refusal = refusal.or(refusal_of_local);
     if reports.values().any(|report| report.started) {
         return Err(refusal.unwrap_or(Refusal::Nothing));
     }
@@ -149,7 +170,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
         Some(refusal) if !reports.values().any(none_was_promised) => Err(refusal),
         _ => {
             let seats = seated(plan, reports, &Holders::new())?.into_iter().collect();
-            Ok(Restore { life, epoch: None, seats, sources: Vec::new() })
+            Ok(Restore { life, epoch: None, seats, sources: Vec::new(), level: Level::Encoded })
         }
     }
 }
@@ -164,10 +185,16 @@ fn latest_life(report: &Report) -> Life {
 type Holders = BTreeMap<Seat, Vec<Rank>>;
 
 /// In the order in which they come into question: those first that have nothing else, then those that prefer the seat.
-fn holders(reports: &BTreeMap<Rank, Report>, epoch: EpochId, plan: &Plan) -> Holders {
+///
+/// Of a local epoch they have what it stands upon as well.
+fn holders(reports: &BTreeMap<Rank, Report>, (epoch, level): (EpochId, Level), plan: &Plan) -> Holders {
     let of_epoch = |report: &Report| -> Vec<Seat> {
-        let held = report.holdings.iter().filter(|it| it.epoch == epoch && plan.has(it.seat));
-        held.map(|holding| holding.seat).collect()
+        let stands = |seat: Seat| match level {
+            Level::Local(Some(base)) => report.holdings.iter().any(|it| it.epoch == base && it.seat == seat),
+            Level::Local(None) | Level::Encoded => true,
+        };
+        let of_it = |it: &&Holding| (it.epoch, it.level) == (epoch, level) && plan.has(it.seat) && stands(it.seat);
+        report.holdings.iter().filter(of_it).map(|holding| holding.seat).collect()
     };
     let mut holders = Holders::new();
     for (rank, report) in reports {

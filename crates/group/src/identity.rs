@@ -53,6 +53,19 @@ impl fmt::Debug for EpochId {
     }
 }
 
+/// How an epoch is kept, and so what it bears.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub enum Level {
+    /// With checks: as many pieces of each group may be lost as its code bears.
+    #[n(0)]
+    #[default]
+    Encoded,
+    /// Each piece by itself, as what differs from that of this encoded epoch, which stays beside it; `None` where it is
+    /// whole in itself. The first piece that is lost is too many.
+    #[n(1)]
+    Local(#[n(0)] Option<EpochId>),
+}
+
 /// What a message belongs to: the muster, and within it the attempt to recover. Messages of an older term are dropped,
 /// those of a newer one wait until it is told here, too.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]

@@ -21,7 +21,7 @@ pub mod transfer;
 
 pub use decide::{Holding, Refusal, Rejected, Report, Restore, decide};
 pub use description::{Description, Fingerprint, Outline, STRETCH_SLOTS, Sums};
-pub use identity::{EpochId, Life, Muster, Rank, Seat, Term};
+pub use identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};
 pub use layout::{Cell, Layout};
 pub use message::{Data, MESSAGE_BYTES_MAX, MESSAGE_VERSION, Message, MessageError, Node, Part, decode, encode};
 pub use payload::{Nothing, Payload};

@@ -14,7 +14,7 @@
 //! believed as far as it makes sense by itself; whether it fits what is under way is the state machines' question.
 
 use crate::description::{Description, Outline};
-use crate::identity::{EpochId, Seat, Term};
+use crate::identity::{EpochId, Level, Seat, Term};
 use crate::plan::Plan;
 use crate::protocol::Control;
 use minicbor::{Decode, Encode};
@@ -323,16 +323,28 @@ pub(crate) fn other_epoch(message: &Message, here: EpochId) -> Option<EpochId> {
 fn epochs(message: &Message) -> Vec<EpochId> {
     use crate::protocol::Phase;
     match message {
-        Message::Control(Control::Report(report)) => report.holdings.iter().map(|holding| holding.epoch).collect(),
-        Message::Control(Control::Restore(restore, _)) => restore.epoch.into_iter().collect(),
+        Message::Control(Control::Report(report)) => {
+            report.holdings.iter().flat_map(|holding| [Some(holding.epoch), base(holding.level)]).flatten().collect()
+        }
+        Message::Control(Control::Restore(restore, _)) => {
+            [restore.epoch, base(restore.level)].into_iter().flatten().collect()
+        }
         Message::Control(Control::Refuse(_) | Control::Phase(Phase::Arrived(_))) => Vec::new(),
         Message::Control(Control::Phase(phase)) => match phase {
             Phase::Prepare(epoch, base, _) => base.iter().chain([epoch]).copied().collect(),
+            Phase::PrepareLocal(epoch, base) => vec![*base, *epoch],
             Phase::Sealed(epoch) | Phase::Commit(epoch) | Phase::Marked(epoch) | Phase::Settled(epoch) => vec![*epoch],
             Phase::Failed(epoch, _) | Phase::Abandon(epoch, _) => vec![*epoch],
             Phase::Arrived(_) => Vec::new(),
         },
         Message::Data(data) => vec![data.epoch()],
+    }
+}
+
+fn base(level: Level) -> Option<EpochId> {
+    match level {
+        Level::Encoded => None,
+        Level::Local(base) => base,
     }
 }
 

@@ -183,6 +183,15 @@ impl Plan {
         })
     }
 
+    /// The first group of which somebody has no piece, and who.
+    pub fn incomplete(&self, has: impl Fn(Seat) -> bool) -> Option<(usize, Vec<Seat>)> {
+        (0..self.groups.len()).find_map(|group| {
+            let seats = (0..self.layout(group).positions()).map(|position| self.seat(group, position));
+            let missing: Vec<Seat> = seats.filter(|seat| !has(*seat)).collect();
+            (!missing.is_empty()).then_some((group, missing))
+        })
+    }
+
     /// What tells one plan from another.
     pub fn digest(&self) -> Checksum {
         self.digest

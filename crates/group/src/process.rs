@@ -35,6 +35,8 @@ pub enum Input {
     Muster(Muster),
     /// The application stands at a checkpoint, and its payload holds still until it is resumed. With a random number.
     Arrived(u64),
+    /// The same, and this process cannot take part, for this reason: the epoch is given up everywhere.
+    Unable(u64, String),
     /// A message came.
     Message(Rank, Vec<u8>),
     /// Answer to [`Output::Survey`], with its muster.
@@ -61,7 +63,7 @@ pub enum Output {
     Seal(Work),
     /// Note that everybody has sealed it.
     Mark(EpochId),
-    /// Delete every piece but this one, and note the life.
+    /// Delete every piece but this one, and what a local one stands upon, and note the life.
     Keep {
         /// What stays; `None` for nothing at all.
         epoch: Option<EpochId>,
@@ -71,7 +73,7 @@ pub enum Output {
         life: Life,
     },
     /// Let the application go on. What it changes from here on is changed since this epoch, except after
-    /// [`Resumption::Abandoned`], which changes nothing about that.
+    /// [`Resumption::Abandoned`] and behind a local epoch, which change nothing about that.
     Resume(Resumption),
     /// Nothing can be recovered.
     Refuse(Refusal),
@@ -101,6 +103,8 @@ pub struct Process {
     /// The epoch whose pages still stand in the live memory alone.
     live: Option<(PieceId, SlotSet)>,
     early: Vec<(Rank, Term, Data)>,
+    /// Why this process cannot take part in the next epoch.
+    unable: Option<String>,
     /// The last epoch that was worked on, and when.
     finished: Option<(Term, EpochId)>,
 }
@@ -109,7 +113,8 @@ impl Process {
     /// A process that has not been told a muster.
     pub fn new(plan: Arc<Plan>, settings: Settings) -> Self {
         let protocol = Protocol::new(plan.clone(), settings.beginning.clone());
-        Self { plan, protocol, settings, jobs: BTreeMap::new(), live: None, early: Vec::new(), finished: None }
+        let (jobs, early) = (BTreeMap::new(), Vec::new());
+        Self { plan, protocol, settings, jobs, live: None, early, unable: None, finished: None }
     }
 
     /// Its protocol, to look at.
@@ -131,6 +136,10 @@ impl Process {
                 turn.events.push_back(Event::Muster(muster));
             }
             Input::Arrived(random) => turn.events.push_back(Event::Arrived(random)),
+            Input::Unable(random, reason) => {
+                self.unable = Some(reason);
+                turn.events.push_back(Event::Arrived(random));
+            }
             Input::Message(from, bytes) => self.received(from, bytes, &mut turn),
             Input::Surveyed(muster, survey) => turn.events.push_back(Event::Surveyed(muster, survey)),
             Input::Sealed(epoch) => turn.events.push_back(Event::Sealed(epoch)),
@@ -150,6 +159,11 @@ impl Process {
     }
 
     fn act(&mut self, action: Action, turn: &mut Turn) {
+        if let Action::Encode { epoch, .. } | Action::Lay { epoch, .. } = action
+            && let Some(reason) = self.unable.take()
+        {
+            return self.fail(epoch, reason, turn);
+        }
         let output = match action {
             Action::Send { to, term, control } => {
                 Output::Send(to, message::encode(&self.plan, term, Message::Control(control)))
@@ -163,6 +177,13 @@ impl Process {
                 if let Some(seat) = seat {
                     let piece = |epoch| PieceId { epoch, seat };
                     self.encode(piece(epoch), base.map(piece), &seats, costs, turn);
+                }
+                return self.begin(epoch, turn);
+            }
+            Action::Lay { epoch, base, seat } => {
+                self.jobs.clear();
+                if let Some(seat) = seat {
+                    self.lay(PieceId { epoch, seat }, PieceId { epoch: base, seat }, turn);
                 }
                 return self.begin(epoch, turn);
             }
@@ -215,8 +236,9 @@ impl Process {
         if !self.plan.is_member(piece.seat) {
             return;
         }
-        match self.outline(piece, base, turn) {
-            Ok(outline) => {
+        match self.describe(piece, base, turn) {
+            Ok((description, changed)) => {
+                let outline = Outline::new(&description, changed);
                 if self.plan.way_back() == WayBack::InPlace {
                     self.live = Some((piece, outline.changed.clone()));
                 }
@@ -228,8 +250,26 @@ impl Process {
         }
     }
 
+    /// Makes a piece of a local epoch: what differs from the base. A keeper has nothing to add to it.
+    fn lay(&mut self, piece: PieceId, base: PieceId, turn: &mut Turn) {
+        turn.shelf.open_local(piece, Some(base));
+        let descriptions = match self.plan.is_member(piece.seat) {
+            true => self.describe(piece, Some(base), turn).map(|(own, _)| vec![own]),
+            false => Ok(turn.shelf.descriptions(base).to_vec()),
+        };
+        match descriptions {
+            Ok(descriptions) => turn.shelf.describe(piece, descriptions),
+            Err(reason) => self.fail(piece.epoch, reason, turn),
+        }
+    }
+
     /// What this member's piece will be, and what changed of it. With relaunch its changed pages are laid down at once.
-    fn outline(&self, piece: PieceId, base: Option<PieceId>, turn: &mut Turn) -> Result<Outline, String> {
+    fn describe(
+        &self,
+        piece: PieceId,
+        base: Option<PieceId>,
+        turn: &mut Turn,
+    ) -> Result<(Description, SlotSet), String> {
         let before = base.map_or(&[][..], |base| turn.shelf.descriptions(base));
         let before = before.iter().find(|description| description.seat == piece.seat).cloned();
         let map = turn.payload.map().clone();
@@ -260,7 +300,7 @@ impl Process {
         }
         let mut description = Description { seat: piece.seat, map, sums, slots };
         description.complete();
-        Ok(Outline::new(&description, changed))
+        Ok((description, changed))
     }
 
     /// Takes up what came early for an epoch, and sees whether anything is to be done at all.

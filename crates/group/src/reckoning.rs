@@ -9,6 +9,9 @@
 //! dedicated keeper    -            M                    + M: parity that is updated in place cannot be undone
 //! ```
 //!
+//! With local epochs between the encoded ones, I pages changed since the last encoded one stand beside it, and as many
+//! again while the next epoch is made.
+//!
 //! Beside that, while a transfer runs, accumulators: at most [`WINDOW`](crate::transfer::WINDOW) pieces of 256 KiB for
 //! each sum that is under way. The tests compare it with what the simulator's shelves really hold.
 
@@ -43,6 +46,14 @@ impl Reckoning {
         let own = if is_member { pages } else { 0 };
         let beside = if is_member && way_back == WayBack::Relaunch { changed } else { 0 };
         Self { steady: own + rows, peak: own + rows + touched + beside }
+    }
+}
+
+impl Reckoning {
+    /// The same with local epochs, for a member of which so many pages change between two encoded ones.
+    #[must_use]
+    pub fn with_local(self, changed: u64) -> Self {
+        Self { steady: self.steady + changed, peak: self.peak + changed }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Where a process keeps its pieces: one sealed, and beside it the next one as what differs from it.
+//! Where a process keeps its pieces: one sealed, and beside it the next one as what differs from it, and maybe a local one
+//! as well.
 //!
 //! The trait has two halves. While an epoch is encoded or rebuilt, [`Process`](crate::Process) reads and writes pages
 //! through it; these calls touch memory and return at once. Sealing, marking and keeping are the driver's, in answer to
@@ -82,6 +83,9 @@ pub trait Shelf {
     /// Begins a piece. Pages that are not written are those of `base`. A piece of that name that is there is
     /// replaced, and what it is the base of goes with it.
     fn open(&mut self, piece: PieceId, base: Option<PieceId>);
+
+    /// Begins a piece of a local epoch, in the same way.
+    fn open_local(&mut self, piece: PieceId, base: Option<PieceId>);
 
     /// Writes a page of a piece, which is known by this.
     fn write(&mut self, piece: PieceId, place: Place, page: &Page, known_by: Fingerprint);

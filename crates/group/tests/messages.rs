@@ -5,9 +5,9 @@ use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Control, Data, Description, EpochId, Fingerprint, Holding, Life, MESSAGE_BYTES_MAX, Message, MessageError, Node,
-    Outline, Part, Phase, Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, SlotSet, Sums, Term, WayBack,
-    decode, encode,
+    Control, Data, Description, EpochId, Fingerprint, Holding, Level, Life, MESSAGE_BYTES_MAX, Message, MessageError,
+    Node, Outline, Part, Phase, Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, SlotSet, Sums, Term,
+    WayBack, decode, encode,
 };
 
 const TERM: Term = Term { muster: 7, round: 2 };
@@ -43,10 +43,11 @@ fn part() -> Part {
 }
 
 fn every_kind() -> Vec<Message> {
-    let holdings = vec![Holding { epoch: epoch(1), seat: Seat(2), marked: true }];
+    let level = Level::Local(Some(epoch(1)));
+    let holdings = vec![Holding { epoch: epoch(1), seat: Seat(2), marked: true, level }];
     let report = Report { life: Life(3), started: true, prefers: Some(Seat(1)), holdings, unpromised: false };
     let (seats, sources) = (vec![(Seat(0), Rank(4))], vec![(Seat(1), Rank(2))]);
-    let restore = Restore { life: Life(4), epoch: Some(epoch(1)), seats, sources };
+    let restore = Restore { life: Life(4), epoch: Some(epoch(1)), seats, sources, level };
     let controls = [
         Control::Report(report),
         Control::Restore(restore, COSTS),
@@ -56,6 +57,7 @@ fn every_kind() -> Vec<Message> {
         Control::Refuse(Refusal::Rejected { epoch: epoch(1), reason: "it differs".into() }),
         Control::Phase(Phase::Arrived(77)),
         Control::Phase(Phase::Prepare(epoch(1), Some(epoch(1)), COSTS)),
+        Control::Phase(Phase::PrepareLocal(epoch(1), epoch(1))),
         Control::Phase(Phase::Sealed(epoch(1))),
         Control::Phase(Phase::Commit(epoch(1))),
         Control::Phase(Phase::Marked(epoch(1))),
@@ -132,8 +134,10 @@ fn what_belongs_elsewhere_is_named() {
     let place = at(&other, 6);
     other[place] = 9;
     assert!(matches!(refused(&sealed(other)), MessageError::Senseless(_)));
-    let foreign = Message::Control(Control::Phase(Phase::Commit(epoch(2))));
-    assert_eq!(refused(&encode(&plan_of(1, 3), TERM, foreign)), MessageError::ForeignJob(job(2)));
+    for foreign in [Phase::Commit(epoch(2)), Phase::PrepareLocal(epoch(1), epoch(2))] {
+        let foreign = Message::Control(Control::Phase(foreign));
+        assert_eq!(refused(&encode(&plan_of(1, 3), TERM, foreign)), MessageError::ForeignJob(job(2)));
+    }
 }
 
 #[test]

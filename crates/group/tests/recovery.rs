@@ -86,9 +86,14 @@ struct Table {
 impl Table {
     /// One process on each shelf; the process with the number of a seat prefers it.
     fn new(plan: &Arc<Plan>, shelves: Vec<MemoryShelf>, until: Until) -> Self {
+        Self::encoding_every(1, plan, shelves, until)
+    }
+
+    /// The same, with local epochs between those that are encoded.
+    fn encoding_every(encode_every: u64, plan: &Arc<Plan>, shelves: Vec<MemoryShelf>, until: Until) -> Self {
         let players = (0..).map(Rank).zip(shelves).map(|(rank, shelf)| {
             let prefers = Some(Seat(rank.0)).filter(|seat| plan.has(*seat));
-            let beginning = Beginning { rank, prefers, started: false, costs: COSTS };
+            let beginning = Beginning { rank, prefers, started: false, costs: COSTS, encode_every };
             let process = Process::new(plan.clone(), Settings { beginning, compress: false });
             (rank, Player { process, shelf, program: Program::default() })
         });
@@ -210,7 +215,7 @@ fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
 fn begun(plan: &Arc<Plan>) -> Table {
     let mut table = Table::new(plan, vec![MemoryShelf::default(); plan.seats()], Until::Settled);
     table.checkpoint();
-    assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch) if epoch.number == 1)));
+    assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch, _) if epoch.number == 1)));
     table
 }
 
@@ -304,9 +309,68 @@ fn nothing_is_encoded_from_a_damaged_page() {
     }
 }
 
+/// A crash that leaves all memory whole goes back to the local epoch; with one node lost, to the encoded one before it. Both
+/// go on from there, and their next encoded epoch is right.
+#[test]
+fn a_local_epoch_is_gone_back_to_after_a_crash_and_the_encoded_one_after_a_loss() {
+    let plan = rotating(Scheme::Parity, 3);
+    let mut table = Table::encoding_every(3, &plan, vec![MemoryShelf::default(); 3], Until::Settled);
+    (0..3).for_each(|_| table.checkpoint());
+    let shelves = |table: &Table| (0..3).map(|rank| table.shelf(rank)).collect::<Vec<_>>();
+    assert!(shelves(&table).iter().all(|shelf| shelf.pieces().count() == 2), "the encoded one stays beside the local");
+    let mut lost = shelves(&table);
+    lost[1] = MemoryShelf::default();
+    for (shelves, back) in [(shelves(&table), 3), (lost, 1)] {
+        let mut second = Table::encoding_every(3, &plan, shelves, Until::Settled);
+        second.assert_all_back_at(back);
+        while second.players[&Rank(0)].process.protocol().kept().is_none_or(|kept| kept.number == 1) {
+            second.checkpoint();
+        }
+        let newest = second.players[&Rank(0)].process.protocol().kept().expect("it was waited for").number;
+        assert_eq!(newest, 4);
+        let shelves = vec![second.shelf(0), MemoryShelf::default(), second.shelf(2)];
+        Table::new(&plan, shelves, Until::Settled).assert_all_back_at(newest);
+    }
+}
+
+/// Some have sealed the second local epoch and some have not: the first of them is whole.
+#[test]
+fn a_crash_during_a_local_seal_goes_back_to_the_one_before() {
+    let plan = rotating(Scheme::Parity, 3);
+    let mut table = Table::encoding_every(9, &plan, vec![MemoryShelf::default(); 3], Until::Settled);
+    (0..2).for_each(|_| table.checkpoint());
+    let before = table.shelf(1);
+    table.until = Until::Sealed;
+    table.checkpoint();
+    let newest = |shelf: &mut MemoryShelf| shelf.survey().holdings.iter().map(|it| it.epoch.number).max();
+    assert_eq!((newest(&mut table.shelf(0)), newest(&mut before.clone())), (Some(3), Some(2)));
+    let shelves = vec![table.shelf(0), before.clone(), table.shelf(2)];
+    Table::new(&plan, shelves, Until::Settled).assert_all_back_at(2);
+    let shelves = vec![table.shelf(0), before, MemoryShelf::default()];
+    Table::new(&plan, shelves, Until::Settled).assert_all_back_at(1);
+}
+
+#[test]
+fn a_checkpoint_in_which_one_cannot_take_part_is_given_up_by_all_with_its_reason() {
+    for encode_every in [1, 9] {
+        let plan = rotating(Scheme::Parity, 3);
+        let mut table = Table::encoding_every(encode_every, &plan, vec![MemoryShelf::default(); 3], Until::Settled);
+        table.checkpoint();
+        table.told.clear();
+        table.inputs.extend([0, 2].map(|rank| (Rank(rank), Input::Arrived(u64::from(rank)))));
+        table.inputs.push_back((Rank(1), Input::Unable(1, "it lacks a region".into())));
+        table.play();
+        let given_up =
+            |told: &Resumption| matches!(told, Resumption::Abandoned(reason) if reason == "it lacks a region");
+        assert!(table.told.len() == 3 && table.told.values().all(given_up), "{:?}", table.told);
+        table.checkpoint();
+        assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(..))), "{:?}", table.told);
+    }
+}
+
 #[test]
 fn a_survey_answers_for_its_own_muster_alone() {
-    let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS };
+    let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS, encode_every: 1 };
     let mut protocol = Protocol::new(rotating(Scheme::Parity, 2), beginning);
     let muster = |number| Event::Muster(Muster { number, present: vec![Rank(1), Rank(0)] });
     assert_eq!(protocol.handle(muster(1)), [Action::Survey(1)]);
@@ -366,7 +430,7 @@ fn bytes_of_an_idle_checkpoint(pages: u32) -> usize {
     table.sent = 0;
     table.players.values_mut().for_each(|player| player.program.number -= 1);
     table.checkpoint();
-    assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch) if epoch.number == 2)));
+    assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch, _) if epoch.number == 2)));
     table.sent
 }
 

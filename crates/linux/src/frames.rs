@@ -74,6 +74,19 @@ impl FrameFile {
         self.map(index, libc::MAP_POPULATE)
     }
 
+    /// Gives back all of them but so many, rounded up to a step.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn shrink(&mut self, frames: u32) -> io::Result<()> {
+        let kept = (frames.div_ceil(FRAMES_MAPPED) as usize).min(self.mapped.len());
+        for mapping in self.mapped.drain(kept..) {
+            // SAFETY: it was mapped with this length, and no reference to it outlives the borrow of `self`.
+            unsafe { libc::munmap(mapping.as_ptr().cast(), BYTES_MAPPED) };
+        }
+        self.file.set_len((kept * BYTES_MAPPED) as u64)
+    }
+
     /// The content of a frame.
     ///
     /// # Panics
@@ -134,6 +147,11 @@ mod tests {
         let mut frames = FrameFile::open(&path).unwrap();
         assert_eq!(frames.frames(), 0);
         frames.grow().unwrap();
+        frames.grow().unwrap();
+        frames.shrink(2000).unwrap();
+        assert_eq!(frames.frames(), 2048);
+        frames.shrink(1024).unwrap();
+        assert_eq!((frames.frames(), std::fs::metadata(&path).unwrap().len()), (1024, FrameFile::STEP_BYTES));
         frames.grow().unwrap();
         frames.frame_mut(7).fill(7);
         frames.frame_mut(2047)[4095] = 9;

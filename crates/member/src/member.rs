@@ -11,8 +11,8 @@ use crate::shelf::FileShelf;
 use crate::transport::Transport;
 use rustix::rand::{GetRandomFlags, getrandom};
 use standfast_group::{
-    Beginning, EpochId, Input, Life, Muster, Output, PieceId, Process, Rank, RegionId, Resumption, Seat, Shelf as _,
-    Stage,
+    Beginning, EpochId, Input, Level, Life, Muster, Output, PieceId, Process, Rank, RegionId, Resumption, Seat,
+    Shelf as _, SlotMap, SlotSet, Stage,
 };
 use standfast_linux::RegisteredMemory;
 use std::collections::VecDeque;
@@ -65,6 +65,8 @@ pub struct Member<T> {
 struct Copies {
     directory: Option<Directory>,
     every: u64,
+    /// Number of the last epoch that was encoded.
+    encoded: u64,
     /// The own one that is under way.
     flush: Option<Flush>,
     /// Those of all that the first process has not heard of.
@@ -81,14 +83,22 @@ impl<T: Transport> Member<T> {
         let arrangement = roll_call::call(&mut wire, settings)?;
         let directory = job_directory(&settings.memory, settings.job);
         let seat = Seat(wire.rank());
-        let shelf = FileShelf::open(&seat_directory(&directory, seat), settings.job, seat, &arrangement.plan)?;
-        let beginning =
-            Beginning { rank: Rank(wire.rank()), prefers: Some(seat), started: false, costs: settings.costs };
+        let opened = roll_call::carry_out(&mut wire, &directory, &arrangement)
+            .and_then(|()| FileShelf::open(&seat_directory(&directory, seat), settings.job, seat, &arrangement.plan));
+        let shelf = wire.agree(opened)?;
+        let beginning = Beginning {
+            rank: Rank(wire.rank()),
+            prefers: Some(seat),
+            started: false,
+            costs: settings.costs,
+            encode_every: settings.encode_every,
+        };
         let process_settings = standfast_group::Settings { beginning, compress: settings.compress };
         let plan = Arc::new(arrangement.plan.plan(settings.job)?);
         let copies = Copies {
             directory: settings.directory.as_deref().map(Directory::new),
             every: settings.directory_every,
+            encoded: 0,
             flush: None,
             awaited: 0,
         };
@@ -114,9 +124,15 @@ impl<T: Transport> Member<T> {
         match self.recovered()? {
             Resumption::Start(_) => self.joined = Joined::New,
             Resumption::Rollback(epoch, taken) if taken == seat => {
-                let descriptions = self.shelf.descriptions(PieceId { epoch, seat });
-                let own = descriptions.iter().find(|description| description.seat == seat);
-                self.regions.adopt(own.map(|own| own.map.clone()).unwrap_or_default());
+                let encoded = self.process.protocol().kept();
+                self.copies.encoded = encoded.map_or(0, |encoded| encoded.number);
+                let map = self.own_map(epoch);
+                let mut differs = SlotSet::default();
+                if encoded != Some(epoch) {
+                    differs.extend(&map.used());
+                    differs.extend(&encoded.map(|encoded| self.own_map(encoded).used()).unwrap_or_default());
+                }
+                self.regions.adopt(map, differs);
             }
             other => return Err(MemberError::Disagreement(format!("the job cannot begin like this: {other:?}"))),
         }
@@ -124,6 +140,14 @@ impl<T: Transport> Member<T> {
             Some(directory) if self.wire.rank() == 0 => directory.note_life(self.shelf.life()),
             _ => Ok(()),
         }
+    }
+
+    /// Which page of this process stood in which slot of an epoch that is here.
+    fn own_map(&self, epoch: EpochId) -> SlotMap {
+        let seat = Seat(self.wire.rank());
+        let descriptions = self.shelf.descriptions(PieceId { epoch, seat });
+        let own = descriptions.iter().find(|description| description.seat == seat);
+        own.map(|own| own.map.clone()).unwrap_or_default()
     }
 
     /// From what is in memory; where that is not enough, or nothing at all, from the directory. All do the same.
@@ -187,6 +211,16 @@ impl<T: Transport> Member<T> {
         self.joined
     }
 
+    /// The newest epoch that the loss of a node leaves, as far as the code bears it: later ones are local.
+    pub fn encoded(&self) -> Option<EpochId> {
+        self.process.protocol().kept()
+    }
+
+    /// Pages that it keeps beside the program: its own, and of checks.
+    pub fn pages(&self) -> (usize, usize) {
+        self.shelf.pages()
+    }
+
     /// What is not as one would wish, in words: what the loss of one node would be too much for, that more had been lost
     /// than the code bears, that a copy to the directory failed.
     pub fn warnings(&self) -> &[String] {
@@ -231,15 +265,17 @@ impl<T: Transport> Member<T> {
         self.regions.set_excluded(RegionId(id), offset..offset.saturating_add(bytes), false)
     }
 
-    /// Fills the registered memory with what the epoch holds that the job goes back to. Each process for itself.
+    /// Fills the registered memory with what the epoch holds that the job goes back to. All processes call it at once.
     ///
     /// # Errors
-    /// Where there is none, or regions of it are not registered: nothing has been touched then. [`MemberError::Load`]: end
-    /// this process.
+    /// Where there is none, or a process has not registered a region of it: nowhere has anything been touched then.
+    /// [`MemberError::Load`]: end this process.
     pub fn restore(&mut self) -> Result<EpochId, MemberError> {
         let (Joined::Survivor(epoch) | Joined::Replacement(epoch)) = self.joined else {
             return Err(MemberError::Disagreement("the job has just begun: there is nothing to restore".into()));
         };
+        let registered = self.regions.check_registered();
+        self.wire.agree(registered)?;
         self.regions.restore(&self.shelf, PieceId { epoch, seat: Seat(self.wire.rank()) })?;
         Ok(epoch)
     }
@@ -250,14 +286,32 @@ impl<T: Transport> Member<T> {
     /// [`MemberError`]: the group cannot go on. A checkpoint that failed while the program can go on is
     /// [`Outcome::Abandoned`].
     pub fn checkpoint(&mut self) -> Result<Outcome, MemberError> {
-        self.regions.check_restored()?;
+        match self.regions.check_restored() {
+            Ok(()) => self.take_checkpoint(Input::Arrived(random())),
+            Err(error) => self.give_up_checkpoint(format!("process {}: {error}", self.wire.rank())),
+        }
+    }
+
+    /// Takes part in a checkpoint of all, in which this process cannot do its share: it is given up, for this reason.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn give_up_checkpoint(&mut self, reason: String) -> Result<Outcome, MemberError> {
+        self.take_checkpoint(Input::Unable(random(), reason))
+    }
+
+    fn take_checkpoint(&mut self, arrival: Input) -> Result<Outcome, MemberError> {
         self.regions.look();
         self.tell_of_flush()?;
-        let outcome = match self.drive(Input::Arrived(random()))? {
-            Resumption::Committed(epoch) => {
-                self.regions.is_committed();
-                self.remove_strangers()?;
-                self.flush(epoch)?;
+        let outcome = match self.drive(arrival)? {
+            Resumption::Committed(epoch, level) => {
+                // A local one leaves all that lies beside it as it is.
+                if level == Level::Encoded {
+                    self.regions.is_encoded();
+                    self.remove_strangers()?;
+                    self.flush(epoch)?;
+                    self.copies.encoded = epoch.number;
+                }
                 Outcome::Committed(epoch)
             }
             Resumption::Abandoned(reason) => Outcome::Abandoned(reason),
@@ -292,8 +346,8 @@ impl<T: Transport> Member<T> {
 
     /// Begins to copy an epoch to the directory, if it is the turn of one and all are done with the last.
     fn flush(&mut self, epoch: EpochId) -> Result<(), MemberError> {
-        let Copies { directory: Some(directory), every, .. } = &self.copies else { return Ok(()) };
-        if *every == 0 || !epoch.number.is_multiple_of(*every) {
+        let Copies { directory: Some(directory), every, encoded, .. } = &self.copies else { return Ok(()) };
+        if *every == 0 || epoch.number / every == encoded / every {
             return Ok(());
         }
         let directory = directory.clone();

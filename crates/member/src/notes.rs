@@ -9,7 +9,7 @@ use crate::transport::Transport;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use standfast_format::manifest::JobId;
-use standfast_group::{EpochId, Life, Seat};
+use standfast_group::{EpochId, Level, Life, Seat};
 use std::collections::VecDeque;
 
 const NOTE: u8 = 0;
@@ -51,6 +51,15 @@ pub(crate) enum Note {
     /// From the first: whether this epoch is copied to the directory.
     #[n(10)]
     Flush(#[n(0)] bool),
+    /// To the first, in the place of a presence: this process cannot be there.
+    #[n(11)]
+    Absent(#[n(0)] String),
+    /// To the first: whether this process can go on, else why not.
+    #[n(12)]
+    Able(#[n(0)] Option<String>),
+    /// From the first: whether all can, else why somebody cannot.
+    #[n(13)]
+    Agreed(#[n(0)] Option<String>),
 }
 
 /// Who a process is, and what lies on its node.
@@ -81,6 +90,9 @@ pub(crate) struct ShelfNote {
     /// The latest life that it knows of.
     #[n(3)]
     pub(crate) life: Life,
+    /// Epochs of which it has a piece, and how they are kept.
+    #[n(4)]
+    pub(crate) epochs: Vec<(EpochId, Level)>,
 }
 
 /// How the job begins.
@@ -177,17 +189,17 @@ impl<T: Transport> Wire<T> {
         Ok(self.transport.send(to, bytes)?)
     }
 
-    /// Waits for a note.
-    pub(crate) fn note(&mut self) -> Result<(u32, Note), MemberError> {
+    /// Waits for a note of certain kinds, with its sender; others wait for who asks for them.
+    pub(crate) fn note_among(&mut self, kinds: impl Fn(&Note) -> bool) -> Result<(u32, Note), MemberError> {
         loop {
-            if let Some(note) = self.notes.pop_front() {
-                return Ok(note);
+            if let Some(at) = self.notes.iter().position(|(_, note)| kinds(note)) {
+                return Ok(self.notes.remove(at).expect("it has just been found there"));
             }
             self.take_one()?;
         }
     }
 
-    /// Waits for a note of one kind; others wait for who asks for them.
+    /// Waits for a note of one kind, and takes from it what is asked for.
     pub(crate) fn note_of<V>(&mut self, kind: impl Fn(&Note) -> Option<V>) -> Result<V, MemberError> {
         loop {
             if let Some(note) = self.note_here(&kind) {
@@ -202,6 +214,31 @@ impl<T: Transport> Wire<T> {
         let (at, value) = self.notes.iter().enumerate().find_map(|(at, (_, note))| Some((at, kind(note)?)))?;
         self.notes.remove(at);
         Some(value)
+    }
+
+    /// All say whether they can go on. Where one cannot, nobody does, and all know why.
+    ///
+    /// # Errors
+    /// [`MemberError::Disagreement`], which names the process.
+    pub(crate) fn agree<V>(&mut self, mine: Result<V, MemberError>) -> Result<V, MemberError> {
+        let reason = mine.as_ref().err().map(|error| format!("process {}: {error}", self.rank()));
+        self.tell(0, &Note::Able(reason))?;
+        if self.rank() == 0 {
+            let mut refused = None;
+            for _ in 0..self.ranks() {
+                let reason = self.note_of(|note| match note {
+                    Note::Able(reason) => Some(reason.clone()),
+                    _ => None,
+                })?;
+                refused = refused.or(reason);
+            }
+            self.tell_all(&Note::Agreed(refused))?;
+        }
+        let refused = self.note_of(|note| match note {
+            Note::Agreed(refused) => Some(refused.clone()),
+            _ => None,
+        })?;
+        refused.map_or(mine, |reason| Err(MemberError::Disagreement(reason)))
     }
 
     /// Waits for a message of the protocol.

@@ -38,8 +38,10 @@ pub struct Regions {
     excluded: BTreeMap<RegionId, SlotSet>,
     /// Recorded in the piece that this process goes back to, and not restored yet.
     awaited: BTreeMap<RegionId, u64>,
-    /// What may differ from the last committed epoch.
+    /// What may differ from the last encoded epoch.
     changed: SlotSet,
+    /// What may differ from it in the local epoch that this process goes back to.
+    differs: SlotSet,
     /// For each slot its region and the page there.
     places: Vec<Option<(RegionId, u32)>>,
     writes: Option<OwnWrites>,
@@ -58,13 +60,16 @@ impl Regions {
             excluded: BTreeMap::new(),
             awaited: BTreeMap::new(),
             changed: SlotSet::default(),
+            differs: SlotSet::default(),
             places: Vec::new(),
             writes,
         }
     }
 
-    /// Takes over the map of a piece that this process goes back to. Its regions are to be registered and restored.
-    pub(crate) fn adopt(&mut self, map: SlotMap) {
+    /// Takes over the map of a piece that this process goes back to. Its regions are to be registered and restored. Where it
+    /// is of a local epoch, `differs` are the slots that may not be what they are in the encoded one.
+    pub(crate) fn adopt(&mut self, map: SlotMap, differs: SlotSet) {
+        (self.changed, self.differs) = (differs.clone(), differs);
         self.awaited = map.regions().iter().map(|region| (region.id, region.bytes)).collect();
         self.map = map;
         self.index();
@@ -149,15 +154,25 @@ impl Regions {
         Ok(())
     }
 
-    /// Fills the registered regions with what a piece holds.
+    /// Whether all is registered that is to be restored.
     ///
     /// # Errors
-    /// Where a recorded region is not registered, with nothing touched; [`MemberError::Load`] where the piece is damaged.
-    pub(crate) fn restore(&mut self, shelf: &dyn Shelf, piece: PieceId) -> Result<(), MemberError> {
-        if let Some((id, bytes)) = self.awaited.iter().find(|(id, _)| !self.held.contains_key(id)) {
-            let reason = format!("the epoch to go back to has {bytes} bytes of it, and it is not registered");
-            return Err(MemberError::Region { id: id.0, reason });
+    /// [`MemberError::Region`]
+    pub(crate) fn check_registered(&self) -> Result<(), MemberError> {
+        match self.awaited.iter().find(|(id, _)| !self.held.contains_key(id)) {
+            Some((id, bytes)) => {
+                let reason = format!("the epoch to go back to has {bytes} bytes of it, and it is not registered");
+                Err(MemberError::Region { id: id.0, reason })
+            }
+            None => Ok(()),
         }
+    }
+
+    /// Fills the registered regions with what a piece holds. All that it has is registered.
+    ///
+    /// # Errors
+    /// [`MemberError::Load`] where the piece is damaged.
+    pub(crate) fn restore(&mut self, shelf: &dyn Shelf, piece: PieceId) -> Result<(), MemberError> {
         let awaited: BTreeSet<RegionId> = self.awaited.keys().copied().collect();
         let loaded = load(shelf, piece, |slot, page| {
             let Some((id, number)) = self.place(slot).filter(|(id, _)| awaited.contains(id)) else { return };
@@ -174,6 +189,7 @@ impl Regions {
                 self.unchanged(id);
             }
         }
+        self.changed.extend(&self.differs);
         Ok(())
     }
 
@@ -211,9 +227,9 @@ impl Regions {
         unknown.into_iter().for_each(|id| self.all_changed(id));
     }
 
-    /// An epoch has it all.
-    pub(crate) fn is_committed(&mut self) {
-        self.changed = SlotSet::default();
+    /// An encoded epoch has it all.
+    pub(crate) fn is_encoded(&mut self) {
+        (self.changed, self.differs) = (SlotSet::default(), SlotSet::default());
     }
 
     fn observe(&self, memory: &RegisteredMemory) -> bool {
@@ -330,7 +346,7 @@ mod tests {
             regions.protect(RegionId(id), part).unwrap();
         }
         regions.look();
-        regions.is_committed();
+        regions.is_encoded();
         for part in parts {
             part.write(part.bytes() - 1, &[1]);
         }

@@ -13,8 +13,8 @@ use crate::transport::Transport;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::placement::{Site, rotating_groups, weaknesses};
-use standfast_group::{EpochId, Life, Seat};
-use std::collections::{BTreeMap, VecDeque};
+use standfast_group::{EpochId, Level, Life, Plan, Seat};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -42,45 +42,49 @@ pub fn held_in_memory(memory: &Path, job: JobId) -> Result<Vec<HeldEpoch>, Membe
     held_in(&job_directory(memory, job))
 }
 
-/// Everybody says who it is; the first decides; shelves move. All return the same arrangement.
+/// Everybody says who it is; the first decides. All return the same arrangement, or that it cannot be.
 pub(crate) fn call<T: Transport>(wire: &mut Wire<T>, settings: &Settings) -> Result<Arrangement, MemberError> {
-    let directory = job_directory(&settings.memory, settings.job);
-    make_directory(directory.parent().expect("it was joined from two"))?;
-    make_directory(&directory)?;
-    let presence = Presence {
-        job: settings.job,
-        node: settings.node.clone(),
-        terms: settings.terms(),
-        shelves: shelves(&directory)?,
+    let note = match presence(settings) {
+        Ok(presence) => Note::Present(presence),
+        Err(error) => Note::Absent(error.to_string()),
     };
-    wire.tell(0, &Note::Present(presence))?;
+    wire.tell(0, &note)?;
     if wire.rank() == 0 {
-        let present = gather(wire)?;
-        let note = match arrange(&present, settings) {
+        let note = match gather(wire)?.and_then(|present| arrange(&present, settings)) {
             Ok(arrangement) => Note::Arrange(arrangement),
             Err(reason) => Note::Refuse(reason),
         };
         wire.tell_all(&note)?;
     }
-    let mut parts = Vec::new();
-    let arrangement = loop {
-        match wire.note()? {
-            (_, Note::Arrange(arrangement)) => break arrangement,
-            (_, Note::Refuse(reason)) => return Err(MemberError::Disagreement(reason)),
-            // Others have been told before.
-            early => parts.push(early),
-        }
-    };
-    Removal { wire, directory: &directory }.carry_out(&arrangement, parts)?;
-    Ok(arrangement)
+    match wire.note_among(|note| matches!(note, Note::Arrange(_) | Note::Refuse(_)))? {
+        (_, Note::Arrange(arrangement)) => Ok(arrangement),
+        (_, Note::Refuse(reason)) => Err(MemberError::Disagreement(reason)),
+        _ => unreachable!("no other was asked for"),
+    }
 }
 
-fn gather<T: Transport>(wire: &mut Wire<T>) -> Result<Vec<Presence>, MemberError> {
+fn presence(settings: &Settings) -> Result<Presence, MemberError> {
+    let directory = job_directory(&settings.memory, settings.job);
+    make_directory(directory.parent().expect("it was joined from two"))?;
+    make_directory(&directory)?;
+    Ok(Presence {
+        job: settings.job,
+        node: settings.node.clone(),
+        terms: settings.terms(),
+        shelves: shelves(&directory)?,
+    })
+}
+
+/// Everybody, or why somebody cannot be there.
+fn gather<T: Transport>(wire: &mut Wire<T>) -> Result<Result<Vec<Presence>, String>, MemberError> {
     let mut present = BTreeMap::new();
     while present.len() < wire.ranks() as usize {
-        if let (from, Note::Present(presence)) = wire.note()? {
-            present.insert(from, presence);
-        }
+        let (from, presence) = match wire.note_among(|note| matches!(note, Note::Present(_) | Note::Absent(_)))? {
+            (from, Note::Present(presence)) => (from, Ok(presence)),
+            (from, Note::Absent(reason)) => (from, Err(format!("process {from}: {reason}"))),
+            _ => unreachable!("no other was asked for"),
+        };
+        present.insert(from, presence);
     }
     Ok(present.into_values().collect())
 }
@@ -98,7 +102,8 @@ fn shelves(directory: &Path) -> Result<Vec<ShelfNote>, MemberError> {
         let newest = state.pieces.iter().map(|piece| age(piece.id.epoch)).max();
         let plan = (!state.pieces.is_empty()).then(|| state.plan.clone());
         let age = newest.unwrap_or((state.life, 0));
-        found.push(ShelfNote { seat: state.seat, age, plan, life: state.life });
+        let epochs = state.pieces.iter().map(|piece| (piece.id.epoch, piece.level())).collect();
+        found.push(ShelfNote { seat: state.seat, age, plan, life: state.life, epochs });
     }
     found.sort_by_key(|shelf| shelf.seat);
     Ok(found)
@@ -151,10 +156,26 @@ fn in_directory(
     let noted = directory.life().map_err(|error| error.to_string())?;
     let known = epochs.iter().map(|held| held.life).chain([noted]);
     let life = shelves().map(|shelf| shelf.life).chain(known).max().unwrap_or_default();
-    let newest_in_memory = shelves().filter(|shelf| shelf.plan.is_some()).map(|shelf| shelf.age).max();
+    let whole = plan.plan(settings.job).map_err(|error| error.to_string())?;
+    let newest_in_memory = newest_that_suffices(&whole, shelves());
     let is_newest = newest_in_memory.is_none_or(|age| age < (first.epoch.life, first.epoch.number));
     let epochs = good.iter().map(|held| held.epoch).collect();
     Ok((Some(plan), Some(InDirectory::Epochs { epochs, life, is_newest })))
+}
+
+/// Life and number of the newest epoch of which there seems to be enough in memory.
+fn newest_that_suffices<'s>(plan: &Plan, shelves: impl Iterator<Item = &'s ShelfNote>) -> Option<(Life, u64)> {
+    let mut held: BTreeMap<(EpochId, Level), BTreeSet<Seat>> = BTreeMap::new();
+    for shelf in shelves {
+        for epoch in &shelf.epochs {
+            held.entry(*epoch).or_default().insert(shelf.seat);
+        }
+    }
+    let suffices = |((_, level), seats): &(&(EpochId, Level), &BTreeSet<Seat>)| {
+        let has = |seat: Seat| seats.contains(&seat);
+        if *level == Level::Encoded { plan.lacking(has) } else { plan.incomplete(has) }.is_none()
+    };
+    held.iter().filter(suffices).map(|((epoch, _), _)| (epoch.life, epoch.number)).max()
 }
 
 /// That of the newest pieces that lie anywhere; a new one where there are none.
@@ -210,10 +231,28 @@ fn moves(present: &[Presence], leaders: &[u32]) -> Vec<Move> {
     away.map(|(seat, (_, nodes))| Move { seat, from: nodes[0], to: seat.0 }).collect()
 }
 
+/// Shelves move to where their ranks run now. Where one cannot, the others do all the same.
+///
+/// # Errors
+/// Why what this process was to take could not be taken.
+pub(crate) fn carry_out<T: Transport>(
+    wire: &mut Wire<T>,
+    directory: &Path,
+    arrangement: &Arrangement,
+) -> Result<(), MemberError> {
+    Removal { wire, directory, failed: None }.carry_out(arrangement)
+}
+
 /// The moves, as far as this process has a part in them.
 struct Removal<'w, T> {
     wire: &'w mut Wire<T>,
     directory: &'w Path,
+    /// Why something could not be taken. What comes after it is let go by.
+    failed: Option<MemberError>,
+}
+
+fn is_of_a_move(note: &Note) -> bool {
+    matches!(note, Note::Part(..) | Note::Taken(_) | Note::Whole(_) | Note::Lacking(..))
 }
 
 /// A shelf that is being sent.
@@ -224,50 +263,67 @@ struct Departure {
     under_way: usize,
 }
 
+impl Departure {
+    fn goes_on(&self) -> bool {
+        self.under_way > 0 || !self.parts.is_empty()
+    }
+}
+
 impl<T: Transport> Removal<'_, T> {
-    fn carry_out(&mut self, arrangement: &Arrangement, early: Vec<(u32, Note)>) -> Result<(), MemberError> {
+    fn carry_out(mut self, arrangement: &Arrangement) -> Result<(), MemberError> {
         let me = self.wire.rank();
         let mut arrivals: Vec<Seat> = Vec::new();
         for arriving in arrangement.moves.iter().filter(|it| it.to == me) {
             let path = self.arriving(arriving.seat);
             let _ = fs::remove_dir_all(&path);
-            make_directory(&path)?;
+            self.try_to(|_| make_directory(&path));
             arrivals.push(arriving.seat);
         }
         let mut departures = Vec::new();
         for leaving in arrangement.moves.iter().filter(|it| it.from == me) {
-            let parts = parts(&seat_directory(self.directory, leaving.seat))?;
-            departures.push(Departure { to: leaving.to, seat: leaving.seat, parts, under_way: 0 });
+            let (to, seat) = (leaving.to, leaving.seat);
+            match parts(&seat_directory(self.directory, seat)) {
+                Ok(parts) => departures.push(Departure { to, seat, parts, under_way: 0 }),
+                Err(error) => self.wire.tell(to, &Note::Lacking(seat, error.to_string()))?,
+            }
         }
         for departure in &mut departures {
             self.send_on(departure)?;
         }
-        let mut early = VecDeque::from(early);
+        departures.retain(Departure::goes_on);
         while !(arrivals.is_empty() && departures.is_empty()) {
-            let (from, note) = early.pop_front().map_or_else(|| self.wire.note(), Ok)?;
+            let (from, note) = self.wire.note_among(is_of_a_move)?;
             match note {
                 Note::Part(seat, name, offset, bytes) => {
-                    self.take(seat, &name, offset, &bytes)?;
+                    self.try_to(|it| it.take(seat, &name, offset, &bytes));
                     self.wire.tell(from, &Note::Taken(seat))?;
                 }
                 Note::Whole(seat) => {
-                    self.settle(seat)?;
+                    self.try_to(|it| it.settle(seat));
                     arrivals.retain(|it| *it != seat);
                 }
                 Note::Lacking(seat, reason) => {
-                    return Err(MemberError::unusable(&self.arriving(seat), reason));
+                    self.try_to(|it| Err(MemberError::unusable(&it.arriving(seat), reason)));
+                    arrivals.retain(|it| *it != seat);
                 }
                 Note::Taken(seat) => {
                     if let Some(departure) = departures.iter_mut().find(|it| it.seat == seat) {
                         departure.under_way -= 1;
                         self.send_on(departure)?;
                     }
-                    departures.retain(|it| it.under_way > 0 || !it.parts.is_empty());
+                    departures.retain(Departure::goes_on);
                 }
-                _ => {}
+                _ => unreachable!("no other was asked for"),
             }
         }
-        Ok(())
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// Does something, unless something has failed before.
+    fn try_to(&mut self, work: impl FnOnce(&Self) -> Result<(), MemberError>) {
+        if self.failed.is_none() {
+            self.failed = work(self).err();
+        }
     }
 
     fn send_on(&mut self, departure: &mut Departure) -> Result<(), MemberError> {
@@ -279,6 +335,7 @@ impl<T: Transport> Removal<'_, T> {
             let read = File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, offset));
             if let Err(error) = read {
                 let reason = format!("{}: {error}", path.display());
+                departure.parts.clear();
                 return self.wire.tell(departure.to, &Note::Lacking(departure.seat, reason));
             }
             self.wire.tell(departure.to, &Note::Part(departure.seat, name, offset, bytes.into()))?;
@@ -344,4 +401,28 @@ pub(crate) fn remove_strangers(directory: &Path, seats_here: &[Seat]) -> Result<
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn present(settings: &Settings) -> Presence {
+        let (job, node, terms) = (settings.job, settings.node.clone(), settings.terms());
+        Presence { job, node, terms, shelves: Vec::new() }
+    }
+
+    #[test]
+    fn processes_of_another_version_or_job_are_named() {
+        let settings = Settings::new(JobId::from_bytes([1; 16]), "/dev/shm".into(), "node".into());
+        let ours = present(&settings);
+        assert!(arrange(&[ours.clone(), ours.clone()], &settings).is_ok());
+        let version = concat!("version ", env!("CARGO_PKG_VERSION"));
+        let older = Presence { terms: ours.terms.replace(version, "version 0.0.1"), ..ours.clone() };
+        let refused = arrange(&[ours.clone(), ours.clone(), older], &settings).unwrap_err();
+        assert!(refused.contains("process 2 has other terms") && refused.contains("version 0.0.1"), "{refused}");
+        let foreign = Presence { job: JobId::from_bytes([2; 16]), ..ours.clone() };
+        let refused = arrange(&[ours, foreign], &settings).unwrap_err();
+        assert!(refused.contains("process 1 is of job 0202"), "{refused}");
+    }
 }

@@ -34,8 +34,11 @@ pub struct Settings {
     pub compress: bool,
     /// A directory that all nodes see, for when more is lost than the code bears; `None` for memory alone.
     pub directory: Option<PathBuf>,
-    /// Every how many epochs one is copied to it in the background; 0 for none.
+    /// Every how many epochs one is copied to it in the background, where that one is not encoded the next that is; 0 for
+    /// none.
     pub directory_every: u64,
+    /// Every how many epochs one is encoded; the others are local. 0 and 1 for all.
+    pub encode_every: u64,
 }
 
 /// The job with this name.
@@ -69,6 +72,7 @@ impl Settings {
             compress: true,
             directory: None,
             directory_every: 0,
+            encode_every: 1,
         }
     }
 
@@ -79,6 +83,7 @@ impl Settings {
             Some(path) => format!("every {} epochs to {}", self.directory_every, path.display()),
             None => "no directory".into(),
         };
-        format!("version {version}, {scheme:?}, groups of {members}, {directory}")
+        let encoded = self.encode_every.max(1);
+        format!("version {version}, {scheme:?}, groups of {members}, 1 epoch in {encoded} encoded, {directory}")
     }
 }

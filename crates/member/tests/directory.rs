@@ -46,6 +46,7 @@ fn a_job_that_loses_all_nodes_goes_on_from_the_directory() {
         let mut random = Rng::with_seed(seed);
         let ranks = random.u32(2..5);
         let (mut cluster, _place) = cluster(seed, Scheme::Parity, ranks, random.u64(1..4));
+        cluster.encode_every = random.u64(1..4);
         let mut reached = 0;
         for _ in 0..4 {
             struck(&cluster, random.u32(..ranks), random.u64(200..700));
@@ -55,7 +56,7 @@ fn a_job_that_loses_all_nodes_goes_on_from_the_directory() {
                 continue;
             }
             (0..cluster.nodes.len()).for_each(|node| cluster.lose(node));
-            cluster.promise_nothing();
+            cluster.promise(0);
         }
         is_done(&cluster, reached + 5, seed);
     }
@@ -84,6 +85,30 @@ fn what_is_saved_from_memory_is_rebuilt_and_gone_on_from() {
         (0..4).for_each(|node| cluster.lose(node));
         // It has gone back to what was promised, and not further.
         is_done(&cluster, cluster.promised() + 5, seed);
+    }
+}
+
+/// The newest epoch is a local one: what all nodes hold of it is saved and gone on from. With one node lost it is the encoded
+/// one before, which is saved with it.
+#[test]
+fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
+    for (seed, lost) in [(1, 0), (2, 1)] {
+        let (mut cluster, _place) = cluster(seed, Scheme::Parity, 3, 0);
+        cluster.encode_every = 1000;
+        struck(&cluster, 1, 300);
+        let (newest, encoded) = (cluster.promised(), cluster.encoded());
+        assert!(newest > encoded && encoded > 0, "{newest}, {encoded}");
+        for node in cluster.nodes.iter().skip(lost) {
+            let saved = scavenge(node.path(), JOB, path(&cluster)).unwrap();
+            assert!(saved.pieces.len() >= 2 && saved.lost.is_empty(), "{saved:?}");
+        }
+        let epochs = Directory::new(path(&cluster)).epochs().unwrap();
+        let first = epochs.iter().find(|held| held.lacking().unwrap().is_none()).unwrap();
+        assert_eq!((first.is_local(), first.bears().unwrap()), (lost == 0, Some(0)));
+        (0..3).for_each(|node| cluster.lose(node));
+        cluster.promise(if lost == 0 { newest } else { encoded });
+        is_done(&cluster, newest + 5, seed);
+        assert_eq!(cluster.back_at() > encoded, lost == 0);
     }
 }
 
@@ -119,7 +144,7 @@ fn an_old_node_that_comes_back_is_not_believed() {
             let mut old = old.into_iter();
             (0..2).for_each(|node| cluster.nodes[node] = old.next().unwrap());
             (2..4).for_each(|node| cluster.lose(node));
-            cluster.promise_nothing();
+            cluster.promise(0);
         } else {
             cluster.nodes[0] = old.into_iter().next().unwrap();
         }

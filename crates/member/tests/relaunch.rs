@@ -23,7 +23,8 @@ fn torment(seed: u64, scheme: Scheme, losses: usize) {
     let mut random = Rng::with_seed(seed);
     let ranks = random.u32(losses as u32 + 2..7);
     let mut cluster = Cluster::new(seed, scheme, ranks, ranks as usize);
-    // Losses add up until an epoch has been committed after them.
+    cluster.encode_every = random.u64(1..4);
+    // Losses add up until an epoch has been encoded after them.
     let mut whole_since = 0;
     for launch in 0..5 {
         let last = if launch == 4 { cluster.promised() + 5 } else { 1000 };
@@ -35,9 +36,9 @@ fn torment(seed: u64, scheme: Scheme, losses: usize) {
         }
         assert!(ends.iter().all(|end| *end == End::Killed), "seed {seed}, launch {launch}: {ends:?}");
         let lost: BTreeSet<usize> = (0..losses).map(|_| random.usize(..cluster.nodes.len())).collect();
-        let promised = cluster.promised();
-        if random.bool() && promised > whole_since {
-            whole_since = promised;
+        let encoded = cluster.encoded();
+        if random.bool() && encoded > whole_since {
+            whole_since = encoded;
             lost.into_iter().for_each(|node| cluster.lose(node));
         }
         if random.bool() {
@@ -55,6 +56,26 @@ fn a_job_survives_kills_and_lost_nodes_under_parity() {
 #[test]
 fn a_job_survives_two_lost_nodes_under_reed_solomon() {
     seeds().for_each(|seed| torment(seed, Scheme::ReedSolomon { checks: 2 }, 2));
+}
+
+#[test]
+fn a_crash_goes_on_from_the_local_epoch_and_a_lost_node_from_the_encoded_one() {
+    for seed in 0..4 {
+        let mut cluster = Cluster::new(seed, Scheme::Parity, 3, 3);
+        cluster.encode_every = 1000;
+        for _ in 0..2 {
+            assert!(cluster.launch(1000, Some((1, 300))).iter().all(|end| *end == End::Killed));
+        }
+        let (reached, encoded) = (cluster.promised(), cluster.encoded());
+        assert!(encoded > 0 && cluster.back_at() > encoded, "seed {seed}: back at {}", cluster.back_at());
+        cluster.homes.rotate_left(1);
+        assert!(cluster.launch(1000, Some((0, 300))).iter().all(|end| *end == End::Killed));
+        assert!(cluster.back_at() >= reached, "seed {seed}: the pieces moved with their ranks");
+        cluster.lose(2);
+        assert_eq!(cluster.launch(reached + 3, None), cluster.truth(reached + 3), "seed {seed}");
+        assert_eq!(cluster.back_at(), encoded, "seed {seed}");
+        assert_eq!(cluster.leftovers(), Vec::<PathBuf>::new(), "seed {seed}");
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use crate::scenario::{Plant, Scenario};
 use fastrand::Rng;
 use standfast_core::Checksum;
 use standfast_group::{
-    Beginning, EpochId, Input, Life, LoadError, MemoryShelf, Message, Muster, Nothing, Output, PieceId, Process, Rank,
-    Resumption, Seat, Settings, Stage, WayBack, Work, decode, encode,
+    Beginning, EpochId, Input, Level, Life, LoadError, MemoryShelf, Message, Muster, Nothing, Output, PieceId, Process,
+    Rank, Resumption, Seat, Settings, Stage, WayBack, Work, decode, encode,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +27,12 @@ pub struct Outcome {
     pub committed: u64,
     /// Failures that happened.
     pub kills: u32,
+    /// Those of them that were local.
+    pub local: u64,
     /// Recoveries that came to their end.
     pub recoveries: u32,
+    /// Those of them that went back to a local epoch.
+    pub local_recoveries: u32,
     /// Whether nothing could be recovered in the end, because more was lost than is borne.
     pub refused: bool,
     /// Checkpoints that were given up because storage failed.
@@ -107,6 +111,10 @@ pub struct Cluster<'s> {
     /// What every member's program was when its piece was sealed.
     truth: BTreeMap<PieceId, Checksum>,
     promised: Option<EpochId>,
+    /// The newest of those that are encoded: what is left of a promise when a piece is lost.
+    encoded: Option<EpochId>,
+    /// Whether a piece was lost since all was whole.
+    has_lost: bool,
     /// Losses in each group since all was whole.
     lost: BTreeMap<usize, u32>,
     /// Seats that nobody had when all was last whole, and those that a recovery leaves empty beside them.
@@ -153,6 +161,8 @@ impl<'s> Cluster<'s> {
             kills_left: scenario.kills,
             truth: BTreeMap::new(),
             promised: None,
+            encoded: None,
+            has_lost: false,
             lost: BTreeMap::new(),
             empty: BTreeSet::new(),
             vacated: BTreeSet::new(),
@@ -189,8 +199,9 @@ impl<'s> Cluster<'s> {
         let seat = Seat(rank.0);
         let costs = self.scenario.costs[rank.0 as usize % self.scenario.costs.len()];
         let prefers = self.scenario.plan.has(seat).then_some(seat);
+        let encode_every = self.scenario.encode_every;
         let settings = Settings {
-            beginning: Beginning { rank, prefers, started: false, costs },
+            beginning: Beginning { rank, prefers, started: false, costs, encode_every },
             compress: self.scenario.compress,
         };
         let process = Process::new(self.scenario.plan.clone(), settings);
@@ -359,16 +370,19 @@ impl<'s> Cluster<'s> {
                 if let Some(promised) = self.promised.filter(|_| !self.beyond) {
                     return Err(Failure(format!("{seat:?} begins anew though {promised} was promised")));
                 }
-                self.promised = None;
+                (self.promised, self.encoded) = (None, None);
                 host.program = Some(Program::new(scenario.habits, scenario.seed ^ u64::from(seat.0) << 32));
                 host.last_epoch = 0;
             }
-            Resumption::Committed(epoch) => {
+            Resumption::Committed(epoch, level) => {
                 host.last_epoch = epoch.number;
+                let is_local = level != Level::Encoded;
                 if self.promised < Some(epoch) {
                     (self.promised, self.outcome.committed) = (Some(epoch), self.outcome.committed + 1);
+                    self.outcome.local += u64::from(is_local);
                 }
-                if let Some(program) = &mut host.program {
+                if let Some(program) = host.program.as_mut().filter(|_| !is_local) {
+                    self.encoded = self.encoded.max(Some(epoch));
                     program.is_saved();
                 }
             }
@@ -399,7 +413,8 @@ impl<'s> Cluster<'s> {
         let muster = self.hosts[&rank].process.protocol().term().muster;
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
         let age = |epoch: EpochId| (epoch.life, epoch.number);
-        if let Some(promised) = self.promised.filter(|_| !self.beyond)
+        let left = if self.has_lost { self.encoded } else { self.promised };
+        if let Some(promised) = left.filter(|_| !self.beyond)
             && epoch != promised
             && age(epoch) <= age(promised)
         {
@@ -411,12 +426,16 @@ impl<'s> Cluster<'s> {
         {
             return Err(Failure(format!("{seat:?} goes back to {epoch}, another to {other}")));
         }
+        let encoded = host.process.protocol().kept();
         if self.rolled_back.is_none_or(|(when, _)| when != muster) {
             self.outcome.recoveries += 1;
+            self.outcome.local_recoveries += u32::from(encoded != Some(epoch));
         }
         (self.rolled_back, self.promised) = (Some((muster, epoch)), Some(epoch));
         let piece = PieceId { epoch, seat };
-        let program = match Program::restored(self.scenario.habits, &host.shelf, piece) {
+        self.encoded = encoded;
+        let differs_from = (encoded != Some(epoch)).then(|| encoded.map(|epoch| PieceId { epoch, seat }));
+        let program = match Program::restored(self.scenario.habits, &host.shelf, piece, differs_from) {
             Ok(program) => program,
             Err(LoadError::Damaged(_)) => return Ok(false),
             Err(error) => return Err(Failure(error.to_string())),

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use standfast_core::delta::Page;
 use standfast_core::{Checksum, PAGE_BYTES};
-use standfast_group::{LoadError, MemoryShelf, Payload, PieceId, RegionId, SlotMap, SlotSet, load};
+use standfast_group::{LoadError, MemoryShelf, Payload, PieceId, RegionId, Shelf as _, SlotMap, SlotSet, load};
 use std::collections::BTreeMap;
 
 /// The region that holds the program's own number.
@@ -154,11 +154,17 @@ impl Program {
         self.pages.len()
     }
 
-    /// The state that a piece holds.
+    /// The state that a piece holds. Where it is local, `differs_from` names the encoded one, if there is one, to which the
+    /// next differences refer.
     ///
     /// # Errors
     /// [`LoadError`]
-    pub fn restored(habits: Habits, shelf: &MemoryShelf, piece: PieceId) -> Result<Self, LoadError> {
+    pub fn restored(
+        habits: Habits,
+        shelf: &MemoryShelf,
+        piece: PieceId,
+        differs_from: Option<Option<PieceId>>,
+    ) -> Result<Self, LoadError> {
         let mut content = BTreeMap::new();
         let description = load(shelf, piece, |slot, page| {
             content.insert(slot, *page);
@@ -171,7 +177,14 @@ impl Program {
             bytes.truncate(region.bytes as usize);
             regions.insert(region.id, bytes);
         }
-        let (changed, pages) = (SlotSet::default(), BTreeMap::new());
+        let mut changed = SlotSet::default();
+        if let Some(encoded) = differs_from {
+            let descriptions = encoded.map_or(&[][..], |encoded| shelf.descriptions(encoded));
+            let before = descriptions.iter().filter(|description| description.seat == piece.seat);
+            before.for_each(|description| changed.extend(&description.map.used()));
+            changed.extend(&map.used());
+        }
+        let pages = BTreeMap::new();
         let mut program = Self { habits, map, regions, changed, pages };
         program.index();
         Ok(program)

@@ -46,6 +46,8 @@ pub struct Scenario {
     pub spares: u32,
     /// The program goes on to the epoch with this number.
     pub epochs: u64,
+    /// Every how many epochs one is encoded, where the way back is to relaunch.
+    pub encode_every: u64,
     /// Failures.
     pub kills: u32,
     /// In so many of a hundred a failure may come though the code does not bear it.
@@ -102,6 +104,7 @@ impl Scenario {
             plan: Arc::new(plan.expect("some draw fits")),
             spares,
             epochs: random.u64(2..6),
+            encode_every: if random.bool() { 1 } else { random.u64(2..5) },
             kills,
             beyond_percent: if random.u8(..4) == 0 { 30 } else { 0 },
             storage_fails_permille: if random.u8(..5) == 0 { 8 } else { 0 },

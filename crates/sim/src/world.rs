@@ -2,8 +2,8 @@
 
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Beginning, Control, EpochId, Event, Holding, Life, Muster, Plan, Protocol, Rank, Rejected, Report, Restore,
-    Resumption, Seat, Stage, Survey, Term, WayBack, decide,
+    Action, Beginning, Control, EpochId, Event, Holding, Level, Life, Muster, Plan, Protocol, Rank, Rejected, Report,
+    Restore, Resumption, Seat, Stage, Survey, Term, WayBack, decide,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,8 +18,12 @@ pub struct Model {
     pub spares: u32,
     /// The application goes on to the epoch with this number.
     pub epochs: u64,
+    /// Every how many epochs one is encoded.
+    pub encode_every: u64,
     /// Nodes that may fail.
     pub kills: u32,
+    /// How often all processes may end while their nodes stay, where the way back is to relaunch.
+    pub crashes: u32,
     /// Whether the second and further failures may come before the one before is recovered, though the code does not bear
     /// both.
     pub beyond: bool,
@@ -62,6 +66,8 @@ pub enum Step {
         /// Whether a node that failed before comes back.
         back: bool,
     },
+    /// All processes end and are launched again, with all that their nodes have, under this coordinator.
+    Crash(Rank),
 }
 
 /// What must not be.
@@ -79,17 +85,25 @@ pub enum Violation {
 enum Work {
     Survey,
     Encode(EpochId, Option<EpochId>, Vec<(Seat, Rank)>),
+    Lay(EpochId, EpochId),
     Rebuild(EpochId, Restore),
-    Seal { epoch: EpochId, recovery: bool },
+    Seal { epoch: EpochId, recovery: bool, level: Level },
     Mark(EpochId),
     Keep(Option<EpochId>, Option<Seat>, Life),
 }
 
-/// Sealed pieces, and whether they are marked.
+/// What is known of a sealed piece.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Piece {
+    marked: bool,
+    level: Level,
+}
+
+/// Sealed pieces.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Shelf {
     life: Life,
-    pieces: BTreeMap<(EpochId, Seat), bool>,
+    pieces: BTreeMap<(EpochId, Seat), Piece>,
     /// Whether an epoch may have been promised since the job last began.
     promised: bool,
 }
@@ -99,6 +113,17 @@ impl Shelf {
     fn find(&self, model: &Model, epoch: EpochId, seat: Seat) -> Option<EpochId> {
         let mut pieces = self.pieces.keys().filter(|(of, whose)| model.same(*of, epoch) && *whose == seat);
         pieces.next_back().map(|(of, _)| *of)
+    }
+
+    /// Deletes all but one piece, and what that stands upon.
+    fn keep(&mut self, model: &Model, epoch: Option<EpochId>, seat: Option<Seat>) {
+        let level = epoch.zip(seat).and_then(|kept| self.pieces.get(&kept)).map(|piece| piece.level);
+        let base = level.and_then(|level| match level {
+            Level::Local(base) => base,
+            Level::Encoded => None,
+        });
+        let counts = |of: EpochId| [epoch, base].into_iter().flatten().any(|kept| model.same(of, kept));
+        self.pieces.retain(|(of, whose), _| counts(*of) && Some(*whose) == seat);
     }
 }
 
@@ -129,10 +154,13 @@ pub struct World {
     muster: Muster,
     next_rank: u32,
     kills_left: u32,
+    crashes_left: u32,
     /// Failures since every seat had its piece.
     missing: u32,
     /// The newest epoch on which an application went on.
     promised: Option<EpochId>,
+    /// The newest of those that are encoded: what is left of a promise when a piece is lost.
+    encoded: Option<EpochId>,
     /// What the processes of this muster were rolled back to.
     rolled_back: Option<EpochId>,
 }
@@ -149,8 +177,10 @@ impl World {
             muster: Muster { number: 1, present: present.clone() },
             next_rank: seats + model.spares,
             kills_left: model.kills,
+            crashes_left: model.crashes,
             missing: 0,
             promised: None,
+            encoded: None,
             rolled_back: None,
         };
         for rank in present {
@@ -163,7 +193,7 @@ impl World {
 
     fn host(&self, model: &Model, rank: Rank, prefers: Option<Seat>, shelf: Shelf) -> Host {
         let costs = Costs { latency_nanoseconds: 1, page_nanoseconds: 1 };
-        let beginning = Beginning { rank, prefers, started: false, costs };
+        let beginning = Beginning { rank, prefers, started: false, costs, encode_every: model.encode_every };
         Host {
             protocol: Protocol::new(model.plan.clone(), beginning),
             shelf,
@@ -211,6 +241,9 @@ impl World {
     }
 
     fn kills(&self, model: &Model, steps: &mut Vec<Step>) {
+        if self.crashes_left > 0 && !self.is_refused() {
+            steps.extend(self.hosts.keys().map(|rank| Step::Crash(*rank)));
+        }
         let bears = model.beyond || self.missing < tolerance(&model.plan);
         if self.kills_left > 0 && bears && !self.is_refused() {
             for victim in self.hosts.keys() {
@@ -266,6 +299,10 @@ impl World {
             Step::Deliver(from, to) => self.deliver(model, from, to),
             Step::Complete(rank) => self.complete(model, rank),
             Step::Kill { victim, coordinator, back } => self.kill(model, victim, coordinator, back),
+            Step::Crash(coordinator) => {
+                self.crashes_left -= 1;
+                self.begin_again(model, coordinator, Vec::new())
+            }
         }?;
         if self.is_whole(model) {
             self.missing = 0;
@@ -292,9 +329,14 @@ impl World {
         }
         self.kills_left -= 1;
         self.missing += 1;
+        let fresh = (model.plan.way_back() == WayBack::Relaunch).then(Shelf::default);
+        self.begin_again(model, coordinator, returned.into_iter().chain(fresh).collect())
+    }
+
+    /// Everybody is told who is there from now on, with new processes on these shelves.
+    fn begin_again(&mut self, model: &Model, coordinator: Rank, joining: Vec<Shelf>) -> Result<(), Violation> {
         self.rolled_back = None;
-        let relaunch = model.plan.way_back() == WayBack::Relaunch;
-        if relaunch {
+        if model.plan.way_back() == WayBack::Relaunch {
             self.links.clear();
             for rank in self.hosts.keys().copied().collect::<Vec<_>>() {
                 let host = &self.hosts[&rank];
@@ -302,7 +344,7 @@ impl World {
                 self.hosts.insert(rank, fresh);
             }
         }
-        for shelf in returned.into_iter().chain(relaunch.then(Shelf::default)) {
+        for shelf in joining {
             let rank = Rank(self.next_rank);
             self.next_rank += 1;
             self.hosts.insert(rank, self.host(model, rank, None, shelf));
@@ -327,13 +369,21 @@ impl World {
                 }
                 Event::Done(epoch)
             }
+            Work::Lay(epoch, base) => {
+                if let Some(seat) = seat
+                    && host.shelf.find(model, base, seat).is_none()
+                {
+                    return Err(Violation::Mixed(format!("{seat:?} lays {epoch} down without its {base}")));
+                }
+                Event::Done(epoch)
+            }
             Work::Rebuild(epoch, restore) => {
                 self.check_sources(model, epoch, &restore)?;
                 Event::Done(epoch)
             }
-            Work::Seal { epoch, recovery } => {
+            Work::Seal { epoch, recovery, level } => {
                 if let Some(seat) = seat {
-                    host.shelf.pieces.entry((epoch, seat)).or_insert(false);
+                    host.shelf.pieces.entry((epoch, seat)).or_insert(Piece { marked: false, level });
                     host.shelf.promised |= !recovery;
                 }
                 if model.plant == Some(Plant::DeletedTooEarly) {
@@ -346,15 +396,17 @@ impl World {
             }
             Work::Mark(epoch) => {
                 host.shelf.promised = true;
-                host.shelf.pieces.iter_mut().filter(|((of, _), _)| *of == epoch).for_each(|(_, marked)| *marked = true);
+                host.shelf
+                    .pieces
+                    .iter_mut()
+                    .filter(|((of, _), _)| *of == epoch)
+                    .for_each(|(_, piece)| piece.marked = true);
                 Event::Marked(epoch)
             }
             Work::Keep(epoch, seat, life) => {
                 host.shelf.life = life;
                 host.shelf.promised = epoch.is_some();
-                host.shelf
-                    .pieces
-                    .retain(|(of, whose), _| epoch.is_some_and(|epoch| model.same(*of, epoch)) && Some(*whose) == seat);
+                host.shelf.keep(model, epoch, seat);
                 Event::Kept
             }
         };
@@ -404,10 +456,11 @@ impl World {
                 Work::Survey
             }
             Action::Encode { epoch, base, seats, .. } => Work::Encode(epoch, base, seats),
+            Action::Lay { epoch, base, .. } => Work::Lay(epoch, base),
             Action::Rebuild { restore, epoch, .. } => Work::Rebuild(epoch, restore),
             Action::Seal(work) => {
-                let (epoch, recovery) = (work.epoch, work.recovery);
-                host.work.push_back(Work::Seal { epoch, recovery });
+                let standfast_group::Work { epoch, recovery, level } = work;
+                host.work.push_back(Work::Seal { epoch, recovery, level });
                 return Ok((model.plant == Some(Plant::CommittedTooEarly)).then_some(Event::Sealed(epoch)));
             }
             Action::Mark(epoch) => Work::Mark(epoch),
@@ -427,9 +480,12 @@ impl World {
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
         match resumption {
             Resumption::Start(_) => {}
-            Resumption::Committed(epoch) => {
+            Resumption::Committed(epoch, level) => {
                 host.last_epoch = epoch.number;
                 self.promised = self.promised.max(Some(epoch));
+                if level == Level::Encoded {
+                    self.encoded = self.encoded.max(Some(epoch));
+                }
             }
             Resumption::Abandoned(reason) => return Err(Violation::Stuck(reason)),
             Resumption::Rollback(epoch, seat) => {
@@ -440,7 +496,7 @@ impl World {
                     return Err(Violation::Mixed(format!("{seat:?} goes back to {epoch}, another to another epoch")));
                 }
                 host.last_epoch = epoch.number;
-                self.promised = Some(epoch);
+                (self.promised, self.encoded) = (Some(epoch), host.protocol.kept());
             }
         }
         let host = &self.hosts[&rank];
@@ -451,7 +507,9 @@ impl World {
     /// Nothing is under way and every seat has the piece that it keeps.
     fn is_whole(&self, model: &Model) -> bool {
         let quiet = self.links.is_empty() && self.hosts.values().all(|host| host.work.is_empty() && !host.untold);
-        let kept = self.hosts.values().filter(|host| host.protocol.seat().is_some() && host.shelf.pieces.len() == 1);
+        let pieces = |protocol: &Protocol| usize::from(protocol.newest() != protocol.kept()) + 1;
+        let is_whole = |host: &&Host| host.shelf.pieces.len() == pieces(&host.protocol);
+        let kept = self.hosts.values().filter(|host| host.protocol.seat().is_some()).filter(is_whole);
         quiet && kept.count() == model.plan.seats()
     }
 
@@ -489,7 +547,7 @@ impl World {
 
     /// Every further loss that is borne leaves an epoch to go back to, no older than any on which an application went on.
     fn check_recoverable(&self, model: &Model) -> Result<(), Violation> {
-        let Some(promised) = self.promised else { return Ok(()) };
+        let age = |epoch: EpochId| (epoch.life, epoch.number);
         let spare = tolerance(&model.plan) - self.missing;
         let ranks: Vec<Rank> = self.hosts.keys().copied().collect();
         for bits in 0..1_u32 << ranks.len() {
@@ -506,8 +564,9 @@ impl World {
             }
             // Whether there are processes enough is another question.
             reports.extend((0..8).map(|extra| (Rank(u32::MAX - extra), Report::default())));
+            let is_lossless = self.missing == 0 && bits == 0;
+            let Some(promised) = (if is_lossless { self.promised } else { self.encoded }) else { continue };
             let found = decide(&model.plan, &reports, &Rejected::new());
-            let age = |epoch: EpochId| (epoch.life, epoch.number);
             let good = found.as_ref().is_ok_and(|restore| {
                 restore.epoch.is_some_and(|epoch| epoch == promised || age(epoch) > age(promised))
             });
@@ -530,18 +589,20 @@ impl World {
         let seats = |host: &Host, seat: Seat| (Some(seat) == host.protocol.seat(), model.plan.is_member(seat));
         let mut outlines: Vec<u128> = Vec::new();
         for (rank, host) in &self.hosts {
-            let pieces: BTreeSet<_> = host.shelf.pieces.iter().map(|((e, s), m)| (*e, seats(host, *s), *m)).collect();
+            let pieces: BTreeSet<_> = host.shelf.pieces.iter().map(|((e, s), p)| (*e, seats(host, *s), *p)).collect();
             let work: Vec<_> = host.work.iter().map(outline_of).collect();
             let seat = host.protocol.seat().map(|seat| model.plan.is_member(seat));
             let own = (*rank == coordinator, seat, host.shelf.life, host.shelf.promised, pieces, work);
-            let stage = (host.protocol.stage(), host.protocol.kept(), host.last_epoch, host.refused);
+            let kept = (host.protocol.kept(), host.protocol.newest());
+            let stage = (host.protocol.stage(), kept, host.last_epoch, host.refused);
             outlines.push(hash_of(&(own, stage)));
         }
         outlines.sort_unstable();
         let member = |seat: Seat| model.plan.is_member(seat);
         let away: Vec<BTreeSet<_>> =
             self.away.iter().map(|it| it.pieces.iter().map(|((e, s), m)| (*e, member(*s), *m)).collect()).collect();
-        let rest = (self.muster.number, self.kills_left, self.missing, self.promised, self.rolled_back);
+        let left = (self.kills_left, self.crashes_left, self.missing);
+        let rest = (self.muster.number, left, self.promised, self.encoded, self.rolled_back);
         hash_of(&(outlines, away, rest))
     }
 }
@@ -561,6 +622,7 @@ fn outline_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
         Work::Seal { epoch, .. } => (3, Some(*epoch), None),
         Work::Mark(epoch) => (4, Some(*epoch), None),
         Work::Keep(epoch, ..) => (5, *epoch, None),
+        Work::Lay(epoch, base) => (6, Some(*epoch), Some(*base)),
     }
 }
 
@@ -570,10 +632,9 @@ fn survey(model: &Model, shelf: &Shelf) -> Survey {
         _ => epoch,
     };
     let pieces = shelf.pieces.iter();
-    let holding = |((epoch, seat), marked): (&(EpochId, Seat), &bool)| Holding {
-        epoch: id(*epoch),
-        seat: *seat,
-        marked: *marked,
+    let holding = |((epoch, seat), piece): (&(EpochId, Seat), &Piece)| {
+        let Piece { marked, level } = *piece;
+        Holding { epoch: id(*epoch), seat: *seat, marked, level }
     };
     let unpromised = shelf.life != Life::default() && !shelf.promised;
     Survey { life: shelf.life, holdings: pieces.map(holding).collect(), unpromised }

@@ -14,7 +14,9 @@ fn model(plan: Plan) -> Model {
         plan: Arc::new(plan),
         spares: 0,
         epochs: 2,
+        encode_every: 1,
         kills: 1,
+        crashes: 0,
         beyond: false,
         returns: false,
         messages: false,
@@ -107,11 +109,33 @@ fn every_order_of_messages_is_survived() {
     }
 }
 
+/// The second and third epoch are local, the fourth is encoded: a crash at every point, and the loss of a node before or after
+/// it. What is lost is never more than the local epochs since the last encoded one, and a crash alone loses none.
+#[test]
+fn local_epochs_survive_a_crash_at_every_point_and_a_loss_leaves_the_encoded_one() {
+    for (members, kills, epochs) in [(2, 1, 4), (3, 1, 3), (4, 0, 4)] {
+        let plan = rotating(WayBack::Relaunch, Scheme::Parity, members);
+        let explored = holds(&Model { encode_every: 3, crashes: 1, kills, epochs, ..model(plan) });
+        assert!(explored.ends > 0 && explored.refusals == 0);
+    }
+    let plan = rotating(WayBack::Relaunch, Scheme::ReedSolomon { checks: 2 }, 3);
+    holds(&Model { encode_every: 2, crashes: 1, kills: 2, epochs: 3, ..model(plan) });
+}
+
+#[test]
+fn local_epochs_survive_every_order_of_messages_and_nodes_that_come_back() {
+    let plan = || rotating(WayBack::Relaunch, Scheme::Parity, 2);
+    let local = || Model { encode_every: 2, crashes: 1, symmetric: false, ..model(plan()) };
+    holds(&Model { messages: true, ..local() });
+    holds(&Model { kills: 2, returns: true, epochs: 3, ..local() });
+}
+
 #[test]
 fn states_that_differ_in_names_alone_have_equal_futures() {
-    for (members, kills) in [(2, 2), (3, 1), (4, 1)] {
+    for (members, kills, encode_every) in [(2, 2, 1), (3, 1, 1), (4, 1, 1), (2, 1, 2)] {
         let plan = rotating(WayBack::Relaunch, Scheme::Parity, members);
-        let (states, classes) = symmetry_holds(&Model { kills, epochs: 1, ..model(plan) });
+        let local = Model { encode_every, crashes: u32::from(encode_every > 1), ..model(plan) };
+        let (states, classes) = symmetry_holds(&Model { kills, epochs: encode_every, ..local });
         assert!(classes < states);
     }
 }
@@ -124,6 +148,9 @@ fn faults_put_in_on_purpose_are_found() {
     assert!(matches!(found(&early), Violation::Unrecoverable(_) | Violation::Mixed(_)));
     let deleted = Model { plant: Some(Plant::DeletedTooEarly), ..model(plan()) };
     assert!(matches!(found(&deleted), Violation::Unrecoverable(_)));
+    let local = Model { encode_every: 3, crashes: 1, epochs: 3, ..model(plan()) };
+    let deleted = Model { plant: Some(Plant::DeletedTooEarly), ..local };
+    assert!(matches!(found(&deleted), Violation::Unrecoverable(_) | Violation::Mixed(_)));
     let mixed = Model { plant: Some(Plant::IdIgnored), kills: 2, returns: true, symmetric: false, ..model(plan()) };
     assert!(matches!(found(&mixed), Violation::Mixed(_)));
 }

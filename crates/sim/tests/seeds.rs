@@ -11,17 +11,19 @@ use std::sync::Arc;
 
 #[test]
 fn hundreds_of_seeds_recover_every_byte_or_refuse_by_name() {
-    let (mut recoveries, mut refused, mut abandoned) = (0, 0, 0);
+    let (mut recoveries, mut local, mut refused, mut abandoned) = (0, 0, 0, 0);
     for seed in 0..300 {
         let outcome = run(&Scenario::new(seed, Wishes::default()));
         let outcome =
             outcome.unwrap_or_else(|failure| panic!("cargo xtask simulate --seeds {seed}..{}: {failure}", seed + 1));
         recoveries += outcome.recoveries;
+        local += outcome.local_recoveries;
         refused += u32::from(outcome.refused);
         abandoned += outcome.abandoned;
     }
     // What the seeds are for must be among what they lead to.
-    assert!(recoveries > 100 && refused > 10 && abandoned > 10, "{recoveries}, {refused}, {abandoned}");
+    let met = format!("{recoveries}, {local}, {refused}, {abandoned}");
+    assert!(recoveries > 100 && local > 5 && refused > 10 && abandoned > 10, "{met}");
 }
 
 #[test]
@@ -42,7 +44,7 @@ fn the_same_seed_is_the_same_run() {
 /// Some seed must fail, and for a reason that fits.
 fn is_found(plant: Plant, reasons: &[&str]) {
     let wishes = Wishes { kills: Some(3), ..Wishes::default() };
-    let mut failures = (0..200).filter_map(|seed| run(&Scenario::new(seed, wishes).with(plant)).err());
+    let mut failures = (0..1000).filter_map(|seed| run(&Scenario::new(seed, wishes).with(plant)).err());
     assert!(failures.any(|failure| reasons.iter().any(|reason| failure.0.contains(reason))), "{plant:?} was not found");
 }
 
@@ -75,11 +77,19 @@ fn a_removed_page_that_is_not_subtracted_is_found() {
 const PAGES: u32 = 40;
 
 /// A run without failures in which so many pages of each region change each time.
-fn memory(plan: &Plan, changed: u32) -> Scenario {
+fn memory(plan: &Plan, changed: u32, encode_every: u64) -> Scenario {
     let habits = Habits { pages_max: PAGES, steady: Some(changed), forgets_removed: false };
     let costs = vec![Costs { latency_nanoseconds: 1_000, page_nanoseconds: 1_000 }];
     let base = Scenario::new(1, Wishes::default());
-    let quiet = Scenario { plan: Arc::new(plan.clone()), spares: 0, epochs: 4, kills: 0, beyond_percent: 0, ..base };
+    let quiet = Scenario {
+        plan: Arc::new(plan.clone()),
+        spares: 0,
+        epochs: 4,
+        kills: 0,
+        encode_every,
+        beyond_percent: 0,
+        ..base
+    };
     Scenario { storage_fails_permille: 0, habits, costs, compress: false, ..quiet }
 }
 
@@ -94,7 +104,7 @@ fn memory_is_what_the_reckoning_says() {
         Plan::dedicated(job, WayBack::Relaunch, Scheme::Parity, 4, 1).unwrap(),
     ];
     for (plan, changed) in plans.iter().flat_map(|plan| [PAGES, PAGES / 4].map(|changed| (plan, changed))) {
-        let scenario = memory(plan, changed);
+        let scenario = memory(plan, changed, 1);
         let outcome = run(&scenario).unwrap();
         // Beside the regions there is one page with the program's number, which always changes.
         let (pages, changed) = (u64::from(3 * PAGES + 1), u64::from(3 * changed + 1));
@@ -114,6 +124,28 @@ fn memory_is_what_the_reckoning_says() {
             let beside = if plan.way_back() == WayBack::Relaunch { changed } else { 0 };
             let own = if plan.is_member(*seat) { pages + beside } else { 0 };
             assert_eq!(outcome.peaks[seat].0 as u64, own, "{what}");
+        }
+    }
+}
+
+/// What a local epoch adds stands beside the encoded one; while the next is made, as much again.
+#[test]
+fn memory_with_local_epochs_is_what_the_reckoning_says() {
+    let job = JobId::from_bytes([1; 16]);
+    let plan = Plan::rotating(job, WayBack::Relaunch, Scheme::Parity, 5).unwrap();
+    let (pages, changed) = (u64::from(3 * PAGES + 1), u64::from(3 * PAGES / 4 + 1));
+    // Four epochs: the last is local, or encoded after two that are.
+    for (encode_every, ends_local) in [(9, true), (3, false)] {
+        let outcome = run(&memory(&plan, PAGES / 4, encode_every)).unwrap();
+        assert_eq!((outcome.committed, outcome.local), (4, if ends_local { 3 } else { 2 }));
+        for (seat, (own, checks)) in &outcome.steady {
+            let encoded = Reckoning::new(plan.layout(0), WayBack::Relaunch, seat.0 as usize, pages, changed);
+            let reckoning = encoded.with_local(changed);
+            let expected = if ends_local { reckoning.steady } else { encoded.steady };
+            let (steady, peak) = ((own + checks) as u64, (outcome.peaks[seat].0 + outcome.peaks[seat].1) as u64);
+            let what = format!("{seat:?} every {encode_every}: {steady} and {peak}, {reckoning:?}");
+            assert!(steady <= expected && steady + 4 > expected, "{what}");
+            assert!(peak <= reckoning.peak && peak >= encoded.steady + 2 * changed - 4, "{what}");
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::chains::{Incremental, MaxFiles, tracking};
 use crate::encodings::encodings;
 use crate::options::{JobOptions, Keep};
 use crate::report::CheckpointReport;
-use crate::room::{self, Room};
+use crate::room;
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::{Choice, Method, Past, Snapshot, Why};
 use standfast_engine::{
@@ -25,6 +25,7 @@ use standfast_engine::{
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Coverage, FileReference};
 use standfast_format::{BoxError, ImageSink};
+use standfast_linux::proc::Room;
 use standfast_store::{JobDirectory, Lease, Level, Levels, Plan, Prepared, StoreError, Writing};
 use std::ffi::OsStr;
 use std::io;

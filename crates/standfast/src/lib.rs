@@ -77,8 +77,8 @@ pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};
 pub use front::{Front, FrontLine, Left, Side, split};
 pub use group::{
-    GroupEnding, GroupEpoch, GroupNotice, GroupPiece, GroupRebuilt, GroupRequest, GroupSaved, Nodes, group_memory,
-    group_rebuild, group_scavenge, group_status, group_verify, run_group,
+    GroupEnding, GroupEpoch, GroupNotice, GroupPiece, GroupRebuilt, GroupRequest, GroupSaved, Nodes,
+    examine_group_memory, group_memory, group_rebuild, group_scavenge, group_status, group_verify, run_group,
 };
 pub use inspect::{inspect, verify};
 pub use levels::{DurableEvery, FlushEvery, Grace, Memory};

@@ -1,35 +1,6 @@
-//! How much memory there is to spare: what the system has, what the control groups of the job allow, what the kernel still
-//! promises. Parsers take text; one function reads it.
+//! Whether images fit into memory: what is left of a file system, and how much of what there is they may take.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-/// Memory that may be used, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Room {
-    /// The least of what the system has available and of what each control group has left. Nothing where nobody tells.
-    pub(crate) spare_bytes: u64,
-    /// Where the kernel promises no more than it has (`vm.overcommit_memory` is 2): what it still promises.
-    pub(crate) promised_bytes: Option<u64>,
-}
-
-impl Room {
-    /// For a process: this machine and the control groups that it is in.
-    pub(crate) fn of(pid: i32) -> Self {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let memory = text("/proc/meminfo");
-        let is_strict = text("/proc/sys/vm/overcommit_memory").trim() == "2";
-        let available = figure(&memory, "MemAvailable:").unwrap_or(0);
-        let left = folders(&text(&format!("/proc/{pid}/cgroup"))).iter().filter_map(|folder| left_in(folder)).min();
-        Self {
-            spare_bytes: left.map_or(available, |left| left.min(available)),
-            promised_bytes: is_strict.then(|| {
-                let of = |name| figure(&memory, name).unwrap_or(0);
-                of("CommitLimit:").saturating_sub(of("Committed_AS:"))
-            }),
-        }
-    }
-}
+use std::path::Path;
 
 /// What is left of the file system that holds a directory; nothing where that cannot be told.
 pub(crate) fn bytes_left_at(place: &Path) -> u64 {
@@ -40,44 +11,6 @@ pub(crate) fn bytes_left_at(place: &Path) -> u64 {
 /// whether another one fits half of what is left.
 pub(crate) fn fits_twice(program_bytes: u64, level_bytes: u64, tightest: u64) -> bool {
     program_bytes.saturating_mul(2) <= tightest.saturating_add(level_bytes) / 2 && program_bytes <= tightest / 2
-}
-
-/// A line of `/proc/meminfo`, in bytes.
-fn figure(text: &str, name: &str) -> Option<u64> {
-    let kilobytes = |line: &str| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse::<u64>().ok();
-    text.lines().find_map(kilobytes).map(|kilobytes| kilobytes * 1024)
-}
-
-/// The folders of the control groups that a process is in, and of all above them, by `/proc/PID/cgroup`.
-fn folders(text: &str) -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    for line in text.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
-        let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            _ if controllers.split(',').any(|it| it == "memory") => "/sys/fs/cgroup/memory",
-            _ => continue,
-        };
-        let relative = Path::new(path.trim_start_matches('/'));
-        folders.extend(relative.ancestors().map(|folder| Path::new(root).join(folder)));
-    }
-    folders
-}
-
-/// What a control group has left; `None` where it has no limit. What it could drop of files counts as left.
-fn left_in(folder: &Path) -> Option<u64> {
-    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
-    let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
-    let (limit, used) = number("memory.max")
-        .zip(number("memory.current"))
-        .or_else(|| number("memory.limit_in_bytes").zip(number("memory.usage_in_bytes")))?;
-    let droppable = read("memory.stat").as_deref().and_then(inactive_file).unwrap_or(0);
-    Some(limit.saturating_sub(used.saturating_sub(droppable)))
-}
-
-fn inactive_file(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix("inactive_file ")?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -93,32 +26,5 @@ mod tests {
         assert!(!fits_twice(GIB, 9 * GIB, GIB), "too little is left");
         assert!(!fits_twice(u64::MAX, 0, GIB));
         assert!(bytes_left_at(Path::new("/")) > 0 && bytes_left_at(Path::new("/there/is/no/such")) == 0);
-    }
-
-    #[test]
-    fn lines_are_found_by_name() {
-        let text = "MemTotal:  24 kB\nMemAvailable:      12 kB\n";
-        assert_eq!((figure(text, "MemAvailable:"), figure(text, "CommitLimit:")), (Some(12 * 1024), None));
-        assert_eq!(inactive_file("anon 3\ninactive_file 70\n"), Some(70));
-    }
-
-    #[test]
-    fn every_group_above_counts_and_of_the_older_kind_that_for_memory() {
-        let paths = |text| folders(text).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-        assert_eq!(paths("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup/"]);
-        assert_eq!(paths("4:cpu,memory:/x\n3:cpuset:/y\n"), ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory/"]);
-    }
-
-    #[test]
-    fn a_group_has_left_what_it_does_not_use_or_could_drop() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        write("memory.current", "700\n");
-        write("memory.max", "max\n");
-        assert_eq!(left_in(folder.path()), None);
-        write("memory.max", "1000\n");
-        assert_eq!(left_in(folder.path()), Some(300));
-        write("memory.stat", "inactive_file 200\n");
-        assert_eq!(left_in(folder.path()), Some(500));
     }
 }

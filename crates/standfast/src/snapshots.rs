@@ -3,9 +3,9 @@
 
 use crate::options::words;
 use crate::report::CheckpointReport;
-use crate::room::Room;
 use serde::{Deserialize, Serialize};
 use standfast_core::PAGE_BYTES;
+use standfast_linux::proc::Room;
 use standfast_store::Writing;
 use std::fmt;
 use std::time::Duration;

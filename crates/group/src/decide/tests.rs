@@ -21,7 +21,7 @@ fn dedicated() -> Plan {
 
 /// A process that sat on a seat and holds that seat's pieces of some epochs.
 fn holds(seat: u32, epochs: &[EpochId]) -> Report {
-    let holding = |epoch: &EpochId| Holding { epoch: *epoch, seat: Seat(seat), marked: false };
+    let holding = |epoch: &EpochId| Holding { epoch: *epoch, seat: Seat(seat), marked: false, level: Level::Encoded };
     let holdings: Vec<_> = epochs.iter().map(holding).collect();
     Report { life: Life(1), started: true, prefers: Some(Seat(seat)), holdings, unpromised: false }
 }
@@ -142,6 +142,51 @@ fn a_job_that_broke_off_before_anything_counted_starts_again() {
     let later = Report { started: false, life: Life(2), ..holds(0, &[epoch(2, 5, 5)]) };
     let list = reports([later, unpromised, spare()]);
     assert!(matches!(decide(&rotating(3), &list, &Rejected::new()), Err(Refusal::TooMuchLost { .. })));
+}
+
+/// The same with the last epoch as a local one upon the first.
+fn holds_local(seat: u32, encoded: EpochId, local: EpochId) -> Report {
+    let mut report = holds(seat, &[encoded, local]);
+    report.holdings[1].level = Level::Local(Some(encoded));
+    report
+}
+
+#[test]
+fn a_local_epoch_is_gone_back_to_while_every_piece_of_it_is_there() {
+    let (encoded, local) = (epoch(1, 6, 1), epoch(1, 7, 2));
+    let whole: Vec<Report> = (0..3).map(|seat| holds_local(seat, encoded, local)).collect();
+    let restore = decide(&rotating(3), &reports(whole.clone()), &Rejected::new()).unwrap();
+    assert_eq!((restore.epoch, restore.level), (Some(local), Level::Local(Some(encoded))));
+    let mut lost = whole.clone();
+    lost[1] = spare();
+    let restore = decide(&rotating(3), &reports(lost), &Rejected::new()).unwrap();
+    assert_eq!((restore.epoch, restore.level), (Some(encoded), Level::Encoded), "the code bears one lost piece");
+    let mut half_sealed = whole.clone();
+    half_sealed[2] = holds(2, &[encoded]);
+    let restore = decide(&rotating(3), &reports(half_sealed), &Rejected::new()).unwrap();
+    assert_eq!(restore.epoch, Some(encoded));
+    let mut damaged = whole;
+    damaged[0].holdings.remove(0);
+    let restore = decide(&rotating(3), &reports(damaged), &Rejected::new()).unwrap();
+    assert_eq!(restore.epoch, Some(encoded), "the next differences could not be told from what is damaged");
+}
+
+#[test]
+fn a_local_piece_is_not_handed_over() {
+    let (encoded, local) = (epoch(1, 6, 1), epoch(1, 7, 2));
+    let mut both = holds_local(0, encoded, local);
+    both.holdings.extend(holds_local(1, encoded, local).holdings);
+    let list = reports([both, spare(), holds_local(2, encoded, local)]);
+    let restore = decide(&rotating(3), &list, &Rejected::new()).unwrap();
+    assert_eq!(restore.epoch, Some(encoded));
+}
+
+#[test]
+fn what_is_refused_is_the_encoded_epoch() {
+    let (encoded, local) = (epoch(1, 6, 1), epoch(1, 7, 2));
+    let list = reports([holds_local(0, encoded, local), spare(), spare()]);
+    let refused = decide(&rotating(3), &list, &Rejected::new()).unwrap_err();
+    assert!(matches!(refused, Refusal::TooMuchLost { epoch, .. } if epoch == encoded), "{refused}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{Action, Control, Phase, Protocol};
 use crate::decide::{Rejected, Report, decide};
 use crate::identity::{EpochId, Muster, Rank};
+use crate::plan::WayBack;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the coordinator waits for.
@@ -77,7 +78,18 @@ impl Protocol {
         let random = arrived.values().fold(0, |sum: u64, random| sum.rotate_left(1) ^ random);
         let epoch = EpochId { job: self.plan.job(), life: self.life, number: self.number + 1, random };
         self.coordinator = Coordinator::Preparing(epoch, self.everybody());
-        self.order(&Phase::Prepare(epoch, self.kept, self.costs), actions);
+        let order = match self.kept.filter(|kept| self.may_be_local(epoch, *kept)) {
+            Some(kept) => Phase::PrepareLocal(epoch, kept),
+            None => Phase::Prepare(epoch, self.kept, self.costs),
+        };
+        self.order(&order, actions);
+    }
+
+    /// Where a seat is empty nobody could go back to a local epoch.
+    fn may_be_local(&self, epoch: EpochId, kept: EpochId) -> bool {
+        self.plan.way_back() == WayBack::Relaunch
+            && self.seats.len() == self.plan.seats()
+            && epoch.number.saturating_sub(kept.number) < self.encode_every
     }
 
     pub(super) fn seat_sealed(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {

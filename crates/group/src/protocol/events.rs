@@ -2,7 +2,7 @@
 
 use super::Work;
 use crate::decide::{Holding, Refusal, Report, Restore};
-use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
+use crate::identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};
 use crate::transfer::Costs;
 use minicbor::{Decode, Encode};
 
@@ -15,6 +15,9 @@ pub enum Phase {
     /// From the coordinator: encode and seal this epoch, as differences to the other, by ways chosen by these costs.
     #[n(1)]
     Prepare(#[n(0)] EpochId, #[n(1)] Option<EpochId>, #[n(2)] Costs),
+    /// From the coordinator: seal this epoch, each by itself, as differences to the other, which is encoded.
+    #[n(8)]
+    PrepareLocal(#[n(0)] EpochId, #[n(1)] EpochId),
     /// To the coordinator: the piece is sealed.
     #[n(2)]
     Sealed(#[n(0)] EpochId),
@@ -70,7 +73,7 @@ pub enum Event {
     },
     /// Answer to [`Action::Survey`], with its muster.
     Surveyed(u64, Survey),
-    /// Answer to [`Action::Encode`] and [`Action::Rebuild`]: this process's part in it is done.
+    /// Answer to [`Action::Encode`], [`Action::Lay`] and [`Action::Rebuild`]: this process's part in it is done.
     Done(EpochId),
     /// Answer to [`Action::Seal`].
     Sealed(EpochId),
@@ -122,6 +125,15 @@ pub enum Action {
         /// By which the way is chosen.
         costs: Costs,
     },
+    /// Make this seat's piece of a local epoch out of the live memory, by itself.
+    Lay {
+        /// The epoch.
+        epoch: EpochId,
+        /// What the differences refer to.
+        base: EpochId,
+        /// The seat of this process; a spare has nothing to do but to say that it is done.
+        seat: Option<Seat>,
+    },
     /// Rebuild what was lost, together with the group.
     Rebuild {
         /// From and to what.
@@ -135,7 +147,7 @@ pub enum Action {
     Seal(Work),
     /// Note that everybody has sealed it.
     Mark(EpochId),
-    /// Delete every piece but this one of this seat, and note the life.
+    /// Delete every piece but this one of this seat, and what a local one stands upon, and note the life.
     Keep {
         /// What stays; `None` for nothing at all.
         epoch: Option<EpochId>,
@@ -157,8 +169,8 @@ pub enum Action {
 pub enum Resumption {
     /// From its beginning, on this seat.
     Start(Seat),
-    /// Behind its checkpoint, which counts.
-    Committed(EpochId),
+    /// Behind its checkpoint, which counts. A local epoch leaves what has changed since the last encoded one changed.
+    Committed(EpochId, Level),
     /// Behind its checkpoint, which does not count.
     Abandoned(String),
     /// From the epoch's content, on this seat.

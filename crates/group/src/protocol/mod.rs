@@ -10,6 +10,9 @@
 //! settled(i)   -------------------------------->   everybody knows: keep i alone                i |
 //! ```
 //!
+//! Where `encode_every` says so, epochs between two that are encoded are *local*: each process seals for itself what differs
+//! from the encoded one, which stays until the next is settled. The order of things is the same.
+//!
 //! i-1 is deleted only when everybody is known to have marked i, and the coordinator begins the next epoch no earlier. A recovery ends with the same second half: what was rebuilt is
 //! sealed, committed and settled like a new epoch. A change of the muster at any moment ends everything that is under way
 //! and begins a recovery; a failure during a recovery is a change of the muster.
@@ -29,7 +32,7 @@ mod seat;
 
 pub use events::{Action, Control, Event, Phase, Resumption, Survey};
 
-use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
+use crate::identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};
 use crate::plan::{Plan, WayBack};
 use crate::transfer::Costs;
 use coordinator::Coordinator;
@@ -73,6 +76,8 @@ pub struct Work {
     pub epoch: EpochId,
     /// Whether it is brought back, and not new.
     pub recovery: bool,
+    /// How it is kept.
+    pub level: Level,
 }
 
 /// What follows when old pieces are deleted.
@@ -99,6 +104,9 @@ pub struct Beginning {
     pub started: bool,
     /// What sending costs, as far as it is known: counts where this process is the coordinator.
     pub costs: Costs,
+    /// Every how many epochs one is encoded; 0 and 1 for all. Counts where this process is the coordinator, and where the
+    /// way back is to relaunch: in place nobody survives the loss of a process by what it kept for itself.
+    pub encode_every: u64,
 }
 
 /// The protocol of one process.
@@ -109,18 +117,22 @@ pub struct Protocol {
     prefers: Option<Seat>,
     started: bool,
     costs: Costs,
+    encode_every: u64,
     term: Term,
     muster: Option<Muster>,
     stage: Stage,
     seats: BTreeMap<Seat, Rank>,
     life: Life,
+    /// The encoded epoch that this process keeps.
     kept: Option<EpochId>,
+    /// The local one upon it, or by itself.
+    local: Option<EpochId>,
     /// The highest number of an epoch that was begun.
     number: u64,
     /// The application has arrived and the coordinator has not heard of it.
     arrived: Option<u64>,
     /// A *prepare* that came while old pieces were still being deleted.
-    prepare: Option<(EpochId, Option<EpochId>, Costs)>,
+    prepare: Option<Phase>,
     coordinator: Coordinator,
     early: Vec<(Rank, Term, Control)>,
     /// Messages to itself.
@@ -136,12 +148,14 @@ impl Protocol {
             prefers: beginning.prefers,
             started: beginning.started,
             costs: beginning.costs,
+            encode_every: beginning.encode_every,
             term: Term::default(),
             muster: None,
             stage: Stage::Alone,
             seats: BTreeMap::new(),
             life: Life::default(),
             kept: None,
+            local: None,
             number: 0,
             arrived: None,
             prepare: None,
@@ -176,11 +190,16 @@ impl Protocol {
         match &self.stage {
             Stage::Working(work) | Stage::Sealing(work) | Stage::Sealed(work) => Some(work.epoch),
             Stage::Marking(work) | Stage::Marked(work) => Some(work.epoch),
-            _ => self.kept,
+            _ => self.newest(),
         }
     }
 
-    /// The epoch that this process keeps for good.
+    /// The newest epoch that this process keeps, local or encoded.
+    pub fn newest(&self) -> Option<EpochId> {
+        self.local.or(self.kept)
+    }
+
+    /// The encoded epoch that this process keeps.
     pub fn kept(&self) -> Option<EpochId> {
         self.kept
     }

@@ -2,7 +2,7 @@
 
 use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
 use crate::decide::{Report, Restore};
-use crate::identity::{EpochId, Rank, Seat};
+use crate::identity::{EpochId, Level, Rank, Seat};
 use crate::transfer::Costs;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,11 +37,11 @@ impl Protocol {
         self.life = restore.life;
         self.started = true;
         let Some(epoch) = restore.epoch else {
-            self.kept = None;
+            (self.kept, self.local) = (None, None);
             self.keep(After::Start, actions);
             return;
         };
-        self.stage = Stage::Working(Work { epoch, recovery: true });
+        self.stage = Stage::Working(Work { epoch, recovery: true, level: restore.level });
         actions.push(Action::Rebuild { restore, epoch, costs });
     }
 
@@ -60,15 +60,19 @@ impl Protocol {
 
     /// An order of the coordinator's. What does not fit the stage belongs to something that has ended.
     pub(super) fn ordered(&mut self, order: Phase, actions: &mut Vec<Action>) {
-        match (order, self.stage.clone()) {
+        match (order.clone(), self.stage.clone()) {
             (Phase::Prepare(epoch, base, costs), Stage::Idle) => self.prepare_epoch(epoch, base, costs, actions),
-            (Phase::Prepare(epoch, base, costs), Stage::Keeping(_)) => self.prepare = Some((epoch, base, costs)),
+            (Phase::PrepareLocal(epoch, base), Stage::Idle) => self.prepare_local(epoch, base, actions),
+            (Phase::Prepare(..) | Phase::PrepareLocal(..), Stage::Keeping(_)) => self.prepare = Some(order),
             (Phase::Commit(epoch), Stage::Sealed(work)) if work.epoch == epoch => {
                 self.stage = Stage::Marking(work);
                 actions.push(Action::Mark(epoch));
             }
             (Phase::Settled(epoch), Stage::Marked(work)) if work.epoch == epoch => {
-                self.kept = Some(epoch);
+                (self.kept, self.local) = match work.level {
+                    Level::Encoded => (Some(epoch), None),
+                    Level::Local(base) => (base, Some(epoch)),
+                };
                 self.number = self.number.max(epoch.number);
                 let after = if work.recovery { After::Rollback(epoch) } else { After::Commit(epoch) };
                 self.keep(after, actions);
@@ -85,16 +89,28 @@ impl Protocol {
     }
 
     fn prepare_epoch(&mut self, epoch: EpochId, base: Option<EpochId>, costs: Costs, actions: &mut Vec<Action>) {
+        if self.begins(epoch, Level::Encoded, base, actions) {
+            let seats = self.seats.iter().map(|(seat, rank)| (*seat, *rank)).collect();
+            actions.push(Action::Encode { epoch, base, seat: self.seat(), seats, costs });
+        }
+    }
+
+    fn prepare_local(&mut self, epoch: EpochId, base: EpochId, actions: &mut Vec<Action>) {
+        if self.begins(epoch, Level::Local(Some(base)), Some(base), actions) {
+            actions.push(Action::Lay { epoch, base, seat: self.seat() });
+        }
+    }
+
+    /// Begins an epoch, if this process has what its differences refer to.
+    fn begins(&mut self, epoch: EpochId, level: Level, base: Option<EpochId>, actions: &mut Vec<Action>) -> bool {
         self.number = self.number.max(epoch.number);
-        self.stage = Stage::Working(Work { epoch, recovery: false });
+        self.stage = Stage::Working(Work { epoch, recovery: false, level });
         if base != self.kept {
             let reason =
                 format!("process {} keeps another epoch than the one that the differences refer to", self.me.0);
             self.send_coordinator(Phase::Failed(epoch, reason), actions);
-            return;
         }
-        let seats = self.seats.iter().map(|(seat, rank)| (*seat, *rank)).collect();
-        actions.push(Action::Encode { epoch, base, seat: self.seat(), seats, costs });
+        base == self.kept
     }
 
     pub(super) fn done(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
@@ -122,7 +138,7 @@ impl Protocol {
             self.stage = Stage::Marked(work);
             self.send_coordinator(Phase::Marked(epoch), actions);
             if self.resumes_early() && !work.recovery {
-                self.resume(Resumption::Committed(epoch), actions);
+                self.resume(Resumption::Committed(epoch, work.level), actions);
             }
         }
     }
@@ -130,7 +146,7 @@ impl Protocol {
     fn keep(&mut self, after: After, actions: &mut Vec<Action>) {
         let told = self.resumes_early() && matches!(after, After::Commit(_));
         self.stage = Stage::Keeping((!told).then_some(after));
-        actions.push(Action::Keep { epoch: self.kept, seat: self.seat(), life: self.life });
+        actions.push(Action::Keep { epoch: self.newest(), seat: self.seat(), life: self.life });
     }
 
     pub(super) fn kept_alone(&mut self, actions: &mut Vec<Action>) {
@@ -143,15 +159,15 @@ impl Protocol {
         if let (Some(after), Some(seat)) = (after, self.seat()) {
             let resumption = match after {
                 After::Start => Resumption::Start(seat),
-                After::Commit(epoch) => Resumption::Committed(epoch),
+                After::Commit(epoch) => Resumption::Committed(epoch, Level::Encoded),
                 After::Abandon(reason) => Resumption::Abandoned(reason),
                 After::Rollback(epoch) => Resumption::Rollback(epoch, seat),
             };
             self.resume(resumption, actions);
         }
         self.tell_arrival(actions);
-        if let Some((epoch, base, costs)) = self.prepare.take() {
-            self.prepare_epoch(epoch, base, costs, actions);
+        if let Some(order) = self.prepare.take() {
+            self.ordered(order, actions);
         }
     }
 

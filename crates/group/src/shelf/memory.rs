@@ -3,7 +3,7 @@
 use super::{Damaged, PieceId, Place, Shelf};
 use crate::decide::Holding;
 use crate::description::{Description, Fingerprint, Sums};
-use crate::identity::{EpochId, Life, Seat};
+use crate::identity::{EpochId, Level, Life, Seat};
 use crate::protocol::{Survey, Work};
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, is_zero};
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 struct Piece {
     base: Option<PieceId>,
+    is_local: bool,
     pages: BTreeMap<Place, Stored>,
     descriptions: Vec<Description>,
     sealed: bool,
@@ -47,8 +48,11 @@ impl MemoryShelf {
     pub fn survey(&mut self) -> Survey {
         self.pieces.retain(|_, piece| piece.sealed);
         let good = self.pieces.iter().filter(|(id, _)| self.verifies(**id));
-        let holding =
-            |(id, piece): (&PieceId, &Piece)| Holding { epoch: id.epoch, seat: id.seat, marked: piece.marked };
+        let holding = |(id, piece): (&PieceId, &Piece)| {
+            let base = piece.base.map(|base| base.epoch);
+            let level = if piece.is_local { Level::Local(base) } else { Level::Encoded };
+            Holding { epoch: id.epoch, seat: id.seat, marked: piece.marked, level }
+        };
         let unpromised = self.life != Life::default() && !self.promised;
         Survey { life: self.life, holdings: good.map(holding).collect(), unpromised }
     }
@@ -68,11 +72,14 @@ impl MemoryShelf {
         self.pieces.iter_mut().filter(|(id, _)| id.epoch == epoch).for_each(|(_, piece)| piece.marked = true);
     }
 
-    /// Deletes all but one piece, which takes up what it has from its base.
+    /// Deletes all but one piece, which takes up what it has from its base. A local one keeps its base beside it.
     pub fn keep(&mut self, epoch: Option<EpochId>, seat: Option<Seat>, life: Life) {
         self.life = life;
         self.promised = epoch.is_some();
         let kept = epoch.zip(seat).map(|(epoch, seat)| PieceId { epoch, seat });
+        if let Some((id, base)) = kept.and_then(|id| Some((id, self.pieces.get(&id).filter(|it| it.is_local)?.base))) {
+            return self.pieces.retain(|other, _| *other == id || Some(*other) == base);
+        }
         let kept = kept.and_then(|id| self.pieces.remove(&id).map(|piece| (id, piece)));
         let mut others = std::mem::take(&mut self.pieces);
         let Some((id, mut piece)) = kept else { return };
@@ -172,6 +179,11 @@ impl Shelf for MemoryShelf {
         self.pieces.insert(piece, Piece { base, ..Piece::default() });
     }
 
+    fn open_local(&mut self, piece: PieceId, base: Option<PieceId>) {
+        self.open(piece, base);
+        self.pieces.get_mut(&piece).expect("it has just been opened").is_local = true;
+    }
+
     fn write(&mut self, piece: PieceId, place: Place, page: &Page, known_by: Fingerprint) {
         let piece = self.pieces.get_mut(&piece).expect("a piece is opened before it is written");
         if piece.base.is_none() && known_by == Fingerprint::ZEROS {
@@ -202,7 +214,7 @@ mod tests {
     }
 
     fn new(number: u64) -> Work {
-        Work { epoch: piece(number).epoch, recovery: false }
+        Work { epoch: piece(number).epoch, recovery: false, level: Level::Encoded }
     }
 
     /// With one page of a check, and nothing of its own.
@@ -248,6 +260,28 @@ mod tests {
         add(&mut shelf, piece(2), None, 1);
         shelf.seal(new(2));
         assert!(!shelf.survey().unpromised, "others may have marked it and gone on");
+    }
+
+    #[test]
+    fn a_local_piece_keeps_what_it_stands_upon_until_the_next_encoded_one() {
+        let mut shelf = MemoryShelf::default();
+        add(&mut shelf, piece(1), None, 1);
+        shelf.seal(new(1));
+        for number in [2, 3] {
+            shelf.open_local(piece(number), Some(piece(1)));
+            let (map, sums) = (SlotMap::default(), Sums::default());
+            shelf.describe(piece(number), vec![Description { seat: Seat(1), map, sums, slots: 0 }]);
+            shelf.seal(new(number));
+            shelf.keep(Some(piece(number).epoch), Some(Seat(0)), Life(1));
+            assert_eq!(numbers(&mut shelf), [1, number]);
+        }
+        let level = Level::Local(Some(piece(1).epoch));
+        assert_eq!(shelf.survey().holdings[1].level, level);
+        add(&mut shelf, piece(4), Some(piece(1)), 4);
+        shelf.seal(new(4));
+        shelf.keep(Some(piece(4).epoch), Some(Seat(0)), Life(1));
+        assert_eq!(numbers(&mut shelf), [4]);
+        assert_eq!(shelf.pages(), (0, 2));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
 use crate::shelf::{FileShelf, PieceCopy, clear, make_directory, read_checked, read_state, sync, write_checked};
 use standfast_format::manifest::JobId;
-use standfast_group::{EpochId, Life, PieceId, Plan, Seat};
+use standfast_group::{EpochId, Level, Life, PieceId, Plan, Seat};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,8 @@ pub struct HeldEpoch {
     /// Where each seat's lies.
     pub seats: BTreeMap<Seat, PathBuf>,
     pub(crate) plan: PlanRecord,
+    /// How it is kept.
+    pub(crate) level: Level,
     /// The latest life that one of the shelves knows of.
     pub(crate) life: Life,
 }
@@ -50,6 +52,11 @@ impl HeldEpoch {
     /// How many members the job has.
     pub fn members(&self) -> usize {
         self.plan.members()
+    }
+
+    /// Whether each piece stands for itself: every one of them is needed.
+    pub fn is_local(&self) -> bool {
+        self.level != Level::Encoded
     }
 
     /// Seats of which nothing is held.
@@ -62,7 +69,11 @@ impl HeldEpoch {
     /// # Errors
     /// Where its plan is none.
     pub fn lacking(&self) -> Result<Option<(usize, Vec<Seat>)>, MemberError> {
-        Ok(self.plan()?.lacking(|seat| self.seats.contains_key(&seat)))
+        let has = |seat| self.seats.contains_key(&seat);
+        Ok(match self.level {
+            Level::Encoded => self.plan()?.lacking(has),
+            Level::Local(_) => self.plan()?.incomplete(has),
+        })
     }
 
     /// How many more seats of any one group may be lost; `None` where that is too many already.
@@ -71,6 +82,9 @@ impl HeldEpoch {
     /// Where its plan is none.
     pub fn bears(&self) -> Result<Option<usize>, MemberError> {
         let plan = self.plan()?;
+        if self.is_local() {
+            return Ok(self.lacking()?.is_none().then_some(0));
+        }
         let left = (0..plan.groups().len()).map(|group| {
             let held = |position: &usize| self.seats.contains_key(&plan.seat(group, *position));
             let layout = plan.layout(group);
@@ -195,7 +209,7 @@ impl Directory {
             return clear(to);
         }
         let shelf = FileShelf::open_found(&from)?;
-        if !shelf.sealed().iter().any(|(id, _)| *id == piece) {
+        if !shelf.sealed().iter().any(|sealed| sealed.epoch == piece.epoch && sealed.seat == piece.seat) {
             return clear(to);
         }
         match shelf.copy(piece).in_life(life).write(to) {
@@ -205,13 +219,15 @@ impl Directory {
         }
     }
 
-    /// Removes epochs that are older than the newest of which every seat's copy is there.
+    /// Removes epochs that are older than the newest encoded one of which every seat's copy is there.
     ///
     /// # Errors
     /// Those of the file system.
     pub(crate) fn prune(&self) -> Result<(), MemberError> {
         let epochs = self.epochs()?;
-        let Some(whole) = epochs.iter().find(|held| held.missing().is_empty()) else { return Ok(()) };
+        let Some(whole) = epochs.iter().find(|held| !held.is_local() && held.missing().is_empty()) else {
+            return Ok(());
+        };
         epochs.iter().filter(|held| held.age() < whole.age()).try_for_each(remove)
     }
 
@@ -241,8 +257,9 @@ pub(crate) fn held_in(folder: &Path) -> Result<Vec<HeldEpoch>, MemberError> {
             continue;
         }
         for piece in state.pieces {
-            let epoch = piece.id.epoch;
-            let new = || HeldEpoch { epoch, seats: BTreeMap::new(), plan: state.plan.clone(), life: state.life };
+            let (epoch, level) = (piece.id.epoch, piece.level());
+            let (plan, life) = (state.plan.clone(), state.life);
+            let new = || HeldEpoch { epoch, seats: BTreeMap::new(), plan, level, life };
             let entry = held.entry(epoch).or_insert_with(new);
             entry.life = entry.life.max(state.life);
             entry.seats.insert(state.seat, path.clone());

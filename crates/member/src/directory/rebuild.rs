@@ -28,8 +28,13 @@ pub struct Rebuilt {
 pub fn rebuild(directory: &Path) -> Result<Rebuilt, MemberError> {
     let place = Directory::new(directory);
     for held in place.epochs()? {
-        if held.lacking()?.is_none() {
-            return Workshop::open(&place, &held)?.work(held.epoch);
+        if held.lacking()?.is_some() {
+            continue;
+        }
+        match Workshop::open(&place, &held)?.work(held.epoch) {
+            // A damaged piece of a local epoch cannot be rebuilt; the encoded one before it can.
+            Err(MemberError::Refused(_)) if held.is_local() => {}
+            rebuilt => return rebuilt,
         }
     }
     Err(MemberError::unusable(directory, "it holds no epoch of which the pieces that are there suffice"))
@@ -51,7 +56,7 @@ impl Workshop {
             let seat = Seat(rank.0);
             let path = place.place(PieceId { epoch: held.epoch, seat });
             let shelf = FileShelf::open(&path, held.epoch.job, seat, &held.plan)?;
-            let beginning = Beginning { rank, prefers: Some(seat), started: true, costs: COSTS };
+            let beginning = Beginning { rank, prefers: Some(seat), started: true, costs: COSTS, encode_every: 1 };
             let settings = standfast_group::Settings { beginning, compress: false };
             Ok((Process::new(plan.clone(), settings), shelf))
         };

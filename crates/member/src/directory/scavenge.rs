@@ -5,7 +5,7 @@ use crate::error::MemberError;
 use crate::roll_call::job_directory;
 use crate::shelf::FileShelf;
 use standfast_format::manifest::JobId;
-use standfast_group::{EpochId, Seat};
+use standfast_group::{EpochId, Level, PieceId, Seat};
 use std::path::Path;
 
 /// What has been saved.
@@ -17,8 +17,8 @@ pub struct Scavenged {
     pub lost: Vec<(Seat, String)>,
 }
 
-/// Copies what a job has in this node's memory to a directory: of each seat the newest piece, and the one before as long
-/// as nobody here knows that all have sealed the newest.
+/// Copies what a job has in this node's memory to a directory: of each seat the newest encoded piece with the local one
+/// upon it, and the encoded one before as long as nobody here knows that all have sealed the newest.
 ///
 /// # Errors
 /// Those of the file system; where it is another job's directory, or its processes still run.
@@ -31,9 +31,10 @@ pub fn scavenge(memory: &Path, job: JobId, directory: &Path) -> Result<Scavenged
         // Pages that are damaged make their piece as good as lost.
         let good: Vec<EpochId> = shelf.survey()?.holdings.iter().map(|holding| holding.epoch).collect();
         let sealed = shelf.sealed();
-        let newest_known = sealed.iter().rposition(|(_, marked)| *marked).unwrap_or(0);
-        for (id, _) in sealed[newest_known..].iter().filter(|(id, _)| good.contains(&id.epoch)) {
-            match directory.keep(&shelf.copy(*id)) {
+        let newest_known = sealed.iter().rposition(|it| it.marked && it.level == Level::Encoded).unwrap_or(0);
+        for held in sealed[newest_known..].iter().filter(|held| good.contains(&held.epoch)) {
+            let id = PieceId { epoch: held.epoch, seat: held.seat };
+            match directory.keep(&shelf.copy(id)) {
                 Ok(()) => scavenged.pieces.push((id.epoch, id.seat)),
                 Err(error) => scavenged.lost.push((id.seat, error.to_string())),
             }

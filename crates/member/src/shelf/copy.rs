@@ -36,8 +36,13 @@ impl FileShelf {
         let piece = &self.pieces[&id];
         let mut entries = piece.base.map(|base| self.pieces[&base].entries.clone()).unwrap_or_default();
         entries.extend(piece.entries.iter());
+        if piece.is_local {
+            // The checks are those of what it stands upon.
+            entries.retain(|place, _| matches!(place, Place::Slot(_)));
+        }
         let held = |(place, entry): (Place, Entry)| Some((place, entry.frame.number()?, entry.checksum));
-        let sealed = SealedPiece { id, marked: piece.marked, tables: vec![TABLE], base: None };
+        let (marked, is_local) = (piece.marked, piece.is_local);
+        let sealed = SealedPiece { id, marked, tables: vec![TABLE], base: None, is_local };
         PieceCopy {
             state: State { promised: true, pieces: vec![sealed], ..self.state.clone() },
             id,

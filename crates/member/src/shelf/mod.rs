@@ -11,6 +11,7 @@
 
 mod copy;
 mod entries;
+mod room;
 mod table;
 
 use crate::error::MemberError;
@@ -22,7 +23,7 @@ use standfast_core::Checksum;
 use standfast_core::delta::Page;
 use standfast_format::manifest::JobId;
 use standfast_group::{
-    Damaged, Description, EpochId, Fingerprint, Holding, Life, PieceId, Place, Seat, Shelf, Sums, Survey, Work,
+    Damaged, Description, EpochId, Fingerprint, Holding, Level, Life, PieceId, Place, Seat, Shelf, Sums, Survey, Work,
 };
 use standfast_linux::FrameFile;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,12 +71,23 @@ pub(crate) struct SealedPiece {
     tables: Vec<u64>,
     #[n(3)]
     base: Option<PieceId>,
+    /// Whether its epoch is local.
+    #[n(4)]
+    is_local: bool,
+}
+
+impl SealedPiece {
+    /// How its epoch is kept.
+    pub(crate) fn level(&self) -> Level {
+        if self.is_local { Level::Local(self.base.map(|base| base.epoch)) } else { Level::Encoded }
+    }
 }
 
 /// A piece as it is at hand: what differs from its base.
 #[derive(Debug, Default)]
 struct Piece {
     base: Option<PieceId>,
+    is_local: bool,
     entries: Entries,
     descriptions: Vec<Description>,
     /// Empty while it is open.
@@ -153,6 +165,7 @@ impl FileShelf {
         for sealed in self.state.pieces.clone() {
             let mut piece = Piece {
                 base: sealed.base,
+                is_local: sealed.is_local,
                 tables: sealed.tables.clone(),
                 sealed: true,
                 marked: sealed.marked,
@@ -197,10 +210,9 @@ impl FileShelf {
         self.state.life
     }
 
-    /// What is sealed, the oldest first, and whether everybody is known to have sealed it.
-    pub(crate) fn sealed(&self) -> Vec<(PieceId, bool)> {
-        let sealed = self.pieces.iter().filter(|(_, piece)| piece.sealed);
-        sealed.map(|(id, piece)| (*id, piece.marked)).collect()
+    /// What is sealed, the oldest first, verified or not.
+    pub(crate) fn sealed(&self) -> Vec<Holding> {
+        self.pieces.iter().filter(|(_, piece)| piece.sealed).map(holding).collect()
     }
 
     /// What is there and verifies. What is still open goes.
@@ -211,8 +223,6 @@ impl FileShelf {
         let open: Vec<PieceId> = self.pieces.iter().filter(|(_, piece)| !piece.sealed).map(|(id, _)| *id).collect();
         open.into_iter().for_each(|id| self.drop_piece(id));
         let good = self.pieces.iter().filter(|(id, _)| self.verifies(**id));
-        let holding =
-            |(id, piece): (&PieceId, &Piece)| Holding { epoch: id.epoch, seat: id.seat, marked: piece.marked };
         let unpromised = self.state.life != Life::default() && !self.state.promised;
         Ok(Survey { life: self.state.life, holdings: good.map(holding).collect(), unpromised })
     }
@@ -250,22 +260,39 @@ impl FileShelf {
         self.save_state()
     }
 
-    /// Deletes all but one piece, which takes up what it has from its base.
+    /// Deletes all but one piece, which takes up what it has from its base. A local one keeps its base beside it.
     ///
     /// # Errors
     /// Those of the file system; all is as it was then.
     pub fn keep(&mut self, epoch: Option<EpochId>, seat: Option<Seat>, life: Life) -> Result<(), MemberError> {
         let kept = epoch.zip(seat).map(|(epoch, seat)| PieceId { epoch, seat }).filter(|id| self.has(*id));
-        if let Some(id) = kept {
+        let local = kept.filter(|id| self.pieces[id].is_local);
+        let beside = local.and_then(|id| self.pieces[&id].base);
+        if let Some(id) = kept.filter(|_| local.is_none()) {
             self.take_up_base(id)?;
         }
         self.state.life = life;
         self.state.promised = epoch.is_some();
-        let others: Vec<PieceId> = self.pieces.keys().copied().filter(|id| Some(*id) != kept).collect();
-        let names: Vec<SealedPiece> = self.sealed_pieces().filter(|piece| Some(piece.id) == kept).collect();
+        let stays = |id: PieceId| Some(id) == kept || Some(id) == beside;
+        let others: Vec<PieceId> = self.pieces.keys().copied().filter(|id| !stays(*id)).collect();
+        let names: Vec<SealedPiece> = self.sealed_pieces().filter(|piece| stays(piece.id)).collect();
         self.write_state(names)?;
+        let is_given_up = others.iter().any(|id| Some(id.epoch) > epoch);
         others.into_iter().for_each(|id| self.drop_piece(id));
+        if is_given_up {
+            self.shrink()?;
+        }
         self.remove_unnamed_tables()
+    }
+
+    /// Gives the memory back that an epoch took which was given up: maybe because there was too little for all.
+    fn shrink(&mut self) -> Result<(), MemberError> {
+        let held = self.entries().filter_map(|entry| entry.frame.number()).chain(self.withheld.iter().copied());
+        let end = held.max().map_or(0, |last| last + 1);
+        self.frames.shrink(end).map_err(MemberError::file(&self.directory))?;
+        let frames = self.frames.frames();
+        self.free.retain(|number| *number < frames);
+        Ok(())
     }
 
     /// The base's pages become the piece's own, where it has no other ones.
@@ -319,6 +346,7 @@ impl FileShelf {
             marked: piece.marked,
             tables: piece.tables.clone(),
             base: piece.base,
+            is_local: piece.is_local,
         };
         self.pieces.iter().filter(|(_, piece)| piece.sealed).map(sealed)
     }
@@ -355,13 +383,14 @@ impl FileShelf {
         if is_copying { &mut self.withheld } else { &mut self.free }.extend(frames);
     }
 
-    fn take_frame(&mut self) -> std::io::Result<u32> {
+    fn take_frame(&mut self) -> Result<u32, String> {
         if !self.withheld.is_empty() && Arc::strong_count(&self.copying) == 1 {
             self.free.append(&mut self.withheld);
         }
         if self.free.is_empty() {
             let first = self.frames.frames();
-            self.frames.grow()?;
+            room::check(&self.directory)?;
+            self.frames.grow().map_err(|error| format!("{}: no room for a page: {error}", self.directory.display()))?;
             self.free.extend((first..self.frames.frames()).rev());
         }
         Ok(self.free.pop().expect("there is one now"))
@@ -434,14 +463,19 @@ impl Shelf for FileShelf {
         self.pieces.insert(piece, Piece { base, ..Piece::default() });
     }
 
+    fn open_local(&mut self, piece: PieceId, base: Option<PieceId>) {
+        self.open(piece, base);
+        self.pieces.get_mut(&piece).expect("it has just been opened").is_local = true;
+    }
+
     fn write(&mut self, id: PieceId, place: Place, page: &Page, known_by: Fingerprint) {
         let before = self.pieces[&id].entries.get(place).map(|entry| entry.frame);
         let own = before.and_then(Frame::number);
         let entry = if let Some(checksum) = known_by.checksum() {
             let number = match own.map_or_else(|| self.take_frame(), Ok) {
                 Ok(number) => number,
-                Err(error) => {
-                    self.failed.get_or_insert_with(|| format!("no room for a page: {error}"));
+                Err(reason) => {
+                    self.failed.get_or_insert(reason);
                     return;
                 }
             };
@@ -463,10 +497,21 @@ impl Shelf for FileShelf {
     }
 }
 
-/// The state of a shelf that may belong to another process; `None` where there is none yet.
+fn holding((id, piece): (&PieceId, &Piece)) -> Holding {
+    let base = piece.base.map(|base| base.epoch);
+    let level = if piece.is_local { Level::Local(base) } else { Level::Encoded };
+    Holding { epoch: id.epoch, seat: id.seat, marked: piece.marked, level }
+}
+
+/// The state of a shelf that may belong to another process; `None` where there is none yet, or one that is damaged: its
+/// pieces are as good as lost.
 pub(crate) fn read_state(directory: &Path) -> Result<Option<State>, MemberError> {
     let path = directory.join("state");
-    let Some(body) = read_checked(&path)? else { return Ok(None) };
+    let body = match read_checked(&path) {
+        Ok(Some(body)) => body,
+        Ok(None) | Err(MemberError::Unusable { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
     let state: State = minicbor::decode(&body).map_err(|error| MemberError::unusable(&path, error.to_string()))?;
     if state.version != VERSION {
         let reason = format!("it is of version {}, and this library writes version {VERSION}", state.version);

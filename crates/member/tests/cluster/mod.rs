@@ -96,6 +96,12 @@ pub(crate) struct Cluster {
     pub(crate) homes: Vec<usize>,
     /// The latest step that somebody was told is committed.
     promised: AtomicU64,
+    /// The latest of those that are encoded.
+    encoded: AtomicU64,
+    /// The step at which rank 0 last went on from an epoch.
+    back_at: AtomicU64,
+    /// Every how many epochs one is encoded.
+    pub(crate) encode_every: u64,
     /// A directory that all nodes see, and every how many epochs one is copied to it.
     pub(crate) directory: Option<(PathBuf, u64)>,
 }
@@ -114,7 +120,20 @@ impl Cluster {
         let nodes: Vec<TempDir> = (0..nodes).map(|_| fresh_memory()).collect();
         let homes = (0..ranks as usize).map(|rank| rank % nodes.len()).collect();
         let tracking = if seed.is_multiple_of(2) { Tracking::Auto } else { Tracking::Compare };
-        Self { seed, scheme, tracking, ranks, nodes, homes, promised: AtomicU64::new(0), directory: None }
+        let (promised, encoded, back_at) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self {
+            seed,
+            scheme,
+            tracking,
+            ranks,
+            nodes,
+            homes,
+            promised,
+            encoded,
+            back_at,
+            encode_every: 1,
+            directory: None,
+        }
     }
 
     pub(crate) fn settings(&self, rank: u32) -> Settings {
@@ -124,7 +143,8 @@ impl Cluster {
         let base = Settings::new(job, memory, format!("node-{home}"));
         let (directory, directory_every) = self.directory.clone().unzip();
         let directory_every = directory_every.unwrap_or(0);
-        Settings { scheme: self.scheme, group_members: 64, tracking: self.tracking, directory, directory_every, ..base }
+        let (scheme, tracking, encode_every) = (self.scheme, self.tracking, self.encode_every);
+        Settings { scheme, group_members: 64, tracking, directory, directory_every, encode_every, ..base }
     }
 
     /// Runs the job to step `last`; the victim dies at its message number `strokes`, the others soon after.
@@ -163,6 +183,9 @@ impl Cluster {
             let (step, promised) = (program.step(), self.promised());
             assert!(step >= promised, "rank {} goes back to step {step}, and {promised} was promised", program.rank);
             assert_eq!(program.content(), Program::truth(self.seed, program.rank, step), "at step {step}");
+            if program.rank == 0 {
+                self.back_at.store(step, Ordering::SeqCst);
+            }
         } else {
             assert_eq!(member.joined(), Joined::New);
             assert_eq!(self.promised(), 0, "the job begins anew");
@@ -171,8 +194,11 @@ impl Cluster {
             program.advance();
             member.protect(FIELD, program.registered_field(program.step()))?;
             match member.checkpoint()? {
-                Outcome::Committed(_) => {
+                Outcome::Committed(epoch) => {
                     self.promised.fetch_max(program.step(), Ordering::SeqCst);
+                    if member.encoded() == Some(epoch) {
+                        self.encoded.fetch_max(program.step(), Ordering::SeqCst);
+                    }
                 }
                 Outcome::Abandoned(reason) => panic!("a checkpoint was given up: {reason}"),
             }
@@ -185,14 +211,23 @@ impl Cluster {
         self.promised.load(Ordering::SeqCst)
     }
 
-    /// More was lost than is borne: nothing is promised but what the directory holds.
-    pub(crate) fn promise_nothing(&mut self) {
-        self.promised = AtomicU64::new(0);
+    pub(crate) fn encoded(&self) -> u64 {
+        self.encoded.load(Ordering::SeqCst)
     }
 
-    /// The memory of a node is gone.
+    pub(crate) fn back_at(&self) -> u64 {
+        self.back_at.load(Ordering::SeqCst)
+    }
+
+    /// More was lost than is borne: nothing is promised but what the directory holds, which may be as much as this.
+    pub(crate) fn promise(&mut self, step: u64) {
+        (self.promised, self.encoded) = (AtomicU64::new(step), AtomicU64::new(step));
+    }
+
+    /// The memory of a node is gone, and with it what is not encoded.
     pub(crate) fn lose(&mut self, node: usize) {
         self.nodes[node] = fresh_memory();
+        self.promised = AtomicU64::new(self.encoded());
     }
 
     pub(crate) fn truth(&self, last: u64) -> Vec<End> {

@@ -18,6 +18,11 @@ impl Cluster<'_> {
             return Ok(());
         }
         self.kills_left -= 1;
+        if self.scenario.plan.way_back() == WayBack::Relaunch && self.random.u8(..4) == 0 {
+            // A crash that leaves the memory of all nodes whole.
+            self.outcome.kills += 1;
+            return self.begin_again(None);
+        }
         let ranks: Vec<Rank> = self.hosts.keys().copied().collect();
         let victim = ranks[self.random.usize(..ranks.len())];
         let disk = self.random.u8(..5) == 0;
@@ -90,6 +95,7 @@ impl Cluster<'_> {
     }
 
     pub(super) fn lose_seats(&mut self, victim: Rank) {
+        self.has_lost = true;
         for group in self.groups_of(victim) {
             *self.lost.entry(group).or_default() += 1;
         }
@@ -130,6 +136,6 @@ impl Cluster<'_> {
         for seat in &self.empty {
             *self.lost.entry(self.scenario.plan.place(*seat).0).or_default() += 1;
         }
-        (self.beyond, self.damaged) = (false, false);
+        (self.beyond, self.damaged, self.has_lost) = (false, false, false);
     }
 }

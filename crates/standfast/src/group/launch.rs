@@ -29,8 +29,11 @@ use std::time::{Duration, Instant};
 const JOB: &str = "STANDFAST_GROUP_JOB";
 const DIRECTORY: &str = "STANDFAST_GROUP_DIRECTORY";
 const DIRECTORY_EVERY: &str = "STANDFAST_GROUP_DIRECTORY_EVERY";
+const ENCODE_EVERY: &str = "STANDFAST_GROUP_ENCODE_EVERY";
 const CHECKS: &str = "STANDFAST_GROUP_CHECKS";
 const HANG: &str = "STANDFAST_GROUP_HANG";
+const INTERVAL: &str = "STANDFAST_GROUP_INTERVAL";
+const CHECK_QUIESCENT: &str = "STANDFAST_GROUP_CHECK_QUIESCENT";
 /// By which Open MPI's launcher learns which variables the processes on other nodes are to have.
 const OPEN_MPI_VARIABLES: &str = "OMPI_MCA_mca_base_env_list";
 
@@ -51,10 +54,16 @@ pub struct GroupRequest {
     pub time_limit: Option<Duration>,
     /// How long a process may hang before it ends itself.
     pub hang: Option<Duration>,
+    /// Time between checkpoints, where the program leaves that open.
+    pub interval: Option<Duration>,
     /// Every how many epochs one is copied to the directory in the background; 0 for none.
     pub flush_every: u32,
+    /// Every how many epochs one is encoded, where the program leaves that open; the others are local.
+    pub encode_every: u32,
     /// How many checks each group has, where the program leaves that open.
     pub checks: u32,
+    /// Whether checkpoints with messages of the program under way are given up.
+    pub check_quiescent: bool,
     /// The nodes.
     pub nodes: Nodes,
     /// The memory file system of this node.
@@ -211,9 +220,19 @@ fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Co
     // The processes need not start where this one stands.
     command.env(DIRECTORY, fs::canonicalize(&request.directory)?);
     command.env(DIRECTORY_EVERY, request.flush_every.to_string()).env(CHECKS, request.checks.to_string());
+    command.env(ENCODE_EVERY, request.encode_every.to_string());
     command.env(HANG, request.hang.map_or(0.0, |hang| hang.as_secs_f64()).to_string());
+    if let Some(interval) = request.interval {
+        command.env(INTERVAL, interval.as_secs_f64().to_string());
+    }
+    if request.check_quiescent {
+        command.env(CHECK_QUIESCENT, "1");
+    }
     let asked_for = std::env::var(OPEN_MPI_VARIABLES).ok();
-    let ours = [JOB, DIRECTORY, DIRECTORY_EVERY, CHECKS, HANG].into_iter().map(str::to_owned);
+    let ours = [JOB, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, CHECKS, HANG].into_iter();
+    let asked =
+        request.interval.map(|_| INTERVAL).into_iter().chain(request.check_quiescent.then_some(CHECK_QUIESCENT));
+    let ours = ours.chain(asked).map(str::to_owned);
     command.env(OPEN_MPI_VARIABLES, asked_for.into_iter().chain(ours).collect::<Vec<_>>().join(";"));
     Ok(command)
 }

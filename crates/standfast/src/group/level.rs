@@ -23,6 +23,8 @@ pub struct GroupEpoch {
     pub epoch: String,
     /// `directory` or `memory`, of this node.
     pub place: &'static str,
+    /// `encoded`, or `local`: each piece by itself.
+    pub level: &'static str,
     /// Seats whose pieces are there.
     pub held: Vec<u32>,
     /// Seats whose pieces are not.
@@ -66,6 +68,7 @@ fn report(held: &HeldEpoch, place: &'static str) -> Result<GroupEpoch, Error> {
     Ok(GroupEpoch {
         epoch: held.epoch.to_string(),
         place,
+        level: if held.is_local() { "local" } else { "encoded" },
         held: held.seats.keys().map(|seat| seat.0).collect(),
         missing: held.missing().iter().map(|seat| seat.0).collect(),
         suffices: bears.is_some(),

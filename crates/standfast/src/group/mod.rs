@@ -1,10 +1,12 @@
 //! Groups: programs of many processes that keep each other's state in memory. Their checkpoints are their own business
 //! (`libstandfast_group`); here is who launches them again, on which nodes, and who saves what they leave in memory.
 
+mod keeping;
 mod launch;
 mod level;
 mod nodes;
 
+pub use keeping::examine_group_memory;
 pub use launch::{GroupEnding, GroupNotice, GroupRequest, run_group};
 pub use level::{
     GroupEpoch, GroupPiece, GroupRebuilt, GroupSaved, group_memory, group_rebuild, group_scavenge, group_status,

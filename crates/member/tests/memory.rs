@@ -1,0 +1,73 @@
+//! What a member takes of a node's memory: as many pages as the protocol reckons, and as much of the file system.
+#![allow(missing_docs, reason = "a test binary")]
+
+mod cluster;
+mod threads;
+
+use cluster::Cluster;
+use standfast_core::PAGE_BYTES;
+use standfast_core::erasure::Scheme;
+use standfast_group::{Plan, Reckoning, WayBack};
+use standfast_linux::{FrameFile, RegisteredMemory};
+use standfast_member::{Member, Outcome};
+use std::fs;
+use threads::Network;
+
+const RANKS: u32 = 4;
+/// Enough for several steps in which files grow.
+const PAGES: usize = 2500;
+
+fn written(memory: &RegisteredMemory, pages: usize, byte: u8) {
+    (0..pages).for_each(|page| memory.write(page * PAGE_BYTES, &[byte, (page >> 8) as u8, page as u8]));
+}
+
+/// Of no two processes the same, so that no check is zeros.
+fn byte(rank: u32, epoch: u8) -> u8 {
+    (rank as u8 + 1) << 4 | epoch
+}
+
+/// Six epochs in which so many pages change: the pages that each process keeps at the end, of its own and of checks.
+fn kept(cluster: &Cluster, changed: usize) -> Vec<(usize, usize)> {
+    std::thread::scope(|scope| {
+        let work = |line: threads::Line| {
+            let (rank, settings) = (line.number(), cluster.settings(line.number()));
+            scope.spawn(move || {
+                let mut member = Member::join(line, &settings).expect("they join");
+                let memory = RegisteredMemory::leaked(PAGES * PAGE_BYTES);
+                written(&memory, PAGES, byte(rank, 1));
+                member.protect(1, memory).unwrap();
+                for epoch in 2..8 {
+                    assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
+                    written(&memory, changed, byte(rank, epoch));
+                }
+                member.pages()
+            })
+        };
+        let threads: Vec<_> = Network::new(RANKS, 3, None).lines().into_iter().map(work).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+    })
+}
+
+#[test]
+fn a_member_takes_no_more_memory_than_is_reckoned() {
+    // Of six epochs the last is encoded, or the second local one upon the fourth.
+    for (encode_every, changed) in [(1, PAGES), (1, 300), (3, 300)] {
+        let mut cluster = Cluster::new(2, Scheme::Parity, RANKS, RANKS as usize);
+        cluster.encode_every = encode_every;
+        let plan = Plan::rotating(cluster::JOB, WayBack::Relaunch, Scheme::Parity, RANKS).unwrap();
+        let kept = kept(&cluster, changed);
+        for (position, (own, checks)) in kept.into_iter().enumerate() {
+            let what = format!("{own} and {checks} pages at {position}, every {encode_every}, {changed} changed");
+            let encoded = Reckoning::new(plan.layout(0), WayBack::Relaunch, position, PAGES as u64, changed as u64);
+            let reckoned = if encode_every == 1 { encoded } else { encoded.with_local(changed as u64) };
+            let held = (own + checks) as u64;
+            assert!(held <= reckoned.steady && held + 8 > reckoned.steady, "{what}: {reckoned:?}");
+            let step = FrameFile::STEP_BYTES;
+            let most = (reckoned.peak * PAGE_BYTES as u64).next_multiple_of(step);
+            let node = cluster.nodes[cluster.homes[position]].path();
+            let shelf = fs::read_dir(node).unwrap().next().unwrap().unwrap().path().join(cluster::JOB.to_string());
+            let taken = fs::metadata(shelf.join(format!("seat-{position}")).join("pages")).unwrap().len();
+            assert!(taken <= most && taken >= held * PAGE_BYTES as u64, "{what}: {taken} of {most} bytes");
+        }
+    }
+}

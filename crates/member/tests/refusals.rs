@@ -1,0 +1,235 @@
+//! What must not be gone on with: it is refused by all processes with the reason, before anything is overwritten, and nothing
+//! is lost.
+#![allow(missing_docs, reason = "a test binary")]
+
+mod cluster;
+mod threads;
+
+use cluster::{Cluster, End};
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_linux::RegisteredMemory;
+use standfast_member::{Joined, Member, MemberError, Outcome, Settings};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use threads::{Line, Network};
+
+const RANKS: u32 = 3;
+const BYTES: usize = 5 * 4096 + 100;
+
+type Joining = Result<Member<Line>, MemberError>;
+
+/// One launch, whose processes end without having finished.
+fn launch_as<V: Send>(settings: impl Fn(u32) -> Settings, work: impl Fn(u32, Joining) -> V + Sync) -> Vec<V> {
+    std::thread::scope(|scope| {
+        let start = |line: Line| {
+            let (settings, work) = (settings(line.number()), &work);
+            scope.spawn(move || work(line.number(), Member::join(line, &settings)))
+        };
+        let threads: Vec<_> = Network::new(RANKS, 1, None).lines().into_iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+    })
+}
+
+fn launch<V: Send>(cluster: &Cluster, work: impl Fn(u32, Member<Line>) -> V + Sync) -> Vec<V> {
+    launch_as(|rank| cluster.settings(rank), |rank, member| work(rank, member.expect("they join")))
+}
+
+fn filled(byte: u8) -> RegisteredMemory {
+    let memory = RegisteredMemory::leaked(BYTES);
+    memory.write(0, &[byte; BYTES]);
+    memory
+}
+
+fn holds(memory: &RegisteredMemory, byte: u8) -> bool {
+    let mut bytes = vec![!byte; BYTES];
+    memory.read(0, &mut bytes);
+    bytes.iter().all(|it| *it == byte)
+}
+
+/// Two regions in each process, of which an epoch is there.
+fn begun() -> Cluster {
+    let cluster = Cluster::new(1, Scheme::Parity, RANKS, RANKS as usize);
+    commit(&|rank| cluster.settings(rank));
+    cluster
+}
+
+fn commit(settings: &dyn Fn(u32) -> Settings) {
+    launch_as(settings, |rank, member| {
+        let mut member = member.expect("they join");
+        member.protect(1, filled(rank as u8 + 1)).unwrap();
+        member.protect(2, filled(rank as u8 + 101)).unwrap();
+        assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
+    });
+}
+
+/// All is there still.
+fn is_whole(settings: &dyn Fn(u32) -> Settings) {
+    launch_as(settings, |rank, member| {
+        let mut member = member.expect("they join");
+        assert!(matches!(member.joined(), Joined::Survivor(epoch) | Joined::Replacement(epoch) if epoch.number == 1));
+        let memories = [filled(0), filled(0)];
+        member.protect(1, memories[0]).unwrap();
+        member.protect(2, memories[1]).unwrap();
+        member.restore().unwrap();
+        assert!(holds(&memories[0], rank as u8 + 1) && holds(&memories[1], rank as u8 + 101));
+    });
+}
+
+#[test]
+fn a_region_that_one_process_lacks_is_named_and_nobodys_memory_is_touched() {
+    let cluster = begun();
+    let reasons = launch(&cluster, |rank, mut member| {
+        let memories = [filled(7), filled(8)];
+        member.protect(1, memories[0]).unwrap();
+        // Process 1 has it under another number.
+        member.protect(if rank == 1 { 3 } else { 2 }, memories[1]).unwrap();
+        let reason = member.restore().unwrap_err().to_string();
+        assert!(holds(&memories[0], 7) && holds(&memories[1], 8));
+        reason
+    });
+    assert!(reasons.iter().all(|reason| reason.contains("process 1: region 2") && reason.contains("not registered")));
+    is_whole(&|rank| cluster.settings(rank));
+}
+
+#[test]
+fn a_size_that_does_not_fit_is_named_and_nobodys_memory_is_touched() {
+    let cluster = begun();
+    launch(&cluster, |rank, mut member| {
+        let memory = filled(9);
+        member.protect(1, memory).unwrap();
+        let other = member.protect(2, filled(9).part(0, if rank == 2 { 4096 } else { BYTES }));
+        if rank == 2 {
+            let reason = other.unwrap_err().to_string();
+            assert!(reason.contains("region 2") && reason.contains("4096 bytes are registered"), "{reason}");
+        }
+        assert!(member.restore().unwrap_err().to_string().contains("process 2: region 2"));
+        assert!(holds(&memory, 9));
+    });
+    is_whole(&|rank| cluster.settings(rank));
+}
+
+#[test]
+fn a_checkpoint_before_the_restore_is_given_up_by_all() {
+    let cluster = begun();
+    launch(&cluster, |rank, mut member| {
+        member.protect(1, filled(3)).unwrap();
+        member.protect(2, filled(3)).unwrap();
+        let outcome = if rank == 0 { member.give_up_checkpoint("a reason".into()) } else { member.checkpoint() };
+        let Ok(Outcome::Abandoned(reason)) = outcome else { panic!("{outcome:?}") };
+        let is_named = reason.contains("it has not been restored") || reason == "a reason";
+        assert!(is_named, "{reason}");
+    });
+    is_whole(&|rank| cluster.settings(rank));
+}
+
+/// Whatever file of a shelf is not what was written: the piece counts as lost, and comes back. Of two shelves it is too much.
+#[test]
+fn a_shelf_that_somebody_tampered_with_is_rebuilt_or_refused() {
+    for name in ["pages", "table-1", "state"] {
+        let cluster = begun();
+        spoil(&cluster, 1, name);
+        is_whole(&|rank| cluster.settings(rank));
+        spoil(&cluster, 0, name);
+        spoil(&cluster, 2, name);
+        let before = files(&cluster);
+        for reason in launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string()))
+        {
+            assert!(reason.as_ref().is_some_and(|it| it.contains("cannot be recovered")), "{name}: {reason:?}");
+        }
+        let is_there = |path: &PathBuf| files(&cluster).contains_key(path);
+        assert!(before.keys().filter(|path| path.ends_with("pages")).all(is_there), "{name}");
+    }
+}
+
+/// Flips a byte of a file in the shelf of a rank, whatever its number is by now.
+fn spoil(cluster: &Cluster, rank: usize, name: &str) {
+    let prefix = name.trim_end_matches("-1");
+    let is_meant =
+        |path: &&PathBuf| path.file_name().and_then(|it| it.to_str()).is_some_and(|it| it.starts_with(prefix));
+    let within = files_of(cluster.nodes[cluster.homes[rank]].path());
+    let path = within.keys().find(is_meant).expect("a shelf has such a file");
+    let mut bytes = fs::read(path).unwrap();
+    // Some frame of the pages is in use, and not all are.
+    let last = bytes.iter().rposition(|byte| *byte != 0).expect("it holds something");
+    bytes[last] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+fn files(cluster: &Cluster) -> BTreeMap<PathBuf, Vec<u8>> {
+    cluster.nodes.iter().flat_map(|node| files_of(node.path())).collect()
+}
+
+fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.is_dir() {
+            true => found.extend(files_of(&path)),
+            false => drop(found.insert(path.clone(), fs::read(&path).unwrap())),
+        }
+    }
+    found
+}
+
+#[test]
+fn another_jobs_leftovers_are_left_alone() {
+    let cluster = begun();
+    let before = files(&cluster);
+    let other = |rank| Settings { job: JobId::from_bytes([9; 16]), ..cluster.settings(rank) };
+    launch_as(other, |_, member| {
+        let mut member = member.expect("nothing of it is there");
+        assert_eq!(member.joined(), Joined::New);
+        member.protect(1, filled(77)).unwrap();
+        assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
+        member.finish().unwrap();
+    });
+    assert!(files(&cluster) == before, "the other job's files are what they were");
+    is_whole(&|rank| cluster.settings(rank));
+}
+
+#[test]
+fn memory_that_one_process_cannot_use_is_named_by_all() {
+    let cluster = begun();
+    let elsewhere = |rank| match rank {
+        1 => Settings { memory: "/dev/shm/there/is/no/such".into(), ..cluster.settings(rank) },
+        _ => cluster.settings(rank),
+    };
+    for reason in launch_as(elsewhere, |_, member| member.err().map(|error| error.to_string())) {
+        assert!(reason.as_ref().is_some_and(|it| it.contains("process 1: /dev/shm/there/is/no/such")), "{reason:?}");
+    }
+    is_whole(&|rank| cluster.settings(rank));
+}
+
+#[test]
+fn a_shelf_of_another_version_is_refused_and_left_alone() {
+    let cluster = begun();
+    let node = cluster.nodes[cluster.homes[2]].path();
+    let path = files_of(node).into_keys().find(|path| path.ends_with("state")).expect("a shelf has one");
+    let mut bytes = fs::read(&path).unwrap();
+    // Behind the checksum: an array, and its first element, the version.
+    assert_eq!(bytes[17], 1);
+    bytes[17] = 9;
+    let checksum = standfast_core::Checksum::of(&bytes[16..]).to_bytes();
+    bytes[..16].copy_from_slice(&checksum);
+    let sound = fs::read(&path).unwrap();
+    fs::write(&path, &bytes).unwrap();
+    for reason in launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string())) {
+        assert!(reason.as_ref().is_some_and(|it| it.contains("it is of version 9")), "{reason:?}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    fs::write(&path, &sound).unwrap();
+    is_whole(&|rank| cluster.settings(rank));
+}
+
+#[test]
+fn a_job_goes_on_with_as_many_processes_as_before_or_not_at_all() {
+    let cluster = Cluster::new(4, Scheme::Parity, 4, 4);
+    assert!(cluster.launch(1000, Some((1, 300))).iter().all(|end| *end == End::Killed));
+    let reasons = launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string()));
+    for reason in reasons {
+        assert!(reason.as_ref().is_some_and(|it| it.contains("start as many as before")), "{reason:?}");
+    }
+    let last = cluster.promised() + 3;
+    assert_eq!(cluster.launch(last, None), cluster.truth(last));
+}

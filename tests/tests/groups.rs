@@ -1,0 +1,68 @@
+//! What `standfast group run` offers MPI programs beside going on after a loss.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::Result;
+use standfast_tests::groups::{
+    LAUNCHERS, Launcher, ends_at_its_time_limit_and_goes_on, goes_on_where_memory_is_too_small,
+    names_messages_under_way, python_survives_kills, waits_without_computing,
+};
+use standfast_tests::{seed, skip};
+use std::path::Path;
+
+fn with_each(name: &str, promise: impl Fn(Launcher, &Path) -> Result<()>) -> Result<()> {
+    for mpi in LAUNCHERS {
+        match mpi.program(name)? {
+            Some(program) => promise(mpi, &program)?,
+            None => skip(mpi.name, "its compiler is not here"),
+        }
+    }
+    Ok(())
+}
+
+fn with_open_mpi(name: &str, promise: impl Fn(Launcher, &Path) -> Result<()>) -> Result<()> {
+    let mpi = LAUNCHERS[0];
+    match mpi.program(name)? {
+        Some(program) => promise(mpi, &program),
+        None => {
+            skip(mpi.name, "its compiler is not here");
+            Ok(())
+        }
+    }
+}
+
+#[test]
+fn a_job_ends_at_its_time_limit_with_what_it_held_saved() -> Result<()> {
+    with_open_mpi("field", ends_at_its_time_limit_and_goes_on)
+}
+
+#[test]
+fn a_checkpoint_that_has_no_room_is_given_up_and_the_program_goes_on() -> Result<()> {
+    with_open_mpi("room", |mpi, program| {
+        if goes_on_where_memory_is_too_small(mpi, program)?.is_none() {
+            skip("too little memory", "a file system cannot be mounted here");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn messages_under_way_at_a_checkpoint_are_named() -> Result<()> {
+    with_each("quiet", |mpi, program| {
+        let uncounted = mpi.program("field")?.expect("its compiler is here");
+        names_messages_under_way(mpi, program, &uncounted)
+    })
+}
+
+#[test]
+fn who_waits_in_a_checkpoint_leaves_the_processor_to_others() -> Result<()> {
+    with_open_mpi("waits", waits_without_computing)
+}
+
+#[test]
+fn a_program_in_python_survives_kills() -> Result<()> {
+    // mpi4py is Debian's, and so is its Python.
+    if python_survives_kills("/usr/bin/python3", seed())?.is_none() {
+        skip("Python", "mpi4py and numpy are not here");
+    }
+    Ok(())
+}

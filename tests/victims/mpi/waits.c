@@ -1,0 +1,42 @@
+/* Process 0 comes late to a checkpoint: the others wait in it. Prints the most processor time, in milliseconds, that one of them
+ * has taken meanwhile. Usage: waits SECONDS */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define STANDFAST_MPI_IMPLEMENTATION
+#include <standfast_mpi.h>
+
+static int must(int result, const char *what) {
+    if (result >= 0) return result;
+    fprintf(stderr, "%s: %s\n", what, standfast_group_error());
+    MPI_Abort(MPI_COMM_WORLD, 3);
+    return result;
+}
+
+static double spent(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e3 + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e3;
+}
+
+int main(int argc, char **argv) {
+    standfast_group *group;
+    int rank, step = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    must(standfast_mpi_join(MPI_COMM_WORLD, NULL, &group), "join");
+    must(standfast_group_protect(group, 0, &step, 1, sizeof step), "protect");
+    must(standfast_group_checkpoint(group), "checkpoint");
+    struct timespec late = {argc > 1 ? atoi(argv[1]) : 1, 0};
+    if (rank == 0) nanosleep(&late, NULL);
+    double before = spent(), own, most;
+    must(standfast_group_checkpoint(group), "checkpoint");
+    own = rank == 0 ? 0 : spent() - before;
+    MPI_Reduce(&own, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    must(standfast_group_finish(group), "finish");
+    if (rank == 0) printf("%.1f\n", most);
+    MPI_Finalize();
+    return 0;
+}
