@@ -12,13 +12,16 @@ BENCH ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench build install clean
+.PHONY: help demo demo-mpi test soak bench build install clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 
 demo: ## kill a numerical program, continue it, compare the result bit for bit
 	@scripts/demo
+
+demo-mpi: ## lose a rank and a node of an MPI program, go on from memory, compare the result
+	@scripts/demo-mpi
 
 test: ## everything that must hold (about 15 minutes)
 	@scripts/test

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! standfast-bench [--megabytes N] [--repeats N] [--only SECTION]
-//!     codes pauses trees chains intervals huge-pages sizes snapshots levels flushes auto bulk directives
+//!     codes pauses trees chains intervals huge-pages sizes snapshots levels flushes auto bulk directives groups
 //! ```
 //!
 //! Each section takes four minutes at most on a machine that is not slow.
@@ -19,6 +19,7 @@ mod directives;
 mod erasure;
 mod figures;
 mod flushes;
+mod groups;
 mod levels;
 mod overhead;
 mod pause;
@@ -75,7 +76,7 @@ fn settings() -> Result<Settings> {
 type Section = fn(&Settings, &mut dyn FnMut(Verdict)) -> Result<()>;
 
 /// What can be measured by itself, by name.
-const SECTIONS: [(&str, Section); 13] = [
+const SECTIONS: [(&str, Section); 14] = [
     ("codes", codes),
     ("pauses", pauses),
     ("trees", trees),
@@ -89,6 +90,7 @@ const SECTIONS: [(&str, Section); 13] = [
     ("auto", chosen),
     ("bulk", whole),
     ("directives", directed),
+    ("groups", in_each_other),
 ];
 
 fn measure(settings: &Settings) -> Result<bool> {
@@ -198,4 +200,9 @@ fn directed(_: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
     calls::promises()?.into_iter().for_each(&mut *say);
     directives::promises()?.into_iter().for_each(say);
     directives::picture()
+}
+
+/// What the ranks of a program pay for keeping each other's state: a quarter of the megabytes each.
+fn in_each_other(settings: &Settings, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    groups::of_four_ranks(settings.megabytes.div_ceil(4), settings.repeats, say)
 }

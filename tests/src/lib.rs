@@ -44,6 +44,7 @@ pub mod parallel;
 pub mod result;
 pub mod running;
 pub mod screen;
+pub mod simulated;
 pub mod survival;
 pub mod tracer;
 pub mod traces;

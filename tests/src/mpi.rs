@@ -72,26 +72,34 @@ impl Mpi {
     /// # Errors
     /// When it does not compile.
     pub fn program(&self) -> Result<Option<PathBuf>> {
+        self.compiled("field", SOURCE)
+    }
+
+    /// A program in C, with libstandfast_group; `None` where this MPI is not here.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn compiled(&self, name: &str, text: &str) -> Result<Option<PathBuf>> {
         let compiles = Command::new(self.compiler).args(["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).output();
         if !compiles.is_ok_and(|answer| answer.status.success()) {
             return Ok(None);
         }
         let library = library()?;
-        let folder = workshop::folder("field", (self.name, SOURCE, HEADERS, &library))?;
+        let folder = workshop::folder(name, (self.name, text, HEADERS, &library))?;
         let build = |path: &Path| -> Result<()> {
             let beside = path.parent().context("a program lies in a folder")?;
             for (name, text) in HEADERS {
                 fs::write(beside.join(name), text)?;
             }
             let source = path.with_extension("c");
-            fs::write(&source, SOURCE)?;
+            fs::write(&source, text)?;
             let mut command = Command::new(self.compiler);
             command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(beside).arg(source).arg("-o").arg(path);
             let mut search = OsString::from("-Wl,-rpath,");
             search.push(&library);
             workshop::compile(command.arg("-L").arg(&library).arg("-lstandfast_group").arg(search))
         };
-        workshop::built(&folder, "field", build).map(Some)
+        workshop::built(&folder, name, build).map(Some)
     }
 
     pub(crate) fn launch(&self, arena: &Arena, name: &str, program: &Path, life: &Life) -> Result<Running> {

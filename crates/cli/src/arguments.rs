@@ -77,6 +77,7 @@ Examples:
   standfast group run -d /scratch/solver --tries 3 -- mpirun --hostfile nodes ./solver
   standfast group run -d /shared/solver --nodes n1,n2,n3,n4,n5 --spares 1 -- \\
                       mpirun --host {nodes} ./solver
+  standfast group run --nodes slurm --spares 1 -- srun --nodelist={nodes} ./solver
 
 The processes checkpoint themselves into each other's memory, with libstandfast_group. Whenever a
 launch fails, the job is launched again and goes on from its newest checkpoint; what was lost with
@@ -406,15 +407,16 @@ pub(crate) struct GroupRun {
     /// Give checkpoints up that are taken while messages are under way, and name them (programs with -DSTANDFAST_MPI_COUNT)
     #[arg(long)]
     pub(crate) check_quiescent: bool,
-    /// The nodes that it may run on; {nodes} in the command stands for those that are taken
+    /// The nodes that it may run on, or `slurm` for those of the allocation; {nodes} in the command stands for those that are
+    /// taken
     #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
     pub(crate) nodes: Vec<String>,
     /// How many of them are kept for those that die
     #[arg(long, value_name = "N", default_value_t = 0, requires = "nodes")]
     pub(crate) spares: usize,
-    /// What carries a command out on a node: AGENT NODE COMMAND
-    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "nodes")]
-    pub(crate) agent: String,
+    /// What carries a command out on a node: AGENT NODE COMMAND; `ssh`, or `srun` for the nodes of Slurm
+    #[arg(long, value_name = "COMMAND", requires = "nodes")]
+    pub(crate) agent: Option<String>,
     /// The command that launches all its processes, with its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,

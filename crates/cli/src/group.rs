@@ -4,8 +4,9 @@ use crate::answers::print;
 use crate::arguments::{Group, GroupRun, Place};
 use crate::leave::leave;
 use crate::program;
+use crate::slurm;
 use crate::voice::say;
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use standfast::{Ending, GroupEnding, GroupEpoch, GroupPiece, GroupRequest, GroupSaved, Nodes, group_memory};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -83,17 +84,28 @@ fn saved_in_words(saved: &GroupSaved) -> String {
     format!("{} pieces are in the directory\n{lost}", saved.pieces.len())
 }
 
+/// Those that were named, or those of the Slurm allocation, and by what they are reached.
+fn nodes(names: Vec<String>, spares: usize, agent: Option<String>) -> anyhow::Result<Nodes> {
+    let (names, usual) = if names == ["slurm"] {
+        let list = std::env::var(slurm::VARIABLE).unwrap_or_default();
+        let names = slurm::names(&list).map_err(|reason| {
+            anyhow!("--nodes slurm is for within an allocation (salloc, sbatch); ${}: {reason}", slurm::VARIABLE)
+        })?;
+        (names, slurm::AGENT)
+    } else {
+        (names, "ssh")
+    };
+    let agent = agent.as_deref().unwrap_or(usual).split_whitespace().map(OsString::from).collect();
+    Ok(Nodes { names, spares, agent })
+}
+
 fn run(run: GroupRun) -> anyhow::Result<ExitCode> {
     let launcher = &run.command[0];
     if let Err(missing) = program::find(launcher, std::env::var_os("PATH")) {
         say(&missing.message(launcher));
         return Ok(ExitCode::from(missing.exit_status()));
     }
-    let nodes = Nodes {
-        names: run.nodes,
-        spares: run.spares,
-        agent: run.agent.split_whitespace().map(OsString::from).collect(),
-    };
+    let nodes = nodes(run.nodes, run.spares, run.agent)?;
     let request = GroupRequest {
         directory: run.directory,
         tries: run.tries,

@@ -7,6 +7,7 @@ mod group;
 mod leave;
 mod program;
 mod settings;
+mod slurm;
 mod supervise;
 mod tables;
 mod voice;

@@ -1,0 +1,136 @@
+/* Times of a group of ranks, told one a line by rank 0: NAME MILLISECONDS. Two groups over as many bytes each: parity, and
+ * Reed-Solomon with two checks. Beside each checkpoint, in turn with it, what its bytes cost without us: the same number of
+ * bytes around a ring, in pieces, and the same sums by MPI_Reduce.
+ *
+ *   group MEGABYTES ROUNDS
+ *
+ * Ends without leaving the groups, so that another launch goes back to what they hold. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STANDFAST_MPI_IMPLEMENTATION
+#include <standfast_mpi.h>
+
+enum { PAGE = 4096, WORDS = PAGE / 8, PIECE = 256 << 10, WINDOW = 4 };
+
+static int rank, ranks;
+static size_t bytes;
+
+static int check(int result, const char *what) {
+    if (result == 0 || (result > 0 && strcmp(what, "join") == 0)) return result;
+    fprintf(stderr, "%s: %s\n", what, standfast_group_error());
+    MPI_Abort(MPI_COMM_WORLD, 3);
+    return result;
+}
+
+static double begin(void) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    return MPI_Wtime();
+}
+
+/* Until the last rank is done. */
+static void tell(const char *name, double since) {
+    double took = MPI_Wtime() - since, longest;
+    MPI_Reduce(&took, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (rank == 0) printf("%s %.3f\n", name, longest * 1e3);
+}
+
+/* Changes each word of one page in so many, beyond what could be packed. */
+static void change(uint64_t *field, size_t one_in) {
+    for (size_t page = 0; page < bytes / PAGE; page += one_in)
+        for (size_t word = page * WORDS; word < (page + 1) * WORDS; word++)
+            field[word] = field[word] * 6364136223846793005u + 1442695040888963407u + (uint64_t)rank;
+}
+
+static void checkpoint(standfast_group *group, const char *name) {
+    double since = begin();
+    check(standfast_group_checkpoint(group), "checkpoint");
+    tell(name, since);
+}
+
+/* As many bytes as parity sends from each rank to the next: all once. */
+static void ring(const char *field) {
+    static char arriving[WINDOW][PIECE];
+    MPI_Request sends[WINDOW], receives[WINDOW];
+    int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
+    size_t pieces = bytes / PIECE;
+    double since = begin();
+    for (size_t piece = 0; piece < pieces + WINDOW; piece++) {
+        size_t slot = piece % WINDOW;
+        if (piece >= WINDOW) {
+            MPI_Wait(&sends[slot], MPI_STATUS_IGNORE);
+            MPI_Wait(&receives[slot], MPI_STATUS_IGNORE);
+        }
+        if (piece < pieces) {
+            MPI_Irecv(arriving[slot], PIECE, MPI_BYTE, last, 1, MPI_COMM_WORLD, &receives[slot]);
+            MPI_Isend(field + piece * PIECE, PIECE, MPI_BYTE, next, 1, MPI_COMM_WORLD, &sends[slot]);
+        }
+    }
+    tell("transfer", since);
+}
+
+/* The same sums as parity has in place, one root after the other; a root adds nothing to its own. */
+static void reduce(char *field) {
+    size_t part = bytes / (size_t)(ranks - 1) / 8 * 8;
+    static char *sum, *zeros;
+    if (sum == NULL) sum = malloc(part), zeros = calloc(1, part), memset(sum, 1, part);
+    double since = begin();
+    for (int root = 0, at = 0; root < ranks; root++) {
+        char *own = root == rank ? zeros : field + (size_t)at++ * part;
+        MPI_Reduce(own, sum, (int)(part / 8), MPI_UINT64_T, MPI_BXOR, root, MPI_COMM_WORLD);
+    }
+    tell("reduce", since);
+}
+
+/* Joins, and goes back if there is something to go back to. */
+static standfast_group *joined(const char *job, int code, uint64_t *field, const char *name) {
+    standfast_group_options options = {.size = sizeof options, .job = job, .code = code};
+    standfast_group *group;
+    double since = begin();
+    int how = check(standfast_mpi_join(MPI_COMM_WORLD, &options, &group), "join");
+    if (how != STANDFAST_NEW) tell(name, since);
+    check(standfast_group_protect(group, 0, field, bytes, 1), "protect");
+    if (how != STANDFAST_NEW) {
+        since = begin();
+        check(standfast_group_restore(group), "restore");
+        tell("restore", since);
+    }
+    return group;
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 64) << 20;
+    int rounds = argc > 2 ? atoi(argv[2]) : 3;
+    uint64_t *fields[2];
+    for (int at = 0; at < 2; at++) {
+        fields[at] = aligned_alloc(PAGE, bytes);
+        for (size_t word = 0; word < bytes / 8; word++) fields[at][word] = word * 2654435761u + (uint64_t)(rank + at);
+    }
+    standfast_group *parity = joined("parity", STANDFAST_PARITY, fields[0], "rebuild-parity");
+    standfast_group *solomon = joined("solomon", STANDFAST_REED_SOLOMON, fields[1], "rebuild-solomon");
+    /* The first epoch has no other before it, and the second takes fresh memory. */
+    for (int at = 0; at < 2; at++) {
+        change(fields[0], 1), change(fields[1], 1);
+        check(standfast_group_checkpoint(parity), "checkpoint");
+        check(standfast_group_checkpoint(solomon), "checkpoint");
+    }
+    for (int round = 0; round < rounds; round++) {
+        ring((char *)fields[0]);
+        change(fields[0], 1);
+        checkpoint(parity, "parity");
+        reduce((char *)fields[0]);
+        change(fields[0], 100);
+        checkpoint(parity, "one-percent");
+        change(fields[1], 1);
+        checkpoint(solomon, "solomon");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}

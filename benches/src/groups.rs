@@ -1,0 +1,117 @@
+//! Groups: four ranks of an MPI program, each on a simulated node of its own, that keep each other's state. What an epoch costs,
+//! agreement included, beside what its bytes cost by themselves; what rebuilding costs beside an epoch; and the time of known
+//! libraries on the same nodes.
+//!
+//! Each measurement is the slowest rank's. Messages go by TCP from node to node. All ranks share this machine's processors, so
+//! that a byte costs what all of them do about it.
+
+use crate::figures::{Verdict, median, milliseconds, within};
+use anyhow::{Context as _, Result, ensure};
+use standfast_tests::arena::Arena;
+use standfast_tests::mpi::MPIS;
+use standfast_tests::running::Running;
+use standfast_tests::simulated::Nodes;
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+const PROGRAM: &str = include_str!("../programs/group.c");
+const RANKS: usize = 4;
+/// What the libraries below were measured with.
+const MEGABYTES_OF_OTHERS: u64 = 256;
+
+/// By libraries of others, 256 MB a rank on four such nodes on a machine of two processors: the quicker of the two where there
+/// are two, and of several runs the quickest.
+const PARITY_OF_OTHERS: (&str, Duration) = ("VELOC and SCR, XOR", Duration::from_millis(2900));
+const SOLOMON_OF_OTHERS: (&str, Duration) = ("SCR, Reed-Solomon", Duration::from_millis(7200));
+const RESTART_OF_OTHERS: (&str, Duration) = ("VELOC, restart without one node", Duration::from_millis(4100));
+/// How much longer theirs takes at least.
+const TIMES_FASTER: f64 = 5.0;
+
+const TRANSFER_MAX: f64 = 1.5;
+const SOLOMON_MAX: f64 = 2.2;
+const REBUILD_MAX: f64 = 1.3;
+/// One part in a hundred changed: this share of everything, and so much for agreeing.
+const CHANGED_MAX: f64 = 0.015;
+const AGREEMENT: Duration = Duration::from_millis(10);
+
+/// Times by name.
+type Times = HashMap<String, Vec<Duration>>;
+
+/// All of it; nothing where there is no Open MPI, or no namespaces.
+pub(crate) fn of_four_ranks(megabytes: u64, repeats: usize, say: &mut dyn FnMut(Verdict)) -> Result<()> {
+    let Some(program) = MPIS[0].compiled("group", PROGRAM)? else {
+        say(not_measured("Open MPI is not here"));
+        return Ok(());
+    };
+    let (mut times, lives) = (Times::new(), repeats.div_ceil(2));
+    for _ in 0..lives {
+        let Some(nodes) = Nodes::new(RANKS)? else {
+            say(not_measured("there are no namespaces for a plain user here"));
+            return Ok(());
+        };
+        launch(&nodes, &program, megabytes, 2, &mut times)?;
+        nodes.on(1, "rm -r /dev/shm/standfast-*")?;
+        launch(&nodes, &program, megabytes, 1, &mut times)?;
+    }
+    promises(&times, megabytes)?.into_iter().for_each(say);
+    Ok(())
+}
+
+fn not_measured(why: &str) -> Verdict {
+    Verdict { promise: "groups".into(), measured: format!("not measured: {why}"), holds: true }
+}
+
+fn launch(nodes: &Nodes, program: &Path, megabytes: u64, rounds: usize, times: &mut Times) -> Result<()> {
+    let arena = Arena::new()?;
+    let words = nodes.open_mpi();
+    let mut command = nodes.command(&arena, words[0].as_ref(), &[]);
+    command
+        .args(&words[1..])
+        .args(["-n", &RANKS.to_string()])
+        .arg(program)
+        .args([megabytes.to_string(), rounds.to_string()]);
+    let ended =
+        Running::complete(&arena, "group", &mut command)?.well("the ranks").with_context(|| arena.evidence())?;
+    for line in ended.output.lines() {
+        let (name, took) = line.split_once(' ').with_context(|| format!("no name and time: {line}"))?;
+        times.entry(name.to_owned()).or_default().push(Duration::from_secs_f64(took.parse::<f64>()? / 1e3));
+    }
+    Ok(())
+}
+
+fn promises(times: &Times, megabytes: u64) -> Result<Vec<Verdict>> {
+    for name in ["transfer", "parity", "reduce", "one-percent", "solomon", "rebuild-parity", "rebuild-solomon"] {
+        ensure!(times.contains_key(name), "nobody has told the time of {name}");
+    }
+    let of = |name: &str| times[name].as_slice();
+    let parity = of("parity");
+    let a_hundredth = median(parity).mul_f64(CHANGED_MAX) + AGREEMENT;
+    let mut verdicts = vec![
+        within("parity against a raw transfer of its bytes:".into(), parity, of("transfer"), TRANSFER_MAX),
+        within("parity against MPI_Reduce(MPI_BXOR) of them:".into(), parity, of("reduce"), 1.0),
+        within("Reed-Solomon of two checks against parity:".into(), of("solomon"), parity, SOLOMON_MAX),
+        Verdict {
+            promise: format!("1 % changed at most {CHANGED_MAX} of all and {}", milliseconds(AGREEMENT)),
+            measured: format!("{} of {}", milliseconds(median(of("one-percent"))), milliseconds(a_hundredth)),
+            holds: median(of("one-percent")) <= a_hundredth,
+        },
+        within("a rank rebuilt by parity against parity:".into(), of("rebuild-parity"), parity, REBUILD_MAX),
+        within("a rank rebuilt by Reed-Solomon against parity:".into(), of("rebuild-solomon"), parity, REBUILD_MAX),
+    ];
+    if megabytes == MEGABYTES_OF_OTHERS {
+        verdicts.push(faster(parity, PARITY_OF_OTHERS));
+        verdicts.push(faster(of("solomon"), SOLOMON_OF_OTHERS));
+        verdicts.push(faster(of("rebuild-parity"), RESTART_OF_OTHERS));
+    }
+    Ok(verdicts)
+}
+
+fn faster(times: &[Duration], (whose, theirs): (&str, Duration)) -> Verdict {
+    let found = theirs.as_secs_f64() / median(times).as_secs_f64().max(f64::MIN_POSITIVE);
+    Verdict {
+        promise: format!("times faster than {whose} ({}): at least {TIMES_FASTER}", milliseconds(theirs)),
+        measured: format!("{found:.1} ({})", milliseconds(median(times))),
+        holds: found >= TIMES_FASTER,
+    }
+}

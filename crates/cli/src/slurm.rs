@@ -1,0 +1,100 @@
+//! The nodes of a Slurm allocation, as `--nodes slurm` asks for them. Slurm names them in a compressed form, such as
+//! `rack[1-2]n[08-11],login`; this only reads it, and asks Slurm nothing.
+
+/// The variable in which Slurm names the nodes of an allocation.
+pub(crate) const VARIABLE: &str = "SLURM_JOB_NODELIST";
+
+/// What carries a command out on a node of the allocation, beside what runs there.
+pub(crate) const AGENT: &str = "srun --overlap --nodes=1 --ntasks=1 --nodelist";
+
+/// More than any machine has: what a slip in a range would make.
+const NODES_MAX: usize = 1 << 20;
+
+/// The names that a list stands for.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn names(list: &str) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    for part in parts(list)? {
+        names.extend(expanded(part)?);
+        if names.len() > NODES_MAX {
+            return Err(format!("{list} names more than {NODES_MAX} nodes"));
+        }
+    }
+    if names.is_empty() || names.iter().any(String::is_empty) {
+        return Err(format!("{list:?} has an empty name"));
+    }
+    Ok(names)
+}
+
+/// The list at commas that stand outside of brackets.
+fn parts(list: &str) -> Result<Vec<&str>, String> {
+    let (mut parts, mut start, mut is_within) = (Vec::new(), 0, false);
+    for (at, character) in list.char_indices() {
+        match character {
+            '[' if !is_within => is_within = true,
+            ']' if is_within => is_within = false,
+            '[' | ']' => return Err(format!("the brackets of {list} do not match")),
+            ',' if !is_within => {
+                parts.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if is_within {
+        return Err(format!("the brackets of {list} do not match"));
+    }
+    parts.push(&list[start..]);
+    Ok(parts)
+}
+
+/// One part, whose brackets match.
+fn expanded(part: &str) -> Result<Vec<String>, String> {
+    let Some((before, rest)) = part.split_once('[') else { return Ok(vec![part.to_owned()]) };
+    let (within, behind) = rest.split_once(']').expect("brackets match");
+    let behind = expanded(behind)?;
+    let mut names = Vec::new();
+    for range in within.split(',') {
+        for number in numbers(range)? {
+            names.extend(behind.iter().map(|behind| format!("{before}{number}{behind}")));
+            if names.len() > NODES_MAX {
+                return Err(format!("{part} names more than {NODES_MAX} nodes"));
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// A number, or from one to another, with as many digits as the first has.
+fn numbers(range: &str) -> Result<impl Iterator<Item = String>, String> {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{range:?} is no range of numbers"));
+    let (digits, first, last) = (first.len(), number(first)?, number(last)?);
+    if first > last {
+        return Err(format!("{range:?} runs backwards"));
+    }
+    Ok((first..=last).map(move |number| format!("{number:0digits$}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_slurm_means() {
+        let of = |list: &str| names(list).map(|names| names.join(" "));
+        assert_eq!(of("login"), Ok("login".into()));
+        assert_eq!(of("n[1-3,07-08,12],login"), Ok("n1 n2 n3 n07 n08 n12 login".into()));
+        assert_eq!(of("n[098-101]"), Ok("n098 n099 n100 n101".into()));
+        assert_eq!(of("r[1-2]n[3,5]-ib,x"), Ok("r1n3-ib r1n5-ib r2n3-ib r2n5-ib x".into()));
+    }
+
+    #[test]
+    fn lists_that_mean_nothing_are_refused() {
+        for list in ["", "a,,b", "n[1-", "n1]", "n[[1]]", "n[3-1]", "n[x]", "n[1-4000000000]", "n[0-9999][0-9999]"] {
+            assert!(names(list).is_err(), "{list}");
+        }
+    }
+}
