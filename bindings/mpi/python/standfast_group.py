@@ -190,8 +190,9 @@ def _library() -> ctypes.CDLL:
     version = ctypes.create_string_buffer(_VERSION_BYTES)
     glue.standfast_python_comm_bytes.restype = ctypes.c_size_t
     glue.standfast_python_version(version)
-    if glue.standfast_python_comm_bytes() != MPI._sizeof(MPI.Comm) or _text(version.value) != MPI.Get_library_version():
-        ours, theirs = _text(version.value).splitlines()[:1], MPI.Get_library_version().splitlines()[:1]
+    theirs = MPI.Get_library_version().rstrip("\0")
+    if glue.standfast_python_comm_bytes() != MPI._sizeof(MPI.Comm) or _text(version.value) != theirs:
+        ours = _text(version.value)
         raise StandfastError(f"{mpicc} is of another MPI than mpi4py: {ours} instead of {theirs}; set MPICC")
     glue.standfast_group_error.restype = ctypes.c_char_p
     glue.standfast_group_epoch.restype = ctypes.c_uint64
