@@ -35,7 +35,7 @@ fn kept(cluster: &Cluster, changed: usize) -> Vec<(usize, usize)> {
                 let mut member = Member::join(line, &settings).expect("they join");
                 let memory = RegisteredMemory::leaked(PAGES * PAGE_BYTES);
                 written(&memory, PAGES, byte(rank, 1));
-                member.protect(1, memory).unwrap();
+                member.protect(1, memory).expect("room for it");
                 for epoch in 2..8 {
                     assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
                     written(&memory, changed, byte(rank, epoch));

@@ -58,8 +58,8 @@ fn begun() -> Cluster {
 fn commit(settings: &dyn Fn(u32) -> Settings) {
     launch_as(settings, |rank, member| {
         let mut member = member.expect("they join");
-        member.protect(1, filled(rank as u8 + 1)).unwrap();
-        member.protect(2, filled(rank as u8 + 101)).unwrap();
+        member.protect(1, filled(rank as u8 + 1)).expect("room for it");
+        member.protect(2, filled(rank as u8 + 101)).expect("room for it");
         assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
     });
 }
@@ -70,9 +70,9 @@ fn is_whole(settings: &dyn Fn(u32) -> Settings) {
         let mut member = member.expect("they join");
         assert!(matches!(member.joined(), Joined::Survivor(epoch) | Joined::Replacement(epoch) if epoch.number == 1));
         let memories = [filled(0), filled(0)];
-        member.protect(1, memories[0]).unwrap();
-        member.protect(2, memories[1]).unwrap();
-        member.restore().unwrap();
+        member.protect(1, memories[0]).expect("room for it");
+        member.protect(2, memories[1]).expect("room for it");
+        member.restore().expect("nobody has refused");
         assert!(holds(&memories[0], rank as u8 + 1) && holds(&memories[1], rank as u8 + 101));
     });
 }
@@ -150,11 +150,11 @@ fn spoil(cluster: &Cluster, rank: usize, name: &str) {
         |path: &&PathBuf| path.file_name().and_then(|it| it.to_str()).is_some_and(|it| it.starts_with(prefix));
     let within = files_of(cluster.nodes[cluster.homes[rank]].path());
     let path = within.keys().find(is_meant).expect("a shelf has such a file");
-    let mut bytes = fs::read(path).unwrap();
+    let mut bytes = fs::read(path).expect("a readable shelf");
     // Some frame of the pages is in use, and not all are.
     let last = bytes.iter().rposition(|byte| *byte != 0).expect("it holds something");
     bytes[last] ^= 1;
-    fs::write(path, bytes).unwrap();
+    fs::write(path, bytes).expect("a readable shelf");
 }
 
 fn files(cluster: &Cluster) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -163,10 +163,10 @@ fn files(cluster: &Cluster) -> BTreeMap<PathBuf, Vec<u8>> {
 
 fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
-    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+    for path in fs::read_dir(folder).expect("a readable shelf").map(|entry| entry.expect("a readable shelf").path()) {
         match path.is_dir() {
             true => found.extend(files_of(&path)),
-            false => drop(found.insert(path.clone(), fs::read(&path).unwrap())),
+            false => drop(found.insert(path.clone(), fs::read(&path).expect("a readable shelf"))),
         }
     }
     found
