@@ -17,7 +17,7 @@ const REST: Duration = Duration::from_micros(50);
 /// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,
 /// takes hardly any processor time.
 const RESTS: u32 = 32;
-const REST_MAX: Duration = Duration::from_millis(5);
+const REST_MAX: Duration = Duration::from_millis(20);
 
 const VERSION: u32 = 1;
 
