@@ -136,7 +136,8 @@ pub fn goes_on_from_what_was_saved(mpi: Mpi, program: &Path, seed: u64) -> Resul
     watched.arena.wait_until_empty(PATIENCE)?;
     let status = watched.ask(&["status"])?;
     let whole = |held: &&Value| held["place"] == "directory" && held["missing"].as_array().is_some_and(Vec::is_empty);
-    let newest = status.as_array().and_then(|epochs| epochs.iter().find(whole)).context("no epoch is whole")?.clone();
+    let newest = status.as_array().and_then(|epochs| epochs.iter().find(whole));
+    let newest = newest.with_context(|| format!("no epoch is whole: {status}"))?.clone();
     ensure!(newest["bears"] == 1, "{newest}");
     take_away_one_piece(&watched.arena)?;
     fs::remove_dir_all(watched.memory())?;
