@@ -112,7 +112,7 @@ pub fn survives_kills(mpi: Mpi, program: &Path, strikes: usize, seed: u64) -> Re
 /// # Errors
 /// As above.
 pub fn survives_a_hang(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
-    let mut watched = Watched::new(mpi, program, 60, seed)?;
+    let mut watched = Watched::new(mpi, program, 300, seed)?;
     let mut running = watched.start("watched", &["--hang", HANG], &[])?;
     watched.wait_for_epochs(&mut running, 5)?;
     watched.strike(Signal::SIGSTOP);
@@ -127,7 +127,8 @@ pub fn survives_a_hang(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
 /// # Errors
 /// As above.
 pub fn goes_on_from_what_was_saved(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
-    let watched = Watched::new(mpi, program, 60, seed)?;
+    // Enough to be asked in the midst of it.
+    let watched = Watched::new(mpi, program, 300, seed)?;
     let mut running = watched.start("asked", &[], &[])?;
     watched.wait_for_epochs(&mut running, 10)?;
     running.signal(Signal::SIGTERM)?;
@@ -137,7 +138,7 @@ pub fn goes_on_from_what_was_saved(mpi: Mpi, program: &Path, seed: u64) -> Resul
     let status = watched.ask(&["status"])?;
     let whole = |held: &&Value| held["place"] == "directory" && held["missing"].as_array().is_some_and(Vec::is_empty);
     let newest = status.as_array().and_then(|epochs| epochs.iter().find(whole));
-    let newest = newest.with_context(|| format!("no epoch is whole: {status}"))?.clone();
+    let newest = newest.with_context(|| format!("no epoch is whole: {status}; {}", watched.said()))?.clone();
     ensure!(newest["bears"] == 1, "{newest}");
     take_away_one_piece(&watched.arena)?;
     fs::remove_dir_all(watched.memory())?;
