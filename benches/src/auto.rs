@@ -4,7 +4,7 @@
 //! a third between two runs on a virtual machine, and by more than all checkpoints together on any.
 
 use crate::figures::{Verdict, median, milliseconds};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
@@ -41,7 +41,7 @@ impl Run {
     /// takes longer there are fewer of them, so that they are not to be added up.
     fn cost(&self, way: &str, faults: u64) -> Duration {
         let fault = if way == "fork" { COPYING_FAULT } else { FAULT };
-        let checkpoints = self.pauses.len().max(1) as f64;
+        let checkpoints = self.pauses.len() as f64;
         let more = self.faults.saturating_sub(faults) as f64;
         (self.pauses.iter().sum::<Duration>() + fault.mul_f64(more)).div_f64(checkpoints)
     }
@@ -103,6 +103,7 @@ fn timed(program: &Program, way: Option<&str>) -> Result<Run> {
         let generations: Vec<Value> = serde_json::from_str(&said).with_context(|| format!("list said {said:?}"))?;
         let pause = |of: &Value| of["pause_nanoseconds"].as_u64().map(Duration::from_nanos).context("a pause");
         pauses = generations.iter().map(pause).collect::<Result<_>>()?;
+        ensure!(!pauses.is_empty(), "the program ended before its first checkpoint");
     }
     Ok(Run { faults: faults(&arena)?, pauses })
 }

@@ -72,7 +72,7 @@ pub const NNET: Paper = Paper::with_directives(
     &["1000", "40", "60"],
 );
 /// Messages to be logged.
-pub const LOG: Paper = Paper::plain("log", include_str!("../../examples/log.c"), &["100000", "60"], &["2000", "3"]);
+pub const LOG: Paper = Paper::plain("log", include_str!("../../examples/log.c"), &["100000", "180"], &["2000", "3"]);
 /// Altitude contours.
 pub const CONTOUR: Paper =
     Paper::plain("contour", include_str!("../../examples/contour.c"), &["2816", "2179", "3"], &["200", "100"]);
