@@ -93,7 +93,9 @@ fn an_arena_ends_its_orphans() -> Result<()> {
     let mut command = arena.command("sh");
     command.args(["-c", "sleep 1000 & exit 0"]).stdin(Stdio::null());
     Running::start(&arena, "orphan", Output::Log, &mut command)?.wait(PATIENCE)?.well("the shell")?;
-    let orphans = arena.processes();
+    // One that is about to execute another program shows no environment for a moment.
+    let found = || Ok(Some(arena.processes()).filter(|found| !found.is_empty()));
+    let orphans = until(Duration::from_secs(10), "the orphan to be seen", found)?;
     ensure!(orphans.len() == 1, "found {orphans:?}");
     drop(arena);
     let gone = || Ok((!fs::exists(format!("/proc/{}/environ", orphans[0]))?).then_some(()));

@@ -120,12 +120,10 @@ impl<'a> Stopping<'a> {
                 // A parent that stands still is not in vfork: such a child shares its memory for good.
                 None if borrows_memory(member) && !member.parent.is_some_and(|it| self.stands_still(it)) => continue,
                 None => {
-                    let memory = match ProcessMemory::open(member.pid) {
+                    let memory = match open_memory(member.pid) {
                         Ok(memory) => memory,
-                        Err(source) => match forbidden(member.pid, source) {
-                            EngineError::Ended if member.pid != main => continue,
-                            error => return Err(error),
-                        },
+                        Err(EngineError::Ended) if member.pid != main => continue,
+                        Err(error) => return Err(error),
                     };
                     self.chased.push(Chased::new(member, memory));
                     self.chased.len() - 1
@@ -296,4 +294,13 @@ fn seize(process: i32, tid: i32) -> Result<Task, TaskError> {
 /// Whether a tracer, as /proc names it, is this thread.
 fn is_ours(tracer: i32) -> bool {
     tracer == standfast_linux::sys::process::own_thread()
+}
+
+/// A process's memory. One that is just changing its parent may be out of reach for a moment: what stands in the way after
+/// the time that a dying one is given is there to stay.
+fn open_memory(pid: i32) -> Result<ProcessMemory, EngineError> {
+    ProcessMemory::open(pid).or_else(|source| match forbidden(pid, source) {
+        EngineError::Ended => Err(EngineError::Ended),
+        error => ProcessMemory::open(pid).map_err(|_| error),
+    })
 }
