@@ -3,7 +3,7 @@
 
 use crate::arena::Arena;
 use crate::command::Standfast;
-use crate::mpi::library;
+use crate::mpi::{HEADERS, MPIS, Mpi, library};
 use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::victims::in_path;
 use crate::workshop;
@@ -11,16 +11,10 @@ use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [(&str, &str); 3] = [
-    ("standfast_group.h", include_str!("../../bindings/mpi/include/standfast_group.h")),
-    ("standfast_mpi.h", include_str!("../../bindings/mpi/include/standfast_mpi.h")),
-    ("standfast_mpi_count.h", include_str!("../../bindings/mpi/include/standfast_mpi_count.h")),
-];
 const PYTHON: (&str, &str) = ("standfast_group.py", include_str!("../../bindings/mpi/python/standfast_group.py"));
 const PYTHON_PROGRAM: &str = include_str!("../victims/mpi/field.py");
 
@@ -36,60 +30,21 @@ const RANKS: &str = "4";
 /// Most of its time that a process may compute while it waits in a checkpoint.
 const WAITING_PART: f64 = 0.01;
 
-/// An MPI library of Debian's.
-#[derive(Debug, Clone, Copy)]
-pub struct Launcher {
-    /// Its name.
-    pub name: &'static str,
-    compiler: &'static str,
-    words: &'static [&'static str],
+/// One of the programs, compiled; `None` where this MPI is not here.
+///
+/// # Errors
+/// When it does not compile.
+pub fn program(mpi: Mpi, name: &str) -> Result<Option<PathBuf>> {
+    let (_, text) = SOURCES.iter().find(|(it, _)| *it == name).context("there is no such program")?;
+    mpi.compiled(name, text)
 }
 
-/// Those that there are.
-pub const LAUNCHERS: [Launcher; 2] = [
-    Launcher {
-        name: "Open MPI",
-        compiler: "mpicc.openmpi",
-        words: &["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"],
-    },
-    Launcher { name: "MPICH", compiler: "mpicc.mpich", words: &["mpirun.mpich"] },
-];
-
-impl Launcher {
-    /// A program, compiled; `None` where this MPI is not here.
-    ///
-    /// # Errors
-    /// When it does not compile.
-    pub fn program(&self, name: &str) -> Result<Option<PathBuf>> {
-        if in_path(self.compiler).is_none() {
-            return Ok(None);
-        }
-        let (_, text) = SOURCES.iter().find(|(it, _)| *it == name).context("there is no such program")?;
-        let library = library()?;
-        let folder = workshop::folder(name, (self.name, text, HEADERS, &library))?;
-        let build = |path: &Path| -> Result<()> {
-            let beside = path.parent().context("a program lies in a folder")?;
-            for (name, text) in HEADERS {
-                fs::write(beside.join(name), text)?;
-            }
-            let source = path.with_extension("c");
-            fs::write(&source, text)?;
-            let mut command = Command::new(self.compiler);
-            command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(beside).arg(source).arg("-o").arg(path);
-            let mut search = OsString::from("-Wl,-rpath,");
-            search.push(&library);
-            workshop::compile(command.arg("-L").arg(&library).arg("-lstandfast_group").arg(search))
-        };
-        workshop::built(&folder, name, build).map(Some)
-    }
-
-    /// `group run`, with these options, of four processes.
-    fn run(&self, arena: &Arena, options: &[&str], program: &[&str]) -> Result<Command> {
-        let mut command = Standfast::new(arena)?.command(&["group", "run", "-d"]);
-        command.arg(arena.images()).args(options).arg("--").args(self.words).args(["-n", RANKS]).args(program);
-        command.env("STANDFAST_GROUP_MEMORY", memory(arena)?);
-        Ok(command)
-    }
+/// `group run`, with these options, of four processes.
+fn run(mpi: Mpi, arena: &Arena, options: &[&str], program: &[&str]) -> Result<Command> {
+    let mut command = Standfast::new(arena)?.command(&["group", "run", "-d"]);
+    command.arg(arena.images()).args(options).arg("--").args(mpi.launcher).args(["-n", RANKS]).args(program);
+    command.env("STANDFAST_GROUP_MEMORY", memory(arena)?);
+    Ok(command)
 }
 
 /// The memory of all ranks.
@@ -113,23 +68,23 @@ fn text(path: &Path) -> Result<&str> {
 ///
 /// # Errors
 /// When any of that does not hold.
-pub fn ends_at_its_time_limit_and_goes_on(mpi: Launcher, program: &Path) -> Result<()> {
+pub fn ends_at_its_time_limit_and_goes_on(mpi: Mpi, program: &Path) -> Result<()> {
     let arena = Arena::new()?;
     let program = text(program)?;
     let options = ["--encode-every", "3", "--time-limit", "2s"];
     let endless = [program, "100000000", "16"];
-    let ended = Running::complete(&arena, "limited", &mut mpi.run(&arena, &options, &endless)?)?;
+    let ended = Running::complete(&arena, "limited", &mut run(mpi, &arena, &options, &endless)?)?;
     ensure!(!ended.exited(0) && ended.errors.contains("are saved in"), "{}", arena.evidence());
     arena.wait_until_empty(PATIENCE)?;
     let reached = newest_whole(&arena)?;
     fs::remove_dir_all(memory(&arena)?)?;
     let last = (reached + 10).to_string();
     let rest = [program, &last, "16"];
-    let found = well(&arena, "rest", mpi.run(&arena, &options[..2], &rest)?.env("FIELD_TELLS", ""))?;
+    let found = well(&arena, "rest", run(mpi, &arena, &options[..2], &rest)?.env("FIELD_TELLS", ""))?;
     ensure!(found.errors.contains("goes back to epoch"), "it began anew; {}", arena.evidence());
     ensure!(found.errors.contains(&format!("at step {reached}")), "not at {reached}; {}", arena.evidence());
     let quiet = Arena::new()?;
-    let truth = well(&quiet, "undisturbed", &mut mpi.run(&quiet, &["--encode-every", "1000"], &rest)?)?;
+    let truth = well(&quiet, "undisturbed", &mut run(mpi, &quiet, &["--encode-every", "1000"], &rest)?)?;
     ensure!(found.output.lines().last() == truth.output.lines().last(), "{} instead of {}", found.output, truth.output);
     Ok(())
 }
@@ -150,12 +105,12 @@ fn newest_whole(arena: &Arena) -> Result<u64> {
 ///
 /// # Errors
 /// When any of that does not hold.
-pub fn goes_on_where_memory_is_too_small(mpi: Launcher, program: &Path) -> Result<Option<()>> {
+pub fn goes_on_where_memory_is_too_small(mpi: Mpi, program: &Path) -> Result<Option<()>> {
     let arena = Arena::new()?;
     if !arena.command("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success()) {
         return Ok(None);
     }
-    let inner = mpi.run(&arena, &[], &[text(program)?, "16"])?;
+    let inner = run(mpi, &arena, &[], &[text(program)?, "16"])?;
     let mut command = arena.command("unshare");
     command.args(["-Urm", "sh", "-c", "mount -t tmpfs -o size=36m none \"$0\" && exec \"$@\""]).arg(memory(&arena)?);
     command.arg(inner.get_program()).args(inner.get_args());
@@ -174,9 +129,9 @@ pub fn goes_on_where_memory_is_too_small(mpi: Launcher, program: &Path) -> Resul
 ///
 /// # Errors
 /// When any of that does not hold.
-pub fn names_messages_under_way(mpi: Launcher, program: &Path, uncounted: &Path) -> Result<()> {
+pub fn names_messages_under_way(mpi: Mpi, program: &Path, uncounted: &Path) -> Result<()> {
     let arena = Arena::new()?;
-    let found = well(&arena, "quiet", &mut mpi.run(&arena, &["--check-quiescent"], &[text(program)?])?)?.output;
+    let found = well(&arena, "quiet", &mut run(mpi, &arena, &["--check-quiescent"], &[text(program)?])?)?.output;
     let quiet = "the program is not quiet: ";
     let wanted = [
         "all received: counts".to_owned(),
@@ -189,7 +144,7 @@ pub fn names_messages_under_way(mpi: Launcher, program: &Path, uncounted: &Path)
     ];
     ensure!(found.lines().eq(wanted.iter()), "{found}");
     let asked = ["--check-quiescent", "--tries", "1"];
-    let refused = Running::complete(&arena, "uncounted", &mut mpi.run(&arena, &asked, &[text(uncounted)?, "3"])?)?;
+    let refused = Running::complete(&arena, "uncounted", &mut run(mpi, &arena, &asked, &[text(uncounted)?, "3"])?)?;
     ensure!(!refused.exited(0) && refused.errors.contains("-DSTANDFAST_MPI_COUNT"), "{}", arena.evidence());
     Ok(())
 }
@@ -198,11 +153,11 @@ pub fn names_messages_under_way(mpi: Launcher, program: &Path, uncounted: &Path)
 ///
 /// # Errors
 /// When they do.
-pub fn waits_without_computing(mpi: Launcher, program: &Path) -> Result<()> {
+pub fn waits_without_computing(mpi: Mpi, program: &Path) -> Result<()> {
     const SECONDS: u32 = 2;
     let arena = Arena::new()?;
     let seconds = SECONDS.to_string();
-    let found = well(&arena, "waits", &mut mpi.run(&arena, &["--hang", "60s"], &[text(program)?, &seconds])?)?.output;
+    let found = well(&arena, "waits", &mut run(mpi, &arena, &["--hang", "60s"], &[text(program)?, &seconds])?)?.output;
     let milliseconds: f64 = found.trim().parse().with_context(|| found.clone())?;
     let part = milliseconds / 1e3 / f64::from(SECONDS);
     ensure!(part < WAITING_PART, "{:.2} % of a processor", part * 100.0);
@@ -218,7 +173,7 @@ pub fn python_survives_kills(python: &str, seed: u64) -> Result<Option<()>> {
         Command::new(python).args(["-c", "import mpi4py, numpy; print(mpi4py.get_config().get('mpicc', ''))"]).output();
     let Some(answer) = asks.ok().filter(|answer| answer.status.success()) else { return Ok(None) };
     let compiler = String::from_utf8_lossy(&answer.stdout);
-    let Some(mpi) = LAUNCHERS.into_iter().find(|mpi| is_of(mpi, compiler.trim())) else { return Ok(None) };
+    let Some(mpi) = MPIS.into_iter().find(|mpi| is_of(mpi, compiler.trim())) else { return Ok(None) };
     let steps = "60";
     let quiet = Arena::new()?;
     let truth = well(&quiet, "undisturbed", &mut python_run(mpi, &quiet, python, steps)?)?;
@@ -246,20 +201,20 @@ pub fn python_survives_kills(python: &str, seed: u64) -> Result<Option<()>> {
 }
 
 /// Whether a compiler is this MPI's, as Debian's alternatives lead there.
-fn is_of(mpi: &Launcher, compiler: &str) -> bool {
+fn is_of(mpi: &Mpi, compiler: &str) -> bool {
     let real = |name: &str| in_path(name).and_then(|path| fs::canonicalize(path).ok());
     let name = Path::new(compiler).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     real(mpi.compiler).is_some() && (name == mpi.compiler || fs::canonicalize(compiler).ok() == real(mpi.compiler))
 }
 
-fn python_run(mpi: Launcher, arena: &Arena, python: &str, steps: &str) -> Result<Command> {
+fn python_run(mpi: Mpi, arena: &Arena, python: &str, steps: &str) -> Result<Command> {
     let folder = arena.folder().join("python");
     fs::create_dir_all(&folder)?;
     for (name, text) in HEADERS.into_iter().chain([PYTHON, ("field.py", PYTHON_PROGRAM)]) {
         fs::write(folder.join(name), text)?;
     }
     let program = folder.join("field.py");
-    let mut command = mpi.run(arena, &["--encode-every", "2"], &[python, "-m", "mpi4py", text(&program)?, steps])?;
+    let mut command = run(mpi, arena, &["--encode-every", "2"], &[python, "-m", "mpi4py", text(&program)?, steps])?;
     command.env("STANDFAST_GROUP_LIBRARY", library()?).env("XDG_CACHE_HOME", workshop::folder("glue", HEADERS)?);
     command.env("MPICC", mpi.compiler);
     Ok(command)

@@ -12,9 +12,11 @@ use std::process::Command;
 use std::{env, fs};
 
 const SOURCE: &str = include_str!("../victims/mpi/field.c");
-const HEADERS: [(&str, &str); 2] = [
+pub(crate) const HEADERS: [(&str, &str); 4] = [
     ("standfast_group.h", include_str!("../../bindings/mpi/include/standfast_group.h")),
     ("standfast_mpi.h", include_str!("../../bindings/mpi/include/standfast_mpi.h")),
+    ("standfast_mpi_count.h", include_str!("../../bindings/mpi/include/standfast_mpi_count.h")),
+    ("must.h", include_str!("../victims/mpi/must.h")),
 ];
 pub(crate) const RANKS: usize = 4;
 
@@ -23,7 +25,7 @@ pub(crate) const RANKS: usize = 4;
 pub struct Mpi {
     /// Its name.
     pub name: &'static str,
-    compiler: &'static str,
+    pub(crate) compiler: &'static str,
     pub(crate) launcher: &'static [&'static str],
     /// What has its launcher reach nodes through an agent, and which nodes.
     pub(crate) agent: &'static str,

@@ -3,26 +3,27 @@
 
 use anyhow::Result;
 use standfast_tests::groups::{
-    LAUNCHERS, Launcher, ends_at_its_time_limit_and_goes_on, goes_on_where_memory_is_too_small,
-    names_messages_under_way, python_survives_kills, waits_without_computing,
+    ends_at_its_time_limit_and_goes_on, goes_on_where_memory_is_too_small, names_messages_under_way, program,
+    python_survives_kills, waits_without_computing,
 };
+use standfast_tests::mpi::{MPIS, Mpi};
 use standfast_tests::{seed, skip};
 use std::path::Path;
 
-fn with_each(name: &str, promise: impl Fn(Launcher, &Path) -> Result<()>) -> Result<()> {
-    for mpi in LAUNCHERS {
-        match mpi.program(name)? {
-            Some(program) => promise(mpi, &program)?,
+fn with_each(name: &str, promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<()> {
+    for mpi in MPIS {
+        match program(mpi, name)? {
+            Some(path) => promise(mpi, &path)?,
             None => skip(mpi.name, "its compiler is not here"),
         }
     }
     Ok(())
 }
 
-fn with_open_mpi(name: &str, promise: impl Fn(Launcher, &Path) -> Result<()>) -> Result<()> {
-    let mpi = LAUNCHERS[0];
-    match mpi.program(name)? {
-        Some(program) => promise(mpi, &program),
+fn with_open_mpi(name: &str, promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<()> {
+    let mpi = MPIS[0];
+    match program(mpi, name)? {
+        Some(path) => promise(mpi, &path),
         None => {
             skip(mpi.name, "its compiler is not here");
             Ok(())
@@ -37,8 +38,8 @@ fn a_job_ends_at_its_time_limit_with_what_it_held_saved() -> Result<()> {
 
 #[test]
 fn a_checkpoint_that_has_no_room_is_given_up_and_the_program_goes_on() -> Result<()> {
-    with_open_mpi("room", |mpi, program| {
-        if goes_on_where_memory_is_too_small(mpi, program)?.is_none() {
+    with_open_mpi("room", |mpi, path| {
+        if goes_on_where_memory_is_too_small(mpi, path)?.is_none() {
             skip("too little memory", "a file system cannot be mounted here");
         }
         Ok(())
@@ -47,9 +48,9 @@ fn a_checkpoint_that_has_no_room_is_given_up_and_the_program_goes_on() -> Result
 
 #[test]
 fn messages_under_way_at_a_checkpoint_are_named() -> Result<()> {
-    with_each("quiet", |mpi, program| {
-        let uncounted = mpi.program("field")?.expect("its compiler is here");
-        names_messages_under_way(mpi, program, &uncounted)
+    with_each("quiet", |mpi, path| {
+        let uncounted = program(mpi, "field")?.expect("its compiler is here");
+        names_messages_under_way(mpi, path, &uncounted)
     })
 }
 

@@ -6,18 +6,13 @@
 #define STANDFAST_MPI_IMPLEMENTATION
 #include <standfast_mpi.h>
 
+#include "must.h"
+
 /* Where MPICH says MPI_STATUSES_IGNORE, gcc sees an array at the address 1. */
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 
 static standfast_group *group;
 static int rank;
-
-static int must(int result, const char *what) {
-    if (result >= 0) return result;
-    fprintf(stderr, "%s: %s\n", what, standfast_group_error());
-    MPI_Abort(MPI_COMM_WORLD, 3);
-    return result;
-}
 
 static void checkpoint(const char *when) {
     MPI_Barrier(MPI_COMM_WORLD);

@@ -6,15 +6,10 @@
 #define STANDFAST_MPI_IMPLEMENTATION
 #include <standfast_mpi.h>
 
+#include "must.h"
+
 static standfast_group *group;
 static int rank;
-
-static int must(int result, const char *what) {
-    if (result >= 0) return result;
-    fprintf(stderr, "%s: %s\n", what, standfast_group_error());
-    MPI_Abort(MPI_COMM_WORLD, 3);
-    return result;
-}
 
 static void checkpoint(const char *when) {
     int given_up = must(standfast_group_checkpoint(group), "checkpoint");

@@ -8,12 +8,7 @@
 #define STANDFAST_MPI_IMPLEMENTATION
 #include <standfast_mpi.h>
 
-static int must(int result, const char *what) {
-    if (result >= 0) return result;
-    fprintf(stderr, "%s: %s\n", what, standfast_group_error());
-    MPI_Abort(MPI_COMM_WORLD, 3);
-    return result;
-}
+#include "must.h"
 
 static double spent(void) {
     struct rusage usage;
