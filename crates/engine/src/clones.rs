@@ -75,25 +75,32 @@ fn inject(
     }
 }
 
-/// The pages of a process that a clone of it holds as well, so that they can be read there. Pages from the system's pool of
-/// huge ones are not counted: where the pool is empty the clone's are taken from it.
-pub(crate) fn held_by(
+/// The mappings of a process that a clone of it holds with what was in them. fork(2) copies the page tables of a mapping as a
+/// whole, or not at all, or leaves it empty, so the first wanted page tells for each; looking at all of them would hold up the
+/// program a fifth as long as the clone itself. Memory from the system's pool of huge pages is not counted: where the pool is
+/// empty the clone's are taken from it.
+pub(crate) fn copied(
     clone: &MemoryClone,
     process: &FrozenProcess,
-    wanted: &[(PageRange, Beneath)],
-) -> Result<PageSet, EngineError> {
-    let scanning = |source| kernel("scanning the pages of a clone", source);
-    let is_wanted = |map: PageRange| {
-        let place = wanted.partition_point(|(range, _)| range.end() <= map.start());
-        wanted.get(place).is_some_and(|(range, _)| range.start() < map.end())
-    };
+    wanted: &PageSet,
+) -> Result<Vec<PageRange>, EngineError> {
     let scan = PageScan::open(clone.pid()).map_err(scanning)?;
-    let mut held = Vec::new();
-    let own = process.maps.iter().filter(|map| map.path != HUGE_PAGES).map(Map::range);
-    own.filter(|map| is_wanted(*map))
-        .try_for_each(|map| scan.populated(map, Populated::Any, &mut held))
-        .map_err(scanning)?;
-    Ok(PageSet::of(held))
+    let wanted = wanted.ranges();
+    let mut copied = Vec::new();
+    for map in process.maps.iter().filter(|map| map.path != HUGE_PAGES).map(Map::range) {
+        let place = wanted.partition_point(|range| range.end() <= map.start());
+        let first = wanted.get(place).map(|range| range.start().max(map.start()));
+        if let Some(first) = first.filter(|first| *first < map.end()) {
+            let mut found = Vec::new();
+            scan.populated(PageRange::new(first, 1), Populated::Any, &mut found).map_err(scanning)?;
+            copied.extend((!found.is_empty()).then_some(map));
+        }
+    }
+    Ok(copied)
+}
+
+fn scanning(source: io::Error) -> EngineError {
+    kernel("scanning the pages of a clone of the program", source)
 }
 
 /// Some pages of a process, ascending, and what lies beneath them.

@@ -2,7 +2,7 @@
 
 use crate::ahead::{Ahead, Kept};
 use crate::census::{Census, ExternalSockets, ObjectContents, Output};
-use crate::clones::{clone_of, divide, held_by};
+use crate::clones::{clone_of, copied, divide};
 use crate::freeze::{Frozen, if_another_ended, kernel, refine};
 use crate::hashes::{Key, Sieve};
 use crate::job::Shared;
@@ -217,6 +217,10 @@ impl ToRead {
         self.changed.is_empty() && self.compared.is_empty()
     }
 
+    fn pages(&self) -> PageSet {
+        PageSet::of(self.changed.iter().chain(&self.compared).map(|(range, _)| *range))
+    }
+
     /// What of these pages others do not hold, which therefore cannot be read from there. Nothing of it is compared: it
     /// is rare.
     fn split_off_those_outside(&mut self, held: &PageSet) -> Self {
@@ -310,8 +314,7 @@ impl Frozen {
             if options.reading == Reading::Cloned && !rest.is_empty() {
                 match clone_of(self, process, &census.state)? {
                     Ok(clone) => {
-                        let mut held = held_by(&clone, process, &rest.changed)?;
-                        held = held.union(&held_by(&clone, process, &rest.compared)?);
+                        let held = PageSet::of(copied(&clone, process, &rest.pages())?);
                         let lacking = rest.split_off_those_outside(&held);
                         clones.push(Cloned { rest, clone });
                         rest = lacking;

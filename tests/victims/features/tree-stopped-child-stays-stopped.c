@@ -32,6 +32,9 @@ int main(void)
         news = 0;
         CHECK(kill(child, SIGSTOP) == 0);
         CHECK(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+        /* The kernel lets the wait return before it sends the signal. */
+        while (news == 0)
+            usleep(100);
         CHECK(news == 1);
         put(line.down[1], round);
         moment("stopped");
