@@ -1,7 +1,7 @@
 //! What a program leaves behind: its standard output and its files, byte by byte.
 
 use crate::arena::Arena;
-use crate::running::{Output, PATIENCE, Running};
+use crate::running::{Output, Running, patience_for_a_whole_run};
 use crate::victims::Program;
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
@@ -30,7 +30,8 @@ impl RunResult {
         let mut command = arena.command(&program.path);
         command.args(&program.arguments).stdin(Stdio::null());
         let output = Output::File(arena.work().join(OUTPUT));
-        Running::start(&arena, "native", output, &mut command)?.wait(PATIENCE)?.well("the undisturbed run")?;
+        let native = Running::start(&arena, "native", output, &mut command)?;
+        native.wait(patience_for_a_whole_run())?.well("the undisturbed run")?;
         Self::read(&arena.work())
     }
 

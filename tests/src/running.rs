@@ -15,6 +15,11 @@ use std::time::{Duration, Instant};
 /// How long anything may take that should be done in a moment. Generous: the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a victim may take from its beginning to its end: more of them where they have more to do (`make soak`).
+pub fn patience_for_a_whole_run() -> Duration {
+    PATIENCE * std::env::var("VICTIM_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
 /// How soon a condition is looked at again: at first soon, then less often, since a look may be a whole command.
 const GLANCE_MIN: Duration = Duration::from_millis(1);
 const GLANCE_MAX: Duration = Duration::from_millis(20);

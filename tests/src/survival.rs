@@ -4,7 +4,7 @@
 use crate::arena::{Arena, KEEP_EVIDENCE};
 use crate::command::{Checkpoints, Standfast, copy_folder};
 use crate::result::RunResult;
-use crate::running::{Ended, PATIENCE, Running, until};
+use crate::running::{Ended, PATIENCE, Running, patience_for_a_whole_run, until};
 use crate::victims::{Program, Victim};
 use crate::{seed, skip};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -117,7 +117,7 @@ fn tormented(arena: &Arena, program: &Program, native: &RunResult, torment: Torm
         tally.kills += 1;
         running = standfast.restart(&arena.images(), &format!("restart-{}", tally.kills))?;
     }
-    running.wait(PATIENCE)?.well("the job")?;
+    running.wait(patience_for_a_whole_run())?.well("the job")?;
     judge(arena, native, tally)
 }
 
