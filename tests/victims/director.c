@@ -3,6 +3,7 @@
 #include "check.h"
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <standfast.h>
@@ -240,6 +241,15 @@ static void arguments(void)
     CHECK(standfast_exclude(hole, 3 * 4096, STANDFAST_DEAD) == unmapped);
     CHECK(standfast_exclude(hole + 4096, 1, STANDFAST_DEAD) == unmapped);
     CHECK(standfast_exclude(hole, 4096, STANDFAST_DEAD) == 0);
+    CHECK(mprotect(hole, 4096, PROT_NONE) == 0);
+    CHECK(standfast_exclude(hole + 4088, 8, STANDFAST_DEAD) == 0);
+    /* What lies there is nobody's business, whatever the library does to see whether it is there. */
+    sigset_t all, before, behind;
+    sigfillset(&all), sigemptyset(&before), sigemptyset(&behind);
+    CHECK(sigprocmask(SIG_BLOCK, NULL, &before) == 0);
+    CHECK(standfast_exclude(&all, sizeof all, STANDFAST_READONLY) == 0);
+    CHECK(standfast_include(&all, sizeof all) == 0);
+    CHECK(sigprocmask(SIG_BLOCK, NULL, &behind) == 0 && memcmp(&before, &behind, sizeof before) == 0);
     for (int error = -9; error <= 0; error++)
         CHECK(standfast_error_text(error)[0] != 0);
     CHECK(errno == 77);
