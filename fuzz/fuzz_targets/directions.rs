@@ -7,6 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use standfast_core::directions::{Changes, HEADER_BYTES, Header, Regions, Table};
 use standfast_core::{Address, PageRange, PageSet};
+use std::sync::Arc;
 
 fuzz_target!(|input: &[u8]| {
     if let Some(bytes) = input.first_chunk::<HEADER_BYTES>() {
@@ -22,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     let known_at_once = Table::new(0, 0, regions.clone()).outline(held).clone();
     assert_eq!(Table::new(0, 0, below).outline_with(held, &said), known_at_once);
     let pages = PageSet::of([PageRange::new(Address::new(0), 1 << 35)]);
-    for blank in regions.blanks(held).where_held(&pages).all() {
+    for blank in Arc::new(regions.blanks(held)).where_held(&pages).all() {
         assert!(!blank.out.is_empty() && blank.dead.is_within(blank.out), "{blank:?}");
     }
     let excluded = regions.excluded(held);

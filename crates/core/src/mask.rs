@@ -101,10 +101,20 @@ impl Mask {
 
     /// Copies its words out of a page, one after the other, and says how many bytes that are. Panics where there is less room.
     pub fn gather(self, page: &Page, into: &mut [u8]) -> usize {
-        let words = page.as_chunks::<MASK_WORD_BYTES>().0;
-        let mut room = into.as_chunks_mut::<MASK_WORD_BYTES>().0.iter_mut();
-        self.each(|word| *room.next().expect("room for all words") = words[word]);
-        self.words() * MASK_WORD_BYTES
+        let room = into.as_chunks_mut::<MASK_WORD_BYTES>().0;
+        let mut count = 0;
+        for (bits, words) in self.0.into_iter().zip(page.as_chunks::<{ 64 * MASK_WORD_BYTES }>().0) {
+            let words = words.as_chunks::<MASK_WORD_BYTES>().0;
+            let own = &mut room[count..count + bits.count_ones() as usize];
+            let mut left = bits;
+            // The remainder says that it is one of the 64, so that this need not be checked for each word.
+            for word in &mut *own {
+                *word = words[left.trailing_zeros() as usize % 64];
+                left &= left - 1;
+            }
+            count += own.len();
+        }
+        count * MASK_WORD_BYTES
     }
 
     /// Puts words that were gathered into a page. Panics where there are fewer.

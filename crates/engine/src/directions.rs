@@ -300,7 +300,7 @@ impl Promises {
         };
         let outline = directions.table.outline_with(saved.map(|promise| promise.epoch), &directions.changes);
         let Outline { excluded, blanks } = &*outline;
-        let blanks = saved.map_or_else(|| blanks.clone(), |promise| blanks.where_held(&promise.pages));
+        let blanks = saved.map_or_else(|| Arc::clone(blanks), |promise| blanks.where_held(&promise.pages));
         let mut stale = excluded.dead.intersection(&present(pages));
         let mut whole = excluded.dead.clone();
         if let Some(saved) = saved {
@@ -317,7 +317,7 @@ impl Promises {
         } else {
             take_out(pages, &whole);
         }
-        let (was, blanks) = (saved.map(|saved| saved.owner), Arc::new(blanks));
+        let was = saved.map(|saved| saved.owner);
         let heeded = Heeded { stale, blanks: (!blanks.is_empty()).then(|| Arc::clone(&blanks)), was };
         let is_needed = directions.table.has_read_only() || directions.changes.has_read_only();
         let pages = if is_needed { present(pages) } else { PageSet::default() };

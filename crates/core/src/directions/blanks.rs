@@ -5,6 +5,7 @@
 
 use super::{Region, Regions, Usage};
 use crate::{Address, MASK_WORD_BYTES, Mask, PAGE_BYTES, PageRange, PageSet};
+use std::sync::Arc;
 
 /// Pages of which some words do not count, ascending.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -78,19 +79,24 @@ impl Blanks {
 
     /// The same where the checkpoint that is built upon holds these pages and no others.
     #[must_use]
-    pub fn where_held(&self, pages: &PageSet) -> Self {
-        let mut holding = pages.ranges();
+    pub fn where_held(self: &Arc<Self>, pages: &PageSet) -> Arc<Self> {
+        let lacking = PageSet::of(self.0.iter().filter(|blank| blank.is_held()).map(|it| PageRange::new(it.page, 1)));
+        let lacking = lacking.difference(pages);
+        if lacking.is_empty() {
+            return Arc::clone(self);
+        }
+        let mut lacking = lacking.ranges();
         let present = |blank: &Blank| {
-            while let [first, rest @ ..] = holding
+            while let [first, rest @ ..] = lacking
                 && first.end() <= blank.page
             {
-                holding = rest;
+                lacking = rest;
             }
-            let is_there = holding.first().is_some_and(|range| range.contains(blank.page));
-            let out = if is_there { blank.out } else { blank.dead };
+            let is_lacking = lacking.first().is_some_and(|range| range.contains(blank.page));
+            let out = if is_lacking { blank.dead } else { blank.out };
             (!out.is_empty()).then_some(Blank { out, ..*blank })
         };
-        Self(self.0.iter().filter_map(present).collect())
+        Arc::new(Self(self.0.iter().filter_map(present).collect()))
     }
 
     /// Those of some pages as others say, and of the rest as these do.
@@ -134,6 +140,9 @@ impl Blanks {
 
     /// The pages of which words count that did not count then.
     pub fn revived_since(&self, then: &Self) -> PageSet {
+        if std::ptr::eq(self, then) {
+            return PageSet::default();
+        }
         let mut now = &self.0[..];
         let revived = then.0.iter().filter(|was| {
             now = &now[now.partition_point(|blank| blank.page < was.page)..];

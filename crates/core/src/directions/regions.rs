@@ -277,6 +277,7 @@ mod tests {
     use crate::Mask;
     use crate::directions::Blanks;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     const PAGE: u64 = PAGE_BYTES as u64;
     const SPACE: usize = 6 * PAGE_BYTES;
@@ -356,7 +357,7 @@ mod tests {
             let page_at = |number: u64| PageRange::new(Address::new(number * PAGE), 1);
             let holding = |bits: u64| PageSet::of((0..6).filter(|page| bits >> page & 1 == 1).map(page_at));
             let pages = held.map(|(_, bits)| holding(bits)).unwrap_or_default();
-            let blanks = regions.blanks(held.map(|(held, _)| held)).where_held(&pages);
+            let blanks = Arc::new(regions.blanks(held.map(|(held, _)| held))).where_held(&pages);
             prop_assert!(blanks.all().is_sorted_by(|one, next| one.page < next.page));
             for number in 0..6 {
                 // Words that lie within one region.

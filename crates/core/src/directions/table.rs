@@ -12,12 +12,12 @@ pub struct Outline {
     /// Whole pages that need not be saved.
     pub excluded: Excluded,
     /// What of others need not.
-    pub blanks: Blanks,
+    pub blanks: Arc<Blanks>,
 }
 
 impl Outline {
     fn of(regions: &Regions, held: Option<u64>) -> Self {
-        Self { excluded: regions.excluded(held), blanks: regions.blanks(held) }
+        Self { excluded: regions.excluded(held), blanks: Arc::new(regions.blanks(held)) }
     }
 
     /// Of some pages as the other says, and of the rest as this does.
@@ -27,7 +27,7 @@ impl Outline {
             dead: with(&self.excluded.dead, &other.excluded.dead),
             held: with(&self.excluded.held, &other.excluded.held),
         };
-        Self { excluded, blanks: self.blanks.with(pages, &other.blanks) }
+        Self { excluded, blanks: Arc::new(self.blanks.with(pages, &other.blanks)) }
     }
 }
 

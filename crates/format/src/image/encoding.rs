@@ -11,12 +11,12 @@
 //! The block's own checksum covers what stands in the file, the ones in front what comes out of it: a difference that is put
 //! upon another page than it was made for is noticed, and so is a fault of a codec. They stand for each page where pages are
 //! brought back one by one: those of a parent, upon which other differences are to be put. Of a patch, it is the checksum of
-//! the page with zeros in place of the words that do not count.
+//! the words that count, one after the other.
 
 use super::{BLOCK_PAGES_MAX, Block, ImageError, Part};
 use standfast_core::codec::{Compressor, Decompressor, Encoding, longest_kept};
 use standfast_core::delta::{Delta, Encoder, Form, Page, apply_part, changes};
-use standfast_core::{Checksum, Mask, PAGE_BYTES};
+use standfast_core::{Checksum, MASK_BYTES, Mask, PAGE_BYTES};
 use std::ops::Range;
 
 /// Most bytes that a block may have in the file: those of its pages.
@@ -53,7 +53,7 @@ impl BlockEncoder {
                 bytes.extend_from_slice(packed.bytes);
             }
             Encoding::Differences => {
-                bytes.extend(pages.as_chunks::<PAGE_BYTES>().0.iter().flat_map(page_sum));
+                bytes.extend(pages.as_chunks::<PAGE_BYTES>().0.iter().flat_map(|page| sum(page)));
                 bytes.extend_from_slice(differences.encode(changes(before, pages)).bytes);
             }
             Encoding::Sparse => {
@@ -70,26 +70,26 @@ impl BlockEncoder {
     pub fn patch(&mut self, pages: &[u8], masks: &[Mask]) -> Option<&[u8]> {
         let Self { differences, bytes, .. } = self;
         bytes.clear();
-        let masked = || pages.as_chunks::<PAGE_BYTES>().0.iter().zip(masks.iter().copied());
-        let patches = differences.patch(masked());
-        let forms = Delta::parse(patches.bytes, masks.len()).expect("it was just made");
-        for ((page, mask), form) in masked().zip(forms.forms()) {
-            bytes.extend(if form == Form::Whole { page_sum(page) } else { sum_of_words(page, mask) });
+        let patches = differences.patch(pages.as_chunks().0.iter().zip(masks.iter().copied()));
+        let delta = Delta::parse(patches.bytes, masks.len()).expect("it was just made");
+        for (form, range) in delta.parts() {
+            let part = &patches.bytes[range];
+            bytes.extend(sum(if form == Form::Patch { &part[MASK_BYTES..] } else { part }));
         }
         bytes.extend_from_slice(patches.bytes);
         (bytes.len() <= longest_kept(pages.len())).then_some(&bytes[..])
     }
 }
 
-/// The checksum of what counts in a page.
+/// The checksum of what counts in a page that a patch was put upon.
 fn sum_of_words(page: &Page, mask: Mask) -> [u8; PAGE_SUM_BYTES] {
-    let mut page = *page;
-    mask.inverse().blank(&mut page);
-    page_sum(&page)
+    let mut words = [0; PAGE_BYTES];
+    let bytes = mask.gather(page, &mut words);
+    sum(&words[..bytes])
 }
 
-fn page_sum(page: &Page) -> [u8; PAGE_SUM_BYTES] {
-    *Checksum::of(page).to_bytes().first_chunk().expect("half of a checksum")
+fn sum(bytes: &[u8]) -> [u8; PAGE_SUM_BYTES] {
+    *Checksum::of(bytes).to_bytes().first_chunk().expect("half of a checksum")
 }
 
 impl Block {
@@ -159,8 +159,8 @@ impl Block {
         let (form, range) = &differences.0[at];
         let part = &delta[range.clone()];
         apply_part(*form, part, page);
-        let sum = if *form == Form::Patch { sum_of_words(page, mask_of(part)) } else { page_sum(page) };
-        if sum == sums.as_chunks().0[at] { Ok(()) } else { Err(self.not_what_was_saved()) }
+        let found = if *form == Form::Patch { sum_of_words(page, mask_of(part)) } else { sum(page) };
+        if found == sums.as_chunks().0[at] { Ok(()) } else { Err(self.not_what_was_saved()) }
     }
 
     fn not_what_was_saved(&self) -> ImageError {

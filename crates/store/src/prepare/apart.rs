@@ -2,6 +2,7 @@
 //! themselves, so that only what counts takes room. Pure; the writing is done elsewhere.
 
 use standfast_core::delta::Page;
+use standfast_core::directions::Blank;
 use standfast_core::{Mask, PAGE_BYTES, PageRange, is_zero};
 use standfast_format::{Beneath, Contents, PageBatch, Run};
 
@@ -12,7 +13,7 @@ pub(super) struct Pages {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What was taken out of a batch.
+/// What was taken out of a batch; the memory for it is used again and again.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Apart {
     /// Pages some of which is dead: that is zero here.
@@ -21,14 +22,35 @@ pub(super) struct Apart {
     pub(super) held: Pages,
     /// What counts in those.
     pub(super) masks: Vec<Mask>,
+    /// Whether all of the batch are such: then they have stayed there, and none is copied.
+    is_all_held: bool,
     /// Pages of zeros that must be remembered.
     pub(super) zeros: Vec<Run>,
 }
 
+impl Apart {
+    /// The bytes of the held ones, as long as nothing else is done to the batch.
+    pub(super) fn held_bytes<'a>(&'a self, batch: &'a PageBatch) -> &'a [u8] {
+        if self.is_all_held { &batch.bytes } else { &self.held.bytes }
+    }
+
+    fn clear(&mut self) {
+        let Self { dead, held, masks, is_all_held, zeros } = self;
+        [dead, held].into_iter().for_each(Pages::clear);
+        masks.clear();
+        *is_all_held = false;
+        zeros.clear();
+    }
+}
+
 /// Takes out of a batch what is not to be stored as it is.
-pub(super) fn set_apart(batch: &mut PageBatch) -> Apart {
-    let mut apart = Apart::default();
-    let Some(blanks) = batch.blanks.take() else { return apart };
+pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
+    apart.clear();
+    let Some(blanks) = batch.blanks.take() else { return };
+    apart.is_all_held = batch.ranges.iter().all(|(_, range, _)| {
+        let within = blanks.within(*range);
+        within.len() as u64 == range.pages() && within.iter().all(Blank::is_held)
+    });
     let (mut from, mut to) = (0, 0);
     for (owner, range, beneath) in std::mem::take(&mut batch.ranges) {
         let mut rest = range;
@@ -40,7 +62,7 @@ pub(super) fn set_apart(batch: &mut PageBatch) -> Apart {
             blank.dead.blank(page);
             let run = Run { owner, range: own, contents: Contents::Stored };
             if blank.is_held() {
-                apart.held.push(run, page);
+                apart.held.push(run, if apart.is_all_held { &[] } else { &page[..] });
                 apart.masks.push(blank.out.inverse());
             } else if !is_zero(page) {
                 apart.dead.push(run, page);
@@ -52,8 +74,9 @@ pub(super) fn set_apart(batch: &mut PageBatch) -> Apart {
         }
         keep(batch, (owner, rest, beneath), (&mut from, &mut to));
     }
-    batch.bytes.truncate(to);
-    apart
+    if !apart.is_all_held {
+        batch.bytes.truncate(to);
+    }
 }
 
 /// Moves pages to the end of those that stay.
@@ -68,8 +91,13 @@ fn keep(batch: &mut PageBatch, stays: (u32, PageRange, Beneath), (from, to): (&m
 }
 
 impl Pages {
-    fn push(&mut self, run: Run, page: &Page) {
-        self.bytes.extend_from_slice(page);
+    fn clear(&mut self) {
+        self.runs.clear();
+        self.bytes.clear();
+    }
+
+    fn push(&mut self, run: Run, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
         match self.runs.last_mut() {
             Some(last) if last.owner == run.owner && last.range.end() == run.range.start() => {
                 last.range = PageRange::between(last.range.start(), run.range.end());
@@ -97,10 +125,12 @@ mod tests {
         Run { owner: 3, range: pages(first, count), contents: Contents::Stored }
     }
 
+    fn region(start: u64, bytes: u64, kind: u64) -> Vec<u8> {
+        [(start | kind << 62).to_le_bytes(), bytes.to_le_bytes()].concat()
+    }
+
     #[test]
     fn pages_with_blanks_leave_the_batch_and_each_keeps_its_bytes() {
-        let region =
-            |start: u64, bytes: u64, kind: u64| [(start | kind << 62).to_le_bytes(), bytes.to_le_bytes()].concat();
         // Dead: most of page 2, all of page 6 but its last word. Read-only: the first words of pages 3 and 4.
         let table = [
             region(0x2010, 0xff0, DEAD),
@@ -110,17 +140,37 @@ mod tests {
         ];
         let regions = Regions::decode([&table.concat()[..]]).unwrap();
         let held = standfast_core::PageSet::of([pages(3, 1)]);
-        let blanks = Some(Arc::new(regions.blanks(Some(0)).where_held(&held)));
+        let blanks = Some(Arc::new(regions.blanks(Some(0))).where_held(&held));
         let bytes = [1, 2, 3, 4, 5].iter().flat_map(|fill| [*fill; PAGE_BYTES]);
         let bytes = bytes.chain([7; PAGE_BYTES - 4]).chain([0; 4]).collect();
         let ranges = vec![(3, pages(1, 5), Beneath::Zeros), (3, pages(6, 1), Beneath::File)];
         let mut batch = PageBatch { ranges, bytes, blanks };
-        let Apart { dead, held, masks, zeros } = set_apart(&mut batch);
+        let mut apart = Apart::default();
+        // What lay there before means nothing.
+        apart.zeros.push(stored(9, 9));
+        set_apart(&mut batch, &mut apart);
+        let Apart { dead, held, masks, zeros, .. } = apart;
         assert_eq!(batch.ranges, [(3, pages(1, 1), Beneath::Zeros), (3, pages(4, 2), Beneath::Zeros)]);
         assert_eq!(batch.bytes.chunks(PAGE_BYTES).map(|page| page[0]).collect::<Vec<_>>(), [1, 4, 5]);
         assert_eq!((dead.runs, held.runs), (vec![stored(2, 1)], vec![stored(3, 1)]));
         assert_eq!(dead.bytes, [[2; 16].as_slice(), &[0; PAGE_BYTES - 16]].concat());
         assert!(held.bytes == [3; PAGE_BYTES] && masks[0].words() == PAGE_BYTES / 4 - 2);
         assert_eq!(zeros, [Run { contents: Contents::Zero, ..stored(6, 1) }]);
+    }
+
+    #[test]
+    fn pages_of_which_all_are_held_stay_in_the_batch() {
+        let table = [region(0x3000, 8, READ_ONLY), region(0x4000, 8, READ_ONLY), region(0x4008, 8, DEAD)];
+        let regions = Regions::decode([&table.concat()[..]]).unwrap();
+        let bytes = vec![5; 2 * PAGE_BYTES];
+        let blanks = Some(Arc::new(regions.blanks(Some(0))));
+        let mut batch = PageBatch { ranges: vec![(3, pages(3, 2), Beneath::Zeros)], bytes, blanks };
+        let mut apart = Apart::default();
+        set_apart(&mut batch, &mut apart);
+        let wanted = [[5; PAGE_BYTES + 8].as_slice(), &[0; 8], &[5; PAGE_BYTES - 16]].concat();
+        assert_eq!((apart.held_bytes(&batch), apart.held.bytes.len()), (&wanted[..], 0));
+        assert_eq!((&apart.held.runs, &batch.ranges), (&vec![stored(3, 2)], &vec![]));
+        let counting: Vec<_> = apart.masks.iter().map(|mask| mask.words()).collect();
+        assert_eq!(counting, [PAGE_BYTES / 4 - 2, PAGE_BYTES / 4 - 4]);
     }
 }

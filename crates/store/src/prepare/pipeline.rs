@@ -107,6 +107,7 @@ impl Pipeline {
             let writer = Writer {
                 target: Arc::clone(&pipeline.target),
                 shrinker: shrinker(),
+                apart: Apart::default(),
                 encoded: Vec::new(),
                 to_write: to_write.clone(),
                 give_back: give_back.clone(),
@@ -253,6 +254,7 @@ impl Target {
 struct Writer {
     target: Arc<Target>,
     shrinker: Shrinker,
+    apart: Apart,
     /// A batch as it goes into the file.
     encoded: Vec<u8>,
     to_write: Receiver<PageBatch>,
@@ -281,12 +283,16 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &mut PageBatch, written: &mut Written) -> io::Result<()> {
-        let Apart { dead, held, masks, zeros } = set_apart(batch);
-        let sifted = sift(batch);
-        written.zeros.extend(zeros.into_iter().chain(sifted.zeros));
-        self.write_pages(&sifted.stored, &batch.bytes, Counts::All, written)?;
+        let mut apart = std::mem::take(&mut self.apart);
+        set_apart(batch, &mut apart);
+        let Apart { dead, held, masks, zeros, .. } = &apart;
+        self.write_pages(&held.runs, apart.held_bytes(batch), Counts::Of(masks), written)?;
         self.write_pages(&dead.runs, &dead.bytes, Counts::NotZero, written)?;
-        self.write_pages(&held.runs, &held.bytes, Counts::Of(&masks), written)
+        let sifted = sift(batch);
+        self.write_pages(&sifted.stored, &batch.bytes, Counts::All, written)?;
+        written.zeros.extend(zeros.iter().copied().chain(sifted.zeros));
+        self.apart = apart;
+        Ok(())
     }
 
     fn write_pages(&mut self, runs: &[Run], pages: &[u8], counts: Counts<'_>, written: &mut Written) -> io::Result<()> {

@@ -35,14 +35,14 @@ fn some_step() -> impl Strategy<Value = Step> {
     (regions, 0..1u64 << PAGES, any::<u64>()).prop_map(|(regions, untouched, seed)| Step { regions, untouched, seed })
 }
 
-fn blanks_of(step: &Step, held: bool) -> Blanks {
+fn blanks_of(step: &Step, held: bool) -> Arc<Blanks> {
     let entry = |(start, bytes, kind): &(u64, u64, u64)| {
         let end = (start + bytes).min(SPACE as u64);
         [((START + start) | (kind << 62)).to_le_bytes(), (end - start).to_le_bytes()].concat()
     };
     let table: Vec<u8> = step.regions.iter().flat_map(entry).collect();
     let pages = PageSet::of([PageRange::new(Address::new(START), PAGES)]);
-    Regions::decode([&table[..]]).unwrap().blanks(held.then_some(0)).where_held(&pages)
+    Arc::new(Regions::decode([&table[..]]).unwrap().blanks(held.then_some(0))).where_held(&pages)
 }
 
 fn noise(mut seed: u64) -> Vec<u8> {
@@ -104,7 +104,7 @@ impl Story {
             batch.ranges.push((0, page, Beneath::Zeros));
             batch.bytes.extend_from_slice(&self.now[own]);
         }
-        batch.blanks = Some(Arc::new(blanks));
+        batch.blanks = Some(blanks);
         prepared.submit(batch).unwrap();
         prepared.finish(&state("any")).unwrap();
         prepared.seal().unwrap().commit(Duration::ZERO).unwrap()
