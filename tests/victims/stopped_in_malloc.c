@@ -1,6 +1,6 @@
 /* Stops one of its threads in the midst of the allocator, where that holds its locks, and says whether it has come to that. It
  * is stopped by a signal, whose handler stays until the gate opens; whether it holds a lock, another thread finds out that
- * asks the allocator for something and gets no answer.
+ * asks the allocator for something and falls asleep over it.
  *
  * Self-contained, since it is compiled with other C libraries as well. */
 #define _GNU_SOURCE
@@ -11,10 +11,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define TRIES 300
-#define ANSWER_LOOKS 100
 #define BLOCKS 800
 #define BLOCK 20000
 
@@ -24,7 +25,7 @@ extern int malloc_trim(size_t) __attribute__((weak));
 extern int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));
 extern void mi_collect(bool) __attribute__((weak));
 
-static volatile int is_inside, may_leave, is_asked, is_over;
+static volatile int is_inside, may_leave, is_asked, is_asking, asker_id, is_over;
 static void *volatile kept;
 
 static void stay(int signal)
@@ -50,11 +51,13 @@ static void *churn(void *unused)
 
 static void *ask(void *unused)
 {
+    asker_id = (int)syscall(SYS_gettid);
     while (!is_over) {
         if (!is_asked) {
             usleep(100);
             continue;
         }
+        is_asking = 1;
         if (mallctl)
             mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
         else if (mi_collect)
@@ -63,9 +66,23 @@ static void *ask(void *unused)
             malloc_trim(0);
         else
             free(malloc(5000));
+        is_asking = 0;
         is_asked = 0;
     }
     return unused;
+}
+
+/* As the kernel shows it, so that it does not matter how long the machine lets a thread wait that is awake. */
+static bool is_asleep(int thread)
+{
+    char name[64], text[256];
+    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
+    int file = open(name, O_RDONLY);
+    ssize_t bytes = read(file, text, sizeof text - 1);
+    close(file);
+    text[bytes > 0 ? bytes : 0] = 0;
+    const char *behind_name = strrchr(text, ')');
+    return behind_name != NULL && behind_name[1] == ' ' && behind_name[2] == 'S';
 }
 
 static bool is_held(pthread_t thread)
@@ -75,9 +92,12 @@ static bool is_held(pthread_t thread)
     while (!is_inside)
         usleep(100);
     is_asked = 1;
-    for (int look = 0; look < ANSWER_LOOKS && is_asked; look++)
-        usleep(500);
-    return is_asked;
+    while (is_asked) {
+        if (is_asking && is_asleep(asker_id) && is_asking)
+            return true;
+        usleep(100);
+    }
+    return false;
 }
 
 int main(void)
