@@ -2,8 +2,13 @@
 
 use crate::running::{PATIENCE, until};
 use anyhow::{Context as _, Result, bail};
-use std::fs::File;
+use nix::fcntl::OFlag;
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The master side of a pseudo terminal that does not wait, and what it has shown.
@@ -15,9 +20,20 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Of this terminal.
-    pub fn of(terminal: File) -> Self {
-        Self { terminal, shown: String::new() }
+    /// Opens a pseudo terminal; with its other side, and the path of that. Other tests start programs at the same time,
+    /// which are not to inherit it even for a moment: a checkpoint of theirs would be refused.
+    ///
+    /// # Errors
+    /// When the machine has none left.
+    pub fn open() -> Result<(Self, File, PathBuf)> {
+        let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)
+            .context("opening a pseudo terminal")?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        let path = PathBuf::from(ptsname_r(&master)?);
+        let mut options = OpenOptions::new();
+        let terminal = options.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits()).open(&path)?;
+        Ok((Self { terminal: File::from(OwnedFd::from(master)), shown: String::new() }, terminal, path))
     }
 
     /// Presses keys.

@@ -2,8 +2,6 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
-use nix::fcntl::OFlag;
-use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use standfast_tests::arena::Arena;
@@ -12,9 +10,7 @@ use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::screen::Screen;
 use standfast_tests::victims::SMALL;
-use std::fs::{self, File, OpenOptions};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
 use std::process::Child;
 
 /// An interactive shell on a terminal of its own.
@@ -25,18 +21,13 @@ struct Shell {
 
 impl Shell {
     fn start(arena: &Arena) -> Result<Self> {
-        // Other tests start programs at the same time, which are not to inherit it.
-        let pty = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        grantpt(&pty)?;
-        unlockpt(&pty)?;
-        let mut options = OpenOptions::new();
-        let terminal = options.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits()).open(ptsname_r(&pty)?)?;
+        let (screen, terminal, _) = Screen::open()?;
         let mut command = arena.command("setsid");
         command.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]).env("PS1", "$ ");
         command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
         let child = command.spawn()?;
         drop(command);
-        Ok(Self { child, screen: Screen::of(File::from(OwnedFd::from(pty))) })
+        Ok(Self { child, screen })
     }
 
     fn type_in(&mut self, keys: &str) -> Result<()> {

@@ -7,6 +7,7 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::{OUTPUT, open_gate};
 use standfast_tests::running::{Output, PATIENCE, Running};
+use standfast_tests::screen::Screen;
 use standfast_tests::victims::{HOLDER, SMALL};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -170,12 +171,7 @@ fn an_epoll_instance_that_watches_what_only_somebody_else_has_is_refused() -> Re
 #[test]
 fn a_session_on_a_terminal_of_somebody_elses_is_refused() -> Result<()> {
     let arena = Arena::new()?;
-    let terminal = nix::pty::openpty(None, None)?;
-    // The program is to open it by its name, and not to have it from us as well.
-    for end in [&terminal.master, &terminal.slave] {
-        nix::fcntl::fcntl(end, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
-    }
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", terminal.slave.as_raw_fd()))?;
+    let (_screen, _terminal, path) = Screen::open()?;
     let told = said("session", &path.to_string_lossy(), &arena, || Ok(()))?;
     ensure!(told.contains("controlling terminal is outside"), "{told}");
     Ok(())

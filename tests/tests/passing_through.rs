@@ -2,8 +2,6 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
@@ -11,7 +9,7 @@ use standfast_tests::result::{OUTPUT, RunResult, open_gate};
 use standfast_tests::running::{Ended, Output, PATIENCE, Running, until};
 use standfast_tests::screen::Screen;
 use standfast_tests::victims::{PLAIN, Program, SMALL};
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
@@ -98,15 +96,12 @@ fn the_terminal_and_its_keys_are_the_programs() -> Result<()> {
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
     let run = standfast.run_command(Checkpoints::EveryMilliseconds(50), &PLAIN.with(&["terminal"])?);
-    let pty = openpty(None, None).context("opening a pseudo terminal")?;
-    let terminal = File::from(pty.slave);
+    let (mut screen, terminal, _) = Screen::open()?;
     let mut command = arena.command("setsid");
     command.args(["--ctty", "--wait"]).arg(run.get_program()).args(run.get_args());
     command.stdin(terminal.try_clone()?).stdout(terminal.try_clone()?).stderr(terminal);
     let mut child = command.spawn()?;
     drop(command);
-    fcntl(&pty.master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).context("reading without waiting")?;
-    let mut screen = Screen::of(File::from(pty.master));
     screen.await_text("ready")?;
     for (key, name) in [(b"\x03", "signal INT"), (b"\x1c", "signal QUIT")] {
         screen.type_in(key)?;
