@@ -175,9 +175,7 @@ impl<'a> Standfast<'a> {
     /// # Errors
     /// When the status cannot be had.
     pub fn program_pid(&self) -> Result<Option<Pid>> {
-        let status = self.status(&self.arena.images())?;
-        let pid = status["program_pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
-        Ok(pid.map(Pid::from_raw))
+        Ok(pid_in(&self.status(&self.arena.images())?["program_pid"]))
     }
 
     /// Its supervisor, while that lives.
@@ -185,9 +183,7 @@ impl<'a> Standfast<'a> {
     /// # Errors
     /// When the status cannot be had, or names none.
     pub fn supervisor_pid(&self) -> Result<Pid> {
-        let status = self.status(&self.arena.images())?;
-        let pid = status["live"]["supervisor_pid"].as_i64().context("a supervisor answers")?;
-        Ok(Pid::from_raw(i32::try_from(pid)?))
+        pid_in(&self.status(&self.arena.images())?["live"]["supervisor_pid"]).context("a supervisor answers")
     }
 
     /// Ends the whole job as a power cut would: the main process first, so that no other's end makes it do anything, then
@@ -196,8 +192,9 @@ impl<'a> Standfast<'a> {
     /// # Errors
     /// When the status cannot be had, or a process does not end within [`PATIENCE`].
     pub fn kill_job(&self) -> Result<bool> {
-        let Some(main) = self.program_pid()? else { return Ok(false) };
-        let supervisor = self.supervisor_pid().ok();
+        let status = self.status(&self.arena.images())?;
+        let Some(main) = pid_in(&status["program_pid"]) else { return Ok(false) };
+        let supervisor = pid_in(&status["live"]["supervisor_pid"]);
         let others = self.job_processes();
         let killed = kill(main, Signal::SIGKILL).is_ok();
         others.into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));
@@ -267,6 +264,10 @@ pub fn copy_folder(from: &Path, to: &Path) -> Result<()> {
         ensure!(said.contains("No such file or directory") && from.exists(), "cp -a {}: {said}", from.display());
         fs::remove_dir_all(to).map(|()| None).context("removing half a copy")
     })
+}
+
+fn pid_in(value: &Value) -> Option<Pid> {
+    i32::try_from(value.as_i64()?).ok().map(Pid::from_raw)
 }
 
 fn locate() -> Result<PathBuf> {
