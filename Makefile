@@ -36,13 +36,13 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 		STANDFAST_SNAPSHOT=$$snapshot $(CARGO) test --release -p standfast-tests --test features || exit; done
 	for options in "--compress auto" "--compress lz4" "--delta auto --compress zstd"; do \
 		STANDFAST_OPTIONS=$$options $(CARGO) test --release -p standfast-tests --test features || exit; done
-	VICTIM_TIMES=$(SOAK_TIMES) STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test languages
+	VICTIM_TIMES=$(SOAK_TIMES) STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test promises -- languages::
 	STANDFAST_CROWD=1 $(CARGO) test --release -p standfast-tests --test features
-	STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test jobs
-	STANDFAST_SWEEP=600 $(CARGO) test --release -p standfast-tests --test disasters -- tree
+	STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test promises -- jobs::
+	STANDFAST_SWEEP=600 $(CARGO) test --release -p standfast-tests --test promises -- disasters::a_tree disasters::a_restart_of_a_tree
 	STANDFAST_EVERY=10 $(CARGO) test --release -p standfast-tests --test features
-	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test chains -- in_a_row
-	STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test parallel lose_ranks
+	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test promises -- in_a_row
+	STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test promises -- lose_ranks
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
 
 bench: ## the promises about speed, as ratios within one run

@@ -1,0 +1,41 @@
+//! All promises that are tested from outside, but those of single features, as one program: it is linked once, and the last
+//! tests of one file run beside the first of the next. `cargo test -p standfast-tests --test promises chains::` runs those of one
+//! file.
+#![allow(missing_docs, reason = "a test binary")]
+
+mod chains;
+mod ckptrc;
+mod clocks;
+mod directions;
+mod directories;
+mod disasters;
+mod groups;
+mod harness;
+mod ids;
+mod job_control;
+mod jobs;
+mod languages;
+mod levels;
+mod limits;
+mod mpi;
+mod other_users;
+mod outlook;
+mod outside;
+mod papers;
+mod parallel;
+mod passing_through;
+mod proxied_terminal;
+mod snapshots;
+mod terminals;
+
+#[test]
+fn no_file_of_tests_is_left_out() {
+    let listed = include_str!("promises.rs");
+    let files =
+        std::fs::read_dir(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")).expect("the tests are there");
+    let names = files.flatten().filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".rs")?.to_owned()));
+    let is_left_out =
+        |name: &String| name != "features" && name != "promises" && !listed.contains(&format!("\nmod {name};\n"));
+    let left_out: Vec<String> = names.filter(is_left_out).collect();
+    assert!(left_out.is_empty(), "{left_out:?} are no part of this");
+}
