@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,13 @@ pub enum Output {
     Nowhere,
 }
 
+/// Held while files are open that a command is to write to. Another one that is started meanwhile would have them as well until
+/// it executes its program, and a checkpoint would find two that write there.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Sends what a command says to files, and returns them: standard output, standard error.
 pub(crate) fn redirect(arena: &Arena, name: &str, output: Output, command: &mut Command) -> Result<(PathBuf, PathBuf)> {
     let output = match output {
@@ -93,8 +101,10 @@ impl Running {
     /// # Errors
     /// When it cannot be started.
     pub fn start(arena: &Arena, name: &str, output: Output, command: &mut Command) -> Result<Self> {
+        let _alone = alone();
         let (output, errors) = redirect(arena, name, output, command)?;
         let child = command.spawn().with_context(|| format!("starting {name}: {command:?}"))?;
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self { child, name: name.to_owned(), output, errors })
     }
 

@@ -10,7 +10,7 @@
 mod calls;
 
 use crate::arena::Arena;
-use crate::running::{Output, PATIENCE, redirect, until};
+use crate::running::{Output, PATIENCE, alone, redirect, until};
 use anyhow::{Context as _, Result, anyhow, bail};
 use calls::Call;
 use nix::errno::Errno;
@@ -112,9 +112,11 @@ impl Tracer {
         let (announce, announced) = mpsc::channel();
         let (watched, arena_folder) = (Arc::clone(&aim), arena.folder().to_owned());
         let mut stopping = stopping(command);
+        let _alone = alone();
         let errors = redirect(arena, name, output, &mut stopping)?.1;
         let thread = std::thread::spawn(move || {
             let child = stopping.stdin(Stdio::null()).spawn().context("starting a shell")?;
+            drop(stopping);
             let supervisor = Pid::from_raw(i32::try_from(child.id()).expect("a pid fits in 31 bits"));
             let watch = Watch { supervisor, arena: arena_folder, aim: watched, failing: HashMap::new() };
             watch.find_supervisor(&announce)?.follow()
