@@ -4,6 +4,7 @@ use crate::running::{PATIENCE, until};
 use anyhow::{Context as _, Result, bail};
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+use nix::unistd::{Pid, tcgetpgrp};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -53,6 +54,14 @@ impl Screen {
         stty.args(["rows", &rows.to_string(), "cols", &columns.to_string()]).stdin(self.terminal.try_clone()?);
         let done = stty.status().context("starting stty")?;
         if done.success() { Ok(()) } else { bail!("stty ended with {done}") }
+    }
+
+    /// The process group to which keys go.
+    ///
+    /// # Errors
+    /// When the terminal controls no session.
+    pub fn foreground(&self) -> Result<Pid> {
+        tcgetpgrp(&self.terminal).context("asking for the group in the foreground")
     }
 
     /// Takes note of what the terminal shows by now.

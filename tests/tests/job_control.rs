@@ -70,8 +70,10 @@ fn the_keys_of_a_shell_stop_wake_feed_and_interrupt_the_job() -> Result<()> {
     }
     // In the background now, and running: nobody tells it that it comes to the foreground again.
     shell.await_text("tick-")?;
+    let of_the_shell = shell.screen.foreground()?;
     shell.type_in("fg\n")?;
-    shell.await_text("tick-")?;
+    // It ticks all the while: that it does says nothing of where keys go.
+    until(PATIENCE, "the job to have the terminal", || Ok((shell.screen.foreground()? != of_the_shell).then_some(())))?;
     shell.type_in("\x03")?;
     shell.await_text("inter-rupted")?;
     shell.type_in("echo status $?.\n")?;
