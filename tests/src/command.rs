@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::result::OUTPUT;
-use crate::running::{Ended, Output, PATIENCE, Running, until};
+use crate::running::{Ended, Output, PATIENCE, Running, alone, until};
 use crate::victims::Program;
 use crate::workshop::target_folder;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -256,7 +256,12 @@ impl<'a> Standfast<'a> {
 /// When `cp` fails.
 pub fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     until(PATIENCE, "a folder that nobody changes", || {
-        let done = Command::new("cp").arg("-a").arg(from).arg(to).output().context("starting cp")?;
+        let mut copying = Command::new("cp");
+        copying.arg("-a").arg(from).arg(to).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let alone = alone();
+        let started = copying.spawn().context("starting cp")?;
+        drop(alone);
+        let done = started.wait_with_output()?;
         let said = String::from_utf8_lossy(&done.stderr);
         if done.status.success() {
             return Ok(Some(()));
