@@ -55,6 +55,11 @@ pub enum MemberError {
 }
 
 impl MemberError {
+    /// Whether the other processes know nothing of it, and would wait for this one.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self, Self::Leave(_) | Self::File { .. } | Self::Unusable { .. } | Self::Damaged(_))
+    }
+
     /// An error of the file system, with its path.
     pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::File { path: path.to_owned(), source }

@@ -426,8 +426,23 @@ impl<T: Transport> Member<T> {
         Ok(())
     }
 
-    /// Hands an input to the process and does what it asks for, until the program may go on and nothing is under way.
+    /// Hands an input to the process and does what it asks for, until the program may go on and nothing is under way. Where this
+    /// process cannot, the others hear of it: they would wait for it.
     fn drive(&mut self, input: Input) -> Result<Resumption, MemberError> {
+        let driven = self.drive_on(input);
+        if let Err(error) = driven.as_ref()
+            && error.is_own()
+        {
+            let (me, note) = (self.wire.rank(), Note::Leaves(error.to_string()));
+            for other in (0..self.wire.ranks()).filter(|rank| *rank != me) {
+                // Who cannot be told has trouble of its own.
+                let _ = self.wire.tell(other, &note);
+            }
+        }
+        driven
+    }
+
+    fn drive_on(&mut self, input: Input) -> Result<Resumption, MemberError> {
         let mut inputs = VecDeque::from([input]);
         self.resumption = None;
         loop {
@@ -474,7 +489,7 @@ impl<T: Transport> Member<T> {
             Output::Refuse(refusal) => return Err(refusal.into()),
             Output::Leave(reason) => return Err(MemberError::Leave(reason)),
             Output::Rejected(from, error) => {
-                return Err(MemberError::Disagreement(format!("a message of process {}: {error}", from.0)));
+                return Err(MemberError::Leave(format!("a message of process {}: {error}", from.0)));
             }
         })
     }

@@ -60,6 +60,9 @@ pub(crate) enum Note {
     /// From the first: whether all can, else why somebody cannot.
     #[n(13)]
     Agreed(#[n(0)] Option<String>),
+    /// To all: this process cannot go on, for this reason, so that nobody can.
+    #[n(14)]
+    Leaves(#[n(0)] String),
 }
 
 /// Who a process is, and what lies on its node.
@@ -267,6 +270,9 @@ impl<T: Transport> Wire<T> {
                         "process {from} says something that cannot be understood ({error}): all must use one version"
                     ))
                 })?;
+                if let Note::Leaves(reason) = note {
+                    return Err(MemberError::Disagreement(format!("process {from}: {reason}")));
+                }
                 self.notes.push_back((from, note));
                 Ok(())
             }

@@ -201,6 +201,23 @@ fn memory_that_one_process_cannot_use_is_named_by_all() {
     is_whole(&|rank| cluster.settings(rank));
 }
 
+/// What it must store after a recovery cannot be stored: nobody waits for it.
+#[test]
+fn a_process_that_cannot_go_on_in_a_recovery_is_named_by_all() {
+    let cluster = begun();
+    let state = files_of(cluster.nodes[cluster.homes[1]].path()).into_keys().find(|path| path.ends_with("state"));
+    // Where the next state is written before it takes the place of this one.
+    let in_its_way = state.expect("a shelf has one").with_extension("open");
+    fs::create_dir(&in_its_way).unwrap();
+    let reasons = launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string()));
+    for (rank, reason) in reasons.iter().enumerate() {
+        let named = if rank == 1 { "seat-1/state" } else { "process 1: " };
+        assert!(reason.as_ref().is_some_and(|it| it.contains(named)), "process {rank}: {reason:?}");
+    }
+    fs::remove_dir(&in_its_way).unwrap();
+    is_whole(&|rank| cluster.settings(rank));
+}
+
 #[test]
 fn a_shelf_of_another_version_is_refused_and_left_alone() {
     let cluster = begun();
