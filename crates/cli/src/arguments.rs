@@ -374,6 +374,8 @@ pub(crate) enum Group {
     Verify(GroupVerify),
     Rebuild(GroupRebuild),
     Scavenge(GroupScavenge),
+    End(GroupEnd),
+    Forget(GroupForget),
 }
 
 /// Launch a job of many processes, and again when it has lost some of them
@@ -449,6 +451,26 @@ pub(crate) struct GroupRebuild {
 pub(crate) struct GroupScavenge {
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+/// End what is left of a job's processes on this node, whose launcher is gone
+///
+/// `standfast group run` does so on all its nodes before each launch.
+#[derive(Args, Debug)]
+pub(crate) struct GroupEnd {
+    /// The directory that `standfast group run` was given
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+/// Remove what a job that nobody wants any more has in this node's memory
+///
+/// `standfast group run` does so on all its nodes when the job is done.
+#[derive(Args, Debug)]
+pub(crate) struct GroupForget {
+    /// The directory that `standfast group run` was given
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
 }
 
 /// Print completions for a shell

@@ -30,6 +30,17 @@ pub(crate) fn answer(question: Group) -> anyhow::Result<ExitCode> {
             print(scavenge.place.form, &saved, || saved_in_words(&saved))?;
             Ok(if saved.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+        Group::Forget(forget) => {
+            standfast::group_forget(&forget.directory, &memory())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Group::End(end) => {
+            match standfast::group_end(&end.directory)? {
+                0 => {}
+                ended => say(&format!("ended {ended} processes of the job")),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub use directory::{Directory, HeldEpoch, Rebuilt, Scavenged, rebuild, scavenge}
 pub use error::MemberError;
 pub use member::{Joined, Member, Outcome};
 pub use regions::{Regions, Tracking};
-pub use roll_call::held_in_memory;
+pub use roll_call::{forget_in_memory, held_in_memory};
 pub use settings::{Settings, job_named, memory_identity};
 pub use shelf::FileShelf;
 pub use transport::{Transport, TransportError};

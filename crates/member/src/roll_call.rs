@@ -42,6 +42,21 @@ pub fn held_in_memory(memory: &Path, job: JobId) -> Result<Vec<HeldEpoch>, Membe
     held_in(&job_directory(memory, job))
 }
 
+/// Removes what a job has in this node's memory. None of its processes runs.
+///
+/// # Errors
+/// Those of the file system.
+pub fn forget_in_memory(memory: &Path, job: JobId) -> Result<(), MemberError> {
+    let directory = job_directory(memory, job);
+    match fs::remove_dir_all(&directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        removed => removed.map_err(MemberError::file(&directory))?,
+    }
+    // With the last job goes what the user's jobs share.
+    let _ = directory.parent().map(fs::remove_dir);
+    Ok(())
+}
+
 /// Everybody says who it is; the first decides. All return the same arrangement, or that it cannot be.
 pub(crate) fn call<T: Transport>(wire: &mut Wire<T>, settings: &Settings) -> Result<Arrangement, MemberError> {
     let note = match presence(settings) {

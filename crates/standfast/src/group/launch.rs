@@ -4,12 +4,13 @@
 //! in the processes finds in memory what their predecessors left there. The name is in a file for as long as the job is
 //! not done, so that the same command later, or after the launcher itself was killed, goes on with the same job.
 
+use super::left::end_left;
 use super::level::save;
-use super::nodes::{Nodes, has_place, with_nodes};
+use super::lines::Lines;
+use super::nodes::{ANSWER_MAX, Nodes, has_place, with_nodes};
+use super::watcher::{EndedLaunch, Watcher};
 use crate::error::Error;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use standfast_linux::proc;
 use standfast_linux::sys::process::become_subreaper;
 use standfast_member::job_named;
@@ -21,12 +22,11 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// The variables by which the library learns what was asked for here.
-const JOB: &str = "STANDFAST_GROUP_JOB";
+pub(super) const JOB: &str = "STANDFAST_GROUP_JOB";
 const DIRECTORY: &str = "STANDFAST_GROUP_DIRECTORY";
 const DIRECTORY_EVERY: &str = "STANDFAST_GROUP_DIRECTORY_EVERY";
 const ENCODE_EVERY: &str = "STANDFAST_GROUP_ENCODE_EVERY";
@@ -36,9 +36,6 @@ const INTERVAL: &str = "STANDFAST_GROUP_INTERVAL";
 const CHECK_QUIESCENT: &str = "STANDFAST_GROUP_CHECK_QUIESCENT";
 /// By which Open MPI's launcher learns which variables the processes on other nodes are to have.
 const OPEN_MPI_VARIABLES: &str = "OMPI_MCA_mca_base_env_list";
-
-/// How long a launcher that was asked to end may take before it is ended.
-const GRACE: Duration = Duration::from_secs(30);
 
 const NAMING: &str = "keep the job's name in its directory";
 const WATCHING: &str = "watch over the job's processes";
@@ -86,6 +83,10 @@ pub enum GroupNotice {
         /// Of how many.
         tries: u32,
     },
+    /// Processes of an earlier launch, whose launcher is gone, were ended.
+    Left(usize),
+    /// These nodes do not answer any more: the launch is ended.
+    Lost(Vec<String>),
     /// These nodes do not answer and are left out.
     Dead(Vec<String>),
     /// What it held in memory has been saved.
@@ -115,6 +116,8 @@ impl fmt::Display for GroupNotice {
             Self::Again { ended, launch, tries } => {
                 write!(f, "the job {ended}; launching it again, {launch} of {tries}")
             }
+            Self::Left(count) => write!(f, "ended {count} processes of an earlier launch that were left"),
+            Self::Lost(nodes) => write!(f, "ending this launch, since {} no longer answers", nodes.join(", ")),
             Self::Dead(nodes) => write!(f, "left out, since they do not answer: {}", nodes.join(", ")),
             Self::Saved { pieces, lost, directory } => {
                 write!(f, "{pieces} pieces of what the job held in memory are saved in {}", directory.display())?;
@@ -147,6 +150,11 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
     let name = JobName::take(&request.directory).map_err(Error::system(NAMING))?;
     if name.was_there {
         listener(&GroupNotice::Continues(request.directory.clone()));
+        // An earlier command that was killed could end nobody.
+        let left = end_left(&name.text).map_err(Error::system(WATCHING))?;
+        if left > 0 {
+            listener(&GroupNotice::Left(left));
+        }
     }
     // Whoever loses its launcher comes to us, and is ended with the rest.
     become_subreaper().map_err(Error::system(WATCHING))?;
@@ -162,23 +170,26 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
         }
         let not_started = |source| Error::NotStarted { program: request.command[0].clone(), source };
         let child = command(request, &name.text, &taken).and_then(|mut it| it.spawn()).map_err(not_started)?;
-        let status = watcher.watch(child).map_err(Error::system(WATCHING))?;
+        let lines = Lines::new(&request.nodes, &taken);
+        let launched = watcher.watch(child, lines, listener).map_err(Error::system(WATCHING))?;
         end_what_is_left();
-        let Some(ended) = in_words(status) else {
+        let Some(ended) = launched.in_words(watcher.asked()) else {
+            // Nodes that were left out may have come back since, with what they held.
+            request.nodes.ask_all(&on_nodes(request, "forget")?, ANSWER_MAX);
             name.give_up().map_err(Error::system(NAMING))?;
             return Ok(GroupEnding::Done);
         };
-        if watcher.asked || launch >= request.tries {
+        if watcher.asked() || launch >= request.tries {
             listener(&saved(request, &name.text)?);
             listener(&GroupNotice::GivenUp { ended, tries: launch });
-            return Ok(status.signal().map_or(GroupEnding::Failed(status.code().unwrap_or(1)), GroupEnding::Killed));
+            return Ok(launched.ending());
         }
         listener(&GroupNotice::Again { ended, launch: launch + 1, tries: request.tries });
     }
     unreachable!("the loop ends by itself")
 }
 
-/// The nodes of the next launch. Where too few are left, what the others hold is saved.
+/// The nodes of the next launch, on which nothing is left of earlier ones. Where too few are left, what the others hold is saved.
 fn take_nodes(
     request: &GroupRequest,
     before: &[String],
@@ -189,28 +200,34 @@ fn take_nodes(
             "with --nodes the command needs {nodes} where the launcher takes their names".into(),
         ));
     }
-    let (taken, dead) = request.nodes.take(before).map_err(Error::Declined)?;
+    // It shows that a node is there, sees the directory and can be helped when the job is to be saved.
+    let command = on_nodes(request, "end")?;
+    let (taken, dead) = request.nodes.take(before, &command).map_err(Error::Declined)?;
     if !dead.is_empty() {
         listener(&GroupNotice::Dead(dead));
     }
     Ok(taken)
 }
 
-/// Copies what the job holds in the memory of all nodes that can be reached to its directory.
+/// Copies what the job holds in the memory of all nodes that can be reached to its directory; its launcher has ended.
 fn saved(request: &GroupRequest, name: &str) -> Result<GroupNotice, Error> {
     let directory = request.directory.clone();
     if request.nodes.names.is_empty() {
         let saved = save(&directory, &request.memory, job_named(name.as_bytes()))?;
         return Ok(GroupNotice::Saved { pieces: saved.pieces.len(), lost: saved.lost, directory });
     }
-    let program = std::env::current_exe().map_err(Error::system(WATCHING))?;
-    let place = fs::canonicalize(&directory).map_err(Error::system(NAMING))?;
-    let words = ["group", "scavenge"].map(OsString::from);
-    let command: Vec<OsString> = [program.into()].into_iter().chain(words).chain([place.into()]).collect();
-    let lost = request.nodes.save_all(&command);
+    request.nodes.ask_all(&on_nodes(request, "end")?, ANSWER_MAX);
+    let lost = request.nodes.save_all(&on_nodes(request, "scavenge")?);
     let held = standfast_member::Directory::new(&directory).epochs()?;
     let pieces = held.iter().map(|held| held.seats.len()).sum();
     Ok(GroupNotice::Saved { pieces, lost, directory })
+}
+
+/// `standfast group` with this action, for this job, as it is carried out on its nodes.
+fn on_nodes(request: &GroupRequest, action: &str) -> Result<Vec<OsString>, Error> {
+    let program = std::env::current_exe().map_err(Error::system(WATCHING))?;
+    let place = fs::canonicalize(&request.directory).map_err(Error::system(NAMING))?;
+    Ok(vec![program.into(), "group".into(), action.into(), place.into()])
 }
 
 fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Command> {
@@ -237,56 +254,6 @@ fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Co
     Ok(command)
 }
 
-/// What is waited for while the job runs: its launcher's end, signals, the time limit.
-struct Watcher {
-    signals: Receiver<i32>,
-    deadline: Option<Instant>,
-    /// Whether the job is to end.
-    asked: bool,
-}
-
-impl Watcher {
-    fn new(limit: Option<Duration>) -> io::Result<Self> {
-        let mut signals = Signals::new([SIGCHLD, SIGTERM, SIGINT, SIGHUP])?;
-        let (tell, told) = channel();
-        std::thread::Builder::new().name("signals".into()).spawn(move || {
-            signals.forever().take_while(|signal| tell.send(*signal).is_ok()).for_each(drop);
-        })?;
-        Ok(Self { signals: told, deadline: limit.map(|limit| Instant::now() + limit), asked: false })
-    }
-
-    /// Waits for the launcher's end, and hands on what this process is asked.
-    fn watch(&mut self, mut child: Child) -> io::Result<ExitStatus> {
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(status);
-            }
-            match self.next() {
-                Some(SIGCHLD) => {}
-                // The terminal's keys have reached it already; twice does no harm.
-                Some(signal) => self.end(&child, signal),
-                None if self.asked => child.kill()?,
-                None => self.end(&child, SIGTERM),
-            }
-        }
-    }
-
-    /// The next signal; `None` at the deadline.
-    fn next(&self) -> Option<i32> {
-        let Some(deadline) = self.deadline else { return self.signals.recv().ok() };
-        self.signals.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
-    }
-
-    /// Asks the launcher to end.
-    fn end(&mut self, child: &Child, signal: i32) {
-        self.asked = true;
-        self.deadline = Some(Instant::now() + GRACE);
-        if let Some(signal) = Signal::from_named_raw(signal) {
-            let _ = kill_process(Pid::from_child(child), signal);
-        }
-    }
-}
-
 /// Ends processes of the job that its launcher has left behind, so that they hold nothing that the next launch needs.
 fn end_what_is_left() {
     let me = std::process::id() as i32;
@@ -300,12 +267,24 @@ fn end_what_is_left() {
     }
 }
 
-/// `None` where it ended well.
-fn in_words(status: ExitStatus) -> Option<String> {
-    match (status.code(), status.signal()) {
-        (Some(0), _) => None,
-        (Some(code), _) => Some(format!("ended with status {code}")),
-        (None, signal) => Some(format!("was ended by signal {}", signal.unwrap_or_default())),
+impl EndedLaunch {
+    /// `None` where the job is done. A launcher that was told to end may end with 0 whatever became of the job.
+    fn in_words(&self, asked: bool) -> Option<String> {
+        if !self.lost.is_empty() {
+            return Some(format!("lost {}", self.lost.join(", ")));
+        }
+        match (self.status.code(), self.status.signal()) {
+            (Some(0), _) if asked => Some("was asked to end".into()),
+            (Some(0), _) => None,
+            (Some(code), _) => Some(format!("ended with status {code}")),
+            (None, signal) => Some(format!("was ended by signal {}", signal.unwrap_or_default())),
+        }
+    }
+
+    /// The same for who has launched it; it did not end well.
+    fn ending(&self) -> GroupEnding {
+        let failed = self.status.code().filter(|code| *code != 0).unwrap_or(1);
+        self.status.signal().map_or(GroupEnding::Failed(failed), GroupEnding::Killed)
     }
 }
 

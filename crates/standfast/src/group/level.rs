@@ -122,10 +122,13 @@ pub struct GroupSaved {
 /// # Errors
 /// [`Error::Group`]; where the directory names no job.
 pub fn group_scavenge(directory: &Path, memory: &Path) -> Result<GroupSaved, Error> {
-    let Some(name) = job_name(directory) else {
-        return Err(Error::Declined(format!("{} names no job: see `standfast group run`", directory.display())));
-    };
-    save(directory, memory, job_named(name.as_bytes()))
+    save(directory, memory, job_named(named_job(directory)?.as_bytes()))
+}
+
+/// The name of the job that a directory is of.
+pub(super) fn named_job(directory: &Path) -> Result<String, Error> {
+    let none = || Error::Declined(format!("{} names no job: see `standfast group run`", directory.display()));
+    job_name(directory).ok_or_else(none)
 }
 
 pub(super) fn save(directory: &Path, memory: &Path, job: JobId) -> Result<GroupSaved, Error> {

@@ -3,11 +3,15 @@
 
 mod keeping;
 mod launch;
+mod left;
 mod level;
+mod lines;
 mod nodes;
+mod watcher;
 
 pub use keeping::examine_group_memory;
 pub use launch::{GroupEnding, GroupNotice, GroupRequest, run_group};
+pub use left::{group_end, group_forget};
 pub use level::{
     GroupEpoch, GroupPiece, GroupRebuilt, GroupSaved, group_memory, group_rebuild, group_scavenge, group_status,
     group_verify,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// What stands for the list of nodes in the command that launches the job.
 const PLACE: &str = "{nodes}";
 /// A node that has not answered by then is dead.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// What a node's memory holds may be large.
 const SAVING_MAX: Duration = Duration::from_secs(600);
 const GLANCE: Duration = Duration::from_millis(20);
@@ -31,13 +31,13 @@ impl Nodes {
         self.names.len().saturating_sub(self.spares)
     }
 
-    /// Those for the next launch, and those that do not answer. Who was taken before and answers keeps its place, so that its
-    /// processes find what they left there.
+    /// Those for the next launch, and those on which this command does not end well in time. Who was taken before and answers
+    /// keeps its place, so that its processes find what they left there.
     ///
     /// # Errors
     /// Where too few answer.
-    pub(crate) fn take(&self, before: &[String]) -> Result<(Vec<String>, Vec<String>), String> {
-        let answers = self.ask_all(&["true".into()], ANSWER_MAX);
+    pub(crate) fn take(&self, before: &[String], command: &[OsString]) -> Result<(Vec<String>, Vec<String>), String> {
+        let answers = self.ask_all(command, ANSWER_MAX);
         let (alive, dead): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, answer)| answer.is_ok());
         let names = |of: Vec<(String, io::Result<()>)>| of.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let (alive, dead) = (names(alive), names(dead));
@@ -66,11 +66,21 @@ impl Nodes {
         answers.into_iter().filter(|(_, answer)| answer.is_err()).map(|(name, _)| name).collect()
     }
 
-    fn ask(&self, name: &str, command: &[OsString]) -> io::Result<Child> {
+    /// Begins to carry a command out on a node.
+    pub(super) fn ask(&self, name: &str, command: &[OsString]) -> io::Result<Child> {
+        self.command(name, command)?.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
+    }
+
+    /// The same, of a command that gives back what it is sent.
+    pub(super) fn begin_line(&self, name: &str) -> io::Result<Child> {
+        self.command(name, &["cat".into()])?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+    }
+
+    fn command(&self, name: &str, command: &[OsString]) -> io::Result<Command> {
         let (agent, arguments) = self.agent.split_first().ok_or_else(|| io::Error::other("there is no agent"))?;
         let mut asked = Command::new(agent);
         asked.args(arguments).arg(name).args(command);
-        asked.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
+        Ok(asked)
     }
 }
 
@@ -94,7 +104,8 @@ fn chosen(before: &[String], alive: &[String], needed: usize) -> Option<Vec<Stri
     places.into_iter().map(|kept| kept.or_else(|| free.next())).collect()
 }
 
-fn answer_by(mut child: Child, deadline: Instant) -> io::Result<()> {
+/// Waits for a command to end well, and ends it where it does not in time.
+pub(super) fn answer_by(mut child: Child, deadline: Instant) -> io::Result<()> {
     loop {
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(()),
@@ -137,10 +148,10 @@ mod tests {
     fn a_node_that_does_not_answer_is_not_taken() {
         let agent = ["sh", "-c", r#"test "$0" != b && "$@""#].map(OsString::from).to_vec();
         let nodes = Nodes { names: names("a b c"), spares: 1, agent };
-        assert_eq!(nodes.take(&names("a b")), Ok((names("a c"), names("b"))));
+        let asked = ["true".into()];
+        assert_eq!(nodes.take(&names("a b"), &asked), Ok((names("a c"), names("b"))));
         let none_to_spare = Nodes { spares: 0, ..nodes };
-        assert!(
-            none_to_spare.take(&[]).is_err_and(|reason| reason.contains("2 nodes answer, and 3 are needed: b do not"))
-        );
+        let refused = none_to_spare.take(&[], &asked);
+        assert!(refused.is_err_and(|reason| reason.contains("2 nodes answer, and 3 are needed: b do not")));
     }
 }

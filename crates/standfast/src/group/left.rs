@@ -1,0 +1,91 @@
+//! What is left of a job's processes on a node when its launcher has ended, or has been killed: it may hold what the next launch
+//! needs, and compute beside it. Who belongs to a job is told by the name that the launcher was started with and handed on. And
+//! what is left in memory of a job that is done, or that nobody wants any more.
+
+use super::launch::JOB;
+use super::level::named_job;
+use crate::error::Error;
+use rustix::process::{Pid, Signal, kill_process};
+use standfast_linux::proc;
+use standfast_member::{forget_in_memory, job_named};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+/// A process that has not ended so long after SIGKILL waits for a device that does not answer.
+const ENDING_MAX: Duration = Duration::from_secs(5);
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// Ends the processes of the job of a directory that run on this node, and says how many there were.
+///
+/// # Errors
+/// Where the directory names no job, or one of them does not end.
+pub fn group_end(directory: &Path) -> Result<usize, Error> {
+    end_left(&named_job(directory)?).map_err(Error::system("end what is left of the job"))
+}
+
+/// Removes what the job of a directory has in this node's memory, and ends its processes first.
+///
+/// # Errors
+/// As above, and [`Error::Group`].
+pub fn group_forget(directory: &Path, memory: &Path) -> Result<(), Error> {
+    group_end(directory)?;
+    Ok(forget_in_memory(memory, job_named(named_job(directory)?.as_bytes()))?)
+}
+
+/// Ends the processes of a job by its name, and says how many there were.
+pub(super) fn end_left(job: &str) -> io::Result<usize> {
+    let mut ended = Vec::new();
+    let deadline = Instant::now() + ENDING_MAX;
+    loop {
+        // Each may have started another one before it was struck.
+        let left = left(job)?;
+        if left.is_empty() {
+            return Ok(ended.len());
+        }
+        if Instant::now() >= deadline {
+            return Err(io::Error::other(format!("processes that do not end: {left:?}")));
+        }
+        for pid in left {
+            if let Some(target) = Pid::from_raw(pid) {
+                // Who has gone by itself is gone.
+                let _ = kill_process(target, Signal::KILL);
+            }
+            if !ended.contains(&pid) {
+                ended.push(pid);
+            }
+        }
+        std::thread::sleep(GLANCE);
+    }
+}
+
+fn left(job: &str) -> io::Result<Vec<i32>> {
+    let sign = format!("{JOB}={job}");
+    let has_sign = |pid: &i32| {
+        // Of others nobody may read it, of who has ended there is none.
+        let environment = proc::read(*pid, "environ").unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|entry| entry == sign.as_bytes())
+    };
+    let names = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(names.filter(has_sign).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+
+    #[test]
+    fn processes_of_this_job_are_ended_and_no_others() {
+        let start = |job: &str| Command::new("sleep").arg("600").env(JOB, job).spawn().expect("it starts");
+        let (ours, others) = (format!("ours-{}", std::process::id()), format!("others-{}", std::process::id()));
+        let (mut own, mut other) = (start(&ours), start(&others));
+        assert_eq!(end_left(&ours).expect("it ends"), 1);
+        assert_eq!(own.wait().expect("it has ended").signal(), Some(Signal::KILL.as_raw()));
+        assert!(other.try_wait().expect("it can be asked").is_none());
+        assert_eq!(end_left(&others).expect("it ends"), 1);
+        other.wait().expect("it has ended");
+        assert_eq!(end_left(&ours).expect("none is there"), 0);
+    }
+}

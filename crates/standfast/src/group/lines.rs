@@ -1,0 +1,256 @@
+//! Whether the nodes of a launch still answer. Each has a *line*: a command on it, by way of the agent, that gives back what it
+//! is sent. That takes hardly any processor time, here or there. A node whose line has ended or is silent is asked anew, and is
+//! lost where it does not answer then. What becomes of the launch is not decided here.
+
+use super::nodes::{ANSWER_MAX, Nodes, answer_by};
+use rustix::io::ioctl_fionbio;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout};
+use std::time::{Duration, Instant};
+
+/// How often nodes are looked after.
+const BEAT: Duration = Duration::from_secs(2);
+/// A line that has given nothing back for so long is not believed any more, and neither is a node that takes longer to answer.
+const SILENCE_MAX: Duration = ANSWER_MAX;
+/// From one line to the next: an agent that can hold none is not kept busy.
+const REST: Duration = Duration::from_secs(30);
+/// Lines end by themselves when they are closed; those to dead nodes do not.
+const CLOSING_MAX: Duration = Duration::from_secs(1);
+
+/// The nodes of one launch.
+#[derive(Debug)]
+pub(super) struct Lines<'n> {
+    nodes: &'n Nodes,
+    watched: Vec<Watched>,
+    next: Instant,
+    silence_max: Duration,
+}
+
+#[derive(Debug)]
+struct Watched {
+    name: String,
+    contact: Contact,
+    /// When its last line began.
+    opened: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Contact {
+    None,
+    Line(Line),
+    Asked { agent: Child, since: Instant },
+    Lost,
+}
+
+impl<'n> Lines<'n> {
+    /// Of these nodes, which have just answered.
+    pub(super) fn new(nodes: &'n Nodes, taken: &[String]) -> Self {
+        let watched = |name: &String| Watched { name: name.clone(), contact: Contact::None, opened: None };
+        let watched = taken.iter().map(watched).collect();
+        Self { nodes, watched, next: Instant::now(), silence_max: SILENCE_MAX }
+    }
+
+    /// When it is time to look again; `None` where there is nobody to look after.
+    pub(super) fn next(&self) -> Option<Instant> {
+        (!self.watched.is_empty()).then_some(self.next)
+    }
+
+    /// Those that are lost. Waits for nobody.
+    pub(super) fn lost(&mut self) -> Vec<String> {
+        self.next = Instant::now() + BEAT;
+        self.watched.iter_mut().for_each(|node| node.look(self.nodes, self.silence_max));
+        let lost = self.watched.iter().filter(|node| matches!(node.contact, Contact::Lost));
+        lost.map(|node| node.name.clone()).collect()
+    }
+}
+
+/// Nothing of it remains, here or on nodes that answer.
+impl Drop for Lines<'_> {
+    fn drop(&mut self) {
+        // All lines are closed before the first is waited for.
+        let agents: Vec<Child> = self.watched.drain(..).filter_map(|node| node.contact.closed()).collect();
+        let deadline = Instant::now() + CLOSING_MAX;
+        agents.into_iter().for_each(|agent| drop(answer_by(agent, deadline)));
+    }
+}
+
+impl Watched {
+    fn look(&mut self, nodes: &Nodes, silence_max: Duration) {
+        self.contact = match std::mem::replace(&mut self.contact, Contact::None) {
+            Contact::Line(mut line) => match line.answers(silence_max) {
+                true => Contact::Line(line),
+                false => {
+                    drop(answer_by(line.closed(), Instant::now()));
+                    let asked = nodes.ask(&self.name, &["true".into()]);
+                    asked.map_or(Contact::None, |agent| Contact::Asked { agent, since: Instant::now() })
+                }
+            },
+            Contact::Asked { mut agent, since } => match agent.try_wait() {
+                Ok(Some(status)) if status.success() => Contact::None,
+                Ok(None) if since.elapsed() < silence_max => Contact::Asked { agent, since },
+                _ => {
+                    drop(answer_by(agent, Instant::now()));
+                    Contact::Lost
+                }
+            },
+            Contact::None if self.opened.is_none_or(|opened| opened.elapsed() >= REST) => {
+                self.opened = Some(Instant::now());
+                // What cannot be begun here says nothing of the node.
+                nodes.begin_line(&self.name).and_then(Line::new).map_or(Contact::None, Contact::Line)
+            }
+            other => other,
+        };
+    }
+}
+
+impl Contact {
+    /// The command that is under way, with nothing more to do.
+    fn closed(self) -> Option<Child> {
+        match self {
+            Self::Line(line) => Some(line.closed()),
+            Self::Asked { agent, .. } => Some(agent),
+            Self::None | Self::Lost => None,
+        }
+    }
+}
+
+/// What is sent comes back.
+#[derive(Debug)]
+struct Line {
+    agent: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+    heard: Instant,
+}
+
+impl Line {
+    fn new(mut agent: Child) -> io::Result<Self> {
+        let (input, output) = agent.stdin.take().zip(agent.stdout.take()).expect("both are piped");
+        ioctl_fionbio(&input, true)?;
+        ioctl_fionbio(&output, true)?;
+        Ok(Self { agent, input, output, heard: Instant::now() })
+    }
+
+    /// Takes what has come back, and sends again.
+    fn answers(&mut self, silence_max: Duration) -> bool {
+        let mut bytes = [0; 64];
+        loop {
+            match self.output.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(_) => self.heard = Instant::now(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        let is_open = self.input.write(b"\n").map_or_else(|error| error.kind() == ErrorKind::WouldBlock, |_| true);
+        is_open && self.heard.elapsed() < silence_max
+    }
+
+    /// What it sent from goes, and the command on the node comes to its end.
+    fn closed(self) -> Child {
+        self.agent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::ffi::OsString;
+    use std::fs;
+    use std::path::Path;
+
+    /// Says which processes are a node's commands, and does not answer for the dead.
+    const AGENT: &str = r#"cd "$0" && test ! -e "$1.dead" && echo $$ >>"$1.begun" && shift && exec "$@""#;
+
+    fn nodes(folder: &Path) -> Nodes {
+        let agent = ["sh".into(), "-c".into(), AGENT.into(), OsString::from(folder)].to_vec();
+        Nodes { names: ["a", "b"].map(str::to_owned).to_vec(), spares: 0, agent }
+    }
+
+    fn begun(folder: &Path, node: &str) -> Vec<Pid> {
+        let text = fs::read_to_string(folder.join(format!("{node}.begun"))).unwrap_or_default();
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.filter_map(|line| line.trim().parse().ok().and_then(Pid::from_raw)).collect()
+    }
+
+    /// Looks until something is so, and returns who was lost by then.
+    fn looked_until(lines: &mut Lines<'_>, is_so: impl Fn(&Lines<'_>, &[String]) -> bool) -> Vec<String> {
+        let start = Instant::now();
+        loop {
+            let lost = lines.lost();
+            if is_so(lines, &lost) {
+                return lost;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "waited in vain; lost: {lost:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Two nodes with their lines; something happens to the line of the second.
+    fn struck(
+        silence_max: Duration,
+        strike: impl Fn(&Path, Pid),
+        until: impl Fn(&Lines<'_>, &[String]) -> bool,
+    ) -> Vec<String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nodes = nodes(folder.path());
+        let mut lines = Lines::new(&nodes, &nodes.names);
+        assert!(looked_until(&mut lines, |_, _| have_lines(folder.path())).is_empty());
+        lines.silence_max = silence_max;
+        strike(folder.path(), begun(folder.path(), "b")[0]);
+        looked_until(&mut lines, until)
+    }
+
+    fn have_lines(folder: &Path) -> bool {
+        ["a", "b"].iter().all(|node| !begun(folder, node).is_empty())
+    }
+
+    fn kill(line: Pid, signal: Signal) {
+        kill_process(line, signal).expect("it runs");
+    }
+
+    fn die(folder: &Path) {
+        fs::write(folder.join("b.dead"), "").expect("a node dies");
+    }
+
+    #[test]
+    fn a_line_that_holds_is_all_that_is_begun() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nodes = nodes(folder.path());
+        let mut lines = Lines::new(&nodes, &nodes.names);
+        looked_until(&mut lines, |_, _| have_lines(folder.path()));
+        for _ in 0..500 {
+            assert!(lines.lost().is_empty());
+        }
+        assert_eq!(["a", "b"].map(|node| begun(folder.path(), node).len()), [1, 1]);
+    }
+
+    #[test]
+    fn a_node_whose_line_has_ended_and_that_does_not_answer_is_lost() {
+        let gone = |folder: &Path, line| {
+            die(folder);
+            kill(line, Signal::KILL);
+        };
+        assert_eq!(struck(SILENCE_MAX, gone, |_, lost| !lost.is_empty()), ["b"]);
+    }
+
+    #[test]
+    fn a_node_that_falls_silent_and_does_not_answer_is_lost() {
+        let silent = |folder: &Path, line| {
+            die(folder);
+            kill(line, Signal::STOP);
+        };
+        let is_lost = |_: &Lines<'_>, lost: &[String]| lost.contains(&"b".to_owned());
+        struck(Duration::from_millis(500), silent, is_lost);
+    }
+
+    #[test]
+    fn a_node_that_answers_anew_is_not_lost() {
+        let ended = |_: &Path, line| kill(line, Signal::KILL);
+        let has_answered =
+            |lines: &Lines<'_>, lost: &[String]| !lost.is_empty() || matches!(lines.watched[1].contact, Contact::None);
+        assert!(struck(SILENCE_MAX, ended, has_answered).is_empty());
+    }
+}

@@ -1,0 +1,118 @@
+//! What is waited for while a job runs: its launcher's end, signals, the time limit, and nodes that do not answer any more. A
+//! launcher that is to end is asked first and ended after a while.
+
+use super::launch::GroupNotice;
+use super::lines::Lines;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::process::{Child, ExitStatus};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long a launcher that was asked to end may take before it is ended.
+const GRACE: Duration = Duration::from_secs(30);
+/// The same where a node is lost: it is of little use to wait for what waits for that node.
+const GRACE_LOST: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Watcher {
+    signals: Receiver<i32>,
+    limit: Option<Instant>,
+    /// Whether the job is to end.
+    asked: bool,
+}
+
+/// How a launch has ended.
+#[derive(Debug)]
+pub(super) struct EndedLaunch {
+    pub(super) status: ExitStatus,
+    /// Nodes that did not answer any more, for which it was ended.
+    pub(super) lost: Vec<String>,
+}
+
+/// A launch that runs.
+#[derive(Debug)]
+struct Launch {
+    child: Child,
+    lost: Vec<String>,
+    kill_at: Option<Instant>,
+}
+
+impl Watcher {
+    pub(super) fn new(limit: Option<Duration>) -> io::Result<Self> {
+        let mut signals = Signals::new([SIGCHLD, SIGTERM, SIGINT, SIGHUP])?;
+        let (tell, told) = channel();
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            signals.forever().take_while(|signal| tell.send(*signal).is_ok()).for_each(drop);
+        })?;
+        Ok(Self { signals: told, limit: limit.map(|limit| Instant::now() + limit), asked: false })
+    }
+
+    /// Whether the job is to end, by a signal or at its limit.
+    pub(super) fn asked(&self) -> bool {
+        self.asked
+    }
+
+    /// Waits for the launcher's end, hands on what this process is asked, and ends the launcher where a node is lost.
+    pub(super) fn watch(
+        &mut self,
+        child: Child,
+        mut lines: Lines<'_>,
+        listener: &mut dyn FnMut(&GroupNotice),
+    ) -> io::Result<EndedLaunch> {
+        let mut launch = Launch { child, lost: Vec::new(), kill_at: None };
+        loop {
+            if let Some(status) = launch.child.try_wait()? {
+                return Ok(EndedLaunch { status, lost: launch.lost });
+            }
+            launch.kill_in_time()?;
+            if !self.asked && self.limit.is_some_and(|limit| limit <= Instant::now()) {
+                self.asked = true;
+                launch.end(SIGTERM, GRACE);
+            }
+            let goes_on = !self.asked && launch.lost.is_empty();
+            if goes_on {
+                launch.lost = lines.lost();
+                if !launch.lost.is_empty() {
+                    listener(&GroupNotice::Lost(launch.lost.clone()));
+                    launch.end(SIGTERM, GRACE_LOST);
+                }
+            }
+            let limit = self.limit.filter(|_| !self.asked);
+            let beat = lines.next().filter(|_| goes_on);
+            match self.next([launch.kill_at, limit, beat].into_iter().flatten().min()) {
+                None | Some(SIGCHLD) => {}
+                Some(signal) => {
+                    self.asked = true;
+                    // The terminal's keys have reached it already; twice does no harm.
+                    launch.end(signal, GRACE);
+                }
+            }
+        }
+    }
+
+    /// The next signal; `None` at this moment.
+    fn next(&self, moment: Option<Instant>) -> Option<i32> {
+        let Some(moment) = moment else { return self.signals.recv().ok() };
+        self.signals.recv_timeout(moment.saturating_duration_since(Instant::now())).ok()
+    }
+}
+
+impl Launch {
+    /// Asks the launcher to end.
+    fn end(&mut self, signal: i32, grace: Duration) {
+        self.kill_at = Some(Instant::now() + grace);
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    fn kill_in_time(&mut self) -> io::Result<()> {
+        match self.kill_at.take_if(|at| *at <= Instant::now()) {
+            Some(_) => self.child.kill(),
+            None => Ok(()),
+        }
+    }
+}
