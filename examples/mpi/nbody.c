@@ -282,14 +282,14 @@ int main(int count, char **words)
     build_tree();
     double before = energy();
     long step = 1;
-    protect(0, &step, sizeof step);
-    protect(1, places, particles * sizeof *places);
-    protect(2, speeds, own * sizeof *speeds);
-    if (restored())
+    standfast_protect(0, &step, sizeof step);
+    standfast_protect(1, places, particles * sizeof *places);
+    standfast_protect(2, speeds, own * sizeof *speeds);
+    if (standfast_restored())
         build_tree();
     for (; step <= steps; step++) {
-        if (due())
-            checkpoint();
+        if (standfast_due())
+            standfast_checkpoint();
         kick(0.5);
         drift();
         gather();

@@ -1,5 +1,5 @@
 /* What the parallel programs in C share: ranks, a checksum and a verdict over all of them, and checkpoints in each other's
- * memory. Without -DSTANDFAST these do nothing and the programs need nothing of Standfast.
+ * memory (standfast_program.h). Without -DSTANDFAST these do nothing and the programs need nothing of Standfast.
  *
  * Nothing depends on the order in which messages arrive: sums of numbers that must be rounded are gathered and added in one
  * order, which is that of the program without ranks.
@@ -11,73 +11,20 @@
 
 #include "../example.h"
 
-static int rank, ranks;
-
 #ifdef STANDFAST
-#define STANDFAST_MPI_IMPLEMENTATION
-#include <standfast_mpi.h>
-
-static standfast_group *group;
-static int joined;
-
-/* Ends all ranks where a call has failed. */
-static inline int must(int result)
-{
-    if (result >= 0)
-        return result;
-    fprintf(stderr, "%s\n", standfast_group_error());
-    MPI_Abort(MPI_COMM_WORLD, 3);
-    return result;
-}
-
-static inline void join(void)
-{
-    joined = must(standfast_mpi_join(MPI_COMM_WORLD, NULL, &group));
-}
-
-/* Registers memory, again when it has moved. */
-static inline void protect(int id, void *address, size_t bytes)
-{
-    must(standfast_group_protect(group, id, address, bytes, 1));
-}
-
-/* Whether the ranks go on from a checkpoint, which the registered memory holds now. */
-static inline int restored(void)
-{
-    return joined != STANDFAST_NEW && must(standfast_group_restore(group)) == 0;
-}
-
-/* Takes one every second, or as often as `standfast group run --interval` says. */
-static inline int due(void)
-{
-    const char *seconds = getenv("STANDFAST_GROUP_INTERVAL");
-    return must(standfast_group_due(group, seconds ? strtod(seconds, NULL) : 1));
-}
-
-static inline void checkpoint(void)
-{
-    must(standfast_group_checkpoint(group));
-}
-
-static inline void leave(void)
-{
-    must(standfast_group_finish(group));
-}
+#include <standfast_program.h>
 #else
-static inline void join(void) {}
-static inline void protect(int id, void *address, size_t bytes) { (void)id, (void)address, (void)bytes; }
-static inline int restored(void) { return 0; }
-static inline int due(void) { return 0; }
-static inline void checkpoint(void) {}
-static inline void leave(void) {}
+#include "unprotected.h"
 #endif
+
+static int rank, ranks;
 
 static inline void start(int *count, char ***words)
 {
     MPI_Init(count, words);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    join();
+    standfast_start(MPI_COMM_WORLD);
 }
 
 /* Ends all ranks. */
@@ -122,7 +69,7 @@ static inline uint64_t checksum_all(uint64_t hash, const void *address, size_t b
 
 static inline void finish(uint64_t hash)
 {
-    leave();
+    standfast_finish();
     if (rank == 0)
         printf("checksum %016llx\n", (unsigned long long)hash);
     MPI_Finalize();

@@ -76,13 +76,13 @@ int main(int count, char **words)
     for (size_t cell = 0; cell < rows * size; cell++)
         current[size + cell] = mixed(first * size + cell) % 3 == 0;
     long generation = 1;
-    protect(0, &generation, sizeof generation);
-    protect(1, current, (rows + 2) * size);
-    restored();
+    standfast_protect(0, &generation, sizeof generation);
+    standfast_protect(1, current, (rows + 2) * size);
+    standfast_restored();
     for (; generation <= generations; generation++) {
-        if (due()) {
-            protect(1, current, (rows + 2) * size);
-            checkpoint();
+        if (standfast_due()) {
+            standfast_protect(1, current, (rows + 2) * size);
+            standfast_checkpoint();
         }
         uint8_t *swap = previous;
         previous = current;

@@ -117,14 +117,14 @@ int main(int count, char **words)
     hand_on(a, 1, row_of_blocks);
     hand_on(b, 0, col_of_blocks);
     int step = 0;
-    protect(0, &step, sizeof step);
-    protect(1, a, side * side * sizeof *a);
-    protect(2, b, side * side * sizeof *b);
-    protect(3, c, side * side * sizeof *c);
-    restored();
+    standfast_protect(0, &step, sizeof step);
+    standfast_protect(1, a, side * side * sizeof *a);
+    standfast_protect(2, b, side * side * sizeof *b);
+    standfast_protect(3, c, side * side * sizeof *c);
+    standfast_restored();
     for (; step < across; step++) {
-        if (due())
-            checkpoint();
+        if (standfast_due())
+            standfast_checkpoint();
         add_product(a, b, c);
         hand_on(a, 1, 1);
         hand_on(b, 0, 1);

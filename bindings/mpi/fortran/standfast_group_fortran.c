@@ -1,25 +1,13 @@
 /*
  * The C half of the Fortran interface of libstandfast_group. Compiled by the program's own mpicc, as standfast_group.f90 is by
- * its mpifort. A program has one group. A call that fails says why and ends all processes.
+ * its mpifort. A program has one group, that of standfast_program.h. A call that fails says why and ends all processes.
  */
 #include <ISO_Fortran_binding.h>
 
-#define STANDFAST_MPI_IMPLEMENTATION
-#include <standfast_mpi.h>
-
-enum { STANDFAST_FAILED = 70 };
-
-static standfast_group *standfast_the_group;
-
-static int standfast_checked(const char *call, int result) {
-    if (result >= 0) return result;
-    fprintf(stderr, "%s: %s\n", call, standfast_group_error());
-    MPI_Abort(MPI_COMM_WORLD, STANDFAST_FAILED);
-    return result;
-}
+#include <standfast_program.h>
 
 int standfast_fortran_join(MPI_Fint comm) {
-    return standfast_checked("standfast_join", standfast_mpi_join(MPI_Comm_f2c(comm), NULL, &standfast_the_group));
+    return standfast_start(MPI_Comm_f2c(comm));
 }
 
 /* Whatever it is: its address, elements and their size are in the descriptor. */
@@ -46,17 +34,16 @@ void standfast_fortran_restore(void) {
     standfast_checked("standfast_restore", standfast_group_restore(standfast_the_group));
 }
 
-/* A negative number stands for what was asked for on the command line, which process 0 has. */
+/* A negative number stands for what was asked for on the command line. */
 int standfast_fortran_due(double seconds) {
-    const char *asked = getenv("STANDFAST_GROUP_INTERVAL");
-    if (seconds < 0) seconds = asked != NULL ? strtod(asked, NULL) : 60;
+    if (seconds < 0) return standfast_due();
     return standfast_checked("standfast_due", standfast_group_due(standfast_the_group, seconds));
 }
 
 int standfast_fortran_checkpoint(void) {
-    return standfast_checked("standfast_checkpoint", standfast_group_checkpoint(standfast_the_group));
+    return standfast_checkpoint() ? 0 : 1;
 }
 
 void standfast_fortran_finish(void) {
-    standfast_checked("standfast_finish", standfast_group_finish(standfast_the_group));
+    standfast_finish();
 }
