@@ -6,6 +6,7 @@ SOAK ?=
 SOAK_SEEDS ?= 1000
 SOAK_CHECKPOINTS ?= 10000
 SOAK_KILLS ?= 20
+SOAK_GROUP_KILLS ?= 200
 SOAK_TIMES ?= 8
 SIMULATE_MINUTES ?= 10
 BENCH ?=
@@ -42,7 +43,9 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	STANDFAST_SWEEP=600 $(CARGO) test --release -p standfast-tests --test promises -- disasters::a_tree disasters::a_restart_of_a_tree
 	STANDFAST_EVERY=10 $(CARGO) test --release -p standfast-tests --test features
 	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test promises -- in_a_row
-	STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test promises -- lose_ranks
+	scripts/mpi-wheels target/mpi
+	STANDFAST_MPI_WHEELS=$(abspath target/mpi) $(CARGO) test --release -p standfast-tests --test promises -- mpi::
+	$(CARGO) run --release -p standfast-tests --bin soak -- --group-kills $(SOAK_GROUP_KILLS) --state soak/groups.json
 	$(CARGO) run --release -p standfast-tests --bin soak -- $(SOAK)
 
 bench: ## the promises about speed, as ratios within one run

@@ -173,7 +173,7 @@ pub fn python_survives_kills(python: &str, seed: u64) -> Result<Option<()>> {
         Command::new(python).args(["-c", "import mpi4py, numpy; print(mpi4py.get_config().get('mpicc', ''))"]).output();
     let Some(answer) = asks.ok().filter(|answer| answer.status.success()) else { return Ok(None) };
     let compiler = String::from_utf8_lossy(&answer.stdout);
-    let Some(mpi) = MPIS.into_iter().find(|mpi| is_of(mpi, compiler.trim())) else { return Ok(None) };
+    let Some(mpi) = MPIS.iter().copied().find(|mpi| is_of(mpi, compiler.trim())) else { return Ok(None) };
     let steps = "60";
     let quiet = Arena::new()?;
     let truth = well(&quiet, "undisturbed", &mut python_run(mpi, &quiet, python, steps)?)?;

@@ -21,7 +21,7 @@
 //! damage    images with flipped bits
 //! mpi       MPI programs that lose ranks and nodes
 //! watched   the same under `standfast group run`
-//! nodes     simulated nodes
+//! simulated nodes with networks, processes and memory of their own
 //! groups    what `group run` offers beside that, and Python
 //! ```
 //!
@@ -38,7 +38,6 @@ pub mod groups;
 pub mod meter;
 pub mod moments;
 pub mod mpi;
-pub mod nodes;
 pub mod papers;
 pub mod parallel;
 pub mod result;

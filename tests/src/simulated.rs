@@ -1,19 +1,18 @@
 //! Simulated nodes on one machine (`scripts/simulated-nodes`): each with a network, processes, memory and a folder for temporary
-//! files of its own. A launcher stands beside them and reaches them through an agent, as through `ssh`. What the script
-//! can do beyond that, this does not ask for.
+//! files of its own. A launcher stands beside them and reaches them through an agent, as through `ssh`. A node dies with all its
+//! processes, and with its memory or without it, and may come back.
 
 use crate::arena::Arena;
+use crate::mpi::MPIS;
 use crate::running::{PATIENCE, until};
 use anyhow::{Context as _, Result, ensure};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-
-/// All nodes have the same processors; messages go from node to node by TCP.
-const OPEN_MPI: &str = "mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
-    --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include 10.77.0.0/24 --mca btl self,tcp \
-    --mca btl_tcp_if_include 10.77.0.0/24";
 
 /// The nodes of one arena. They end when this goes, and with the process that has it.
 #[derive(Debug)]
@@ -49,9 +48,63 @@ impl Nodes {
 
     /// Open MPI's launcher and the words by which it reaches them, one rank on each.
     pub fn open_mpi(&self) -> Vec<String> {
-        let agent = self.folder.path().join("agent").display().to_string();
-        let words = OPEN_MPI.split_whitespace().map(str::to_owned);
-        words.chain(["--mca".into(), "plm_rsh_agent".into(), agent, "--host".into(), self.names.join(",")]).collect()
+        let words = MPIS[0].on_nodes(&self.agent());
+        words.into_iter().map(|word| word.replace("{nodes}", &self.list())).collect()
+    }
+
+    /// Their names, with commas.
+    pub fn list(&self) -> String {
+        self.names.join(",")
+    }
+
+    /// The name of one, counted from 0.
+    pub fn name(&self, node: usize) -> &str {
+        &self.names[node]
+    }
+
+    /// What a launcher reaches them by.
+    pub fn agent(&self) -> String {
+        self.folder.path().join("agent").display().to_string()
+    }
+
+    /// On which a process runs, if it is on one.
+    pub(crate) fn node_of(&self, process: Pid) -> Option<usize> {
+        let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
+        let is_of =
+            |name: &String| environment.split(|byte| *byte == 0).any(|it| it == format!("NODE={name}").as_bytes());
+        self.names.iter().position(is_of)
+    }
+
+    /// The power goes out: processes and memory of a node are gone, and it does not answer any more.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn lose(&self, node: usize) -> Result<()> {
+        self.ask("lose", &[self.name(node)]).map(drop)
+    }
+
+    /// The same, but its memory stays.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn stop(&self, node: usize) -> Result<()> {
+        self.ask("stop", &[self.name(node)]).map(drop)
+    }
+
+    /// It comes back, with what its memory holds.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub fn start(&self, node: usize) -> Result<()> {
+        self.ask("start", &[self.name(node)]).map(drop)
+    }
+
+    /// What jobs have in the memory of all nodes: a path for each file and folder.
+    ///
+    /// # Errors
+    /// When nobody can look.
+    pub fn left(&self) -> Result<BTreeSet<String>> {
+        Ok(self.ask("left", &[])?.lines().map(str::to_owned).collect())
     }
 
     /// A command beside them, where a launcher stands; it and what it starts on nodes belong to the arena. Processes on nodes

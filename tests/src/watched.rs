@@ -4,17 +4,24 @@
 use crate::arena::Arena;
 use crate::command::Standfast;
 use crate::mpi::{Code, Life, Mpi, RANKS, said};
-use crate::nodes::Nodes;
 use crate::running::{Ended, Output, PATIENCE, Running, until};
+use crate::simulated::Nodes;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 /// A process that has hung so long ends itself.
 const HANG: &str = "2s";
+/// More than anybody waits for.
+const STEPS_MAX: usize = 1_000_000_000;
+/// Of each process.
+const PAGES: &str = "48";
 
 /// A program under `group run`, and what it must come to.
 struct Watched<'a> {
@@ -23,29 +30,62 @@ struct Watched<'a> {
     arena: Arena,
     seed: u64,
     random: Rng,
+    /// `None` where it goes on until it is told that it is enough.
+    course: Option<Course>,
+    /// How many there had been when it was last struck.
+    lives: usize,
+}
+
+/// So many steps, and what they come to.
+struct Course {
     steps: usize,
     truth: Ended,
 }
 
 impl<'a> Watched<'a> {
     fn new(mpi: Mpi, program: &'a Path, steps: usize, seed: u64) -> Result<Self> {
-        let life = Life { arguments: [steps.to_string(), "48".into()], code: Code::Parity, shift: 0 };
-        let quiet = Arena::new()?;
-        let truth = mpi.launch(&quiet, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")?;
-        Ok(Self { mpi, program, arena: Arena::new()?, seed, random: Rng::with_seed(seed), steps, truth })
+        let course = Some(Course { steps, truth: undisturbed(mpi, program, steps)? });
+        Ok(Self { course, ..Self::endless(mpi, program, seed)? })
+    }
+
+    fn endless(mpi: Mpi, program: &'a Path, seed: u64) -> Result<Self> {
+        Ok(Self { mpi, program, arena: Arena::new()?, seed, random: Rng::with_seed(seed), course: None, lives: 0 })
     }
 
     /// `group run`, with these options, of the launcher with these.
     fn start(&self, name: &str, options: &[&str], launcher: &[&str]) -> Result<Running> {
         let mut command = Standfast::new(&self.arena)?.command(&["group", "run", "-d"]);
         command.arg(self.arena.images()).args(options).arg("--").args(self.mpi.launcher).args(launcher);
-        command.args(["-n", &RANKS.to_string()]).arg(self.program).args([self.steps.to_string(), "48".into()]);
+        command.args(["-n", &RANKS.to_string()]).arg(self.program).args(self.arguments());
         command.env("FIELD_TELLS", "").env("STANDFAST_GROUP_MEMORY", self.memory());
         Running::start(&self.arena, name, Output::Log, &mut command)
     }
 
+    /// The same on nodes.
+    fn start_on(&mut self, nodes: &Nodes, of: &Job<'_>) -> Result<Running> {
+        let standfast = Standfast::new(&self.arena)?.command(&[]);
+        self.lives = 0;
+        let until = format!("FIELD_UNTIL={}", self.enough().display());
+        let mut command = nodes.command(&self.arena, standfast.get_program(), &["FIELD_TELLS=", &until]);
+        command.args(["group", "run", "-d"]).arg(self.arena.folder().join(of.directory)).args(of.options);
+        command.args(["--nodes", of.nodes, "--agent", &nodes.agent(), "--"]);
+        command.args(self.mpi.on_nodes(&nodes.agent())).args(["-n", &RANKS.to_string()]).arg(self.program);
+        command.args(self.arguments());
+        Running::start(&self.arena, of.name, Output::Log, &mut command)
+    }
+
+    fn arguments(&self) -> [String; 2] {
+        let steps = self.course.as_ref().map_or(STEPS_MAX, |course| course.steps);
+        [steps.to_string(), PAGES.into()]
+    }
+
+    /// The file that says that it is enough.
+    fn enough(&self) -> PathBuf {
+        self.arena.folder().join("enough")
+    }
+
     /// The memory of all ranks, where there are no nodes.
-    fn memory(&self) -> std::path::PathBuf {
+    fn memory(&self) -> PathBuf {
         let memory = self.arena.folder().join("memory");
         let _ = fs::create_dir(&memory);
         memory
@@ -54,27 +94,83 @@ impl<'a> Watched<'a> {
     fn wait_for_epochs(&self, running: &mut Running, epochs: usize) -> Result<()> {
         until(PATIENCE, "some epochs", || {
             ensure!(!running.has_ended()?, "the job has ended by itself; {}", self.said());
-            let told =
-                running.errors_so_far().lines().filter(|line| line.contains("epoch ") && line.ends_with(" ms")).count();
-            Ok((told >= epochs).then_some(()))
+            Ok((epochs_of(running) >= epochs).then_some(()))
         })
+        .with_context(|| self.said())
+    }
+
+    /// A random moment in the life that follows upon the last strike, some epochs after its recovery. Counts as a strike.
+    fn wait_for_a_moment(&mut self, running: &mut Running) -> Result<()> {
+        until(PATIENCE, "the next life", || {
+            ensure!(!running.has_ended()?, "the job has ended by itself; {}", self.said());
+            Ok((lives_of(running) > self.lives).then_some(()))
+        })
+        .with_context(|| self.said())?;
+        let epochs = epochs_of(running) + self.random.usize(1..20);
+        self.wait_for_epochs(running, epochs)?;
+        sleep(Duration::from_millis(self.random.u64(..30)));
+        self.lives = lives_of(running);
+        Ok(())
+    }
+
+    fn wait_until_told(&self, running: &mut Running, words: &str) -> Result<()> {
+        until(PATIENCE, words, || {
+            ensure!(!running.has_ended()?, "the job has ended by itself; {}", self.said());
+            Ok(running.errors_so_far().contains(words).then_some(()))
+        })
+        .with_context(|| self.said())
     }
 
     /// One rank, or none where the launcher has just been quicker.
     fn strike(&mut self, signal: Signal) {
-        if let Some(rank) = self.random.choice(self.arena.processes_of(self.program)) {
+        self.strike_some(1, signal);
+    }
+
+    /// So many at once.
+    fn strike_some(&mut self, count: usize, signal: Signal) {
+        let mut ranks = self.arena.processes_of(self.program);
+        self.random.shuffle(&mut ranks);
+        for rank in ranks.into_iter().take(count) {
             let _ = kill(rank, signal);
         }
     }
 
+    /// As many nodes at once as the code bears, or fewer, of those on which ranks run. Returns them.
+    fn strike_nodes(&mut self, nodes: &Nodes, code: Code) -> Result<BTreeSet<usize>> {
+        let count = self.random.usize(1..=code.losses());
+        let mut ranks = self.arena.processes_of(self.program);
+        self.random.shuffle(&mut ranks);
+        let struck: BTreeSet<usize> = ranks.iter().filter_map(|rank| nodes.node_of(*rank)).take(count).collect();
+        for node in &struck {
+            if self.random.bool() { nodes.lose(*node)? } else { nodes.stop(*node)? }
+        }
+        Ok(struck)
+    }
+
     /// The undisturbed result, and nothing that is left.
     fn check(&self, running: Running) -> Result<Ended> {
+        if self.course.is_none() {
+            fs::write(self.enough(), "")?;
+        }
         let ended = running.wait(PATIENCE)?.well("the watched job").with_context(|| self.said())?;
-        let (found, truth) = (result(&ended), result(&self.truth));
-        ensure!(found == truth, "{found:?} instead of {truth:?}; {}", self.said());
+        self.compare(&ended).with_context(|| self.said())?;
         ensure!(!self.arena.images().exists(), "the job's directory is still there; {}", self.said());
         self.arena.wait_until_empty(PATIENCE)?;
         Ok(ended)
+    }
+
+    fn compare(&self, ended: &Ended) -> Result<()> {
+        let truth = match &self.course {
+            Some(course) => result(&course.truth).map(str::to_owned),
+            None => {
+                let steps = ended.errors.lines().rev().find_map(|line| line.strip_prefix("ended at step "));
+                let steps = steps.context("it does not say where it ended")?.parse()?;
+                result(&undisturbed(self.mpi, self.program, steps)?).map(str::to_owned)
+            }
+        };
+        let found = result(ended).map(str::to_owned);
+        ensure!(found == truth, "{found:?} instead of {truth:?}");
+        Ok(())
     }
 
     fn ask(&self, arguments: &[&str]) -> Result<Value> {
@@ -166,38 +262,133 @@ fn take_away_one_piece(arena: &Arena) -> Result<()> {
     Ok(())
 }
 
-/// A node dies with its memory: a spare takes its place. When it comes back and another dies, it is the spare.
+/// A job on nodes.
+struct Job<'a> {
+    name: &'a str,
+    directory: &'a str,
+    /// In this order.
+    nodes: &'a str,
+    options: &'a [&'a str],
+}
+
+impl<'a> Job<'a> {
+    fn on(nodes: &'a str, options: &'a [&'a str]) -> Self {
+        Self { name: "watched", directory: "images", nodes, options }
+    }
+}
+
+/// A node goes with its memory, and a spare takes its place; it comes back as a spare, and another goes, whose memory stays; that
+/// one comes back with its old epoch in the moment in which a third goes with its memory.
 ///
 /// # Errors
 /// As above.
-pub fn survives_dead_nodes(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
-    let mut watched = Watched::new(mpi, program, 160, seed)?;
-    let first = watched.random.usize(..RANKS);
-    let second = (first + watched.random.usize(1..RANKS)) % RANKS;
-    let ended = {
-        let nodes = Nodes::new(&watched.arena, RANKS + 1)?;
-        let (list, agent) = (nodes.list(), nodes.agent().into_string().unwrap_or_default());
-        let options = ["--nodes", &list, "--spares", "1", "--agent", &agent];
-        let launcher: Vec<&str> =
-            mpi.agent.split(' ').chain([agent.as_str()]).chain(mpi.hosts.iter().copied()).collect();
-        let mut running = watched.start("watched", &options, &launcher)?;
-        let mut epochs = 10;
-        for dead in [first, second] {
-            watched.wait_for_epochs(&mut running, epochs)?;
-            nodes.kill(dead)?;
-            epochs += 20;
-            watched.wait_for_epochs(&mut running, epochs)?;
-            nodes.revive(dead)?;
-        }
-        let ended = watched.check(running)?;
-        for node in 0..=RANKS {
-            let left: Vec<_> = fs::read_dir(nodes.memory(node)).into_iter().flatten().flatten().collect();
-            ensure!(left.iter().all(|it| it.file_name() == "tmp"), "left on {}: {left:?}", nodes.name(node));
-        }
-        ended
-    };
-    ensure!(ended.errors.matches("left out, since they do not answer: node").count() == 2, "{}", watched.said());
+pub fn survives_lost_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u64) -> Result<()> {
+    let mut watched = Watched::endless(mpi, program, seed)?;
+    let mut all: Vec<usize> = (0..RANKS).collect();
+    watched.random.shuffle(&mut all);
+    let missed = |node: usize| format!("since they do not answer: {}\n", nodes.name(node));
+    let mut running = watched.start_on(nodes, &Job::on(&nodes.list(), &["--spares", "1"]))?;
+    watched.wait_for_a_moment(&mut running)?;
+    nodes.lose(all[0])?;
+    watched.wait_until_told(&mut running, &missed(all[0]))?;
+    nodes.start(all[0])?;
+    watched.wait_for_a_moment(&mut running)?;
+    nodes.stop(all[1])?;
+    watched.wait_until_told(&mut running, &missed(all[1]))?;
+    watched.wait_for_a_moment(&mut running)?;
+    nodes.start(all[1])?;
+    nodes.lose(all[2])?;
+    watched.wait_for_a_moment(&mut running)?;
+    let ended = watched.check(running)?;
+    let left = nodes.left()?;
+    ensure!(left.is_empty(), "left in memory: {left:?}; {}", watched.said());
+    ensure!(ended.errors.contains(&missed(all[2])), "the last was not missed; {}", watched.said());
     Ok(())
+}
+
+/// Strikes at random moments, so many: at one rank or two at once, or at as many nodes at once as the code bears, which lose their
+/// memory, or keep it until they come back with an old epoch.
+///
+/// # Errors
+/// As above.
+pub fn survives_strikes(mpi: Mpi, program: &Path, code: Code, strikes: usize, seed: u64) -> Result<bool> {
+    let Some(nodes) = Nodes::new(RANKS + code.losses())? else { return Ok(false) };
+    let mut watched = Watched::endless(mpi, program, seed)?;
+    let (checks, tries) = (code.losses().to_string(), (2 * strikes + 2).to_string());
+    let options = ["--spares", &checks, "--checks", &checks, "--tries", &tries];
+    let mut running = watched.start_on(&nodes, &Job::on(&nodes.list(), &options))?;
+    let mut away = BTreeSet::new();
+    for _ in 0..strikes {
+        watched.wait_for_a_moment(&mut running)?;
+        std::mem::take(&mut away).into_iter().try_for_each(|node| nodes.start(node))?;
+        if watched.random.u8(..3) == 0 {
+            away = watched.strike_nodes(&nodes, code)?;
+        } else {
+            let ranks = watched.random.usize(1..=2);
+            watched.strike_some(ranks, Signal::SIGKILL);
+        }
+    }
+    watched.wait_for_a_moment(&mut running)?;
+    away.into_iter().try_for_each(|node| nodes.start(node))?;
+    watched.check(running)?;
+    let left = nodes.left()?;
+    ensure!(left.is_empty(), "left in memory: {left:?}; {}", watched.said());
+    Ok(true)
+}
+
+/// A node goes with its memory, and there is no spare: the job is ended with a reason, and what is in memory is saved. The same
+/// command goes on with the other nodes, in another order. What another job holds in their memory stays as it is.
+///
+/// # Errors
+/// As above.
+pub fn goes_on_with_fewer_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u64) -> Result<()> {
+    let mut watched = Watched::endless(mpi, program, seed)?;
+    let list = nodes.list();
+    let other = Job { name: "other", directory: "other", ..Job::on(&list, &["--tries", "1"]) };
+    let mut running = watched.start_on(nodes, &other)?;
+    watched.wait_for_a_moment(&mut running)?;
+    watched.strike(Signal::SIGKILL);
+    ensure!(!running.wait(PATIENCE)?.exited(0), "it had only one try; {}", watched.said());
+    let of_the_other = nodes.left()?;
+    ensure!(!of_the_other.is_empty(), "nothing is left of the other job; {}", watched.said());
+
+    let mut running = watched.start_on(nodes, &Job::on(&list, &[]))?;
+    watched.wait_for_a_moment(&mut running)?;
+    let lost = watched.random.usize(..RANKS);
+    nodes.lose(lost)?;
+    let refused = running.wait(PATIENCE)?;
+    let reason = format!("3 nodes answer, and 4 are needed: {} do not", nodes.name(lost));
+    ensure!(!refused.exited(0) && refused.errors.contains(&reason), "no {reason:?}; {}", watched.said());
+    ensure!(refused.errors.contains("are saved in"), "nothing was saved; {}", watched.said());
+    let mut others: Vec<&str> = (0..RANKS).filter(|node| *node != lost).map(|node| nodes.name(node)).collect();
+    watched.random.shuffle(&mut others);
+    let mut running = watched.start_on(nodes, &Job { name: "fewer", ..Job::on(&others.join(","), &[]) })?;
+    watched.wait_for_a_moment(&mut running)?;
+    let ended = watched.check(running)?;
+    ensure!(!ended.errors.contains("joined as 0"), "it began anew; {}", watched.said());
+    let is_there = |path: &&String| !path.starts_with(&format!("./{}/", nodes.name(lost)));
+    let expected: BTreeSet<String> = of_the_other.iter().filter(is_there).cloned().collect();
+    let left = nodes.left()?;
+    ensure!(left == expected, "{left:?} instead of {expected:?}; {}", watched.said());
+    Ok(())
+}
+
+/// What so many steps come to, without anybody who disturbs them.
+fn undisturbed(mpi: Mpi, program: &Path, steps: usize) -> Result<Ended> {
+    let life = Life { arguments: [steps.to_string(), PAGES.into()], code: Code::Parity, shift: 0 };
+    let quiet = Arena::new()?;
+    mpi.launch(&quiet, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")
+}
+
+/// How often its processes have gone on, or begun.
+fn lives_of(running: &Running) -> usize {
+    running.errors_so_far().lines().filter(|line| line.contains("rank 0 joined as")).count()
+}
+
+/// How many its processes have told of, in all lives.
+fn epochs_of(running: &Running) -> usize {
+    let told = running.errors_so_far();
+    told.lines().filter(|line| line.contains("epoch ") && line.ends_with(" ms")).count()
 }
 
 /// The checksum, behind what MPICH's launcher says on standard output of launches that went wrong.

@@ -11,7 +11,7 @@ use standfast_tests::{seed, skip};
 use std::path::Path;
 
 fn with_each(name: &str, promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<()> {
-    for mpi in MPIS {
+    for mpi in MPIS.iter().copied() {
         match program(mpi, name)? {
             Some(path) => promise(mpi, &path)?,
             None => skip(mpi.name, "its compiler is not here"),

@@ -2,11 +2,13 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::Result;
-use standfast_tests::mpi::{Code, MPIS, Mpi, survives};
+use standfast_tests::mpi::{Code, MPIS, Mpi, RANKS, survives};
+use standfast_tests::simulated::Nodes;
 use standfast_tests::{seed, skip, watched};
 use std::path::Path;
 
 const STRIKES: usize = 2;
+const NODE_STRIKES: usize = 4;
 
 fn with_every_mpi(code: Code) -> Result<()> {
     with_every_program(|mpi, program| survives(mpi, program, code, STRIKES, seed()))
@@ -23,13 +25,18 @@ fn a_job_under_reed_solomon_survives_two_lost_nodes() -> Result<()> {
 }
 
 fn with_every_program(promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<()> {
-    for mpi in MPIS {
+    for mpi in MPIS.iter().copied() {
         match mpi.program()? {
             Some(program) => promise(mpi, &program)?,
             None => skip(mpi.name, "its compiler is not here"),
         }
     }
     Ok(())
+}
+
+#[test]
+fn the_headers_are_cpp_as_well() -> Result<()> {
+    with_every_program(|mpi, _| mpi.reads_headers_as_cpp())
 }
 
 #[test]
@@ -47,7 +54,47 @@ fn what_a_job_held_in_memory_is_saved_rebuilt_and_gone_on_from() -> Result<()> {
     with_every_program(|mpi, program| watched::goes_on_from_what_was_saved(mpi, program, seed()))
 }
 
+const NO_NODES: &str = "this machine gives a plain user no namespaces";
+
+fn with_nodes(count: usize, promise: impl Fn(Mpi, &Path, &Nodes) -> Result<()>) -> Result<()> {
+    with_every_program(|mpi, program| match Nodes::new(count)? {
+        Some(nodes) => promise(mpi, program, &nodes),
+        None => {
+            skip("simulated nodes", NO_NODES);
+            Ok(())
+        }
+    })
+}
+
 #[test]
-fn a_spare_node_takes_the_place_of_a_dead_one() -> Result<()> {
-    with_every_program(|mpi, program| watched::survives_dead_nodes(mpi, program, seed()))
+fn a_job_survives_nodes_that_go_and_come_back_with_an_old_epoch() -> Result<()> {
+    with_nodes(RANKS + 1, |mpi, program, nodes| watched::survives_lost_nodes(mpi, program, nodes, seed()))
+}
+
+/// With the first MPI: what the others do when a node goes is tested below, and `make soak` strikes at all of them.
+fn struck_on_nodes(code: Code) -> Result<()> {
+    let mpi = MPIS[0];
+    let Some(program) = mpi.program()? else {
+        skip(mpi.name, "its compiler is not here");
+        return Ok(());
+    };
+    if !watched::survives_strikes(mpi, &program, code, NODE_STRIKES, seed())? {
+        skip("simulated nodes", NO_NODES);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_job_under_parity_survives_strikes_at_its_ranks_and_nodes() -> Result<()> {
+    struck_on_nodes(Code::Parity)
+}
+
+#[test]
+fn a_job_under_reed_solomon_survives_strikes_at_its_ranks_and_nodes() -> Result<()> {
+    struck_on_nodes(Code::ReedSolomon)
+}
+
+#[test]
+fn a_job_without_a_spare_node_ends_with_a_reason_and_goes_on_with_fewer() -> Result<()> {
+    with_nodes(RANKS, |mpi, program, nodes| watched::goes_on_with_fewer_nodes(mpi, program, nodes, seed()))
 }

@@ -2,21 +2,25 @@
 //! failure and keeps the evidence; a later start goes on counting where this one stopped.
 //!
 //! ```text
-//! soak [--hours H] [--state FILE] [--seed S] [--victim NAME]
+//! soak [--hours H] [--state FILE] [--seed S] [--victim NAME] [--group-kills N]
 //!     --seed: only the round of this seed
 //!     --victim: only kills of this victim
+//!     --group-kills: only kills of the parallel programs, and strikes at simulated nodes, until there have been so many of each
 //! ```
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 use standfast_tests::damage::one_flipped_bit_is_noticed;
 use standfast_tests::disaster::{Before, DISASTERS, FLUSH_DISASTERS, KilledJob, Subject};
+use standfast_tests::mpi::{Code, MPIS};
 use standfast_tests::papers::PAPERS;
+use standfast_tests::parallel::{self, STRUCK};
 use standfast_tests::result::RunResult;
 use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
 use standfast_tests::victims::{COMPUTING, DIRECTED, SMALL, Victim};
-use std::collections::HashMap;
+use standfast_tests::watched::survives_strikes;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -46,11 +50,15 @@ const OPTIONS: [&[&str]; 11] = [
     &["--compress", "lz4", "--incremental", "on", "--snapshot", "precopy"],
 ];
 
+/// Of parallel programs, under one seed.
+const KILLS_AT_A_TIME: u64 = 20;
+
 struct Settings {
     hours: f64,
     state: PathBuf,
     seed: Option<u64>,
     victim: Option<Victim>,
+    group_kills: Option<u64>,
 }
 
 /// How far the soak has come, over all its starts.
@@ -58,6 +66,8 @@ struct Settings {
 struct Progress {
     rounds: u64,
     seconds: f64,
+    /// Of parallel programs, by name.
+    group_kills: BTreeMap<String, u64>,
 }
 
 fn main() -> ExitCode {
@@ -71,7 +81,8 @@ fn main() -> ExitCode {
 }
 
 fn settings() -> Result<Settings> {
-    let mut settings = Settings { hours: 2.0, state: PathBuf::from("soak/state.json"), seed: None, victim: None };
+    let state = PathBuf::from("soak/state.json");
+    let mut settings = Settings { hours: 2.0, state, seed: None, victim: None, group_kills: None };
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let value = arguments.next().with_context(|| format!("{argument} needs a value"))?;
@@ -80,7 +91,13 @@ fn settings() -> Result<Settings> {
             "--state" => settings.state = PathBuf::from(value),
             "--seed" => settings.seed = Some(value.parse().context("--seed takes a whole number")?),
             "--victim" => settings.victim = Some(victim_named(&value)?),
-            _ => bail!("unknown option {argument}; usage: soak [--hours H] [--state FILE] [--seed S] [--victim NAME]"),
+            "--group-kills" => {
+                settings.group_kills = Some(value.parse().context("--group-kills takes a whole number")?)
+            }
+            _ => bail!(
+                "unknown option {argument}; usage: soak [--hours H] [--state FILE] [--seed S] [--victim NAME] \
+                 [--group-kills N]"
+            ),
         }
     }
     Ok(settings)
@@ -104,6 +121,9 @@ fn soak(settings: &Settings) -> Result<()> {
         return soak.round(seed);
     }
     let mut progress = Progress::load(&settings.state)?;
+    if let Some(wanted) = settings.group_kills {
+        return kill_groups(&mut progress, wanted, &settings.state);
+    }
     println!("soak: {} rounds in {:.1} h so far", progress.rounds, progress.seconds / 3600.0);
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < settings.hours * 3600.0 {
@@ -115,6 +135,36 @@ fn soak(settings: &Settings) -> Result<()> {
         progress.store(&settings.state)?;
     }
     println!("soak: {} rounds in {:.1} h, all well", progress.rounds, progress.seconds / 3600.0);
+    Ok(())
+}
+
+/// Kills of parallel programs, and strikes at the ranks and nodes of one, with all MPIs in turn.
+fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()> {
+    for (name, arguments) in STRUCK {
+        let mut turns = [parallel::Mpi::Open, parallel::Mpi::Mpich].into_iter().cycle();
+        progress.kill(name, wanted, state, |kills, seed| {
+            let mpi = turns.next().expect("they come in turn");
+            println!("    with {}", mpi.name());
+            let mut random = Rng::with_seed(seed);
+            let here = parallel::survives_kills(mpi, (name, arguments), kills, &mut random)?;
+            ensure!(here, "{} with Fortran and ScaLAPACK is not here", mpi.name());
+            Ok(())
+        })?;
+    }
+    let mut programs = Vec::new();
+    for mpi in MPIS.iter().copied() {
+        programs.extend(mpi.program()?.map(|program| (mpi, program)));
+    }
+    for code in [Code::Parity, Code::ReedSolomon] {
+        let mut turns = programs.iter().cycle();
+        progress.kill(&format!("nodes under {code:?}"), wanted, state, |strikes, seed| {
+            let (mpi, program) = turns.next().context("there is no MPI here")?;
+            println!("    with {}", mpi.name);
+            let here = survives_strikes(*mpi, program, code, strikes, seed)?;
+            ensure!(here, "there are no simulated nodes: this machine gives a plain user no namespaces");
+            Ok(())
+        })?;
+    }
     Ok(())
 }
 
@@ -263,7 +313,31 @@ impl Progress {
         let state: serde_json::Value =
             serde_json::from_str(&text).with_context(|| format!("{} is damaged; remove it", path.display()))?;
         let rounds = state["rounds"].as_u64().unwrap_or(0);
-        Ok(Self { rounds, seconds: state["seconds"].as_f64().unwrap_or(0.0) })
+        let group_kills = state["group_kills"].as_object().into_iter().flatten();
+        let group_kills = group_kills.map(|(name, kills)| (name.clone(), kills.as_u64().unwrap_or(0))).collect();
+        Ok(Self { rounds, seconds: state["seconds"].as_f64().unwrap_or(0.0), group_kills })
+    }
+
+    /// Kills something, some times in a row, until it has been killed as often as is wanted.
+    fn kill(
+        &mut self,
+        name: &str,
+        wanted: u64,
+        state: &Path,
+        mut some: impl FnMut(usize, u64) -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            let done = self.group_kills.get(name).copied().unwrap_or(0);
+            println!("{name}: {done} of {wanted} kills");
+            if done >= wanted {
+                return Ok(());
+            }
+            let (seed, kills) = (fastrand::u64(..), KILLS_AT_A_TIME.min(wanted - done));
+            println!("seed {seed}: {kills} kills of {name}");
+            some(kills as usize, seed).with_context(|| format!("{name}, seed {seed}"))?;
+            self.group_kills.insert(name.to_owned(), done + kills);
+            self.store(state)?;
+        }
     }
 
     /// Replaced as a whole, so that an interrupted soak leaves the old state or the new one.
@@ -272,7 +346,8 @@ impl Progress {
             fs::create_dir_all(folder)?;
         }
         let fresh = path.with_extension("fresh");
-        let state = serde_json::json!({ "rounds": self.rounds, "seconds": self.seconds });
+        let (rounds, seconds, group_kills) = (self.rounds, self.seconds, &self.group_kills);
+        let state = serde_json::json!({ "rounds": rounds, "seconds": seconds, "group_kills": group_kills });
         fs::write(&fresh, format!("{state}\n"))?;
         fs::rename(&fresh, path).with_context(|| format!("writing {}", path.display()))
     }

@@ -1,11 +1,12 @@
 /* A ring of processes that smooth a field, exchange borders and agree on sums: its state depends on every message. Prints one
  * line at the end, from process 0: the checksum. Usage: field STEPS PAGES [INTERVAL]. With FIELD_TELLS it says what it does;
- * with FIELD_CHECKS it has Reed-Solomon checks. */
+ * with FIELD_CHECKS it has Reed-Solomon checks; with FIELD_UNTIL it ends before its last step as soon as there is such a file. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define STANDFAST_MPI_IMPLEMENTATION
 #include <standfast_mpi.h>
@@ -36,6 +37,13 @@ static int unpack_tail(void *context, const void *from, size_t bytes) {
     memcpy(tail, from, bytes);
     tail_length = bytes / sizeof *tail;
     return 0;
+}
+
+/* Whether process 0 sees the file. */
+static int is_enough(const char *file) {
+    int enough = access(file, F_OK) == 0;
+    MPI_Bcast(&enough, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return enough;
 }
 
 static void change_tail(uint64_t step, uint64_t with) {
@@ -82,7 +90,9 @@ int main(int argc, char **argv) {
     int tells = getenv("FIELD_TELLS") != NULL;
     if (tells) fprintf(stderr, "rank %d joined as %d at step %lu\n", rank, joined, (unsigned long)step);
 
-    while (step < last) {
+    const char *until = getenv("FIELD_UNTIL");
+    /* One step at least: what is left out of checkpoints is calculated anew in it. */
+    for (int enough = 0; step < last && !enough; enough = until != NULL && is_enough(until)) {
         uint64_t mine = field[step % count], left = 0, all = 0;
         MPI_Sendrecv(&mine, 1, MPI_UINT64_T, (rank + 1) % ranks, 1, &left, 1, MPI_UINT64_T, (rank + ranks - 1) % ranks, 1,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -106,6 +116,7 @@ int main(int argc, char **argv) {
     for (size_t at = 0; at < count; at++) sum = sum * 1099511628211u + field[at];
     MPI_Allreduce(&sum, &total, 1, MPI_UINT64_T, MPI_BXOR, MPI_COMM_WORLD);
     check(standfast_group_finish(group), "finish");
+    if (tells && rank == 0) fprintf(stderr, "ended at step %lu\n", (unsigned long)step);
     if (rank == 0) printf("%016lx\n", (unsigned long)total);
     MPI_Finalize();
     return 0;
