@@ -6,13 +6,15 @@
 //! back.
 
 use crate::watchdog::Pulse;
+use standfast_group::Buffers;
 use standfast_member::{Transport, TransportError};
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::Duration;
 
-/// Looks in vain after which the processor is left to others for longer.
-const LOOKS: u32 = 200;
+/// Looks in vain after which the processor is left to others for longer: those take about as long as a rest does. Who waits
+/// for a process on the same processor takes its time else.
+const LOOKS: u32 = 30;
 const REST: Duration = Duration::from_micros(50);
 /// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,
 /// takes hardly any processor time.
@@ -20,12 +22,6 @@ const RESTS: u32 = 32;
 const REST_MAX: Duration = Duration::from_millis(20);
 
 const VERSION: u32 = 1;
-
-/// Buffers from this size on are used again, so many of them: fresh memory costs more than what is done with it.
-const KEPT_BYTES_MIN: usize = 64 << 10;
-const KEPT_MAX: usize = 16;
-/// What is sent on from where it was received may be a little longer.
-const ROOM_BYTES: usize = 512;
 
 type Send = extern "C" fn(*mut c_void, u32, *const c_void, usize, *mut *mut c_void) -> c_int;
 type Test = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
@@ -93,7 +89,7 @@ pub(crate) struct Line {
     functions: (Send, Test, Probe, Receive),
     sending: VecDeque<OnItsWay>,
     arriving: VecDeque<OnItsWay>,
-    kept: Vec<Vec<u8>>,
+    buffers: Buffers,
     looks: u32,
     pulse: Pulse,
 }
@@ -124,7 +120,7 @@ impl Line {
             functions: (send, test, probe, receive),
             sending: VecDeque::new(),
             arriving: VecDeque::new(),
-            kept: Vec::new(),
+            buffers: Buffers::default(),
             looks: 0,
             pulse,
         })
@@ -136,31 +132,13 @@ impl Line {
             match (self.functions.1)(self.context, sending.request) {
                 0 => break,
                 1 => {
-                    let sent = self.sending.pop_front().map(|sending| sending.bytes);
-                    self.kept.extend(sent.filter(|bytes| bytes.len() >= KEPT_BYTES_MIN));
-                    self.kept.truncate(KEPT_MAX);
+                    let sent = self.sending.pop_front();
+                    sent.into_iter().for_each(|sent| self.buffers.put(sent.bytes));
                 }
                 _ => return Err(TransportError("a message cannot be sent".into())),
             }
         }
         Ok(())
-    }
-
-    /// For so many bytes that are about to be overwritten.
-    fn buffer(&mut self, length: usize) -> Vec<u8> {
-        let suits = |bytes: &Vec<u8>| bytes.capacity() >= length && length >= KEPT_BYTES_MIN;
-        match self.kept.iter().position(suits) {
-            Some(at) => {
-                let mut bytes = self.kept.swap_remove(at);
-                bytes.resize(length, 0);
-                bytes
-            }
-            None => {
-                let mut bytes = Vec::with_capacity(length + ROOM_BYTES);
-                bytes.resize(length, 0);
-                bytes
-            }
-        }
     }
 
     /// Begins to take a message; says whether there was one.
@@ -171,7 +149,7 @@ impl Line {
             1 => {}
             _ => return Err(TransportError("messages cannot be looked for".into())),
         }
-        let mut bytes = self.buffer(length);
+        let mut bytes = self.buffers.take(length);
         let mut request = std::ptr::null_mut();
         if (self.functions.3)(self.context, peer, bytes.as_mut_ptr().cast(), length, &raw mut request) != 0 {
             return Err(TransportError(format!("a message of process {peer} cannot be received")));
@@ -224,6 +202,10 @@ impl Transport for Line {
             self.pulse.beat();
         }
         Ok(arrived)
+    }
+
+    fn buffers(&self) -> Buffers {
+        self.buffers.clone()
     }
 
     fn idle(&mut self) {

@@ -4,6 +4,7 @@
 //! drives it owns transport, storage and clock: an MPI library in a running job, a simulator in the tests.
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod decide;
 mod description;
 mod identity;
@@ -19,6 +20,7 @@ mod shelf;
 mod slots;
 pub mod transfer;
 
+pub use buffers::Buffers;
 pub use decide::{Holding, Refusal, Rejected, Report, Restore, decide};
 pub use description::{Description, Fingerprint, Outline, STRETCH_SLOTS, Sums};
 pub use identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};

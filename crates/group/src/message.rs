@@ -31,8 +31,6 @@ pub const MESSAGE_VERSION: u16 = 1;
 const MAGIC: [u8; 4] = *b"SFGP";
 const FOOT_BYTES: usize = 80;
 const CHECKSUM_BYTES: usize = 16;
-/// What a buffer of pages is made larger by, so that it need not move to become a message: foot, body and what a driver adds.
-pub(crate) const ROOM_BYTES: usize = 512;
 const CONTROL: u16 = 0;
 const DATA: u16 = 1;
 

@@ -10,6 +10,7 @@
 
 mod job;
 
+use crate::buffers::Buffers;
 use crate::decide::Refusal;
 use crate::description::{Description, Fingerprint, Outline};
 use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
@@ -98,6 +99,7 @@ pub struct Process {
     plan: Arc<Plan>,
     protocol: Protocol,
     settings: Settings,
+    buffers: Buffers,
     /// What is being encoded or rebuilt, by group: a process may lend a piece to one and take a seat in another.
     jobs: BTreeMap<usize, Job>,
     /// The epoch whose pages still stand in the live memory alone.
@@ -114,7 +116,14 @@ impl Process {
     pub fn new(plan: Arc<Plan>, settings: Settings) -> Self {
         let protocol = Protocol::new(plan.clone(), settings.beginning.clone());
         let (jobs, early) = (BTreeMap::new(), Vec::new());
-        Self { plan, protocol, settings, jobs, live: None, early, unable: None, finished: None }
+        let buffers = Buffers::default();
+        Self { plan, protocol, settings, buffers, jobs, live: None, early, unable: None, finished: None }
+    }
+
+    /// The same, with buffers that it shares with its transport.
+    #[must_use]
+    pub fn with_buffers(self, buffers: Buffers) -> Self {
+        Self { buffers, ..self }
     }
 
     /// Its protocol, to look at.
@@ -223,7 +232,8 @@ impl Process {
     }
 
     fn sending(&self, costs: Costs) -> Sending {
-        Sending { me: self.settings.beginning.rank, costs, compress: self.settings.compress }
+        let (me, compress) = (self.settings.beginning.rank, self.settings.compress);
+        Sending { me, costs, compress, buffers: self.buffers.clone() }
     }
 
     /// Begins a member's or keeper's part in a new epoch.
@@ -276,8 +286,7 @@ impl Process {
         let (mut sums, slots, used_before) =
             before.map_or_else(Default::default, |it| (it.sums, it.slots, it.map.used()));
         let (told, used) = (turn.payload.changed(), map.used());
-        let in_one = |slot: &u32| used.contains(*slot) != used_before.contains(*slot);
-        if let Some(slot) = used.iter().chain(used_before.iter()).filter(in_one).find(|slot| !told.contains(*slot)) {
+        if let Some(slot) = used.in_just_one(&used_before).iter().find(|slot| !told.contains(*slot)) {
             return Err(format!(
                 "slot {slot} was given out or given back, and the payload does not count it as changed"
             ));

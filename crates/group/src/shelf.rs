@@ -132,13 +132,35 @@ pub enum LoadError {
 /// # Errors
 /// [`LoadError`]
 pub fn load(shelf: &dyn Shelf, piece: PieceId, mut take: impl FnMut(u32, &Page)) -> Result<Description, LoadError> {
-    let description = shelf.descriptions(piece).iter().find(|description| description.seat == piece.seat);
-    let description = description.ok_or(LoadError::Missing(piece))?.clone();
-    let mut sums = Sums::default();
     let mut page = [0; PAGE_BYTES];
-    for slot in description.map.used().iter() {
-        sums.add(slot, shelf.read(piece, Place::Slot(slot), &mut page)?);
+    let description = compared(shelf, piece, |slot| {
+        let known_by = shelf.read(piece, Place::Slot(slot), &mut page)?;
         take(slot, &page);
+        Ok(known_by)
+    })?;
+    Ok(description.clone())
+}
+
+/// Whether the pages that were written are those that their owner had sealed, by what they are known by: no page is looked
+/// at, since each is verified when it is read.
+///
+/// # Errors
+/// [`LoadError`]
+pub(crate) fn compare(shelf: &dyn Shelf, piece: PieceId) -> Result<(), LoadError> {
+    compared(shelf, piece, |slot| Ok(shelf.known(piece, Place::Slot(slot)))).map(drop)
+}
+
+/// The member's description, if the pages in use are what it says.
+fn compared(
+    shelf: &dyn Shelf,
+    piece: PieceId,
+    mut known_by: impl FnMut(u32) -> Result<Fingerprint, Damaged>,
+) -> Result<&Description, LoadError> {
+    let description = shelf.descriptions(piece).iter().find(|description| description.seat == piece.seat);
+    let description = description.ok_or(LoadError::Missing(piece))?;
+    let mut sums = Sums::default();
+    for slot in description.map.used().iter() {
+        sums.add(slot, known_by(slot)?);
     }
     match sums.first_difference(&description.sums) {
         None => Ok(description),

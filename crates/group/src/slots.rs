@@ -37,7 +37,16 @@ impl SlotSet {
 
     /// Adds a run of slots.
     pub fn insert_range(&mut self, slots: Range<u32>) {
-        slots.for_each(|slot| self.insert(slot));
+        let Some(last) = slots.clone().next_back() else { return };
+        let (first_word, last_word) = ((slots.start / u64::BITS) as usize, (last / u64::BITS) as usize);
+        if self.0.len() <= last_word {
+            self.0.resize(last_word + 1, 0);
+        }
+        for (index, word) in (first_word..).zip(&mut self.0[first_word..=last_word]) {
+            let from = if index == first_word { slots.start % u64::BITS } else { 0 };
+            let to = if index == last_word { last % u64::BITS } else { u64::BITS - 1 };
+            *word |= u64::MAX << from & u64::MAX >> (u64::BITS - 1 - to);
+        }
     }
 
     /// Adds another set.
@@ -46,6 +55,16 @@ impl SlotSet {
             self.0.resize(other.0.len(), 0);
         }
         self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    }
+
+    /// The slots that one of the two has and the other has not.
+    #[must_use]
+    pub fn in_just_one(&self, other: &Self) -> Self {
+        let mut words = vec![0; self.0.len().max(other.0.len())];
+        for set in [self, other] {
+            words.iter_mut().zip(&set.0).for_each(|(word, bits)| *word ^= bits);
+        }
+        Self(words)
     }
 
     /// Whether it has the slot.
@@ -347,6 +366,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn sets_are_as_if_made_slot_by_slot(one in 0_u32..300, to in 0_u32..300, other in 0_u32..300, end in 0_u32..300) {
+            let (mut left, mut right) = (SlotSet::default(), SlotSet::default());
+            left.insert_range(one..to);
+            right.insert_range(other..end);
+            prop_assert!(left.iter().eq(one..to) && right.iter().eq(other..end));
+            let apart = (0..300).filter(|slot| (one..to).contains(slot) != (other..end).contains(slot));
+            prop_assert!(left.in_just_one(&right).iter().eq(apart));
+        }
+
         #[test]
         fn a_resize_moves_no_page_that_stays(changes in proptest::collection::vec((0u64..4, 0u64..9), 1..30)) {
             let mut map = SlotMap::default();

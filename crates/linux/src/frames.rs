@@ -14,12 +14,15 @@ use standfast_core::delta::Page;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::ptr::NonNull;
 
 /// Frames that are mapped at once: 4 MiB.
 const FRAMES_MAPPED: u32 = 1024;
 const BYTES_MAPPED: usize = FRAMES_MAPPED as usize * PAGE_BYTES;
+/// What is written at once to take memory.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The frames of one file.
 #[derive(Debug)]
@@ -46,7 +49,7 @@ impl FrameFile {
         let length = file.metadata()?.len();
         let mut frames = Self { file, mapped: Vec::new() };
         for index in 0..length / BYTES_MAPPED as u64 {
-            frames.map(index, 0)?;
+            frames.map(index)?;
         }
         Ok(frames)
     }
@@ -63,15 +66,19 @@ impl FrameFile {
     pub fn grow(&mut self) -> io::Result<()> {
         let index = self.mapped.len() as u64;
         let offset = index * BYTES_MAPPED as u64;
-        // SAFETY: the call takes numbers only.
-        if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, offset as i64, BYTES_MAPPED as i64) } != 0 {
-            let error = io::Error::last_os_error();
+        // Written zeros take memory as fallocate does, and leave nothing to be cleared at the first touch.
+        let mut parts = (0..BYTES_MAPPED / ZEROS.len()).map(|part| offset + (part * ZEROS.len()) as u64);
+        if let Err(error) = parts.try_for_each(|at| self.file.write_all_at(&ZEROS, at)) {
             // Part of it may have been taken.
             self.file.set_len(offset)?;
             return Err(error);
         }
-        // They are about to be written, each of them: one call maps them all.
-        self.map(index, libc::MAP_POPULATE)
+        self.map(index)?;
+        // They are about to be written, each of them: one call maps them all. An older kernel does it page by page.
+        let address = self.mapped[index as usize].as_ptr();
+        // SAFETY: it has just been mapped with this length; no content changes.
+        unsafe { libc::madvise(address.cast(), BYTES_MAPPED, libc::MADV_POPULATE_READ) };
+        Ok(())
     }
 
     /// Gives back all of them but so many, rounded up to a step.
@@ -112,13 +119,12 @@ impl FrameFile {
         unsafe { mapping.as_ptr().add((number % FRAMES_MAPPED) as usize * PAGE_BYTES) }
     }
 
-    fn map(&mut self, index: u64, flags: i32) -> io::Result<()> {
+    fn map(&mut self, index: u64) -> io::Result<()> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (file, offset) = (self.file.as_raw_fd(), index as i64 * BYTES_MAPPED as i64);
         // SAFETY: a new mapping, anywhere, of a part of the file that exists.
-        let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), BYTES_MAPPED, protection, libc::MAP_SHARED | flags, file, offset)
-        };
+        let address =
+            unsafe { libc::mmap(std::ptr::null_mut(), BYTES_MAPPED, protection, libc::MAP_SHARED, file, offset) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -79,6 +79,7 @@ impl<T: Transport> Member<T> {
     /// # Errors
     /// [`MemberError`]: nothing that was there has been harmed.
     pub fn join(transport: T, settings: &Settings) -> Result<Self, MemberError> {
+        let buffers = transport.buffers();
         let mut wire = Wire::new(transport);
         let arrangement = roll_call::call(&mut wire, settings)?;
         let directory = job_directory(&settings.memory, settings.job);
@@ -103,7 +104,7 @@ impl<T: Transport> Member<T> {
             awaited: 0,
         };
         let mut member = Self {
-            process: Process::new(plan, process_settings),
+            process: Process::new(plan, process_settings).with_buffers(buffers),
             regions: Regions::new(settings.tracking),
             strangers: true,
             joined: Joined::New,

@@ -1,5 +1,7 @@
 //! What carries messages between the processes of a job: the application's own message passing, or threads in a test.
 
+use standfast_group::Buffers;
+
 /// Messages of bytes between numbered processes. Nothing here waits, except [`Transport::idle`], for a moment.
 ///
 /// Messages from one process to another arrive whole, once and in the order in which they were sent.
@@ -21,6 +23,11 @@ pub trait Transport {
     /// # Errors
     /// As above.
     fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError>;
+
+    /// Where buffers for messages come from and go to: what has been sent is used again for what is sent or received next.
+    fn buffers(&self) -> Buffers {
+        Buffers::default()
+    }
 
     /// There is nothing to do until something comes: rest a moment, so that others on this processor get on.
     fn idle(&mut self);

@@ -73,6 +73,12 @@ impl Coefficients {
         (chosen.len() == columns.len()).then_some(chosen)
     }
 
+    /// Whether multiplying by it changes nothing.
+    pub(super) fn is_identity(&self) -> bool {
+        let on_diagonal = |at: usize| at.is_multiple_of(self.columns + 1);
+        self.rows == self.columns && self.cells.iter().enumerate().all(|(at, cell)| *cell == u8::from(on_diagonal(at)))
+    }
+
     /// The inverse, by Gauss and Jordan. Panics where there is none: rows are chosen independent before.
     pub(super) fn inverse(&self) -> Self {
         let size = self.rows;
@@ -128,6 +134,14 @@ mod tests {
             assert_eq!(two.cell(row, column), five.cell(row, column));
         }
         assert!(Coefficients::cauchy(100, 156).cells().iter().all(|cell| *cell != 0));
+    }
+
+    #[test]
+    fn one_lost_piece_is_the_first_sum_as_it_is() {
+        let matrix = Coefficients::cauchy(2, 9);
+        assert!(matrix.part(&[0], &[7]).inverse().is_identity());
+        assert!(!matrix.part(&[1], &[7]).inverse().is_identity());
+        assert!(!matrix.part(&[0, 1], &[2, 7]).inverse().is_identity());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A process's part in encoding or rebuilding one group: first everybody learns the descriptions, then a transfer runs.
 
 use super::read_now;
+use crate::buffers::Buffers;
 use crate::decide::Restore;
 use crate::description::{Description, Fingerprint, Outline};
 use crate::identity::{EpochId, Rank, Seat};
@@ -8,7 +9,7 @@ use crate::layout::Layout;
 use crate::message::Data;
 use crate::payload::Payload;
 use crate::plan::{Plan, WayBack};
-use crate::shelf::{Damaged, PieceId, Place, Shelf, load};
+use crate::shelf::{Damaged, PieceId, Place, Shelf, compare};
 use crate::slots::SlotSet;
 use crate::transfer::{Costs, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan};
 use standfast_core::PAGE_BYTES;
@@ -33,7 +34,7 @@ pub(super) struct Job {
 }
 
 /// How it sends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sending {
     /// This process.
     pub(super) me: Rank,
@@ -41,6 +42,8 @@ pub(super) struct Sending {
     pub(super) costs: Costs,
     /// Whether differences travel in word form where that pays.
     pub(super) compress: bool,
+    /// Where buffers come from and go to.
+    pub(super) buffers: Buffers,
 }
 
 #[derive(Clone, Debug)]
@@ -91,7 +94,7 @@ impl Job {
                 shelf.open(PieceId { epoch, seat: plan.seat(group, *position) }, None);
             }
             let seating = Seating { me, givers, takers };
-            let mut job = Self::new(plan, group, epoch, Kind::Rebuild { heirs: own }, seating, sending);
+            let mut job = Self::new(plan, group, epoch, Kind::Rebuild { heirs: own }, seating, sending.clone());
             job.learn_own(shelf);
             jobs.insert(group, job);
         }
@@ -254,7 +257,8 @@ impl Job {
         let plan = TransferPlan::new(self.layout(), &task, route).map_err(|error| error.to_string())?;
         let (name, layout, seating) = ((self.epoch, self.group as u32), self.layout().clone(), self.seating.clone());
         let compress = self.sending.compress && matches!(self.kind, Kind::Encode { .. });
-        self.transfer = Some(Transfer::new(name, plan, layout, seating, compress));
+        let sending = (compress, self.sending.buffers.clone());
+        self.transfer = Some(Transfer::new(name, plan, layout, seating, sending));
         Ok(())
     }
 
@@ -306,7 +310,7 @@ impl Job {
                     let piece = self.piece(*position);
                     shelf.describe(piece, descriptions.clone());
                     if self.plan.is_member(piece.seat) {
-                        load(shelf, piece, |_, _| ()).map_err(|error| format!("after rebuilding, {error}"))?;
+                        compare(shelf, piece).map_err(|error| format!("after rebuilding, {error}"))?;
                     }
                 }
             }

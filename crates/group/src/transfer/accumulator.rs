@@ -3,16 +3,14 @@
 
 use super::Pages;
 use super::plan::{Share, Sum};
+use crate::buffers::Buffers;
 use crate::layout::Layout;
-use crate::message::ROOM_BYTES;
 use crate::shelf::Damaged;
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 
 /// Pages of a share that are added at once: what a processor's first cache holds.
 const STRETCH: usize = 4;
-/// Buffers that are kept to be used again: those of a window on its way in and out.
-const SPARE_MAX: usize = 8;
 
 /// Partial sums in the making.
 #[derive(Debug, Default)]
@@ -21,53 +19,48 @@ pub(super) struct Accumulator {
     bytes: Vec<u8>,
     /// Rows of each sum.
     rows: usize,
+    /// Rows in which there is something, one bit each; the bytes of others may be anything.
+    begun: u64,
     /// Parts that have not come.
     pub(super) missing: usize,
     /// Whether the process's own share is to be added.
     pub(super) owes: bool,
 }
 
-/// Buffers that were used. Fresh memory costs more than what is done with it.
-#[derive(Debug, Default)]
-pub(super) struct Spare(Vec<Vec<u8>>);
-
-impl Spare {
-    fn zeros(&mut self, length: usize) -> Vec<u8> {
-        let mut bytes = self.0.pop().unwrap_or_else(|| Vec::with_capacity(length + ROOM_BYTES));
-        bytes.clear();
-        bytes.resize(length, 0);
-        bytes
-    }
-
-    /// A buffer that nobody needs any more.
-    pub(super) fn put(&mut self, bytes: Vec<u8>) {
-        if self.0.len() < SPARE_MAX {
-            self.0.push(bytes);
-        }
-    }
-}
-
 impl Accumulator {
     /// For sums of so many rows.
     pub(super) fn new(rows: usize, missing: usize, owes: bool) -> Self {
-        Self { bytes: Vec::new(), rows, missing, owes }
+        Self { bytes: Vec::new(), rows, begun: 0, missing, owes }
     }
 
     fn sum_bytes(&self) -> usize {
         self.rows * PAGE_BYTES
     }
 
-    /// Zeros, unless something has come already.
-    pub(super) fn make_room(&mut self, sums: usize, spare: &mut Spare) {
+    /// Room for so many sums, unless something has come already.
+    pub(super) fn make_room(&mut self, sums: usize, buffers: &Buffers) {
         if self.bytes.is_empty() {
-            self.bytes = spare.zeros(sums * self.sum_bytes());
+            self.bytes = buffers.take(sums * self.sum_bytes());
+        }
+    }
+
+    /// Makes zeros of those of these rows, one bit each, in which there is nothing yet.
+    pub(super) fn begin_rows(&mut self, rows: u64) {
+        let absent = rows & !self.begun;
+        if absent == 0 {
+            return;
+        }
+        self.begun |= absent;
+        for sum in self.bytes.chunks_exact_mut(self.rows * PAGE_BYTES) {
+            let pages = sum.as_chunks_mut::<PAGE_BYTES>().0.iter_mut().enumerate();
+            pages.filter(|(row, _)| absent >> row & 1 == 1).for_each(|(_, page)| page.fill(0));
         }
     }
 
     /// Takes what has come for all rows as it is, if it is the first; gives it back otherwise.
     pub(super) fn begin_with(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if self.bytes.is_empty() {
-            self.bytes = bytes;
+            (self.bytes, self.begun) = (bytes, u64::MAX);
             None
         } else {
             Some(bytes)
@@ -76,11 +69,12 @@ impl Accumulator {
 
     /// Adds a page to one of the sums.
     pub(super) fn add(&mut self, sum: usize, row: usize, page: &Page) {
+        self.begin_rows(1 << row);
         let at = sum * self.sum_bytes() + row * PAGE_BYTES;
         self.bytes[at..at + PAGE_BYTES].iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
     }
 
-    /// One of the sums.
+    /// One of the sums. What stands in rows that nobody has begun may be anything.
     pub(super) fn sum(&self, sum: usize) -> &[u8] {
         &self.bytes[sum * self.sum_bytes()..][..self.sum_bytes()]
     }
@@ -121,6 +115,7 @@ pub(super) fn add_share(
             }
         }
         let run = stretch[..end - first].as_flattened();
+        accumulator.begin_rows(u64::MAX >> (u64::BITS as usize - (end - first)) << first);
         match contributor.share {
             Share::Column(column) => {
                 let range = first * PAGE_BYTES..end * PAGE_BYTES;

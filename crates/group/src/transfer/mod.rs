@@ -17,12 +17,13 @@ pub use part::PartError;
 pub use plan::{PIECE_ROWS, Share, Task, TransferPlan, Use};
 pub use route::{Costs, Route, Sample};
 
+use crate::buffers::Buffers;
 use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
 use crate::shelf::Damaged;
-use accumulator::{Accumulator, Spare, add_share};
-use plan::{Sum, Target};
+use accumulator::{Accumulator, add_share};
+use plan::{Heir, Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::BTreeMap;
@@ -102,7 +103,7 @@ pub struct Transfer {
     floors: BTreeMap<Rank, u32>,
     waiting: BTreeMap<Rank, Vec<(u32, Part)>>,
     out: Vec<(Rank, Data)>,
-    spare: Spare,
+    buffers: Buffers,
 }
 
 /// What of a complete sum goes to whom.
@@ -121,7 +122,7 @@ impl Transfer {
         plan: TransferPlan,
         layout: Layout,
         seating: Seating,
-        compress: bool,
+        (compress, buffers): (bool, Buffers),
     ) -> Self {
         let everybody = seating.givers.iter().chain(&seating.takers).flatten().copied();
         let floors = everybody.filter(|rank| *rank != seating.me).map(|rank| (rank, 0)).collect();
@@ -138,7 +139,7 @@ impl Transfer {
             floors,
             waiting: BTreeMap::new(),
             out: Vec::new(),
-            spare: Spare::default(),
+            buffers,
         }
     }
 
@@ -285,7 +286,7 @@ impl Transfer {
             let Node::Hop(index) = node else { unreachable!("only hops have shares") };
             let tasks = self.tasks.get_mut(&number).expect("it was found there");
             let accumulator = tasks.get_mut(&(sum_index, node)).expect("it was found there");
-            accumulator.make_room(sum.width, &mut self.spare);
+            accumulator.make_room(sum.width, &self.buffers);
             add_share(sum, piece, index as usize, &self.layout, accumulator, pages)?;
             accumulator.owes = false;
         }
@@ -311,9 +312,9 @@ impl Transfer {
         let is_whole = !part.words && part.rows == all_rows(rows) && part.bytes.len() == width * rows * PAGE_BYTES;
         let left = if is_whole { accumulator.begin_with(part.bytes) } else { Some(part.bytes) };
         if let Some(bytes) = left {
-            accumulator.make_room(width, &mut self.spare);
+            accumulator.make_room(width, &self.buffers);
             part::unpack(&bytes, width, part.rows, part.words, |sum, row, page| accumulator.add(sum, row, page))?;
-            self.spare.put(bytes);
+            self.buffers.put(bytes);
         }
         accumulator.missing -= 1;
         Ok(())
@@ -330,6 +331,11 @@ impl Transfer {
     ) -> Result<(), TransferError> {
         let sum = &self.plan.sums[sum_index as usize];
         let piece = (number - sum.first_piece) as usize;
+        let whole = all_rows(sum.piece_rows(piece).len());
+        it.begin_rows(match node {
+            Node::Hop(index) => sum.contributors[index as usize].below(piece),
+            Node::Target(_) | Node::Heir(_) => whole,
+        });
         let onward = match node {
             Node::Hop(index) => {
                 let contributor = &sum.contributors[index as usize];
@@ -352,26 +358,25 @@ impl Transfer {
                 Vec::new()
             }
         };
-        let (whole, width) = (all_rows(sum.piece_rows(piece).len()), sum.width);
-        let mut left = Some(it);
+        let (width, mut left) = (sum.width, Some(it));
         for (index, Onward { to, node, rows, sums }) in onward.iter().enumerate() {
             let to = to.expect("whoever is sent something sits there");
             let it = left.as_ref().expect("only the last takes it");
             let each: Vec<&[u8]> = sums.iter().map(|index| it.sum(*index)).collect();
-            let in_words = if self.compress { part::packed(&each, *rows) } else { None };
+            let in_words = if self.compress { part::packed(&each, *rows, &self.buffers) } else { None };
             let words = in_words.is_some();
             let takes_all = index + 1 == onward.len() && *rows == whole && sums.iter().copied().eq(0..width);
             let bytes = match in_words {
                 Some(bytes) => bytes,
                 None if takes_all => left.take().expect("it was there a moment ago").into_bytes(),
-                None => part::raw(&each, *rows),
+                None => part::raw(&each, *rows, &self.buffers),
             };
             let (epoch, group, sums) = (self.epoch, self.group, sums.len() as u32);
             let part = Part { epoch, group, sum: sum_index, piece: number, to: *node, rows: *rows, sums, words, bytes };
             self.send(to, number, part);
         }
         if let Some(it) = left {
-            self.spare.put(it.into_bytes());
+            self.buffers.put(it.into_bytes());
         }
         Ok(())
     }
@@ -435,7 +440,7 @@ fn all_rows(rows: usize) -> u64 {
     u64::MAX >> (u64::BITS as usize - rows)
 }
 
-fn inherit(layout: &Layout, sum: &Sum, heir: &plan::Heir, piece: usize, column: &[u8], pages: &mut dyn Pages) {
+fn inherit(layout: &Layout, sum: &Sum, heir: &Heir, piece: usize, column: &[u8], pages: &mut dyn Pages) {
     let content = sum.piece_rows(piece).iter().zip(column.as_chunks::<PAGE_BYTES>().0).enumerate();
     for (_, (row, page)) in content.filter(|(at, _)| heir.rows[piece] >> at & 1 == 1) {
         pages.take_column(heir.position, layout.slot(heir.column, *row), page);

@@ -3,7 +3,7 @@
 //! A difference is mostly zero as long as few shares are in it, and word form pays; with each hop less of it is. A hop
 //! tries, and sends a part raw as soon as three quarters of the bytes would not be saved by more than a quarter.
 
-use crate::message::ROOM_BYTES;
+use crate::buffers::Buffers;
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, words};
 
@@ -21,15 +21,15 @@ const WORDS: u8 = 1;
 pub struct PartError(String);
 
 /// The pages of some rows, sum by sum, as they are.
-pub(super) fn raw(sums: &[&[u8]], rows: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(sums.len() * rows.count_ones() as usize * PAGE_BYTES + ROOM_BYTES);
+pub(super) fn raw(sums: &[&[u8]], rows: u64, buffers: &Buffers) -> Vec<u8> {
+    let mut bytes = buffers.empty(sums.len() * rows.count_ones() as usize * PAGE_BYTES);
     pages(sums, rows).for_each(|page| bytes.extend_from_slice(page));
     bytes
 }
 
 /// The same in word form; `None` where that does not pay.
-pub(super) fn packed(sums: &[&[u8]], rows: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(TRIED * PAGE_BYTES + ROOM_BYTES);
+pub(super) fn packed(sums: &[&[u8]], rows: u64, buffers: &Buffers) -> Option<Vec<u8>> {
+    let mut bytes = buffers.empty(TRIED * PAGE_BYTES);
     for (count, page) in (1..).zip(pages(sums, rows)) {
         let start = bytes.len();
         bytes.push(WORDS);
@@ -106,9 +106,9 @@ mod tests {
                 }
             }
             let sums = [&sum[..], &sum[..]];
-            let in_words = if compress { packed(&sums, rows) } else { None };
+            let in_words = if compress { packed(&sums, rows, &Buffers::default()) } else { None };
             let words = in_words.is_some();
-            let bytes = in_words.unwrap_or_else(|| raw(&sums, rows));
+            let bytes = in_words.unwrap_or_else(|| raw(&sums, rows, &Buffers::default()));
             let mut found = vec![vec![0; 64 * PAGE_BYTES]; 2];
             unpack(&bytes, 2, rows, words, |sum, row, page| {
                 found[sum][row * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(page);

@@ -108,6 +108,8 @@ pub struct FileShelf {
     pieces: BTreeMap<PieceId, Piece>,
     state: State,
     next_table: u64,
+    /// Steps by which it may grow before it looks again how much room there is.
+    steps: u64,
     /// Why a page could not be written since the last seal.
     failed: Option<String>,
 }
@@ -152,6 +154,7 @@ impl FileShelf {
             copying: Arc::new(()),
             pieces: BTreeMap::new(),
             next_table: 0,
+            steps: 0,
             failed: None,
             state,
         };
@@ -187,8 +190,9 @@ impl FileShelf {
         }
         let gone: Vec<PieceId> = self.pieces.keys().copied().collect();
         self.pieces.retain(|_, piece| piece.base.is_none_or(|base| gone.contains(&base)));
-        let used: BTreeSet<u32> = self.entries().filter_map(|entry| entry.frame.number()).collect();
-        self.free = (0..self.frames.frames()).rev().filter(|number| !used.contains(number)).collect();
+        let mut is_used = vec![false; self.frames.frames() as usize];
+        self.entries().filter_map(|entry| entry.frame.number()).for_each(|number| is_used[number as usize] = true);
+        self.free = (0..self.frames.frames()).rev().filter(|number| !is_used[*number as usize]).collect();
         self.remove_unnamed_tables()
     }
 
@@ -389,7 +393,10 @@ impl FileShelf {
         }
         if self.free.is_empty() {
             let first = self.frames.frames();
-            room::check(&self.directory)?;
+            if self.steps == 0 {
+                self.steps = room::check(&self.directory)?;
+            }
+            self.steps -= 1;
             self.frames.grow().map_err(|error| format!("{}: no room for a page: {error}", self.directory.display()))?;
             self.free.extend((first..self.frames.frames()).rev());
         }
@@ -416,19 +423,25 @@ impl FileShelf {
         if Checksum::of(page) == checksum { Ok(entry.known_by()) } else { Err(Damaged { piece: id, place }) }
     }
 
+    fn is_intact(&self, entry: Entry) -> bool {
+        entry.frame.number().is_none_or(|number| Checksum::of(self.frames.frame(number)) == entry.checksum)
+    }
+
     /// Whether every page is what was written, and the member's own are what its description says.
     fn verifies(&self, id: PieceId) -> bool {
-        let mut entries = self.pieces[&id].base.map(|base| self.pieces[&base].entries.clone()).unwrap_or_default();
-        entries.extend(self.pieces[&id].entries.iter());
+        let piece = &self.pieces[&id];
+        let base = piece.base.map(|base| &self.pieces[&base].entries);
+        let below = base.into_iter().flat_map(Entries::iter).filter(|(place, _)| piece.entries.get(*place).is_none());
         let mut own = Sums::default();
-        let mut page = [0; standfast_core::PAGE_BYTES];
-        for (place, entry) in entries.iter() {
-            let Ok(known_by) = self.read_entry(id, place, Some(entry), &mut page) else { return false };
+        for (place, entry) in piece.entries.iter().chain(below) {
+            if !self.is_intact(entry) {
+                return false;
+            }
             if let Place::Slot(slot) = place {
-                own.add(slot, known_by);
+                own.add(slot, entry.known_by());
             }
         }
-        let descriptions = &self.pieces[&id].descriptions;
+        let descriptions = &piece.descriptions;
         let described = descriptions.iter().find(|description| description.seat == id.seat);
         described.is_none_or(|described| own.first_difference(&described.sums).is_none()) && !descriptions.is_empty()
     }
