@@ -27,7 +27,7 @@ fn parallel_programs_find_the_truth_with_mpich() -> Result<()> {
 }
 
 /// Of each program.
-const KILLS: usize = 4;
+const KILLS: usize = 10;
 
 /// By parity and by Reed-Solomon, as chance will have it.
 fn survive_kills(names: &[&str]) -> Result<()> {
