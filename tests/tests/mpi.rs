@@ -56,14 +56,20 @@ fn what_a_job_held_in_memory_is_saved_rebuilt_and_gone_on_from() -> Result<()> {
 
 const NO_NODES: &str = "this machine gives a plain user no namespaces";
 
+/// With the first MPI: MPICH 4.0 hangs in MPI_Finalize now and then where its nodes have networks of their own (docs/group.md).
 fn with_nodes(count: usize, promise: impl Fn(Mpi, &Path, &Nodes) -> Result<()>) -> Result<()> {
-    with_every_program(|mpi, program| match Nodes::new(count)? {
-        Some(nodes) => promise(mpi, program, &nodes),
+    let mpi = MPIS[0];
+    let Some(program) = mpi.program()? else {
+        skip(mpi.name, "its compiler is not here");
+        return Ok(());
+    };
+    match Nodes::new(count)? {
+        Some(nodes) => promise(mpi, &program, &nodes),
         None => {
             skip("simulated nodes", NO_NODES);
             Ok(())
         }
-    })
+    }
 }
 
 #[test]
@@ -71,7 +77,7 @@ fn a_job_survives_nodes_that_go_and_come_back_with_an_old_epoch() -> Result<()> 
     with_nodes(RANKS + 1, |mpi, program, nodes| watched::survives_lost_nodes(mpi, program, nodes, seed()))
 }
 
-/// With the first MPI: what the others do when a node goes is tested below, and `make soak` strikes at all of them.
+/// With the first MPI; `make soak` strikes at all of them.
 fn struck_on_nodes(code: Code) -> Result<()> {
     let mpi = MPIS[0];
     let Some(program) = mpi.program()? else {

@@ -138,7 +138,8 @@ fn soak(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Kills of parallel programs, and strikes at the ranks and nodes of one, with all MPIs in turn.
+/// Kills of parallel programs, with both MPIs in turn, and strikes at the ranks and nodes of one with the first: the other hangs
+/// in MPI_Finalize now and then where its nodes have networks of their own (docs/group.md).
 fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()> {
     for (name, arguments) in STRUCK {
         let mut turns = [parallel::Mpi::Open, parallel::Mpi::Mpich].into_iter().cycle();
@@ -151,16 +152,11 @@ fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()>
             Ok(())
         })?;
     }
-    let mut programs = Vec::new();
-    for mpi in MPIS.iter().copied() {
-        programs.extend(mpi.program()?.map(|program| (mpi, program)));
-    }
+    let mpi = MPIS[0];
+    let program = mpi.program()?.with_context(|| format!("{} is not here", mpi.name))?;
     for code in [Code::Parity, Code::ReedSolomon] {
-        let mut turns = programs.iter().cycle();
         progress.kill(&format!("nodes under {code:?}"), wanted, state, |strikes, seed| {
-            let (mpi, program) = turns.next().context("there is no MPI here")?;
-            println!("    with {}", mpi.name);
-            let here = survives_strikes(*mpi, program, code, strikes, seed)?;
+            let here = survives_strikes(mpi, &program, code, strikes, seed)?;
             ensure!(here, "there are no simulated nodes: this machine gives a plain user no namespaces");
             Ok(())
         })?;

@@ -231,12 +231,13 @@ impl Directory {
         epochs.iter().filter(|held| held.age() < whole.age()).try_for_each(remove)
     }
 
-    /// Removes all epochs of a job that is done.
+    /// Removes all epochs of a job that is done, and copies that were broken off.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of the file system; where it is another job's directory.
     pub(crate) fn remove_all(&self, job: JobId) -> Result<(), MemberError> {
-        self.epochs_of(job)?.iter().try_for_each(remove)?;
+        self.epochs_of(job)?;
+        folders(&self.path, "epoch-")?.iter().try_for_each(|folder| clear(folder))?;
         let _ = fs::remove_file(self.path.join("life"));
         // It may be somebody's working directory.
         let _ = fs::remove_dir(&self.path);
