@@ -54,22 +54,25 @@ fn what_a_job_held_in_memory_is_saved_rebuilt_and_gone_on_from() -> Result<()> {
     with_every_program(|mpi, program| watched::goes_on_from_what_was_saved(mpi, program, seed()))
 }
 
-const NO_NODES: &str = "this machine gives a plain user no namespaces";
-
-/// With the first MPI: MPICH 4.0 hangs in MPI_Finalize now and then where its nodes have networks of their own (docs/group.md).
-fn with_nodes(count: usize, promise: impl Fn(Mpi, &Path, &Nodes) -> Result<()>) -> Result<()> {
+/// What nodes with networks of their own are tested with: MPICH 4.0 hangs in MPI_Finalize there now and then (docs/group.md).
+/// `false` where there can be no such nodes.
+fn with_first_mpi(promise: impl Fn(Mpi, &Path) -> Result<bool>) -> Result<()> {
     let mpi = MPIS[0];
-    let Some(program) = mpi.program()? else {
-        skip(mpi.name, "its compiler is not here");
-        return Ok(());
-    };
-    match Nodes::new(count)? {
-        Some(nodes) => promise(mpi, &program, &nodes),
-        None => {
-            skip("simulated nodes", NO_NODES);
-            Ok(())
+    match mpi.program()? {
+        Some(program) if !promise(mpi, &program)? => {
+            skip("simulated nodes", "this machine gives a plain user no namespaces")
         }
+        Some(_) => {}
+        None => skip(mpi.name, "its compiler is not here"),
     }
+    Ok(())
+}
+
+fn with_nodes(count: usize, promise: impl Fn(Mpi, &Path, &Nodes) -> Result<()>) -> Result<()> {
+    with_first_mpi(|mpi, program| match Nodes::new(count)? {
+        Some(nodes) => promise(mpi, program, &nodes).map(|()| true),
+        None => Ok(false),
+    })
 }
 
 #[test]
@@ -77,17 +80,8 @@ fn a_job_survives_nodes_that_go_and_come_back_with_an_old_epoch() -> Result<()> 
     with_nodes(RANKS + 1, |mpi, program, nodes| watched::survives_lost_nodes(mpi, program, nodes, seed()))
 }
 
-/// With the first MPI; `make soak` strikes at all of them.
 fn struck_on_nodes(code: Code) -> Result<()> {
-    let mpi = MPIS[0];
-    let Some(program) = mpi.program()? else {
-        skip(mpi.name, "its compiler is not here");
-        return Ok(());
-    };
-    if !watched::survives_strikes(mpi, &program, code, NODE_STRIKES, seed())? {
-        skip("simulated nodes", NO_NODES);
-    }
-    Ok(())
+    with_first_mpi(|mpi, program| watched::survives_strikes(mpi, program, code, NODE_STRIKES, seed()))
 }
 
 #[test]
