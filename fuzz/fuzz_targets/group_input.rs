@@ -7,8 +7,8 @@ use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Beginning, Input, MemoryShelf, Message, Muster, Nothing, Output, Plan, Process, Rank, Seat, Settings, Term, WayBack,
-    encode,
+    Beginning, Input, MemoryShelf, Message, Muster, Nothing, Output, Plan, Process, Rank, Seat, Settings, Term,
+    WayBack, encode,
 };
 use std::sync::Arc;
 
@@ -56,6 +56,6 @@ fuzz_target!(|input: &[u8]| {
         let Some(message) = message else { continue };
         let term = Term { muster: 1, round: u32::from(head >> 6) };
         let from = Rank(u32::from(head >> 1 & 3));
-        inputs.push(Input::Message(from, encode(&plan, term, &message)));
+        inputs.push(Input::Message(from, encode(&plan, term, message)));
     }
 });
