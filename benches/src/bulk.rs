@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 const BOUND: f64 = 1.3;
 const MEGABYTE: usize = 1 << 20;
@@ -152,6 +152,6 @@ fn fill_fresh(arena: &Arena, source: &Path, pages: Pages) -> Result<Duration> {
     let filled = Duration::from_nanos(ended.output.trim().parse().context("the filling program prints a time")?);
     let bytes = fs::read(source)?;
     let begin = Instant::now();
-    std::hint::black_box(xxh3_128(&bytes));
+    std::hint::black_box(XxHash3_128::oneshot(&bytes));
     Ok(filled + begin.elapsed())
 }

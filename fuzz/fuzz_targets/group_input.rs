@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
     let plan = Arc::new(plan);
     let costs = Costs { latency_nanoseconds: 1, page_nanoseconds: 1 };
     let beginning = Beginning { rank: Rank(0), prefers: Some(Seat(0)), started: false, costs, encode_every: 1 };
-    let mut process = Process::new(plan.clone(), Settings { beginning, compress: true });
+    let mut process = Process::new(plan.clone(), Settings { beginning, compress: true, anew: None });
     let (mut payload, mut shelf) = (Nothing::default(), MemoryShelf::default());
     let muster = Muster { number: 1, present: (0..3).map(Rank).collect() };
     let mut inputs = vec![Input::Muster(muster)];

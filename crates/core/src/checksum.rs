@@ -12,7 +12,8 @@ pub struct Checksum([u8; 16]);
 impl Checksum {
     /// The checksum of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
-        Self(xxhash_rust::xxh3::xxh3_128(bytes).to_le_bytes())
+        // Of the implementations in Rust the one that looks what the processor has: with AVX2 it is twice as fast.
+        Self(twox_hash::XxHash3_128::oneshot(bytes).to_le_bytes())
     }
 
     /// A checksum read back from an image.

@@ -29,7 +29,9 @@ pub use message::{Data, MESSAGE_BYTES_MAX, MESSAGE_VERSION, Message, MessageErro
 pub use payload::{Nothing, Payload};
 pub use plan::{Group, Plan, PlanError, SEATS_MAX, WayBack};
 pub use process::{Input, Output, Process, Settings};
-pub use protocol::{Action, After, Beginning, Control, Event, Phase, Protocol, Resumption, Stage, Survey, Work};
+pub use protocol::{
+    Action, After, Arrival, Beginning, Control, Event, Phase, Protocol, Resumption, Stage, Survey, Work,
+};
 pub use reckoning::Reckoning;
 pub use shelf::{Damaged, LoadError, MemoryShelf, PieceId, Place, Shelf, load};
 pub use slots::{Extent, Region, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotSet};

@@ -17,6 +17,7 @@ use crate::description::{Description, Outline};
 use crate::identity::{EpochId, Level, Seat, Term};
 use crate::plan::Plan;
 use crate::protocol::Control;
+use crate::slots::{SlotError, SlotSet};
 use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
 use standfast_format::manifest::JobId;
@@ -55,6 +56,22 @@ pub enum Data {
         /// The member's, beside what its description was before.
         #[n(1)]
         outline: Outline,
+    },
+    /// What a member's piece of the epoch is made of, where checks are made anew. What it has become, its outline, follows.
+    #[n(4)]
+    Draft {
+        /// Which epoch.
+        #[n(0)]
+        epoch: EpochId,
+        /// The member's seat.
+        #[n(1)]
+        seat: Seat,
+        /// Slots that may have changed.
+        #[n(2)]
+        changed: SlotSet,
+        /// Those, and all others that may hold something.
+        #[n(3)]
+        held: SlotSet,
     },
     /// What a member's piece of an epoch is, for who has none of it.
     #[n(1)]
@@ -290,6 +307,7 @@ fn check(plan: &Plan, message: &Message) -> Result<(), MessageError> {
     let (seat, checked) = match message {
         Message::Data(Data::Outline { outline, .. }) => (outline.seat, outline.check()),
         Message::Data(Data::Description { description, .. }) => (description.seat, description.check()),
+        Message::Data(Data::Draft { seat, changed, held, .. }) => (*seat, check_draft(changed, held)),
         Message::Data(Data::Part(part)) => return check_part(part),
         _ => return Ok(()),
     };
@@ -297,6 +315,13 @@ fn check(plan: &Plan, message: &Message) -> Result<(), MessageError> {
         return senseless(format!("seat {} is no member's, and nothing of it can be described", seat.0));
     }
     checked.or_else(|error| senseless(error.to_string()))
+}
+
+fn check_draft(changed: &SlotSet, held: &SlotSet) -> Result<(), SlotError> {
+    match changed.iter().all(|slot| held.contains(slot)) {
+        true => Ok(()),
+        false => Err(SlotError::Senseless("slots have changed that the member has not")),
+    }
 }
 
 /// Raw pages have exactly the length that rows and sums ask for; others are shorter or a byte a page longer.
@@ -329,7 +354,7 @@ fn epochs(message: &Message) -> Vec<EpochId> {
         }
         Message::Control(Control::Refuse(_) | Control::Phase(Phase::Arrived(_))) => Vec::new(),
         Message::Control(Control::Phase(phase)) => match phase {
-            Phase::Prepare(epoch, base, _) => base.iter().chain([epoch]).copied().collect(),
+            Phase::Prepare(epoch, base, ..) => base.iter().chain([epoch]).copied().collect(),
             Phase::PrepareLocal(epoch, base) => vec![*base, *epoch],
             Phase::Sealed(epoch) | Phase::Commit(epoch) | Phase::Marked(epoch) | Phase::Settled(epoch) => vec![*epoch],
             Phase::Failed(epoch, _) | Phase::Abandon(epoch, _) => vec![*epoch],
@@ -356,6 +381,7 @@ fn seats(message: &Message) -> Vec<Seat> {
         }
         Message::Data(Data::Outline { outline, .. }) => vec![outline.seat],
         Message::Data(Data::Description { description, .. }) => vec![description.seat],
+        Message::Data(Data::Draft { seat, .. }) => vec![*seat],
         _ => Vec::new(),
     }
 }
@@ -366,6 +392,7 @@ impl Data {
         match self {
             Self::Outline { outline, .. } => plan.place(outline.seat).0,
             Self::Description { description, .. } => plan.place(description.seat).0,
+            Self::Draft { seat, .. } => plan.place(*seat).0,
             Self::Floor { group, .. } | Self::Part(Part { group, .. }) => *group as usize,
         }
     }
@@ -373,7 +400,10 @@ impl Data {
     /// The epoch that it is about.
     pub fn epoch(&self) -> EpochId {
         match self {
-            Self::Outline { epoch, .. } | Self::Description { epoch, .. } | Self::Floor { epoch, .. } => *epoch,
+            Self::Outline { epoch, .. }
+            | Self::Draft { epoch, .. }
+            | Self::Description { epoch, .. }
+            | Self::Floor { epoch, .. } => *epoch,
             Self::Part(part) => part.epoch,
         }
     }

@@ -9,19 +9,21 @@
 //! ```
 
 mod job;
+mod laying;
 
 use crate::buffers::Buffers;
 use crate::decide::Refusal;
-use crate::description::{Description, Fingerprint, Outline};
+use crate::description::{Fingerprint, Outline};
 use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
 use crate::message::{self, Data, Message, MessageError};
 use crate::payload::Payload;
 use crate::plan::{Plan, WayBack};
-use crate::protocol::{Action, Beginning, Event, Protocol, Resumption, Survey, Work};
+use crate::protocol::{Action, Arrival, Beginning, Event, Protocol, Resumption, Survey, Work};
 use crate::shelf::{PieceId, Place, Shelf};
 use crate::slots::SlotSet;
 use crate::transfer::Costs;
 use job::{Job, Sending};
+use laying::Laying;
 use standfast_core::PAGE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -91,6 +93,8 @@ pub struct Settings {
     pub beginning: Beginning,
     /// Whether differences travel in word form where that pays.
     pub compress: bool,
+    /// Whether checks are rather made anew than updated by differences; `None`: where that is less work.
+    pub anew: Option<bool>,
 }
 
 /// A process.
@@ -144,10 +148,13 @@ impl Process {
                 self.settle_live(&mut turn);
                 turn.events.push_back(Event::Muster(muster));
             }
-            Input::Arrived(random) => turn.events.push_back(Event::Arrived(random)),
+            Input::Arrived(random) => {
+                let anew = self.prefers_anew(&turn);
+                turn.events.push_back(Event::Arrived(Arrival { random, anew }));
+            }
             Input::Unable(random, reason) => {
                 self.unable = Some(reason);
-                turn.events.push_back(Event::Arrived(random));
+                turn.events.push_back(Event::Arrived(Arrival { random, anew: true }));
             }
             Input::Message(from, bytes) => self.received(from, bytes, &mut turn),
             Input::Surveyed(muster, survey) => turn.events.push_back(Event::Surveyed(muster, survey)),
@@ -181,11 +188,11 @@ impl Process {
                 self.jobs.clear();
                 Output::Survey(muster)
             }
-            Action::Encode { epoch, base, seat, seats, costs } => {
+            Action::Encode { epoch, base, seat, seats, costs, anew } => {
                 self.jobs.clear();
                 if let Some(seat) = seat {
                     let piece = |epoch| PieceId { epoch, seat };
-                    self.encode(piece(epoch), base.map(piece), &seats, costs, turn);
+                    self.encode((piece(epoch), base.map(piece)), &seats, costs, anew, turn);
                 }
                 return self.begin(epoch, turn);
             }
@@ -236,80 +243,70 @@ impl Process {
         Sending { me, costs, compress, buffers: self.buffers.clone() }
     }
 
+    fn prefers_anew(&self, turn: &Turn) -> bool {
+        let Some(seat) = self.protocol.seat().filter(|_| self.plan.way_back() == WayBack::Relaunch) else {
+            return false;
+        };
+        self.settings.anew.unwrap_or_else(|| {
+            let before = self.protocol.kept().map(|epoch| PieceId { epoch, seat });
+            laying::prefers_anew(before, self.settings.compress, turn.payload, turn.shelf)
+        })
+    }
+
     /// Begins a member's or keeper's part in a new epoch.
-    fn encode(&mut self, piece: PieceId, base: Option<PieceId>, seats: &[(Seat, Rank)], costs: Costs, turn: &mut Turn) {
-        let (epoch, used) = (piece.epoch, turn.payload.map().used());
+    fn encode(
+        &mut self,
+        (piece, base): (PieceId, Option<PieceId>),
+        seats: &[(Seat, Rank)],
+        costs: Costs,
+        anew: bool,
+        turn: &mut Turn,
+    ) {
+        let epoch = piece.epoch;
         turn.shelf.open(piece, base);
-        let job = Job::encode(&self.plan, (piece, base), seats, self.sending(costs), used);
+        let job = Job::encode(&self.plan, (piece, base), seats, self.sending(costs), anew);
         let (group, others) = (job.group(), job.others());
         self.jobs.insert(group, job);
         if !self.plan.is_member(piece.seat) {
             return;
         }
-        match self.describe(piece, base, turn) {
-            Ok((description, changed)) => {
-                let outline = Outline::new(&description, changed);
-                if self.plan.way_back() == WayBack::InPlace {
-                    self.live = Some((piece, outline.changed.clone()));
-                }
-                let data = Data::Outline { epoch, outline };
-                others.into_iter().for_each(|rank| self.send(rank, data.clone(), turn));
-                self.take(self.settings.beginning.rank, data, turn);
+        let mut laying = match Laying::new((piece, base), self.plan.way_back(), turn.payload, turn.shelf) {
+            Ok(laying) => laying,
+            Err(reason) => return self.fail(epoch, reason, turn),
+        };
+        let data = if anew {
+            let (changed, held) = laying.draft();
+            Data::Draft { epoch, seat: piece.seat, changed, held }
+        } else {
+            laying.lay_rest(turn.payload, turn.shelf);
+            let (description, changed) = laying.described();
+            if self.plan.way_back() == WayBack::InPlace {
+                self.live = Some((piece, changed.clone()));
             }
-            Err(reason) => self.fail(epoch, reason, turn),
-        }
+            Data::Outline { epoch, outline: Outline::new(&description, changed) }
+        };
+        self.jobs.get_mut(&group).expect("it has just been put there").lay(laying);
+        others.into_iter().for_each(|rank| self.send(rank, data.clone(), turn));
+        self.take(self.settings.beginning.rank, data, turn);
     }
 
     /// Makes a piece of a local epoch: what differs from the base. A keeper has nothing to add to it.
     fn lay(&mut self, piece: PieceId, base: PieceId, turn: &mut Turn) {
         turn.shelf.open_local(piece, Some(base));
         let descriptions = match self.plan.is_member(piece.seat) {
-            true => self.describe(piece, Some(base), turn).map(|(own, _)| vec![own]),
+            true => {
+                let laying = Laying::new((piece, Some(base)), self.plan.way_back(), turn.payload, turn.shelf);
+                laying.map(|mut laying| {
+                    laying.lay_rest(turn.payload, turn.shelf);
+                    vec![laying.described().0]
+                })
+            }
             false => Ok(turn.shelf.descriptions(base).to_vec()),
         };
         match descriptions {
             Ok(descriptions) => turn.shelf.describe(piece, descriptions),
             Err(reason) => self.fail(piece.epoch, reason, turn),
         }
-    }
-
-    /// What this member's piece will be, and what changed of it. With relaunch its changed pages are laid down at once.
-    fn describe(
-        &self,
-        piece: PieceId,
-        base: Option<PieceId>,
-        turn: &mut Turn,
-    ) -> Result<(Description, SlotSet), String> {
-        let before = base.map_or(&[][..], |base| turn.shelf.descriptions(base));
-        let before = before.iter().find(|description| description.seat == piece.seat).cloned();
-        let map = turn.payload.map().clone();
-        let (mut sums, slots, used_before) =
-            before.map_or_else(Default::default, |it| (it.sums, it.slots, it.map.used()));
-        let (told, used) = (turn.payload.changed(), map.used());
-        if let Some(slot) = used.in_just_one(&used_before).iter().find(|slot| !told.contains(*slot)) {
-            return Err(format!(
-                "slot {slot} was given out or given back, and the payload does not count it as changed"
-            ));
-        }
-        let mut now = [0; PAGE_BYTES];
-        let mut changed = SlotSet::default();
-        for slot in told.iter().filter(|slot| used.contains(*slot) || used_before.contains(*slot)) {
-            read_now(turn.payload, &used, slot, &mut now);
-            // The page before is read, and verified, where the difference to it is made.
-            let before = base.map_or(Fingerprint::ZEROS, |base| turn.shelf.known(base, Place::Slot(slot)));
-            let known_by = Fingerprint::of(&now);
-            if known_by == before {
-                continue;
-            }
-            changed.insert(slot);
-            sums.change(slot, before, known_by);
-            if self.plan.way_back() == WayBack::Relaunch {
-                turn.shelf.write(piece, Place::Slot(slot), &now, known_by);
-            }
-        }
-        let mut description = Description { seat: piece.seat, map, sums, slots };
-        description.complete();
-        Ok((description, changed))
     }
 
     /// Takes up what came early for an epoch, and sees whether anything is to be done at all.

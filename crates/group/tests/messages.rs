@@ -5,9 +5,9 @@ use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Control, Data, Description, EpochId, Fingerprint, Holding, Level, Life, MESSAGE_BYTES_MAX, Message, MessageError,
-    Node, Outline, Part, Phase, Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, SlotSet, Sums, Term,
-    WayBack, decode, encode,
+    Arrival, Control, Data, Description, EpochId, Fingerprint, Holding, Level, Life, MESSAGE_BYTES_MAX, Message,
+    MessageError, Node, Outline, Part, Phase, Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, SlotSet,
+    Sums, Term, WayBack, decode, encode,
 };
 
 const TERM: Term = Term { muster: 7, round: 2 };
@@ -55,8 +55,8 @@ fn every_kind() -> Vec<Message> {
         Control::Refuse(Refusal::TooMuchLost { epoch: epoch(1), group: 3, missing: vec![Seat(1)] }),
         Control::Refuse(Refusal::TooFew { members: 3, present: 2 }),
         Control::Refuse(Refusal::Rejected { epoch: epoch(1), reason: "it differs".into() }),
-        Control::Phase(Phase::Arrived(77)),
-        Control::Phase(Phase::Prepare(epoch(1), Some(epoch(1)), COSTS)),
+        Control::Phase(Phase::Arrived(Arrival { random: 77, anew: true })),
+        Control::Phase(Phase::Prepare(epoch(1), Some(epoch(1)), COSTS, true)),
         Control::Phase(Phase::PrepareLocal(epoch(1), epoch(1))),
         Control::Phase(Phase::Sealed(epoch(1))),
         Control::Phase(Phase::Commit(epoch(1))),
@@ -67,6 +67,7 @@ fn every_kind() -> Vec<Message> {
     ];
     let data = [
         Data::Outline { epoch: epoch(1), outline: outline(0, [1, 2]) },
+        Data::Draft { epoch: epoch(1), seat: Seat(0), changed: SlotSet::all(3), held: SlotSet::all(4) },
         Data::Description { epoch: epoch(1), description: description(1) },
         Data::Part(part()),
         Data::Floor { epoch: epoch(1), group: 0, piece: 8 },
@@ -118,7 +119,7 @@ fn one_flipped_bit_and_every_other_length_are_noticed() {
 
 #[test]
 fn what_belongs_elsewhere_is_named() {
-    let message = Message::Control(Control::Phase(Phase::Arrived(1)));
+    let message = Message::Control(Control::Phase(Phase::Arrived(Arrival::default())));
     assert_eq!(refused(&encode(&plan_of(2, 3), TERM, message.clone())), MessageError::ForeignJob(job(2)));
     assert_eq!(refused(&encode(&plan_of(1, 4), TERM, message.clone())), MessageError::ForeignPlan);
     assert_eq!(refused(b"GET / HTTP/1.1\r\n"), MessageError::Foreign);
@@ -147,6 +148,8 @@ fn sizes_that_cannot_be_are_named() {
         other => panic!("{other}"),
     };
     let told = |outline| Data::Outline { epoch: epoch(1), outline };
+    let draft = Data::Draft { epoch: epoch(1), seat: Seat(0), changed: SlotSet::all(4), held: SlotSet::all(3) };
+    assert!(senseless(draft).contains("slots have changed"));
     assert!(senseless(told(Outline { changed: SlotSet::all(4), ..outline(0, [1]) })).contains("slots have changed"));
     assert!(senseless(told(Outline { changed: SlotSet::default(), ..outline(0, [1]) })).contains("as many sums"));
     assert!(senseless(told(outline(3, []))).contains("no seat 3"));

@@ -25,13 +25,15 @@ struct Program {
     map: SlotMap,
     seat: u32,
     number: u64,
+    /// Says that nothing has changed.
+    still: bool,
 }
 
 impl Program {
     fn new(seat: Seat, number: u64) -> Self {
         let mut map = SlotMap::default();
         map.resize(RegionId(1), u64::from(seat.0 + 3) * PAGE_BYTES as u64).expect("a few pages have room");
-        Self { map, seat: seat.0, number }
+        Self { map, seat: seat.0, number, still: false }
     }
 }
 
@@ -41,7 +43,7 @@ impl Payload for Program {
     }
 
     fn changed(&self) -> SlotSet {
-        self.map.used()
+        if self.still { SlotSet::default() } else { self.map.used() }
     }
 
     fn read(&self, slot: u32, page: &mut Page) {
@@ -91,10 +93,20 @@ impl Table {
 
     /// The same, with local epochs between those that are encoded.
     fn encoding_every(encode_every: u64, plan: &Arc<Plan>, shelves: Vec<MemoryShelf>, until: Until) -> Self {
+        Self::with((encode_every, None), plan, shelves, until)
+    }
+
+    /// The same, with checks that are made anew or never are.
+    fn with(
+        (encode_every, anew): (u64, Option<bool>),
+        plan: &Arc<Plan>,
+        shelves: Vec<MemoryShelf>,
+        until: Until,
+    ) -> Self {
         let players = (0..).map(Rank).zip(shelves).map(|(rank, shelf)| {
             let prefers = Some(Seat(rank.0)).filter(|seat| plan.has(*seat));
             let beginning = Beginning { rank, prefers, started: false, costs: COSTS, encode_every };
-            let process = Process::new(plan.clone(), Settings { beginning, compress: false });
+            let process = Process::new(plan.clone(), Settings { beginning, compress: false, anew });
             (rank, Player { process, shelf, program: Program::default() })
         });
         let (inputs, told) = (VecDeque::new(), BTreeMap::new());
@@ -213,7 +225,11 @@ fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
 }
 
 fn begun(plan: &Arc<Plan>) -> Table {
-    let mut table = Table::new(plan, vec![MemoryShelf::default(); plan.seats()], Until::Settled);
+    begun_with(None, plan)
+}
+
+fn begun_with(anew: Option<bool>, plan: &Arc<Plan>) -> Table {
+    let mut table = Table::with((1, anew), plan, vec![MemoryShelf::default(); plan.seats()], Until::Settled);
     table.checkpoint();
     assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch, _) if epoch.number == 1)));
     table
@@ -293,7 +309,7 @@ fn nothing_is_encoded_from_a_damaged_page() {
         let (own, checks) = begun(&plan).shelf(1).pages();
         assert!(own > 0 && checks > 0);
         for choice in 0..own + checks {
-            let mut table = begun(&plan);
+            let mut table = begun_with(Some(false), &plan);
             assert!(table.players.get_mut(&Rank(1)).expect("it is there").shelf.damage(choice));
             table.checkpoint();
             for told in table.told.values() {
@@ -307,6 +323,38 @@ fn nothing_is_encoded_from_a_damaged_page() {
             table.assert_all_back_at(1);
         }
     }
+}
+
+/// Checks that are made anew are not made from the pages before: damage to these is over with them. A page that has not
+/// changed is still one of them.
+#[test]
+fn checks_that_are_made_anew_come_from_no_damaged_page() {
+    let plan = rotating(Scheme::ReedSolomon { checks: 2 }, 4);
+    let (own, checks) = begun(&plan).shelf(1).pages();
+    let damaged = |choice| {
+        let mut table = begun_with(Some(true), &plan);
+        assert!(table.players.get_mut(&Rank(1)).expect("it is there").shelf.damage(choice));
+        table
+    };
+    for choice in 0..own + checks {
+        let mut table = damaged(choice);
+        table.checkpoint();
+        for lost in 0..4 {
+            let mut shelves: Vec<_> = (0..4).map(|rank| table.shelf(rank)).collect();
+            shelves[lost] = MemoryShelf::default();
+            Table::new(&plan, shelves, Until::Settled).assert_all_back_at(2);
+        }
+    }
+    let given_up = (0..own + checks).filter(|choice| {
+        let mut table = damaged(*choice);
+        table.players.get_mut(&Rank(1)).expect("it is there").program.still = true;
+        table.checkpoint();
+        table
+            .told
+            .values()
+            .all(|told| matches!(told, Resumption::Abandoned(reason) if reason.contains("seat 1 in epoch 1")))
+    });
+    assert_eq!(given_up.count(), own);
 }
 
 /// A crash that leaves all memory whole goes back to the local epoch; with one node lost, to the encoded one before it. Both

@@ -73,12 +73,7 @@ impl FrameFile {
             self.file.set_len(offset)?;
             return Err(error);
         }
-        self.map(index)?;
-        // They are about to be written, each of them: one call maps them all. An older kernel does it page by page.
-        let address = self.mapped[index as usize].as_ptr();
-        // SAFETY: it has just been mapped with this length; no content changes.
-        unsafe { libc::madvise(address.cast(), BYTES_MAPPED, libc::MADV_POPULATE_READ) };
-        Ok(())
+        self.map(index)
     }
 
     /// Gives back all of them but so many, rounded up to a step.
@@ -129,6 +124,9 @@ impl FrameFile {
             return Err(io::Error::last_os_error());
         }
         self.mapped.push(NonNull::new(address.cast()).expect("the kernel maps nothing at zero unasked"));
+        // All of them are about to be read or written: one call enters them all. An older kernel does it page by page.
+        // SAFETY: it has just been mapped with this length; no content changes.
+        unsafe { libc::madvise(address, BYTES_MAPPED, libc::MADV_POPULATE_READ) };
         Ok(())
     }
 }

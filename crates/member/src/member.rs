@@ -94,7 +94,7 @@ impl<T: Transport> Member<T> {
             costs: settings.costs,
             encode_every: settings.encode_every,
         };
-        let process_settings = standfast_group::Settings { beginning, compress: settings.compress };
+        let process_settings = standfast_group::Settings { beginning, compress: settings.compress, anew: None };
         let plan = Arc::new(arrangement.plan.plan(settings.job)?);
         let copies = Copies {
             directory: settings.directory.as_deref().map(Directory::new),

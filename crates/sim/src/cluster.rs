@@ -203,6 +203,7 @@ impl<'s> Cluster<'s> {
         let settings = Settings {
             beginning: Beginning { rank, prefers, started: false, costs, encode_every },
             compress: self.scenario.compress,
+            anew: self.scenario.anew,
         };
         let process = Process::new(self.scenario.plan.clone(), settings);
         let (storage, incarnation) = (std::collections::VecDeque::new(), self.incarnations);

@@ -60,6 +60,8 @@ pub struct Scenario {
     pub costs: Vec<Costs>,
     /// Whether differences travel in word form.
     pub compress: bool,
+    /// Whether processes would rather have checks made anew.
+    pub anew: Option<bool>,
     /// A fault put in on purpose.
     pub plant: Option<Plant>,
 }
@@ -111,6 +113,7 @@ impl Scenario {
             habits: Habits { pages_max: random.u32(1..90), steady: None, forgets_removed: false },
             costs,
             compress: random.bool(),
+            anew: [None, Some(false), Some(true)][random.usize(..3)],
             plant: None,
         }
     }

@@ -2,8 +2,8 @@
 
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Beginning, Control, EpochId, Event, Holding, Level, Life, Muster, Plan, Protocol, Rank, Rejected, Report,
-    Restore, Resumption, Seat, Stage, Survey, Term, WayBack, decide,
+    Action, Arrival, Beginning, Control, EpochId, Event, Holding, Level, Life, Muster, Plan, Protocol, Rank, Rejected,
+    Report, Restore, Resumption, Seat, Stage, Survey, Term, WayBack, decide,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -501,7 +501,8 @@ impl World {
         }
         let host = &self.hosts[&rank];
         // Any number will do for the id, as long as an epoch that is begun again in another muster has another one.
-        Ok((host.last_epoch < model.epochs).then_some(Event::Arrived(self.muster.number)))
+        let arrival = Arrival { random: self.muster.number, anew: false };
+        Ok((host.last_epoch < model.epochs).then_some(Event::Arrived(arrival)))
     }
 
     /// Nothing is under way and every seat has the piece that it keeps.

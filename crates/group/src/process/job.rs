@@ -1,5 +1,6 @@
 //! A process's part in encoding or rebuilding one group: first everybody learns the descriptions, then a transfer runs.
 
+use super::laying::Laying;
 use super::read_now;
 use crate::buffers::Buffers;
 use crate::decide::Restore;
@@ -28,6 +29,10 @@ pub(super) struct Job {
     sending: Sending,
     /// Of the members, as they become known; with what changed.
     outlines: BTreeMap<usize, (Description, SlotSet)>,
+    /// Where checks are made anew: of the members what may have changed, and what is held.
+    drafts: BTreeMap<usize, (SlotSet, SlotSet)>,
+    /// This member's own piece.
+    laying: Option<Laying>,
     /// Parts that came before all was described.
     pending: VecDeque<(Rank, Data)>,
     transfer: Option<Transfer>,
@@ -48,8 +53,8 @@ pub(super) struct Sending {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// With the slots that the payload has in use.
-    Encode { piece: PieceId, base: Option<PieceId>, used: SlotSet },
+    /// With whether checks are made anew.
+    Encode { piece: PieceId, base: Option<PieceId>, anew: bool },
     /// With the positions that this process takes and has nothing of.
     Rebuild { heirs: Vec<usize> },
 }
@@ -61,12 +66,17 @@ impl Job {
         (piece, base): (PieceId, Option<PieceId>),
         seats: &[(Seat, Rank)],
         sending: Sending,
-        used: SlotSet,
+        anew: bool,
     ) -> Self {
         let (group, _) = plan.place(piece.seat);
         let seated = by_position(plan, group, seats);
         let seating = Seating { me: sending.me, givers: seated.clone(), takers: seated };
-        Self::new(plan, group, piece.epoch, Kind::Encode { piece, base, used }, seating, sending)
+        Self::new(plan, group, piece.epoch, Kind::Encode { piece, base, anew }, seating, sending)
+    }
+
+    /// This member's own piece, of which everything is laid unless checks are made anew.
+    pub(super) fn lay(&mut self, laying: Laying) {
+        self.laying = Some(laying);
     }
 
     /// A process's parts in a recovery: one for each group in which it has or takes something, and something is lost.
@@ -103,8 +113,8 @@ impl Job {
 
     fn new(plan: &Arc<Plan>, group: usize, epoch: EpochId, kind: Kind, seating: Seating, sending: Sending) -> Self {
         let plan = plan.clone();
-        let (outlines, pending) = (BTreeMap::new(), VecDeque::new());
-        Self { plan, group, epoch, kind, seating, sending, outlines, pending, transfer: None }
+        let (outlines, drafts, pending) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+        Self { plan, group, epoch, kind, seating, sending, outlines, drafts, laying: None, pending, transfer: None }
     }
 
     pub(super) fn group(&self) -> usize {
@@ -174,6 +184,13 @@ impl Job {
     ) -> Result<(), String> {
         match data {
             Data::Outline { outline, .. } => self.take_outline(from, outline, shelf)?,
+            Data::Draft { seat, changed, held, .. } => {
+                let (_, position) = self.plan.place(seat);
+                if !self.is_anew() || self.seating.givers[position] != Some(from) {
+                    return Err(format!("process {} drafts seat {}, which is not asked for", from.0, seat.0));
+                }
+                self.drafts.insert(position, (changed, held));
+            }
             Data::Description { description, .. } => {
                 if matches!(self.kind, Kind::Encode { .. }) || self.lends() {
                     return Err(format!(
@@ -224,25 +241,37 @@ impl Job {
         Ok(())
     }
 
-    /// Plans the transfer once all members are described.
+    fn is_anew(&self) -> bool {
+        matches!(self.kind, Kind::Encode { anew: true, .. })
+    }
+
+    /// Plans the transfer once all members are described, or drafted.
     fn start(&mut self) -> Result<(), String> {
         if self.transfer.is_some() {
             return Ok(());
         }
-        if self.outlines.len() < self.layout().members() {
+        let known = if self.is_anew() { self.drafts.len() } else { self.outlines.len() };
+        if known < self.layout().members() {
             return match self.kind {
                 // Nobody tells whoever has a piece what it should know.
                 Kind::Rebuild { .. } if self.lends() => Err("a piece has not the descriptions of all members".into()),
                 _ => Ok(()),
             };
         }
-        let sets: Vec<SlotSet> = self.outlines.values().map(|(_, set)| set.clone()).collect();
+        let (sets, held): (Vec<SlotSet>, Option<Vec<SlotSet>>) = if self.is_anew() {
+            (
+                self.drafts.values().map(|it| it.0.clone()).collect(),
+                Some(self.drafts.values().map(|it| it.1.clone()).collect()),
+            )
+        } else {
+            (self.outlines.values().map(|(_, set)| set.clone()).collect(), None)
+        };
         let positions = 0..self.layout().positions();
         let route = self.route(&sets);
         let task = match &self.kind {
             Kind::Encode { .. } => {
                 let vacant = positions.filter(|at| self.seating.takers[*at].is_none()).collect();
-                Task::Encode { changed: sets, vacant }
+                Task::Encode { changed: sets, held, vacant }
             }
             Kind::Rebuild { .. } => Task::Rebuild {
                 lost: positions.clone().filter(|at| self.seating.givers[*at].is_none()).collect(),
@@ -256,7 +285,7 @@ impl Job {
         };
         let plan = TransferPlan::new(self.layout(), &task, route).map_err(|error| error.to_string())?;
         let (name, layout, seating) = ((self.epoch, self.group as u32), self.layout().clone(), self.seating.clone());
-        let compress = self.sending.compress && matches!(self.kind, Kind::Encode { .. });
+        let compress = self.sending.compress && matches!(self.kind, Kind::Encode { anew: false, .. });
         let sending = (compress, self.sending.buffers.clone());
         self.transfer = Some(Transfer::new(name, plan, layout, seating, sending));
         Ok(())
@@ -289,12 +318,30 @@ impl Job {
         self.start()?;
         let Some(mut transfer) = self.transfer.take() else { return Ok(Vec::new()) };
         let messages = transfer.advance(&mut self.pages(payload, shelf));
+        let is_done = transfer.is_done();
         self.transfer = Some(transfer);
-        messages.map_err(|error| error.to_string())
+        let mut messages = messages.map_err(|error| error.to_string())?;
+        if is_done && self.is_anew() {
+            messages.extend(self.outline(payload, shelf)?);
+        }
+        Ok(messages)
+    }
+
+    /// What this member's piece has become, for all others.
+    fn outline(&mut self, payload: &dyn Payload, shelf: &mut dyn Shelf) -> Result<Vec<(Rank, Data)>, String> {
+        let Some(mut laying) = self.laying.take() else { return Ok(Vec::new()) };
+        // Where nobody takes the checks of a class nobody has asked for its shares.
+        laying.lay_rest(payload, shelf);
+        let (description, changed) = laying.described();
+        let outline = Outline::new(&description, changed);
+        self.take_outline(self.sending.me, outline.clone(), shelf)?;
+        let data = Data::Outline { epoch: self.epoch, outline };
+        Ok(self.others().into_iter().map(|rank| (rank, data.clone())).collect())
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.transfer.as_ref().is_some_and(Transfer::is_done)
+        let is_described = self.outlines.len() == self.layout().members();
+        is_described && self.transfer.as_ref().is_some_and(Transfer::is_done)
     }
 
     /// Checks what was rebuilt against what its owner had sealed, and lays the descriptions beside the piece.
@@ -318,9 +365,12 @@ impl Job {
         Ok(())
     }
 
-    fn pages<'p>(&'p self, payload: &'p mut dyn Payload, shelf: &'p mut dyn Shelf) -> SeatPages<'p> {
-        let (pieces, live) = match &self.kind {
-            Kind::Encode { piece, used, .. } => (Vec::new(), Some((*piece, self.plan.way_back(), used))),
+    fn pages<'p>(&'p mut self, payload: &'p mut dyn Payload, shelf: &'p mut dyn Shelf) -> SeatPages<'p> {
+        let (pieces, live) = match self.kind {
+            Kind::Encode { piece, anew, .. } => {
+                let laying = self.laying.as_mut();
+                (Vec::new(), Some(Live { piece, anew, way_back: self.plan.way_back(), laying }))
+            }
             Kind::Rebuild { .. } => ((0..self.layout().positions()).map(|at| self.piece(at)).collect(), None),
         };
         SeatPages { payload, shelf, pieces, live }
@@ -344,20 +394,38 @@ struct SeatPages<'p> {
     shelf: &'p mut dyn Shelf,
     /// For a rebuilding the piece of each position.
     pieces: Vec<PieceId>,
-    /// For a new epoch the piece of this seat, and the payload's slots in use.
-    live: Option<(PieceId, WayBack, &'p SlotSet)>,
+    /// For a new epoch.
+    live: Option<Live<'p>>,
+}
+
+/// The piece of this seat that is being made.
+struct Live<'p> {
+    piece: PieceId,
+    /// Whether checks are made anew.
+    anew: bool,
+    way_back: WayBack,
+    /// A member's.
+    laying: Option<&'p mut Laying>,
 }
 
 impl Pages for SeatPages<'_> {
     fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged> {
-        let Some((piece, way_back, used)) = self.live else {
+        let Some(Live { piece, anew, way_back, laying }) = &mut self.live else {
             return self.shelf.read(self.pieces[position], Place::Slot(slot), page).map(drop);
         };
+        let laying = laying.as_deref_mut().expect("only members add columns, and they lay their pieces");
+        if laying.lacks(slot) {
+            laying.lay(slot, self.payload, self.shelf, page);
+            return Ok(());
+        }
+        if *anew {
+            return self.shelf.read(*piece, Place::Slot(slot), page).map(drop);
+        }
         let mut before = [0; PAGE_BYTES];
-        self.shelf.read_base(piece, Place::Slot(slot), &mut before)?;
+        self.shelf.read_base(*piece, Place::Slot(slot), &mut before)?;
         match way_back {
-            WayBack::InPlace => read_now(self.payload, used, slot, page),
-            WayBack::Relaunch => drop(self.shelf.read(piece, Place::Slot(slot), page)?),
+            WayBack::InPlace => read_now(self.payload, laying.used(), slot, page),
+            WayBack::Relaunch => drop(self.shelf.read(*piece, Place::Slot(slot), page)?),
         }
         page.iter_mut().zip(&before).for_each(|(byte, before)| *byte ^= before);
         Ok(())
@@ -376,7 +444,7 @@ impl Pages for SeatPages<'_> {
         update: bool,
     ) -> Result<(), Damaged> {
         let place = Place::Check { check: check as u32, row };
-        let piece = self.live.map_or_else(|| self.pieces[position], |(piece, ..)| piece);
+        let piece = self.live.as_ref().map_or_else(|| self.pieces[position], |live| live.piece);
         let mut sum = *page;
         if update {
             let mut old = [0; PAGE_BYTES];

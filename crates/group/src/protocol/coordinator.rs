@@ -1,6 +1,6 @@
 //! What the coordinator counts and decides. Any process may be it: the first of the muster is.
 
-use super::{Action, Control, Phase, Protocol};
+use super::{Action, Arrival, Control, Phase, Protocol};
 use crate::decide::{Rejected, Report, decide};
 use crate::identity::{EpochId, Muster, Rank};
 use crate::plan::WayBack;
@@ -15,8 +15,8 @@ pub(crate) enum Coordinator {
     Surveying(Recovery),
     /// Everybody's piece of the epoch that is recovered.
     Restoring(Recovery, EpochId, BTreeSet<Rank>),
-    /// All members' arrival at a checkpoint, with random numbers.
-    Gathering(BTreeMap<Rank, u64>),
+    /// All members' arrival at a checkpoint.
+    Gathering(BTreeMap<Rank, Arrival>),
     /// Everybody's piece of a new epoch.
     Preparing(EpochId, BTreeSet<Rank>),
     /// Everybody's mark.
@@ -68,19 +68,21 @@ impl Protocol {
         recovery.present.iter().for_each(|rank| self.send(*rank, control.clone(), actions));
     }
 
-    pub(super) fn member_arrived(&mut self, from: Rank, random: u64, actions: &mut Vec<Action>) {
+    pub(super) fn member_arrived(&mut self, from: Rank, arrival: Arrival, actions: &mut Vec<Action>) {
         let Coordinator::Gathering(arrived) = &mut self.coordinator else { return };
-        arrived.insert(from, random);
+        arrived.insert(from, arrival);
         let mut members = self.seats.iter().filter(|(seat, _)| self.plan.is_member(**seat));
         if !members.all(|(_, rank)| arrived.contains_key(rank)) {
             return;
         }
-        let random = arrived.values().fold(0, |sum: u64, random| sum.rotate_left(1) ^ random);
+        let random = arrived.values().fold(0, |sum: u64, arrival| sum.rotate_left(1) ^ arrival.random);
+        // In place the pages before are at hand, and no piece of the new ones is laid down.
+        let anew = self.plan.way_back() == WayBack::Relaunch && arrived.values().all(|arrival| arrival.anew);
         let epoch = EpochId { job: self.plan.job(), life: self.life, number: self.number + 1, random };
         self.coordinator = Coordinator::Preparing(epoch, self.everybody());
         let order = match self.kept.filter(|kept| self.may_be_local(epoch, *kept)) {
             Some(kept) => Phase::PrepareLocal(epoch, kept),
-            None => Phase::Prepare(epoch, self.kept, self.costs),
+            None => Phase::Prepare(epoch, self.kept, self.costs, anew),
         };
         self.order(&order, actions);
     }

@@ -9,12 +9,13 @@ use minicbor::{Decode, Encode};
 /// What the seats tell each other about an epoch.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Phase {
-    /// To the coordinator: the application stands at a checkpoint; a random number to draw the id from.
+    /// To the coordinator: the application stands at a checkpoint.
     #[n(0)]
-    Arrived(#[n(0)] u64),
-    /// From the coordinator: encode and seal this epoch, as differences to the other, by ways chosen by these costs.
+    Arrived(#[n(0)] Arrival),
+    /// From the coordinator: encode and seal this epoch, as differences to the other, by ways chosen by these costs; with
+    /// `true` checks of what has changed are made anew.
     #[n(1)]
-    Prepare(#[n(0)] EpochId, #[n(1)] Option<EpochId>, #[n(2)] Costs),
+    Prepare(#[n(0)] EpochId, #[n(1)] Option<EpochId>, #[n(2)] Costs, #[n(3)] bool),
     /// From the coordinator: seal this epoch, each by itself, as differences to the other, which is encoded.
     #[n(8)]
     PrepareLocal(#[n(0)] EpochId, #[n(1)] EpochId),
@@ -36,6 +37,18 @@ pub enum Phase {
     /// From the coordinator: the epoch is given up, the other stays.
     #[n(7)]
     Abandon(#[n(0)] EpochId, #[n(1)] String),
+}
+
+/// An application stands at a checkpoint.
+#[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Arrival {
+    /// To draw the epoch's id from.
+    #[n(0)]
+    pub random: u64,
+    /// So much has changed here that checks are made with less work anew, from what the pages are, than from what they
+    /// differ in. That is done where all say so.
+    #[n(1)]
+    pub anew: bool,
 }
 
 /// What the processes tell each other.
@@ -60,8 +73,8 @@ pub enum Control {
 pub enum Event {
     /// Who is there has changed.
     Muster(Muster),
-    /// The application stands at a checkpoint and its memory holds still. With a random number.
-    Arrived(u64),
+    /// The application stands at a checkpoint and its memory holds still.
+    Arrived(Arrival),
     /// A message came.
     Message {
         /// From whom.
@@ -124,6 +137,8 @@ pub enum Action {
         seats: Vec<(Seat, Rank)>,
         /// By which the way is chosen.
         costs: Costs,
+        /// Whether checks of what has changed are made anew.
+        anew: bool,
     },
     /// Make this seat's piece of a local epoch out of the live memory, by itself.
     Lay {

@@ -30,7 +30,7 @@ mod coordinator;
 mod events;
 mod seat;
 
-pub use events::{Action, Control, Event, Phase, Resumption, Survey};
+pub use events::{Action, Arrival, Control, Event, Phase, Resumption, Survey};
 
 use crate::identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};
 use crate::plan::{Plan, WayBack};
@@ -130,7 +130,7 @@ pub struct Protocol {
     /// The highest number of an epoch that was begun.
     number: u64,
     /// The application has arrived and the coordinator has not heard of it.
-    arrived: Option<u64>,
+    arrived: Option<Arrival>,
     /// A *prepare* that came while old pieces were still being deleted.
     prepare: Option<Phase>,
     coordinator: Coordinator,
@@ -215,8 +215,8 @@ impl Protocol {
         match event {
             Event::Muster(muster) => self.mustered(muster, &mut actions),
             Event::Message { from, term, control } => self.received(from, term, control, &mut actions),
-            Event::Arrived(random) => {
-                self.arrived = Some(random);
+            Event::Arrived(arrival) => {
+                self.arrived = Some(arrival);
                 self.tell_arrival(&mut actions);
             }
             Event::Surveyed(muster, survey) => self.surveyed(muster, survey, &mut actions),
@@ -285,7 +285,7 @@ impl Protocol {
                 actions.push(Action::Refuse(refusal));
             }
             Control::Phase(phase) => match phase {
-                Phase::Arrived(random) => self.member_arrived(from, random, actions),
+                Phase::Arrived(arrival) => self.member_arrived(from, arrival, actions),
                 Phase::Sealed(epoch) => self.seat_sealed(from, epoch, actions),
                 Phase::Marked(epoch) => self.seat_marked(from, epoch, actions),
                 Phase::Failed(epoch, reason) => self.seat_failed(epoch, reason, actions),

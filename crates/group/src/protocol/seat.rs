@@ -61,7 +61,12 @@ impl Protocol {
     /// An order of the coordinator's. What does not fit the stage belongs to something that has ended.
     pub(super) fn ordered(&mut self, order: Phase, actions: &mut Vec<Action>) {
         match (order.clone(), self.stage.clone()) {
-            (Phase::Prepare(epoch, base, costs), Stage::Idle) => self.prepare_epoch(epoch, base, costs, actions),
+            (Phase::Prepare(epoch, base, costs, anew), Stage::Idle) => {
+                if self.begins(epoch, Level::Encoded, base, actions) {
+                    let seats = self.seats.iter().map(|(seat, rank)| (*seat, *rank)).collect();
+                    actions.push(Action::Encode { epoch, base, seat: self.seat(), seats, costs, anew });
+                }
+            }
             (Phase::PrepareLocal(epoch, base), Stage::Idle) => self.prepare_local(epoch, base, actions),
             (Phase::Prepare(..) | Phase::PrepareLocal(..), Stage::Keeping(_)) => self.prepare = Some(order),
             (Phase::Commit(epoch), Stage::Sealed(work)) if work.epoch == epoch => {
@@ -85,13 +90,6 @@ impl Protocol {
             // Nothing of the epoch exists here: what was before it is still being deleted.
             (Phase::Abandon(..), Stage::Keeping(_)) => self.prepare = None,
             _ => {}
-        }
-    }
-
-    fn prepare_epoch(&mut self, epoch: EpochId, base: Option<EpochId>, costs: Costs, actions: &mut Vec<Action>) {
-        if self.begins(epoch, Level::Encoded, base, actions) {
-            let seats = self.seats.iter().map(|(seat, rank)| (*seat, *rank)).collect();
-            actions.push(Action::Encode { epoch, base, seat: self.seat(), seats, costs });
         }
     }
 
@@ -180,9 +178,9 @@ impl Protocol {
 
     pub(super) fn tell_arrival(&mut self, actions: &mut Vec<Action>) {
         if self.stage == Stage::Idle
-            && let Some(random) = self.arrived.take()
+            && let Some(arrival) = self.arrived.take()
         {
-            self.send_coordinator(Phase::Arrived(random), actions);
+            self.send_coordinator(Phase::Arrived(arrival), actions);
         }
     }
 

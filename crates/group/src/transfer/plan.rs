@@ -16,10 +16,12 @@ pub const PIECE_ROWS: usize = 64;
 /// What is to be computed.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// New checks from the members' differences.
+    /// New checks from the members' differences, or anew from their contents.
     Encode {
         /// For each member the slots that changed.
         changed: Vec<SlotSet>,
+        /// For checks that are made anew, for each member the slots that changed or hold something.
+        held: Option<Vec<SlotSet>>,
         /// Positions of keepers that nobody sits on.
         vacant: Vec<usize>,
     },
@@ -140,7 +142,9 @@ impl TransferPlan {
     /// [`CodeError::Lost`] where the task cannot be done.
     pub fn new(layout: &Layout, task: &Task, route: Route) -> Result<Self, CodeError> {
         let (mut sums, later) = match task {
-            Task::Encode { changed, vacant } => (encoding(layout, changed, vacant, route), Vec::new()),
+            Task::Encode { changed, held, vacant } => {
+                (encoding(layout, changed, held.as_deref(), vacant, route), Vec::new())
+            }
             Task::Rebuild { lost, heirs, used } => {
                 let mut first = rebuilding(layout, lost, used, route)?;
                 first.extend(handing_over(layout, lost, heirs, used));
@@ -206,7 +210,13 @@ fn bundles(layout: &Layout) -> Vec<(Vec<usize>, Vec<usize>)> {
     bundles
 }
 
-fn encoding(layout: &Layout, changed: &[SlotSet], vacant: &[usize], route: Route) -> Vec<Sum> {
+fn encoding(
+    layout: &Layout,
+    changed: &[SlotSet],
+    held: Option<&[SlotSet]>,
+    vacant: &[usize],
+    route: Route,
+) -> Vec<Sum> {
     let mut sums = Vec::new();
     for class in 0..layout.classes() {
         for (checks, columns) in bundles(layout) {
@@ -216,13 +226,13 @@ fn encoding(layout: &Layout, changed: &[SlotSet], vacant: &[usize], route: Route
             let target = |(sum, check, position)| Target {
                 position,
                 sums: vec![sum],
-                purpose: Use::Check { check, update: true },
+                purpose: Use::Check { check, update: held.is_none() },
             };
             let shares = columns.iter().map(|column| (layout.column_holder(class, *column), Share::Column(*column)));
             let draft = Draft {
                 layout,
                 class,
-                has: changed,
+                has: held.unwrap_or(changed),
                 rows: rows_of(layout, class, &columns, changed),
                 combiner: layout.code().combiner_of(&checks),
                 targets: taken.map(target).collect(),

@@ -188,7 +188,9 @@ proptest! {
                 }
                 used[at].extend(&changed[at]);
             }
-            let task = Task::Encode { changed, vacant: Vec::new() };
+            let anew = random.below(2) == 0;
+            stores.iter_mut().for_each(|store| store.difference = !anew);
+            let task = Task::Encode { changed, held: anew.then(|| used.clone()), vacant: Vec::new() };
             run(&layout, &task, route, &mut stores, (&seated(&layout), slow), &mut random);
             let wanted = direct(&layout, &stores);
             for (store, wanted) in stores.iter_mut().zip(wanted) {
@@ -237,7 +239,7 @@ fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
         }
     }
     let changed = vec![all.clone(); 3];
-    let encode = Task::Encode { changed: changed.clone(), vacant: Vec::new() };
+    let encode = Task::Encode { changed: changed.clone(), held: None, vacant: Vec::new() };
     run(&layout, &encode, Route::Chain, &mut stores, (&seated(&layout), None), &mut random);
     let wanted = stores[1].now.clone();
     stores[1] = Store::default();
@@ -252,7 +254,8 @@ fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
 #[test]
 fn parts_that_nobody_waits_for_are_refused() {
     let layout = Layout::new(Scheme::Parity, 2, 1).unwrap();
-    let task = Task::Encode { changed: vec![[0].into_iter().collect(), SlotSet::default()], vacant: Vec::new() };
+    let changed = vec![[0].into_iter().collect(), SlotSet::default()];
+    let task = Task::Encode { changed, held: None, vacant: Vec::new() };
     let plan = TransferPlan::new(&layout, &task, Route::Direct).unwrap();
     let seating = Seating { me: Rank(2), ..seated(&layout) };
     let part = |sum, piece, to, rows, sums| {

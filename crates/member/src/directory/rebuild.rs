@@ -57,7 +57,7 @@ impl Workshop {
             let path = place.place(PieceId { epoch: held.epoch, seat });
             let shelf = FileShelf::open(&path, held.epoch.job, seat, &held.plan)?;
             let beginning = Beginning { rank, prefers: Some(seat), started: true, costs: COSTS, encode_every: 1 };
-            let settings = standfast_group::Settings { beginning, compress: false };
+            let settings = standfast_group::Settings { beginning, compress: false, anew: None };
             Ok((Process::new(plan.clone(), settings), shelf))
         };
         let seats = ranks().map(seat).collect::<Result<_, _>>()?;

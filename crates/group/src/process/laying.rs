@@ -1,0 +1,146 @@
+//! A member's own piece of an epoch in the making: its changed pages are looked at one by one, each once, and with relaunch
+//! laid down in the piece.
+//!
+//! Where checks are updated by differences all are laid before the first byte moves: what really changed decides what
+//! travels. Where they are made anew a page is laid when its share is added, and so read from memory only once.
+
+use super::read_now;
+use crate::description::{Description, Fingerprint, Sums};
+use crate::payload::Payload;
+use crate::plan::WayBack;
+use crate::shelf::{PieceId, Place, Shelf};
+use crate::slots::{SlotMap, SlotSet};
+use standfast_core::delta::Page;
+use standfast_core::{PAGE_BYTES, words};
+
+/// Of so many changed pages one is looked at to find what a whole epoch is like.
+const SAMPLED: usize = 64;
+/// A page in word form that takes more than this share of its size is not worth it.
+const WORTH: (usize, usize) = (3, 4);
+/// Checks are made anew where at least this share of all pages has changed, and at least this share of those throughout: the
+/// others are read, and travel, for nothing.
+const MOST: (usize, usize) = (7, 8);
+
+/// What is known of the piece so far.
+#[derive(Clone, Debug)]
+pub(super) struct Laying {
+    piece: PieceId,
+    base: Option<PieceId>,
+    way_back: WayBack,
+    map: SlotMap,
+    used: SlotSet,
+    sums: Sums,
+    slots: u32,
+    /// May have changed.
+    told: SlotSet,
+    /// Of these it has been looked at.
+    laid: SlotSet,
+    /// And these have changed.
+    changed: SlotSet,
+}
+
+impl Laying {
+    /// Nothing is laid yet.
+    ///
+    /// # Errors
+    /// Where the payload leaves out what must have changed.
+    pub(super) fn new(
+        (piece, base): (PieceId, Option<PieceId>),
+        way_back: WayBack,
+        payload: &dyn Payload,
+        shelf: &dyn Shelf,
+    ) -> Result<Self, String> {
+        let before = base.map_or(&[][..], |base| shelf.descriptions(base));
+        let before = before.iter().find(|description| description.seat == piece.seat).cloned();
+        let (sums, slots, used_before) = before.map_or_else(Default::default, |it| (it.sums, it.slots, it.map.used()));
+        let map = payload.map().clone();
+        let (told, used) = (payload.changed(), map.used());
+        if let Some(slot) = used.in_just_one(&used_before).iter().find(|slot| !told.contains(*slot)) {
+            return Err(format!(
+                "slot {slot} was given out or given back, and the payload does not count it as changed"
+            ));
+        }
+        let told = told.iter().filter(|slot| used.contains(*slot) || used_before.contains(*slot)).collect();
+        let (laid, changed) = (SlotSet::default(), SlotSet::default());
+        Ok(Self { piece, base, way_back, map, used, sums, slots, told, laid, changed })
+    }
+
+    /// Slots that may have changed, and those with all others that may hold something.
+    pub(super) fn draft(&self) -> (SlotSet, SlotSet) {
+        let mut held = self.told.clone();
+        held.extend(&self.used);
+        (self.told.clone(), held)
+    }
+
+    /// Slots in use.
+    pub(super) fn used(&self) -> &SlotSet {
+        &self.used
+    }
+
+    /// Whether this slot is still to be laid.
+    pub(super) fn lacks(&self, slot: u32) -> bool {
+        self.told.contains(slot) && !self.laid.contains(slot)
+    }
+
+    /// Looks at a slot, lays it down if it has changed, and leaves its content behind.
+    pub(super) fn lay(&mut self, slot: u32, payload: &dyn Payload, shelf: &mut dyn Shelf, now: &mut Page) {
+        self.laid.insert(slot);
+        read_now(payload, &self.used, slot, now);
+        // The page before is read, and verified, where a difference to it is made.
+        let before = self.base.map_or(Fingerprint::ZEROS, |base| shelf.known(base, Place::Slot(slot)));
+        let known_by = Fingerprint::of(now);
+        if known_by == before {
+            return;
+        }
+        self.changed.insert(slot);
+        self.sums.change(slot, before, known_by);
+        if self.way_back == WayBack::Relaunch {
+            shelf.write(self.piece, Place::Slot(slot), now, known_by);
+        }
+    }
+
+    /// Lays all that is left.
+    pub(super) fn lay_rest(&mut self, payload: &dyn Payload, shelf: &mut dyn Shelf) {
+        let mut now = [0; PAGE_BYTES];
+        let left = self.told.in_just_one(&self.laid);
+        left.iter().for_each(|slot| self.lay(slot, payload, shelf, &mut now));
+    }
+
+    /// What the piece is when all has been laid, and which slots changed.
+    pub(super) fn described(&self) -> (Description, SlotSet) {
+        let (map, sums) = (self.map.clone(), self.sums.clone());
+        let mut description = Description { seat: self.piece.seat, map, sums, slots: self.slots };
+        description.complete();
+        (description, self.changed.clone())
+    }
+}
+
+/// Whether nearly all pages have changed since the piece of the epoch before, and so much in each, as a sample shows, that
+/// their differences take as much room as they do.
+pub(super) fn prefers_anew(before: Option<PieceId>, in_words: bool, payload: &dyn Payload, shelf: &dyn Shelf) -> bool {
+    let (told, used) = (payload.changed(), payload.map().used());
+    let is_most = |part: usize, all: usize| part * MOST.1 >= all * MOST.0;
+    let changed: Vec<u32> = told.iter().filter(|slot| used.contains(*slot)).collect();
+    if changed.is_empty() || !is_most(changed.len(), used.len()) {
+        return false;
+    }
+    let (mut now, mut then) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
+    let sample: Vec<u32> = changed.iter().copied().step_by(SAMPLED).collect();
+    let is_other = |slot: &&u32| {
+        payload.read(**slot, &mut now);
+        let place = Place::Slot(**slot);
+        if Fingerprint::of(&now) == before.map_or(Fingerprint::ZEROS, |before| shelf.known(before, place)) {
+            return false;
+        }
+        if !in_words {
+            return true;
+        }
+        then.fill(0);
+        // Where it is damaged the epoch shows it.
+        let is_read = before.is_none_or(|before| shelf.read(before, place, &mut then).is_ok());
+        then.iter_mut().zip(&now).for_each(|(byte, now)| *byte ^= now);
+        let mut packed = Vec::with_capacity(PAGE_BYTES);
+        is_read && !(words::pack(&then, &mut packed) && packed.len() * WORTH.1 < PAGE_BYTES * WORTH.0)
+    };
+    is_most(sample.iter().filter(is_other).count(), sample.len())
+}
