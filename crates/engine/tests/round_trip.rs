@@ -18,6 +18,12 @@ use support::compile;
 use tempfile::TempDir;
 
 const SIGKILL: i32 = 9;
+/// What stops at once may still have to wait for a processor.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Rounds that take a minute: only of a test that fails is the end seen.
+const FOR_LONG: &str = "200000";
+/// Rounds that take a second: enough to be caught in the middle of them.
+const A_WHILE: &str = "6000";
 
 /// An image held in memory.
 #[derive(Default)]
@@ -64,9 +70,9 @@ fn thread_count(pid: i32) -> usize {
 }
 
 /// Its standard streams lead nowhere: those of a test may be a file that others write into as well.
-fn counting(program: &Path, result: &Path) -> Launch {
-    let command = "exec \"$0\" 2000 \"$1\" </dev/null >/dev/null 2>&1";
-    let arguments = vec!["-c".into(), command.into(), program.into(), result.into()];
+fn counting(program: &Path, rounds: &str, result: &Path) -> Launch {
+    let command = "exec \"$0\" \"$1\" \"$2\" </dev/null >/dev/null 2>&1";
+    let arguments = vec!["-c".into(), command.into(), program.into(), rounds.into(), result.into()];
     Launch {
         program: "/bin/sh".into(),
         arguments,
@@ -81,7 +87,7 @@ fn counting(program: &Path, result: &Path) -> Launch {
 fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
     let (_directory, program) = compile("counter.c");
     let result = program.with_extension("out");
-    let mut job = Job::launch(&counting(&program, &result)).unwrap();
+    let mut job = Job::launch(&counting(&program, FOR_LONG, &result)).unwrap();
     let pid = job.main_process().pid;
     while thread_count(pid) < 2 {
         std::thread::yield_now();
@@ -89,7 +95,7 @@ fn a_program_killed_while_it_stands_still_is_noticed_and_its_status_kept() {
     let freezer = job.freezer();
     let outcome = std::thread::scope(|scope| {
         let work = || {
-            let mut frozen = freezer.freeze(Duration::from_secs(5)).unwrap();
+            let mut frozen = freezer.freeze(PATIENCE).unwrap();
             job.signal(SIGKILL).unwrap();
             frozen.capture(&mut Held::default(), CaptureOptions::default()).map(|captured| captured.tasks)
         };
@@ -119,14 +125,14 @@ impl ImageSink for Deadly<'_> {
 #[test]
 fn what_was_read_from_a_program_that_was_killed_meanwhile_is_not_believed() {
     let (_directory, program) = compile("counter.c");
-    let mut job = Job::launch(&counting(&program, &program.with_extension("out"))).unwrap();
+    let mut job = Job::launch(&counting(&program, FOR_LONG, &program.with_extension("out"))).unwrap();
     while thread_count(job.main_process().pid) < 2 {
         std::thread::yield_now();
     }
     let freezer = job.freezer();
     let outcome = std::thread::scope(|scope| {
         let work = || {
-            let mut frozen = freezer.freeze(Duration::from_secs(5)).unwrap();
+            let mut frozen = freezer.freeze(PATIENCE).unwrap();
             frozen.capture(&mut Deadly(&job), CaptureOptions::default()).map(|captured| captured.pages)
         };
         scope.spawn(work).join().unwrap()
@@ -141,7 +147,7 @@ fn captured_pages(job: &mut Job, stack: StackPart) -> usize {
     let pages = std::thread::scope(|scope| {
         let work = || {
             let mut held = Held::default();
-            let mut frozen = freezer.freeze(Duration::from_secs(5)).expect("it can be frozen");
+            let mut frozen = freezer.freeze(PATIENCE).expect("it can be frozen");
             frozen
                 .capture(&mut held, CaptureOptions { stack, ..CaptureOptions::default() })
                 .expect("it can be captured");
@@ -186,7 +192,7 @@ fn captured(job: &mut Job) -> Held {
     let freezer = job.freezer();
     std::thread::scope(|scope| {
         let work = || {
-            let mut frozen = freezer.freeze(Duration::from_secs(5)).expect("it can be frozen");
+            let mut frozen = freezer.freeze(PATIENCE).expect("it can be frozen");
             let captured = frozen.capture(&mut held, CaptureOptions::default()).expect("it can be captured");
             frozen.kill().expect("it stood still");
             held.finish(&captured.state).expect("memory takes it");
@@ -219,8 +225,8 @@ fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
 fn a_killed_program_goes_on_from_memory() {
     let (_directory, program) = compile("counter.c");
     let result = program.with_extension("out");
-    let native = Command::new(&program).arg("2000").output().unwrap().stdout;
-    let mut job = Job::launch(&counting(&program, &result)).unwrap();
+    let native = Command::new(&program).arg(A_WHILE).output().unwrap().stdout;
+    let mut job = Job::launch(&counting(&program, A_WHILE, &result)).unwrap();
     while thread_count(job.main_process().pid) < 2 {
         std::thread::yield_now();
     }
