@@ -1,11 +1,8 @@
 //! The directory as a further level: what comes back when the nodes have lost more than the code bears, what is saved
 //! without the program, and what is refused.
-#![allow(missing_docs, reason = "a test binary")]
 
-mod cluster;
-mod threads;
-
-use cluster::{Cluster, End, JOB, fresh_memory};
+use crate::cluster::{Cluster, End, JOB, fresh_memory};
+use crate::threads::{Line, Network};
 use fastrand::Rng;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
@@ -14,7 +11,6 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use tempfile::TempDir;
-use threads::Network;
 
 fn cluster(seed: u64, scheme: Scheme, ranks: u32, every: u64) -> (Cluster, TempDir) {
     let mut cluster = Cluster::new(seed, scheme, ranks, ranks as usize);
@@ -183,7 +179,7 @@ fn another_jobs_directory_is_refused_and_left_alone() {
     let before = Directory::new(path(&cluster)).epochs().unwrap().len();
     let network = Network::new(3, 5, None);
     std::thread::scope(|scope| {
-        let join = |line: threads::Line| {
+        let join = |line: Line| {
             let mut settings = cluster.settings(line.number());
             settings.job = JobId::from_bytes([8; 16]);
             scope.spawn(move || Member::join(line, &settings).map(drop).expect_err("it is another's").to_string())

@@ -1,14 +1,10 @@
 //! Parts of regions that are left out: not in the epoch, not touched by a restore, and back when they are taken in again.
-#![allow(missing_docs, reason = "a test binary")]
 
-mod cluster;
-mod threads;
-
-use cluster::Cluster;
+use crate::cluster::Cluster;
+use crate::threads::{Line, Network};
 use standfast_core::erasure::Scheme;
 use standfast_linux::RegisteredMemory;
 use standfast_member::{Joined, Member, Outcome};
-use threads::{Line, Network};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 8;

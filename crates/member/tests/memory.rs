@@ -1,17 +1,13 @@
 //! What a member takes of a node's memory: as many pages as the protocol reckons, and as much of the file system.
-#![allow(missing_docs, reason = "a test binary")]
 
-mod cluster;
-mod threads;
-
-use cluster::Cluster;
+use crate::cluster::{Cluster, JOB};
+use crate::threads::{Line, Network};
 use standfast_core::PAGE_BYTES;
 use standfast_core::erasure::Scheme;
 use standfast_group::{Plan, Reckoning, WayBack};
 use standfast_linux::{FrameFile, RegisteredMemory};
 use standfast_member::{Member, Outcome};
 use std::fs;
-use threads::Network;
 
 const RANKS: u32 = 4;
 /// Enough for several steps in which files grow.
@@ -29,7 +25,7 @@ fn byte(rank: u32, epoch: u8) -> u8 {
 /// Six epochs in which so many pages change: the pages that each process keeps at the end, of its own and of checks.
 fn kept(cluster: &Cluster, changed: usize) -> Vec<(usize, usize)> {
     std::thread::scope(|scope| {
-        let work = |line: threads::Line| {
+        let work = |line: Line| {
             let (rank, settings) = (line.number(), cluster.settings(line.number()));
             scope.spawn(move || {
                 let mut member = Member::join(line, &settings).expect("they join");
@@ -54,7 +50,7 @@ fn a_member_takes_no_more_memory_than_is_reckoned() {
     for (encode_every, changed) in [(1, PAGES), (1, 300), (3, 300)] {
         let mut cluster = Cluster::new(2, Scheme::Parity, RANKS, RANKS as usize);
         cluster.encode_every = encode_every;
-        let plan = Plan::rotating(cluster::JOB, WayBack::Relaunch, Scheme::Parity, RANKS).unwrap();
+        let plan = Plan::rotating(JOB, WayBack::Relaunch, Scheme::Parity, RANKS).unwrap();
         let kept = kept(&cluster, changed);
         for (position, (own, checks)) in kept.into_iter().enumerate() {
             let what = format!("{own} and {checks} pages at {position}, every {encode_every}, {changed} changed");
@@ -65,7 +61,7 @@ fn a_member_takes_no_more_memory_than_is_reckoned() {
             let step = FrameFile::STEP_BYTES;
             let most = (reckoned.peak * PAGE_BYTES as u64).next_multiple_of(step);
             let node = cluster.nodes[cluster.homes[position]].path();
-            let shelf = fs::read_dir(node).unwrap().next().unwrap().unwrap().path().join(cluster::JOB.to_string());
+            let shelf = fs::read_dir(node).unwrap().next().unwrap().unwrap().path().join(JOB.to_string());
             let taken = fs::metadata(shelf.join(format!("seat-{position}")).join("pages")).unwrap().len();
             assert!(taken <= most && taken >= held * PAGE_BYTES as u64, "{what}: {taken} of {most} bytes");
         }

@@ -1,11 +1,8 @@
 //! What must not be gone on with: it is refused by all processes with the reason, before anything is overwritten, and nothing
 //! is lost.
-#![allow(missing_docs, reason = "a test binary")]
 
-mod cluster;
-mod threads;
-
-use cluster::{Cluster, End};
+use crate::cluster::{Cluster, End};
+use crate::threads::{Line, Network};
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_linux::RegisteredMemory;
@@ -13,7 +10,6 @@ use standfast_member::{Joined, Member, MemberError, Outcome, Settings};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use threads::{Line, Network};
 
 const RANKS: u32 = 3;
 const BYTES: usize = 5 * 4096 + 100;

@@ -1,17 +1,13 @@
 //! Whole jobs as threads: they compute, checkpoint, are killed at any moment, lose nodes with their memory, are launched
 //! again on other nodes, and must go on with exactly the bytes that an epoch had.
-#![allow(missing_docs, reason = "a test binary")]
 
-mod cluster;
-mod threads;
-
-use cluster::{Cluster, End};
+use crate::cluster::{Cluster, End};
+use crate::threads::{Line, Network};
 use fastrand::Rng;
 use standfast_core::erasure::Scheme;
 use standfast_member::Member;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use threads::{Line, Network};
 
 fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("STANDFAST_SEEDS").ok().and_then(|it| it.parse().ok()).unwrap_or(8);

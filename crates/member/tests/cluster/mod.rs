@@ -1,6 +1,5 @@
 //! A job whose processes are threads, on nodes that come and go: it computes, checkpoints, is killed at any moment, and says
 //! where it goes back to something that it must not.
-#![allow(dead_code, reason = "each test binary uses its part of it")]
 
 use crate::threads::{Line, Network};
 use fastrand::Rng;

@@ -1,0 +1,22 @@
+//! All tests of a member from outside, as one program: it is linked once, and the last tests of one file run beside the first
+//! of the next. `cargo test -p standfast-member --test all relaunch::` runs those of one file.
+#![allow(missing_docs, reason = "a test binary")]
+
+mod cluster;
+mod directory;
+mod exclusion;
+mod memory;
+mod refusals;
+mod relaunch;
+mod threads;
+
+#[test]
+fn no_file_of_tests_is_left_out() {
+    let listed = include_str!("all.rs");
+    let files = std::fs::read_dir(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
+    for file in files.expect("the tests are there") {
+        let path = file.expect("it can be read").path();
+        let name = path.file_stem().expect("it has a name").to_string_lossy();
+        assert!(name == "all" || listed.contains(&format!("\nmod {name};\n")), "{name} is no part of this");
+    }
+}
