@@ -22,8 +22,9 @@ fuzz_target!(|input: &[u8]| {
     let blocks = vec![NewBlock::new(4096, encoding, stored, runs)];
     let identity = ImageIdentity { job: JobId::from_bytes([7; 16]), generation: GenerationNumber::FIRST, parent: None };
     let state = JobState { processes: vec![ProcessState::default()], ..JobState::default() };
-    let assembled = assemble(identity, Contained { blocks, ..Contained::default() }, &state).unwrap();
-    let image = Image::verify(assembled.header, &assembled.tail).unwrap();
+    let assembled =
+        assemble(identity, Contained { blocks, ..Contained::default() }, &state).expect("it is well formed");
+    let image = Image::verify(assembled.header, &assembled.tail).expect("it was just made");
     let block = &image.index.blocks()[0];
     let mut bytes = vec![0x5a; block.page_bytes()];
     if encoding != Encoding::Differences {
