@@ -1,12 +1,13 @@
 //! The abstract world of the explorer: processes with the real protocol, shelves with abstract pieces, links with messages.
 
+use standfast_core::Checksum;
 use standfast_group::transfer::Costs;
 use standfast_group::{
     Action, Arrival, Beginning, Control, EpochId, Event, Holding, Level, Life, Muster, Plan, Protocol, Rank, Rejected,
     Report, Restore, Resumption, Seat, Stage, Survey, Term, WayBack, decide,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// What is explored.
@@ -646,12 +647,30 @@ fn tolerance(plan: &Plan) -> u32 {
     (0..plan.groups().len()).map(|group| plan.layout(group).code().tolerance() as u32).min().unwrap_or(0)
 }
 
+/// All that a value writes to be hashed, of which 128 bits are taken at once: exploring is little else.
+struct Written(Vec<u8>);
+
+/// Most values write no more.
+const USUAL_BYTES: usize = 1024;
+
+impl Hasher for Written {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        self.sum() as u64
+    }
+}
+
+impl Written {
+    fn sum(&self) -> u128 {
+        u128::from_le_bytes(Checksum::of(&self.0).to_bytes())
+    }
+}
+
 fn hash_of(value: &impl Hash) -> u128 {
-    let half = |salt: u64| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        value.hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
-    half(1) << 64 | half(2)
+    let mut written = Written(Vec::with_capacity(USUAL_BYTES));
+    value.hash(&mut written);
+    written.sum()
 }
