@@ -18,8 +18,9 @@ use std::process::Command;
 const DETACH: &str = "\x1c\x1c";
 const SHELL: [&str; 3] = ["bash", "--norc", "--noprofile"];
 /// In the foreground it says so whenever it is woken, or the window has another size. What it says does not stand in what is
-/// typed, which is shown as well.
-const JOB: &str = "bash -c 'trap \"echo wo\"\"ken\" CONT; trap \"echo si\"\"zed\" WINCH; echo be\"\"gun; while :; do sleep 0.02; done'\n";
+/// typed, which is shown as well. Without a trap for it a shell takes no notice of Ctrl-C where the command that it waits for ends
+/// by itself at that moment.
+const JOB: &str = "bash -c 'trap \"exit 130\" INT; trap \"echo wo\"\"ken\" CONT; trap \"echo si\"\"zed\" WINCH; echo be\"\"gun; while :; do sleep 0.02; done'\n";
 
 fn run(standfast: &Standfast<'_>, arena: &Arena, options: &[&str], program: &[&str]) -> Command {
     let mut command = standfast.command(&["run", "-i", "off", "-d"]);
