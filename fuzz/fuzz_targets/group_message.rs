@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use standfast_core::Checksum;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
-use standfast_group::{Control, Message, Phase, Plan, Term, WayBack, decode, encode};
+use standfast_group::{Arrival, Control, Message, Phase, Plan, Term, WayBack, decode, encode};
 
 /// As `message.rs` has it.
 const FOOT_BYTES: usize = 80;
@@ -16,7 +16,7 @@ fuzz_target!(|input: &[u8]| {
     let _ = decode(&plan, input.to_vec());
     let Some((kind, body)) = input.split_first() else { return };
     let (pages, body) = body.split_at(if kind & 2 == 0 { 0 } else { body.len() / 2 });
-    let whole = encode(&plan, Term::default(), Message::Control(Control::Phase(Phase::Arrived(0))));
+    let whole = encode(&plan, Term::default(), Message::Control(Control::Phase(Phase::Arrived(Arrival::default()))));
     let mut foot = *whole.last_chunk::<FOOT_BYTES>().expect("every message ends with one");
     foot[6] = kind % 2;
     foot[52..56].copy_from_slice(&(body.len() as u32).to_le_bytes());
