@@ -76,8 +76,7 @@ impl Protocol {
             return;
         }
         let random = arrived.values().fold(0, |sum: u64, arrival| sum.rotate_left(1) ^ arrival.random);
-        // In place the pages before are at hand, and no piece of the new ones is laid down.
-        let anew = self.plan.way_back() == WayBack::Relaunch && arrived.values().all(|arrival| arrival.anew);
+        let anew = arrived.values().all(|arrival| arrival.anew);
         let epoch = EpochId { job: self.plan.job(), life: self.life, number: self.number + 1, random };
         self.coordinator = Coordinator::Preparing(epoch, self.everybody());
         let order = match self.kept.filter(|kept| self.may_be_local(epoch, *kept)) {

@@ -64,6 +64,8 @@ impl Protocol {
             (Phase::Prepare(epoch, base, costs, anew), Stage::Idle) => {
                 if self.begins(epoch, Level::Encoded, base, actions) {
                     let seats = self.seats.iter().map(|(seat, rank)| (*seat, *rank)).collect();
+                    // In place no piece is laid down, and the pages before are needed anyway.
+                    let anew = anew && self.resumes_early();
                     actions.push(Action::Encode { epoch, base, seat: self.seat(), seats, costs, anew });
                 }
             }

@@ -5,7 +5,7 @@ use super::Entry;
 use standfast_group::Place;
 
 /// Numbers that lie together.
-const STRETCH: usize = 64;
+const STRETCH: usize = 16;
 
 type Stretch = Box<[Option<Entry>; STRETCH]>;
 
