@@ -22,6 +22,8 @@
 //! mpi       MPI programs that lose ranks and nodes
 //! watched   the same under `standfast group run`
 //! simulated nodes with networks, processes and memory of their own
+//! stuck     launches that come no further
+//! slurm     a stand-in for Slurm
 //! groups    what `group run` offers beside that, and Python
 //! ```
 //!
@@ -44,6 +46,8 @@ pub mod result;
 pub mod running;
 pub mod screen;
 pub mod simulated;
+pub mod slurm;
+pub mod stuck;
 pub mod survival;
 pub mod tracer;
 pub mod traces;

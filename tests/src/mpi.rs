@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use std::{env, fs};
 
 const SOURCE: &str = include_str!("../victims/mpi/field.c");
+const SOURCE_CPP: &str = include_str!("../victims/mpi/spread.cpp");
 pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("standfast_group.h", include_str!("../../bindings/mpi/include/standfast_group.h")),
     ("standfast_mpi.h", include_str!("../../bindings/mpi/include/standfast_mpi.h")),
@@ -20,6 +21,8 @@ pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("standfast_program.h", include_str!("../../bindings/mpi/include/standfast_program.h")),
     ("must.h", include_str!("../victims/mpi/must.h")),
 ];
+/// MPI's own for C++ are no longer part of it, and full of warnings.
+const NO_CPP_BINDINGS: [&str; 2] = ["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"];
 /// Ranks of a job.
 pub const RANKS: usize = 4;
 
@@ -130,7 +133,23 @@ impl Mpi {
     /// # Errors
     /// When it does not compile.
     pub fn compiled(&self, name: &str, text: &str) -> Result<Option<PathBuf>> {
-        let compiles = Command::new(self.compiler).args(["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).output();
+        self.compiled_by(self.compiler, name, "c", text)
+    }
+
+    /// A program in C++ that takes the same arguments and says the same.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn cpp_program(&self) -> Result<Option<PathBuf>> {
+        self.compiled_by(&self.cpp_compiler(), "spread", "cpp", SOURCE_CPP)
+    }
+
+    fn cpp_compiler(&self) -> String {
+        self.compiler.replace("mpicc", "mpicxx")
+    }
+
+    fn compiled_by(&self, compiler: &str, name: &str, extension: &str, text: &str) -> Result<Option<PathBuf>> {
+        let compiles = Command::new(compiler).args(["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).output();
         if !compiles.is_ok_and(|answer| answer.status.success()) {
             return Ok(None);
         }
@@ -141,10 +160,16 @@ impl Mpi {
             for (name, text) in HEADERS {
                 fs::write(beside.join(name), text)?;
             }
-            let source = path.with_extension("c");
+            let source = path.with_extension(extension);
             fs::write(&source, text)?;
-            let mut command = Command::new(self.compiler);
-            command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(beside).arg(source).arg("-o").arg(path);
+            let mut command = Command::new(compiler);
+            command
+                .args(NO_CPP_BINDINGS)
+                .args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"])
+                .arg(beside)
+                .arg(source)
+                .arg("-o")
+                .arg(path);
             let mut search = OsString::from("-Wl,-rpath,");
             search.push(&library);
             workshop::compile(command.arg("-L").arg(&library).arg("-lstandfast_group").arg(search))
@@ -166,15 +191,8 @@ impl Mpi {
             &source,
             "#include <standfast_program.h>\n#include <standfast_program.h>\n#include <standfast_mpi.h>\n",
         )?;
-        let mut command = Command::new(self.compiler.replace("mpicc", "mpicxx"));
-        command.args([
-            "-DSTANDFAST_MPI_COUNT",
-            "-DOMPI_SKIP_MPICXX",
-            "-DMPICH_SKIP_MPICXX",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-        ]);
+        let mut command = Command::new(self.cpp_compiler());
+        command.args(NO_CPP_BINDINGS).args(["-DSTANDFAST_MPI_COUNT", "-Wall", "-Wextra", "-Werror"]);
         workshop::compile(command.arg("-fsyntax-only").arg("-I").arg(folder.path()).arg(source))
     }
 

@@ -24,10 +24,10 @@ const STEPS_MAX: usize = 1_000_000_000;
 const PAGES: &str = "48";
 
 /// A program under `group run`, and what it must come to.
-struct Watched<'a> {
+pub(crate) struct Watched<'a> {
     mpi: Mpi,
     program: &'a Path,
-    arena: Arena,
+    pub(crate) arena: Arena,
     seed: u64,
     random: Rng,
     /// `None` where it goes on until it is told that it is enough.
@@ -48,7 +48,7 @@ impl<'a> Watched<'a> {
         Ok(Self { course, ..Self::endless(mpi, program, seed)? })
     }
 
-    fn endless(mpi: Mpi, program: &'a Path, seed: u64) -> Result<Self> {
+    pub(crate) fn endless(mpi: Mpi, program: &'a Path, seed: u64) -> Result<Self> {
         Ok(Self { mpi, program, arena: Arena::new()?, seed, random: Rng::with_seed(seed), course: None, lives: 0 })
     }
 
@@ -74,13 +74,13 @@ impl<'a> Watched<'a> {
         Running::start(&self.arena, of.name, Output::Log, &mut command)
     }
 
-    fn arguments(&self) -> [String; 2] {
+    pub(crate) fn arguments(&self) -> [String; 2] {
         let steps = self.course.as_ref().map_or(STEPS_MAX, |course| course.steps);
         [steps.to_string(), PAGES.into()]
     }
 
     /// The file that says that it is enough.
-    fn enough(&self) -> PathBuf {
+    pub(crate) fn enough(&self) -> PathBuf {
         self.arena.folder().join("enough")
     }
 
@@ -100,7 +100,7 @@ impl<'a> Watched<'a> {
     }
 
     /// A random moment in the life that follows upon the last strike, some epochs after its recovery. Counts as a strike.
-    fn wait_for_a_moment(&mut self, running: &mut Running) -> Result<()> {
+    pub(crate) fn wait_for_a_moment(&mut self, running: &mut Running) -> Result<()> {
         until(PATIENCE, "the next life", || {
             ensure!(!running.has_ended()?, "the job has ended by itself; {}", self.said());
             Ok((lives_of(running) > self.lives).then_some(()))
@@ -113,7 +113,7 @@ impl<'a> Watched<'a> {
         Ok(())
     }
 
-    fn wait_until_told(&self, running: &mut Running, words: &str) -> Result<()> {
+    pub(crate) fn wait_until_told(&self, running: &mut Running, words: &str) -> Result<()> {
         until(PATIENCE, words, || {
             ensure!(!running.has_ended()?, "the job has ended by itself; {}", self.said());
             Ok(running.errors_so_far().contains(words).then_some(()))
@@ -148,7 +148,7 @@ impl<'a> Watched<'a> {
     }
 
     /// The undisturbed result, and nothing that is left.
-    fn check(&self, running: Running) -> Result<Ended> {
+    pub(crate) fn check(&self, running: Running) -> Result<Ended> {
         if self.course.is_none() {
             fs::write(self.enough(), "")?;
         }
@@ -180,7 +180,7 @@ impl<'a> Watched<'a> {
         serde_json::from_str(&ended.output).context("its answer")
     }
 
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         said(&self.arena, self.seed)
     }
 }

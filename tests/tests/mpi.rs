@@ -4,7 +4,7 @@
 use anyhow::Result;
 use standfast_tests::mpi::{Code, MPIS, Mpi, RANKS, survives};
 use standfast_tests::simulated::Nodes;
-use standfast_tests::{seed, skip, watched};
+use standfast_tests::{seed, skip, slurm, watched};
 use std::path::Path;
 
 const STRIKES: usize = 2;
@@ -37,6 +37,17 @@ fn with_every_program(promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<()> 
 #[test]
 fn the_headers_are_cpp_as_well() -> Result<()> {
     with_every_program(|mpi, _| mpi.reads_headers_as_cpp())
+}
+
+#[test]
+fn a_program_in_cpp_survives_kills() -> Result<()> {
+    for mpi in MPIS.iter().copied() {
+        match mpi.cpp_program()? {
+            Some(program) => watched::survives_kills(mpi, &program, STRIKES, seed())?,
+            None => skip(mpi.name, "its compiler for C++ is not here"),
+        }
+    }
+    Ok(())
 }
 
 #[test]
@@ -78,6 +89,11 @@ fn with_nodes(count: usize, promise: impl Fn(Mpi, &Path, &Nodes) -> Result<()>) 
 #[test]
 fn a_job_survives_nodes_that_go_and_come_back_with_an_old_epoch() -> Result<()> {
     with_nodes(RANKS + 1, |mpi, program, nodes| watched::survives_lost_nodes(mpi, program, nodes, seed()))
+}
+
+#[test]
+fn a_job_takes_the_nodes_of_a_slurm_allocation_and_survives_a_lost_one() -> Result<()> {
+    with_nodes(RANKS + 1, |mpi, program, nodes| slurm::survives_a_lost_node(mpi, program, nodes, seed()))
 }
 
 fn struck_on_nodes(code: Code) -> Result<()> {

@@ -26,6 +26,7 @@ mod parallel;
 mod passing_through;
 mod proxied_terminal;
 mod snapshots;
+mod stuck;
 mod terminals;
 
 #[test]

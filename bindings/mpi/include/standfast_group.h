@@ -60,6 +60,8 @@ typedef struct standfast_group_options {
                                * each node for itself and survive processes but no node; 1 */
     double hang;              /* seconds without a call of this library, or without a message within one, after which the
                                * process ends itself with status 70; 0 for never */
+    const char *milestones;   /* a file in which process 0 tells who has launched the job that all have joined, and that all
+                               * have left; NULL for none */
 } standfast_group_options;
 
 /* How a process begins. */

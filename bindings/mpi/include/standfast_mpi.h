@@ -25,7 +25,8 @@ extern "C" {
  * memory file system from $STANDFAST_GROUP_MEMORY, else /dev/shm; the directory from $STANDFAST_GROUP_DIRECTORY, and every how
  * many epochs one is copied there from $STANDFAST_GROUP_DIRECTORY_EVERY; every how many epochs one is encoded from
  * $STANDFAST_GROUP_ENCODE_EVERY; the number of checks from $STANDFAST_GROUP_CHECKS (2
- * or more for Reed-Solomon); the seconds after which a process that hangs ends itself from $STANDFAST_GROUP_HANG. Where process
+ * or more for Reed-Solomon); the seconds after which a process that hangs ends itself from $STANDFAST_GROUP_HANG; where process
+ * 0 tells `standfast group run` how far the launch is from $STANDFAST_GROUP_MILESTONES. Where process
  * 0 has $STANDFAST_GROUP_CHECK_QUIESCENT, checkpoints with messages under way are given up (standfast_mpi_count.h). Returns an
  * enum standfast_joined, or a negative number. Process 0 says on standard error what is not as one would wish. */
 int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group);
@@ -97,6 +98,7 @@ static void standfast_mpi_complete(standfast_group_options *chosen) {
     const char *hang = getenv("STANDFAST_GROUP_HANG"), *encode = getenv("STANDFAST_GROUP_ENCODE_EVERY");
     if (chosen->memory == NULL) chosen->memory = getenv("STANDFAST_GROUP_MEMORY");
     if (chosen->directory == NULL) chosen->directory = getenv("STANDFAST_GROUP_DIRECTORY");
+    if (chosen->milestones == NULL) chosen->milestones = getenv("STANDFAST_GROUP_MILESTONES");
     if (chosen->directory_every == 0 && every != NULL) chosen->directory_every = (uint32_t)strtoul(every, NULL, 10);
     if (chosen->encode_every == 0 && encode != NULL) chosen->encode_every = (uint32_t)strtoul(encode, NULL, 10);
     if (chosen->hang == 0 && hang != NULL) chosen->hang = strtod(hang, NULL);

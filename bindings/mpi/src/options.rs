@@ -22,6 +22,7 @@ pub struct Options {
     directory_every: u32,
     encode_every: u32,
     hang: f64,
+    milestones: *const c_char,
 }
 
 impl Options {
@@ -59,7 +60,9 @@ pub(crate) unsafe fn settings(options: Option<&Options>) -> Result<Settings, Str
     let group_members = if options.group == 0 { base.group_members } else { options.group as usize };
     let tracking = if options.compare == 0 { Tracking::Auto } else { Tracking::Compare };
     let directory = text(options.directory).filter(|path| !path.is_empty());
-    let directory = directory.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    let path = |bytes| PathBuf::from(OsStr::from_bytes(bytes));
+    let directory = directory.map(path);
+    let milestones = text(options.milestones).filter(|path| !path.is_empty()).map(path);
     let (directory_every, encode_every) = (options.directory_every.into(), options.encode_every.max(1).into());
-    Ok(Settings { scheme, group_members, tracking, directory, directory_every, encode_every, ..base })
+    Ok(Settings { scheme, group_members, tracking, directory, directory_every, encode_every, milestones, ..base })
 }

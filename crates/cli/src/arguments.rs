@@ -376,6 +376,7 @@ pub(crate) enum Group {
     Scavenge(GroupScavenge),
     End(GroupEnd),
     Forget(GroupForget),
+    Watch(GroupWatch),
 }
 
 /// Launch a job of many processes, and again when it has lost some of them
@@ -394,6 +395,15 @@ pub(crate) struct GroupRun {
     /// How long a process may go without a checkpoint, or wait in one, before it ends itself, such as 10m
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) hang: Option<Duration>,
+    /// How long a launch may take until all processes have joined; 0s for as long as it likes
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = humantime::parse_duration)]
+    pub(crate) start_limit: Duration,
+    /// How long the launcher may go on when one of the processes has ended; 0s for as long as it likes
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub(crate) loss_limit: Duration,
+    /// How long the launcher may go on when all processes have left the group; 0s for as long as it likes
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub(crate) finish_limit: Duration,
     /// Time between checkpoints, such as 60s, where the program leaves that to the command
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) interval: Option<Duration>,
@@ -458,6 +468,17 @@ pub(crate) struct GroupScavenge {
 /// `standfast group run` does so on all its nodes before each launch.
 #[derive(Args, Debug)]
 pub(crate) struct GroupEnd {
+    /// The directory that `standfast group run` was given
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+/// Say, each time something comes on standard input, whether a process of a job on this node has ended
+///
+/// `standfast group run` has one on each of its nodes while the job runs.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub(crate) struct GroupWatch {
     /// The directory that `standfast group run` was given
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,

@@ -7,10 +7,13 @@ use crate::program;
 use crate::slurm;
 use crate::voice::say;
 use anyhow::{anyhow, bail};
-use standfast::{Ending, GroupEnding, GroupEpoch, GroupPiece, GroupRequest, GroupSaved, Nodes, group_memory};
+use standfast::{
+    Ending, GroupEnding, GroupEpoch, GroupPiece, GroupRequest, GroupSaved, LaunchLimits, Nodes, group_memory,
+};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub(crate) fn answer(question: Group) -> anyhow::Result<ExitCode> {
     match question {
@@ -32,6 +35,10 @@ pub(crate) fn answer(question: Group) -> anyhow::Result<ExitCode> {
         }
         Group::Forget(forget) => {
             standfast::group_forget(&forget.directory, &memory())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Group::Watch(watch) => {
+            standfast::group_watch(&watch.directory, std::io::stdin(), std::io::stdout())?;
             Ok(ExitCode::SUCCESS)
         }
         Group::End(end) => {
@@ -117,10 +124,14 @@ fn run(run: GroupRun) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(missing.exit_status()));
     }
     let nodes = nodes(run.nodes, run.spares, run.agent)?;
+    let limit = |limit: Duration| (!limit.is_zero()).then_some(limit);
+    let (start, loss, finish) = (limit(run.start_limit), limit(run.loss_limit), limit(run.finish_limit));
+    let limits = LaunchLimits { start, loss, finish };
     let request = GroupRequest {
         directory: run.directory,
         tries: run.tries,
         time_limit: run.time_limit,
+        limits,
         hang: run.hang,
         interval: run.interval,
         flush_every: run.flush_every,

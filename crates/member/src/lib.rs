@@ -15,6 +15,7 @@
 mod directory;
 mod error;
 mod member;
+mod milestone;
 mod notes;
 mod plan_record;
 mod regions;
@@ -26,6 +27,7 @@ mod transport;
 pub use directory::{Directory, HeldEpoch, Rebuilt, Scavenged, rebuild, scavenge};
 pub use error::MemberError;
 pub use member::{Joined, Member, Outcome};
+pub use milestone::Milestone;
 pub use regions::{Regions, Tracking};
 pub use roll_call::{forget_in_memory, held_in_memory};
 pub use settings::{Settings, job_named, memory_identity};

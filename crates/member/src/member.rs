@@ -4,6 +4,7 @@
 use crate::Settings;
 use crate::directory::{Directory, Flush};
 use crate::error::MemberError;
+use crate::milestone::Milestone;
 use crate::notes::{Arrangement, InDirectory, Note, Wire};
 use crate::regions::Regions;
 use crate::roll_call::{self, job_directory, seat_directory};
@@ -58,6 +59,8 @@ pub struct Member<T> {
     resumption: Option<Resumption>,
     last: Instant,
     copies: Copies,
+    /// Where this process tells how far the launch is.
+    milestones: Option<PathBuf>,
 }
 
 /// The copying of epochs to the directory.
@@ -81,7 +84,11 @@ impl<T: Transport> Member<T> {
     pub fn join(transport: T, settings: &Settings) -> Result<Self, MemberError> {
         let buffers = transport.buffers();
         let mut wire = Wire::new(transport);
-        let arrangement = roll_call::call(&mut wire, settings)?;
+        let mut arrangement = roll_call::call(&mut wire, settings)?;
+        let milestones = settings.milestones.clone().filter(|_| wire.rank() == 0);
+        if let Some(Err(error)) = milestones.as_deref().map(|path| Milestone::Joined.tell(path)) {
+            arrangement.warnings.push(format!("`standfast group run` cannot be told that all have joined: {error}"));
+        }
         let directory = job_directory(&settings.memory, settings.job);
         let seat = Seat(wire.rank());
         let opened = roll_call::carry_out(&mut wire, &directory, &arrangement)
@@ -112,6 +119,7 @@ impl<T: Transport> Member<T> {
             resumption: None,
             last: Instant::now(),
             copies,
+            milestones,
             wire,
             shelf,
             directory,
@@ -399,6 +407,8 @@ impl<T: Transport> Member<T> {
             }
             let job = self.arrangement.job;
             self.copies.directory.take().map_or(Ok(()), |directory| directory.remove_all(job))?;
+            // Who launched this can do without: it waits for the launcher's end all the same.
+            let _ = self.milestones.take().map(|path| Milestone::Left.tell(&path));
             self.wire.tell_all(&Note::Done)?;
         }
         self.await_done()?;

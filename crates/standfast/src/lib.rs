@@ -77,9 +77,9 @@ pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};
 pub use front::{Front, FrontLine, Left, Side, split};
 pub use group::{
-    GroupEnding, GroupEpoch, GroupNotice, GroupPiece, GroupRebuilt, GroupRequest, GroupSaved, Nodes,
-    examine_group_memory, group_end, group_forget, group_memory, group_rebuild, group_scavenge, group_status,
-    group_verify, run_group,
+    GroupEnding, GroupEpoch, GroupNotice, GroupPiece, GroupRebuilt, GroupRequest, GroupSaved, LaunchLimits, Nodes,
+    Trouble, examine_group_memory, group_end, group_forget, group_memory, group_rebuild, group_scavenge, group_status,
+    group_verify, group_watch, run_group,
 };
 pub use inspect::{inspect, verify};
 pub use levels::{DurableEvery, FlushEvery, Grace, Memory};

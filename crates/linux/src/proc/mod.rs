@@ -67,6 +67,15 @@ pub fn numbers(pid: i32, directory: &str) -> io::Result<Vec<i32>> {
     Ok(numbers)
 }
 
+/// All processes that there are.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn all() -> io::Result<Vec<i32>> {
+    let names = std::fs::read_dir("/proc")?.flatten();
+    Ok(names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
 /// The children of a process, by any of its threads, oldest first, which is the order in which wait(2) finds them.
 /// (`/proc/PID/task/TID/children`, which container kernels sometimes lack: then every process is asked for its parent.)
 ///

@@ -8,6 +8,7 @@ use super::left::end_left;
 use super::level::save;
 use super::lines::Lines;
 use super::nodes::{ANSWER_MAX, Nodes, has_place, with_nodes};
+use super::progress::{LaunchLimits, Progress, Trouble};
 use super::watcher::{EndedLaunch, Watcher};
 use crate::error::Error;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -34,8 +35,12 @@ const CHECKS: &str = "STANDFAST_GROUP_CHECKS";
 const HANG: &str = "STANDFAST_GROUP_HANG";
 const INTERVAL: &str = "STANDFAST_GROUP_INTERVAL";
 const CHECK_QUIESCENT: &str = "STANDFAST_GROUP_CHECK_QUIESCENT";
+const MILESTONES: &str = "STANDFAST_GROUP_MILESTONES";
 /// By which Open MPI's launcher learns which variables the processes on other nodes are to have.
 const OPEN_MPI_VARIABLES: &str = "OMPI_MCA_mca_base_env_list";
+
+/// What a job ends with that hangs when it is done: EX_SOFTWARE of sysexits.h, as its processes that hang.
+const HUNG: i32 = 70;
 
 const NAMING: &str = "keep the job's name in its directory";
 const WATCHING: &str = "watch over the job's processes";
@@ -49,6 +54,8 @@ pub struct GroupRequest {
     pub tries: u32,
     /// How long it may take in all; what it holds in memory is saved then.
     pub time_limit: Option<Duration>,
+    /// How long a launcher is waited for where the job has not begun, cannot go on, or is done.
+    pub limits: LaunchLimits,
     /// How long a process may hang before it ends itself.
     pub hang: Option<Duration>,
     /// Time between checkpoints, where the program leaves that open.
@@ -85,8 +92,8 @@ pub enum GroupNotice {
     },
     /// Processes of an earlier launch, whose launcher is gone, were ended.
     Left(usize),
-    /// These nodes do not answer any more: the launch is ended.
-    Lost(Vec<String>),
+    /// The launch is ended for this.
+    Trouble(Trouble),
     /// These nodes do not answer and are left out.
     Dead(Vec<String>),
     /// What it held in memory has been saved.
@@ -117,7 +124,7 @@ impl fmt::Display for GroupNotice {
                 write!(f, "the job {ended}; launching it again, {launch} of {tries}")
             }
             Self::Left(count) => write!(f, "ended {count} processes of an earlier launch that were left"),
-            Self::Lost(nodes) => write!(f, "ending this launch, since {} no longer answers", nodes.join(", ")),
+            Self::Trouble(trouble) => write!(f, "ending this launch, since {trouble}"),
             Self::Dead(nodes) => write!(f, "left out, since they do not answer: {}", nodes.join(", ")),
             Self::Saved { pieces, lost, directory } => {
                 write!(f, "{pieces} pieces of what the job held in memory are saved in {}", directory.display())?;
@@ -168,16 +175,13 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
             }
             taken = chosen?;
         }
-        let not_started = |source| Error::NotStarted { program: request.command[0].clone(), source };
-        let child = command(request, &name.text, &taken).and_then(|mut it| it.spawn()).map_err(not_started)?;
-        let lines = Lines::new(&request.nodes, &taken);
-        let launched = watcher.watch(child, lines, listener).map_err(Error::system(WATCHING))?;
-        end_what_is_left();
-        let Some(ended) = launched.in_words(watcher.asked()) else {
+        let launched = launched(request, &name.text, &taken, &mut watcher, listener)?;
+        let ended = launched.in_words(watcher.asked()).filter(|_| !launched.has_left());
+        let Some(ended) = ended else {
             // Nodes that were left out may have come back since, with what they held.
             request.nodes.ask_all(&on_nodes(request, "forget")?, ANSWER_MAX);
             name.give_up().map_err(Error::system(NAMING))?;
-            return Ok(GroupEnding::Done);
+            return Ok(if launched.has_left() { GroupEnding::Failed(HUNG) } else { GroupEnding::Done });
         };
         if watcher.asked() || launch >= request.tries {
             listener(&saved(request, &name.text)?);
@@ -187,6 +191,28 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
         listener(&GroupNotice::Again { ended, launch: launch + 1, tries: request.tries });
     }
     unreachable!("the loop ends by itself")
+}
+
+/// One launch, from its launcher's start until nothing of it is left here.
+fn launched(
+    request: &GroupRequest,
+    job: &str,
+    nodes: &[String],
+    watcher: &mut Watcher,
+    listener: &mut dyn FnMut(&GroupNotice),
+) -> Result<EndedLaunch, Error> {
+    let milestones = fs::canonicalize(&request.directory).map_err(Error::system(NAMING))?.join("milestones");
+    // A command that was killed may have left it.
+    let _ = fs::remove_file(&milestones);
+    let not_started = |source| Error::NotStarted { program: request.command[0].clone(), source };
+    let mut command = command(request, job, nodes).map_err(not_started)?;
+    let child = command.env(MILESTONES, &milestones).spawn().map_err(not_started)?;
+    let lines = Lines::new(&request.nodes, nodes, on_nodes(request, "watch")?);
+    let progress = Progress::new(request.limits, lines, job, milestones.clone());
+    let launched = watcher.watch(child, progress, listener).map_err(Error::system(WATCHING))?;
+    end_what_is_left();
+    let _ = fs::remove_file(milestones);
+    Ok(launched)
 }
 
 /// The nodes of the next launch, on which nothing is left of earlier ones. Where too few are left, what the others hold is saved.
@@ -246,7 +272,7 @@ fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Co
         command.env(CHECK_QUIESCENT, "1");
     }
     let asked_for = std::env::var(OPEN_MPI_VARIABLES).ok();
-    let ours = [JOB, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, CHECKS, HANG].into_iter();
+    let ours = [JOB, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, CHECKS, HANG, MILESTONES].into_iter();
     let asked =
         request.interval.map(|_| INTERVAL).into_iter().chain(request.check_quiescent.then_some(CHECK_QUIESCENT));
     let ours = ours.chain(asked).map(str::to_owned);
@@ -270,8 +296,10 @@ fn end_what_is_left() {
 impl EndedLaunch {
     /// `None` where the job is done. A launcher that was told to end may end with 0 whatever became of the job.
     fn in_words(&self, asked: bool) -> Option<String> {
-        if !self.lost.is_empty() {
-            return Some(format!("lost {}", self.lost.join(", ")));
+        match &self.trouble {
+            Some(Trouble::Nodes(nodes)) => return Some(format!("lost {}", nodes.join(", "))),
+            Some(_) => return Some("came no further".into()),
+            None => {}
         }
         match (self.status.code(), self.status.signal()) {
             (Some(0), _) if asked => Some("was asked to end".into()),
@@ -279,6 +307,11 @@ impl EndedLaunch {
             (Some(code), _) => Some(format!("ended with status {code}")),
             (None, signal) => Some(format!("was ended by signal {}", signal.unwrap_or_default())),
         }
+    }
+
+    /// Whether all its processes had left the group when it was ended: there is nothing to go on from.
+    fn has_left(&self) -> bool {
+        matches!(self.trouble, Some(Trouble::Finish(_)))
     }
 
     /// The same for who has launched it; it did not end well.

@@ -8,9 +8,9 @@ use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use standfast_linux::proc;
 use standfast_member::{forget_in_memory, job_named};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 /// A process that has not ended so long after SIGKILL waits for a device that does not answer.
 const ENDING_MAX: Duration = Duration::from_secs(5);
@@ -60,14 +60,18 @@ pub(super) fn end_left(job: &str) -> io::Result<usize> {
 }
 
 fn left(job: &str) -> io::Result<Vec<i32>> {
-    let sign = format!("{JOB}={job}");
+    let sign = sign_of(job);
     let has_sign = |pid: &i32| {
         // Of others nobody may read it, of who has ended there is none.
         let environment = proc::read(*pid, "environ").unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|entry| entry == sign.as_bytes())
     };
-    let names = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    Ok(names.filter(has_sign).collect())
+    Ok(proc::all()?.into_iter().filter(has_sign).collect())
+}
+
+/// What all processes of a job have in their environment.
+pub(super) fn sign_of(job: &str) -> String {
+    format!("{JOB}={job}")
 }
 
 #[cfg(test)]

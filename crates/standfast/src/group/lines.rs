@@ -1,15 +1,15 @@
-//! Whether the nodes of a launch still answer. Each has a *line*: a command on it, by way of the agent, that gives back what it
-//! is sent. That takes hardly any processor time, here or there. A node whose line has ended or is silent is asked anew, and is
-//! lost where it does not answer then. What becomes of the launch is not decided here.
+//! Whether the nodes of a launch still answer, and all ranks on them are there. Each has a *line*: a command on it, by way of the
+//! agent, that answers what it is sent. That takes hardly any processor time, here or there. A node whose line has ended or is
+//! silent is asked anew, and is lost where it does not answer then. What becomes of the launch is not decided here.
 
 use super::nodes::{ANSWER_MAX, Nodes, answer_by};
+use super::ranks::{ENDED, WELL};
 use rustix::io::ioctl_fionbio;
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
-/// How often nodes are looked after.
-const BEAT: Duration = Duration::from_secs(2);
 /// A line that has given nothing back for so long is not believed any more, and neither is a node that takes longer to answer.
 const SILENCE_MAX: Duration = ANSWER_MAX;
 /// From one line to the next: an agent that can hold none is not kept busy.
@@ -21,8 +21,9 @@ const CLOSING_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Lines<'n> {
     nodes: &'n Nodes,
+    /// What a line is at its other end.
+    command: Vec<OsString>,
     watched: Vec<Watched>,
-    next: Instant,
     silence_max: Duration,
 }
 
@@ -43,22 +44,27 @@ enum Contact {
 }
 
 impl<'n> Lines<'n> {
-    /// Of these nodes, which have just answered.
-    pub(super) fn new(nodes: &'n Nodes, taken: &[String]) -> Self {
+    /// To these nodes, which have just answered. The command answers each question on its standard input with what was asked
+    /// ([`WELL`]), or with [`ENDED`] where a rank there has ended.
+    pub(super) fn new(nodes: &'n Nodes, taken: &[String], command: Vec<OsString>) -> Self {
         let watched = |name: &String| Watched { name: name.clone(), contact: Contact::None, opened: None };
         let watched = taken.iter().map(watched).collect();
-        Self { nodes, watched, next: Instant::now(), silence_max: SILENCE_MAX }
+        Self { nodes, command, watched, silence_max: SILENCE_MAX }
     }
 
-    /// When it is time to look again; `None` where there is nobody to look after.
-    pub(super) fn next(&self) -> Option<Instant> {
-        (!self.watched.is_empty()).then_some(self.next)
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.watched.is_empty()
     }
 
-    /// Those that are lost. Waits for nobody.
+    /// Whether a rank had ended on one of the nodes when it answered last.
+    pub(super) fn has_ended(&self) -> bool {
+        self.watched.iter().any(|node| matches!(&node.contact, Contact::Line(line) if line.answered == ENDED))
+    }
+
+    /// Asks all nodes, and says which are lost. Waits for nobody.
     pub(super) fn lost(&mut self) -> Vec<String> {
-        self.next = Instant::now() + BEAT;
-        self.watched.iter_mut().for_each(|node| node.look(self.nodes, self.silence_max));
+        self.watched.iter_mut().for_each(|node| node.look(self.nodes, &self.command, self.silence_max));
         let lost = self.watched.iter().filter(|node| matches!(node.contact, Contact::Lost));
         lost.map(|node| node.name.clone()).collect()
     }
@@ -75,7 +81,7 @@ impl Drop for Lines<'_> {
 }
 
 impl Watched {
-    fn look(&mut self, nodes: &Nodes, silence_max: Duration) {
+    fn look(&mut self, nodes: &Nodes, command: &[OsString], silence_max: Duration) {
         self.contact = match std::mem::replace(&mut self.contact, Contact::None) {
             Contact::Line(mut line) => match line.answers(silence_max) {
                 true => Contact::Line(line),
@@ -96,7 +102,7 @@ impl Watched {
             Contact::None if self.opened.is_none_or(|opened| opened.elapsed() >= REST) => {
                 self.opened = Some(Instant::now());
                 // What cannot be begun here says nothing of the node.
-                nodes.begin_line(&self.name).and_then(Line::new).map_or(Contact::None, Contact::Line)
+                nodes.begin_line(&self.name, command).and_then(Line::new).map_or(Contact::None, Contact::Line)
             }
             other => other,
         };
@@ -114,13 +120,14 @@ impl Contact {
     }
 }
 
-/// What is sent comes back.
+/// What is asked is answered.
 #[derive(Debug)]
 struct Line {
     agent: Child,
     input: ChildStdin,
     output: ChildStdout,
     heard: Instant,
+    answered: u8,
 }
 
 impl Line {
@@ -128,22 +135,22 @@ impl Line {
         let (input, output) = agent.stdin.take().zip(agent.stdout.take()).expect("both are piped");
         ioctl_fionbio(&input, true)?;
         ioctl_fionbio(&output, true)?;
-        Ok(Self { agent, input, output, heard: Instant::now() })
+        Ok(Self { agent, input, output, heard: Instant::now(), answered: WELL })
     }
 
-    /// Takes what has come back, and sends again.
+    /// Takes what has been answered, and asks again.
     fn answers(&mut self, silence_max: Duration) -> bool {
         let mut bytes = [0; 64];
         loop {
             match self.output.read(&mut bytes) {
                 Ok(0) => return false,
-                Ok(_) => self.heard = Instant::now(),
+                Ok(read) => (self.heard, self.answered) = (Instant::now(), bytes[read - 1]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
         }
-        let is_open = self.input.write(b"\n").map_or_else(|error| error.kind() == ErrorKind::WouldBlock, |_| true);
+        let is_open = self.input.write(&[WELL]).map_or_else(|error| error.kind() == ErrorKind::WouldBlock, |_| true);
         is_open && self.heard.elapsed() < silence_max
     }
 
@@ -196,7 +203,7 @@ mod tests {
     ) -> Vec<String> {
         let folder = tempfile::tempdir().expect("a folder");
         let nodes = nodes(folder.path());
-        let mut lines = Lines::new(&nodes, &nodes.names);
+        let mut lines = Lines::new(&nodes, &nodes.names, ["cat".into()].to_vec());
         assert!(looked_until(&mut lines, |_, _| have_lines(folder.path())).is_empty());
         lines.silence_max = silence_max;
         strike(folder.path(), begun(folder.path(), "b")[0]);
@@ -219,12 +226,22 @@ mod tests {
     fn a_line_that_holds_is_all_that_is_begun() {
         let folder = tempfile::tempdir().expect("a folder");
         let nodes = nodes(folder.path());
-        let mut lines = Lines::new(&nodes, &nodes.names);
+        let mut lines = Lines::new(&nodes, &nodes.names, ["cat".into()].to_vec());
         looked_until(&mut lines, |_, _| have_lines(folder.path()));
         for _ in 0..500 {
             assert!(lines.lost().is_empty());
         }
         assert_eq!(["a", "b"].map(|node| begun(folder.path(), node).len()), [1, 1]);
+    }
+
+    #[test]
+    fn a_rank_that_has_ended_on_a_node_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nodes = nodes(folder.path());
+        let always_ended = ["stdbuf", "-o0", "tr", ".", "!"].map(OsString::from).to_vec();
+        let mut lines = Lines::new(&nodes, &nodes.names, always_ended);
+        assert!(!lines.has_ended());
+        assert!(looked_until(&mut lines, |lines, _| lines.has_ended()).is_empty());
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod left;
 mod level;
 mod lines;
 mod nodes;
+mod progress;
+mod ranks;
 mod watcher;
 
 pub use keeping::examine_group_memory;
@@ -17,3 +19,5 @@ pub use level::{
     group_verify,
 };
 pub use nodes::Nodes;
+pub use progress::{LaunchLimits, Trouble};
+pub use ranks::group_watch;

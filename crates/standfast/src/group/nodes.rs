@@ -71,9 +71,9 @@ impl Nodes {
         self.command(name, command)?.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
     }
 
-    /// The same, of a command that gives back what it is sent.
-    pub(super) fn begin_line(&self, name: &str) -> io::Result<Child> {
-        self.command(name, &["cat".into()])?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+    /// The same, of a command that answers what it is sent.
+    pub(super) fn begin_line(&self, name: &str, command: &[OsString]) -> io::Result<Child> {
+        self.command(name, command)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
     }
 
     fn command(&self, name: &str, command: &[OsString]) -> io::Result<Command> {

@@ -1,8 +1,8 @@
-//! What is waited for while a job runs: its launcher's end, signals, the time limit, and nodes that do not answer any more. A
-//! launcher that is to end is asked first and ended after a while.
+//! What is waited for while a job runs: its launcher's end, signals, the time limit, and trouble that the launcher may not notice.
+//! A launcher that is to end is asked first and ended after a while.
 
 use super::launch::GroupNotice;
-use super::lines::Lines;
+use super::progress::{Progress, Trouble};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How long a launcher that was asked to end may take before it is ended.
 const GRACE: Duration = Duration::from_secs(30);
-/// The same where a node is lost: it is of little use to wait for what waits for that node.
-const GRACE_LOST: Duration = Duration::from_secs(5);
+/// The same where there is trouble: it is of little use to wait for what waits for a lost node.
+const GRACE_TROUBLE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Watcher {
@@ -28,15 +28,15 @@ pub(super) struct Watcher {
 #[derive(Debug)]
 pub(super) struct EndedLaunch {
     pub(super) status: ExitStatus,
-    /// Nodes that did not answer any more, for which it was ended.
-    pub(super) lost: Vec<String>,
+    /// For which it was ended, if it was.
+    pub(super) trouble: Option<Trouble>,
 }
 
 /// A launch that runs.
 #[derive(Debug)]
 struct Launch {
     child: Child,
-    lost: Vec<String>,
+    trouble: Option<Trouble>,
     kill_at: Option<Instant>,
 }
 
@@ -55,33 +55,31 @@ impl Watcher {
         self.asked
     }
 
-    /// Waits for the launcher's end, hands on what this process is asked, and ends the launcher where a node is lost.
+    /// Waits for the launcher's end, hands on what this process is asked, and ends the launcher where there is trouble.
     pub(super) fn watch(
         &mut self,
         child: Child,
-        mut lines: Lines<'_>,
+        mut progress: Progress<'_>,
         listener: &mut dyn FnMut(&GroupNotice),
     ) -> io::Result<EndedLaunch> {
-        let mut launch = Launch { child, lost: Vec::new(), kill_at: None };
+        let mut launch = Launch { child, trouble: None, kill_at: None };
         loop {
             if let Some(status) = launch.child.try_wait()? {
-                return Ok(EndedLaunch { status, lost: launch.lost });
+                return Ok(EndedLaunch { status, trouble: launch.trouble });
             }
             launch.kill_in_time()?;
             if !self.asked && self.limit.is_some_and(|limit| limit <= Instant::now()) {
                 self.asked = true;
                 launch.end(SIGTERM, GRACE);
             }
-            let goes_on = !self.asked && launch.lost.is_empty();
-            if goes_on {
-                launch.lost = lines.lost();
-                if !launch.lost.is_empty() {
-                    listener(&GroupNotice::Lost(launch.lost.clone()));
-                    launch.end(SIGTERM, GRACE_LOST);
-                }
+            let goes_on = !self.asked && launch.trouble.is_none();
+            if goes_on && let Some(trouble) = progress.trouble() {
+                listener(&GroupNotice::Trouble(trouble.clone()));
+                launch.trouble = Some(trouble);
+                launch.end(SIGTERM, GRACE_TROUBLE);
             }
             let limit = self.limit.filter(|_| !self.asked);
-            let beat = lines.next().filter(|_| goes_on);
+            let beat = (!self.asked && launch.trouble.is_none()).then(|| progress.next());
             match self.next([launch.kill_at, limit, beat].into_iter().flatten().min()) {
                 None | Some(SIGCHLD) => {}
                 Some(signal) => {

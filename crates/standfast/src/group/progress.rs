@@ -1,0 +1,167 @@
+//! How far a launch is, and the signs that it will come no further although its launcher stays: a node is lost, a process has
+//! ended, not all have joined after a time, or all have left long since. It is looked for now and then; nobody is ended here.
+
+use super::lines::Lines;
+use super::ranks::Ranks;
+use standfast_member::Milestone;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How often it is looked for.
+const BEAT: Duration = Duration::from_secs(2);
+
+/// How long a launcher is waited for; `None` for as long as it takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaunchLimits {
+    /// Until all processes have joined.
+    pub start: Option<Duration>,
+    /// When one of them has ended before all have left.
+    pub loss: Option<Duration>,
+    /// When all have left.
+    pub finish: Option<Duration>,
+}
+
+/// Why a launch is ended although its launcher stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// These nodes do not answer any more.
+    Nodes(Vec<String>),
+    /// Not all processes have joined in this time.
+    Start(Duration),
+    /// A process has ended so long ago.
+    Loss(Duration),
+    /// All processes have left so long ago.
+    Finish(Duration),
+}
+
+/// As what ails it.
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nodes(nodes) => write!(f, "{} no longer answers", nodes.join(", ")),
+            Self::Start(limit) => write!(f, "not all of its processes have joined in {limit:?} (--start-limit)"),
+            Self::Loss(limit) => {
+                write!(f, "one of its processes has ended, and it has not for {limit:?} (--loss-limit)")
+            }
+            Self::Finish(limit) => {
+                write!(
+                    f,
+                    "all of its processes have left the group, and it has not ended for {limit:?} (--finish-limit); "
+                )?;
+                write!(f, "its results may be whole, and there is nothing to go on from")
+            }
+        }
+    }
+}
+
+/// One launch.
+#[derive(Debug)]
+pub(super) struct Progress<'n> {
+    limits: LaunchLimits,
+    lines: Lines<'n>,
+    /// Of this node, where there are no lines.
+    ranks: Option<Ranks>,
+    milestones: PathBuf,
+    next: Instant,
+    begun: Instant,
+    ended: Option<Instant>,
+    left: Option<Instant>,
+}
+
+impl<'n> Progress<'n> {
+    /// Of one that begins now and tells of its milestones in this file.
+    pub(super) fn new(limits: LaunchLimits, lines: Lines<'n>, job: &str, milestones: PathBuf) -> Self {
+        let begun = Instant::now();
+        let ranks = lines.is_empty().then(|| Ranks::new(job));
+        Self { limits, lines, ranks, milestones, next: begun, begun, ended: None, left: None }
+    }
+
+    /// When it is time to look again.
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Looks.
+    pub(super) fn trouble(&mut self) -> Option<Trouble> {
+        let now = Instant::now();
+        if now < self.next {
+            return None;
+        }
+        self.next = now + BEAT;
+        let lost = self.lines.lost();
+        if !lost.is_empty() {
+            return Some(Trouble::Nodes(lost));
+        }
+        // Where nobody can look there is no sign.
+        let has_ended = self.lines.has_ended() || self.ranks.as_mut().is_some_and(|it| it.has_ended().unwrap_or(false));
+        self.judge(Milestone::told(&self.milestones), has_ended, now)
+    }
+
+    fn judge(&mut self, milestone: Option<Milestone>, has_ended: bool, now: Instant) -> Option<Trouble> {
+        // Who has left may end.
+        let has_left = milestone == Some(Milestone::Left);
+        let since = |begin: &mut Option<Instant>, is_so: bool| *begin = is_so.then(|| begin.unwrap_or(now));
+        since(&mut self.left, has_left);
+        since(&mut self.ended, has_ended && !has_left);
+        let begun = milestone.is_none().then_some(self.begun);
+        let over = |begin: Option<Instant>, limit: Option<Duration>| {
+            begin.zip(limit).filter(|(begin, limit)| now.duration_since(*begin) >= *limit).map(|(_, limit)| limit)
+        };
+        let LaunchLimits { start, loss, finish } = self.limits;
+        let ended = over(self.ended, loss).map(Trouble::Loss);
+        ended.or(over(begun, start).map(Trouble::Start)).or(over(self.left, finish).map(Trouble::Finish))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::nodes::Nodes;
+    use super::*;
+
+    /// What is found of a launch in each second of it, with limits of 10, 3 and 5 seconds.
+    fn found(seconds: impl IntoIterator<Item = (Option<Milestone>, bool)>) -> Option<(u64, Trouble)> {
+        let [start, loss, finish] = [10, 3, 5].map(|seconds| Some(Duration::from_secs(seconds)));
+        let nodes = Nodes::default();
+        let lines = Lines::new(&nodes, &[], Vec::new());
+        let mut progress = Progress::new(LaunchLimits { start, loss, finish }, lines, "job", "/nowhere".into());
+        (0..).zip(seconds).find_map(|(second, (milestone, has_ended))| {
+            let now = progress.begun + Duration::from_secs(second);
+            progress.judge(milestone, has_ended, now).map(|trouble| (second, trouble))
+        })
+    }
+
+    const JOINED: Option<Milestone> = Some(Milestone::Joined);
+    const LEFT: Option<Milestone> = Some(Milestone::Left);
+
+    #[test]
+    fn a_launch_that_goes_on_is_left_alone() {
+        let course = [(None, 9), (JOINED, 1000), (LEFT, 4)];
+        assert_eq!(found(course.into_iter().flat_map(|(it, seconds)| std::iter::repeat_n((it, false), seconds))), None);
+    }
+
+    #[test]
+    fn a_launch_that_never_begins_is_noticed() {
+        assert_eq!(found([(None, false); 20]), Some((10, Trouble::Start(Duration::from_secs(10)))));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_noticed_before_all_have_left() {
+        let loss = Trouble::Loss(Duration::from_secs(3));
+        assert_eq!(
+            found([(None, false), (None, true), (None, true), (None, true), (None, true)]),
+            Some((4, loss.clone()))
+        );
+        let joined = std::iter::repeat_n((JOINED, false), 100).chain([(JOINED, true); 4]);
+        assert_eq!(found(joined), Some((103, loss)));
+        // Its launcher has ended it after all.
+        assert_eq!(found([(JOINED, true), (JOINED, true), (JOINED, false), (JOINED, true), (JOINED, true)]), None);
+        assert_eq!(found([(LEFT, true); 4]), None);
+    }
+
+    #[test]
+    fn a_launch_that_does_not_come_to_its_end_is_noticed() {
+        let course = std::iter::once((JOINED, false)).chain([(LEFT, true); 9]);
+        assert_eq!(found(course), Some((6, Trouble::Finish(Duration::from_secs(5)))));
+    }
+}

@@ -1,0 +1,220 @@
+//! The ranks of a job on this node: processes that its launcher has started here, told by the variables that launchers give
+//! them. One of them that has ended, while who started it goes on, is noticed; what becomes of the launch is not decided here.
+//! What ranks start themselves is none of them, nor is what `MPI_Comm_spawn` starts.
+
+use super::left::sign_of;
+use super::level::named_job;
+use crate::error::Error;
+use standfast_linux::proc::{self, Stat};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// By which a process is told its rank: by Open MPI, by MPICH's and Slurm's PMI, and by PMIx. ($SLURM_PROCID will not do: scripts
+/// have it as well, and launchers in them.)
+const RANK_VARIABLES: [&[u8]; 3] = [b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK"];
+/// By which Open MPI and MPICH tell it how many there are on its node.
+const COUNT_VARIABLES: [&[u8]; 2] = [b"OMPI_COMM_WORLD_LOCAL_SIZE", b"MPI_LOCALNRANKS"];
+/// By which Open MPI and MPICH tell one that `MPI_Comm_spawn` has started it: it may end before the others.
+const SPAWNED_VARIABLES: [&[u8]; 2] = [b"OMPI_PARENT_PORT", b"PMI_SPAWNED"];
+
+/// What a node answers when it is asked: all ranks are there, or one has ended.
+pub(super) const WELL: u8 = b'.';
+pub(super) const ENDED: u8 = b'!';
+
+/// A process for good: pids are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    pid: i32,
+    start_time: u64,
+}
+
+/// Those that have been seen, each with its parent.
+#[derive(Debug)]
+pub(super) struct Ranks {
+    sign: String,
+    seen: BTreeMap<Identity, Identity>,
+}
+
+/// Says on `output`, each time it is asked on `input`, whether a rank of the job of a directory has ended on this node. Returns at
+/// the end of the input.
+///
+/// # Errors
+/// Where the directory names no job, or nothing can be read or said.
+pub fn group_watch(directory: &Path, mut input: impl Read, mut output: impl Write) -> Result<(), Error> {
+    let watching = || Error::system("watch over the job's processes");
+    let mut ranks = Ranks::new(&named_job(directory)?);
+    let mut asked = [0; 64];
+    loop {
+        match input.read(&mut asked) {
+            Ok(0) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => drop(read.map_err(watching())?),
+        }
+        let answer = if ranks.has_ended().map_err(watching())? { ENDED } else { WELL };
+        output.write_all(&[answer]).and_then(|()| output.flush()).map_err(watching())?;
+    }
+}
+
+impl Ranks {
+    /// Of the job with this name.
+    pub(super) fn new(job: &str) -> Self {
+        Self { sign: sign_of(job), seen: BTreeMap::new() }
+    }
+
+    /// Looks, and says whether one of them has ended although its parent goes on; or that there are fewer than they should be,
+    /// since one had ended before anybody looked, or since they are being started.
+    pub(super) fn has_ended(&mut self) -> io::Result<bool> {
+        let mut there = BTreeMap::new();
+        for pid in proc::all()? {
+            // Of others nobody may read it, and of who has ended there is none.
+            let environment = proc::read(pid, "environ").unwrap_or_default();
+            if is_rank(&environment, &self.sign)
+                && let Ok(stat) = Stat::of(pid)
+            {
+                there.insert(pid, (stat, count_in(&environment)));
+            }
+        }
+        let mut missing: BTreeMap<i32, usize> = BTreeMap::new();
+        let of_launcher = there.iter().filter(|(_, (stat, _))| !there.contains_key(&stat.parent));
+        for (pid, (stat, count)) in of_launcher {
+            let missing = missing.entry(stat.parent).or_insert(*count);
+            *missing = missing.saturating_sub(1);
+            let rank = Identity { pid: *pid, start_time: stat.start_time };
+            if let Ok(parent) = Identity::of(stat.parent) {
+                self.seen.entry(rank).or_insert(parent);
+            }
+        }
+        self.seen.retain(|_, parent| parent.is_there());
+        let has_ended = |rank: &Identity| !rank.is_there();
+        Ok(missing.values().any(|count| *count > 0) || self.seen.keys().any(has_ended))
+    }
+}
+
+impl Identity {
+    fn of(pid: i32) -> io::Result<Self> {
+        Ok(Self { pid, start_time: Stat::of(pid)?.start_time })
+    }
+
+    /// Whether it has not ended. One that writes its core has not.
+    fn is_there(self) -> bool {
+        Stat::of(self.pid).is_ok_and(|stat| stat.start_time == self.start_time && stat.state != b'Z')
+    }
+}
+
+fn is_rank(environment: &[u8], sign: &str) -> bool {
+    let has = |names: &[&[u8]]| value(environment, names).is_some();
+    let is_of_job = || environment.split(|byte| *byte == 0).any(|entry| entry == sign.as_bytes());
+    is_of_job() && has(&RANK_VARIABLES) && !has(&SPAWNED_VARIABLES)
+}
+
+/// How many there are on this node; 0 where that is not said.
+fn count_in(environment: &[u8]) -> usize {
+    let count = value(environment, &COUNT_VARIABLES).and_then(|value| std::str::from_utf8(value).ok());
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// Of the first of these variables that is there.
+fn value<'e>(environment: &'e [u8], names: &[&[u8]]) -> Option<&'e [u8]> {
+    let mut entries = environment.split(|byte| *byte == 0);
+    entries.find_map(|entry| names.iter().find_map(|name| entry.strip_prefix(*name)?.strip_prefix(b"=")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::launch::JOB;
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    /// A stand-in for a launcher: starts a rank, whose pid it says, and stays.
+    const LAUNCHER: &str = r#"PMI_RANK=3 sleep 600 & echo $!; exec sleep 600"#;
+
+    fn launched(job: &str, script: &str) -> (Child, i32) {
+        let mut command = Command::new("sh");
+        let mut launcher =
+            command.args(["-c", script]).env(JOB, job).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = [0; 32];
+        let read = launcher.stdout.as_mut().expect("it is piped").read(&mut line).expect("it says a pid");
+        let pid = String::from_utf8_lossy(&line[..read]).trim().parse().expect("a pid");
+        (launcher, pid)
+    }
+
+    fn kill(pid: i32) {
+        let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    }
+
+    fn until(mut is_so: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(60), "waited in vain");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_rank_that_has_ended_is_noticed_while_its_launcher_stays() {
+        let job = format!("ranks-{}", std::process::id());
+        let (mut launcher, rank) = launched(&job, LAUNCHER);
+        let mut ranks = Ranks::new(&job);
+        until(|| !ranks.has_ended().expect("/proc") && ranks.seen.keys().any(|it| it.pid == rank));
+        kill(rank);
+        until(|| ranks.has_ended().expect("/proc"));
+        // With its launcher it has ended as it should.
+        launcher.kill().expect("it runs");
+        launcher.wait().expect("it has ended");
+        assert!(!ranks.has_ended().expect("/proc") && ranks.seen.is_empty());
+    }
+
+    #[test]
+    fn a_rank_that_had_ended_before_anybody_looked_is_missed() {
+        let job = format!("missed-{}", std::process::id());
+        let script = |count| format!("export MPI_LOCALNRANKS={count}; {LAUNCHER}");
+        for (count, is_missed) in [(1, false), (2, true)] {
+            let (mut launcher, _) = launched(&job, &script(count));
+            let mut ranks = Ranks::new(&job);
+            until(|| ranks.has_ended().expect("/proc") == is_missed && ranks.seen.len() == 1);
+            super::super::left::end_left(&job).expect("they end");
+            launcher.wait().expect("it has ended");
+        }
+    }
+
+    #[test]
+    fn what_a_rank_starts_itself_may_end() {
+        let job = format!("children-{}", std::process::id());
+        // The launcher is the test, and the script the rank.
+        let script = format!("PMI_RANK=3 sh -c '{}'", "sleep 600 & echo $!; while :; do sleep 600 & wait $!; done");
+        let (mut launcher, child) = launched(&job, &script);
+        let mut ranks = Ranks::new(&job);
+        until(|| !ranks.has_ended().expect("/proc") && ranks.seen.len() == 1);
+        assert!(ranks.seen.keys().all(|it| it.pid != child));
+        kill(child);
+        until(|| Stat::of(child).map_or(true, |stat| stat.state == b'Z'));
+        assert!(!ranks.has_ended().expect("/proc"));
+        super::super::left::end_left(&job).expect("they end");
+        launcher.wait().expect("it has ended");
+    }
+
+    #[test]
+    fn a_node_answers_when_it_is_asked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut answered = Vec::new();
+        assert!(group_watch(folder.path(), [WELL].as_slice(), &mut answered).is_err(), "it names no job");
+        std::fs::write(folder.path().join("job"), format!("answers-{}", std::process::id())).expect("a folder");
+        group_watch(folder.path(), [WELL].as_slice(), &mut answered).expect("it does");
+        assert_eq!(answered, [WELL]);
+    }
+
+    #[test]
+    fn ranks_are_told_by_what_launchers_give_them() {
+        let sign = sign_of("job");
+        let is = |environment: &str| is_rank(environment.replace(' ', "\0").as_bytes(), &sign);
+        for variable in ["OMPI_COMM_WORLD_RANK=0", "PMI_RANK=1", "PMIX_RANK=2"] {
+            assert!(is(&format!("A=b {sign} {variable} ")), "{variable}");
+            assert!(!is(&format!("A=b {sign}x {variable} ")), "of another job");
+        }
+        assert!(!is(&sign) && !is(&format!("{sign} PMI_RANKS=4")));
+        assert!(!is(&format!("{sign} PMI_RANK=1 PMI_SPAWNED=1")));
+    }
+}

@@ -1,0 +1,138 @@
+//! Launches that come no further although their launcher stays: `standfast group run` ends them, and launches the job again, or
+//! says why not.
+
+use crate::arena::Arena;
+use crate::command::Standfast;
+use crate::mpi::{Code, Life, Mpi, RANKS, said};
+use crate::running::{Ended, Output, PATIENCE, Running, until};
+use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
+use nix::sys::signal::{Signal, kill};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Stands in for a launcher: in the first launch one of its ranks is killed, or none ever comes, and it stays; in the second all is
+/// well. What lets it be asked in vain is in front.
+const LAUNCHER: &str = r#"
+if mkdir "$PLACE/first" 2>/dev/null; then
+    if test -n "$RANKS"; then
+        export MPI_LOCALNRANKS=2
+        PMI_RANK=0 sleep 600 &
+        PMI_RANK=1 sh -c 'kill -9 $$' &
+    fi
+    sleep 600 &
+    wait $!
+    wait
+fi
+echo done
+"#;
+
+/// Killed within so many milliseconds of its process's beginning: in MPI_Init, mostly.
+const START_MILLISECONDS: u64 = 300;
+
+fn run(arena: &Arena, options: &[&str]) -> Result<Command> {
+    let memory = arena.folder().join("memory");
+    fs::create_dir_all(&memory)?;
+    let mut command = Standfast::new(arena)?.command(&["group", "run", "-d"]);
+    command.arg(arena.images()).args(options).arg("--").env("STANDFAST_GROUP_MEMORY", memory);
+    Ok(command)
+}
+
+fn stand_in(arena: &Arena, options: &[&str], before: &str, ranks: &str) -> Result<Ended> {
+    let script = format!("{before}{LAUNCHER}");
+    let mut command = run(arena, options)?;
+    command.args(["sh", "-c", &script]).env("PLACE", arena.folder()).env("RANKS", ranks);
+    let ended = Running::complete(arena, "launched", &mut command)?.well("the second launch");
+    ended.with_context(|| arena.evidence())
+}
+
+fn told(ended: &Ended, words: &str, arena: &Arena) -> Result<()> {
+    ensure!(ended.errors.contains(words), "nobody said {words:?}; {}", arena.evidence());
+    arena.wait_until_empty(PATIENCE)
+}
+
+/// No process ever joins: the launch is ended after its time, by SIGKILL where SIGTERM is of no use, and the next is well.
+///
+/// # Errors
+/// When it is not so.
+pub fn a_launch_that_never_begins_is_ended() -> Result<()> {
+    let arena = Arena::new()?;
+    let ended = stand_in(&arena, &["--start-limit", "1s"], "trap '' TERM\n", "")?;
+    told(&ended, "not all of its processes have joined in 1s", &arena)?;
+    told(&ended, "came no further; launching it again, 2 of 10", &arena)
+}
+
+/// A process is killed in the start, and its launcher waits for ever.
+///
+/// # Errors
+/// When the launch is not ended.
+pub fn a_launch_that_has_lost_a_process_is_ended() -> Result<()> {
+    let arena = Arena::new()?;
+    let ended = stand_in(&arena, &["--loss-limit", "1s"], "", "two")?;
+    told(&ended, "one of its processes has ended, and it has not for 1s", &arena)
+}
+
+/// All processes are done, and the launcher stays: the job is not launched again, for there is nothing to go on from.
+///
+/// # Errors
+/// When it is.
+pub fn a_launch_that_does_not_end_is_ended(mpi: Mpi, program: &Path) -> Result<()> {
+    let arena = Arena::new()?;
+    let mut command = run(&arena, &["--finish-limit", "1s"])?;
+    command.args(["sh", "-c", "\"$@\"; sleep 600", "sh"]).args(mpi.launcher).args(["-n", &RANKS.to_string()]);
+    let ended = Running::complete(&arena, "launched", command.arg(program).args(["5", "4"]))?;
+    ensure!(ended.exited(70), "it ended otherwise; {}", arena.evidence());
+    told(&ended, "all of its processes have left the group, and it has not ended for 1s", &arena)?;
+    ensure!(ended.output.lines().count() == 1, "not one result; {}", arena.evidence());
+    ensure!(!arena.images().exists(), "the job's directory is still there; {}", arena.evidence());
+    Ok(())
+}
+
+/// Ranks are killed at random moments of their start, while they are in MPI_Init mostly, where some launchers then wait for ever.
+///
+/// # Errors
+/// When the job does not come to the undisturbed result.
+pub fn survives_kills_at_the_start(mpi: Mpi, program: &Path, strikes: usize, seed: u64) -> Result<()> {
+    let mut random = Rng::with_seed(seed);
+    let life = Life { arguments: ["40".into(), "16".into()], code: Code::Parity, shift: 0 };
+    let quiet = Arena::new()?;
+    let truth = mpi.launch(&quiet, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")?;
+    let arena = Arena::new()?;
+    let tries = (strikes + 2).to_string();
+    let mut command = run(&arena, &["--tries", &tries, "--loss-limit", "1s", "--start-limit", "30s"])?;
+    command.args(mpi.launcher).args(["-n", &RANKS.to_string()]).arg(program).args(&life.arguments);
+    let mut running = Running::start(&arena, "struck", Output::Log, &mut command)?;
+    let mut struck = BTreeSet::new();
+    for _ in 0..strikes {
+        let of_this_life = |pid: &nix::unistd::Pid| !struck.contains(pid);
+        let mut ranks = until(PATIENCE, "the next launch", || {
+            let ranks: Vec<_> = arena.processes_of(program).into_iter().filter(of_this_life).collect();
+            Ok((!ranks.is_empty() || running.has_ended()?).then_some(ranks))
+        })
+        .with_context(|| said(&arena, seed))?;
+        if ranks.is_empty() {
+            break;
+        }
+        sleep(Duration::from_millis(random.u64(..START_MILLISECONDS)));
+        ranks = arena.processes_of(program).into_iter().filter(of_this_life).chain(ranks).collect();
+        random.shuffle(&mut ranks);
+        let _ = kill(ranks[0], Signal::SIGKILL);
+        // Whoever is there until the launch is over is of this life.
+        until(PATIENCE, "the struck launch to end", || {
+            let left = arena.processes_of(program);
+            struck.extend(left.iter().copied().chain(ranks.iter().copied()));
+            Ok((left.is_empty() || running.has_ended()?).then_some(()))
+        })
+        .with_context(|| said(&arena, seed))?;
+    }
+    let ended = running.wait(PATIENCE)?.well("the struck job").with_context(|| said(&arena, seed))?;
+    let results = (ended.output.lines().last(), truth.output.lines().last());
+    ensure!(results.0 == results.1, "{results:?}; {}", said(&arena, seed));
+    ensure!(ended.errors.contains("launching it again"), "nothing was struck; {}", said(&arena, seed));
+    ensure!(!arena.images().exists(), "the job's directory is still there; {}", said(&arena, seed));
+    arena.wait_until_empty(PATIENCE)
+}
