@@ -3,13 +3,15 @@
 
 use crate::arena::Arena;
 use crate::command::Standfast;
-use crate::mpi::{Code, Life, Mpi, RANKS, said};
-use crate::running::{Ended, Output, PATIENCE, Running, until};
+use crate::mpi::{Mpi, RANKS};
+use crate::running::{Ended, PATIENCE, Running, until};
+use crate::watched::Watched;
 use anyhow::{Context as _, Result, ensure};
-use fastrand::Rng;
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
@@ -31,6 +33,8 @@ fi
 echo done
 "#;
 
+const LOST: &str = "one of its processes has ended, and it has not for 1s";
+
 /// Killed within so many milliseconds of its process's beginning: in MPI_Init, mostly.
 const START_MILLISECONDS: u64 = 300;
 
@@ -45,7 +49,7 @@ fn run(arena: &Arena, options: &[&str]) -> Result<Command> {
 fn stand_in(arena: &Arena, options: &[&str], before: &str, ranks: &str) -> Result<Ended> {
     let script = format!("{before}{LAUNCHER}");
     let mut command = run(arena, options)?;
-    command.args(["sh", "-c", &script]).env("PLACE", arena.folder()).env("RANKS", ranks);
+    command.args(["sh", "-c", &script, "{nodes}"]).env("PLACE", arena.folder()).env("RANKS", ranks);
     let ended = Running::complete(arena, "launched", &mut command)?.well("the second launch");
     ended.with_context(|| arena.evidence())
 }
@@ -66,14 +70,20 @@ pub fn a_launch_that_never_begins_is_ended() -> Result<()> {
     told(&ended, "came no further; launching it again, 2 of 10", &arena)
 }
 
-/// A process is killed in the start, and its launcher waits for ever.
+/// A process is killed in the start, on this node or on one that is reached by an agent, and its launcher waits for ever.
 ///
 /// # Errors
 /// When the launch is not ended.
 pub fn a_launch_that_has_lost_a_process_is_ended() -> Result<()> {
     let arena = Arena::new()?;
-    let ended = stand_in(&arena, &["--loss-limit", "1s"], "", "two")?;
-    told(&ended, "one of its processes has ended, and it has not for 1s", &arena)
+    told(&stand_in(&arena, &["--loss-limit", "1s"], "", "two")?, LOST, &arena)?;
+    let arena = Arena::new()?;
+    let agent = arena.folder().join("agent");
+    fs::write(&agent, "#!/bin/sh\nshift\nexec \"$@\"\n")?;
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755))?;
+    let agent = agent.to_str().context("scratch folders have plain names")?;
+    let on_a_node = ["--loss-limit", "1s", "--nodes", "here", "--agent", agent];
+    told(&stand_in(&arena, &on_a_node, "", "two")?, LOST, &arena)
 }
 
 /// All processes are done, and the launcher stays: the job is not launched again, for there is nothing to go on from.
@@ -97,42 +107,35 @@ pub fn a_launch_that_does_not_end_is_ended(mpi: Mpi, program: &Path) -> Result<(
 /// # Errors
 /// When the job does not come to the undisturbed result.
 pub fn survives_kills_at_the_start(mpi: Mpi, program: &Path, strikes: usize, seed: u64) -> Result<()> {
-    let mut random = Rng::with_seed(seed);
-    let life = Life { arguments: ["40".into(), "16".into()], code: Code::Parity, shift: 0 };
-    let quiet = Arena::new()?;
-    let truth = mpi.launch(&quiet, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")?;
-    let arena = Arena::new()?;
+    let mut watched = Watched::endless(mpi, program, seed)?;
     let tries = (strikes + 2).to_string();
-    let mut command = run(&arena, &["--tries", &tries, "--loss-limit", "1s", "--start-limit", "30s"])?;
-    command.args(mpi.launcher).args(["-n", &RANKS.to_string()]).arg(program).args(&life.arguments);
-    let mut running = Running::start(&arena, "struck", Output::Log, &mut command)?;
+    let options = ["--tries", &tries, "--loss-limit", "1s", "--start-limit", "30s"];
+    let mut running = watched.start("struck", &options, &[])?;
     let mut struck = BTreeSet::new();
     for _ in 0..strikes {
-        let of_this_life = |pid: &nix::unistd::Pid| !struck.contains(pid);
-        let mut ranks = until(PATIENCE, "the next launch", || {
-            let ranks: Vec<_> = arena.processes_of(program).into_iter().filter(of_this_life).collect();
-            Ok((!ranks.is_empty() || running.has_ended()?).then_some(ranks))
+        let ranks = |struck: &BTreeSet<Pid>| -> Vec<Pid> {
+            watched.arena.processes_of(program).into_iter().filter(|rank| !struck.contains(rank)).collect()
+        };
+        until(PATIENCE, "the next launch", || {
+            ensure!(!running.has_ended()?, "the job has ended by itself");
+            Ok((!ranks(&struck).is_empty()).then_some(()))
         })
-        .with_context(|| said(&arena, seed))?;
-        if ranks.is_empty() {
-            break;
+        .with_context(|| watched.said())?;
+        sleep(Duration::from_millis(watched.random.u64(..START_MILLISECONDS)));
+        let mut of_this_life = ranks(&struck);
+        watched.random.shuffle(&mut of_this_life);
+        if let Some(rank) = of_this_life.first() {
+            let _ = kill(*rank, Signal::SIGKILL);
         }
-        sleep(Duration::from_millis(random.u64(..START_MILLISECONDS)));
-        ranks = arena.processes_of(program).into_iter().filter(of_this_life).chain(ranks).collect();
-        random.shuffle(&mut ranks);
-        let _ = kill(ranks[0], Signal::SIGKILL);
-        // Whoever is there until the launch is over is of this life.
         until(PATIENCE, "the struck launch to end", || {
-            let left = arena.processes_of(program);
-            struck.extend(left.iter().copied().chain(ranks.iter().copied()));
-            Ok((left.is_empty() || running.has_ended()?).then_some(()))
+            // Whoever comes until nobody is there is of this life, too.
+            let left = watched.arena.processes_of(program);
+            struck.extend(of_this_life.iter().chain(&left).copied());
+            Ok(left.is_empty().then_some(()))
         })
-        .with_context(|| said(&arena, seed))?;
+        .with_context(|| watched.said())?;
     }
-    let ended = running.wait(PATIENCE)?.well("the struck job").with_context(|| said(&arena, seed))?;
-    let results = (ended.output.lines().last(), truth.output.lines().last());
-    ensure!(results.0 == results.1, "{results:?}; {}", said(&arena, seed));
-    ensure!(ended.errors.contains("launching it again"), "nothing was struck; {}", said(&arena, seed));
-    ensure!(!arena.images().exists(), "the job's directory is still there; {}", said(&arena, seed));
-    arena.wait_until_empty(PATIENCE)
+    let ended = watched.check(running)?;
+    ensure!(ended.errors.contains("launching it again"), "nothing was struck; {}", watched.said());
+    Ok(())
 }

@@ -29,7 +29,7 @@ pub(crate) struct Watched<'a> {
     program: &'a Path,
     pub(crate) arena: Arena,
     seed: u64,
-    random: Rng,
+    pub(crate) random: Rng,
     /// `None` where it goes on until it is told that it is enough.
     course: Option<Course>,
     /// How many there had been when it was last struck.
@@ -53,11 +53,11 @@ impl<'a> Watched<'a> {
     }
 
     /// `group run`, with these options, of the launcher with these.
-    fn start(&self, name: &str, options: &[&str], launcher: &[&str]) -> Result<Running> {
+    pub(crate) fn start(&self, name: &str, options: &[&str], launcher: &[&str]) -> Result<Running> {
         let mut command = Standfast::new(&self.arena)?.command(&["group", "run", "-d"]);
         command.arg(self.arena.images()).args(options).arg("--").args(self.mpi.launcher).args(launcher);
         command.args(["-n", &RANKS.to_string()]).arg(self.program).args(self.arguments());
-        command.env("FIELD_TELLS", "").env("STANDFAST_GROUP_MEMORY", self.memory());
+        command.env("FIELD_TELLS", "").env("STANDFAST_GROUP_MEMORY", self.memory()).env("FIELD_UNTIL", self.enough());
         Running::start(&self.arena, name, Output::Log, &mut command)
     }
 

@@ -17,6 +17,7 @@ use standfast_tests::mpi::{Code, MPIS};
 use standfast_tests::papers::PAPERS;
 use standfast_tests::parallel::{self, STRUCK};
 use standfast_tests::result::RunResult;
+use standfast_tests::stuck::survives_kills_at_the_start;
 use standfast_tests::survival::{Torment, one_image_serves_many_restarts, survives_kills};
 use standfast_tests::victims::{COMPUTING, DIRECTED, SMALL, Victim};
 use standfast_tests::watched::survives_strikes;
@@ -138,7 +139,7 @@ fn soak(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Kills of parallel programs, with both MPIs in turn, and strikes at the ranks and nodes of one with the first: the other hangs
+/// Kills of parallel programs, with both MPIs in turn, kills of ranks that start up, and strikes at the ranks and nodes of one with the first: the other hangs
 /// in MPI_Finalize now and then where its nodes have networks of their own (docs/group.md).
 fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()> {
     for (name, arguments) in STRUCK {
@@ -150,6 +151,12 @@ fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()>
             let here = parallel::survives_kills(mpi, (name, arguments), kills, &mut random)?;
             ensure!(here, "{} with Fortran and ScaLAPACK is not here", mpi.name());
             Ok(())
+        })?;
+    }
+    for mpi in &MPIS[..2] {
+        let program = mpi.program()?.with_context(|| format!("{} is not here", mpi.name))?;
+        progress.kill(&format!("starts of {}", mpi.name), wanted, state, |strikes, seed| {
+            survives_kills_at_the_start(*mpi, &program, strikes, seed)
         })?;
     }
     let mpi = MPIS[0];

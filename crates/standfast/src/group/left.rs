@@ -6,7 +6,7 @@ use super::launch::JOB;
 use super::level::named_job;
 use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process};
-use standfast_linux::proc;
+use standfast_linux::proc::{self, Stat};
 use standfast_member::{forget_in_memory, job_named};
 use std::io;
 use std::path::Path;
@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 /// A process that has not ended so long after SIGKILL waits for a device that does not answer.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(5);
+/// One that takes longer waits for a file system that does not answer.
+const EXECUTING_GLANCES: usize = 200;
+/// Where [`Stat::layout`] has the end of the environment.
+const ENVIRONMENT_END: usize = 9;
 
 /// Ends the processes of the job of a directory that run on this node, and says how many there were.
 ///
@@ -63,10 +67,25 @@ fn left(job: &str) -> io::Result<Vec<i32>> {
     let sign = sign_of(job);
     let has_sign = |pid: &i32| {
         // Of others nobody may read it, of who has ended there is none.
-        let environment = proc::read(*pid, "environ").unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|entry| entry == sign.as_bytes())
+        environment(*pid).split(|byte| *byte == 0).any(|entry| entry == sign.as_bytes())
     };
     Ok(proc::all()?.into_iter().filter(has_sign).collect())
+}
+
+/// For a moment within execve(2) there is none: the new memory is there already, and nothing in it yet.
+fn environment(pid: i32) -> Vec<u8> {
+    let is_executing = || {
+        let has_none = |stat: Stat| stat.state != b'Z' && stat.layout[ENVIRONMENT_END] == 0;
+        proc::link(pid, "exe").is_ok() && Stat::of(pid).is_ok_and(has_none)
+    };
+    for _ in 0..EXECUTING_GLANCES {
+        let environment = proc::read(pid, "environ").unwrap_or_default();
+        if !environment.is_empty() || !is_executing() {
+            return environment;
+        }
+        std::thread::sleep(GLANCE);
+    }
+    Vec::new()
 }
 
 /// What all processes of a job have in their environment.
@@ -91,5 +110,16 @@ mod tests {
         assert_eq!(end_left(&others).expect("it ends"), 1);
         other.wait().expect("it has ended");
         assert_eq!(end_left(&ours).expect("none is there"), 0);
+    }
+
+    /// Where it is started it is within execve(2) still, now and then.
+    #[test]
+    fn a_process_is_found_as_soon_as_it_is_there() {
+        let job = format!("executing-{}", std::process::id());
+        for round in 0..50 {
+            let mut own = Command::new("sleep").arg("600").env(JOB, &job).spawn().expect("it starts");
+            assert_eq!(end_left(&job).expect("it ends"), 1, "in round {round}");
+            own.wait().expect("it has ended");
+        }
     }
 }
