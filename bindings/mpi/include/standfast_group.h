@@ -106,7 +106,8 @@ int standfast_group_unprotect(standfast_group *group, int64_t id);
 int64_t standfast_group_recorded(const standfast_group *group, int64_t id);
 
 /* Collective. Fills the registered memory with what the epoch holds. Where a process has not registered all of it, nobody's
- * memory is touched. Where it fails otherwise the memory may hold anything. End the program in both cases. */
+ * memory is touched. Where it fails otherwise the memory may hold anything. It fails in all processes or in none: end the
+ * program then; launched again, it goes back once more. */
 int standfast_group_restore(standfast_group *group);
 
 /* Collective, with no message of the program under way. 0: the checkpoint counts. 1: it was given up, and the one before

@@ -231,8 +231,8 @@ pub unsafe extern "C" fn standfast_group_restore(of: *mut Group) -> c_int {
     call(|| {
         // SAFETY: as the module says.
         let group = unsafe { group(of) }?;
-        said(group.member.restore())?;
-        group.packed.unpack().map(|()| 0)
+        let packed = &mut group.packed;
+        said(group.member.restore_and(|| packed.unpack())).map(|_| 0)
     })
 }
 

@@ -63,11 +63,12 @@ impl PackedRegions {
     }
 
     /// Hands out what has been restored.
-    pub(crate) fn unpack(&mut self) -> Result<(), String> {
+    pub(crate) fn unpack(&mut self) -> Result<(), MemberError> {
         for (id, packed) in self.0.iter_mut().filter(|(_, packed)| packed.awaited) {
             packed.awaited = false;
             if (packed.functions.2)(packed.context, packed.buffer.as_ptr().cast(), packed.buffer.len()) != 0 {
-                return Err(format!("region {id}: its function could not unpack it; end this process"));
+                let reason = "its function could not unpack it; end the job".into();
+                return Err(MemberError::Region { id: *id, reason });
             }
         }
         Ok(())

@@ -135,6 +135,12 @@ impl Process {
         &self.protocol
     }
 
+    /// Bytes of sums under way in the groups for which it works, and the most that they may be.
+    pub fn held_bytes(&self) -> (usize, usize) {
+        let jobs = self.jobs.values().filter_map(Job::held_bytes);
+        jobs.fold((0, 0), |(held, most), (of_job, most_of_job)| (held + of_job, most + most_of_job))
+    }
+
     /// Sending has been measured anew. It counts from the next epoch on, if this process is the coordinator.
     pub fn set_costs(&mut self, costs: Costs) {
         self.protocol.set_costs(costs);
@@ -352,6 +358,8 @@ impl Process {
                     self.take(from, data, turn);
                     self.advance(epoch, turn);
                 } else if self.early.iter().filter(|(sender, ..)| *sender == from).count() < EARLY_PER_SENDER_MAX {
+                    // Whoever works on another epoch now has done with the one before, or given it up.
+                    self.early.retain(|(sender, of, it)| *sender != from || (*of, it.epoch()) == (term, epoch));
                     self.early.push((from, term, data));
                 }
             }

@@ -277,15 +277,26 @@ impl<T: Transport> Member<T> {
     /// Fills the registered memory with what the epoch holds that the job goes back to. All processes call it at once.
     ///
     /// # Errors
-    /// Where there is none, or a process has not registered a region of it: nowhere has anything been touched then.
-    /// [`MemberError::Load`]: end this process.
+    /// Where there is none, or a process has not registered a region of it: nowhere has anything been touched then. Where
+    /// the piece of one is damaged all are told, and their memory may hold anything: end the job. No checkpoint can be taken
+    /// of it.
     pub fn restore(&mut self) -> Result<EpochId, MemberError> {
+        self.restore_and(|| Ok(()))
+    }
+
+    /// The same, and has the program take up what has been restored. Where one process cannot, all are told.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn restore_and(&mut self, take_up: impl FnOnce() -> Result<(), MemberError>) -> Result<EpochId, MemberError> {
         let (Joined::Survivor(epoch) | Joined::Replacement(epoch)) = self.joined else {
             return Err(MemberError::Disagreement("the job has just begun: there is nothing to restore".into()));
         };
         let registered = self.regions.check_registered();
         self.wire.agree(registered)?;
-        self.regions.restore(&self.shelf, PieceId { epoch, seat: Seat(self.wire.rank()) })?;
+        let filled = self.regions.fill(&self.shelf, PieceId { epoch, seat: Seat(self.wire.rank()) });
+        self.wire.agree(filled.and_then(|()| take_up()))?;
+        self.regions.is_restored();
         Ok(epoch)
     }
 

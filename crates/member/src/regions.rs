@@ -168,11 +168,12 @@ impl Regions {
         }
     }
 
-    /// Fills the registered regions with what a piece holds. All that it has is registered.
+    /// Fills the registered regions with what a piece holds. All that it has is registered. It counts as restored when the
+    /// others have it as well.
     ///
     /// # Errors
     /// [`MemberError::Load`] where the piece is damaged.
-    pub(crate) fn restore(&mut self, shelf: &dyn Shelf, piece: PieceId) -> Result<(), MemberError> {
+    pub(crate) fn fill(&mut self, shelf: &dyn Shelf, piece: PieceId) -> Result<(), MemberError> {
         let awaited: BTreeSet<RegionId> = self.awaited.keys().copied().collect();
         let loaded = load(shelf, piece, |slot, page| {
             let Some((id, number)) = self.place(slot).filter(|(id, _)| awaited.contains(id)) else { return };
@@ -182,7 +183,6 @@ impl Regions {
             self.held[&id].memory.write(number as usize * PAGE_BYTES, page);
         });
         loaded.map_err(|error: LoadError| MemberError::Load(error))?;
-        self.awaited.clear();
         self.look();
         for id in awaited {
             if self.held[&id].observed {
@@ -191,6 +191,11 @@ impl Regions {
         }
         self.changed.extend(&self.differs);
         Ok(())
+    }
+
+    /// All processes have what the epoch holds.
+    pub(crate) fn is_restored(&mut self) {
+        self.awaited.clear();
     }
 
     /// Whether what an epoch holds has been restored, or there was nothing to restore.

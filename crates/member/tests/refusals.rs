@@ -9,6 +9,7 @@ use standfast_linux::RegisteredMemory;
 use standfast_member::{Joined, Member, MemberError, Outcome, Settings};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 const RANKS: u32 = 3;
@@ -106,6 +107,34 @@ fn a_size_that_does_not_fit_is_named_and_nobodys_memory_is_touched() {
     is_whole(&|rank| cluster.settings(rank));
 }
 
+/// A page of one process's piece is damaged after the recovery has looked at it, or its program cannot take up what it gets.
+#[test]
+fn a_restore_that_fails_in_one_process_fails_in_all_and_the_next_launch_goes_back() {
+    let cluster = begun();
+    for is_damaged in [true, false] {
+        let reasons = launch(&cluster, |rank, mut member| {
+            let memories = [filled(5), filled(6)];
+            member.protect(1, memories[0]).expect("room for it");
+            member.protect(2, memories[1]).expect("room for it");
+            if is_damaged && rank == 1 {
+                spoil_every_page(&cluster, 1);
+            }
+            let take_up = || match rank {
+                2 if !is_damaged => Err(MemberError::Region { id: 2, reason: "it makes no sense".into() }),
+                _ => Ok(()),
+            };
+            let reason = member.restore_and(take_up).unwrap_err().to_string();
+            // Whoever goes on all the same does not get a checkpoint of it.
+            let outcome = member.checkpoint();
+            assert!(matches!(&outcome, Ok(Outcome::Abandoned(it)) if it.contains("not been restored")), "{outcome:?}");
+            reason
+        });
+        let named = if is_damaged { "process 1: the state cannot be restored" } else { "process 2: region 2" };
+        assert!(reasons.iter().all(|reason| reason.starts_with(named)), "{reasons:?}");
+        is_whole(&|rank| cluster.settings(rank));
+    }
+}
+
 #[test]
 fn a_checkpoint_before_the_restore_is_given_up_by_all() {
     let cluster = begun();
@@ -141,16 +170,30 @@ fn a_shelf_that_somebody_tampered_with_is_rebuilt_or_refused() {
 
 /// Flips a byte of a file in the shelf of a rank, whatever its number is by now.
 fn spoil(cluster: &Cluster, rank: usize, name: &str) {
-    let prefix = name.trim_end_matches("-1");
-    let is_meant =
-        |path: &&PathBuf| path.file_name().and_then(|it| it.to_str()).is_some_and(|it| it.starts_with(prefix));
-    let within = files_of(cluster.nodes[cluster.homes[rank]].path());
-    let path = within.keys().find(is_meant).expect("a shelf has such a file");
+    let path = &shelf_file(cluster, rank, name);
     let mut bytes = fs::read(path).expect("a readable shelf");
     // Some frame of the pages is in use, and not all are.
     let last = bytes.iter().rposition(|byte| *byte != 0).expect("it holds something");
     bytes[last] ^= 1;
     fs::write(path, bytes).expect("a readable shelf");
+}
+
+/// The same while it is in use.
+fn spoil_every_page(cluster: &Cluster, rank: usize) {
+    let pages = shelf_file(cluster, rank, "pages");
+    let bytes = fs::read(&pages).expect("a readable shelf");
+    let file = fs::File::options().write(true).open(&pages).expect("a shelf");
+    for (at, byte) in (0..).zip(&bytes).step_by(4096) {
+        file.write_all_at(&[!byte], at).expect("a shelf that can be written");
+    }
+}
+
+fn shelf_file(cluster: &Cluster, rank: usize, name: &str) -> PathBuf {
+    let prefix = name.trim_end_matches("-1");
+    let is_meant =
+        |path: &PathBuf| path.file_name().and_then(|it| it.to_str()).is_some_and(|it| it.starts_with(prefix));
+    let mut within = files_of(cluster.nodes[cluster.homes[rank]].path()).into_keys();
+    within.find(is_meant).expect("a shelf has such a file")
 }
 
 fn files(cluster: &Cluster) -> BTreeMap<PathBuf, Vec<u8>> {

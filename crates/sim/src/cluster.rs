@@ -39,6 +39,8 @@ pub struct Outcome {
     pub abandoned: u32,
     /// Messages sent.
     pub messages: u64,
+    /// The most bytes of sums that a process had under way.
+    pub held_peak: usize,
     /// For each seat the most pages that it held beside the program: own, and of checks.
     pub peaks: BTreeMap<Seat, (usize, usize)>,
     /// For each seat the pages that it holds at the end.
@@ -254,6 +256,11 @@ impl<'s> Cluster<'s> {
             None => host.process.handle(input, &mut nothing, &mut host.shelf),
         };
         let incarnation = host.incarnation;
+        let (held, most) = host.process.held_bytes();
+        if held > most {
+            return Err(Failure(format!("process {} holds {held} bytes of sums, and {most} at most", rank.0)));
+        }
+        self.outcome.held_peak = self.outcome.held_peak.max(held);
         self.note_truth(rank);
         for output in outputs {
             // A process that has been ended does nothing more, nor does another one that has its rank.

@@ -35,6 +35,20 @@ fn a_thousand_processes_recover() {
     assert!(outcome.committed >= 2 && outcome.recoveries > 0 && !outcome.refused, "{}", outcome.recoveries);
 }
 
+/// Programs of many windows: each process's sums are checked against their bound at every step.
+#[test]
+fn what_is_under_way_of_large_programs_stays_within_a_window() {
+    let (mut recoveries, mut peak) = (0, 0);
+    for seed in 0..10 {
+        let mut scenario = Scenario::new(seed, Wishes { ranks: Some(6), kills: Some(2) });
+        (scenario.epochs, scenario.storage_fails_permille, scenario.habits.pages_max) = (2, 0, 700);
+        let outcome = run(&scenario).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        recoveries += outcome.recoveries;
+        peak = peak.max(outcome.held_peak);
+    }
+    assert!(recoveries > 4 && peak > 4 << 20, "{recoveries}, {peak}");
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     let scenario = Scenario::new(11, Wishes { kills: Some(3), ..Wishes::default() });

@@ -12,7 +12,7 @@ use crate::payload::Payload;
 use crate::plan::{Plan, WayBack};
 use crate::shelf::{Damaged, PieceId, Place, Shelf, compare};
 use crate::slots::SlotSet;
-use crate::transfer::{Costs, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan};
+use crate::transfer::{Costs, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan, WINDOW};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,7 +33,8 @@ pub(super) struct Job {
     drafts: BTreeMap<usize, (SlotSet, SlotSet)>,
     /// This member's own piece.
     laying: Option<Laying>,
-    /// Parts that came before all was described.
+    /// Parts that came before all was described: of one window, since nobody has been told a floor from
+    /// here. They are taken up as soon as there is a transfer.
     pending: VecDeque<(Rank, Data)>,
     transfer: Option<Transfer>,
 }
@@ -204,18 +205,19 @@ impl Job {
                 Some(transfer) => transfer.floor(from, piece),
                 None => self.pending.push_back((from, data)),
             },
-            Data::Part(part) => {
-                let Some(mut transfer) = self.transfer.take() else {
-                    self.pending.push_back((from, Data::Part(part)));
-                    return Ok(());
-                };
-                let taken = transfer.receive(part, &mut self.pages(payload, shelf));
-                self.transfer = Some(transfer);
-                taken.map_err(|error| match error {
-                    TransferError::Damaged(own) => own.to_string(),
-                    theirs => format!("from process {}: {theirs}", from.0),
-                })?;
-            }
+            Data::Part(part) => match self.transfer.take() {
+                Some(mut transfer) => {
+                    let taken = transfer.receive(part, &mut self.pages(payload, shelf));
+                    self.transfer = Some(transfer);
+                    taken.map_err(|error| match error {
+                        TransferError::Damaged(own) => own.to_string(),
+                        theirs => format!("from process {}: {theirs}", from.0),
+                    })?;
+                }
+                // Nobody has been told a floor from here.
+                None if part.piece < WINDOW => self.pending.push_back((from, Data::Part(part))),
+                None => return Err(format!("process {} sends piece {}, which is too early", from.0, part.piece)),
+            },
         }
         self.start()?;
         while self.transfer.is_some()
@@ -337,6 +339,11 @@ impl Job {
         self.take_outline(self.sending.me, outline.clone(), shelf)?;
         let data = Data::Outline { epoch: self.epoch, outline };
         Ok(self.others().into_iter().map(|rank| (rank, data.clone())).collect())
+    }
+
+    /// Bytes of sums under way in it, and the most that they may be.
+    pub(super) fn held_bytes(&self) -> Option<(usize, usize)> {
+        self.transfer.as_ref().map(|transfer| (transfer.held_bytes(), transfer.held_bytes_max()))
     }
 
     pub(super) fn is_done(&self) -> bool {

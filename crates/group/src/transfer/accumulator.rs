@@ -37,6 +37,11 @@ impl Accumulator {
         self.rows * PAGE_BYTES
     }
 
+    /// What it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Room for so many sums, unless something has come already.
     pub(super) fn make_room(&mut self, sums: usize, buffers: &Buffers) {
         if self.bytes.is_empty() {

@@ -2,9 +2,26 @@
 //!
 //! Shares travel to their sum along the route of the [`TransferPlan`]: a process adds what arrives to an accumulator, adds
 //! its own share once, and passes the accumulator on when all that it waits for has come. Adding is XOR, so nothing has to
-//! come in order. Pieces are numbered through, and a process works on a window of them: it tells its *floor*, the first
-//! piece that it has not done with, and nobody sends it parts beyond floor + [`WINDOW`]. The lowest piece of all can
-//! always go on, so nothing ever waits in a circle, and a process holds no more accumulators than the window has.
+//! come in order. Pieces are numbered through, and a process works on a window of them: it tells who sends to it its *floor*,
+//! the first piece that it has not done with, and nobody sends it parts from floor + [`WINDOW`] on. Those wait with their
+//! sender, which has not done with their piece before they have gone.
+//!
+//! So a process holds of each place in a tree that is its own a window of sums, in the making or waiting
+//! ([`Transfer::held_bytes_max`]), however slow another is. What it has sent and the other has not taken is of the other's
+//! window.
+//!
+//! Nothing waits in a circle. Let *k* be the lowest floor of all:
+//!
+//! 1. No part of piece *k* waits for long. Its receiver's floor is *k* or higher; it has told it, or one from which on
+//!    the window reaches to the end.
+//! 2. Nobody holds back its own share of piece *k*. In the second half a process does so until its own floor is there, and
+//!    who has something to do with piece *k* has just that floor.
+//! 3. Within a piece parts go from hops to hops with higher numbers, from these to targets, from targets to heirs, whatever
+//!    the route, and each of them sits with somebody: what is lost gives nothing in the first half, and is taken by then; a
+//!    seat that stays vacant is no target. The first in this order that is not complete has been sent all its parts by who
+//!    has completed theirs; it comes to its end when they arrive.
+//!
+//! So some process does with piece *k*, and as long as there is one whose floor is *k*, until the lowest floor is the end.
 
 mod accumulator;
 mod part;
@@ -23,10 +40,10 @@ use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
 use crate::shelf::Damaged;
 use accumulator::{Accumulator, add_share};
-use plan::{Heir, Sum, Target};
+use plan::{Contributor, Heir, Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pieces under way at once.
 pub const WINDOW: u32 = 4;
@@ -99,6 +116,8 @@ pub struct Transfer {
     floor: u32,
     /// First piece whose tasks are not laid out yet.
     laid_out: u32,
+    /// Who sends something here, and is told the floor.
+    senders: BTreeSet<Rank>,
     /// What the others have told, and what waits for them to go on.
     floors: BTreeMap<Rank, u32>,
     waiting: BTreeMap<Rank, Vec<(u32, Part)>>,
@@ -126,7 +145,7 @@ impl Transfer {
     ) -> Self {
         let everybody = seating.givers.iter().chain(&seating.takers).flatten().copied();
         let floors = everybody.filter(|rank| *rank != seating.me).map(|rank| (rank, 0)).collect();
-        Self {
+        let mut transfer = Self {
             epoch,
             group,
             plan,
@@ -136,16 +155,77 @@ impl Transfer {
             tasks: BTreeMap::new(),
             floor: 0,
             laid_out: 0,
+            senders: BTreeSet::new(),
             floors,
             waiting: BTreeMap::new(),
             out: Vec::new(),
             buffers,
-        }
+        };
+        transfer.senders = transfer.plan.sums.iter().flat_map(|sum| transfer.senders_of(sum)).collect();
+        transfer
+    }
+
+    /// Who sends this process parts of a sum.
+    fn senders_of(&self, sum: &Sum) -> Vec<Rank> {
+        let (me, giver) = (Some(self.seating.me), |position: usize| self.giver(sum, position));
+        let taker = |position: usize| self.seating.takers[position];
+        let is_target = sum.targets.iter().any(|target| taker(target.position) == me);
+        let to_me = |it: &&Contributor| match it.parent {
+            Some(parent) => giver(sum.contributors[parent].position) == me,
+            None => is_target,
+        };
+        let senders = sum.contributors.iter().filter(to_me).map(|it| giver(it.position));
+        let is_heir = |(_, heirs): &(_, Vec<Heir>)| heirs.iter().any(|heir| taker(heir.position) == me);
+        let solver = sum.repair.as_ref().filter(|repair| is_heir(repair)).map(|_| taker(sum.targets[0].position));
+        senders.chain(solver).flatten().filter(|rank| Some(*rank) != me).collect()
     }
 
     /// Whether this process's part is done. Others may still wait for parts that are in [`Transfer::advance`]'s answer.
     pub fn is_done(&self) -> bool {
-        self.floor == self.plan.pieces && self.waiting.values().all(Vec::is_empty)
+        self.floor == self.plan.pieces
+    }
+
+    /// x
+    pub fn debug(&self) -> String {
+        let tasks: Vec<_> = self
+            .tasks
+            .iter()
+            .map(|(p, t)| (*p, t.iter().map(|(k, a)| (*k, a.missing, a.owes)).collect::<Vec<_>>()))
+            .collect();
+        let waiting: Vec<_> = self
+            .waiting
+            .iter()
+            .map(|(r, w)| (*r, w.iter().map(|(p, part)| (*p, part.sum, part.to)).collect::<Vec<_>>()))
+            .collect();
+        format!(
+            "floor {} laid {} pieces {} second {} senders {:?} floors {:?} waiting {:?} tasks {:?}",
+            self.floor, self.laid_out, self.plan.pieces, self.plan.second, self.senders, self.floors, waiting, tasks
+        )
+    }
+    /// Bytes of sums that it holds: in the making, and complete and waiting for their receiver.
+    pub fn held_bytes(&self) -> usize {
+        let making = self.tasks.values().flat_map(BTreeMap::values).map(Accumulator::bytes);
+        making.sum::<usize>() + self.waiting.values().flatten().map(|(_, part)| part.bytes.len()).sum::<usize>()
+    }
+
+    /// The most that they may ever be: a window of each place in a tree that is this process's.
+    pub fn held_bytes_max(&self) -> usize {
+        let of_window = |first: u32| {
+            let pieces = first..self.plan.pieces.min(first + WINDOW);
+            let in_window = |sum: &Sum| pieces.clone().filter(|piece| self.piece_of(sum, *piece).is_some()).count();
+            self.plan.sums.iter().map(|sum| self.width_here(sum) * in_window(sum)).sum::<usize>()
+        };
+        (0..self.plan.pieces).map(of_window).max().unwrap_or(0) * PIECE_ROWS * PAGE_BYTES
+    }
+
+    /// How many sums each piece has in the places of the tree that are this process's.
+    fn width_here(&self, sum: &Sum) -> usize {
+        let me = Some(self.seating.me);
+        let hops = sum.contributors.iter().filter(|it| self.giver(sum, it.position) == me).count();
+        let targets = sum.targets.iter().filter(|it| self.seating.takers[it.position] == me);
+        let heirs = sum.repair.iter().flat_map(|(_, heirs)| heirs);
+        let heirs = heirs.filter(|it| self.seating.takers[it.position] == me).count();
+        hops * sum.width + targets.map(|it| it.sums.len()).sum::<usize>() + heirs
     }
 
     /// Takes a part that came.
@@ -205,15 +285,19 @@ impl Transfer {
         }
     }
 
+    /// A piece is not done with before its parts have gone: a process that waits for a slow one takes no more either.
     fn raise_floor(&mut self) {
         let before = self.floor;
-        while self.floor < self.laid_out && self.tasks.get(&self.floor).is_none_or(BTreeMap::is_empty) {
+        let waiting = self.waiting.values().flatten().map(|(piece, _)| *piece).min();
+        let end = waiting.unwrap_or(self.laid_out);
+        while self.floor < end && self.tasks.get(&self.floor).is_none_or(BTreeMap::is_empty) {
             self.tasks.remove(&self.floor);
             self.floor += 1;
         }
-        if self.floor > before {
+        // Who has been told a floor from which on the window reaches to the end needs no other.
+        if self.floor > before && before + WINDOW < self.plan.pieces {
             let floor = Data::Floor { epoch: self.epoch, group: self.group, piece: self.floor };
-            self.out.extend(self.floors.keys().map(|rank| (*rank, floor.clone())));
+            self.out.extend(self.senders.iter().map(|rank| (*rank, floor.clone())));
         }
     }
 

@@ -148,7 +148,12 @@ impl TransferPlan {
             Task::Rebuild { lost, heirs, used } => {
                 let mut first = rebuilding(layout, lost, used, route)?;
                 first.extend(handing_over(layout, lost, heirs, used));
-                (first, renewing(layout, heirs, used, route))
+                // Checks over columns that are all there need not wait for what is rebuilt.
+                let waits = |sum: &Sum| sum.contributors.iter().any(|it| heirs.contains(&it.position));
+                let (later, at_once): (Vec<_>, Vec<_>) =
+                    renewing(layout, heirs, used, route).into_iter().partition(waits);
+                first.extend(at_once);
+                (first, later)
             }
         };
         let pieces = |sums: &[Sum]| sums.iter().map(|sum| sum.pieces() as u32).max().unwrap_or(0);

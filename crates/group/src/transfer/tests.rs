@@ -105,13 +105,19 @@ fn run(
             Data::Floor { piece, .. } => transfers[to].floor(Rank(from as u32), piece),
             other => panic!("{other:?} is not a transfer's"),
         }
-        let under_way = |transfer: &Transfer| transfer.tasks.values().filter(|tasks| !tasks.is_empty()).count();
-        assert!(
-            transfers.iter().all(|transfer| under_way(transfer) <= WINDOW as usize),
-            "accumulators of a window at most"
-        );
         for (next, data) in transfers[to].advance(&mut stores[to]).unwrap() {
             links.entry((to, next.0 as usize)).or_default().push_back(data);
+        }
+        assert!(
+            transfers.iter().all(|transfer| transfer.held_bytes() <= transfer.held_bytes_max()),
+            "a window at most"
+        );
+        for ((_, to), data) in links.iter().flat_map(|(between, link)| link.iter().map(move |data| (between, data))) {
+            let window = transfers[*to].floor..transfers[*to].floor + WINDOW;
+            assert!(
+                !matches!(data, Data::Part(part) if !window.contains(&part.piece)),
+                "on its way: of a window as well"
+            );
         }
     }
     assert!(transfers.iter().all(Transfer::is_done), "everybody comes to the end");
@@ -249,6 +255,30 @@ fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
     let rebuild = Task::Rebuild { lost: vec![1], heirs: vec![1], used: changed };
     run(&layout, &rebuild, Route::Chain, &mut stores, (&seating, None), &mut random);
     assert!(stores[3].now == wanted);
+}
+
+#[test]
+fn nobody_takes_more_than_a_window_however_slow_another_is() {
+    let slots = 3 * WINDOW * PIECE_ROWS as u32;
+    for (keepers, route) in [(0, Route::Chain), (1, Route::Chain), (1, Route::FanIn), (1, Route::Direct)] {
+        let layout = Layout::new(Scheme::Parity, 4, keepers).unwrap();
+        let mut random = Pseudo(11);
+        let mut stores = vec![Store { difference: true, ..Store::default() }; layout.positions()];
+        for (at, store) in stores.iter_mut().enumerate().take(4) {
+            store.now.extend((0..slots).map(|slot| (slot, [slot as u8 ^ at as u8; PAGE_BYTES])));
+        }
+        let all = vec![SlotSet::all(slots); 4];
+        let slow = Some(layout.positions() - 1);
+        let encode = Task::Encode { changed: all.clone(), held: None, vacant: Vec::new() };
+        run(&layout, &encode, route, &mut stores, (&seated(&layout), slow), &mut random);
+        let (wanted, mut seating) = (stores[1].clone(), seated(&layout));
+        stores[1] = Store::default();
+        seating.givers[1] = None;
+        stores.iter_mut().for_each(|store| store.difference = false);
+        let rebuild = Task::Rebuild { lost: vec![1], heirs: vec![1], used: all };
+        run(&layout, &rebuild, route, &mut stores, (&seating, Some(1)), &mut random);
+        assert!((&stores[1].now, &stores[1].checks) == (&wanted.now, &wanted.checks), "{route:?}");
+    }
 }
 
 #[test]
