@@ -62,12 +62,7 @@ impl Protocol {
     pub(super) fn ordered(&mut self, order: Phase, actions: &mut Vec<Action>) {
         match (order.clone(), self.stage.clone()) {
             (Phase::Prepare(epoch, base, costs, anew), Stage::Idle) => {
-                if self.begins(epoch, Level::Encoded, base, actions) {
-                    let seats = self.seats.iter().map(|(seat, rank)| (*seat, *rank)).collect();
-                    // In place no piece is laid down, and the pages before are needed anyway.
-                    let anew = anew && self.resumes_early();
-                    actions.push(Action::Encode { epoch, base, seat: self.seat(), seats, costs, anew });
-                }
+                self.prepare_encoded(epoch, base, (costs, anew), actions);
             }
             (Phase::PrepareLocal(epoch, base), Stage::Idle) => self.prepare_local(epoch, base, actions),
             (Phase::Prepare(..) | Phase::PrepareLocal(..), Stage::Keeping(_)) => self.prepare = Some(order),
@@ -92,6 +87,21 @@ impl Protocol {
             // Nothing of the epoch exists here: what was before it is still being deleted.
             (Phase::Abandon(..), Stage::Keeping(_)) => self.prepare = None,
             _ => {}
+        }
+    }
+
+    fn prepare_encoded(
+        &mut self,
+        epoch: EpochId,
+        base: Option<EpochId>,
+        (costs, anew): (Costs, bool),
+        actions: &mut Vec<Action>,
+    ) {
+        if self.begins(epoch, Level::Encoded, base, actions) {
+            let seats = self.seats.iter().map(|(seat, rank)| (*seat, *rank)).collect();
+            // In place no piece is laid down, and the pages before are needed anyway.
+            let anew = anew && self.resumes_early();
+            actions.push(Action::Encode { epoch, base, seat: self.seat(), seats, costs, anew });
         }
     }
 
