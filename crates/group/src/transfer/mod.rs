@@ -21,7 +21,7 @@
 //!    seat that stays vacant is no target. The first in this order that is not complete has been sent all its parts by who
 //!    has completed theirs; it comes to its end when they arrive.
 //!
-//! So some process does with piece *k*, and as long as there is one whose floor is *k*, until the lowest floor is the end.
+//! So every process whose floor is *k* comes to raise it, until the lowest floor is the end.
 
 mod accumulator;
 mod part;
