@@ -196,12 +196,6 @@ impl Mpi {
         workshop::compile(command.arg("-fsyntax-only").arg("-I").arg(folder.path()).arg(source))
     }
 
-    /// Whether its processes come to their end on nodes with networks of their own. Those of MPICH 4.0 wait for each other in
-    /// MPI_Finalize now and then (docs/group.md).
-    pub fn ends_on_nodes(&self) -> bool {
-        *self != OF_DEBIAN[1]
-    }
-
     /// The launcher's words for ranks on simulated nodes, one on each: `{nodes}` stands for them.
     pub fn on_nodes(&self, agent: &str) -> Vec<String> {
         let words = self.agent.split_whitespace().chain([agent]).chain(self.hosts.split_whitespace());

@@ -116,17 +116,20 @@ pub fn survives_kills_at_the_start(mpi: Mpi, program: &Path, strikes: usize, see
         let ranks = |struck: &BTreeSet<Pid>| -> Vec<Pid> {
             watched.arena.processes_of(program).into_iter().filter(|rank| !struck.contains(rank)).collect()
         };
-        until(PATIENCE, "the next launch", || {
-            ensure!(!running.has_ended()?, "the job has ended by itself");
-            Ok((!ranks(&struck).is_empty()).then_some(()))
-        })
-        .with_context(|| watched.said())?;
-        sleep(Duration::from_millis(watched.random.u64(..START_MILLISECONDS)));
-        let mut of_this_life = ranks(&struck);
-        watched.random.shuffle(&mut of_this_life);
-        if let Some(rank) = of_this_life.first() {
-            let _ = kill(*rank, Signal::SIGKILL);
-        }
+        // What is seen at first may be the last of the life before.
+        let of_this_life = loop {
+            until(PATIENCE, "the next launch", || {
+                ensure!(!running.has_ended()?, "the job has ended by itself");
+                Ok((!ranks(&struck).is_empty()).then_some(()))
+            })
+            .with_context(|| watched.said())?;
+            sleep(Duration::from_millis(watched.random.u64(..START_MILLISECONDS)));
+            let mut there = ranks(&struck);
+            watched.random.shuffle(&mut there);
+            if there.first().is_some_and(|rank| kill(*rank, Signal::SIGKILL).is_ok()) {
+                break there;
+            }
+        };
         until(PATIENCE, "the struck launch to end", || {
             // Whoever comes until nobody is there is of this life, too.
             let left = watched.arena.processes_of(program);
