@@ -452,12 +452,13 @@ impl Pages for SeatPages<'_> {
     ) -> Result<(), Damaged> {
         let place = Place::Check { check: check as u32, row };
         let piece = self.live.as_ref().map_or_else(|| self.pieces[position], |live| live.piece);
-        let mut sum = *page;
-        if update {
-            let mut old = [0; PAGE_BYTES];
-            self.shelf.read(piece, place, &mut old)?;
-            sum.iter_mut().zip(&old).for_each(|(sum, old)| *sum ^= old);
+        if !update {
+            self.shelf.write(piece, place, page, Fingerprint::of(page));
+            return Ok(());
         }
+        let mut sum = [0; PAGE_BYTES];
+        self.shelf.read(piece, place, &mut sum)?;
+        sum.iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
         self.shelf.write(piece, place, &sum, Fingerprint::of(&sum));
         Ok(())
     }

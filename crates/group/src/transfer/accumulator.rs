@@ -74,6 +74,12 @@ impl Accumulator {
 
     /// Adds a page to one of the sums.
     pub(super) fn add(&mut self, sum: usize, row: usize, page: &Page) {
+        if self.bytes.len() == self.sum_bytes() && self.begun >> row & 1 == 0 {
+            // The first of the only sum takes the place of zeros.
+            self.begun |= 1 << row;
+            self.bytes[row * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(page);
+            return;
+        }
         self.begin_rows(1 << row);
         let at = sum * self.sum_bytes() + row * PAGE_BYTES;
         self.bytes[at..at + PAGE_BYTES].iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
