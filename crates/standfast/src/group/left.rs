@@ -78,10 +78,15 @@ fn environment(pid: i32) -> Vec<u8> {
         let has_none = |stat: Stat| stat.state != b'Z' && stat.layout[ENVIRONMENT_END] == 0;
         proc::link(pid, "exe").is_ok() && Stat::of(pid).is_ok_and(has_none)
     };
+    let read = || proc::read(pid, "environ").unwrap_or_default();
     for _ in 0..EXECUTING_GLANCES {
-        let environment = proc::read(pid, "environ").unwrap_or_default();
-        if !environment.is_empty() || !is_executing() {
+        let environment = read();
+        if !environment.is_empty() {
             return environment;
+        }
+        if !is_executing() {
+            // It may have come to the end of it meanwhile.
+            return read();
         }
         std::thread::sleep(GLANCE);
     }
@@ -97,18 +102,33 @@ pub(super) fn sign_of(job: &str) -> String {
 mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt as _;
-    use std::process::Command;
+    use std::process::{Child, Command};
+
+    /// Does not outlive its test.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn of(job: &str) -> Self {
+            Self(Command::new("sleep").arg("600").env(JOB, job).spawn().expect("it starts"))
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
 
     #[test]
     fn processes_of_this_job_are_ended_and_no_others() {
-        let start = |job: &str| Command::new("sleep").arg("600").env(JOB, job).spawn().expect("it starts");
         let (ours, others) = (format!("ours-{}", std::process::id()), format!("others-{}", std::process::id()));
-        let (mut own, mut other) = (start(&ours), start(&others));
+        let (mut own, mut other) = (Sleeper::of(&ours), Sleeper::of(&others));
         assert_eq!(end_left(&ours).expect("it ends"), 1);
-        assert_eq!(own.wait().expect("it has ended").signal(), Some(Signal::KILL.as_raw()));
-        assert!(other.try_wait().expect("it can be asked").is_none());
+        assert_eq!(own.0.wait().expect("it has ended").signal(), Some(Signal::KILL.as_raw()));
+        assert!(other.0.try_wait().expect("it can be asked").is_none());
         assert_eq!(end_left(&others).expect("it ends"), 1);
-        other.wait().expect("it has ended");
+        other.0.wait().expect("it has ended");
         assert_eq!(end_left(&ours).expect("none is there"), 0);
     }
 
@@ -117,9 +137,8 @@ mod tests {
     fn a_process_is_found_as_soon_as_it_is_there() {
         let job = format!("executing-{}", std::process::id());
         for round in 0..50 {
-            let mut own = Command::new("sleep").arg("600").env(JOB, &job).spawn().expect("it starts");
+            let _own = Sleeper::of(&job);
             assert_eq!(end_left(&job).expect("it ends"), 1, "in round {round}");
-            own.wait().expect("it has ended");
         }
     }
 }

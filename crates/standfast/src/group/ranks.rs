@@ -123,6 +123,7 @@ fn value<'e>(environment: &'e [u8], names: &[&[u8]]) -> Option<&'e [u8]> {
 #[cfg(test)]
 mod tests {
     use super::super::launch::JOB;
+    use super::super::left::end_left;
     use super::*;
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
@@ -130,14 +131,28 @@ mod tests {
     /// A stand-in for a launcher: starts a rank, whose pid it says, and stays.
     const LAUNCHER: &str = r#"PMI_RANK=3 sleep 600 & echo $!; exec sleep 600"#;
 
-    fn launched(job: &str, script: &str) -> (Child, i32) {
+    /// Nothing of it outlives its test.
+    struct Launched {
+        launcher: Child,
+        job: String,
+    }
+
+    impl Drop for Launched {
+        fn drop(&mut self) {
+            let _ = end_left(&self.job);
+            let _ = self.launcher.wait();
+        }
+    }
+
+    fn launched(job: &str, script: &str) -> (Launched, i32) {
         let mut command = Command::new("sh");
-        let mut launcher =
-            command.args(["-c", script]).env(JOB, job).stdout(Stdio::piped()).spawn().expect("it starts");
+        let launcher = command.args(["-c", script]).env(JOB, job).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut launched = Launched { launcher, job: job.to_owned() };
         let mut line = [0; 32];
-        let read = launcher.stdout.as_mut().expect("it is piped").read(&mut line).expect("it says a pid");
+        let output = launched.launcher.stdout.as_mut().expect("it is piped");
+        let read = output.read(&mut line).expect("it says a pid");
         let pid = String::from_utf8_lossy(&line[..read]).trim().parse().expect("a pid");
-        (launcher, pid)
+        (launched, pid)
     }
 
     fn kill(pid: i32) {
@@ -156,14 +171,14 @@ mod tests {
     #[test]
     fn a_rank_that_has_ended_is_noticed_while_its_launcher_stays() {
         let job = format!("ranks-{}", std::process::id());
-        let (mut launcher, rank) = launched(&job, LAUNCHER);
+        let (mut launched, rank) = launched(&job, LAUNCHER);
         let mut ranks = Ranks::new(&job);
         until(|| !ranks.has_ended().expect("/proc") && ranks.seen.keys().any(|it| it.pid == rank));
         kill(rank);
         until(|| ranks.has_ended().expect("/proc"));
         // With its launcher it has ended as it should.
-        launcher.kill().expect("it runs");
-        launcher.wait().expect("it has ended");
+        launched.launcher.kill().expect("it runs");
+        launched.launcher.wait().expect("it has ended");
         assert!(!ranks.has_ended().expect("/proc") && ranks.seen.is_empty());
     }
 
@@ -172,11 +187,9 @@ mod tests {
         let job = format!("missed-{}", std::process::id());
         let script = |count| format!("export MPI_LOCALNRANKS={count}; {LAUNCHER}");
         for (count, is_missed) in [(1, false), (2, true)] {
-            let (mut launcher, _) = launched(&job, &script(count));
+            let _launched = launched(&job, &script(count));
             let mut ranks = Ranks::new(&job);
             until(|| ranks.has_ended().expect("/proc") == is_missed && ranks.seen.len() == 1);
-            super::super::left::end_left(&job).expect("they end");
-            launcher.wait().expect("it has ended");
         }
     }
 
@@ -185,15 +198,13 @@ mod tests {
         let job = format!("children-{}", std::process::id());
         // The launcher is the test, and the script the rank.
         let script = format!("PMI_RANK=3 sh -c '{}'", "sleep 600 & echo $!; while :; do sleep 600 & wait $!; done");
-        let (mut launcher, child) = launched(&job, &script);
+        let (_launched, child) = launched(&job, &script);
         let mut ranks = Ranks::new(&job);
         until(|| !ranks.has_ended().expect("/proc") && ranks.seen.len() == 1);
         assert!(ranks.seen.keys().all(|it| it.pid != child));
         kill(child);
         until(|| Stat::of(child).map_or(true, |stat| stat.state == b'Z'));
         assert!(!ranks.has_ended().expect("/proc"));
-        super::super::left::end_left(&job).expect("they end");
-        launcher.wait().expect("it has ended");
     }
 
     #[test]
