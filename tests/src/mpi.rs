@@ -228,6 +228,20 @@ impl Life {
     }
 }
 
+/// Keeps a promise with the program under every MPI that is here.
+///
+/// # Errors
+/// Where the program cannot be compiled, or the promise is broken.
+pub fn with_every_program(promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<()> {
+    for mpi in MPIS.iter().copied() {
+        match mpi.program()? {
+            Some(program) => promise(mpi, &program)?,
+            None => crate::skip(mpi.name, "its compiler is not here"),
+        }
+    }
+    Ok(())
+}
+
 /// Ranks are killed at random moments and nodes lose what they hold, `strikes` times; the job is launched again each time, its
 /// ranks on other nodes now and then. Its result must be that of an undisturbed run, and nothing may remain.
 ///

@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::Result;
-use standfast_tests::mpi::{Code, MPIS, Mpi, RANKS, survives};
+use standfast_tests::mpi::{Code, MPIS, Mpi, RANKS, survives, with_every_program};
 use standfast_tests::simulated::Nodes;
 use standfast_tests::{seed, skip, slurm, watched};
 use std::path::Path;
@@ -22,16 +22,6 @@ fn a_job_under_parity_survives_lost_ranks_and_nodes() -> Result<()> {
 #[test]
 fn a_job_under_reed_solomon_survives_two_lost_nodes() -> Result<()> {
     with_every_mpi(Code::ReedSolomon)
-}
-
-fn with_every_program(promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<()> {
-    for mpi in MPIS.iter().copied() {
-        match mpi.program()? {
-            Some(program) => promise(mpi, &program)?,
-            None => skip(mpi.name, "its compiler is not here"),
-        }
-    }
-    Ok(())
 }
 
 #[test]

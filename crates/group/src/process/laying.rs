@@ -10,13 +10,12 @@ use crate::payload::Payload;
 use crate::plan::WayBack;
 use crate::shelf::{PieceId, Place, Shelf};
 use crate::slots::{SlotMap, SlotSet};
+use crate::transfer::WORTH;
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, words};
 
 /// Of so many changed pages one is looked at to find what a whole epoch is like.
 const SAMPLED: usize = 64;
-/// A page in word form that takes more than this share of its size is not worth it.
-const WORTH: (usize, usize) = (3, 4);
 /// Checks are made anew where at least this share of all pages has changed, and at least this share of those throughout: the
 /// others are read, and travel, for nothing.
 const MOST: (usize, usize) = (7, 8);

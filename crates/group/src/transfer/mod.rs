@@ -31,6 +31,7 @@ mod route;
 mod tests;
 
 pub use part::PartError;
+pub(crate) use part::WORTH;
 pub use plan::{PIECE_ROWS, Share, Task, TransferPlan, Use};
 pub use route::{Costs, Route, Sample};
 

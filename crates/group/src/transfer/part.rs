@@ -8,7 +8,7 @@ use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, words};
 
 /// A page in word form takes at most this share of its size on average, or the part goes raw.
-const WORTH: (usize, usize) = (3, 4);
+pub(crate) const WORTH: (usize, usize) = (3, 4);
 /// So many pages are tried before judging.
 const TRIED: usize = 4;
 
