@@ -156,12 +156,14 @@ impl Code {
     /// What adds shares to these checks, in this order.
     pub fn combiner_of(&self, checks: &[usize]) -> Combiner {
         let all: Vec<usize> = (0..self.members).collect();
-        let body = if self.scheme == Scheme::EvenOdd {
-            Body::EvenOdd(EvenOdd::new(self.members), checks.to_vec())
+        let (is_plain, body) = if self.scheme == Scheme::EvenOdd {
+            (*checks == [0], Body::EvenOdd(EvenOdd::new(self.members), checks.to_vec()))
         } else {
-            Body::Linear(Arc::new(Library::new(self.coefficients.part(checks, &all))))
+            let coefficients = self.coefficients.part(checks, &all);
+            let is_plain = checks.len() == 1 && coefficients.cells().iter().all(|cell| *cell == 1);
+            (is_plain, Body::Linear(Arc::new(Library::new(coefficients))))
         };
-        Combiner { members: self.members, checks: checks.len(), body }
+        Combiner { members: self.members, checks: checks.len(), is_plain, body }
     }
 
     /// How to rebuild these members without these checks: as few checks as possible, the first that will do.
@@ -198,6 +200,7 @@ impl Code {
 pub struct Combiner {
     members: usize,
     checks: usize,
+    is_plain: bool,
     body: Body,
 }
 
@@ -211,6 +214,11 @@ impl Combiner {
     /// How many sums there are.
     pub fn checks(&self) -> usize {
         self.checks
+    }
+
+    /// Whether there is one sum, to which pieces are added as they are.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// Adds *coefficient x piece* to each sum. A difference of two pieces changes the sums as the pieces themselves

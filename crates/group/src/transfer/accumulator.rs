@@ -10,7 +10,7 @@ use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 
 /// Pages of a share that are added at once: what a processor's first cache holds.
-const STRETCH: usize = 4;
+pub(super) type Stretch = [Page; 4];
 
 /// Partial sums in the making.
 #[derive(Debug, Default)]
@@ -74,15 +74,22 @@ impl Accumulator {
 
     /// Adds a page to one of the sums.
     pub(super) fn add(&mut self, sum: usize, row: usize, page: &Page) {
-        if self.bytes.len() == self.sum_bytes() && self.begun >> row & 1 == 0 {
-            // The first of the only sum takes the place of zeros.
-            self.begun |= 1 << row;
-            self.bytes[row * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(page);
+        if let Some(first) = self.first(row) {
+            first.copy_from_slice(page);
             return;
         }
         self.begin_rows(1 << row);
         let at = sum * self.sum_bytes() + row * PAGE_BYTES;
         self.bytes[at..at + PAGE_BYTES].iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
+    }
+
+    /// The page of the only sum in a row, to become its first share; `None` where there are more sums, or shares.
+    fn first(&mut self, row: usize) -> Option<&mut Page> {
+        if self.bytes.len() != self.sum_bytes() || self.begun >> row & 1 == 1 {
+            return None;
+        }
+        self.begun |= 1 << row;
+        self.bytes.as_chunks_mut().0.get_mut(row)
     }
 
     /// One of the sums. What stands in rows that nobody has begun may be anything.
@@ -110,31 +117,37 @@ pub(super) fn add_share(
     layout: &Layout,
     accumulator: &mut Accumulator,
     pages: &mut dyn Pages,
+    stretch: &mut Stretch,
 ) -> Result<(), Damaged> {
     let contributor = &sum.contributors[index];
     let rows = sum.piece_rows(piece);
     let own = |at: &usize| contributor.own(piece) >> at & 1 == 1;
-    let mut stretch = [[0; PAGE_BYTES]; STRETCH];
+    let mut read = |row: u32, page: &mut Page| match contributor.share {
+        Share::Column(column) => pages.column(contributor.position, layout.slot(column, row), page),
+        Share::Check { check, .. } => pages.check(contributor.position, check, row, page),
+    };
+    let is_plain = sum.combiner.is_plain();
     let mut start = 0;
     while let Some(first) = (start..rows.len()).find(own) {
-        let end = (first..rows.len().min(first + STRETCH)).find(|at| !own(at));
-        let end = end.unwrap_or(rows.len().min(first + STRETCH));
-        for (row, page) in rows[first..end].iter().zip(&mut stretch) {
-            match contributor.share {
-                Share::Column(column) => pages.column(contributor.position, layout.slot(column, *row), page)?,
-                Share::Check { check, .. } => pages.check(contributor.position, check, *row, page)?,
-            }
+        if is_plain && let Some(page) = accumulator.first(first) {
+            read(rows[first], page)?;
+            start = first + 1;
+            continue;
         }
-        let run = stretch[..end - first].as_flattened();
-        accumulator.begin_rows(u64::MAX >> (u64::BITS as usize - (end - first)) << first);
+        let most = rows.len().min(first + stretch.len());
+        let end = (first..most).find(|at| !own(at)).unwrap_or(most);
+        for (row, page) in rows[first..end].iter().zip(stretch.iter_mut()) {
+            read(*row, page)?;
+        }
         match contributor.share {
             Share::Column(column) => {
                 let range = first * PAGE_BYTES..end * PAGE_BYTES;
+                accumulator.begin_rows(u64::MAX >> (u64::BITS as usize - (end - first)) << first);
                 let sums = accumulator.sums_mut().into_iter().map(|sum| &mut sum[range.clone()]);
-                sum.combiner.add(column, run, &mut sums.collect::<Vec<_>>());
+                sum.combiner.add(column, stretch[..end - first].as_flattened(), &mut sums.collect::<Vec<_>>());
             }
             Share::Check { sum, .. } => {
-                (first..end).zip(&stretch).for_each(|(row, page)| accumulator.add(sum, row, page));
+                (first..end).zip(stretch.iter()).for_each(|(row, page)| accumulator.add(sum, row, page));
             }
         }
         start = end;

@@ -40,7 +40,7 @@ use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
 use crate::shelf::Damaged;
-use accumulator::{Accumulator, add_share};
+use accumulator::{Accumulator, Stretch, add_share};
 use plan::{Contributor, Heir, Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
@@ -124,6 +124,7 @@ pub struct Transfer {
     waiting: BTreeMap<Rank, Vec<(u32, Part)>>,
     out: Vec<(Rank, Data)>,
     buffers: Buffers,
+    stretch: Box<Stretch>,
 }
 
 /// What of a complete sum goes to whom.
@@ -161,6 +162,7 @@ impl Transfer {
             waiting: BTreeMap::new(),
             out: Vec::new(),
             buffers,
+            stretch: Box::new([[0; PAGE_BYTES]; _]),
         };
         transfer.senders = transfer.plan.sums.iter().flat_map(|sum| transfer.senders_of(sum)).collect();
         transfer
@@ -186,23 +188,6 @@ impl Transfer {
         self.floor == self.plan.pieces
     }
 
-    /// x
-    pub fn debug(&self) -> String {
-        let tasks: Vec<_> = self
-            .tasks
-            .iter()
-            .map(|(p, t)| (*p, t.iter().map(|(k, a)| (*k, a.missing, a.owes)).collect::<Vec<_>>()))
-            .collect();
-        let waiting: Vec<_> = self
-            .waiting
-            .iter()
-            .map(|(r, w)| (*r, w.iter().map(|(p, part)| (*p, part.sum, part.to)).collect::<Vec<_>>()))
-            .collect();
-        format!(
-            "floor {} laid {} pieces {} second {} senders {:?} floors {:?} waiting {:?} tasks {:?}",
-            self.floor, self.laid_out, self.plan.pieces, self.plan.second, self.senders, self.floors, waiting, tasks
-        )
-    }
     /// Bytes of sums that it holds: in the making, and complete and waiting for their receiver.
     pub fn held_bytes(&self) -> usize {
         let making = self.tasks.values().flat_map(BTreeMap::values).map(Accumulator::bytes);
@@ -372,7 +357,7 @@ impl Transfer {
             let tasks = self.tasks.get_mut(&number).expect("it was found there");
             let accumulator = tasks.get_mut(&(sum_index, node)).expect("it was found there");
             accumulator.make_room(sum.width, &self.buffers);
-            add_share(sum, piece, index as usize, &self.layout, accumulator, pages)?;
+            add_share(sum, piece, index as usize, &self.layout, accumulator, pages, &mut self.stretch)?;
             accumulator.owes = false;
         }
         Ok(())

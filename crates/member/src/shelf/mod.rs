@@ -492,7 +492,7 @@ impl Shelf for FileShelf {
                     return;
                 }
             };
-            self.frames.frame_mut(number).copy_from_slice(page);
+            self.frames.write(number, page);
             Entry { frame: Frame::At(number), checksum }
         } else {
             self.give_back(own);
