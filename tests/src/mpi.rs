@@ -1,7 +1,7 @@
 //! MPI programs with libstandfast_group: which MPIs are here, and a program that is launched, struck and launched again.
 
 use crate::arena::Arena;
-use crate::running::{Output, PATIENCE, Running, until};
+use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::workshop;
 use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
@@ -208,11 +208,20 @@ impl Mpi {
         life.add_to(&mut command, arena, program);
         Running::start(arena, name, Output::Log, &mut command)
     }
+
+    /// What so many steps on so many pages come to, without anybody who disturbs them.
+    pub(crate) fn undisturbed(&self, program: &Path, steps: usize, pages: &str) -> Result<Ended> {
+        let arguments = [steps.to_string(), pages.into(), steps.to_string()];
+        let life = Life { arguments, code: Code::Parity, shift: 0 };
+        let quiet = Arena::new()?;
+        self.launch(&quiet, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")
+    }
 }
 
 /// One launch.
 pub(crate) struct Life {
-    pub(crate) arguments: [String; 2],
+    /// Steps, pages, and every how many steps there is a checkpoint.
+    pub(crate) arguments: [String; 3],
     pub(crate) code: Code,
     pub(crate) shift: usize,
 }
@@ -250,9 +259,9 @@ pub fn with_every_program(promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<
 pub fn survives(mpi: Mpi, program: &Path, code: Code, strikes: usize, seed: u64) -> Result<()> {
     let mut random = Rng::with_seed(seed);
     let steps = strikes * 30 + 50;
-    let mut life = Life { arguments: [steps.to_string(), "48".into()], code, shift: 0 };
-    let undisturbed = Arena::new()?;
-    let truth = mpi.launch(&undisturbed, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")?;
+    let pages = "48";
+    let truth = mpi.undisturbed(program, steps, pages)?;
+    let mut life = Life { arguments: [steps.to_string(), pages.into(), "1".into()], code, shift: 0 };
     let arena = Arena::new()?;
     for strike in 0..strikes {
         let name = format!("life-{strike}");

@@ -3,7 +3,7 @@
 
 use crate::arena::Arena;
 use crate::command::Standfast;
-use crate::mpi::{Code, Life, Mpi, RANKS, said};
+use crate::mpi::{Code, Mpi, RANKS, said};
 use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::simulated::Nodes;
 use anyhow::{Context as _, Result, ensure};
@@ -44,7 +44,7 @@ struct Course {
 
 impl<'a> Watched<'a> {
     fn new(mpi: Mpi, program: &'a Path, steps: usize, seed: u64) -> Result<Self> {
-        let course = Some(Course { steps, truth: undisturbed(mpi, program, steps)? });
+        let course = Some(Course { steps, truth: mpi.undisturbed(program, steps, PAGES)? });
         Ok(Self { course, ..Self::endless(mpi, program, seed)? })
     }
 
@@ -165,7 +165,7 @@ impl<'a> Watched<'a> {
             None => {
                 let steps = ended.errors.lines().rev().find_map(|line| line.strip_prefix("ended at step "));
                 let steps = steps.context("it does not say where it ended")?.parse()?;
-                result(&undisturbed(self.mpi, self.program, steps)?).map(str::to_owned)
+                result(&self.mpi.undisturbed(self.program, steps, PAGES)?).map(str::to_owned)
             }
         };
         let found = result(ended).map(str::to_owned);
@@ -371,13 +371,6 @@ pub fn goes_on_with_fewer_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u
     let left = nodes.left()?;
     ensure!(left == expected, "{left:?} instead of {expected:?}; {}", watched.said());
     Ok(())
-}
-
-/// What so many steps come to, without anybody who disturbs them.
-fn undisturbed(mpi: Mpi, program: &Path, steps: usize) -> Result<Ended> {
-    let life = Life { arguments: [steps.to_string(), PAGES.into()], code: Code::Parity, shift: 0 };
-    let quiet = Arena::new()?;
-    mpi.launch(&quiet, "undisturbed", program, &life)?.wait(PATIENCE)?.well("the undisturbed job")
 }
 
 /// How often its processes have gone on, or begun.

@@ -16,7 +16,8 @@
 extern "C" {
 #endif
 
-#define STANDFAST_GROUP_VERSION 1
+#define STANDFAST_GROUP_VERSION 2
+#define STANDFAST_REQUESTS 64 /* so many are tested at once, at most */
 
 /* How messages are carried: filled in by standfast_mpi.h. Messages between two processes keep their order. */
 typedef struct standfast_transport {
@@ -27,8 +28,9 @@ typedef struct standfast_transport {
     void *context; /* given to every function below */
     /* Begins to send; `bytes` stay as they are until `test` has said that `request` is done. 0, or not for an error. */
     int (*send)(void *context, uint32_t to, const void *bytes, size_t length, void **request);
-    /* 1 where a request is done, which is then gone; 0 where it is not; negative for an error. */
-    int (*test)(void *context, void *request);
+    /* Sets `done` to 1 for each of so many requests that is done, which is then gone, and leaves it for others; once for all,
+     * since each look has its price. 0, or not for an error. */
+    int (*test)(void *context, size_t count, void *const *requests, unsigned char *done);
     /* 1 where a message has come, with sender and length; 0 where none has; negative for an error. */
     int (*probe)(void *context, uint32_t *from, size_t *length);
     /* Begins to take the message that `probe` has told of, which it then tells of no more; the bytes are there when `test` has

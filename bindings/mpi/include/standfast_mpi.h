@@ -62,12 +62,18 @@ static int standfast_mpi_send(void *context, uint32_t to, const void *bytes, siz
     return 0;
 }
 
-static int standfast_mpi_test(void *context, void *request) {
-    int done = 0;
+static int standfast_mpi_test(void *context, size_t count, void *const *requests, unsigned char *done) {
+    MPI_Request tested[STANDFAST_REQUESTS];
+    int ended[STANDFAST_REQUESTS], many = 0, at;
     (void)context;
-    if (PMPI_Test((MPI_Request *)request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return -1;
-    if (done) free(request);
-    return done;
+    if (count > STANDFAST_REQUESTS) return -1;
+    for (at = 0; at < (int)count; at++) tested[at] = *(MPI_Request *)requests[at];
+    if (PMPI_Testsome((int)count, tested, &many, ended, MPI_STATUSES_IGNORE) != MPI_SUCCESS) return -1;
+    for (at = 0; at < many; at++) {
+        free(requests[ended[at]]);
+        done[ended[at]] = 1;
+    }
+    return 0;
 }
 
 static int standfast_mpi_probe(void *context, uint32_t *from, size_t *length) {

@@ -14,17 +14,17 @@ use std::time::Duration;
 
 /// Looks in vain after which the processor is left to others for longer: those take about a third of a rest. Who waits
 /// for a process on the same processor takes its time else.
-const LOOKS: u32 = 8;
+const LOOKS: u32 = 24;
 const REST: Duration = Duration::from_micros(50);
 /// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,
 /// takes hardly any processor time.
 const RESTS: u32 = 32;
 const REST_MAX: Duration = Duration::from_millis(20);
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 type Send = extern "C" fn(*mut c_void, u32, *const c_void, usize, *mut *mut c_void) -> c_int;
-type Test = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type Test = extern "C" fn(*mut c_void, usize, *const *mut c_void, *mut u8) -> c_int;
 type Probe = extern "C" fn(*mut c_void, *mut u32, *mut usize) -> c_int;
 type Receive = extern "C" fn(*mut c_void, u32, *mut c_void, usize, *mut *mut c_void) -> c_int;
 type Quiescent = extern "C" fn(*mut c_void, *mut c_char, usize) -> c_int;
@@ -71,6 +71,8 @@ impl Table {
 
 /// Messages that are being taken at once.
 const ARRIVING_MAX: usize = 16;
+/// `STANDFAST_REQUESTS`: so many are looked at at once. Each look costs a walk over all connections.
+const LOOKED_AT_MAX: usize = 64;
 
 /// A message on its way, to or from a process.
 #[derive(Debug)]
@@ -78,6 +80,14 @@ struct OnItsWay {
     peer: u32,
     request: *mut c_void,
     bytes: Vec<u8>,
+    /// The request is gone then.
+    is_done: bool,
+}
+
+impl OnItsWay {
+    fn new(peer: u32, request: *mut c_void, bytes: Vec<u8>) -> Self {
+        Self { peer, request, bytes, is_done: false }
+    }
 }
 
 /// One process's end of the program's messages.
@@ -126,17 +136,25 @@ impl Line {
         })
     }
 
-    /// Forgets what has been sent. The oldest are done first, mostly.
-    fn sweep(&mut self) -> Result<(), TransportError> {
-        while let Some(sending) = self.sending.front() {
-            match (self.functions.1)(self.context, sending.request) {
-                0 => break,
-                1 => {
-                    let sent = self.sending.pop_front();
-                    sent.into_iter().for_each(|sent| self.buffers.put(sent.bytes));
-                }
-                _ => return Err(TransportError("a message cannot be sent".into())),
-            }
+    /// Sees what is done of all that is on its way, and forgets what has been sent. The oldest are done first, mostly.
+    fn look(&mut self) -> Result<(), TransportError> {
+        let (mut requests, mut done) = ([std::ptr::null_mut(); LOOKED_AT_MAX], [0; LOOKED_AT_MAX]);
+        let mut count = 0;
+        let under_way = self.arriving.iter().chain(&self.sending).filter(|it| !it.is_done);
+        for (request, it) in requests.iter_mut().zip(under_way) {
+            *request = it.request;
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        if (self.functions.1)(self.context, count, requests.as_ptr(), done.as_mut_ptr()) != 0 {
+            return Err(TransportError("a message cannot be sent or received".into()));
+        }
+        let under_way = self.arriving.iter_mut().chain(&mut self.sending).filter(|it| !it.is_done);
+        done[..count].iter().zip(under_way).for_each(|(done, it)| it.is_done = *done != 0);
+        while let Some(sent) = self.sending.pop_front_if(|it| it.is_done) {
+            self.buffers.put(sent.bytes);
         }
         Ok(())
     }
@@ -154,25 +172,15 @@ impl Line {
         if (self.functions.3)(self.context, peer, bytes.as_mut_ptr().cast(), length, &raw mut request) != 0 {
             return Err(TransportError(format!("a message of process {peer} cannot be received")));
         }
-        self.arriving.push_back(OnItsWay { peer, request, bytes });
+        self.arriving.push_back(OnItsWay::new(peer, request, bytes));
         Ok(true)
     }
 
     /// A message that is there, and none before the last one of the same process.
-    fn arrived(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
-        let mut waited_for = Vec::new();
-        for at in 0..self.arriving.len() {
-            let arriving = &mut self.arriving[at];
-            if waited_for.contains(&arriving.peer) {
-                continue;
-            }
-            match (self.functions.1)(self.context, arriving.request) {
-                0 => waited_for.push(arriving.peer),
-                1 => return Ok(self.arriving.remove(at).map(|arrived| (arrived.peer, arrived.bytes))),
-                _ => return Err(TransportError(format!("a message of process {} cannot be received", arriving.peer))),
-            }
-        }
-        Ok(None)
+    fn arrived(&mut self) -> Option<(u32, Vec<u8>)> {
+        let is_first = |at: usize| !self.arriving.range(..at).any(|before| before.peer == self.arriving[at].peer);
+        let at = (0..self.arriving.len()).find(|at| self.arriving[*at].is_done && is_first(*at))?;
+        self.arriving.remove(at).map(|arrived| (arrived.peer, arrived.bytes))
     }
 }
 
@@ -190,13 +198,17 @@ impl Transport for Line {
         if (self.functions.0)(self.context, to, bytes.as_ptr().cast(), bytes.len(), &raw mut request) != 0 {
             return Err(TransportError(format!("nothing can be sent to process {to}")));
         }
-        self.sending.push_back(OnItsWay { peer: to, request, bytes });
-        self.sweep()
+        self.sending.push_back(OnItsWay::new(to, request, bytes));
+        Ok(())
     }
 
     fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
-        while self.arriving.len() < ARRIVING_MAX && self.begin_one()? {}
-        let arrived = self.arrived()?;
+        let mut arrived = self.arrived();
+        if arrived.is_none() {
+            while self.arriving.len() < ARRIVING_MAX && self.begin_one()? {}
+            self.look()?;
+            arrived = self.arrived();
+        }
         if arrived.is_some() {
             self.looks = 0;
             self.pulse.beat();
@@ -209,8 +221,6 @@ impl Transport for Line {
     }
 
     fn idle(&mut self) {
-        // Errors show at the next call.
-        let _ = self.sweep();
         self.looks += 1;
         match self.looks.checked_sub(LOOKS) {
             None => std::thread::yield_now(),
@@ -222,18 +232,12 @@ impl Transport for Line {
 impl Drop for Line {
     /// Waits for what is still on its way; what cannot be waited for keeps its bytes for good.
     fn drop(&mut self) {
-        for it in self.sending.drain(..).chain(self.arriving.drain(..)) {
-            loop {
-                match (self.functions.1)(self.context, it.request) {
-                    0 if !std::thread::panicking() => std::thread::yield_now(),
-                    1 => break,
-                    _ => {
-                        std::mem::forget(it.bytes);
-                        break;
-                    }
-                }
-            }
+        let is_under_way = |line: &Self| line.arriving.iter().chain(&line.sending).any(|it| !it.is_done);
+        while self.look().is_ok() && is_under_way(self) && !std::thread::panicking() {
+            std::thread::yield_now();
         }
+        let left = self.arriving.drain(..).chain(self.sending.drain(..)).filter(|it| !it.is_done);
+        left.for_each(|it| std::mem::forget(it.bytes));
     }
 }
 
@@ -245,8 +249,8 @@ mod tests {
     extern "C" fn send(_: *mut c_void, _: u32, _: *const c_void, _: usize, _: *mut *mut c_void) -> c_int {
         0
     }
-    extern "C" fn test(_: *mut c_void, _: *mut c_void) -> c_int {
-        1
+    extern "C" fn test(_: *mut c_void, _: usize, _: *const *mut c_void, _: *mut u8) -> c_int {
+        0
     }
     extern "C" fn probe(_: *mut c_void, _: *mut u32, _: *mut usize) -> c_int {
         0

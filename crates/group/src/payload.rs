@@ -18,6 +18,9 @@ pub trait Payload {
 
     /// The content of a slot in use. A region's last page ends in zeros.
     fn read(&self, slot: u32, page: &mut Page);
+
+    /// A hint: this slot is about to be read.
+    fn expect(&self, _slot: u32) {}
 }
 
 /// The payload of a keeper or spare: nothing.

@@ -80,6 +80,9 @@ pub trait Shelf {
     /// [`Damaged`]
     fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged>;
 
+    /// A hint: this page is about to be read.
+    fn expect(&self, _piece: PieceId, _place: Place) {}
+
     /// Begins a piece. Pages that are not written are those of `base`. A piece of that name that is there is
     /// replaced, and what it is the base of goes with it.
     fn open(&mut self, piece: PieceId, base: Option<PieceId>);

@@ -9,9 +9,9 @@
 //! frames borrow the value, so that nobody in this process has one while a frame is written. Other processes keep out by
 //! the lock that [`FrameFile::open`] takes.
 
+use crate::caches;
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
-use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -100,20 +100,22 @@ impl FrameFile {
         unsafe { &*self.place(number).cast() }
     }
 
-    /// Writes a frame past the caches: its bytes are not read soon again, and what stood there need not be fetched.
+    /// Has a frame fetched, which is about to be read.
+    ///
+    /// # Panics
+    /// Where there is no such frame.
+    pub fn expect(&self, number: u32) {
+        caches::expect(self.place(number));
+    }
+
+    /// Writes a frame, past the caches: it is not read soon again.
     ///
     /// # Panics
     /// Where there is no such frame.
     pub fn write(&mut self, number: u32, page: &Page) {
-        let place = self.place(number).cast::<__m128i>();
-        for (at, part) in page.as_chunks::<16>().0.iter().enumerate() {
-            // SAFETY: every processor of this architecture has these instructions. The frame lies within a mapping, is
-            // aligned as a page is, and is borrowed by this caller alone; a part may lie anywhere.
-            unsafe { _mm_stream_si128(place.add(at), _mm_loadu_si128(part.as_ptr().cast())) };
-        }
-        // Whoever reads it later, in whatever thread, reads this.
-        // SAFETY: as above.
-        unsafe { _mm_sfence() };
+        // SAFETY: `place` lies within a mapping that lives as long as `self`, is a page, and `self` is borrowed by this
+        // caller alone.
+        unsafe { caches::write_past(self.place(number), page) };
     }
 
     fn place(&self, number: u32) -> *mut u8 {

@@ -7,6 +7,7 @@
 //! Parsers of `/proc` in [`proc`] take bytes and return values; one thin function beside each opens the file.
 
 mod arch;
+mod caches;
 mod clocks;
 mod clone;
 mod error;

@@ -4,6 +4,7 @@
 //! Whoever makes a [`RegisteredMemory`] promises that it stays mapped until the value is gone, and that nobody writes to it
 //! while it is read or written here. Neither can be checked, which is why making one is `unsafe`.
 
+use crate::caches;
 use crate::written::{WriteProtection, WrittenScan};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use std::io;
@@ -57,6 +58,11 @@ impl RegisteredMemory {
     /// How many.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Has the page from `offset` on fetched, which is about to be read.
+    pub fn expect(&self, offset: usize) {
+        caches::expect(self.start.wrapping_add(offset));
     }
 
     /// Copies from `offset` on; what lies beyond the end is zeros.

@@ -329,6 +329,14 @@ impl Payload for Regions {
             None => page.fill(0),
         }
     }
+
+    fn expect(&self, slot: u32) {
+        if let Some((id, number)) = self.place(slot)
+            && let Some(held) = self.held.get(&id)
+        {
+            held.memory.expect(number as usize * PAGE_BYTES);
+        }
+    }
 }
 
 /// Whether nobody else can write to these pages of this process.

@@ -374,9 +374,9 @@ impl Job {
 
     fn pages<'p>(&'p mut self, payload: &'p mut dyn Payload, shelf: &'p mut dyn Shelf) -> SeatPages<'p> {
         let (pieces, live) = match self.kind {
-            Kind::Encode { piece, anew, .. } => {
+            Kind::Encode { piece, base, anew } => {
                 let laying = self.laying.as_mut();
-                (Vec::new(), Some(Live { piece, anew, way_back: self.plan.way_back(), laying }))
+                (Vec::new(), Some(Live { piece, base, anew, way_back: self.plan.way_back(), laying }))
             }
             Kind::Rebuild { .. } => ((0..self.layout().positions()).map(|at| self.piece(at)).collect(), None),
         };
@@ -408,6 +408,7 @@ struct SeatPages<'p> {
 /// The piece of this seat that is being made.
 struct Live<'p> {
     piece: PieceId,
+    base: Option<PieceId>,
     /// Whether checks are made anew.
     anew: bool,
     way_back: WayBack,
@@ -417,7 +418,7 @@ struct Live<'p> {
 
 impl Pages for SeatPages<'_> {
     fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged> {
-        let Some(Live { piece, anew, way_back, laying }) = &mut self.live else {
+        let Some(Live { piece, anew, way_back, laying, .. }) = &mut self.live else {
             return self.shelf.read(self.pieces[position], Place::Slot(slot), page).map(drop);
         };
         let laying = laying.as_deref_mut().expect("only members add columns, and they lay their pieces");
@@ -430,9 +431,11 @@ impl Pages for SeatPages<'_> {
         }
         let mut before = [0; PAGE_BYTES];
         self.shelf.read_base(*piece, Place::Slot(slot), &mut before)?;
-        match way_back {
-            WayBack::InPlace => read_now(self.payload, laying.used(), slot, page),
-            WayBack::Relaunch => drop(self.shelf.read(*piece, Place::Slot(slot), page)?),
+        read_now(self.payload, laying.used(), slot, page);
+        let place = Place::Slot(slot);
+        // What was laid went past the caches, and is the same unless somebody has written since.
+        if *way_back == WayBack::Relaunch && Fingerprint::of(page) != self.shelf.known(*piece, place) {
+            self.shelf.read(*piece, place, page)?;
         }
         page.iter_mut().zip(&before).for_each(|(byte, before)| *byte ^= before);
         Ok(())
@@ -465,5 +468,17 @@ impl Pages for SeatPages<'_> {
 
     fn take_column(&mut self, position: usize, slot: u32, page: &Page) {
         self.shelf.write(self.pieces[position], Place::Slot(slot), page, Fingerprint::of(page));
+    }
+
+    fn expect(&self, position: usize, place: Place) {
+        let Some(Live { piece, base, laying, .. }) = &self.live else {
+            return self.shelf.expect(self.pieces[position], place);
+        };
+        match (place, laying, base) {
+            (Place::Check { .. }, ..) => self.shelf.expect(*piece, place),
+            (Place::Slot(slot), Some(laying), _) if laying.lacks(slot) => self.payload.expect(slot),
+            (Place::Slot(_), _, Some(base)) => self.shelf.expect(*base, place),
+            (Place::Slot(_), _, None) => {}
+        }
     }
 }

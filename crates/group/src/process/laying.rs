@@ -10,7 +10,7 @@ use crate::payload::Payload;
 use crate::plan::WayBack;
 use crate::shelf::{PieceId, Place, Shelf};
 use crate::slots::{SlotMap, SlotSet};
-use crate::transfer::WORTH;
+use crate::transfer::{AHEAD, WORTH};
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, words};
 
@@ -102,7 +102,11 @@ impl Laying {
     pub(super) fn lay_rest(&mut self, payload: &dyn Payload, shelf: &mut dyn Shelf) {
         let mut now = [0; PAGE_BYTES];
         let left = self.told.in_just_one(&self.laid);
-        left.iter().for_each(|slot| self.lay(slot, payload, shelf, &mut now));
+        let mut ahead = left.iter().skip(AHEAD);
+        for slot in left.iter() {
+            ahead.next().into_iter().for_each(|slot| payload.expect(slot));
+            self.lay(slot, payload, shelf, &mut now);
+        }
     }
 
     /// What the piece is when all has been laid, and which slots changed.

@@ -1,8 +1,8 @@
 //! Partial sums on their way through a process: what has come, and its own share. They lie in one buffer, sum by sum, as
 //! they travel: what comes first becomes the buffer, and the buffer becomes what is sent on.
 
-use super::Pages;
 use super::plan::{Share, Sum};
+use super::{AHEAD, Pages};
 use crate::buffers::Buffers;
 use crate::layout::Layout;
 use crate::shelf::Damaged;
@@ -122,22 +122,28 @@ pub(super) fn add_share(
     let contributor = &sum.contributors[index];
     let rows = sum.piece_rows(piece);
     let own = |at: &usize| contributor.own(piece) >> at & 1 == 1;
-    let mut read = |row: u32, page: &mut Page| match contributor.share {
-        Share::Column(column) => pages.column(contributor.position, layout.slot(column, row), page),
-        Share::Check { check, .. } => pages.check(contributor.position, check, row, page),
+    let mut ahead = (0..rows.len()).filter(own).skip(AHEAD);
+    let mut read = |at: usize, page: &mut Page| {
+        if let Some(ahead) = ahead.next() {
+            pages.expect(contributor.position, contributor.place(layout, rows[ahead]));
+        }
+        match contributor.share {
+            Share::Column(column) => pages.column(contributor.position, layout.slot(column, rows[at]), page),
+            Share::Check { check, .. } => pages.check(contributor.position, check, rows[at], page),
+        }
     };
     let is_plain = sum.combiner.is_plain();
     let mut start = 0;
     while let Some(first) = (start..rows.len()).find(own) {
         if is_plain && let Some(page) = accumulator.first(first) {
-            read(rows[first], page)?;
+            read(first, page)?;
             start = first + 1;
             continue;
         }
         let most = rows.len().min(first + stretch.len());
         let end = (first..most).find(|at| !own(at)).unwrap_or(most);
-        for (row, page) in rows[first..end].iter().zip(stretch.iter_mut()) {
-            read(*row, page)?;
+        for (at, page) in (first..end).zip(stretch.iter_mut()) {
+            read(at, page)?;
         }
         match contributor.share {
             Share::Column(column) => {

@@ -39,7 +39,7 @@ use crate::buffers::Buffers;
 use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
-use crate::shelf::Damaged;
+use crate::shelf::{Damaged, Place};
 use accumulator::{Accumulator, Stretch, add_share};
 use plan::{Contributor, Heir, Sum, Target};
 use standfast_core::PAGE_BYTES;
@@ -48,6 +48,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Pieces under way at once.
 pub const WINDOW: u32 = 4;
+
+/// A page is announced so many pages before it is asked for: it comes from memory while those are worked on.
+pub(crate) const AHEAD: usize = 2;
 
 /// Why a part cannot be taken. It comes from a process with another plan, or was made by a fault: the epoch fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +93,8 @@ pub trait Pages {
     -> Result<(), Damaged>;
     /// A page that was rebuilt.
     fn take_column(&mut self, position: usize, slot: u32, page: &Page);
+    /// A hint: a page of what a position holds is about to be asked for, or updated.
+    fn expect(&self, _position: usize, _place: Place) {}
 }
 
 /// Where the parts of a transfer come from and go to.
@@ -464,7 +469,10 @@ impl Transfer {
         let rows = |sum_bytes| sum.piece_rows(piece).iter().zip(<[u8]>::as_chunks::<PAGE_BYTES>(sum_bytes).0);
         match target.purpose {
             Use::Check { check, update } => {
+                let place = |row: &u32| Place::Check { check: check as u32, row: *row };
+                let mut ahead = sum.piece_rows(piece).iter().skip(AHEAD);
                 for (row, page) in rows(it.sum(0)) {
+                    ahead.next().filter(|_| update).into_iter().for_each(|row| pages.expect(position, place(row)));
                     pages.take_check(position, check, *row, page, update)?;
                 }
                 Ok(Vec::new())

@@ -7,6 +7,7 @@
 
 use super::route::{Route, parent};
 use crate::layout::Layout;
+use crate::shelf::Place;
 use crate::slots::SlotSet;
 use standfast_core::erasure::{CodeError, Combiner, Repair};
 
@@ -187,6 +188,14 @@ impl Contributor {
     /// The rows of a piece that it adds to.
     pub fn own(&self, piece: usize) -> u64 {
         self.own[piece]
+    }
+
+    /// Where what it adds in a row is kept.
+    pub fn place(&self, layout: &Layout, row: u32) -> Place {
+        match self.share {
+            Share::Column(column) => Place::Slot(layout.slot(column, row)),
+            Share::Check { check, .. } => Place::Check { check: check as u32, row },
+        }
     }
 
     /// The rows of a piece that it passes on.

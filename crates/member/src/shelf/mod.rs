@@ -466,6 +466,12 @@ impl Shelf for FileShelf {
         self.read_entry(base.unwrap_or(piece), place, entry, page)
     }
 
+    fn expect(&self, piece: PieceId, place: Place) {
+        if let Some(Entry { frame: Frame::At(number), .. }) = self.entry(piece, place) {
+            self.frames.expect(number);
+        }
+    }
+
     fn open(&mut self, piece: PieceId, base: Option<PieceId>) {
         // What stood above a piece that is replaced would stand above something else.
         let above: Vec<PieceId> =

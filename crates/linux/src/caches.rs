@@ -1,0 +1,35 @@
+//! Ring 0: what the processor's caches are told about pages that are read once, or written and not read soon. Pages that lie
+//! far apart take several times as long as their bytes otherwise: nobody but us knows which is next.
+//!
+//! # Safety
+//! Every processor of this architecture has the instructions. A hint may name any address.
+
+use standfast_core::PAGE_BYTES;
+use standfast_core::delta::Page;
+use std::arch::x86_64::{_MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
+
+/// What is fetched at once.
+const LINE_BYTES: usize = 64;
+const PART_BYTES: usize = 16;
+
+/// Has a page fetched that is about to be read: a hint, which changes nothing.
+pub(crate) fn expect(page: *const u8) {
+    for at in (0..PAGE_BYTES).step_by(LINE_BYTES) {
+        // SAFETY: a hint.
+        unsafe { _mm_prefetch(page.wrapping_add(at).cast(), _MM_HINT_T0) };
+    }
+}
+
+/// Writes a page past the caches: what stood there is not fetched first, and nothing else is pushed out.
+///
+/// # Safety
+/// `place` is aligned as a page is, may be written, and is the caller's alone.
+pub(crate) unsafe fn write_past(place: *mut u8, page: &Page) {
+    for (at, part) in page.as_chunks::<PART_BYTES>().0.iter().enumerate() {
+        // SAFETY: the caller promises the place; a part may be read at any address.
+        unsafe { _mm_stream_si128(place.add(at * PART_BYTES).cast(), _mm_loadu_si128(part.as_ptr().cast())) };
+    }
+    // Whoever reads it later, in whatever thread, reads this.
+    // SAFETY: it orders what was written, no more.
+    unsafe { _mm_sfence() };
+}
