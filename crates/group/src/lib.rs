@@ -33,5 +33,5 @@ pub use protocol::{
     Action, After, Arrival, Beginning, Control, Event, Phase, Protocol, Resumption, Stage, Survey, Work,
 };
 pub use reckoning::Reckoning;
-pub use shelf::{Damaged, LoadError, MemoryShelf, PieceId, Place, Shelf, load};
+pub use shelf::{AHEAD, Damaged, LoadError, MemoryShelf, PieceId, Place, Shelf, load};
 pub use slots::{Extent, Region, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotSet};

@@ -15,10 +15,15 @@ pub use memory::MemoryShelf;
 
 use crate::description::{Description, Fingerprint, Sums};
 use crate::identity::{EpochId, Seat};
+use crate::slots::SlotSet;
 use minicbor::{Decode, Encode};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::fmt;
+
+/// A page is announced ([`Shelf::expect`], [`Payload::expect`](crate::Payload::expect)) so many pages before it is asked for:
+/// it comes from memory while those are worked on.
+pub const AHEAD: usize = 2;
 
 /// Which piece.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -136,7 +141,10 @@ pub enum LoadError {
 /// [`LoadError`]
 pub fn load(shelf: &dyn Shelf, piece: PieceId, mut take: impl FnMut(u32, &Page)) -> Result<Description, LoadError> {
     let mut page = [0; PAGE_BYTES];
+    let used = shelf.descriptions(piece).iter().find(|it| it.seat == piece.seat).map(|it| it.map.used());
+    let mut ahead = used.iter().flat_map(SlotSet::iter).skip(AHEAD);
     let description = compared(shelf, piece, |slot| {
+        ahead.next().into_iter().for_each(|slot| shelf.expect(piece, Place::Slot(slot)));
         let known_by = shelf.read(piece, Place::Slot(slot), &mut page)?;
         take(slot, &page);
         Ok(known_by)

@@ -22,6 +22,8 @@ use std::ptr::NonNull;
 /// Frames that are mapped at once: 4 MiB.
 const FRAMES_MAPPED: u32 = 1024;
 const BYTES_MAPPED: usize = FRAMES_MAPPED as usize * PAGE_BYTES;
+/// What the kernel maps at once where one page of a file is read (`fault_around_bytes`).
+const BYTES_AROUND: usize = 64 << 10;
 /// What is written at once to take memory.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -134,9 +136,12 @@ impl FrameFile {
             return Err(io::Error::last_os_error());
         }
         self.mapped.push(NonNull::new(address.cast()).expect("the kernel maps nothing at zero unasked"));
-        // All of them are about to be read or written: one call enters them all. An older kernel does it page by page.
-        // SAFETY: it has just been mapped with this length; no content changes.
-        unsafe { libc::madvise(address, BYTES_MAPPED, libc::MADV_POPULATE_READ) };
+        // All of them are about to be read or written. A read enters those around it, to be written as well, and costs less
+        // than asking for each; where a kernel enters fewer, the others come when they are needed.
+        for at in (0..BYTES_MAPPED).step_by(BYTES_AROUND) {
+            // SAFETY: within what has just been mapped, of which the file has all.
+            unsafe { address.cast::<u8>().add(at).read_volatile() };
+        }
         Ok(())
     }
 }

@@ -8,9 +8,9 @@ use super::read_now;
 use crate::description::{Description, Fingerprint, Sums};
 use crate::payload::Payload;
 use crate::plan::WayBack;
-use crate::shelf::{PieceId, Place, Shelf};
+use crate::shelf::{AHEAD, PieceId, Place, Shelf};
 use crate::slots::{SlotMap, SlotSet};
-use crate::transfer::{AHEAD, WORTH};
+use crate::transfer::WORTH;
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, words};
 

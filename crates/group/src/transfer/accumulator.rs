@@ -1,11 +1,11 @@
 //! Partial sums on their way through a process: what has come, and its own share. They lie in one buffer, sum by sum, as
 //! they travel: what comes first becomes the buffer, and the buffer becomes what is sent on.
 
+use super::Pages;
 use super::plan::{Share, Sum};
-use super::{AHEAD, Pages};
 use crate::buffers::Buffers;
 use crate::layout::Layout;
-use crate::shelf::Damaged;
+use crate::shelf::{AHEAD, Damaged};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 

@@ -39,7 +39,7 @@ use crate::buffers::Buffers;
 use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
-use crate::shelf::{Damaged, Place};
+use crate::shelf::{AHEAD, Damaged, Place};
 use accumulator::{Accumulator, Stretch, add_share};
 use plan::{Contributor, Heir, Sum, Target};
 use standfast_core::PAGE_BYTES;
@@ -48,9 +48,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Pieces under way at once.
 pub const WINDOW: u32 = 4;
-
-/// A page is announced so many pages before it is asked for: it comes from memory while those are worked on.
-pub(crate) const AHEAD: usize = 2;
 
 /// Why a part cannot be taken. It comes from a process with another plan, or was made by a fault: the epoch fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

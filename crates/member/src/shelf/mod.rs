@@ -23,7 +23,8 @@ use standfast_core::Checksum;
 use standfast_core::delta::Page;
 use standfast_format::manifest::JobId;
 use standfast_group::{
-    Damaged, Description, EpochId, Fingerprint, Holding, Level, Life, PieceId, Place, Seat, Shelf, Sums, Survey, Work,
+    AHEAD, Damaged, Description, EpochId, Fingerprint, Holding, Level, Life, PieceId, Place, Seat, Shelf, Sums, Survey,
+    Work,
 };
 use standfast_linux::FrameFile;
 use std::collections::{BTreeMap, BTreeSet};
@@ -431,9 +432,13 @@ impl FileShelf {
     fn verifies(&self, id: PieceId) -> bool {
         let piece = &self.pieces[&id];
         let base = piece.base.map(|base| &self.pieces[&base].entries);
-        let below = base.into_iter().flat_map(Entries::iter).filter(|(place, _)| piece.entries.get(*place).is_none());
+        let below =
+            || base.into_iter().flat_map(Entries::iter).filter(|(place, _)| piece.entries.get(*place).is_none());
+        let all = || piece.entries.iter().chain(below());
+        let mut ahead = all().filter_map(|(_, entry)| entry.frame.number()).skip(AHEAD);
         let mut own = Sums::default();
-        for (place, entry) in piece.entries.iter().chain(below) {
+        for (place, entry) in all() {
+            ahead.next().into_iter().for_each(|number| self.frames.expect(number));
             if !self.is_intact(entry) {
                 return false;
             }
