@@ -259,6 +259,67 @@ mod tests {
         0
     }
 
+    /// What of a connection is to come: messages as sender and request, and the requests that are done.
+    #[derive(Default)]
+    struct Connection {
+        to_come: VecDeque<(u32, usize)>,
+        done: Vec<usize>,
+        looks: usize,
+    }
+
+    impl Connection {
+        /// # Safety
+        /// The tests below hand out no other context.
+        unsafe fn of<'c>(context: *mut c_void) -> &'c mut Self {
+            // SAFETY: as the caller promises, and one call comes after the other.
+            unsafe { &mut *context.cast() }
+        }
+    }
+
+    extern "C" fn next(context: *mut c_void, from: *mut u32, length: *mut usize) -> c_int {
+        // SAFETY: it is one, and these are the caller's own.
+        let (connection, from, length) = unsafe { (Connection::of(context), &mut *from, &mut *length) };
+        let Some((sender, _)) = connection.to_come.front() else { return 0 };
+        (*from, *length) = (*sender, 8);
+        1
+    }
+    extern "C" fn take(context: *mut c_void, _: u32, _: *mut c_void, _: usize, request: *mut *mut c_void) -> c_int {
+        // SAFETY: as above.
+        let (connection, request) = unsafe { (Connection::of(context), &mut *request) };
+        let (_, number) = connection.to_come.pop_front().expect("it has been told of");
+        *request = std::ptr::without_provenance_mut(number);
+        0
+    }
+    extern "C" fn look(context: *mut c_void, count: usize, requests: *const *mut c_void, done: *mut u8) -> c_int {
+        // SAFETY: as above, and both are as long as they are said to be.
+        let (connection, requests, done) = unsafe {
+            let requests = std::slice::from_raw_parts(requests, count);
+            (Connection::of(context), requests, std::slice::from_raw_parts_mut(done, count))
+        };
+        connection.looks += 1;
+        for (request, done) in requests.iter().zip(done) {
+            *done = connection.done.contains(&request.addr()).into();
+        }
+        0
+    }
+
+    #[test]
+    fn a_message_waits_for_those_of_its_sender_before_it_and_for_no_other() {
+        let to_come = [(1, 10), (1, 11), (2, 20)].into();
+        let mut connection = Connection { to_come, done: vec![11, 20], looks: 0 };
+        let context = (&raw mut connection).cast();
+        let table = Table { context, test: Some(look), probe: Some(next), receive: Some(take), ..table() };
+        let mut line = Line::new(&table, Pulse::new()).unwrap();
+        let mut sender = || line.receive().unwrap().map(|(from, bytes)| (from, bytes.len()));
+        assert_eq!([sender(), sender()], [Some((2, 8)), None]);
+        // SAFETY: the line does not look meanwhile.
+        unsafe { Connection::of(context) }.done.push(10);
+        assert_eq!([sender(), sender(), sender()], [Some((1, 8)), Some((1, 8)), None]);
+        drop(line);
+        // One look for all of them, none for what is known to be there, and none where nothing is under way.
+        assert_eq!(connection.looks, 3);
+    }
+
     fn table() -> Table {
         Table {
             size: size_of::<Table>(),

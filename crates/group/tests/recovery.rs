@@ -12,7 +12,8 @@ use standfast_group::{
     Payload, Phase, PieceId, Plan, Process, Protocol, Rank, RegionId, Resumption, Seat, Settings, Shelf, SlotMap,
     SlotSet, Survey, WayBack, encode, load,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,13 +28,15 @@ struct Program {
     number: u64,
     /// Says that nothing has changed.
     still: bool,
+    /// Of a program that writes to a page as soon as it has been read: which have been.
+    restless: Option<RefCell<BTreeSet<u32>>>,
 }
 
 impl Program {
     fn new(seat: Seat, number: u64) -> Self {
         let mut map = SlotMap::default();
         map.resize(RegionId(1), u64::from(seat.0 + 3) * PAGE_BYTES as u64).expect("a few pages have room");
-        Self { map, seat: seat.0, number, still: false }
+        Self { map, seat: seat.0, number, still: false, restless: None }
     }
 }
 
@@ -49,6 +52,9 @@ impl Payload for Program {
     fn read(&self, slot: u32, page: &mut Page) {
         let byte = |at: usize| (at as u64 * (self.number + 2) + u64::from(self.seat * 41 + slot * 7)) as u8;
         page.iter_mut().enumerate().for_each(|(at, it)| *it = byte(at));
+        if self.restless.as_ref().is_some_and(|read| !read.borrow_mut().insert(slot)) {
+            page.reverse();
+        }
     }
 }
 
@@ -355,6 +361,20 @@ fn checks_that_are_made_anew_come_from_no_damaged_page() {
             .all(|told| matches!(told, Resumption::Abandoned(reason) if reason.contains("seat 1 in epoch 1")))
     });
     assert_eq!(given_up.count(), own);
+}
+
+/// What is encoded is what was laid down, also where the program writes to its pages meanwhile.
+#[test]
+fn a_page_that_is_written_during_its_checkpoint_counts_as_it_was_when_it_was_first_read() {
+    for (anew, lost) in [false, true].into_iter().flat_map(|anew| (0..4).map(move |lost| (anew, lost))) {
+        let plan = rotating(Scheme::Parity, 4);
+        let mut table = begun_with(Some(anew), &plan);
+        table.players.values_mut().for_each(|player| player.program.restless = Some(RefCell::default()));
+        table.checkpoint();
+        let mut shelves: Vec<_> = (0..4).map(|rank| table.shelf(rank)).collect();
+        shelves[lost] = MemoryShelf::default();
+        Table::new(&plan, shelves, Until::Settled).assert_all_back_at(2);
+    }
 }
 
 /// A crash that leaves all memory whole goes back to the local epoch; with one node lost, to the encoded one before it. Both

@@ -107,6 +107,38 @@ fn rebuilt(code: &Code, pieces: &[Vec<u8>], checks: &[Vec<u8>], repair: &Repair)
     sums
 }
 
+/// The first share of a plain sum may take the place of zeros.
+#[test]
+fn what_a_plain_sum_takes_of_a_piece_is_the_piece() {
+    let schemes = [
+        Scheme::Mirroring,
+        Scheme::Parity,
+        Scheme::OneDimensional { groups: 2 },
+        Scheme::EvenOdd,
+        Scheme::ReedSolomon { checks: 3 },
+    ];
+    let mut plain = Vec::new();
+    for (scheme, members) in schemes.into_iter().flat_map(|scheme| [2, 5].map(|members| (scheme, members))) {
+        let code = Code::new(scheme, members).unwrap();
+        let chosen = (0..code.checks()).map(|check| vec![check]).chain([(0..code.checks()).collect()]);
+        for checks in chosen {
+            let combiner = code.combiner_of(&checks);
+            if !combiner.is_plain() {
+                continue;
+            }
+            for member in 0..members {
+                let (piece, mut sum) = (bytes(7, 2 * PAGE_BYTES), vec![0; 2 * PAGE_BYTES]);
+                combiner.add(member, &piece, &mut [&mut sum]);
+                assert!(sum == piece, "check {checks:?} of {scheme:?}, member {member}");
+            }
+            plain.push((scheme, checks));
+        }
+    }
+    for scheme in [Scheme::Parity, Scheme::EvenOdd, Scheme::ReedSolomon { checks: 3 }] {
+        assert!(plain.contains(&(scheme, vec![0])), "{scheme:?}");
+    }
+}
+
 fn subset(bits: usize, count: usize) -> Vec<usize> {
     (0..count).filter(|at| bits >> at & 1 == 1).collect()
 }
