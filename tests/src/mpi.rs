@@ -196,6 +196,11 @@ impl Mpi {
         workshop::compile(command.arg("-fsyntax-only").arg("-I").arg(folder.path()).arg(source))
     }
 
+    /// The same with these words before the launcher's.
+    pub(crate) fn behind(self, words: &[&'static str]) -> Self {
+        Self { launcher: [words, self.launcher].concat().leak(), ..self }
+    }
+
     /// The launcher's words for ranks on simulated nodes, one on each: `{nodes}` stands for them.
     pub fn on_nodes(&self, agent: &str) -> Vec<String> {
         let words = self.agent.split_whitespace().chain([agent]).chain(self.hosts.split_whitespace());

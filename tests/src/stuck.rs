@@ -78,12 +78,48 @@ pub fn a_launch_that_has_lost_a_process_is_ended() -> Result<()> {
     let arena = Arena::new()?;
     told(&stand_in(&arena, &["--loss-limit", "1s"], "", "two")?, LOST, &arena)?;
     let arena = Arena::new()?;
-    let agent = arena.folder().join("agent");
-    fs::write(&agent, "#!/bin/sh\nshift\nexec \"$@\"\n")?;
-    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755))?;
-    let agent = agent.to_str().context("scratch folders have plain names")?;
-    let on_a_node = ["--loss-limit", "1s", "--nodes", "here", "--agent", agent];
+    let agent = agent(&arena, "")?;
+    let on_a_node = ["--loss-limit", "1s", "--nodes", "here", "--agent", &agent];
     told(&stand_in(&arena, &on_a_node, "", "two")?, LOST, &arena)
+}
+
+/// A launcher that says that all is well of a job that has lost a rank is not believed.
+///
+/// # Errors
+/// When the job does not come to the undisturbed result.
+pub fn a_launch_that_only_seems_well_is_not_the_last(mpi: Mpi, program: &Path, seed: u64) -> Result<()> {
+    let mut watched = Watched::endless(mpi.behind(&["sh", "-c", "\"$@\"; exit 0", "sh"]), program, seed)?;
+    let mut running = watched.start("struck", &[], &[])?;
+    watched.wait_for_a_moment(&mut running)?;
+    watched.strike(Signal::SIGKILL);
+    watched.wait_until_told(&mut running, "not all of its processes have left the group")?;
+    watched.check(running).map(drop)
+}
+
+/// The same of a launch of which nobody has told anything, and whose node is gone.
+///
+/// # Errors
+/// When the node is not left out.
+pub fn a_node_that_no_launcher_misses_is_left_out() -> Result<()> {
+    let arena = Arena::new()?;
+    let agent = agent(&arena, "if test \"$1\" = here && test -e \"$PLACE/gone\"; then exit 255; fi")?;
+    let mut command = run(&arena, &["--nodes", "here,there", "--spares", "1", "--agent", &agent])?;
+    command
+        .args(["sh", "-c", "mkdir \"$PLACE/gone\" 2>/dev/null || echo done", "{nodes}"])
+        .env("PLACE", arena.folder());
+    let ended = Running::complete(&arena, "launched", &mut command)?.well("the second launch");
+    let ended = ended.with_context(|| arena.evidence())?;
+    ensure!(ended.output == "done\n", "{}", arena.evidence());
+    told(&ended, "the job lost here; launching it again", &arena)?;
+    told(&ended, "none of the job's processes has joined a group", &arena)
+}
+
+/// What carries commands out here, whatever the node; before it does so it carries out a line of its own.
+fn agent(arena: &Arena, first: &str) -> Result<String> {
+    let agent = arena.folder().join("agent");
+    fs::write(&agent, format!("#!/bin/sh\n{first}\nshift\nexec \"$@\"\n"))?;
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755))?;
+    Ok(agent.to_str().context("scratch folders have plain names")?.to_owned())
 }
 
 /// All processes are done, and the launcher stays: the job is not launched again, for there is nothing to go on from.

@@ -122,7 +122,7 @@ impl<'a> Watched<'a> {
     }
 
     /// One rank, or none where the launcher has just been quicker.
-    fn strike(&mut self, signal: Signal) {
+    pub(crate) fn strike(&mut self, signal: Signal) {
         self.strike_some(1, signal);
     }
 

@@ -6,7 +6,8 @@ use standfast_tests::mpi::with_every_program;
 use standfast_tests::seed;
 use standfast_tests::stuck::{
     a_launch_that_does_not_end_is_ended, a_launch_that_has_lost_a_process_is_ended,
-    a_launch_that_never_begins_is_ended, survives_kills_at_the_start,
+    a_launch_that_never_begins_is_ended, a_launch_that_only_seems_well_is_not_the_last,
+    a_node_that_no_launcher_misses_is_left_out, survives_kills_at_the_start,
 };
 
 const STRIKES: usize = 3;
@@ -19,6 +20,16 @@ fn a_job_that_never_begins_is_launched_again() -> Result<()> {
 #[test]
 fn a_job_that_has_lost_a_process_is_launched_again_whatever_its_launcher_does() -> Result<()> {
     a_launch_that_has_lost_a_process_is_ended()
+}
+
+#[test]
+fn a_job_that_has_lost_a_rank_is_launched_again_also_where_its_launcher_ends_well() -> Result<()> {
+    with_every_program(|mpi, program| a_launch_that_only_seems_well_is_not_the_last(mpi, program, seed()))
+}
+
+#[test]
+fn a_node_that_is_gone_is_left_out_also_where_nobody_has_joined() -> Result<()> {
+    a_node_that_no_launcher_misses_is_left_out()
 }
 
 #[test]

@@ -119,7 +119,8 @@ int standfast_group_checkpoint(standfast_group *group);
 /* Collective. 1 where so many seconds have passed since the last checkpoint, by the clock of process 0; 0 where not. */
 int standfast_group_due(standfast_group *group, double seconds);
 
-/* Collective. The program is done: nothing of the job remains in memory, and the group is gone. */
+/* Collective. The program is done: nothing of the job remains in memory, and the group is gone. A program that ends without it
+ * counts as struck: `standfast group run` launches it again. */
 int standfast_group_finish(standfast_group *group);
 
 /* What is not as one would wish, a line each, and "" where all is well: what the loss of one node would be too much for,

@@ -1,4 +1,4 @@
-//! Ring 0: what the processor's caches are told about pages that are read once, or written and not read soon. Pages that lie
+//! Ring 2: what the processor's caches are told about pages that are read once, or written and not read soon. Pages that lie
 //! far apart take several times as long as their bytes otherwise: nobody but us knows which is next.
 //!
 //! # Safety

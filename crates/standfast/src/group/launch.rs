@@ -14,7 +14,7 @@ use crate::error::Error;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use standfast_linux::proc;
 use standfast_linux::sys::process::become_subreaper;
-use standfast_member::job_named;
+use standfast_member::{Milestone, job_named};
 use standfast_store::random_token;
 use std::ffi::OsString;
 use std::fmt;
@@ -76,6 +76,9 @@ pub struct GroupRequest {
     pub command: Vec<OsString>,
 }
 
+/// Of a job that ends well all processes have left the group.
+const STAYED: &str = "not all of its processes have left the group (standfast_group_finish)";
+
 /// What the launcher has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupNotice {
@@ -105,6 +108,8 @@ pub enum GroupNotice {
         /// Where to.
         directory: PathBuf,
     },
+    /// The launcher has ended well, and none of its processes has joined a group.
+    NeverJoined,
     /// It is given up for now.
     GivenUp {
         /// How it ended.
@@ -129,6 +134,9 @@ impl fmt::Display for GroupNotice {
             Self::Saved { pieces, lost, directory } => {
                 write!(f, "{pieces} pieces of what the job held in memory are saved in {}", directory.display())?;
                 if lost.is_empty() { Ok(()) } else { write!(f, "; not saved: {}", lost.join(", ")) }
+            }
+            Self::NeverJoined => {
+                write!(f, "none of the job's processes has joined a group: nothing of it was kept (docs/group.md)")
             }
             Self::GivenUp { ended, tries } => write!(
                 f,
@@ -177,7 +185,11 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
         }
         let launched = launched(request, &name.text, &taken, &mut watcher, listener)?;
         let ended = launched.in_words(watcher.asked()).filter(|_| !launched.has_left());
+        let ended = ended.or_else(|| lost_unnoticed(request, &taken, &launched));
         let Some(ended) = ended else {
+            if launched.reached.is_none() {
+                listener(&GroupNotice::NeverJoined);
+            }
             // Nodes that were left out may have come back since, with what they held.
             request.nodes.ask_all(&on_nodes(request, "forget")?, ANSWER_MAX);
             name.give_up().map_err(Error::system(NAMING))?;
@@ -213,6 +225,17 @@ fn launched(
     end_what_is_left();
     let _ = fs::remove_file(milestones);
     Ok(launched)
+}
+
+/// Where the launcher says that all is well, and nobody has told of anything: whether a node is gone, in words.
+fn lost_unnoticed(request: &GroupRequest, taken: &[String], launched: &EndedLaunch) -> Option<String> {
+    if launched.reached.is_some() {
+        return None;
+    }
+    let answers = request.nodes.ask_all(&on_nodes(request, "end").ok()?, ANSWER_MAX);
+    let lost = answers.into_iter().filter(|(name, answer)| taken.contains(name) && answer.is_err());
+    let lost: Vec<String> = lost.map(|(name, _)| name).collect();
+    (!lost.is_empty()).then(|| format!("lost {}", lost.join(", ")))
 }
 
 /// The nodes of the next launch, on which nothing is left of earlier ones. Where too few are left, what the others hold is saved.
@@ -303,6 +326,10 @@ impl EndedLaunch {
         }
         match (self.status.code(), self.status.signal()) {
             (Some(0), _) if asked => Some("was asked to end".into()),
+            // mpirun of Open MPI 5 says so of a job that has lost a node.
+            (Some(0), _) if self.reached == Some(Milestone::Joined) => {
+                Some(format!("ended with status 0, and {STAYED}"))
+            }
             (Some(0), _) => None,
             (Some(code), _) => Some(format!("ended with status {code}")),
             (None, signal) => Some(format!("was ended by signal {}", signal.unwrap_or_default())),

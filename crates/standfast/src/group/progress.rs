@@ -77,6 +77,11 @@ impl<'n> Progress<'n> {
         Self { limits, lines, ranks, milestones, next: begun, begun, ended: None, left: None }
     }
 
+    /// What all its processes have done.
+    pub(super) fn reached(&self) -> Option<Milestone> {
+        Milestone::told(&self.milestones)
+    }
+
     /// When it is time to look again.
     pub(super) fn next(&self) -> Instant {
         self.next
@@ -95,7 +100,7 @@ impl<'n> Progress<'n> {
         }
         // Where nobody can look there is no sign.
         let has_ended = self.lines.has_ended() || self.ranks.as_mut().is_some_and(|it| it.has_ended().unwrap_or(false));
-        self.judge(Milestone::told(&self.milestones), has_ended, now)
+        self.judge(self.reached(), has_ended, now)
     }
 
     fn judge(&mut self, milestone: Option<Milestone>, has_ended: bool, now: Instant) -> Option<Trouble> {

@@ -6,6 +6,7 @@ use super::progress::{Progress, Trouble};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use standfast_member::Milestone;
 use std::io;
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
@@ -28,6 +29,8 @@ pub(super) struct Watcher {
 #[derive(Debug)]
 pub(super) struct EndedLaunch {
     pub(super) status: ExitStatus,
+    /// How far it came.
+    pub(super) reached: Option<Milestone>,
     /// For which it was ended, if it was.
     pub(super) trouble: Option<Trouble>,
 }
@@ -65,7 +68,7 @@ impl Watcher {
         let mut launch = Launch { child, trouble: None, kill_at: None };
         loop {
             if let Some(status) = launch.child.try_wait()? {
-                return Ok(EndedLaunch { status, trouble: launch.trouble });
+                return Ok(EndedLaunch { status, reached: progress.reached(), trouble: launch.trouble });
             }
             launch.kill_in_time()?;
             if !self.asked && self.limit.is_some_and(|limit| limit <= Instant::now()) {
