@@ -101,7 +101,9 @@ impl Arena {
     /// When something still runs after `limit`, naming it.
     pub fn wait_until_empty(&self, limit: Duration) -> Result<()> {
         until(limit, "all processes of the scenario to end", || Ok(self.processes().is_empty().then_some(())))
-            .with_context(|| format!("still running: {:?}", self.processes()))
+            .with_context(|| {
+                format!("still running: {:?}", self.processes().into_iter().map(described).collect::<Vec<_>>())
+            })
     }
 
     /// Ends whatever still runs here.
@@ -144,4 +146,12 @@ impl Drop for Arena {
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
+}
+
+/// A process as `ps` shows it: number, state, words.
+fn described(pid: Pid) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = state.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('?');
+    format!("{pid} {state} {}", String::from_utf8_lossy(&words).replace('\0', " ").trim_end())
 }
