@@ -114,6 +114,20 @@ pub fn a_node_that_no_launcher_misses_is_left_out() -> Result<()> {
     told(&ended, "none of the job's processes has joined a group", &arena)
 }
 
+/// A node that is gone when all have left is named.
+///
+/// # Errors
+/// When it is not.
+pub fn a_node_that_is_gone_in_the_end_is_named(mpi: Mpi, program: &Path) -> Result<()> {
+    let arena = Arena::new()?;
+    let agent = agent(&arena, "if test -e \"$PLACE/gone\"; then exit 255; fi")?;
+    let mut command = run(&arena, &["--nodes", "here", "--agent", &agent])?;
+    command.args(["sh", "-c", "\"$@\"; touch \"$PLACE/gone\"", "{nodes}"]).env("PLACE", arena.folder());
+    command.args(mpi.launcher).args(["-n", &RANKS.to_string()]).arg(program).args(["5", "4"]);
+    let ended = Running::complete(&arena, "launched", &mut command)?.well("the launch");
+    told(&ended.with_context(|| arena.evidence())?, "the job is done, and here no longer answers", &arena)
+}
+
 /// What carries commands out here, whatever the node; before it does so it carries out a line of its own.
 fn agent(arena: &Arena, first: &str) -> Result<String> {
     let agent = arena.folder().join("agent");

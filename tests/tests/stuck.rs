@@ -7,7 +7,7 @@ use standfast_tests::seed;
 use standfast_tests::stuck::{
     a_launch_that_does_not_end_is_ended, a_launch_that_has_lost_a_process_is_ended,
     a_launch_that_never_begins_is_ended, a_launch_that_only_seems_well_is_not_the_last,
-    a_node_that_no_launcher_misses_is_left_out, survives_kills_at_the_start,
+    a_node_that_is_gone_in_the_end_is_named, a_node_that_no_launcher_misses_is_left_out, survives_kills_at_the_start,
 };
 
 const STRIKES: usize = 3;
@@ -30,6 +30,11 @@ fn a_job_that_has_lost_a_rank_is_launched_again_also_where_its_launcher_ends_wel
 #[test]
 fn a_node_that_is_gone_is_left_out_also_where_nobody_has_joined() -> Result<()> {
     a_node_that_no_launcher_misses_is_left_out()
+}
+
+#[test]
+fn a_node_that_is_gone_when_the_job_is_done_is_named() -> Result<()> {
+    with_every_program(a_node_that_is_gone_in_the_end_is_named)
 }
 
 #[test]

@@ -110,6 +110,8 @@ pub enum GroupNotice {
     },
     /// The launcher has ended well, and none of its processes has joined a group.
     NeverJoined,
+    /// It is done, and these of its nodes do not answer.
+    Gone(Vec<String>),
     /// It is given up for now.
     GivenUp {
         /// How it ended.
@@ -138,6 +140,11 @@ impl fmt::Display for GroupNotice {
             Self::NeverJoined => {
                 write!(f, "none of the job's processes has joined a group: nothing of it was kept (docs/group.md)")
             }
+            Self::Gone(nodes) => write!(
+                f,
+                "the job is done, and {} no longer answers: see whether its results are whole",
+                nodes.join(", ")
+            ),
             Self::GivenUp { ended, tries } => write!(
                 f,
                 "the job {ended}, after {tries} launches; what it holds stays, and the same command goes on with it"
@@ -184,14 +191,20 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
             taken = chosen?;
         }
         let launched = launched(request, &name.text, &taken, &mut watcher, listener)?;
-        let ended = launched.in_words(watcher.asked()).filter(|_| !launched.has_left());
-        let ended = ended.or_else(|| lost_unnoticed(request, &taken, &launched));
+        let mut ended = launched.in_words(watcher.asked()).filter(|_| !launched.has_left());
+        if ended.is_none() && launched.reached.is_none() {
+            let lost = unanswered(request, &taken, "end")?;
+            ended = (!lost.is_empty()).then(|| lost_in_words(&lost));
+        }
         let Some(ended) = ended else {
             if launched.reached.is_none() {
                 listener(&GroupNotice::NeverJoined);
             }
             // Nodes that were left out may have come back since, with what they held.
-            request.nodes.ask_all(&on_nodes(request, "forget")?, ANSWER_MAX);
+            let gone = unanswered(request, &taken, "forget")?;
+            if !gone.is_empty() {
+                listener(&GroupNotice::Gone(gone));
+            }
             name.give_up().map_err(Error::system(NAMING))?;
             return Ok(if launched.has_left() { GroupEnding::Failed(HUNG) } else { GroupEnding::Done });
         };
@@ -227,15 +240,11 @@ fn launched(
     Ok(launched)
 }
 
-/// Where the launcher says that all is well, and nobody has told of anything: whether a node is gone, in words.
-fn lost_unnoticed(request: &GroupRequest, taken: &[String], launched: &EndedLaunch) -> Option<String> {
-    if launched.reached.is_some() {
-        return None;
-    }
-    let answers = request.nodes.ask_all(&on_nodes(request, "end").ok()?, ANSWER_MAX);
-    let lost = answers.into_iter().filter(|(name, answer)| taken.contains(name) && answer.is_err());
-    let lost: Vec<String> = lost.map(|(name, _)| name).collect();
-    (!lost.is_empty()).then(|| format!("lost {}", lost.join(", ")))
+/// Which of the nodes of a launch do not answer when all nodes are asked for this.
+fn unanswered(request: &GroupRequest, taken: &[String], action: &str) -> Result<Vec<String>, Error> {
+    let answers = request.nodes.ask_all(&on_nodes(request, action)?, ANSWER_MAX);
+    let silent = answers.into_iter().filter(|(name, answer)| taken.contains(name) && answer.is_err());
+    Ok(silent.map(|(name, _)| name).collect())
 }
 
 /// The nodes of the next launch, on which nothing is left of earlier ones. Where too few are left, what the others hold is saved.
@@ -316,11 +325,15 @@ fn end_what_is_left() {
     }
 }
 
+fn lost_in_words(nodes: &[String]) -> String {
+    format!("lost {}", nodes.join(", "))
+}
+
 impl EndedLaunch {
     /// `None` where the job is done. A launcher that was told to end may end with 0 whatever became of the job.
     fn in_words(&self, asked: bool) -> Option<String> {
         match &self.trouble {
-            Some(Trouble::Nodes(nodes)) => return Some(format!("lost {}", nodes.join(", "))),
+            Some(Trouble::Nodes(nodes)) => return Some(lost_in_words(nodes)),
             Some(_) => return Some("came no further".into()),
             None => {}
         }
