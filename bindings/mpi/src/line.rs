@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::Duration;
 
-/// Looks in vain after which the processor is left to others for longer: those take about a third of a rest. Who waits
-/// for a process on the same processor takes its time else.
+/// Looks in vain after which the processor is left to others for longer: those take no longer than a rest. Who waits for a
+/// process on the same processor takes its time else.
 const LOOKS: u32 = 24;
 const REST: Duration = Duration::from_micros(50);
 /// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,
