@@ -6,10 +6,11 @@
 
 use crate::identity::{EpochId, Level, Life, Rank, Seat};
 use crate::plan::Plan;
+use crate::shelf::PieceId;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A sealed piece that a process has, and that verifies.
+/// A sealed piece that a process has. Whether its pages are what was written shows when it is recovered.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Holding {
     /// Of which epoch.
@@ -46,6 +47,18 @@ pub struct Report {
     /// life has begun after that.
     #[n(4)]
     pub unpromised: bool,
+}
+
+impl Report {
+    /// Takes a piece out that proved damaged; says whether it stood here. There was something, then, so that the job does not
+    /// begin anew for want of it.
+    pub(crate) fn loses(&mut self, piece: PieceId) -> bool {
+        let before = self.holdings.len();
+        self.holdings.retain(|it| (it.epoch, it.seat) != (piece.epoch, piece.seat));
+        let is_lost = self.holdings.len() < before;
+        self.started |= is_lost && !self.unpromised;
+        is_lost
+    }
 }
 
 /// What is to be done.

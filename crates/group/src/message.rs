@@ -16,7 +16,7 @@
 use crate::description::{Description, Outline};
 use crate::identity::{EpochId, Level, Seat, Term};
 use crate::plan::Plan;
-use crate::protocol::Control;
+use crate::protocol::{Control, Phase};
 use crate::slots::{SlotError, SlotSet};
 use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
@@ -344,7 +344,6 @@ pub(crate) fn other_epoch(message: &Message, here: EpochId) -> Option<EpochId> {
 }
 
 fn epochs(message: &Message) -> Vec<EpochId> {
-    use crate::protocol::Phase;
     match message {
         Message::Control(Control::Report(report)) => {
             report.holdings.iter().flat_map(|holding| [Some(holding.epoch), base(holding.level)]).flatten().collect()
@@ -358,6 +357,7 @@ fn epochs(message: &Message) -> Vec<EpochId> {
             Phase::PrepareLocal(epoch, base) => vec![*base, *epoch],
             Phase::Sealed(epoch) | Phase::Commit(epoch) | Phase::Marked(epoch) | Phase::Settled(epoch) => vec![*epoch],
             Phase::Failed(epoch, _) | Phase::Abandon(epoch, _) => vec![*epoch],
+            Phase::Damaged(epoch, piece) => vec![*epoch, piece.epoch],
             Phase::Arrived(_) => Vec::new(),
         },
         Message::Data(data) => vec![data.epoch()],
@@ -379,6 +379,7 @@ fn seats(message: &Message) -> Vec<Seat> {
         Message::Control(Control::Restore(restore, _)) => {
             restore.seats.iter().chain(&restore.sources).map(|(seat, _)| *seat).collect()
         }
+        Message::Control(Control::Phase(Phase::Damaged(_, piece))) => vec![piece.seat],
         Message::Data(Data::Outline { outline, .. }) => vec![outline.seat],
         Message::Data(Data::Description { description, .. }) => vec![description.seat],
         Message::Data(Data::Draft { seat, .. }) => vec![*seat],

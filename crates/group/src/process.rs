@@ -12,9 +12,9 @@ mod job;
 mod laying;
 
 use crate::buffers::Buffers;
-use crate::decide::Refusal;
+use crate::decide::{Refusal, Restore};
 use crate::description::{Fingerprint, Outline};
-use crate::identity::{EpochId, Life, Muster, Rank, Seat, Term};
+use crate::identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};
 use crate::message::{self, Data, Message, MessageError};
 use crate::payload::Payload;
 use crate::plan::{Plan, WayBack};
@@ -22,7 +22,7 @@ use crate::protocol::{Action, Arrival, Beginning, Event, Protocol, Resumption, S
 use crate::shelf::{PieceId, Place, Shelf};
 use crate::slots::SlotSet;
 use crate::transfer::Costs;
-use job::{Job, Sending};
+use job::{Job, Sending, Trouble};
 use laying::Laying;
 use standfast_core::PAGE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
@@ -106,6 +106,8 @@ pub struct Process {
     buffers: Buffers,
     /// What is being encoded or rebuilt, by group: a process may lend a piece to one and take a seat in another.
     jobs: BTreeMap<usize, Job>,
+    /// What this process brings into the recovery that is under way.
+    unverified: Vec<PieceId>,
     /// The epoch whose pages still stand in the live memory alone.
     live: Option<(PieceId, SlotSet)>,
     early: Vec<(Rank, Term, Data)>,
@@ -120,8 +122,8 @@ impl Process {
     pub fn new(plan: Arc<Plan>, settings: Settings) -> Self {
         let protocol = Protocol::new(plan.clone(), settings.beginning.clone());
         let (jobs, early) = (BTreeMap::new(), Vec::new());
-        let buffers = Buffers::default();
-        Self { plan, protocol, settings, buffers, jobs, live: None, early, unable: None, finished: None }
+        let (buffers, unverified) = (Buffers::default(), Vec::new());
+        Self { plan, protocol, settings, buffers, jobs, unverified, live: None, early, unable: None, finished: None }
     }
 
     /// The same, with buffers that it shares with its transport.
@@ -184,7 +186,7 @@ impl Process {
         if let Action::Encode { epoch, .. } | Action::Lay { epoch, .. } = action
             && let Some(reason) = self.unable.take()
         {
-            return self.fail(epoch, reason, turn);
+            return self.fail(epoch, reason.into(), turn);
         }
         let output = match action {
             Action::Send { to, term, control } => {
@@ -192,6 +194,7 @@ impl Process {
             }
             Action::Survey(muster) => {
                 self.jobs.clear();
+                self.unverified.clear();
                 Output::Survey(muster)
             }
             Action::Encode { epoch, base, seat, seats, costs, anew } => {
@@ -211,6 +214,7 @@ impl Process {
             }
             Action::Rebuild { restore, epoch, costs } => {
                 self.jobs = Job::rebuild(&self.plan, epoch, &restore, self.sending(costs), turn.shelf);
+                self.unverified = recovered_from(&restore, self.settings.beginning.rank);
                 return self.begin(epoch, turn);
             }
             Action::Seal(work) => Output::Seal(work),
@@ -278,7 +282,7 @@ impl Process {
         }
         let mut laying = match Laying::new((piece, base), self.plan.way_back(), turn.payload, turn.shelf) {
             Ok(laying) => laying,
-            Err(reason) => return self.fail(epoch, reason, turn),
+            Err(reason) => return self.fail(epoch, reason.into(), turn),
         };
         let data = if anew {
             let (changed, held) = laying.draft();
@@ -311,7 +315,7 @@ impl Process {
         };
         match descriptions {
             Ok(descriptions) => turn.shelf.describe(piece, descriptions),
-            Err(reason) => self.fail(piece.epoch, reason, turn),
+            Err(reason) => self.fail(piece.epoch, reason.into(), turn),
         }
     }
 
@@ -377,8 +381,8 @@ impl Process {
     fn take(&mut self, from: Rank, data: Data, turn: &mut Turn) {
         let (epoch, group) = (data.epoch(), data.group(&self.plan));
         let Some(job) = self.jobs.get_mut(&group) else { return };
-        if let Err(reason) = job.take(from, data, turn.payload, turn.shelf) {
-            self.fail(epoch, reason, turn);
+        if let Err(trouble) = job.take(from, data, turn.payload, turn.shelf) {
+            self.fail(epoch, trouble, turn);
         }
     }
 
@@ -389,26 +393,33 @@ impl Process {
             let Some(job) = self.jobs.get_mut(&group) else { continue };
             let messages = match job.advance(turn.payload, turn.shelf) {
                 Ok(messages) => messages,
-                Err(reason) => return self.fail(epoch, reason, turn),
+                Err(trouble) => return self.fail(epoch, trouble, turn),
             };
             let finished = if job.is_done() { Some(job.finish(turn.shelf)) } else { None };
             messages.into_iter().for_each(|(rank, data)| self.send(rank, data, turn));
             match finished {
                 Some(Ok(())) => drop(self.jobs.remove(&group)),
-                Some(Err(reason)) => return self.fail(epoch, reason, turn),
+                Some(Err(reason)) => return self.fail(epoch, reason.into(), turn),
                 None => {}
             }
         }
         if self.jobs.is_empty() && self.finished.is_none() {
+            let mut unverified = std::mem::take(&mut self.unverified).into_iter();
+            if let Err(damaged) = unverified.try_for_each(|piece| turn.shelf.verify(piece)) {
+                return self.fail(epoch, Trouble::Damaged(damaged), turn);
+            }
             self.finished = Some((self.protocol.term(), epoch));
             turn.events.push_back(Event::Done(epoch));
         }
     }
 
-    fn fail(&mut self, epoch: EpochId, reason: String, turn: &mut Turn) {
+    fn fail(&mut self, epoch: EpochId, trouble: Trouble, turn: &mut Turn) {
         self.jobs.clear();
         self.finished = Some((self.protocol.term(), epoch));
-        turn.events.push_back(Event::Failed(epoch, reason));
+        turn.events.push_back(match trouble {
+            Trouble::Damaged(damaged) => Event::Damaged(epoch, damaged),
+            Trouble::Other(reason) => Event::Failed(epoch, reason),
+        });
     }
 
     fn send(&self, to: Rank, data: Data, turn: &mut Turn) {
@@ -423,6 +434,17 @@ struct Turn<'t> {
     shelf: &'t mut dyn Shelf,
     outputs: Vec<Output>,
     events: VecDeque<Event>,
+}
+
+/// The pieces that a process brings into a recovery, its own or those that it lends; and what local ones stand upon.
+fn recovered_from(restore: &Restore, me: Rank) -> Vec<PieceId> {
+    let base = match restore.level {
+        Level::Local(base) => base,
+        Level::Encoded => None,
+    };
+    let mine = restore.sources.iter().filter(|(_, rank)| *rank == me);
+    mine.flat_map(|(seat, _)| restore.epoch.into_iter().chain(base).map(|epoch| PieceId { epoch, seat: *seat }))
+        .collect()
 }
 
 /// A slot's content: zeros where no page stands.

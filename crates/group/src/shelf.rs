@@ -79,6 +79,12 @@ pub trait Shelf {
     /// What a page of a piece is known by, without looking at it.
     fn known(&self, piece: PieceId, place: Place) -> Fingerprint;
 
+    /// Looks at every page of a piece that has not been looked at since the survey.
+    ///
+    /// # Errors
+    /// [`Damaged`]: the first that is not what was written.
+    fn verify(&self, piece: PieceId) -> Result<(), Damaged>;
+
     /// A page of the base of a piece; zeros where it has none.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
     Arrival, Control, Data, Description, EpochId, Fingerprint, Holding, Level, Life, MESSAGE_BYTES_MAX, Message,
-    MessageError, Node, Outline, Part, Phase, Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap, SlotSet,
-    Sums, Term, WayBack, decode, encode,
+    MessageError, Node, Outline, Part, Phase, PieceId, Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap,
+    SlotSet, Sums, Term, WayBack, decode, encode,
 };
 
 const TERM: Term = Term { muster: 7, round: 2 };
@@ -64,6 +64,7 @@ fn every_kind() -> Vec<Message> {
         Control::Phase(Phase::Settled(epoch(1))),
         Control::Phase(Phase::Failed(epoch(1), "no space".into())),
         Control::Phase(Phase::Abandon(epoch(1), "no space".into())),
+        Control::Phase(Phase::Damaged(epoch(1), PieceId { epoch: epoch(1), seat: Seat(1) })),
     ];
     let data = [
         Data::Outline { epoch: epoch(1), outline: outline(0, [1, 2]) },

@@ -307,6 +307,35 @@ fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
     assert!(third.told.len() == 6 && third.told.values().all(|told| matches!(told, Resumption::Start(_))));
 }
 
+/// Damage shows while the pages are read for the recovery: the piece counts as lost, as far as the code bears it.
+#[test]
+fn what_proves_damaged_in_a_recovery_counts_as_lost() {
+    for way_back in [WayBack::Relaunch, WayBack::InPlace] {
+        let plan = Arc::new(Plan::rotating(JOB, way_back, Scheme::ReedSolomon { checks: 2 }, 4).unwrap());
+        let mut table = begun(&plan);
+        table.checkpoint();
+        let damage = |rank: u32, choice| {
+            let mut shelf = table.shelf(rank);
+            assert!(shelf.damage(choice));
+            shelf
+        };
+        let (own, checks) = table.shelf(1).pages();
+        for choice in 0..own + checks {
+            let recovered = |first, last| {
+                let shelves = vec![first, damage(1, choice), table.shelf(2), last];
+                Table::new(&plan, shelves, Until::Settled)
+            };
+            recovered(table.shelf(0), table.shelf(3)).assert_all_back_at(2);
+            recovered(MemoryShelf::default(), table.shelf(3)).assert_all_back_at(2);
+            let reason = recovered(MemoryShelf::default(), damage(3, choice)).refused.expect("it is too much");
+            assert!(reason.contains("lacks the pieces of 3 seats"), "{reason}");
+        }
+        let all = (0..4).map(|rank| damage(rank, own)).collect();
+        let refused = Table::new(&plan, all, Until::Settled).refused;
+        assert!(refused.is_some_and(|reason| reason.contains("epoch 2")), "it does not begin anew");
+    }
+}
+
 /// The damage shows when the page is read, and the epoch that would be made from it is given up.
 #[test]
 fn nothing_is_encoded_from_a_damaged_page() {

@@ -52,8 +52,8 @@ pub struct Member<T> {
     directory: PathBuf,
     arrangement: Arrangement,
     joined: Joined,
-    /// Epochs of which a good piece was here at the last survey.
-    held: Vec<EpochId>,
+    /// Whether this process's piece of the epoch that was sealed last had been lost.
+    rebuilt: bool,
     /// Shelves of other nodes' seats lie here until an epoch has been committed.
     strangers: bool,
     resumption: Option<Resumption>,
@@ -115,7 +115,7 @@ impl<T: Transport> Member<T> {
             regions: Regions::new(settings.tracking),
             strangers: true,
             joined: Joined::New,
-            held: Vec::new(),
+            rebuilt: false,
             resumption: None,
             last: Instant::now(),
             copies,
@@ -197,8 +197,7 @@ impl<T: Transport> Member<T> {
         let present = (0..self.wire.ranks()).map(Rank).collect();
         let resumption = self.drive(Input::Muster(Muster { number: muster, present }))?;
         if let Resumption::Rollback(epoch, _) = resumption {
-            let survived = self.held.contains(&epoch);
-            self.joined = if survived { Joined::Survivor(epoch) } else { Joined::Replacement(epoch) };
+            self.joined = if self.rebuilt { Joined::Replacement(epoch) } else { Joined::Survivor(epoch) };
         }
         Ok(resumption)
     }
@@ -493,12 +492,12 @@ impl<T: Transport> Member<T> {
                 self.wire.send(to.0, bytes)?;
                 None
             }
-            Output::Survey(muster) => {
-                let survey = self.shelf.survey()?;
-                self.held = survey.holdings.iter().map(|holding| holding.epoch).collect();
-                Some(Input::Surveyed(muster, survey))
+            Output::Survey(muster) => Some(Input::Surveyed(muster, self.shelf.survey())),
+            Output::Seal(work) => {
+                let piece = PieceId { epoch: work.epoch, seat: Seat(self.wire.rank()) };
+                self.rebuilt = work.recovery && self.shelf.is_open(piece);
+                Some(answer(self.shelf.seal(work), Input::Sealed(work.epoch), work.epoch))
             }
-            Output::Seal(work) => Some(answer(self.shelf.seal(work), Input::Sealed(work.epoch), work.epoch)),
             Output::Mark(epoch) => Some(answer(self.shelf.mark(epoch), Input::Marked(epoch), epoch)),
             Output::Keep { epoch, seat, life } => {
                 self.shelf.keep(epoch, seat, life)?;

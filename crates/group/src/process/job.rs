@@ -18,6 +18,30 @@ use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// Why a process cannot do its part.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// A page of its own is not what was written.
+    Damaged(Damaged),
+    /// For people.
+    Other(String),
+}
+
+impl From<String> for Trouble {
+    fn from(reason: String) -> Self {
+        Self::Other(reason)
+    }
+}
+
+impl From<TransferError> for Trouble {
+    fn from(error: TransferError) -> Self {
+        match error {
+            TransferError::Damaged(damaged) => Self::Damaged(damaged),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
 /// Work on one group.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -175,29 +199,27 @@ impl Job {
     /// Takes what came from another process.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// What is wrong with it, or here.
     pub(super) fn take(
         &mut self,
         from: Rank,
         data: Data,
         payload: &mut dyn Payload,
         shelf: &mut dyn Shelf,
-    ) -> Result<(), String> {
+    ) -> Result<(), Trouble> {
         match data {
             Data::Outline { outline, .. } => self.take_outline(from, outline, shelf)?,
             Data::Draft { seat, changed, held, .. } => {
                 let (_, position) = self.plan.place(seat);
                 if !self.is_anew() || self.seating.givers[position] != Some(from) {
-                    return Err(format!("process {} drafts seat {}, which is not asked for", from.0, seat.0));
+                    return Err(format!("process {} drafts seat {}, which is not asked for", from.0, seat.0).into());
                 }
                 self.drafts.insert(position, (changed, held));
             }
             Data::Description { description, .. } => {
                 if matches!(self.kind, Kind::Encode { .. }) || self.lends() {
-                    return Err(format!(
-                        "process {} describes seat {}, which is known here",
-                        from.0, description.seat.0
-                    ));
+                    let seat = description.seat.0;
+                    return Err(format!("process {} describes seat {seat}, which is known here", from.0).into());
                 }
                 self.learn(description);
             }
@@ -209,14 +231,16 @@ impl Job {
                 Some(mut transfer) => {
                     let taken = transfer.receive(part, &mut self.pages(payload, shelf));
                     self.transfer = Some(transfer);
-                    taken.map_err(|error| match error {
-                        TransferError::Damaged(own) => own.to_string(),
-                        theirs => format!("from process {}: {theirs}", from.0),
+                    taken.map_err(|error| match error.into() {
+                        Trouble::Other(reason) => format!("from process {}: {reason}", from.0).into(),
+                        own @ Trouble::Damaged(_) => own,
                     })?;
                 }
                 // Nobody has been told a floor from here.
                 None if part.piece < WINDOW => self.pending.push_back((from, Data::Part(part))),
-                None => return Err(format!("process {} sends piece {}, which is too early", from.0, part.piece)),
+                None => {
+                    return Err(format!("process {} sends piece {}, which is too early", from.0, part.piece).into());
+                }
             },
         }
         self.start()?;
@@ -316,13 +340,13 @@ impl Job {
         &mut self,
         payload: &mut dyn Payload,
         shelf: &mut dyn Shelf,
-    ) -> Result<Vec<(Rank, Data)>, String> {
+    ) -> Result<Vec<(Rank, Data)>, Trouble> {
         self.start()?;
         let Some(mut transfer) = self.transfer.take() else { return Ok(Vec::new()) };
         let messages = transfer.advance(&mut self.pages(payload, shelf));
         let is_done = transfer.is_done();
         self.transfer = Some(transfer);
-        let mut messages = messages.map_err(|error| error.to_string())?;
+        let mut messages = messages?;
         if is_done && self.is_anew() {
             messages.extend(self.outline(payload, shelf)?);
         }
@@ -416,10 +440,18 @@ struct Live<'p> {
     laying: Option<&'p mut Laying>,
 }
 
+impl SeatPages<'_> {
+    /// In a recovery. What is damaged is the piece, also where it shares the page with what it stands upon.
+    fn read_old(&self, position: usize, place: Place, page: &mut Page) -> Result<(), Damaged> {
+        let piece = self.pieces[position];
+        self.shelf.read(piece, place, page).map(drop).map_err(|_| Damaged { piece, place })
+    }
+}
+
 impl Pages for SeatPages<'_> {
     fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged> {
         let Some(Live { piece, anew, way_back, laying, .. }) = &mut self.live else {
-            return self.shelf.read(self.pieces[position], Place::Slot(slot), page).map(drop);
+            return self.read_old(position, Place::Slot(slot), page);
         };
         let laying = laying.as_deref_mut().expect("only members add columns, and they lay their pieces");
         if laying.lacks(slot) {
@@ -442,7 +474,7 @@ impl Pages for SeatPages<'_> {
     }
 
     fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page) -> Result<(), Damaged> {
-        self.shelf.read(self.pieces[position], Place::Check { check: check as u32, row }, page).map(drop)
+        self.read_old(position, Place::Check { check: check as u32, row }, page)
     }
 
     fn take_check(

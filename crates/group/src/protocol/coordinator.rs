@@ -4,6 +4,7 @@ use super::{Action, Arrival, Control, Phase, Protocol};
 use crate::decide::{Rejected, Report, decide};
 use crate::identity::{EpochId, Muster, Rank};
 use crate::plan::WayBack;
+use crate::shelf::PieceId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the coordinator waits for.
@@ -121,11 +122,29 @@ impl Protocol {
             Coordinator::Restoring(recovery, of, _) if *of == epoch => {
                 let mut recovery = recovery.clone();
                 recovery.rejected.insert(epoch, reason);
-                self.term.round += 1;
-                self.decide(recovery, actions);
+                self.decide_again(recovery, actions);
             }
             _ => {}
         }
+    }
+
+    /// A piece that somebody reported is none.
+    pub(super) fn piece_damaged(&mut self, from: Rank, epoch: EpochId, piece: PieceId, actions: &mut Vec<Action>) {
+        let Coordinator::Restoring(recovery, of, _) = &self.coordinator else { return };
+        if *of != epoch {
+            return;
+        }
+        let mut recovery = recovery.clone();
+        if !recovery.reports.get_mut(&from).is_some_and(|report| report.loses(piece)) {
+            // Nothing would be decided otherwise without it.
+            recovery.rejected.insert(epoch, format!("the piece of {piece} is damaged"));
+        }
+        self.decide_again(recovery, actions);
+    }
+
+    fn decide_again(&mut self, recovery: Recovery, actions: &mut Vec<Action>) {
+        self.term.round += 1;
+        self.decide(recovery, actions);
     }
 
     /// Says something to all who are present: spares have nothing to encode, but may have to follow as coordinator tomorrow.

@@ -3,6 +3,7 @@
 use super::Work;
 use crate::decide::{Holding, Refusal, Report, Restore};
 use crate::identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};
+use crate::shelf::{Damaged, PieceId};
 use crate::transfer::Costs;
 use minicbor::{Decode, Encode};
 
@@ -37,6 +38,9 @@ pub enum Phase {
     /// From the coordinator: the epoch is given up, the other stays.
     #[n(7)]
     Abandon(#[n(0)] EpochId, #[n(1)] String),
+    /// To the coordinator, in the recovery of this epoch: a piece that was reported is damaged, and counts as lost.
+    #[n(9)]
+    Damaged(#[n(0)] EpochId, #[n(1)] PieceId),
 }
 
 /// An application stands at a checkpoint.
@@ -96,6 +100,8 @@ pub enum Event {
     Kept,
     /// Answer to any of them: it could not be done.
     Failed(EpochId, String),
+    /// Answer to [`Action::Encode`], [`Action::Lay`] and [`Action::Rebuild`]: a page of a piece here is not what was written.
+    Damaged(EpochId, Damaged),
 }
 
 /// What the storage of a process shows.
@@ -103,7 +109,7 @@ pub enum Event {
 pub struct Survey {
     /// The latest life that it knows of.
     pub life: Life,
-    /// Every sealed piece that verifies.
+    /// Every sealed piece that is there as a whole. Its pages are looked at when it is recovered.
     pub holdings: Vec<Holding>,
     /// Whether it shows that no epoch has been promised since the job began: it was told to keep nothing and has sealed
     /// nothing since, except in a recovery that it has not marked. No piece was deleted, damaged or left out above.
@@ -149,7 +155,7 @@ pub enum Action {
         /// The seat of this process; a spare has nothing to do but to say that it is done.
         seat: Option<Seat>,
     },
-    /// Rebuild what was lost, together with the group.
+    /// Rebuild what was lost, together with the group, and look at every page of what was not.
     Rebuild {
         /// From and to what.
         restore: Restore,

@@ -13,9 +13,14 @@
 //! Where `encode_every` says so, epochs between two that are encoded are *local*: each process seals for itself what differs
 //! from the encoded one, which stays until the next is settled. The order of things is the same.
 //!
-//! i-1 is deleted only when everybody is known to have marked i, and the coordinator begins the next epoch no earlier. A recovery ends with the same second half: what was rebuilt is
-//! sealed, committed and settled like a new epoch. A change of the muster at any moment ends everything that is under way
-//! and begins a recovery; a failure during a recovery is a change of the muster.
+//! i-1 is deleted only when everybody is known to have marked i, and the coordinator begins the next epoch no earlier. A
+//! recovery ends with the same second half: what was rebuilt is sealed, committed and settled like a new epoch. A change of
+//! the muster at any moment ends everything that is under way and begins a recovery; a failure during a recovery is a change
+//! of the muster.
+//!
+//! What is recovered is decided from what the storage lists. Its pages are read once, while the rest is rebuilt: a piece that
+//! proves damaged then counts as lost, and the coordinator decides again, without it. So nothing goes on before every page of
+//! what it goes back to has been looked at.
 //!
 //! The driver owns transport, storage and clock. It promises:
 //!
@@ -225,6 +230,7 @@ impl Protocol {
             Event::Marked(epoch) => self.marked(epoch, &mut actions),
             Event::Kept => self.kept_alone(&mut actions),
             Event::Failed(epoch, reason) => self.failed(epoch, reason, &mut actions),
+            Event::Damaged(epoch, damaged) => self.damaged(epoch, damaged, &mut actions),
         }
         while let Some(control) = self.own.pop_front() {
             self.take(self.me, control, &mut actions);
@@ -289,6 +295,7 @@ impl Protocol {
                 Phase::Sealed(epoch) => self.seat_sealed(from, epoch, actions),
                 Phase::Marked(epoch) => self.seat_marked(from, epoch, actions),
                 Phase::Failed(epoch, reason) => self.seat_failed(epoch, reason, actions),
+                Phase::Damaged(epoch, piece) => self.piece_damaged(from, epoch, piece, actions),
                 order if from_coordinator => self.ordered(order, actions),
                 _ => {}
             },

@@ -3,6 +3,7 @@
 use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
 use crate::decide::{Report, Restore};
 use crate::identity::{EpochId, Level, Rank, Seat};
+use crate::shelf::Damaged;
 use crate::transfer::Costs;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -193,6 +194,16 @@ impl Protocol {
             && let Some(arrival) = self.arrived.take()
         {
             self.send_coordinator(Phase::Arrived(arrival), actions);
+        }
+    }
+
+    /// In a recovery others may have what is needed in its place; a new epoch is given up, since the one before it stays.
+    pub(super) fn damaged(&mut self, epoch: EpochId, damaged: Damaged, actions: &mut Vec<Action>) {
+        match self.stage {
+            Stage::Working(work) if work.recovery && work.epoch == epoch => {
+                self.send_coordinator(Phase::Damaged(epoch, damaged.piece), actions);
+            }
+            _ => self.failed(epoch, damaged.to_string(), actions),
         }
     }
 

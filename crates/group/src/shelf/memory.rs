@@ -43,11 +43,11 @@ pub struct MemoryShelf {
 }
 
 impl MemoryShelf {
-    /// What is there and verifies: [`Action::Survey`](crate::Action::Survey). What is still open was being encoded or
-    /// rebuilt by something that has been given up, and goes.
+    /// What is there: [`Action::Survey`](crate::Action::Survey). What is still open was being encoded or rebuilt by something
+    /// that has been given up, and goes.
     pub fn survey(&mut self) -> Survey {
         self.pieces.retain(|_, piece| piece.sealed);
-        let good = self.pieces.iter().filter(|(id, _)| self.verifies(**id));
+        let good = self.pieces.iter().filter(|(id, _)| self.is_whole(**id));
         let holding = |(id, piece): (&PieceId, &Piece)| {
             let base = piece.base.map(|base| base.epoch);
             let level = if piece.is_local { Level::Local(base) } else { Level::Encoded };
@@ -115,24 +115,23 @@ impl MemoryShelf {
         true
     }
 
-    /// Whether every page is what was written, and the member's own are what its description says. A piece that nothing
-    /// describes cannot be used.
-    fn verifies(&self, id: PieceId) -> bool {
-        let pages = self.all_pages(id);
+    /// Whether the member's own pages are by their fingerprints what its description says. A piece that nothing describes
+    /// cannot be used.
+    fn is_whole(&self, id: PieceId) -> bool {
         let mut own = Sums::default();
-        for (place, stored) in &pages {
+        for (place, stored) in self.all_pages(id) {
             if let Place::Slot(slot) = place {
-                own.add(*slot, Fingerprint::of(&stored.page));
+                own.add(slot, stored.known_by);
             }
         }
         let descriptions = &self.pieces[&id].descriptions;
         let described = descriptions.iter().find(|description| description.seat == id.seat);
         let right = described.is_none_or(|described| own.first_difference(&described.sums).is_none());
-        right && !descriptions.is_empty() && pages.values().all(|stored| stored.is_intact())
+        right && !descriptions.is_empty()
     }
 
     fn all_pages(&self, id: PieceId) -> BTreeMap<Place, &Stored> {
-        let piece = &self.pieces[&id];
+        let Some(piece) = self.pieces.get(&id) else { return BTreeMap::new() };
         let mut pages = piece.base.map(|base| self.all_pages(base)).unwrap_or_default();
         pages.extend(piece.pages.iter().map(|(place, stored)| (*place, stored)));
         pages
@@ -161,6 +160,11 @@ impl Shelf for MemoryShelf {
             (None, Some(base)) => self.known(base, place),
             (None, None) => Fingerprint::ZEROS,
         }
+    }
+
+    fn verify(&self, id: PieceId) -> Result<(), Damaged> {
+        let damaged = self.all_pages(id).into_iter().find(|(_, stored)| !stored.is_intact());
+        damaged.map_or(Ok(()), |(place, _)| Err(Damaged { piece: id, place }))
     }
 
     fn read_base(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_sealed_and_described_and_is_intact_is_there_after_a_survey() {
+    fn only_what_was_sealed_and_described_is_there_after_a_survey_and_damage_shows_when_it_is_verified() {
         let mut shelf = MemoryShelf::default();
         add(&mut shelf, piece(1), None, 1);
         shelf.seal(new(1));
@@ -242,8 +246,10 @@ mod tests {
         shelf.open(piece(3), Some(piece(1)));
         shelf.seal(new(3));
         assert_eq!(numbers(&mut shelf), [1], "nothing says what the third is");
+        assert_eq!(shelf.verify(piece(1)), Ok(()));
         shelf.damage(0);
-        assert!(numbers(&mut shelf).is_empty());
+        assert_eq!(numbers(&mut shelf), [1]);
+        assert_eq!(shelf.verify(piece(1)).map_err(|damaged| damaged.piece), Err(piece(1)));
     }
 
     #[test]

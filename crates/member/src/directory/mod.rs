@@ -97,8 +97,7 @@ impl HeldEpoch {
     /// Reads every page of every piece: whose is good, and why whose is not.
     pub fn verify(&self) -> Vec<(Seat, Option<String>)> {
         let damage = |seat: Seat, path: &Path| -> Result<Option<String>, MemberError> {
-            let mut shelf = FileShelf::open_found(path)?;
-            let good = shelf.survey()?.holdings.iter().any(|it| it.epoch == self.epoch && it.seat == seat);
+            let good = FileShelf::open_found(path)?.is_good(PieceId { epoch: self.epoch, seat });
             Ok((!good).then(|| "pages or tables are not what was written".into()))
         };
         let verified = |(seat, path): (&Seat, &PathBuf)| (*seat, damage(*seat, path));

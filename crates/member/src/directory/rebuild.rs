@@ -93,7 +93,7 @@ impl Workshop {
                 self.inputs.push_back((to.0 as usize, Input::Message(Rank(at as u32), bytes)));
                 return Ok(false);
             }
-            Output::Survey(muster) => Input::Surveyed(muster, shelf.survey()?),
+            Output::Survey(muster) => Input::Surveyed(muster, shelf.survey()),
             Output::Seal(work) => {
                 shelf.seal(work)?;
                 Input::Sealed(work.epoch)

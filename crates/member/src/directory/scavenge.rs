@@ -27,13 +27,12 @@ pub fn scavenge(memory: &Path, job: JobId, directory: &Path) -> Result<Scavenged
     directory.epochs_of(job)?;
     let mut scavenged = Scavenged { pieces: Vec::new(), lost: Vec::new() };
     for path in super::folders(&job_directory(memory, job), "seat-")? {
-        let Ok(mut shelf) = FileShelf::open_found(&path) else { continue };
-        // Pages that are damaged make their piece as good as lost.
-        let good: Vec<EpochId> = shelf.survey()?.holdings.iter().map(|holding| holding.epoch).collect();
+        let Ok(shelf) = FileShelf::open_found(&path) else { continue };
         let sealed = shelf.sealed();
         let newest_known = sealed.iter().rposition(|it| it.marked && it.level == Level::Encoded).unwrap_or(0);
-        for held in sealed[newest_known..].iter().filter(|held| good.contains(&held.epoch)) {
-            let id = PieceId { epoch: held.epoch, seat: held.seat };
+        let pieces = sealed[newest_known..].iter().map(|held| PieceId { epoch: held.epoch, seat: held.seat });
+        // Pages that are damaged make their piece as good as lost.
+        for id in pieces.filter(|id| shelf.is_good(*id)) {
             match directory.keep(&shelf.copy(id)) {
                 Ok(()) => scavenged.pieces.push((id.epoch, id.seat)),
                 Err(error) => scavenged.lost.push((id.seat, error.to_string())),

@@ -13,6 +13,7 @@ mod copy;
 mod entries;
 mod room;
 mod table;
+mod verified;
 
 use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
@@ -33,6 +34,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub(crate) use table::{Entry, Frame, Table};
+use verified::Verified;
 
 /// Tables of a piece before they are written as one.
 const TABLES_MAX: usize = 12;
@@ -111,6 +113,8 @@ pub struct FileShelf {
     next_table: u64,
     /// Steps by which it may grow before it looks again how much room there is.
     steps: u64,
+    /// Frames that have been looked at in the recovery that is under way.
+    verified: Verified,
     /// Why a page could not be written since the last seal.
     failed: Option<String>,
 }
@@ -156,6 +160,7 @@ impl FileShelf {
             pieces: BTreeMap::new(),
             next_table: 0,
             steps: 0,
+            verified: Verified::default(),
             failed: None,
             state,
         };
@@ -220,16 +225,24 @@ impl FileShelf {
         self.pieces.iter().filter(|(_, piece)| piece.sealed).map(holding).collect()
     }
 
-    /// What is there and verifies. What is still open goes.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub fn survey(&mut self) -> Result<Survey, MemberError> {
+    /// What is there. What is still open goes.
+    pub fn survey(&mut self) -> Survey {
         let open: Vec<PieceId> = self.pieces.iter().filter(|(_, piece)| !piece.sealed).map(|(id, _)| *id).collect();
         open.into_iter().for_each(|id| self.drop_piece(id));
-        let good = self.pieces.iter().filter(|(id, _)| self.verifies(**id));
+        self.verified = Verified::none_of(self.frames.frames());
+        let whole = self.pieces.iter().filter(|(id, _)| self.is_whole(**id));
         let unpromised = self.state.life != Life::default() && !self.state.promised;
-        Ok(Survey { life: self.state.life, holdings: good.map(holding).collect(), unpromised })
+        Survey { life: self.state.life, holdings: whole.map(holding).collect(), unpromised }
+    }
+
+    /// Whether there is such a sealed piece, and every page of it is what was written.
+    pub(crate) fn is_good(&self, id: PieceId) -> bool {
+        self.pieces.get(&id).is_some_and(|piece| piece.sealed) && self.is_whole(id) && self.verify(id).is_ok()
+    }
+
+    /// Whether such a piece has been begun and is not sealed.
+    pub(crate) fn is_open(&self, id: PieceId) -> bool {
+        self.pieces.get(&id).is_some_and(|piece| !piece.sealed)
     }
 
     /// Makes the open piece of an epoch count.
@@ -276,6 +289,7 @@ impl FileShelf {
         if let Some(id) = kept.filter(|_| local.is_none()) {
             self.take_up_base(id)?;
         }
+        self.verified = Verified::default();
         self.state.life = life;
         self.state.promised = epoch.is_some();
         let stays = |id: PieceId| Some(id) == kept || Some(id) == beside;
@@ -421,32 +435,37 @@ impl FileShelf {
             return Ok(Fingerprint::ZEROS);
         };
         page.copy_from_slice(self.frames.frame(number));
-        if Checksum::of(page) == checksum { Ok(entry.known_by()) } else { Err(Damaged { piece: id, place }) }
+        if self.is_intact(number, page, checksum) { Ok(entry.known_by()) } else { Err(Damaged { piece: id, place }) }
     }
 
-    fn is_intact(&self, entry: Entry) -> bool {
-        entry.frame.number().is_none_or(|number| Checksum::of(self.frames.frame(number)) == entry.checksum)
+    /// Whether a frame holds what was written. Noted, so that nobody has to look again.
+    fn is_intact(&self, number: u32, content: &Page, checksum: Checksum) -> bool {
+        let is_intact = Checksum::of(content) == checksum;
+        if is_intact {
+            self.verified.note(number);
+        }
+        is_intact
     }
 
-    /// Whether every page is what was written, and the member's own are what its description says.
-    fn verifies(&self, id: PieceId) -> bool {
-        let piece = &self.pieces[&id];
-        let base = piece.base.map(|base| &self.pieces[&base].entries);
-        let below =
-            || base.into_iter().flat_map(Entries::iter).filter(|(place, _)| piece.entries.get(*place).is_none());
-        let all = || piece.entries.iter().chain(below());
-        let mut ahead = all().filter_map(|(_, entry)| entry.frame.number()).skip(AHEAD);
+    /// The entries of a piece, and of what it stands upon where it has none itself.
+    fn entries_of(&self, id: PieceId) -> impl Iterator<Item = (Place, Entry)> + '_ {
+        let piece = self.pieces.get(&id);
+        let own = piece.into_iter().flat_map(|piece| piece.entries.iter());
+        let base = piece.and_then(|piece| self.pieces.get(&piece.base?));
+        let below = base.into_iter().flat_map(|base| base.entries.iter());
+        let is_shown = move |(place, _): &(Place, Entry)| piece.is_none_or(|piece| piece.entries.get(*place).is_none());
+        own.chain(below.filter(is_shown))
+    }
+
+    /// Whether the member's own pages are by their checksums what its description says.
+    fn is_whole(&self, id: PieceId) -> bool {
         let mut own = Sums::default();
-        for (place, entry) in all() {
-            ahead.next().into_iter().for_each(|number| self.frames.expect(number));
-            if !self.is_intact(entry) {
-                return false;
-            }
+        for (place, entry) in self.entries_of(id) {
             if let Place::Slot(slot) = place {
                 own.add(slot, entry.known_by());
             }
         }
-        let descriptions = &piece.descriptions;
+        let descriptions = self.descriptions(id);
         let described = descriptions.iter().find(|description| description.seat == id.seat);
         described.is_none_or(|described| own.first_difference(&described.sums).is_none()) && !descriptions.is_empty()
     }
@@ -459,6 +478,22 @@ impl Shelf for FileShelf {
 
     fn read(&self, piece: PieceId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
         self.read_entry(piece, place, self.entry(piece, place), page)
+    }
+
+    fn verify(&self, piece: PieceId) -> Result<(), Damaged> {
+        let unseen = || {
+            let frames =
+                self.entries_of(piece).filter_map(|(place, it)| Some((place, it.frame.number()?, it.checksum)));
+            frames.filter(|(_, number, _)| !self.verified.has(*number))
+        };
+        let mut ahead = unseen().skip(AHEAD);
+        for (place, number, checksum) in unseen() {
+            ahead.next().into_iter().for_each(|(_, number, _)| self.frames.expect(number));
+            if !self.is_intact(number, self.frames.frame(number), checksum) {
+                return Err(Damaged { piece, place });
+            }
+        }
+        Ok(())
     }
 
     fn known(&self, piece: PieceId, place: Place) -> Fingerprint {
@@ -504,6 +539,7 @@ impl Shelf for FileShelf {
                 }
             };
             self.frames.write(number, page);
+            self.verified.forget(number);
             Entry { frame: Frame::At(number), checksum }
         } else {
             self.give_back(own);
