@@ -9,7 +9,10 @@
 //! frames borrow the value, so that nobody in this process has one while a frame is written. Other processes keep out by
 //! the lock that [`FrameFile::open`] takes.
 
+mod ahead;
+
 use crate::caches;
+use ahead::Ahead;
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::fs::File;
@@ -32,6 +35,8 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub struct FrameFile {
     file: File,
     mapped: Vec<NonNull<u8>>,
+    /// The step behind the last that is mapped.
+    ahead: Option<Ahead>,
 }
 
 // SAFETY: the mappings belong to the value alone, and are reached through it.
@@ -50,7 +55,7 @@ impl FrameFile {
         let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         file.try_lock().map_err(io::Error::from)?;
         let length = file.metadata()?.len();
-        let mut frames = Self { file, mapped: Vec::new() };
+        let mut frames = Self { file, mapped: Vec::new(), ahead: None };
         for index in 0..length / BYTES_MAPPED as u64 {
             frames.map(index)?;
         }
@@ -67,16 +72,31 @@ impl FrameFile {
     /// # Errors
     /// ENOSPC where there is none left; nothing has changed then.
     pub fn grow(&mut self) -> io::Result<()> {
-        let index = self.mapped.len() as u64;
-        let offset = index * BYTES_MAPPED as u64;
-        // Written zeros take memory as fallocate does, and leave nothing to be cleared at the first touch.
-        let mut parts = (0..BYTES_MAPPED / ZEROS.len()).map(|part| offset + (part * ZEROS.len()) as u64);
-        if let Err(error) = parts.try_for_each(|at| self.file.write_all_at(&ZEROS, at)) {
+        let step = self.mapped.len() as u64;
+        let taken = self.ahead.take().map_or_else(|| take_memory(&self.file, step), Ahead::end);
+        if let Err(error) = taken {
             // Part of it may have been taken.
-            self.file.set_len(offset)?;
+            self.settle()?;
             return Err(error);
         }
-        self.map(index)
+        self.map(step)
+    }
+
+    /// Begins to take what the next [`FrameFile::grow`] will ask for, and does not wait for it.
+    pub fn grow_ahead(&mut self) {
+        if self.ahead.is_none() {
+            self.ahead = Ahead::begin(&self.file, self.mapped.len() as u64);
+        }
+    }
+
+    /// Gives back what was taken ahead and is not needed.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn settle(&mut self) -> io::Result<()> {
+        // Whether it could be taken does not matter.
+        let _ = self.ahead.take().map(Ahead::end);
+        self.file.set_len((self.mapped.len() * BYTES_MAPPED) as u64)
     }
 
     /// Gives back all of them but so many, rounded up to a step.
@@ -89,7 +109,7 @@ impl FrameFile {
             // SAFETY: it was mapped with this length, and no reference to it outlives the borrow of `self`.
             unsafe { libc::munmap(mapping.as_ptr().cast(), BYTES_MAPPED) };
         }
-        self.file.set_len((kept * BYTES_MAPPED) as u64)
+        self.settle()
     }
 
     /// The content of a frame.
@@ -146,8 +166,18 @@ impl FrameFile {
     }
 }
 
+/// Takes memory for a step.
+fn take_memory(file: &File, step: u64) -> io::Result<()> {
+    let offset = step * BYTES_MAPPED as u64;
+    // Written zeros take memory as fallocate does, and leave nothing to be cleared at the first touch.
+    let mut parts = (0..BYTES_MAPPED / ZEROS.len()).map(|part| offset + (part * ZEROS.len()) as u64);
+    parts.try_for_each(|at| file.write_all_at(&ZEROS, at))
+}
+
 impl Drop for FrameFile {
     fn drop(&mut self) {
+        // Who opens it next finds only what is used, unless this process is killed before. What cannot be given back stays.
+        let _ = self.ahead.is_some().then(|| self.settle());
         for mapping in &self.mapped {
             // SAFETY: it was mapped with this length, and no reference to it outlives `self`.
             unsafe { libc::munmap(mapping.as_ptr().cast(), BYTES_MAPPED) };
@@ -175,6 +205,15 @@ mod tests {
         frames.write(7, &[7; PAGE_BYTES]);
         let content: Page = std::array::from_fn(|at| at as u8);
         frames.write(2047, &content);
+        frames.grow_ahead();
+        frames.grow_ahead();
+        frames.grow().unwrap();
+        assert_eq!((frames.frames(), frames.frame(3071)), (3072, &[0; PAGE_BYTES]));
+        frames.grow_ahead();
+        frames.settle().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 3 * FrameFile::STEP_BYTES);
+        frames.shrink(2048).unwrap();
+        frames.grow_ahead();
         let refused = FrameFile::open(&path).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         drop(frames);

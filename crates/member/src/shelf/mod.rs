@@ -113,6 +113,8 @@ pub struct FileShelf {
     next_table: u64,
     /// Steps by which it may grow before it looks again how much room there is.
     steps: u64,
+    /// Whether it has grown since the last seal.
+    grows: bool,
     /// Frames that have been looked at in the recovery that is under way.
     verified: Verified,
     /// Why a page could not be written since the last seal.
@@ -160,6 +162,7 @@ impl FileShelf {
             pieces: BTreeMap::new(),
             next_table: 0,
             steps: 0,
+            grows: false,
             verified: Verified::default(),
             failed: None,
             state,
@@ -250,6 +253,9 @@ impl FileShelf {
     /// # Errors
     /// Where a page of it, or this, could not be written.
     pub fn seal(&mut self, work: Work) -> Result<(), MemberError> {
+        if std::mem::take(&mut self.grows) {
+            self.frames.settle().map_err(MemberError::file(&self.directory))?;
+        }
         if let Some(reason) = self.failed.take() {
             return Err(MemberError::unusable(&self.directory, reason));
         }
@@ -412,8 +418,13 @@ impl FileShelf {
                 self.steps = room::check(&self.directory)?;
             }
             self.steps -= 1;
+            let has_grown = std::mem::replace(&mut self.grows, true);
             self.frames.grow().map_err(|error| format!("{}: no room for a page: {error}", self.directory.display()))?;
             self.free.extend((first..self.frames.frames()).rev());
+            // Who needs much needs more, mostly. What it turns out not to need is given back with the seal.
+            if has_grown && self.steps > 0 {
+                self.frames.grow_ahead();
+            }
         }
         Ok(self.free.pop().expect("there is one now"))
     }
