@@ -8,7 +8,7 @@ const ROOM_BYTES: usize = 512;
 /// Sizes are rounded up to this: a sum and the message with it fit the same buffers.
 const GRANULE_BYTES: usize = 16 << 10;
 /// Smaller ones are not worth keeping.
-const KEPT_BYTES_MIN: usize = 64 << 10;
+const KEPT_BYTES_MIN: usize = GRANULE_BYTES;
 /// All that are kept together: those of a window on their way in and out.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
@@ -49,8 +49,11 @@ impl Buffers {
             return Vec::with_capacity(wanted);
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The one that was used last may still be in the processor's cache.
-        match kept.iter().rposition(|bytes| bytes.capacity() >= wanted) {
+        // The one that was used last may still be in the processor's cache. What is longer already need not be filled.
+        let last = |fits: &dyn Fn(&Vec<u8>) -> bool| kept.iter().rposition(fits);
+        match last(&|it| it.len() + ROOM_BYTES >= wanted && it.capacity() >= wanted)
+            .or_else(|| last(&|it| it.capacity() >= wanted))
+        {
             Some(at) => kept.swap_remove(at),
             None => Vec::with_capacity(wanted.next_multiple_of(GRANULE_BYTES)),
         }

@@ -228,6 +228,11 @@ impl SlotMap {
         &self.regions
     }
 
+    /// The region of this name.
+    pub fn region(&self, id: RegionId) -> Option<&Region> {
+        self.regions.binary_search_by_key(&id, |region| region.id).ok().map(|index| &self.regions[index])
+    }
+
     /// No slot in use is at or beyond it.
     pub fn end(&self) -> u32 {
         self.end

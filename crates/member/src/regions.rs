@@ -259,25 +259,35 @@ impl Regions {
 
     fn note_written(&mut self, id: RegionId, written: &[PageRange]) {
         let memory = self.held[&id].memory;
-        let slots = self.slots(id);
         for range in written {
             let bytes = memory.within(*range);
             if !bytes.is_empty() {
-                let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
-                self.note_changed(id, &slots, pages);
+                self.note_changed(id, bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES));
             }
         }
     }
 
     fn all_changed(&mut self, id: RegionId) {
-        let slots = self.slots(id);
-        self.note_changed(id, &slots, 0..slots.len());
+        self.note_changed(id, 0..usize::MAX);
     }
 
-    fn note_changed(&mut self, id: RegionId, slots: &[u32], pages: Range<usize>) {
+    /// Pages of a region, as far as it has them.
+    fn note_changed(&mut self, id: RegionId, pages: Range<usize>) {
         let excluded = self.excluded.get(&id);
-        let counts = |page: &usize| excluded.is_none_or(|excluded| !excluded.contains(*page as u32));
-        pages.filter(counts).for_each(|page| self.changed.insert(slots[page]));
+        let mut first = 0;
+        for extent in self.map.region(id).iter().flat_map(|region| &region.extents) {
+            let end = first + extent.slots as usize;
+            let here = pages.start.clamp(first, end)..pages.end.clamp(first, end);
+            let slot = |page: usize| extent.first + (page - first) as u32;
+            match excluded {
+                None => self.changed.insert_range(slot(here.start)..slot(here.end)),
+                Some(excluded) => {
+                    let included = here.filter(|page| !excluded.contains(*page as u32));
+                    included.for_each(|page| self.changed.insert(slot(page)));
+                }
+            }
+            first = end;
+        }
     }
 
     fn is_excluded(&self, id: RegionId, page: u32) -> bool {
@@ -292,8 +302,7 @@ impl Regions {
     }
 
     fn slots(&self, id: RegionId) -> Vec<u32> {
-        let region = self.map.regions().iter().find(|region| region.id == id);
-        let extents = region.into_iter().flat_map(|region| &region.extents);
+        let extents = self.map.region(id).into_iter().flat_map(|region| &region.extents);
         extents.flat_map(|extent| extent.first..extent.first + extent.slots).collect()
     }
 

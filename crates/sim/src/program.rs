@@ -91,7 +91,7 @@ impl Program {
     }
 
     fn write(&mut self, id: RegionId, at: usize, data: &[u8]) {
-        let region = self.map.regions().iter().find(|region| region.id == id).expect("the region is there");
+        let region = self.map.region(id).expect("the region is there");
         let pages = at / PAGE_BYTES..(at + data.len()).div_ceil(PAGE_BYTES);
         pages.for_each(|page| self.changed.insert(region.slot(page as u32).expect("the page is in the region")));
         self.regions.get_mut(&id).expect("the region is there")[at..at + data.len()].copy_from_slice(data);
@@ -106,7 +106,7 @@ impl Program {
             self.changed.extend(&freed);
         }
         // New pages, and the last one of before or after, which is cut or continued.
-        let region = self.map.regions().iter().find(|region| region.id == id).expect("it is there now");
+        let region = self.map.region(id).expect("it is there now");
         let edge = before.min(bytes) / PAGE_BYTES;
         (edge as u32..region.pages())
             .for_each(|page| self.changed.insert(region.slot(page).expect("it is one of its")));

@@ -1,5 +1,6 @@
-//! Partial sums on their way through a process: what has come, and its own share. They lie in one buffer, sum by sum, as
-//! they travel: what comes first becomes the buffer, and the buffer becomes what is sent on.
+//! Partial sums on their way through a process: what has come, and its own share. They lie in one buffer, sum by sum, and of
+//! each the rows in which there will be something, as they travel: what comes first becomes the buffer, and the buffer becomes
+//! what is sent on.
 
 use super::Pages;
 use super::plan::{Share, Sum};
@@ -17,9 +18,9 @@ pub(super) type Stretch = [Page; 4];
 pub(super) struct Accumulator {
     /// Empty as long as nothing is in it.
     bytes: Vec<u8>,
-    /// Rows of each sum.
-    rows: usize,
-    /// Rows in which there is something, one bit each; the bytes of others may be anything.
+    /// Rows that each sum has, one bit each.
+    rows: u64,
+    /// Those of them in which there is something already; the bytes of others may be anything.
     begun: u64,
     /// Parts that have not come.
     pub(super) missing: usize,
@@ -28,13 +29,23 @@ pub(super) struct Accumulator {
 }
 
 impl Accumulator {
-    /// For sums of so many rows.
-    pub(super) fn new(rows: usize, missing: usize, owes: bool) -> Self {
+    /// For sums with these rows.
+    pub(super) fn new(rows: u64, missing: usize, owes: bool) -> Self {
         Self { bytes: Vec::new(), rows, begun: 0, missing, owes }
     }
 
     fn sum_bytes(&self) -> usize {
-        self.rows * PAGE_BYTES
+        self.rows.count_ones() as usize * PAGE_BYTES
+    }
+
+    /// The rows that each sum has.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// How many rows stand before this one.
+    fn before(&self, row: usize) -> usize {
+        (self.rows & ((1 << row) - 1)).count_ones() as usize
     }
 
     /// What it takes.
@@ -56,8 +67,9 @@ impl Accumulator {
             return;
         }
         self.begun |= absent;
-        for sum in self.bytes.chunks_exact_mut(self.rows * PAGE_BYTES) {
-            let pages = sum.as_chunks_mut::<PAGE_BYTES>().0.iter_mut().enumerate();
+        let length = self.sum_bytes();
+        for sum in self.bytes.chunks_exact_mut(length) {
+            let pages = ones(self.rows).zip(sum.as_chunks_mut::<PAGE_BYTES>().0);
             pages.filter(|(row, _)| absent >> row & 1 == 1).for_each(|(_, page)| page.fill(0));
         }
     }
@@ -65,7 +77,7 @@ impl Accumulator {
     /// Takes what has come for all rows as it is, if it is the first; gives it back otherwise.
     pub(super) fn begin_with(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if self.bytes.is_empty() {
-            (self.bytes, self.begun) = (bytes, u64::MAX);
+            (self.bytes, self.begun) = (bytes, self.rows);
             None
         } else {
             Some(bytes)
@@ -79,7 +91,7 @@ impl Accumulator {
             return;
         }
         self.begin_rows(1 << row);
-        let at = sum * self.sum_bytes() + row * PAGE_BYTES;
+        let at = sum * self.sum_bytes() + self.before(row) * PAGE_BYTES;
         self.bytes[at..at + PAGE_BYTES].iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
     }
 
@@ -89,7 +101,8 @@ impl Accumulator {
             return None;
         }
         self.begun |= 1 << row;
-        self.bytes.as_chunks_mut().0.get_mut(row)
+        let at = self.before(row);
+        self.bytes.as_chunks_mut().0.get_mut(at)
     }
 
     /// One of the sums. What stands in rows that nobody has begun may be anything.
@@ -107,6 +120,11 @@ impl Accumulator {
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
+}
+
+/// The ones of some bits, ascending.
+pub(super) fn ones(bits: u64) -> impl Iterator<Item = usize> {
+    (0..u64::BITS as usize).filter(move |at| bits >> at & 1 == 1)
 }
 
 /// Adds a contributor's share, run by run of rows in which it has something.
@@ -147,8 +165,9 @@ pub(super) fn add_share(
         }
         match contributor.share {
             Share::Column(column) => {
-                let range = first * PAGE_BYTES..end * PAGE_BYTES;
                 accumulator.begin_rows(u64::MAX >> (u64::BITS as usize - (end - first)) << first);
+                let at = accumulator.before(first) * PAGE_BYTES;
+                let range = at..at + (end - first) * PAGE_BYTES;
                 let sums = accumulator.sums_mut().into_iter().map(|sum| &mut sum[range.clone()]);
                 sum.combiner.add(column, stretch[..end - first].as_flattened(), &mut sums.collect::<Vec<_>>());
             }

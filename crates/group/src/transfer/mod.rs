@@ -295,9 +295,8 @@ impl Transfer {
             let mut tasks = BTreeMap::new();
             for (index, sum) in self.plan.sums.iter().enumerate() {
                 let Some(piece) = self.piece_of(sum, self.laid_out) else { continue };
-                let rows = sum.piece_rows(piece).len();
                 self.tasks_of(sum, piece, |node, missing, owes| {
-                    tasks.insert((index as u32, node), Accumulator::new(rows, missing, owes));
+                    tasks.insert((index as u32, node), Accumulator::new(sum.rows_at(node, piece), missing, owes));
                 });
             }
             self.tasks.insert(self.laid_out, tasks);
@@ -368,8 +367,6 @@ impl Transfer {
     fn add_part(&mut self, part: Part) -> Result<(), TransferError> {
         let unexpected = || TransferError::Unexpected { sum: part.sum, piece: part.piece, to: part.to };
         let sum = self.plan.sums.get(part.sum as usize).ok_or_else(unexpected)?;
-        let piece = self.piece_of(sum, part.piece).ok_or_else(unexpected)?;
-        let rows = sum.piece_rows(piece).len();
         let width = match part.to {
             Node::Hop(_) => sum.width,
             Node::Target(index) => sum.targets.get(index as usize).ok_or_else(unexpected)?.sums.len(),
@@ -377,11 +374,12 @@ impl Transfer {
         };
         let tasks = self.tasks.get_mut(&part.piece).ok_or_else(unexpected)?;
         let accumulator = tasks.get_mut(&(part.sum, part.to)).ok_or_else(unexpected)?;
-        let beyond = rows < PIECE_ROWS && part.rows >> rows != 0;
-        if accumulator.missing == 0 || part.sums as usize != width || beyond {
+        let rows = accumulator.rows();
+        if accumulator.missing == 0 || part.sums as usize != width || part.rows & !rows != 0 {
             return Err(unexpected());
         }
-        let is_whole = !part.words && part.rows == all_rows(rows) && part.bytes.len() == width * rows * PAGE_BYTES;
+        let bytes = width * rows.count_ones() as usize * PAGE_BYTES;
+        let is_whole = !part.words && part.rows == rows && part.bytes.len() == bytes;
         let left = if is_whole { accumulator.begin_with(part.bytes) } else { Some(part.bytes) };
         if let Some(bytes) = left {
             accumulator.make_room(width, &self.buffers);
@@ -403,11 +401,8 @@ impl Transfer {
     ) -> Result<(), TransferError> {
         let sum = &self.plan.sums[sum_index as usize];
         let piece = (number - sum.first_piece) as usize;
-        let whole = all_rows(sum.piece_rows(piece).len());
-        it.begin_rows(match node {
-            Node::Hop(index) => sum.contributors[index as usize].below(piece),
-            Node::Target(_) | Node::Heir(_) => whole,
-        });
+        let had = it.rows();
+        it.begin_rows(had);
         let onward = match node {
             Node::Hop(index) => {
                 let contributor = &sum.contributors[index as usize];
@@ -435,13 +430,13 @@ impl Transfer {
             let to = to.expect("whoever is sent something sits there");
             let it = left.as_ref().expect("only the last takes it");
             let each: Vec<&[u8]> = sums.iter().map(|index| it.sum(*index)).collect();
-            let in_words = if self.compress { part::packed(&each, *rows, &self.buffers) } else { None };
+            let in_words = if self.compress { part::packed(&each, (had, *rows), &self.buffers) } else { None };
             let words = in_words.is_some();
-            let takes_all = index + 1 == onward.len() && *rows == whole && sums.iter().copied().eq(0..width);
+            let takes_all = index + 1 == onward.len() && *rows == had && sums.iter().copied().eq(0..width);
             let bytes = match in_words {
                 Some(bytes) => bytes,
                 None if takes_all => left.take().expect("it was there a moment ago").into_bytes(),
-                None => part::raw(&each, *rows, &self.buffers),
+                None => part::raw(&each, (had, *rows), &self.buffers),
             };
             let (epoch, group, sums) = (self.epoch, self.group, sums.len() as u32);
             let part = Part { epoch, group, sum: sum_index, piece: number, to: *node, rows: *rows, sums, words, bytes };
@@ -508,11 +503,6 @@ impl Transfer {
             self.waiting.entry(to).or_default().push((piece, part));
         }
     }
-}
-
-/// One bit for each of so many.
-fn all_rows(rows: usize) -> u64 {
-    u64::MAX >> (u64::BITS as usize - rows)
 }
 
 fn inherit(layout: &Layout, sum: &Sum, heir: &Heir, piece: usize, column: &[u8], pages: &mut dyn Pages) {

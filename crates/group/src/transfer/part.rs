@@ -3,6 +3,7 @@
 //! A difference is mostly zero as long as few shares are in it, and word form pays; with each hop less of it is. A hop
 //! tries, and sends a part raw as soon as three quarters of the bytes would not be saved by more than a quarter.
 
+use super::accumulator::ones;
 use crate::buffers::Buffers;
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, words};
@@ -20,17 +21,17 @@ const WORDS: u8 = 1;
 #[error("the pages of a part make no sense: {0}")]
 pub struct PartError(String);
 
-/// The pages of some rows, sum by sum, as they are.
-pub(super) fn raw(sums: &[&[u8]], rows: u64, buffers: &Buffers) -> Vec<u8> {
+/// The pages of some rows, of those that the sums have, sum by sum, as they are.
+pub(super) fn raw(sums: &[&[u8]], (had, rows): (u64, u64), buffers: &Buffers) -> Vec<u8> {
     let mut bytes = buffers.empty(sums.len() * rows.count_ones() as usize * PAGE_BYTES);
-    pages(sums, rows).for_each(|page| bytes.extend_from_slice(page));
+    pages(sums, (had, rows)).for_each(|page| bytes.extend_from_slice(page));
     bytes
 }
 
 /// The same in word form; `None` where that does not pay.
-pub(super) fn packed(sums: &[&[u8]], rows: u64, buffers: &Buffers) -> Option<Vec<u8>> {
+pub(super) fn packed(sums: &[&[u8]], (had, rows): (u64, u64), buffers: &Buffers) -> Option<Vec<u8>> {
     let mut bytes = buffers.empty(TRIED * PAGE_BYTES);
-    for (count, page) in (1..).zip(pages(sums, rows)) {
+    for (count, page) in (1..).zip(pages(sums, (had, rows))) {
         let start = bytes.len();
         bytes.push(WORDS);
         if !words::pack(page, &mut bytes) {
@@ -58,7 +59,7 @@ pub(super) fn unpack(
     let mut page = [0; PAGE_BYTES];
     let cut_off = || PartError("it is cut off".into());
     for sum in 0..sums {
-        for row in (0..64).filter(|row| rows >> row & 1 == 1) {
+        for row in ones(rows) {
             let form = if in_words {
                 let (form, behind) = rest.split_first().ok_or_else(cut_off)?;
                 rest = behind;
@@ -84,10 +85,10 @@ pub(super) fn unpack(
     if rest.is_empty() { Ok(()) } else { Err(PartError("more follows after its end".into())) }
 }
 
-fn pages<'s>(sums: &'s [&'s [u8]], rows: u64) -> impl Iterator<Item = &'s Page> {
+fn pages<'s>(sums: &'s [&'s [u8]], (had, rows): (u64, u64)) -> impl Iterator<Item = &'s Page> {
     sums.iter().flat_map(move |sum| {
-        let (pages, _) = sum.as_chunks::<PAGE_BYTES>();
-        pages.iter().enumerate().filter(move |(row, _)| rows >> row & 1 == 1).map(|(_, page)| page)
+        let pages = ones(had).zip(sum.as_chunks::<PAGE_BYTES>().0);
+        pages.filter(move |(row, _)| rows >> row & 1 == 1).map(|(_, page)| page)
     })
 }
 
@@ -106,9 +107,9 @@ mod tests {
                 }
             }
             let sums = [&sum[..], &sum[..]];
-            let in_words = if compress { packed(&sums, rows, &Buffers::default()) } else { None };
+            let in_words = if compress { packed(&sums, (u64::MAX, rows), &Buffers::default()) } else { None };
             let words = in_words.is_some();
-            let bytes = in_words.unwrap_or_else(|| raw(&sums, rows, &Buffers::default()));
+            let bytes = in_words.unwrap_or_else(|| raw(&sums, (u64::MAX, rows), &Buffers::default()));
             let mut found = vec![vec![0; 64 * PAGE_BYTES]; 2];
             unpack(&bytes, 2, rows, words, |sum, row, page| {
                 found[sum][row * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(page);

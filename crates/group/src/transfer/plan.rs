@@ -7,6 +7,7 @@
 
 use super::route::{Route, parent};
 use crate::layout::Layout;
+use crate::message::Node;
 use crate::shelf::Place;
 use crate::slots::SlotSet;
 use standfast_core::erasure::{CodeError, Combiner, Repair};
@@ -174,6 +175,14 @@ impl Sum {
     /// The rows of a piece.
     pub fn piece_rows(&self, piece: usize) -> &[u32] {
         &self.rows[piece * PIECE_ROWS..self.rows.len().min((piece + 1) * PIECE_ROWS)]
+    }
+
+    /// The rows of a piece in which there may be something at a node of the tree, one bit each.
+    pub(crate) fn rows_at(&self, node: Node, piece: usize) -> u64 {
+        match node {
+            Node::Hop(index) => self.contributors[index as usize].below(piece),
+            Node::Target(_) | Node::Heir(_) => u64::MAX >> (PIECE_ROWS - self.piece_rows(piece).len()),
+        }
     }
 
     /// The contributors whose partial sums of a piece go straight to the targets, and that have any.

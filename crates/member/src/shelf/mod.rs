@@ -33,7 +33,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-pub(crate) use table::{Entry, Frame, Table};
+pub(crate) use table::{Entry, Frame};
 use verified::Verified;
 
 /// Tables of a piece before they are written as one.
@@ -184,16 +184,12 @@ impl FileShelf {
                 ..Piece::default()
             };
             // A piece whose tables cannot be read is lost, as one with damaged pages is; the others are not.
-            let Ok(tables) = sealed.tables.iter().map(|number| Table::read(&self.directory, *number)).collect() else {
-                continue;
-            };
-            let tables: Vec<Table> = tables;
-            for table in tables {
-                piece.entries.extend(table.entries);
-                piece.descriptions = table.descriptions;
-            }
+            let read = sealed.tables.iter().try_for_each(|number| -> Result<(), MemberError> {
+                piece.descriptions = table::read(&self.directory, *number, &mut piece.entries)?;
+                Ok(())
+            });
             let within = |entry: Entry| entry.frame.number().is_none_or(|number| number < self.frames.frames());
-            if piece.entries.values().all(within) {
+            if read.is_ok() && piece.entries.values().all(within) {
                 self.pieces.insert(sealed.id, piece);
             }
         }
@@ -621,12 +617,15 @@ pub(crate) fn write_checked(directory: &Path, name: &str, body: &[u8]) -> Result
 
 /// Reads it again; `None` where there is no such file.
 pub(crate) fn read_checked(path: &Path) -> Result<Option<Vec<u8>>, MemberError> {
-    let bytes = match fs::read(path) {
+    let mut bytes = match fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(MemberError::file(path))?,
     };
     match bytes.split_first_chunk::<16>() {
-        Some((checksum, body)) if Checksum::of(body).to_bytes() == *checksum => Ok(Some(body.to_vec())),
+        Some((checksum, body)) if Checksum::of(body).to_bytes() == *checksum => {
+            bytes.drain(..16);
+            Ok(Some(bytes))
+        }
         _ => Err(MemberError::unusable(path, "it is damaged")),
     }
 }

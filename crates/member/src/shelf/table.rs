@@ -58,27 +58,17 @@ impl Entry {
     }
 }
 
-/// A table as it is read.
-#[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) entries: Vec<(Place, Entry)>,
-    pub(crate) descriptions: Vec<Description>,
-}
-
-impl Table {
-    /// Reads a table.
-    pub(crate) fn read(directory: &Path, number: u64) -> Result<Self, MemberError> {
-        let path = directory.join(name(number));
-        let broken = |reason: &str| MemberError::unusable(&path, reason);
-        let bytes = read_checked(&path)?.ok_or_else(|| broken("it is not there"))?;
-        let (count, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| broken("it is too short"))?;
-        let length = usize::try_from(u64::from_le_bytes(*count)).ok().and_then(|it| it.checked_mul(ENTRY_BYTES));
-        let split = length.and_then(|length| rest.split_at_checked(length));
-        let (entries, rest) = split.ok_or_else(|| broken("it is too short"))?;
-        let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();
-        let descriptions = minicbor::decode(rest).map_err(|error| broken(&error.to_string()))?;
-        Ok(Self { entries: entries.iter().map(entry).collect(), descriptions })
-    }
+/// Reads a table: what it has becomes part of these entries. Returns the descriptions.
+pub(crate) fn read(directory: &Path, number: u64, entries: &mut Entries) -> Result<Vec<Description>, MemberError> {
+    let path = directory.join(name(number));
+    let broken = |reason: &str| MemberError::unusable(&path, reason);
+    let bytes = read_checked(&path)?.ok_or_else(|| broken("it is not there"))?;
+    let (count, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| broken("it is too short"))?;
+    let length = usize::try_from(u64::from_le_bytes(*count)).ok().and_then(|it| it.checked_mul(ENTRY_BYTES));
+    let split = length.and_then(|length| rest.split_at_checked(length));
+    let (of_entries, rest) = split.ok_or_else(|| broken("it is too short"))?;
+    entries.extend(of_entries.as_chunks::<ENTRY_BYTES>().0.iter().map(entry));
+    minicbor::decode(rest).map_err(|error| broken(&error.to_string()))
 }
 
 /// Writes a table.
