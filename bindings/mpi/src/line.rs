@@ -7,15 +7,16 @@
 
 use crate::watchdog::Pulse;
 use standfast_group::Buffers;
+use standfast_linux::sys::schedule::rest;
 use standfast_member::{Transport, TransportError};
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::Duration;
 
-/// Looks in vain after which the processor is left to others for longer: those take no longer than a rest. Who waits for a
-/// process on the same processor takes its time else.
-const LOOKS: u32 = 24;
-const REST: Duration = Duration::from_micros(50);
+/// Looks in vain after which the processor is left to others for longer: a look takes a tenth of a rest, and who waits for a
+/// process on the same processor takes its time.
+const LOOKS: u32 = 3;
+const REST: Duration = Duration::from_micros(20);
 /// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,
 /// takes hardly any processor time.
 const RESTS: u32 = 32;
@@ -224,7 +225,7 @@ impl Transport for Line {
         self.looks += 1;
         match self.looks.checked_sub(LOOKS) {
             None => std::thread::yield_now(),
-            Some(rests) => std::thread::sleep(REST_MAX.min(REST * 2_u32.pow((rests / RESTS).min(10)))),
+            Some(rests) => rest(REST_MAX.min(REST * 2_u32.pow((rests / RESTS).min(10)))),
         }
     }
 }

@@ -13,7 +13,7 @@
 //! again while the next epoch is made.
 //!
 //! Beside that, while a transfer runs, accumulators: at most [`WINDOW`](crate::transfer::WINDOW) pieces of 256 KiB for
-//! each sum that is under way. The tests compare it with what the simulator's shelves really hold.
+//! each sum that is under way, or all where there are no more than [`AT_ONCE`](crate::transfer::AT_ONCE). The tests compare it with what the simulator's shelves really hold.
 
 use crate::layout::Layout;
 use crate::plan::WayBack;

@@ -12,7 +12,7 @@ use crate::payload::Payload;
 use crate::plan::{Plan, WayBack};
 use crate::shelf::{Damaged, PieceId, Place, Shelf, compare};
 use crate::slots::SlotSet;
-use crate::transfer::{Costs, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan, WINDOW};
+use crate::transfer::{AT_ONCE, Costs, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -57,8 +57,8 @@ pub(super) struct Job {
     drafts: BTreeMap<usize, (SlotSet, SlotSet)>,
     /// This member's own piece.
     laying: Option<Laying>,
-    /// Parts that came before all was described: of one window, since nobody has been told a floor from
-    /// here. They are taken up as soon as there is a transfer.
+    /// Parts that came before all was described: of one window, since nobody has been told a floor from here. They are taken
+    /// up as soon as there is a transfer.
     pending: VecDeque<(Rank, Data)>,
     transfer: Option<Transfer>,
 }
@@ -236,8 +236,8 @@ impl Job {
                         own @ Trouble::Damaged(_) => own,
                     })?;
                 }
-                // Nobody has been told a floor from here.
-                None if part.piece < WINDOW => self.pending.push_back((from, Data::Part(part))),
+                // Nobody has been told a floor from here, and no first window is longer.
+                None if part.piece < AT_ONCE => self.pending.push_back((from, Data::Part(part))),
                 None => {
                     return Err(format!("process {} sends piece {}, which is too early", from.0, part.piece).into());
                 }

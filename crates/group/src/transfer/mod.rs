@@ -4,7 +4,8 @@
 //! its own share once, and passes the accumulator on when all that it waits for has come. Adding is XOR, so nothing has to
 //! come in order. Pieces are numbered through, and a process works on a window of them: it tells who sends to it its *floor*,
 //! the first piece that it has not done with, and nobody sends it parts from floor + [`WINDOW`] on. Those wait with their
-//! sender, which has not done with their piece before they have gone.
+//! sender, which has not done with their piece before they have gone. A transfer of few pieces has a window as long as itself:
+//! nobody waits for a floor, and none is told.
 //!
 //! So a process holds of each place in a tree that is its own a window of sums, in the making or waiting
 //! ([`Transfer::held_bytes_max`]), however slow another is. What it has sent and the other has not taken is of the other's
@@ -48,6 +49,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Pieces under way at once.
 pub const WINDOW: u32 = 4;
+/// A transfer of so many pieces, or fewer, goes at once.
+pub const AT_ONCE: u32 = 12;
 
 /// Why a part cannot be taken. It comes from a process with another plan, or was made by a fault: the epoch fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -198,22 +201,25 @@ impl Transfer {
 
     /// The most that they may ever be: a window of each place in a tree that is this process's.
     pub fn held_bytes_max(&self) -> usize {
-        let of_window = |first: u32| {
-            let pieces = first..self.plan.pieces.min(first + WINDOW);
-            let in_window = |sum: &Sum| pieces.clone().filter(|piece| self.piece_of(sum, *piece).is_some()).count();
-            self.plan.sums.iter().map(|sum| self.width_here(sum) * in_window(sum)).sum::<usize>()
+        let of_piece = |number: u32| {
+            let here = self.plan.sums.iter().filter_map(|sum| Some((sum, self.piece_of(sum, number)?)));
+            here.map(|(sum, piece)| self.pages_here(sum, piece)).sum::<usize>()
         };
-        (0..self.plan.pieces).map(of_window).max().unwrap_or(0) * PIECE_ROWS * PAGE_BYTES
+        let pages: Vec<usize> = (0..self.plan.pieces).map(of_piece).collect();
+        let windows = pages.windows(pages.len().min(self.plan.window() as usize).max(1));
+        windows.map(|window| window.iter().sum::<usize>()).max().unwrap_or(0) * PAGE_BYTES
     }
 
-    /// How many sums each piece has in the places of the tree that are this process's.
-    fn width_here(&self, sum: &Sum) -> usize {
+    /// How many pages a piece has in the places of the tree that are this process's.
+    fn pages_here(&self, sum: &Sum, piece: usize) -> usize {
         let me = Some(self.seating.me);
-        let hops = sum.contributors.iter().filter(|it| self.giver(sum, it.position) == me).count();
+        let hops = sum.contributors.iter().filter(|it| self.giver(sum, it.position) == me);
+        let in_hops: u32 = hops.map(|it| it.below(piece).count_ones()).sum();
         let targets = sum.targets.iter().filter(|it| self.seating.takers[it.position] == me);
         let heirs = sum.repair.iter().flat_map(|(_, heirs)| heirs);
         let heirs = heirs.filter(|it| self.seating.takers[it.position] == me).count();
-        hops * sum.width + targets.map(|it| it.sums.len()).sum::<usize>() + heirs
+        let whole = targets.map(|it| it.sums.len()).sum::<usize>() + heirs;
+        in_hops as usize * sum.width + whole * sum.piece_rows(piece).len()
     }
 
     /// Takes a part that came.
@@ -230,7 +236,7 @@ impl Transfer {
     pub fn floor(&mut self, from: Rank, piece: u32) {
         let floor = self.floors.entry(from).or_insert(piece);
         *floor = piece.max(*floor);
-        let open = *floor + WINDOW;
+        let open = *floor + self.plan.window();
         let Some(waiting) = self.waiting.get_mut(&from) else { return };
         let (ready, rest) = std::mem::take(waiting).into_iter().partition(|(piece, _)| *piece < open);
         *waiting = rest;
@@ -283,7 +289,7 @@ impl Transfer {
             self.floor += 1;
         }
         // Who has been told a floor from which on the window reaches to the end needs no other.
-        if self.floor > before && before + WINDOW < self.plan.pieces {
+        if self.floor > before && before + self.plan.window() < self.plan.pieces {
             let floor = Data::Floor { epoch: self.epoch, group: self.group, piece: self.floor };
             self.out.extend(self.senders.iter().map(|rank| (*rank, floor.clone())));
         }
@@ -291,7 +297,7 @@ impl Transfer {
 
     /// Lays out the tasks of pieces that have come into the window.
     fn lay_out(&mut self) {
-        while self.laid_out < self.plan.pieces.min(self.floor + WINDOW) {
+        while self.laid_out < self.plan.pieces.min(self.floor + self.plan.window()) {
             let mut tasks = BTreeMap::new();
             for (index, sum) in self.plan.sums.iter().enumerate() {
                 let Some(piece) = self.piece_of(sum, self.laid_out) else { continue };
@@ -497,7 +503,7 @@ impl Transfer {
     fn send(&mut self, to: Rank, piece: u32, part: Part) {
         if to == self.seating.me {
             self.add_part(part).expect("what a process sends itself, it waits for");
-        } else if piece < self.floors[&to] + WINDOW {
+        } else if piece < self.floors[&to] + self.plan.window() {
             self.out.push((to, Data::Part(part)));
         } else {
             self.waiting.entry(to).or_default().push((piece, part));

@@ -6,6 +6,7 @@
 //! around the ring. Only rows in which somebody has something are in the plan, packed into pieces of 64 rows.
 
 use super::route::{Route, parent};
+use super::{AT_ONCE, WINDOW};
 use crate::layout::Layout;
 use crate::message::Node;
 use crate::shelf::Place;
@@ -163,6 +164,11 @@ impl TransferPlan {
         let all = second + pieces(&later);
         sums.extend(later.into_iter().map(|sum| Sum { first_piece: second, ..sum }));
         Ok(Self { sums, pieces: all, second })
+    }
+
+    /// Pieces that may be under way at once: the same for all.
+    pub fn window(&self) -> u32 {
+        if self.pieces <= AT_ONCE { AT_ONCE } else { WINDOW }
     }
 }
 

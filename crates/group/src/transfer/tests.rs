@@ -102,7 +102,10 @@ fn run(
         }
         match data {
             Data::Part(part) => transfers[to].receive(part, &mut stores[to]).unwrap(),
-            Data::Floor { piece, .. } => transfers[to].floor(Rank(from as u32), piece),
+            Data::Floor { piece, .. } => {
+                assert!(transfers[to].plan.pieces > AT_ONCE, "nobody waits for it");
+                transfers[to].floor(Rank(from as u32), piece);
+            }
             other => panic!("{other:?} is not a transfer's"),
         }
         for (next, data) in transfers[to].advance(&mut stores[to]).unwrap() {
@@ -113,7 +116,7 @@ fn run(
             "a window at most"
         );
         for ((_, to), data) in links.iter().flat_map(|(between, link)| link.iter().map(move |data| (between, data))) {
-            let window = transfers[*to].floor..transfers[*to].floor + WINDOW;
+            let window = transfers[*to].floor..transfers[*to].floor + transfers[*to].plan.window();
             assert!(
                 !matches!(data, Data::Part(part) if !window.contains(&part.piece)),
                 "on its way: of a window as well"
@@ -259,7 +262,8 @@ fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
 
 #[test]
 fn nobody_takes_more_than_a_window_however_slow_another_is() {
-    let slots = 3 * WINDOW * PIECE_ROWS as u32;
+    // A member is a column of three in a rotating group, and is to have more pieces than go at once.
+    let slots = 4 * AT_ONCE * PIECE_ROWS as u32;
     for (keepers, route) in [(0, Route::Chain), (1, Route::Chain), (1, Route::FanIn), (1, Route::Direct)] {
         let layout = Layout::new(Scheme::Parity, 4, keepers).unwrap();
         let mut random = Pseudo(11);

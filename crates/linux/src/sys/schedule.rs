@@ -5,6 +5,10 @@
 
 use super::check;
 use std::io;
+use std::time::Duration;
+
+/// A rest for which it matters whether it takes 50 us more.
+const SHORT: Duration = Duration::from_millis(1);
 
 /// Bytes of the largest processor mask asked for: 8192 processors, the most that Linux can be built for.
 const AFFINITY_BYTES_MAX: usize = 1024;
@@ -35,6 +39,23 @@ pub struct SchedulingAttributes {
     pub utilization_min: u32,
     /// Utilization at most.
     pub utilization_max: u32,
+}
+
+/// Sleeps for about so long. A short rest takes no longer than it is asked for: the kernel adds what a thread's timers may be
+/// late by, 50 us mostly, and that is set aside meanwhile. <https://man7.org/linux/man-pages/man2/PR_SET_TIMERSLACK.2const.html>
+pub fn rest(duration: Duration) {
+    if duration > SHORT {
+        return std::thread::sleep(duration);
+    }
+    // SAFETY: plain numbers.
+    let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+    let set = |nanoseconds: libc::c_int| {
+        // SAFETY: as above. It is this thread's own.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds as libc::c_ulong) }
+    };
+    set(1);
+    std::thread::sleep(duration);
+    set(slack);
 }
 
 /// sched_getattr(2). <https://man7.org/linux/man-pages/man2/sched_setattr.2.html>
@@ -100,6 +121,20 @@ pub fn set_io_priority(tid: i32, priority: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rest_leaves_the_timers_of_its_thread_as_they_were() {
+        // SAFETY: plain numbers, for this thread alone.
+        let slack = || unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+        // SAFETY: as above.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 70_000 as libc::c_ulong) };
+        for duration in [Duration::from_micros(20), SHORT * 2] {
+            let begin = std::time::Instant::now();
+            rest(duration);
+            assert!(begin.elapsed() >= duration);
+            assert_eq!(slack(), 70_000);
+        }
+    }
 
     #[test]
     fn what_is_asked_can_be_set_again() {

@@ -5,7 +5,7 @@ use super::Entry;
 use standfast_group::Place;
 
 /// Numbers that lie together.
-const STRETCH: usize = 16;
+const STRETCH: usize = 4;
 
 type Stretch = Box<[Option<Entry>; STRETCH]>;
 
@@ -19,7 +19,10 @@ pub(crate) struct Entries {
 
 /// Entries by number.
 #[derive(Clone, Debug, Default)]
-struct Row(Vec<Option<Stretch>>);
+struct Row {
+    stretches: Vec<Option<Stretch>>,
+    entries: usize,
+}
 
 impl Entries {
     pub(crate) fn get(&self, place: Place) -> Option<Entry> {
@@ -48,6 +51,11 @@ impl Entries {
         let checks =
             checks.flat_map(|(check, rows)| rows.iter().map(move |(row, entry)| (Place::Check { check, row }, entry)));
         slots.chain(checks)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.entries + self.checks.iter().map(|row| row.entries).sum::<usize>()
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = Entry> + '_ {
@@ -81,30 +89,34 @@ impl FromIterator<(Place, Entry)> for Entries {
 
 impl Row {
     fn get(&self, number: u32) -> Option<Entry> {
-        let stretch = self.0.get(number as usize / STRETCH)?.as_ref()?;
+        let stretch = self.stretches.get(number as usize / STRETCH)?.as_ref()?;
         stretch[number as usize % STRETCH]
     }
 
     fn insert(&mut self, number: u32, entry: Entry) -> Option<Entry> {
         let index = number as usize / STRETCH;
-        if self.0.len() <= index {
-            self.0.resize(index + 1, None);
+        if self.stretches.len() <= index {
+            self.stretches.resize(index + 1, None);
         }
-        let stretch = self.0[index].get_or_insert_with(|| Box::new([None; STRETCH]));
-        stretch[number as usize % STRETCH].replace(entry)
+        let stretch = self.stretches[index].get_or_insert_with(|| Box::new([None; STRETCH]));
+        let before = stretch[number as usize % STRETCH].replace(entry);
+        self.entries += usize::from(before.is_none());
+        before
     }
 
     fn retain(&mut self, is_kept: impl Fn(u32, Entry) -> bool) {
-        let stretches = self.0.iter_mut().enumerate().filter_map(|(index, stretch)| Some((index, stretch.as_mut()?)));
-        for (index, stretch) in stretches {
+        let stretches = self.stretches.iter_mut().enumerate();
+        for (index, stretch) in stretches.filter_map(|(index, stretch)| Some((index, stretch.as_mut()?))) {
             for (at, entry) in stretch.iter_mut().enumerate() {
-                entry.take_if(|entry| !is_kept((index * STRETCH + at) as u32, *entry));
+                let gone = entry.take_if(|entry| !is_kept((index * STRETCH + at) as u32, *entry));
+                self.entries -= usize::from(gone.is_some());
             }
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = (u32, Entry)> + '_ {
-        let stretches = self.0.iter().enumerate().filter_map(|(index, stretch)| Some((index, stretch.as_ref()?)));
+        let stretches =
+            self.stretches.iter().enumerate().filter_map(|(index, stretch)| Some((index, stretch.as_ref()?)));
         stretches.flat_map(|(index, stretch)| {
             let first = index * STRETCH;
             let entries = stretch.iter().enumerate();
@@ -137,6 +149,7 @@ mod tests {
             assert_eq!(entries.get(place), Some(entry), "seed {seed}");
         }
         assert!(entries.iter().eq(tree.clone()), "seed {seed}");
+        assert_eq!(entries.len(), tree.len(), "seed {seed}");
         entries.retain(|_, entry| entry.frame != Frame::Zero);
         tree.retain(|_, entry| entry.frame != Frame::Zero);
         assert!(entries.iter().eq(tree), "seed {seed}");

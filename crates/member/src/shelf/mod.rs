@@ -36,8 +36,10 @@ use std::sync::Arc;
 pub(crate) use table::{Entry, Frame};
 use verified::Verified;
 
-/// Tables of a piece before they are written as one.
-const TABLES_MAX: usize = 12;
+/// Tables of a piece before they are written as one: each is a file with the descriptions of the whole group.
+const TABLES_MAX: usize = 32;
+/// The tables of a piece become one before they have so many times its entries.
+const LISTED_MAX: usize = 4;
 
 /// Version of the files.
 const VERSION: u32 = 1;
@@ -95,6 +97,8 @@ struct Piece {
     descriptions: Vec<Description>,
     /// Empty while it is open.
     tables: Vec<u64>,
+    /// Entries in them, where some are of pages that later ones have again.
+    listed: usize,
     sealed: bool,
     marked: bool,
 }
@@ -189,6 +193,7 @@ impl FileShelf {
                 Ok(())
             });
             let within = |entry: Entry| entry.frame.number().is_none_or(|number| number < self.frames.frames());
+            piece.listed = piece.entries.len();
             if read.is_ok() && piece.entries.values().all(within) {
                 self.pieces.insert(sealed.id, piece);
             }
@@ -262,7 +267,7 @@ impl FileShelf {
             let piece = &self.pieces[id];
             table::write(&self.directory, number, &piece.entries, &piece.descriptions)?;
             let piece = self.pieces.get_mut(id).expect("it was looked at a moment ago");
-            piece.tables = vec![number];
+            (piece.tables, piece.listed) = (vec![number], piece.entries.len());
             piece.sealed = true;
         }
         // Nobody goes on from a recovery before all have marked it.
@@ -322,22 +327,28 @@ impl FileShelf {
         let Some(base) = self.pieces.remove(&base) else {
             return Err(MemberError::unusable(&self.directory, format!("the base of {id} is gone")));
         };
-        let mut piece = self.pieces.remove(&id).expect("the caller has looked");
-        let mut tables = base.tables;
-        tables.append(&mut piece.tables);
-        let mut entries = base.entries;
+        let piece = self.pieces.remove(&id).expect("the caller has looked");
+        let (mut tables, mut entries) = (base.tables, base.entries);
+        tables.extend(&piece.tables);
+        let listed = base.listed + piece.listed;
         for (place, entry) in piece.entries.iter() {
             let before = entries.insert(place, entry).and_then(|before| before.frame.number());
             self.give_back(before);
         }
-        let piece = Piece { base: None, entries, tables, ..piece };
+        // Where it has all of them again, its own tables say everything.
+        let (tables, listed) = match piece.entries.len() == entries.len() {
+            true => (piece.tables, piece.listed),
+            false => (tables, listed),
+        };
+        let piece = Piece { base: None, entries, tables, listed, ..piece };
         self.pieces.insert(id, piece);
         self.merge_tables(id)
     }
 
-    /// Many small tables become one, so that the next start need not read them all.
+    /// Tables become one, so that the next start need not read them all, and they take little.
     fn merge_tables(&mut self, id: PieceId) -> Result<(), MemberError> {
-        if self.pieces[&id].tables.len() < TABLES_MAX {
+        let Piece { tables, listed, entries, .. } = &self.pieces[&id];
+        if tables.len() < TABLES_MAX && *listed < LISTED_MAX * entries.len().max(1) {
             return Ok(());
         }
         let piece = self.pieces.get_mut(&id).expect("the caller has it");
@@ -345,7 +356,8 @@ impl FileShelf {
         let number = self.take_table_number();
         let piece = &self.pieces[&id];
         table::write(&self.directory, number, &piece.entries, &piece.descriptions)?;
-        self.pieces.get_mut(&id).expect("as above").tables = vec![number];
+        let piece = self.pieces.get_mut(&id).expect("as above");
+        (piece.tables, piece.listed) = (vec![number], piece.entries.len());
         Ok(())
     }
 
