@@ -155,6 +155,8 @@ fn a_shelf_that_somebody_tampered_with_is_rebuilt_or_refused() {
     for name in ["pages", "table-1", "state"] {
         let cluster = begun();
         spoil(&cluster, 1, name);
+        let joined = launch(&cluster, |_, member| matches!(member.joined(), Joined::Replacement(_)));
+        assert_eq!(joined, [false, true, false], "{name}");
         is_whole(&|rank| cluster.settings(rank));
         spoil(&cluster, 0, name);
         spoil(&cluster, 2, name);

@@ -13,6 +13,8 @@ mod copy;
 mod entries;
 mod room;
 mod table;
+#[cfg(test)]
+mod tests;
 mod verified;
 
 use crate::error::MemberError;
@@ -112,6 +114,9 @@ pub struct FileShelf {
     /// Frames that would be free, were they not being copied to the directory; and whoever copies has the other half.
     withheld: Vec<u32>,
     copying: Arc<()>,
+    /// Those of sealed pieces that a recovery makes anew: what it replaces stays as long as it may come to nothing, if there is
+    /// room.
+    replaced: Vec<u32>,
     pieces: BTreeMap<PieceId, Piece>,
     state: State,
     next_table: u64,
@@ -163,6 +168,7 @@ impl FileShelf {
             free: Vec::new(),
             withheld: Vec::new(),
             copying: Arc::new(()),
+            replaced: Vec::new(),
             pieces: BTreeMap::new(),
             next_table: 0,
             steps: 0,
@@ -272,7 +278,10 @@ impl FileShelf {
         }
         // Nobody goes on from a recovery before all have marked it.
         self.state.promised |= !work.recovery && !ids.is_empty();
-        self.save_state()
+        self.save_state()?;
+        let replaced = std::mem::take(&mut self.replaced);
+        self.give_back(replaced);
+        Ok(())
     }
 
     /// Notes that everybody has sealed an epoch.
@@ -420,21 +429,29 @@ impl FileShelf {
         if !self.withheld.is_empty() && Arc::strong_count(&self.copying) == 1 {
             self.free.append(&mut self.withheld);
         }
-        if self.free.is_empty() {
-            let first = self.frames.frames();
-            if self.steps == 0 {
-                self.steps = room::check(&self.directory)?;
-            }
-            self.steps -= 1;
-            let has_grown = std::mem::replace(&mut self.grows, true);
-            self.frames.grow().map_err(|error| format!("{}: no room for a page: {error}", self.directory.display()))?;
-            self.free.extend((first..self.frames.frames()).rev());
-            // Who needs much needs more, mostly. What it turns out not to need is given back with the seal.
-            if has_grown && self.steps > 0 {
-                self.frames.grow_ahead();
-            }
+        if self.free.is_empty()
+            && let Err(reason) = self.grow()
+        {
+            self.free.append(&mut self.replaced);
+            return self.free.pop().ok_or(reason);
         }
         Ok(self.free.pop().expect("there is one now"))
+    }
+
+    fn grow(&mut self) -> Result<(), String> {
+        let first = self.frames.frames();
+        if self.steps == 0 {
+            self.steps = room::check(&self.directory)?;
+        }
+        self.steps -= 1;
+        let has_grown = std::mem::replace(&mut self.grows, true);
+        self.frames.grow().map_err(|error| format!("{}: no room for a page: {error}", self.directory.display()))?;
+        self.free.extend((first..self.frames.frames()).rev());
+        // Who needs much needs more, mostly. What it turns out not to need is given back with the seal.
+        if has_grown && self.steps > 0 {
+            self.frames.grow_ahead();
+        }
+        Ok(())
     }
 
     fn entry(&self, id: PieceId, place: Place) -> Option<Entry> {
@@ -535,8 +552,16 @@ impl Shelf for FileShelf {
         // What stood above a piece that is replaced would stand above something else.
         let above: Vec<PieceId> =
             self.pieces.iter().filter(|(_, it)| it.base == Some(piece)).map(|(id, _)| *id).collect();
-        above.into_iter().for_each(|id| self.drop_piece(id));
-        self.drop_piece(piece);
+        for id in above.into_iter().chain([piece]) {
+            let frames = self.pieces.get(&id).filter(|it| it.sealed).map(|it| it.entries.values());
+            let frames: Vec<u32> = frames.into_iter().flatten().filter_map(|entry| entry.frame.number()).collect();
+            if frames.is_empty() {
+                self.drop_piece(id);
+            } else {
+                self.pieces.remove(&id);
+                self.replaced.extend(frames);
+            }
+        }
         self.failed = None;
         self.pieces.insert(piece, Piece { base, ..Piece::default() });
     }
