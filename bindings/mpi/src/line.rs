@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::Duration;
 
-/// Looks in vain after which the processor is left to others for longer: a look takes a tenth of a rest, and who waits for a
-/// process on the same processor takes its time.
+/// Looks in vain after which the processor is left to others for longer: who waits for a process on the same processor takes
+/// its time.
 const LOOKS: u32 = 3;
 const REST: Duration = Duration::from_micros(20);
 /// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,

@@ -50,14 +50,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// Takes a piece out that proved damaged; says whether it stood here. There was something, then, so that the job does not
-    /// begin anew for want of it.
+    /// Takes a piece out that proved damaged; says whether it stood here.
     pub(crate) fn loses(&mut self, piece: PieceId) -> bool {
         let before = self.holdings.len();
         self.holdings.retain(|it| (it.epoch, it.seat) != (piece.epoch, piece.seat));
-        let is_lost = self.holdings.len() < before;
-        self.started |= is_lost && !self.unpromised;
-        is_lost
+        self.holdings.len() < before
     }
 }
 
@@ -126,7 +123,7 @@ pub enum Refusal {
     },
 }
 
-/// Epochs that were tried in this muster and could not be rebuilt, with the reason.
+/// Epochs that were tried in this muster and could not be rebuilt, with the reason; some of them nobody holds any more.
 pub type Rejected = BTreeMap<EpochId, String>;
 
 /// What to recover from these reports.
@@ -174,7 +171,9 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
             }
         }
     }
+    let of_tried = || rejected.last_key_value().map(|(epoch, reason)| (*epoch, reason.clone()));
     let refusal = refusal.or(refusal_of_local);
+    let refusal = refusal.or_else(|| of_tried().map(|(epoch, reason)| Refusal::Rejected { epoch, reason }));
     if reports.values().any(|report| report.started) {
         return Err(refusal.unwrap_or(Refusal::Nothing));
     }

@@ -330,10 +330,28 @@ fn what_proves_damaged_in_a_recovery_counts_as_lost() {
             let reason = recovered(MemoryShelf::default(), damage(3, choice)).refused.expect("it is too much");
             assert!(reason.contains("lacks the pieces of 3 seats"), "{reason}");
         }
-        let all = (0..4).map(|rank| damage(rank, own)).collect();
-        let refused = Table::new(&plan, all, Until::Settled).refused;
-        assert!(refused.is_some_and(|reason| reason.contains("epoch 2")), "it does not begin anew");
     }
+}
+
+/// Where the last piece proves damaged there is none left, and the job does not begin anew, unless it is known that nothing
+/// was promised.
+#[test]
+fn a_job_of_which_all_is_damaged_begins_anew_only_where_nothing_was_promised() {
+    let plan = rotating(Scheme::Parity, 2);
+    let damaged = |table: &Table, rank| {
+        let mut shelf = table.shelf(rank);
+        assert!(shelf.damage(0));
+        shelf
+    };
+    let table = begun(&plan);
+    let promised = Table::new(&plan, vec![damaged(&table, 0), damaged(&table, 1)], Until::Settled);
+    assert!(promised.refused.is_some_and(|reason| reason.contains("is damaged")) && promised.told.is_empty());
+    let mut table = Table::new(&plan, vec![MemoryShelf::default(); 2], Until::Sealed);
+    let sealed_nothing = table.shelf(1);
+    table.checkpoint();
+    let unpromised = Table::new(&plan, vec![damaged(&table, 0), sealed_nothing], Until::Settled);
+    assert_eq!(unpromised.refused, None);
+    assert!(unpromised.told.values().all(|told| matches!(told, Resumption::Start(_))));
 }
 
 /// The damage shows when the page is read, and the epoch that would be made from it is given up.

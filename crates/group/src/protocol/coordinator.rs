@@ -135,10 +135,13 @@ impl Protocol {
             return;
         }
         let mut recovery = recovery.clone();
-        if !recovery.reports.get_mut(&from).is_some_and(|report| report.loses(piece)) {
-            // Nothing would be decided otherwise without it.
-            recovery.rejected.insert(epoch, format!("the piece of {piece} is damaged"));
-        }
+        let is_lost = recovery.reports.get_mut(&from).is_some_and(|report| report.loses(piece));
+        let is_held = |epoch| recovery.reports.values().flat_map(|it| &it.holdings).any(|it| it.epoch == epoch);
+        // Where it was never reported, nothing would be decided otherwise without it. Where nobody has another one, it is not
+        // forgotten that there was something: the job does not begin anew for want of it.
+        let rejected = if is_lost { Some(piece.epoch).filter(|of| !is_held(*of)) } else { Some(epoch) };
+        let reason = format!("the piece of {piece} is damaged");
+        recovery.rejected.extend(rejected.map(|epoch| (epoch, reason)));
         self.decide_again(recovery, actions);
     }
 

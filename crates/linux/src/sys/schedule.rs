@@ -44,14 +44,14 @@ pub struct SchedulingAttributes {
 /// Sleeps for about so long. A short rest takes no longer than it is asked for: the kernel adds what a thread's timers may be
 /// late by, 50 us mostly, and that is set aside meanwhile. <https://man7.org/linux/man-pages/man2/PR_SET_TIMERSLACK.2const.html>
 pub fn rest(duration: Duration) {
-    if duration > SHORT {
+    // SAFETY: plain numbers.
+    let slack = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
+    if duration > SHORT || slack <= 0 {
         return std::thread::sleep(duration);
     }
-    // SAFETY: plain numbers.
-    let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
-    let set = |nanoseconds: libc::c_int| {
+    let set = |nanoseconds: libc::c_long| {
         // SAFETY: as above. It is this thread's own.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds as libc::c_ulong) }
+        unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, nanoseconds, 0, 0, 0) }
     };
     set(1);
     std::thread::sleep(duration);

@@ -279,8 +279,7 @@ impl FileShelf {
         // Nobody goes on from a recovery before all have marked it.
         self.state.promised |= !work.recovery && !ids.is_empty();
         self.save_state()?;
-        let replaced = std::mem::take(&mut self.replaced);
-        self.give_back(replaced);
+        self.give_back_replaced();
         Ok(())
     }
 
@@ -314,6 +313,7 @@ impl FileShelf {
         self.write_state(names)?;
         let is_given_up = others.iter().any(|id| Some(id.epoch) > epoch);
         others.into_iter().for_each(|id| self.drop_piece(id));
+        self.give_back_replaced();
         if is_given_up {
             self.shrink()?;
         }
@@ -345,10 +345,8 @@ impl FileShelf {
             self.give_back(before);
         }
         // Where it has all of them again, its own tables say everything.
-        let (tables, listed) = match piece.entries.len() == entries.len() {
-            true => (piece.tables, piece.listed),
-            false => (tables, listed),
-        };
+        let has_all = piece.entries.len() == entries.len();
+        let (tables, listed) = if has_all { (piece.tables, piece.listed) } else { (tables, listed) };
         let piece = Piece { base: None, entries, tables, listed, ..piece };
         self.pieces.insert(id, piece);
         self.merge_tables(id)
@@ -417,6 +415,20 @@ impl FileShelf {
     fn drop_piece(&mut self, id: PieceId) {
         let Some(piece) = self.pieces.remove(&id) else { return };
         self.give_back(piece.entries.values().filter_map(|entry| entry.frame.number()));
+    }
+
+    /// What is sealed may be found again as long as nothing else is.
+    fn replace_piece(&mut self, id: PieceId) {
+        if self.is_open(id) {
+            return self.drop_piece(id);
+        }
+        let Some(piece) = self.pieces.remove(&id) else { return };
+        self.replaced.extend(piece.entries.values().filter_map(|entry| entry.frame.number()));
+    }
+
+    fn give_back_replaced(&mut self) {
+        let replaced = std::mem::take(&mut self.replaced);
+        self.give_back(replaced);
     }
 
     /// These frames hold nothing that counts any more.
@@ -552,16 +564,7 @@ impl Shelf for FileShelf {
         // What stood above a piece that is replaced would stand above something else.
         let above: Vec<PieceId> =
             self.pieces.iter().filter(|(_, it)| it.base == Some(piece)).map(|(id, _)| *id).collect();
-        for id in above.into_iter().chain([piece]) {
-            let frames = self.pieces.get(&id).filter(|it| it.sealed).map(|it| it.entries.values());
-            let frames: Vec<u32> = frames.into_iter().flatten().filter_map(|entry| entry.frame.number()).collect();
-            if frames.is_empty() {
-                self.drop_piece(id);
-            } else {
-                self.pieces.remove(&id);
-                self.replaced.extend(frames);
-            }
-        }
+        above.into_iter().chain([piece]).for_each(|id| self.replace_piece(id));
         self.failed = None;
         self.pieces.insert(piece, Piece { base, ..Piece::default() });
     }

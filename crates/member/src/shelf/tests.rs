@@ -26,20 +26,25 @@ fn written(shelf: &mut FileShelf, number: u64, base: Option<u64>, rows: std::ops
     shelf.describe(piece(number), vec![Description { seat: Seat(1), map, sums, slots: 0 }]);
 }
 
+/// With one piece, sealed.
+fn begun(rows: std::ops::Range<u32>) -> (tempfile::TempDir, FileShelf) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shelf = shelf(&folder.path().join("seat-0"));
+    written(&mut shelf, 1, None, rows, 7);
+    seal(&mut shelf, 1, false);
+    (folder, shelf)
+}
+
 fn seal(shelf: &mut FileShelf, number: u64, recovery: bool) {
     shelf.seal(Work { epoch: piece(number).epoch, recovery, level: Level::Encoded }).unwrap();
 }
 
 #[test]
 fn what_a_recovery_makes_anew_stays_until_that_is_sealed() {
-    let folder = tempfile::tempdir().unwrap();
-    let directory = folder.path().join("seat-0");
-    let mut first = shelf(&directory);
-    written(&mut first, 1, None, 0..1500, 7);
-    seal(&mut first, 1, false);
+    let (folder, mut first) = begun(0..1500);
     written(&mut first, 1, None, 0..1500, 8);
     drop(first);
-    let mut second = shelf(&directory);
+    let mut second = shelf(&folder.path().join("seat-0"));
     assert!(second.is_good(piece(1)), "it was never replaced");
     written(&mut second, 1, None, 0..1500, 9);
     seal(&mut second, 1, true);
@@ -49,16 +54,24 @@ fn what_a_recovery_makes_anew_stays_until_that_is_sealed() {
 }
 
 #[test]
+fn what_was_to_be_replaced_is_given_back_when_nothing_is_kept() {
+    let (_folder, mut shelf) = begun(0..1500);
+    written(&mut shelf, 1, None, 0..1, 8);
+    shelf.keep(None, Some(Seat(0)), Life(2)).unwrap();
+    assert_eq!(shelf.frames.frames(), 0);
+    written(&mut shelf, 2, None, 0..1500, 9);
+    seal(&mut shelf, 2, false);
+    written(&mut shelf, 3, Some(2), 0..1500, 10);
+    assert!(shelf.is_good(piece(2)), "no frame is given out twice");
+}
+
+#[test]
 fn damage_shows_when_a_piece_is_verified_and_each_frame_is_looked_at_once() {
     use std::os::unix::fs::FileExt as _;
-    let folder = tempfile::tempdir().unwrap();
-    let directory = folder.path().join("seat-0");
-    let mut shelf = shelf(&directory);
-    written(&mut shelf, 1, None, 0..3, 7);
-    seal(&mut shelf, 1, false);
+    let (folder, mut shelf) = begun(0..3);
     assert_eq!(shelf.survey().holdings.len(), 1);
     assert_eq!(shelf.verify(piece(1)), Ok(()));
-    let pages = File::options().write(true).open(directory.join("pages")).unwrap();
+    let pages = File::options().write(true).open(folder.path().join("seat-0/pages")).unwrap();
     pages.write_all_at(&[8], 0).unwrap();
     assert_eq!(shelf.verify(piece(1)), Ok(()), "it has been looked at");
     assert_eq!(shelf.survey().holdings.len(), 1);
@@ -69,12 +82,9 @@ fn damage_shows_when_a_piece_is_verified_and_each_frame_is_looked_at_once() {
 #[test]
 fn tables_take_little_however_much_of_a_piece_changes() {
     for changed in [1, 10, 60, 100] {
-        let folder = tempfile::tempdir().unwrap();
-        let directory = folder.path().join("seat-0");
-        let mut first = shelf(&directory);
-        for number in 1..=70 {
-            let rows = if number == 1 { 0..100 } else { 0..changed };
-            written(&mut first, number, (number > 1).then_some(number - 1), rows, number as u8);
+        let (folder, mut first) = begun(0..100);
+        for number in 2..=70 {
+            written(&mut first, number, Some(number - 1), 0..changed, number as u8);
             seal(&mut first, number, false);
             first.mark(piece(number).epoch).unwrap();
             first.keep(Some(piece(number).epoch), Some(Seat(0)), Life(1)).unwrap();
@@ -82,12 +92,12 @@ fn tables_take_little_however_much_of_a_piece_changes() {
             assert!(tables.len() < TABLES_MAX && *listed < LISTED_MAX * 100, "{changed} at {number}");
         }
         drop(first);
-        let second = shelf(&directory);
+        let second = shelf(&folder.path().join("seat-0"));
         let known = |row, number| {
             let known_by = second.known(piece(70), Place::Check { check: 0, row });
             assert!(known_by == Fingerprint::of(&[number; PAGE_BYTES]), "{changed}: row {row}");
         };
-        (0..100).for_each(|row| known(row, if row < changed { 70 } else { 1 }));
+        (0..100).for_each(|row| known(row, if row < changed { 70 } else { 7 }));
         assert!(second.is_good(piece(70)));
     }
 }
