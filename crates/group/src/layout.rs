@@ -6,14 +6,19 @@
 //! are a *class*. With one check and four members (`.` is the check):
 //!
 //! ```text
-//!            member 0   1   2   3        slot 3 r + c of member p lies in row r, column c, class (p - 1 - c) mod 4
-//! class 0         .   0   1   2
-//! class 1         2   .   0   1        A member with M pages holds M / 3 check pages: parity over n members
-//! class 2         1   2   .   0        takes M / (n - 1) beside the copy of the pages themselves (D18).
-//! class 3         0   1   2   .
+//!            member 0   1   2   3        the slots of member p in runs of 16: run 3 r + c lies in the rows from 16 r on,
+//! class 0         .   0   1   2        column c, class (p - 1 - c) mod 4
+//! class 1         2   .   0   1
+//! class 2         1   2   .   0        A member with M pages holds M / 3 check pages: parity over n members
+//! class 3         0   1   2   .        takes M / (n - 1) beside the copy of the pages themselves (D18).
 //! ```
+//!
+//! Runs, because a column's pages are read one after the other: neighbours take half the time of every third page.
 
 use standfast_core::erasure::{Code, CodeError, Scheme};
+
+/// Slots of a member that are neighbours in a column, where nobody asks for another number.
+pub(crate) const RUN: u32 = 16;
 
 /// The code of a group and how its rows lie over the positions.
 #[derive(Clone, Debug)]
@@ -21,6 +26,7 @@ pub struct Layout {
     code: Code,
     members: usize,
     rotating: bool,
+    run: u32,
 }
 
 /// A page in the code.
@@ -50,7 +56,13 @@ impl Layout {
         if !rotating && keepers != code.checks() {
             return refused("it takes one keeper for each check");
         }
-        Ok(Self { code, members, rotating })
+        Ok(Self { code, members, rotating, run: RUN })
+    }
+
+    /// The same, with runs of so many slots: a member with few slots has them in many classes.
+    #[must_use]
+    pub(crate) fn in_runs_of(self, slots: u32) -> Self {
+        Self { run: slots.max(1), ..self }
     }
 
     /// The code over one row.
@@ -107,21 +119,40 @@ impl Layout {
         if !self.rotating {
             return Cell { class: 0, column: position, row: slot };
         }
-        let columns = self.code.members() as u32;
-        let column = (slot % columns) as usize;
+        let (column, row) = self.column_and_row(slot);
         let class = (position + 2 * self.members - self.code.checks() - column) % self.members;
-        Cell { class, column, row: slot / columns }
+        Cell { class, column, row }
     }
 
     /// The row of this column that a slot of its member is; `None` where the slot is of another column.
     pub fn row(&self, column: usize, slot: u32) -> Option<u32> {
-        let columns = if self.rotating { self.code.members() as u32 } else { return Some(slot) };
-        (slot % columns == column as u32).then(|| slot / columns)
+        if !self.rotating {
+            return Some(slot);
+        }
+        let (of, row) = self.column_and_row(slot);
+        (of == column).then_some(row)
     }
 
     /// The slot of its member that a column's row is.
     pub fn slot(&self, column: usize, row: u32) -> u32 {
-        if self.rotating { row * self.code.members() as u32 + column as u32 } else { row }
+        let columns = if self.rotating { self.code.members() as u32 } else { return row };
+        (row / self.run * columns + column as u32) * self.run + row % self.run
+    }
+
+    /// How many rows the slots below this one take of a class, at most.
+    pub fn rows(&self, slots: u64) -> u64 {
+        if !self.rotating {
+            return slots;
+        }
+        let run = u64::from(self.run);
+        let round = run * self.code.members() as u64;
+        slots / round * run + (slots % round).min(run)
+    }
+
+    /// Of rotating checks.
+    fn column_and_row(&self, slot: u32) -> (usize, u32) {
+        let (run, columns) = (slot / self.run, self.code.members() as u32);
+        ((run % columns) as usize, run / columns * self.run + slot % self.run)
     }
 
     /// Whether what is left tells all the rest, when these positions are lost.
@@ -175,11 +206,17 @@ mod tests {
     fn every_slot_has_one_cell_and_no_row_has_two_pieces_in_one_position() {
         for layout in layouts() {
             let mut seen = BTreeSet::new();
-            for (position, slot) in (0..layout.members()).flat_map(|p| (0..60).map(move |slot| (p, slot))) {
+            let mut rows = 0;
+            for (position, slot) in (0..layout.members()).flat_map(|p| (0..400).map(move |slot| (p, slot))) {
                 let cell = layout.cell(position, slot);
                 assert_eq!(layout.column_holder(cell.class, cell.column), position);
                 assert_eq!(layout.column_of(cell.class, position), Some(cell.column));
                 assert_eq!(layout.slot(cell.column, cell.row), slot);
+                for column in (0..layout.code().members()).filter(|_| layout.rotating) {
+                    assert_eq!(layout.row(column, slot), (column == cell.column).then_some(cell.row));
+                }
+                rows = if slot == 0 { cell.row + 1 } else { rows.max(cell.row + 1) };
+                assert_eq!(layout.rows(u64::from(slot) + 1), u64::from(rows));
                 assert!(seen.insert((cell.class, cell.column, cell.row)));
             }
             for class in 0..layout.classes() {
@@ -193,6 +230,14 @@ mod tests {
                     assert_eq!(layout.column_of(class, holder), None);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn neighbours_in_a_column_are_neighbours_in_their_member_nearly_always() {
+        for layout in layouts() {
+            let apart = (0..1000).filter(|row| layout.slot(0, row + 1) != layout.slot(0, *row) + 1);
+            assert!(apart.count() < 1000 / 15);
         }
     }
 

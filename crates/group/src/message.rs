@@ -27,7 +27,7 @@ use standfast_format::manifest::JobId;
 pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 
 /// The version that this library speaks. All processes of a job are of one build, so there is no other.
-pub const MESSAGE_VERSION: u16 = 1;
+pub const MESSAGE_VERSION: u16 = 2;
 
 const MAGIC: [u8; 4] = *b"SFGP";
 const FOOT_BYTES: usize = 80;

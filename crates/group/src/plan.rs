@@ -4,7 +4,7 @@
 //! It names seats, not processes: who sits where is decided at each recovery ([`crate::decide`]).
 
 use crate::identity::Seat;
-use crate::layout::Layout;
+use crate::layout::{Layout, RUN};
 use standfast_core::Checksum;
 use standfast_core::erasure::{CodeError, Scheme};
 use standfast_format::manifest::JobId;
@@ -92,7 +92,7 @@ impl Plan {
             }
         }
         let places = places.into_iter().map(|place| place.expect("as many were given as there are, none twice"));
-        let digest = digest(job, way_back, &groups);
+        let digest = digest(job, way_back, &groups, RUN);
         Ok(Self { job, way_back, layouts, places: places.collect(), members, digest, groups })
     }
 
@@ -118,6 +118,15 @@ impl Plan {
     ) -> Result<Self, PlanError> {
         let keepers = (members..members + keepers).map(Seat).collect();
         Self::new(job, way_back, vec![Group { members: (0..members).map(Seat).collect(), keepers, scheme }])
+    }
+
+    /// The same with other runs of slots in a column than those of sixteen: small programs in tests have theirs in every
+    /// class of rows.
+    #[must_use]
+    pub fn in_runs_of(self, slots: u32) -> Self {
+        let digest = digest(self.job, self.way_back, &self.groups, slots);
+        let layouts = self.layouts.into_iter().map(|layout| layout.in_runs_of(slots)).collect();
+        Self { layouts, digest, ..self }
     }
 
     /// Which job.
@@ -213,8 +222,9 @@ impl Hash for Plan {
 }
 
 /// Over an unambiguous listing of all that the plan says.
-fn digest(job: JobId, way_back: WayBack, groups: &[Group]) -> Checksum {
+fn digest(job: JobId, way_back: WayBack, groups: &[Group], run: u32) -> Checksum {
     let mut bytes = job.to_bytes().to_vec();
+    bytes.extend(run.to_le_bytes());
     bytes.push(match way_back {
         WayBack::InPlace => 0,
         WayBack::Relaunch => 1,

@@ -9,6 +9,8 @@
 //! dedicated keeper    -            M                    + M: parity that is updated in place cannot be undone
 //! ```
 //!
+//! M / (n - m) in whole runs of the [layout](crate::layout).
+//!
 //! With local epochs between the encoded ones, I pages changed since the last encoded one stand beside it, and as many
 //! again while the next epoch is made.
 //!
@@ -31,13 +33,12 @@ impl Reckoning {
     /// For a position of a group whose members have `pages` pages each, `changed` of which change between checkpoints.
     pub fn new(layout: &Layout, way_back: WayBack, position: usize, pages: u64, changed: u64) -> Self {
         let is_member = position < layout.members();
-        let columns = layout.code().members() as u64;
         let checks = layout.code().checks() as u64;
         let rotating = layout.positions() == layout.members();
         // At worst every changed page of every other member is in a row of its own of which this one holds a check.
         let (rows, touched) = match (rotating, is_member) {
             (true, _) => {
-                let rows = checks * pages.div_ceil(columns);
+                let rows = checks * layout.rows(pages);
                 (rows, rows.min(changed * (layout.members() as u64 - 1)))
             }
             (false, false) => (pages, pages.min(changed * layout.members() as u64)),
@@ -64,7 +65,8 @@ mod tests {
 
     #[test]
     fn the_figures_are_those_of_the_formulas() {
-        let (m, n) = (700, 8);
+        // Whole runs of slots for each column.
+        let (m, n) = (7 * 160, 8);
         let rotating = Layout::new(Scheme::Parity, n, 0).unwrap();
         let parity = m / (n as u64 - 1);
         let all = |way_back| Reckoning::new(&rotating, way_back, 0, m, m);

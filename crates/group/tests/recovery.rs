@@ -227,7 +227,13 @@ fn change(bytes: &mut [u8], changes: &[(u16, u8)]) {
 }
 
 fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
-    Arc::new(Plan::rotating(JOB, WayBack::Relaunch, scheme, members).expect("the tests ask for codes that there are"))
+    rotating_by(WayBack::Relaunch, scheme, members)
+}
+
+/// The few slots of these programs lie in every class of rows.
+fn rotating_by(way_back: WayBack, scheme: Scheme, members: u32) -> Arc<Plan> {
+    let plan = Plan::rotating(JOB, way_back, scheme, members).expect("the tests ask for codes that there are");
+    Arc::new(plan.in_runs_of(1))
 }
 
 fn begun(plan: &Arc<Plan>) -> Table {
@@ -292,7 +298,7 @@ fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
     let group =
         |seats: [u32; 3]| Group { members: seats.map(Seat).to_vec(), keepers: Vec::new(), scheme: Scheme::Parity };
     let groups = vec![group([0, 1, 2]), group([3, 4, 5])];
-    let plan = Arc::new(Plan::new(JOB, WayBack::Relaunch, groups).unwrap());
+    let plan = Arc::new(Plan::new(JOB, WayBack::Relaunch, groups).unwrap().in_runs_of(1));
     let mut table = Table::new(&plan, vec![MemoryShelf::default(); 6], Until::Sealed);
     let sealed_nothing = table.shelf(0);
     table.checkpoint();
@@ -311,7 +317,7 @@ fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
 #[test]
 fn what_proves_damaged_in_a_recovery_counts_as_lost() {
     for way_back in [WayBack::Relaunch, WayBack::InPlace] {
-        let plan = Arc::new(Plan::rotating(JOB, way_back, Scheme::ReedSolomon { checks: 2 }, 4).unwrap());
+        let plan = rotating_by(way_back, Scheme::ReedSolomon { checks: 2 }, 4);
         let mut table = begun(&plan);
         table.checkpoint();
         let damage = |rank: u32, choice| {
@@ -358,7 +364,7 @@ fn a_job_of_which_all_is_damaged_begins_anew_only_where_nothing_was_promised() {
 #[test]
 fn nothing_is_encoded_from_a_damaged_page() {
     for way_back in [WayBack::Relaunch, WayBack::InPlace] {
-        let plan = Arc::new(Plan::rotating(JOB, way_back, Scheme::Parity, 3).unwrap());
+        let plan = rotating_by(way_back, Scheme::Parity, 3);
         let (own, checks) = begun(&plan).shelf(1).pages();
         assert!(own > 0 && checks > 0);
         for choice in 0..own + checks {

@@ -6,8 +6,8 @@
 //!
 //! # Safety
 //! A mapping lies within the file, whose length only grows, and is unmapped only when the value is dropped. References to
-//! frames borrow the value, so that nobody in this process has one while a frame is written. Other processes keep out by
-//! the lock that [`FrameFile::open`] takes.
+//! frames borrow the value, so that nobody in this process has one while a frame is written. The value stays in its thread,
+//! for which alone writes past the caches are in order. Other processes keep out by the lock that [`FrameFile::open`] takes.
 
 mod ahead;
 
@@ -34,13 +34,11 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 #[derive(Debug)]
 pub struct FrameFile {
     file: File,
+    /// Pointers, which keep the value in its thread.
     mapped: Vec<NonNull<u8>>,
     /// The step behind the last that is mapped.
     ahead: Option<Ahead>,
 }
-
-// SAFETY: the mappings belong to the value alone, and are reached through it.
-unsafe impl Send for FrameFile {}
 
 impl FrameFile {
     /// A file's length is a multiple of this.
@@ -130,7 +128,8 @@ impl FrameFile {
         caches::expect(self.place(number));
     }
 
-    /// Writes a frame, past the caches: it is not read soon again.
+    /// Writes a frame, past the caches: it is not read soon again. Other threads may read something else before
+    /// [`FrameFile::publish`]; this one does not.
     ///
     /// # Panics
     /// Where there is no such frame.
@@ -138,6 +137,11 @@ impl FrameFile {
         // SAFETY: `place` lies within a mapping that lives as long as `self`, is a page, and `self` is borrowed by this
         // caller alone.
         unsafe { caches::write_past(self.place(number), page) };
+    }
+
+    /// What has been written stands in the file from now on, for whoever reads it.
+    pub fn publish(&self) {
+        caches::finish_writing();
     }
 
     fn place(&self, number: u32) -> *mut u8 {

@@ -266,7 +266,7 @@ fn a_shelf_of_another_version_is_refused_and_left_alone() {
     let path = files_of(node).into_keys().find(|path| path.ends_with("state")).expect("a shelf has one");
     let mut bytes = fs::read(&path).unwrap();
     // Behind the checksum: an array, and its first element, the version.
-    assert_eq!(bytes[17], 1);
+    assert_eq!(bytes[17], 2);
     bytes[17] = 9;
     let checksum = standfast_core::Checksum::of(&bytes[16..]).to_bytes();
     bytes[..16].copy_from_slice(&checksum);

@@ -103,7 +103,7 @@ impl Scenario {
         let costs = (0..3).map(costs).collect();
         Self {
             seed,
-            plan: Arc::new(plan.expect("some draw fits")),
+            plan: Arc::new(plan.expect("some draw fits").in_runs_of([1, 3, 16][random.usize(..3)])),
             spares,
             epochs: random.u64(2..6),
             encode_every: if random.bool() { 1 } else { random.u64(2..5) },

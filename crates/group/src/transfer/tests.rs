@@ -177,8 +177,8 @@ proptest! {
         slots in 1_usize..900,
         seed: u64,
     ) {
-        let layout = Layout::new(scheme, members, keepers).unwrap();
         let mut random = Pseudo(seed);
+        let layout = Layout::new(scheme, members, keepers).unwrap().in_runs_of([1, 3, 16][random.below(3)]);
         let slow = Some(random.below(2 * layout.positions()));
         let mut stores = vec![Store { difference: true, ..Store::default() }; layout.positions()];
         let mut used = vec![SlotSet::default(); layout.members()];

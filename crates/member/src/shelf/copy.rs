@@ -49,7 +49,7 @@ impl FileShelf {
             entries: entries.iter().filter_map(held).collect(),
             descriptions: piece.descriptions.clone(),
             pages: self.directory.join("pages"),
-            _withholds: self.copying.clone(),
+            _withholds: self.frames.withhold(),
         }
     }
 }

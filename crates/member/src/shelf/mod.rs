@@ -11,6 +11,7 @@
 
 mod copy;
 mod entries;
+mod frames;
 mod room;
 mod table;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
 pub(crate) use copy::{PieceCopy, clear, make_durable, sync};
 use entries::Entries;
+use frames::Frames;
 use minicbor::{Decode, Encode};
 use standfast_core::Checksum;
 use standfast_core::delta::Page;
@@ -29,14 +31,11 @@ use standfast_group::{
     AHEAD, Damaged, Description, EpochId, Fingerprint, Holding, Level, Life, PieceId, Place, Seat, Shelf, Sums, Survey,
     Work,
 };
-use standfast_linux::FrameFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 pub(crate) use table::{Entry, Frame};
-use verified::Verified;
 
 /// Tables of a piece before they are written as one: each is a file with the descriptions of the whole group.
 const TABLES_MAX: usize = 32;
@@ -44,7 +43,7 @@ const TABLES_MAX: usize = 32;
 const LISTED_MAX: usize = 4;
 
 /// Version of the files.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What stands in `state`.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
@@ -105,27 +104,21 @@ struct Piece {
     marked: bool,
 }
 
+impl Piece {
+    /// Those that its own pages stand in.
+    fn frames(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.values().filter_map(|entry| entry.frame.number())
+    }
+}
+
 /// The pieces of one seat, in a directory of their own.
 #[derive(Debug)]
 pub struct FileShelf {
     directory: PathBuf,
-    frames: FrameFile,
-    free: Vec<u32>,
-    /// Frames that would be free, were they not being copied to the directory; and whoever copies has the other half.
-    withheld: Vec<u32>,
-    copying: Arc<()>,
-    /// Those of sealed pieces that a recovery makes anew: what it replaces stays as long as it may come to nothing, if there is
-    /// room.
-    replaced: Vec<u32>,
+    frames: Frames,
     pieces: BTreeMap<PieceId, Piece>,
     state: State,
     next_table: u64,
-    /// Steps by which it may grow before it looks again how much room there is.
-    steps: u64,
-    /// Whether it has grown since the last seal.
-    grows: bool,
-    /// Frames that have been looked at in the recovery that is under way.
-    verified: Verified,
     /// Why a page could not be written since the last seal.
     failed: Option<String>,
 }
@@ -137,13 +130,7 @@ impl FileShelf {
     /// [`MemberError`]: the file system's, or another process has it, or it is another job's.
     pub(crate) fn open(directory: &Path, job: JobId, seat: Seat, plan: &PlanRecord) -> Result<Self, MemberError> {
         make_directory(directory)?;
-        let pages = directory.join("pages");
-        let frames = FrameFile::open(&pages).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => {
-                MemberError::unusable(directory, "another process of this job still runs and has it")
-            }
-            _ => MemberError::File { path: pages.clone(), source: error },
-        })?;
+        let frames = Frames::open(directory)?;
         let fresh = || State {
             version: VERSION,
             job,
@@ -165,15 +152,8 @@ impl FileShelf {
         let mut shelf = Self {
             directory: directory.to_owned(),
             frames,
-            free: Vec::new(),
-            withheld: Vec::new(),
-            copying: Arc::new(()),
-            replaced: Vec::new(),
             pieces: BTreeMap::new(),
             next_table: 0,
-            steps: 0,
-            grows: false,
-            verified: Verified::default(),
             failed: None,
             state,
         };
@@ -198,7 +178,7 @@ impl FileShelf {
                 piece.descriptions = table::read(&self.directory, *number, &mut piece.entries)?;
                 Ok(())
             });
-            let within = |entry: Entry| entry.frame.number().is_none_or(|number| number < self.frames.frames());
+            let within = |entry: Entry| entry.frame.number().is_none_or(|number| number < self.frames.count());
             piece.listed = piece.entries.len();
             if read.is_ok() && piece.entries.values().all(within) {
                 self.pieces.insert(sealed.id, piece);
@@ -206,14 +186,8 @@ impl FileShelf {
         }
         let gone: Vec<PieceId> = self.pieces.keys().copied().collect();
         self.pieces.retain(|_, piece| piece.base.is_none_or(|base| gone.contains(&base)));
-        let mut is_used = vec![false; self.frames.frames() as usize];
-        self.entries().filter_map(|entry| entry.frame.number()).for_each(|number| is_used[number as usize] = true);
-        self.free = (0..self.frames.frames()).rev().filter(|number| !is_used[*number as usize]).collect();
+        self.frames.set_used(self.pieces.values().flat_map(Piece::frames));
         self.remove_unnamed_tables()
-    }
-
-    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.pieces.values().flat_map(|piece| piece.entries.values())
     }
 
     /// The shelf that lies there, whoever made it.
@@ -239,7 +213,7 @@ impl FileShelf {
     pub fn survey(&mut self) -> Survey {
         let open: Vec<PieceId> = self.pieces.iter().filter(|(_, piece)| !piece.sealed).map(|(id, _)| *id).collect();
         open.into_iter().for_each(|id| self.drop_piece(id));
-        self.verified = Verified::none_of(self.frames.frames());
+        self.frames.begin_verifying();
         let whole = self.pieces.iter().filter(|(id, _)| self.is_whole(**id));
         let unpromised = self.state.life != Life::default() && !self.state.promised;
         Survey { life: self.state.life, holdings: whole.map(holding).collect(), unpromised }
@@ -260,9 +234,7 @@ impl FileShelf {
     /// # Errors
     /// Where a page of it, or this, could not be written.
     pub fn seal(&mut self, work: Work) -> Result<(), MemberError> {
-        if std::mem::take(&mut self.grows) {
-            self.frames.settle().map_err(MemberError::file(&self.directory))?;
-        }
+        self.frames.settle()?;
         if let Some(reason) = self.failed.take() {
             return Err(MemberError::unusable(&self.directory, reason));
         }
@@ -279,7 +251,7 @@ impl FileShelf {
         // Nobody goes on from a recovery before all have marked it.
         self.state.promised |= !work.recovery && !ids.is_empty();
         self.save_state()?;
-        self.give_back_replaced();
+        self.frames.give_back_replaced();
         Ok(())
     }
 
@@ -304,7 +276,7 @@ impl FileShelf {
         if let Some(id) = kept.filter(|_| local.is_none()) {
             self.take_up_base(id)?;
         }
-        self.verified = Verified::default();
+        self.frames.end_verifying();
         self.state.life = life;
         self.state.promised = epoch.is_some();
         let stays = |id: PieceId| Some(id) == kept || Some(id) == beside;
@@ -313,7 +285,7 @@ impl FileShelf {
         self.write_state(names)?;
         let is_given_up = others.iter().any(|id| Some(id.epoch) > epoch);
         others.into_iter().for_each(|id| self.drop_piece(id));
-        self.give_back_replaced();
+        self.frames.give_back_replaced();
         if is_given_up {
             self.shrink()?;
         }
@@ -322,12 +294,7 @@ impl FileShelf {
 
     /// Gives the memory back that an epoch took which was given up: maybe because there was too little for all.
     fn shrink(&mut self) -> Result<(), MemberError> {
-        let held = self.entries().filter_map(|entry| entry.frame.number()).chain(self.withheld.iter().copied());
-        let end = held.max().map_or(0, |last| last + 1);
-        self.frames.shrink(end).map_err(MemberError::file(&self.directory))?;
-        let frames = self.frames.frames();
-        self.free.retain(|number| *number < frames);
-        Ok(())
+        self.frames.shrink(self.pieces.values().flat_map(Piece::frames))
     }
 
     /// The base's pages become the piece's own, where it has no other ones.
@@ -342,7 +309,7 @@ impl FileShelf {
         let listed = base.listed + piece.listed;
         for (place, entry) in piece.entries.iter() {
             let before = entries.insert(place, entry).and_then(|before| before.frame.number());
-            self.give_back(before);
+            self.frames.give_back(before);
         }
         // Where it has all of them again, its own tables say everything.
         let has_all = piece.entries.len() == entries.len();
@@ -414,7 +381,7 @@ impl FileShelf {
 
     fn drop_piece(&mut self, id: PieceId) {
         let Some(piece) = self.pieces.remove(&id) else { return };
-        self.give_back(piece.entries.values().filter_map(|entry| entry.frame.number()));
+        self.frames.give_back(piece.frames());
     }
 
     /// What is sealed may be found again as long as nothing else is.
@@ -423,47 +390,7 @@ impl FileShelf {
             return self.drop_piece(id);
         }
         let Some(piece) = self.pieces.remove(&id) else { return };
-        self.replaced.extend(piece.entries.values().filter_map(|entry| entry.frame.number()));
-    }
-
-    fn give_back_replaced(&mut self) {
-        let replaced = std::mem::take(&mut self.replaced);
-        self.give_back(replaced);
-    }
-
-    /// These frames hold nothing that counts any more.
-    fn give_back(&mut self, frames: impl IntoIterator<Item = u32>) {
-        let is_copying = Arc::strong_count(&self.copying) > 1;
-        if is_copying { &mut self.withheld } else { &mut self.free }.extend(frames);
-    }
-
-    fn take_frame(&mut self) -> Result<u32, String> {
-        if !self.withheld.is_empty() && Arc::strong_count(&self.copying) == 1 {
-            self.free.append(&mut self.withheld);
-        }
-        if self.free.is_empty()
-            && let Err(reason) = self.grow()
-        {
-            self.free.append(&mut self.replaced);
-            return self.free.pop().ok_or(reason);
-        }
-        Ok(self.free.pop().expect("there is one now"))
-    }
-
-    fn grow(&mut self) -> Result<(), String> {
-        let first = self.frames.frames();
-        if self.steps == 0 {
-            self.steps = room::check(&self.directory)?;
-        }
-        self.steps -= 1;
-        let has_grown = std::mem::replace(&mut self.grows, true);
-        self.frames.grow().map_err(|error| format!("{}: no room for a page: {error}", self.directory.display()))?;
-        self.free.extend((first..self.frames.frames()).rev());
-        // Who needs much needs more, mostly. What it turns out not to need is given back with the seal.
-        if has_grown && self.steps > 0 {
-            self.frames.grow_ahead();
-        }
-        Ok(())
+        self.frames.replace(piece.frames());
     }
 
     fn entry(&self, id: PieceId, place: Place) -> Option<Entry> {
@@ -482,17 +409,12 @@ impl FileShelf {
             page.fill(0);
             return Ok(Fingerprint::ZEROS);
         };
-        page.copy_from_slice(self.frames.frame(number));
-        if self.is_intact(number, page, checksum) { Ok(entry.known_by()) } else { Err(Damaged { piece: id, place }) }
-    }
-
-    /// Whether a frame holds what was written. Noted, so that nobody has to look again.
-    fn is_intact(&self, number: u32, content: &Page, checksum: Checksum) -> bool {
-        let is_intact = Checksum::of(content) == checksum;
-        if is_intact {
-            self.verified.note(number);
+        page.copy_from_slice(self.frames.content(number));
+        if self.frames.is_intact(number, page, checksum) {
+            Ok(entry.known_by())
+        } else {
+            Err(Damaged { piece: id, place })
         }
-        is_intact
     }
 
     /// The entries of a piece, and of what it stands upon where it has none itself.
@@ -532,12 +454,12 @@ impl Shelf for FileShelf {
         let unseen = || {
             let frames =
                 self.entries_of(piece).filter_map(|(place, it)| Some((place, it.frame.number()?, it.checksum)));
-            frames.filter(|(_, number, _)| !self.verified.has(*number))
+            frames.filter(|(_, number, _)| !self.frames.is_verified(*number))
         };
         let mut ahead = unseen().skip(AHEAD);
         for (place, number, checksum) in unseen() {
             ahead.next().into_iter().for_each(|(_, number, _)| self.frames.expect(number));
-            if !self.is_intact(number, self.frames.frame(number), checksum) {
+            if !self.frames.is_intact(number, self.frames.content(number), checksum) {
                 return Err(Damaged { piece, place });
             }
         }
@@ -578,7 +500,7 @@ impl Shelf for FileShelf {
         let before = self.pieces[&id].entries.get(place).map(|entry| entry.frame);
         let own = before.and_then(Frame::number);
         let entry = if let Some(checksum) = known_by.checksum() {
-            let number = match own.map_or_else(|| self.take_frame(), Ok) {
+            let number = match own.map_or_else(|| self.frames.take(), Ok) {
                 Ok(number) => number,
                 Err(reason) => {
                     self.failed.get_or_insert(reason);
@@ -586,10 +508,9 @@ impl Shelf for FileShelf {
                 }
             };
             self.frames.write(number, page);
-            self.verified.forget(number);
             Entry { frame: Frame::At(number), checksum }
         } else {
-            self.give_back(own);
+            self.frames.give_back(own);
             Entry::zero()
         };
         self.pieces.get_mut(&id).expect("a piece is opened before it is written").entries.insert(place, entry);

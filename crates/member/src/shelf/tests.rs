@@ -48,9 +48,9 @@ fn what_a_recovery_makes_anew_stays_until_that_is_sealed() {
     assert!(second.is_good(piece(1)), "it was never replaced");
     written(&mut second, 1, None, 0..1500, 9);
     seal(&mut second, 1, true);
-    let frames = second.frames.frames();
+    let frames = second.frames.count();
     written(&mut second, 2, Some(1), 0..1500, 10);
-    assert_eq!(second.frames.frames(), frames, "there are frames to be used again");
+    assert_eq!(second.frames.count(), frames, "there are frames to be used again");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn what_was_to_be_replaced_is_given_back_when_nothing_is_kept() {
     let (_folder, mut shelf) = begun(0..1500);
     written(&mut shelf, 1, None, 0..1, 8);
     shelf.keep(None, Some(Seat(0)), Life(2)).unwrap();
-    assert_eq!(shelf.frames.frames(), 0);
+    assert_eq!(shelf.frames.count(), 0);
     written(&mut shelf, 2, None, 0..1500, 9);
     seal(&mut shelf, 2, false);
     written(&mut shelf, 3, Some(2), 0..1500, 10);
