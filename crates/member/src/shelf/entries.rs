@@ -7,7 +7,10 @@ use standfast_group::Place;
 /// Numbers that lie together.
 const STRETCH: usize = 4;
 
-type Stretch = Box<[Option<Entry>; STRETCH]>;
+/// In place of a stretch's number where there is none.
+const NONE: u32 = u32::MAX;
+
+type Stretch = [Option<Entry>; STRETCH];
 
 /// Entries of a piece by their places.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +23,10 @@ pub(crate) struct Entries {
 /// Entries by number.
 #[derive(Clone, Debug, Default)]
 struct Row {
-    stretches: Vec<Option<Stretch>>,
+    /// For each stretch of numbers which of the stretches below it is.
+    index: Vec<u32>,
+    /// In the order in which they came.
+    stretches: Vec<Stretch>,
     entries: usize,
 }
 
@@ -89,40 +95,45 @@ impl FromIterator<(Place, Entry)> for Entries {
 
 impl Row {
     fn get(&self, number: u32) -> Option<Entry> {
-        let stretch = self.stretches.get(number as usize / STRETCH)?.as_ref()?;
-        stretch[number as usize % STRETCH]
+        let stretch = self.index.get(number as usize / STRETCH)?;
+        self.stretches.get(*stretch as usize)?[number as usize % STRETCH]
     }
 
     fn insert(&mut self, number: u32, entry: Entry) -> Option<Entry> {
-        let index = number as usize / STRETCH;
-        if self.stretches.len() <= index {
-            self.stretches.resize(index + 1, None);
+        let at = number as usize / STRETCH;
+        if self.index.len() <= at {
+            self.index.resize(at + 1, NONE);
         }
-        let stretch = self.stretches[index].get_or_insert_with(|| Box::new([None; STRETCH]));
-        let before = stretch[number as usize % STRETCH].replace(entry);
+        if self.index[at] == NONE {
+            self.index[at] = self.stretches.len() as u32;
+            self.stretches.push([None; STRETCH]);
+        }
+        let before = self.stretches[self.index[at] as usize][number as usize % STRETCH].replace(entry);
         self.entries += usize::from(before.is_none());
         before
     }
 
     fn retain(&mut self, is_kept: impl Fn(u32, Entry) -> bool) {
-        let stretches = self.stretches.iter_mut().enumerate();
-        for (index, stretch) in stretches.filter_map(|(index, stretch)| Some((index, stretch.as_mut()?))) {
-            for (at, entry) in stretch.iter_mut().enumerate() {
-                let gone = entry.take_if(|entry| !is_kept((index * STRETCH + at) as u32, *entry));
+        for (first, at) in present(&self.index) {
+            for (number, entry) in (first..).zip(&mut self.stretches[at]) {
+                let gone = entry.take_if(|entry| !is_kept(number, *entry));
                 self.entries -= usize::from(gone.is_some());
             }
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = (u32, Entry)> + '_ {
-        let stretches =
-            self.stretches.iter().enumerate().filter_map(|(index, stretch)| Some((index, stretch.as_ref()?)));
-        stretches.flat_map(|(index, stretch)| {
-            let first = index * STRETCH;
-            let entries = stretch.iter().enumerate();
-            entries.filter_map(move |(at, entry)| Some(((first + at) as u32, (*entry)?)))
+        present(&self.index).flat_map(|(first, at)| {
+            let entries = (first..).zip(&self.stretches[at]);
+            entries.filter_map(|(number, entry)| Some((number, (*entry)?)))
         })
     }
+}
+
+/// The first number of each stretch that there is, and where that lies.
+fn present(index: &[u32]) -> impl Iterator<Item = (u32, usize)> + '_ {
+    let firsts = (0..).step_by(STRETCH);
+    firsts.zip(index).filter(|(_, at)| **at != NONE).map(|(first, at)| (first, *at as usize))
 }
 
 #[cfg(test)]
