@@ -194,6 +194,30 @@ fn another_jobs_directory_is_refused_and_left_alone() {
     assert_eq!(Directory::new(path(&cluster)).epochs().unwrap().len(), before);
 }
 
+/// What another version has saved is not lost: who took it for that would begin anew.
+#[test]
+fn a_directory_of_another_version_is_refused_and_left_alone() {
+    let (mut cluster, _place) = cluster(7, Scheme::Parity, 3, 0);
+    struck(&cluster, 0, 200);
+    cluster.nodes.iter().for_each(|node| drop(scavenge(node.path(), JOB, path(&cluster)).unwrap()));
+    let epochs = Directory::new(path(&cluster)).epochs().unwrap();
+    let states: Vec<_> = epochs.iter().flat_map(|held| held.seats.values().map(|seat| seat.join("state"))).collect();
+    for state in &states {
+        let mut bytes = fs::read(state).unwrap();
+        // Behind the checksum: an array, and its first element, the version.
+        bytes[17] = 9;
+        let checksum = standfast_core::Checksum::of(&bytes[16..]).to_bytes();
+        bytes[..16].copy_from_slice(&checksum);
+        fs::write(state, &bytes).unwrap();
+    }
+    (0..3).for_each(|node| cluster.lose(node));
+    for end in cluster.launch(1000, None) {
+        let End::Failed(reason) = end else { panic!("{end:?}") };
+        assert!(reason.contains("it is of version 9"), "{reason}");
+    }
+    assert!(!states.is_empty() && states.iter().all(|state| fs::read(state).unwrap()[17] == 9));
+}
+
 /// Memory and directory together hold too little: refused by name, and nothing is removed.
 #[test]
 fn too_little_in_memory_and_directory_is_refused() {

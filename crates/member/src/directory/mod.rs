@@ -125,7 +125,7 @@ impl Directory {
     /// The epochs that it holds anything of, the newest first. A copy that cannot be read is as good as lost.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of the file system; a copy of another version.
     pub fn epochs(&self) -> Result<Vec<HeldEpoch>, MemberError> {
         let mut held = Vec::new();
         for folder in folders(&self.path, "epoch-")? {
@@ -252,7 +252,12 @@ impl Directory {
 pub(crate) fn held_in(folder: &Path) -> Result<Vec<HeldEpoch>, MemberError> {
     let mut held: BTreeMap<EpochId, HeldEpoch> = BTreeMap::new();
     for path in folders(folder, "seat-")? {
-        let Ok(Some(state)) = read_state(&path) else { continue };
+        let state = match read_state(&path) {
+            Ok(Some(state)) => state,
+            // Sound, but of another version: it is not lost, and must not be taken for it.
+            Err(error @ MemberError::Unusable { .. }) => return Err(error),
+            Ok(None) | Err(_) => continue,
+        };
         if path != folder.join(format!("seat-{}", state.seat.0)) {
             continue;
         }
