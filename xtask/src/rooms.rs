@@ -50,7 +50,15 @@ const ROOMS: &[Room] = &[
     Room {
         package: "standfast-core",
         rooms: &[],
-        outside: Outside::Only(&["blake3", "lz4_flex", "rusty_erasure", "thiserror", "twox-hash", "zstd-safe"]),
+        outside: Outside::Only(&[
+            "blake3",
+            "crc-fast",
+            "lz4_flex",
+            "rusty_erasure",
+            "thiserror",
+            "twox-hash",
+            "zstd-safe",
+        ]),
     },
     Room {
         package: "standfast-format",

@@ -8,7 +8,7 @@
 use crate::watchdog::Pulse;
 use standfast_group::Buffers;
 use standfast_linux::sys::schedule::rest;
-use standfast_member::{Transport, TransportError};
+use standfast_member::{Patience, Transport, TransportError};
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use std::time::Duration;
 /// its time.
 const LOOKS: u32 = 3;
 const REST: Duration = Duration::from_micros(20);
+const REST_IN_BULK: Duration = Duration::from_micros(120);
 /// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,
 /// takes hardly any processor time.
 const RESTS: u32 = 32;
@@ -221,11 +222,15 @@ impl Transport for Line {
         self.buffers.clone()
     }
 
-    fn idle(&mut self) {
+    fn idle(&mut self, patience: Patience) {
         self.looks += 1;
+        let first = match patience {
+            Patience::Answer => REST,
+            Patience::Bulk => REST_IN_BULK,
+        };
         match self.looks.checked_sub(LOOKS) {
             None => std::thread::yield_now(),
-            Some(rests) => rest(REST_MAX.min(REST * 2_u32.pow((rests / RESTS).min(10)))),
+            Some(rests) => rest(REST_MAX.min(first * 2_u32.pow((rests / RESTS).min(10)))),
         }
     }
 }

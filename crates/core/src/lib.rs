@@ -22,9 +22,11 @@ pub mod erasure;
 mod mask;
 mod page;
 mod page_set;
+mod residue;
 pub mod words;
 
 pub use checksum::{Checksum, Root};
 pub use mask::{MASK_BYTES, MASK_WORD_BYTES, MASK_WORDS, Mask};
 pub use page::{Address, PAGE_BYTES, PageRange, is_zero, merge_ranges};
 pub use page_set::PageSet;
+pub use residue::Residue;

@@ -1,13 +1,14 @@
-//! Messages as bytes: pages if there are any, then CBOR, and at the end what says to what a message belongs, all under one
-//! checksum. The pages come first so that their buffer can become the message, and the message their buffer again: they are
-//! most of what travels, and are never copied here.
+//! Messages as bytes: pages if there are any, then CBOR, and at the end what says to what a message belongs. The pages come
+//! first so that their buffer can become the message, and the message their buffer again: they are most of what travels, and
+//! are neither copied nor looked at here. The checksum is of the rest; what stands there for each page, its residue, is
+//! looked at where the page is used.
 //!
 //! ```text
 //!                          0      4         6      8     24     40       48      52     56      60        64         80
 //! +--------------+--------+------+---------+------+-----+------+--------+-------+------+-------+---------+----------+
 //! | pages x byte |  body  | SFGP | version | kind | job | plan | muster | round | body | pages | unused  | checksum |
 //! +--------------+--------+------+---------+------+-----+------+--------+-------+------+-------+---------+----------+
-//!                            lengths of both ----------------------------------------^      ^      XXH3 of all before it
+//!                            lengths of both ----------------------------------------^      ^      XXH3 of body and foot
 //! ```
 //!
 //! Nothing is taken from a message before length, checksum, version, job and plan are found right. What its body says is
@@ -19,7 +20,7 @@ use crate::plan::Plan;
 use crate::protocol::{Control, Phase};
 use crate::slots::{SlotError, SlotSet};
 use minicbor::{Decode, Encode};
-use standfast_core::Checksum;
+use standfast_core::{Checksum, Residue};
 use standfast_format::manifest::JobId;
 
 /// Longest message. The outline of a tebibyte of which everything has changed takes 96 MiB, its slot map a little more;
@@ -27,7 +28,7 @@ use standfast_format::manifest::JobId;
 pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 
 /// The version that this library speaks. All processes of a job are of one build, so there is no other.
-pub const MESSAGE_VERSION: u16 = 2;
+pub const MESSAGE_VERSION: u16 = 3;
 
 const MAGIC: [u8; 4] = *b"SFGP";
 const FOOT_BYTES: usize = 80;
@@ -128,9 +129,36 @@ pub struct Part {
     /// Whether pages are in word form where that is shorter, each behind a byte that says so.
     #[n(7)]
     pub words: bool,
+    /// What each page leaves, sum by sum, as the shares in it have it.
+    #[cbor(n(8), with = "residues")]
+    pub residues: Vec<Residue>,
     /// The pages, sum by sum. They stand before the body of the message.
     #[cbor(skip)]
     pub bytes: Vec<u8>,
+}
+
+/// Residues on the wire: one string of bytes.
+mod residues {
+    use minicbor::encode::{Error as EncodeError, Write};
+    use minicbor::{Decoder, Encoder, decode::Error};
+    use standfast_core::Residue;
+
+    pub(super) fn encode<C, W: Write>(
+        residues: &[Residue],
+        encoder: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        let bytes: Vec<u8> = residues.iter().flat_map(|residue| residue.to_bytes()).collect();
+        encoder.bytes(&bytes)?.ok()
+    }
+
+    pub(super) fn decode<C>(decoder: &mut Decoder<'_>, _: &mut C) -> Result<Vec<Residue>, Error> {
+        let (residues, rest) = decoder.bytes()?.as_chunks::<{ Residue::BYTES }>();
+        match rest {
+            [] => Ok(residues.iter().map(|bytes| Residue::from_bytes(*bytes)).collect()),
+            _ => Err(Error::message("a residue has 8 bytes")),
+        }
+    }
 }
 
 /// A place in the tree of a sum.
@@ -216,7 +244,7 @@ pub fn encode(plan: &Plan, term: Term, message: Message) -> Vec<u8> {
     bytes.extend(length(body));
     bytes.extend(length(pages));
     bytes.extend([0; 4]);
-    let checksum = Checksum::of(&bytes);
+    let checksum = Checksum::of(&bytes[pages..]);
     bytes.extend(checksum.to_bytes());
     bytes
 }
@@ -243,7 +271,7 @@ pub fn decode(plan: &Plan, mut bytes: Vec<u8>) -> Result<(Term, Message), Messag
         return Err(MessageError::Length { found: bytes.len(), told });
     }
     let (summed, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().expect("the foot is there");
-    if Checksum::of(summed).to_bytes() != *checksum {
+    if Checksum::of(&summed[pages..]).to_bytes() != *checksum {
         return Err(MessageError::Damaged);
     }
     let job = JobId::from_bytes(field(foot, 8));
@@ -329,10 +357,11 @@ fn check_part(part: &Part) -> Result<(), MessageError> {
     let pages = u64::from(part.rows.count_ones()) * u64::from(part.sums);
     let raw = pages * standfast_core::PAGE_BYTES as u64;
     let right = if part.words { part.bytes.len() as u64 <= raw + pages } else { part.bytes.len() as u64 == raw };
-    if right && pages > 0 {
+    if right && pages > 0 && part.residues.len() as u64 == pages {
         return Ok(());
     }
-    Err(MessageError::Senseless(format!("{} bytes stand for {pages} pages", part.bytes.len())))
+    let (bytes, residues) = (part.bytes.len(), part.residues.len());
+    Err(MessageError::Senseless(format!("{bytes} bytes and {residues} residues stand for {pages} pages")))
 }
 
 /// The epoch that stands in the place of this one, where a message of the same term is about it.

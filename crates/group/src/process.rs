@@ -143,6 +143,11 @@ impl Process {
         jobs.fold((0, 0), |(held, most), (of_job, most_of_job)| (held + of_job, most + most_of_job))
     }
 
+    /// Whether transfers are under way that are too long to go at once: there is always somebody who has work.
+    pub fn moves_much(&self) -> bool {
+        self.jobs.values().any(Job::moves_much)
+    }
+
     /// Sending has been measured anew. It counts from the next epoch on, if this process is the coordinator.
     pub fn set_costs(&mut self, costs: Costs) {
         self.protocol.set_costs(costs);

@@ -11,7 +11,8 @@ use std::cell::Cell;
 
 /// What is fetched at once.
 const LINE_BYTES: usize = 64;
-const PART_BYTES: usize = 16;
+/// What is written past the caches at once.
+pub(crate) const PART_BYTES: usize = 16;
 
 thread_local! {
     /// The page that this thread last expected.
@@ -34,7 +35,7 @@ pub(crate) fn expect(page: *const u8) {
 /// is sure to read it before [`finish_writing`].
 ///
 /// # Safety
-/// `place` is aligned as a page is, may be written, and is the caller's alone.
+/// `place` is aligned to [`PART_BYTES`], a page there may be written, and is the caller's alone.
 pub(crate) unsafe fn write_past(place: *mut u8, page: &Page) {
     for (at, part) in page.as_chunks::<PART_BYTES>().0.iter().enumerate() {
         // SAFETY: the caller promises the place; a part may be read at any address.

@@ -6,6 +6,7 @@
 
 use crate::caches;
 use crate::written::{WriteProtection, WrittenScan};
+use standfast_core::delta::Page;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
@@ -75,13 +76,24 @@ impl RegisteredMemory {
         into[length..].fill(0);
     }
 
-    /// Writes from `offset` on; what would lie beyond the end is left out.
+    /// Writes from `offset` on; what would lie beyond the end is left out. Whole pages go past the caches, for which there are
+    /// too many mostly: other threads may read something else before [`Self::finish_writing`].
     pub fn write(&self, offset: usize, from: &[u8]) {
         let length = self.bytes.saturating_sub(offset).min(from.len());
-        if length > 0 {
-            // SAFETY: as above.
-            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start.add(offset), length) };
+        let page = <&Page>::try_from(&from[..length]);
+        // SAFETY: as above, and where nothing is written the place is not beyond the end.
+        unsafe {
+            let place = self.start.add(offset.min(self.bytes));
+            match page {
+                Ok(page) if place.addr().is_multiple_of(caches::PART_BYTES) => caches::write_past(place, page),
+                _ => std::ptr::copy_nonoverlapping(from.as_ptr(), place, length),
+            }
         }
+    }
+
+    /// What has been written is there for every thread from now on.
+    pub fn finish_writing() {
+        caches::finish_writing();
     }
 
     /// Whether all of it is mapped, and may be read and written.

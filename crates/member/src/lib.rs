@@ -32,4 +32,4 @@ pub use regions::{Regions, Tracking};
 pub use roll_call::{forget_in_memory, held_in_memory};
 pub use settings::{Settings, job_named, memory_identity};
 pub use shelf::FileShelf;
-pub use transport::{Transport, TransportError};
+pub use transport::{Patience, Transport, TransportError};

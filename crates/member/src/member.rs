@@ -9,7 +9,7 @@ use crate::notes::{Arrangement, InDirectory, Note, Wire};
 use crate::regions::Regions;
 use crate::roll_call::{self, job_directory, seat_directory};
 use crate::shelf::FileShelf;
-use crate::transport::Transport;
+use crate::transport::{Patience, Transport};
 use rustix::rand::{GetRandomFlags, getrandom};
 use standfast_group::{
     Beginning, EpochId, Input, Level, Life, Muster, Output, PieceId, Process, Rank, RegionId, Resumption, Seat,
@@ -477,7 +477,8 @@ impl<T: Transport> Member<T> {
             {
                 return Ok(resumption);
             }
-            let (from, message) = self.wire.message()?;
+            let patience = if self.process.moves_much() { Patience::Bulk } else { Patience::Answer };
+            let (from, message) = self.wire.message(patience)?;
             inputs.push_back(Input::Message(Rank(from), message));
         }
     }

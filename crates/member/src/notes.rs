@@ -5,7 +5,7 @@
 
 use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
-use crate::transport::Transport;
+use crate::transport::{Patience, Transport};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use standfast_format::manifest::JobId;
@@ -198,7 +198,7 @@ impl<T: Transport> Wire<T> {
             if let Some(at) = self.notes.iter().position(|(_, note)| kinds(note)) {
                 return Ok(self.notes.remove(at).expect("it has just been found there"));
             }
-            self.take_one()?;
+            self.take_one(Patience::Answer)?;
         }
     }
 
@@ -208,7 +208,7 @@ impl<T: Transport> Wire<T> {
             if let Some(note) = self.note_here(&kind) {
                 return Ok(note);
             }
-            self.take_one()?;
+            self.take_one(Patience::Answer)?;
         }
     }
 
@@ -245,18 +245,18 @@ impl<T: Transport> Wire<T> {
     }
 
     /// Waits for a message of the protocol.
-    pub(crate) fn message(&mut self) -> Result<(u32, Vec<u8>), MemberError> {
+    pub(crate) fn message(&mut self, patience: Patience) -> Result<(u32, Vec<u8>), MemberError> {
         loop {
             if let Some(message) = self.protocol.pop_front() {
                 return Ok(message);
             }
-            self.take_one()?;
+            self.take_one(patience)?;
         }
     }
 
-    fn take_one(&mut self) -> Result<(), MemberError> {
+    fn take_one(&mut self, patience: Patience) -> Result<(), MemberError> {
         let Some((from, mut bytes)) = self.transport.receive()? else {
-            self.transport.idle();
+            self.transport.idle(patience);
             return Ok(());
         };
         match bytes.pop() {

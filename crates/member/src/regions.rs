@@ -182,6 +182,7 @@ impl Regions {
             }
             self.held[&id].memory.write(number as usize * PAGE_BYTES, page);
         });
+        RegisteredMemory::finish_writing();
         loaded.map_err(|error: LoadError| MemberError::Load(error))?;
         self.look();
         for id in awaited {

@@ -30,7 +30,16 @@ pub trait Transport {
     }
 
     /// There is nothing to do until something comes: rest a moment, so that others on this processor get on.
-    fn idle(&mut self);
+    fn idle(&mut self, patience: Patience);
+}
+
+/// How long a moment may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// An answer is waited for, and all wait for the slowest: short.
+    Answer,
+    /// Much is on its way, and whoever waits is in the way of those who work: longer.
+    Bulk,
 }
 
 /// The transport has failed.

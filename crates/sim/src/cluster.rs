@@ -10,7 +10,7 @@ use crate::network::Agenda;
 use crate::program::Program;
 use crate::scenario::{Plant, Scenario};
 use fastrand::Rng;
-use standfast_core::Checksum;
+use standfast_core::{Checksum, PAGE_BYTES, Residue};
 use standfast_group::{
     Beginning, EpochId, Input, Level, Life, LoadError, MemoryShelf, Message, Muster, Nothing, Output, PieceId, Process,
     Rank, Resumption, Seat, Settings, Stage, WayBack, Work, decode, encode,
@@ -479,16 +479,20 @@ impl<'s> Cluster<'s> {
         }
     }
 
-    /// A hop adds twice what it should to one byte: the checksum is made anew, so nobody notices on the way.
+    /// A hop adds twice what it should to one byte: checksum and residue are made anew, so nobody notices on the way.
     fn miscompute(&mut self, bytes: &mut Vec<u8>) {
         let plan = &self.scenario.plan;
         let Ok((term, Message::Data(standfast_group::Data::Part(mut part)))) = decode(plan, bytes.clone()) else {
             return;
         };
         if !part.words
-            && let Some(byte) = part.bytes.iter_mut().find(|byte| **byte != 0)
+            && let Some(at) = part.bytes.iter().position(|byte| *byte != 0)
         {
-            *byte = byte.rotate_left(1) ^ 1;
+            let left = |part: &standfast_group::Part| Residue::of(&part.bytes.as_chunks().0[at / PAGE_BYTES]);
+            let before = left(&part);
+            part.bytes[at] = part.bytes[at].rotate_left(1) ^ 1;
+            let after = left(&part);
+            part.residues[at / PAGE_BYTES] ^= before ^ after;
             *bytes = encode(plan, term, Message::Data(standfast_group::Data::Part(part)));
         }
     }

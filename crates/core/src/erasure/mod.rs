@@ -156,14 +156,15 @@ impl Code {
     /// What adds shares to these checks, in this order.
     pub fn combiner_of(&self, checks: &[usize]) -> Combiner {
         let all: Vec<usize> = (0..self.members).collect();
-        let (is_plain, body) = if self.scheme == Scheme::EvenOdd {
-            (*checks == [0], Body::EvenOdd(EvenOdd::new(self.members), checks.to_vec()))
+        let (plain, body) = if self.scheme == Scheme::EvenOdd {
+            let plain = checks.iter().map(|check| *check == 0).collect();
+            (plain, Body::EvenOdd(EvenOdd::new(self.members), checks.to_vec()))
         } else {
             let coefficients = self.coefficients.part(checks, &all);
-            let is_plain = checks.len() == 1 && coefficients.cells().iter().all(|cell| *cell == 1);
-            (is_plain, Body::Linear(Arc::new(Library::new(coefficients))))
+            let plain = coefficients.cells().chunks_exact(self.members).map(|row| row.iter().all(|cell| *cell == 1));
+            (plain.collect(), Body::Linear(Arc::new(Library::new(coefficients))))
         };
-        Combiner { members: self.members, checks: checks.len(), is_plain, body }
+        Combiner { members: self.members, checks: checks.len(), plain, body }
     }
 
     /// How to rebuild these members without these checks: as few checks as possible, the first that will do.
@@ -200,7 +201,8 @@ impl Code {
 pub struct Combiner {
     members: usize,
     checks: usize,
-    is_plain: bool,
+    /// For each sum whether pieces are added to it as they are.
+    plain: Vec<bool>,
     body: Body,
 }
 
@@ -218,7 +220,12 @@ impl Combiner {
 
     /// Whether there is one sum, to which pieces are added as they are.
     pub fn is_plain(&self) -> bool {
-        self.is_plain
+        *self.plain == [true]
+    }
+
+    /// For each sum whether pieces are added to it as they are.
+    pub fn plain(&self) -> &[bool] {
+        &self.plain
     }
 
     /// Adds *coefficient x piece* to each sum. A difference of two pieces changes the sums as the pieces themselves

@@ -319,17 +319,9 @@ impl Job {
 
     /// The way that the shares take, from what everybody knows: so everybody comes to the same.
     fn route(&self, sets: &[SlotSet]) -> Route {
-        let code = self.layout().code();
-        let pages = sets.iter().map(SlotSet::len).max().unwrap_or(0) as u64 / self.layout().classes() as u64;
-        let rows = sets.iter().map(SlotSet::len).sum::<usize>() as u64 / self.layout().classes() as u64;
-        let end = sets.iter().flat_map(|set| set.iter().last()).max().map_or(0, |last| u64::from(last) + 1);
-        Route::choose(
-            self.sending.costs,
-            code.members() as u64,
-            pages.max(1),
-            rows.min(end).max(1),
-            code.checks() as u64,
-        )
+        let lost = self.seating.givers.iter().filter(|giver| giver.is_none()).count();
+        let rebuilt = matches!(self.kind, Kind::Rebuild { .. }).then_some(lost);
+        Route::of(self.sending.costs, self.layout(), sets, rebuilt)
     }
 
     /// Does what can be done, and returns what is to be sent.
@@ -368,6 +360,11 @@ impl Job {
     /// Bytes of sums under way in it, and the most that they may be.
     pub(super) fn held_bytes(&self) -> Option<(usize, usize)> {
         self.transfer.as_ref().map(|transfer| (transfer.held_bytes(), transfer.held_bytes_max()))
+    }
+
+    /// Whether its transfer is too long to go at once.
+    pub(super) fn moves_much(&self) -> bool {
+        self.transfer.as_ref().is_some_and(Transfer::is_long)
     }
 
     pub(super) fn is_done(&self) -> bool {

@@ -2,13 +2,14 @@
 //! each the rows in which there will be something, as they travel: what comes first becomes the buffer, and the buffer becomes
 //! what is sent on.
 
-use super::Pages;
 use super::plan::{Share, Sum};
+use super::{Pages, TransferError};
 use crate::buffers::Buffers;
 use crate::layout::Layout;
 use crate::shelf::{AHEAD, Damaged};
-use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
+use standfast_core::erasure::Combiner;
+use standfast_core::{PAGE_BYTES, Residue};
 
 /// Pages of a share that are added at once: what a processor's first cache holds.
 pub(super) type Stretch = [Page; 4];
@@ -18,6 +19,8 @@ pub(super) type Stretch = [Page; 4];
 pub(super) struct Accumulator {
     /// Empty as long as nothing is in it.
     bytes: Vec<u8>,
+    /// One for each page; of rows in which there is nothing it is that of zeros.
+    residues: Vec<Residue>,
     /// Rows that each sum has, one bit each.
     rows: u64,
     /// Those of them in which there is something already; the bytes of others may be anything.
@@ -31,7 +34,7 @@ pub(super) struct Accumulator {
 impl Accumulator {
     /// For sums with these rows.
     pub(super) fn new(rows: u64, missing: usize, owes: bool) -> Self {
-        Self { bytes: Vec::new(), rows, begun: 0, missing, owes }
+        Self { bytes: Vec::new(), residues: Vec::new(), rows, begun: 0, missing, owes }
     }
 
     fn sum_bytes(&self) -> usize {
@@ -57,6 +60,7 @@ impl Accumulator {
     pub(super) fn make_room(&mut self, sums: usize, buffers: &Buffers) {
         if self.bytes.is_empty() {
             self.bytes = buffers.take(sums * self.sum_bytes());
+            self.residues = vec![Residue::default(); self.bytes.len() / PAGE_BYTES];
         }
     }
 
@@ -75,24 +79,76 @@ impl Accumulator {
     }
 
     /// Takes what has come for all rows as it is, if it is the first; gives it back otherwise.
-    pub(super) fn begin_with(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+    pub(super) fn begin_with(&mut self, bytes: Vec<u8>, residues: &[Residue]) -> Option<Vec<u8>> {
         if self.bytes.is_empty() {
             (self.bytes, self.begun) = (bytes, self.rows);
+            self.residues = residues.to_vec();
             None
         } else {
             Some(bytes)
         }
     }
 
-    /// Adds a page to one of the sums.
-    pub(super) fn add(&mut self, sum: usize, row: usize, page: &Page) {
+    /// Adds a page that has come to one of the sums; its residue is what its sender says.
+    pub(super) fn add(&mut self, sum: usize, row: usize, page: &Page, residue: Residue) {
+        let at = self.at(sum, row);
+        self.residues[at] ^= residue;
         if let Some(first) = self.first(row) {
             first.copy_from_slice(page);
             return;
         }
         self.begin_rows(1 << row);
-        let at = sum * self.sum_bytes() + self.before(row) * PAGE_BYTES;
-        self.bytes[at..at + PAGE_BYTES].iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
+        self.bytes[at * PAGE_BYTES..][..PAGE_BYTES].iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
+    }
+
+    /// What stands in a row of the only sum has been added to.
+    fn add_residue(&mut self, row: usize, residue: Residue) {
+        let at = self.at(0, row);
+        self.residues[at] ^= residue;
+    }
+
+    /// Where a page stands among all of them.
+    fn at(&self, sum: usize, row: usize) -> usize {
+        sum * self.rows.count_ones() as usize + self.before(row)
+    }
+
+    /// Adds shares of a column to all sums, to rows that stand beside each other.
+    fn add_column(&mut self, combiner: &Combiner, column: usize, first: usize, shares: &[Page]) {
+        let (begun, before) = (self.begun, self.before(first));
+        self.begin_rows(u64::MAX >> (u64::BITS as usize - shares.len()) << first);
+        let is_begun = |at: usize| begun >> (first + at) & 1 == 1;
+        self.each_residue(combiner, before, shares.len(), |page, plain, at| match plain {
+            true => Residue::of(&shares[at]),
+            false if is_begun(at) => Residue::of(page),
+            false => Residue::default(),
+        });
+        let range = before * PAGE_BYTES..(before + shares.len()) * PAGE_BYTES;
+        let sums = self.sums_mut().into_iter().map(|sum| &mut sum[range.clone()]);
+        combiner.add(column, shares.as_flattened(), &mut sums.collect::<Vec<_>>());
+        // What a share that was multiplied has added is what the page leaves more than before.
+        self.each_residue(combiner, before, shares.len(), |page, plain, _| match plain {
+            true => Residue::default(),
+            false => Residue::of(page),
+        });
+    }
+
+    /// Adds to the residues of so many rows of all sums what is said of a page, whether shares are added to its sum as they
+    /// are, and which of the rows it is.
+    fn each_residue(
+        &mut self,
+        combiner: &Combiner,
+        before: usize,
+        count: usize,
+        of: impl Fn(&Page, bool, usize) -> Residue,
+    ) {
+        let rows = self.rows.count_ones() as usize;
+        let pages = self.bytes.as_chunks().0;
+        for (sum, plain) in combiner.plain().iter().enumerate() {
+            for at in 0..count {
+                let place = sum * rows + before + at;
+                self.residues[place] ^= of(&pages[place], *plain, at);
+            }
+        }
     }
 
     /// The page of the only sum in a row, to become its first share; `None` where there are more sums, or shares.
@@ -108,6 +164,23 @@ impl Accumulator {
     /// One of the sums. What stands in rows that nobody has begun may be anything.
     pub(super) fn sum(&self, sum: usize) -> &[u8] {
         &self.bytes[sum * self.sum_bytes()..][..self.sum_bytes()]
+    }
+
+    /// The residues of one of the sums, in some of the rows.
+    pub(super) fn residues_in(&self, rows: u64, sum: usize) -> impl Iterator<Item = Residue> {
+        let residues = ones(self.rows).zip(&self.residues[self.at(sum, 0)..]);
+        residues.filter(move |(row, _)| rows >> row & 1 == 1).map(|(_, residue)| *residue)
+    }
+
+    /// The pages of one of the sums, each of them what its shares come to.
+    pub(super) fn proved(&self, sum: usize) -> impl Iterator<Item = Result<&Page, TransferError>> {
+        let pages = self.sum(sum).as_chunks().0.iter().zip(&self.residues[self.at(sum, 0)..]);
+        pages.map(|(page, residue)| if Residue::of(page) == *residue { Ok(page) } else { Err(TransferError::Altered) })
+    }
+
+    /// Something has been made of all sums, in place.
+    pub(super) fn is_new(&mut self) {
+        self.residues = self.bytes.as_chunks().0.iter().map(Residue::of).collect();
     }
 
     /// All of them.
@@ -155,6 +228,8 @@ pub(super) fn add_share(
     while let Some(first) = (start..rows.len()).find(own) {
         if is_plain && let Some(page) = accumulator.first(first) {
             read(first, page)?;
+            let residue = Residue::of(page);
+            accumulator.add_residue(first, residue);
             start = first + 1;
             continue;
         }
@@ -164,15 +239,11 @@ pub(super) fn add_share(
             read(at, page)?;
         }
         match contributor.share {
-            Share::Column(column) => {
-                accumulator.begin_rows(u64::MAX >> (u64::BITS as usize - (end - first)) << first);
-                let at = accumulator.before(first) * PAGE_BYTES;
-                let range = at..at + (end - first) * PAGE_BYTES;
-                let sums = accumulator.sums_mut().into_iter().map(|sum| &mut sum[range.clone()]);
-                sum.combiner.add(column, stretch[..end - first].as_flattened(), &mut sums.collect::<Vec<_>>());
-            }
+            Share::Column(column) => accumulator.add_column(&sum.combiner, column, first, &stretch[..end - first]),
             Share::Check { sum, .. } => {
-                (first..end).zip(stretch.iter()).for_each(|(row, page)| accumulator.add(sum, row, page));
+                (first..end).zip(stretch.iter()).for_each(|(row, page)| {
+                    accumulator.add(sum, row, page, Residue::of(page));
+                });
             }
         }
         start = end;

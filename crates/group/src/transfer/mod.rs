@@ -68,6 +68,9 @@ pub enum TransferError {
     /// Its pages are not pages.
     #[error(transparent)]
     Pages(#[from] PartError),
+    /// What came out is not what went in.
+    #[error("a page is not the sum of what was added: it was altered on its way, or in the memory of a process")]
+    Altered,
     /// A page of this process's own is not what it was.
     #[error(transparent)]
     Damaged(#[from] Damaged),
@@ -191,6 +194,11 @@ impl Transfer {
     /// Whether this process's part is done. Others may still wait for parts that are in [`Transfer::advance`]'s answer.
     pub fn is_done(&self) -> bool {
         self.floor == self.plan.pieces
+    }
+
+    /// Whether it goes window by window.
+    pub fn is_long(&self) -> bool {
+        self.plan.pieces > AT_ONCE
     }
 
     /// Bytes of sums that it holds: in the making, and complete and waiting for their receiver.
@@ -381,15 +389,20 @@ impl Transfer {
         let tasks = self.tasks.get_mut(&part.piece).ok_or_else(unexpected)?;
         let accumulator = tasks.get_mut(&(part.sum, part.to)).ok_or_else(unexpected)?;
         let rows = accumulator.rows();
-        if accumulator.missing == 0 || part.sums as usize != width || part.rows & !rows != 0 {
+        let come = width * part.rows.count_ones() as usize;
+        let is_other = part.sums as usize != width || part.rows & !rows != 0 || part.residues.len() != come;
+        if accumulator.missing == 0 || is_other {
             return Err(unexpected());
         }
-        let bytes = width * rows.count_ones() as usize * PAGE_BYTES;
-        let is_whole = !part.words && part.rows == rows && part.bytes.len() == bytes;
-        let left = if is_whole { accumulator.begin_with(part.bytes) } else { Some(part.bytes) };
+        let pages = width * rows.count_ones() as usize;
+        let is_whole = !part.words && part.rows == rows && part.bytes.len() == pages * PAGE_BYTES;
+        let left = if is_whole { accumulator.begin_with(part.bytes, &part.residues) } else { Some(part.bytes) };
         if let Some(bytes) = left {
             accumulator.make_room(width, &self.buffers);
-            part::unpack(&bytes, width, part.rows, part.words, |sum, row, page| accumulator.add(sum, row, page))?;
+            let mut residues = part.residues.iter().copied();
+            part::unpack(&bytes, width, part.rows, part.words, |sum, row, page| {
+                accumulator.add(sum, row, page, residues.next().expect("there is one for each page"));
+            })?;
             self.buffers.put(bytes);
         }
         accumulator.missing -= 1;
@@ -427,7 +440,7 @@ impl Transfer {
             Node::Target(index) => self.take_sum(sum, piece, &sum.targets[index as usize], &mut it, pages)?,
             Node::Heir(index) => {
                 let (_, heirs) = sum.repair.as_ref().expect("only a repair has heirs");
-                inherit(&self.layout, sum, &heirs[index as usize], piece, it.sum(0), pages);
+                inherit(&self.layout, sum, &heirs[index as usize], piece, it.proved(0), pages)?;
                 Vec::new()
             }
         };
@@ -436,6 +449,7 @@ impl Transfer {
             let to = to.expect("whoever is sent something sits there");
             let it = left.as_ref().expect("only the last takes it");
             let each: Vec<&[u8]> = sums.iter().map(|index| it.sum(*index)).collect();
+            let residues = sums.iter().flat_map(|index| it.residues_in(*rows, *index)).collect();
             let in_words = if self.compress { part::packed(&each, (had, *rows), &self.buffers) } else { None };
             let words = in_words.is_some();
             let takes_all = index + 1 == onward.len() && *rows == had && sums.iter().copied().eq(0..width);
@@ -445,7 +459,8 @@ impl Transfer {
                 None => part::raw(&each, (had, *rows), &self.buffers),
             };
             let (epoch, group, sums) = (self.epoch, self.group, sums.len() as u32);
-            let part = Part { epoch, group, sum: sum_index, piece: number, to: *node, rows: *rows, sums, words, bytes };
+            let (sum, piece, to_node, rows) = (sum_index, number, *node, *rows);
+            let part = Part { epoch, group, sum, piece, to: to_node, rows, sums, words, residues, bytes };
             self.send(to, number, part);
         }
         if let Some(it) = left {
@@ -464,35 +479,40 @@ impl Transfer {
         pages: &mut dyn Pages,
     ) -> Result<Vec<Onward>, TransferError> {
         let position = target.position;
-        let rows = |sum_bytes| sum.piece_rows(piece).iter().zip(<[u8]>::as_chunks::<PAGE_BYTES>(sum_bytes).0);
+        let rows = sum.piece_rows(piece);
         match target.purpose {
             Use::Check { check, update } => {
                 let place = |row: &u32| Place::Check { check: check as u32, row: *row };
-                let mut ahead = sum.piece_rows(piece).iter().skip(AHEAD);
-                for (row, page) in rows(it.sum(0)) {
+                let mut ahead = rows.iter().skip(AHEAD);
+                for (row, page) in rows.iter().zip(it.proved(0)) {
                     ahead.next().filter(|_| update).into_iter().for_each(|row| pages.expect(position, place(row)));
-                    pages.take_check(position, check, *row, page, update)?;
+                    pages.take_check(position, check, *row, page?, update)?;
                 }
                 Ok(Vec::new())
             }
             Use::Column(column) => {
-                for (row, page) in rows(it.sum(0)) {
-                    pages.take_column(position, self.layout.slot(column, *row), page);
+                for (row, page) in rows.iter().zip(it.proved(0)) {
+                    pages.take_column(position, self.layout.slot(column, *row), page?);
                 }
                 Ok(Vec::new())
             }
             Use::Solve => {
                 let (repair, heirs) = sum.repair.as_ref().expect("only a repair is solved");
+                (0..sum.width).flat_map(|index| it.proved(index)).try_for_each(|page| page.map(drop))?;
                 repair.solve(&mut it.sums_mut());
                 let mut onward = Vec::new();
                 for (solved, heir) in heirs.iter().enumerate() {
                     let rows = heir.rows[piece];
                     if heir.position == position {
-                        inherit(&self.layout, sum, heir, piece, it.sum(solved), pages);
+                        let column = it.sum(solved).as_chunks().0.iter().map(Ok);
+                        inherit(&self.layout, sum, heir, piece, column, pages)?;
                     } else if rows != 0 {
                         let to = self.seating.takers[heir.position];
                         onward.push(Onward { to, node: Node::Heir(solved as u32), rows, sums: vec![solved] });
                     }
+                }
+                if !onward.is_empty() {
+                    it.is_new();
                 }
                 Ok(onward)
             }
@@ -511,9 +531,17 @@ impl Transfer {
     }
 }
 
-fn inherit(layout: &Layout, sum: &Sum, heir: &Heir, piece: usize, column: &[u8], pages: &mut dyn Pages) {
-    let content = sum.piece_rows(piece).iter().zip(column.as_chunks::<PAGE_BYTES>().0).enumerate();
+fn inherit<'p>(
+    layout: &Layout,
+    sum: &Sum,
+    heir: &Heir,
+    piece: usize,
+    column: impl Iterator<Item = Result<&'p Page, TransferError>>,
+    pages: &mut dyn Pages,
+) -> Result<(), TransferError> {
+    let content = sum.piece_rows(piece).iter().zip(column).enumerate();
     for (_, (row, page)) in content.filter(|(at, _)| heir.rows[piece] >> at & 1 == 1) {
-        pages.take_column(heir.position, layout.slot(heir.column, *row), page);
+        pages.take_column(heir.position, layout.slot(heir.column, *row), page?);
     }
+    Ok(())
 }

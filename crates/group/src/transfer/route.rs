@@ -7,6 +7,8 @@
 //! ```
 
 use super::plan::PIECE_ROWS;
+use crate::layout::Layout;
+use crate::slots::SlotSet;
 use minicbor::{Decode, Encode};
 
 /// The way that shares take to their sum.
@@ -58,12 +60,25 @@ impl Costs {
 }
 
 impl Route {
+    /// The quickest way for these slots of the members of a group. The checks of each class have other holders, and these take
+    /// them side by side; where so many pieces are rebuilt, each comes to one process, whose link carries that of all classes.
+    pub fn of(costs: Costs, layout: &Layout, sets: &[SlotSet], rebuilt: Option<usize>) -> Self {
+        let (side_by_side, sums) = match rebuilt {
+            Some(pieces) => (1, pieces.max(1) as u64),
+            None => (layout.classes() as u64, layout.code().checks() as u64),
+        };
+        let pages = sets.iter().map(SlotSet::len).max().unwrap_or(0) as u64 / side_by_side;
+        let rows = sets.iter().map(SlotSet::len).sum::<usize>() as u64 / side_by_side;
+        let end = sets.iter().flat_map(|set| set.iter().last()).max().map_or(0, |last| u64::from(last) + 1);
+        Self::choose(costs, layout.code().members() as u64, pages.max(1), rows.min(end).max(1), sums)
+    }
+
     /// The quickest way for `givers` of up to `pages` pages each, which fall into `rows` rows of each of `sums` sums.
     ///
     /// - direct: one step, in which the target takes all pages one after the other;
     /// - chain: as many steps as givers, of one piece each, and behind the first piece all rows once;
     /// - fan-in: log n steps with all rows each.
-    pub fn choose(costs: Costs, givers: u64, pages: u64, rows: u64, sums: u64) -> Self {
+    fn choose(costs: Costs, givers: u64, pages: u64, rows: u64, sums: u64) -> Self {
         let Costs { latency_nanoseconds: latency, page_nanoseconds: page } = costs;
         let steps = u64::from(givers.next_power_of_two().ilog2());
         let piece = rows.min(PIECE_ROWS as u64);
@@ -90,6 +105,7 @@ pub(super) fn parent(route: Route, index: usize, count: usize) -> Option<usize> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use standfast_core::erasure::Scheme;
 
     #[test]
     fn the_route_follows_what_sending_costs() {
@@ -100,6 +116,20 @@ mod tests {
         assert_eq!(choose(20_000, 1, 1), Route::Direct, "little goes in one step");
         assert_eq!(choose(5_000_000, 20_000, 20_000), Route::Chain);
         assert_eq!(choose(2_000_000, 3_000, 3_000), Route::FanIn, "in between, where latency is dear, few steps");
+    }
+
+    #[test]
+    fn what_all_send_to_one_goes_from_hand_to_hand_if_it_is_much() {
+        let costs = Costs { latency_nanoseconds: 20_000, page_nanoseconds: 1000 };
+        let rotating = Layout::new(Scheme::Parity, 4, 0).unwrap();
+        let keeper = Layout::new(Scheme::Parity, 4, 1).unwrap();
+        let two_checks = Layout::new(Scheme::ReedSolomon { checks: 2 }, 4, 0).unwrap();
+        let of = |layout, slots, rebuilt| Route::of(costs, layout, &vec![SlotSet::all(slots); 4], rebuilt);
+        assert_eq!([None, Some(1)].map(|rebuilt| of(&rotating, 65536, rebuilt)), [Route::Direct, Route::Chain]);
+        // Of two givers one sends to the other, whatever it is called.
+        assert_eq!([None, Some(1)].map(|rebuilt| of(&two_checks, 65536, rebuilt)), [Route::Direct, Route::FanIn]);
+        assert_eq!([None, Some(1)].map(|rebuilt| of(&keeper, 65536, rebuilt)), [Route::Chain; 2]);
+        assert_eq!([None, Some(1)].map(|rebuilt| of(&rotating, 1, rebuilt)), [Route::Direct; 2]);
     }
 
     #[test]

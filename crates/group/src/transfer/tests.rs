@@ -5,6 +5,7 @@ use crate::identity::Life;
 use crate::layout::Layout;
 use crate::slots::SlotSet;
 use proptest::prelude::*;
+use standfast_core::Residue;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 
@@ -72,9 +73,22 @@ fn run(
     task: &Task,
     route: Route,
     stores: &mut [Store],
-    (seating, slow): (&Seating, Option<usize>),
+    sitting: (&Seating, Option<usize>),
     random: &mut Pseudo,
 ) {
+    run_and(layout, task, route, stores, sitting, random, |_, _| ()).unwrap();
+}
+
+/// The same, where something befalls the parts on their way.
+fn run_and(
+    layout: &Layout,
+    task: &Task,
+    route: Route,
+    stores: &mut [Store],
+    (seating, slow): (&Seating, Option<usize>),
+    random: &mut Pseudo,
+    mut befalls: impl FnMut(&mut Pseudo, &mut Part),
+) -> Result<(), TransferError> {
     let plan = TransferPlan::new(layout, task, route).unwrap();
     let compress = random.below(2) == 0;
     let transfer = |at: usize| {
@@ -101,14 +115,17 @@ fn run(
             links.remove(&(from, to));
         }
         match data {
-            Data::Part(part) => transfers[to].receive(part, &mut stores[to]).unwrap(),
+            Data::Part(mut part) => {
+                befalls(random, &mut part);
+                transfers[to].receive(part, &mut stores[to])?;
+            }
             Data::Floor { piece, .. } => {
                 assert!(transfers[to].plan.pieces > AT_ONCE, "nobody waits for it");
                 transfers[to].floor(Rank(from as u32), piece);
             }
             other => panic!("{other:?} is not a transfer's"),
         }
-        for (next, data) in transfers[to].advance(&mut stores[to]).unwrap() {
+        for (next, data) in transfers[to].advance(&mut stores[to])? {
             links.entry((to, next.0 as usize)).or_default().push_back(data);
         }
         assert!(
@@ -124,6 +141,7 @@ fn run(
         }
     }
     assert!(transfers.iter().all(Transfer::is_done), "everybody comes to the end");
+    Ok(())
 }
 
 /// Checks computed row by row from what everybody has now.
@@ -234,6 +252,68 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_altered_on_its_way_is_noticed_before_it_is_used_for_anything(
+        (scheme, members, keepers) in layouts(),
+        route in prop_oneof![Just(Route::Chain), Just(Route::FanIn), Just(Route::Direct)],
+        seed: u64,
+    ) {
+        let mut random = Pseudo(seed);
+        let layout = Layout::new(scheme, members, keepers).unwrap().in_runs_of(1);
+        let mut stores = vec![Store { difference: true, ..Store::default() }; layout.positions()];
+        for store in stores.iter_mut().take(layout.members()) {
+            let pages = (0..20).map(|slot| (slot, std::array::from_fn(|_| random.below(256) as u8)));
+            store.now = pages.collect();
+        }
+        let all = vec![SlotSet::all(20); layout.members()];
+        let mut seating = seated(&layout);
+        let encode = Task::Encode { changed: all.clone(), held: None, vacant: Vec::new() };
+        let altered = alter_each(&layout, &encode, route, &stores, &seating, &mut random)?;
+        prop_assert!(altered > 0);
+        run(&layout, &encode, route, &mut stores, (&seating, None), &mut random);
+        let first = random.below(layout.members());
+        let several = layout.code().tolerance().min(layout.members());
+        let lost: Vec<usize> = (0..several).map(|next| (first + next) % layout.members()).collect();
+        for position in &lost {
+            stores[*position] = Store::default();
+            seating.givers[*position] = None;
+        }
+        stores.iter_mut().for_each(|store| store.difference = false);
+        let rebuild = Task::Rebuild { lost: lost.clone(), heirs: lost, used: all };
+        let altered = alter_each(&layout, &rebuild, route, &stores, &seating, &mut random)?;
+        prop_assert!(altered > 0);
+    }
+}
+
+/// Carries out a task as often as it has parts, flips a bit of each part in turn, and says how many there were.
+fn alter_each(
+    layout: &Layout,
+    task: &Task,
+    route: Route,
+    stores: &[Store],
+    seating: &Seating,
+    random: &mut Pseudo,
+) -> Result<usize, TestCaseError> {
+    for unlucky in 0.. {
+        let mut parts = 0;
+        let done = run_and(layout, task, route, &mut stores.to_vec(), (seating, None), random, |random, part| {
+            if parts == unlucky {
+                let at = random.below(part.bytes.len());
+                part.bytes[at] ^= 1 << random.below(8);
+            }
+            parts += 1;
+        });
+        prop_assert_eq!(done.is_err(), unlucky < parts, "part {} of {}", unlucky, parts);
+        if unlucky >= parts {
+            return Ok(parts);
+        }
+    }
+    unreachable!("parts come to an end")
+}
+
 #[test]
 fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
     let layout = Layout::new(Scheme::Parity, 3, 1).unwrap();
@@ -251,11 +331,18 @@ fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
     let encode = Task::Encode { changed: changed.clone(), held: None, vacant: Vec::new() };
     run(&layout, &encode, Route::Chain, &mut stores, (&seated(&layout), None), &mut random);
     let wanted = stores[1].now.clone();
-    stores[1] = Store::default();
     let mut seating = seated(&layout);
-    (seating.givers[1], seating.takers[1], seating.takers[3]) = (None, Some(Rank(3)), None);
+    (seating.takers[1], seating.takers[3]) = (Some(Rank(3)), None);
     stores.iter_mut().for_each(|store| store.difference = false);
+    let hand_over = Task::Rebuild { lost: vec![], heirs: vec![1], used: changed.clone() };
+    let mut handed = stores.clone();
+    assert!(alter_each(&layout, &hand_over, Route::Chain, &handed, &seating, &mut random).unwrap() > 0);
+    run(&layout, &hand_over, Route::Chain, &mut handed, (&seating, None), &mut random);
+    assert!(handed[3].now == wanted);
+    stores[1] = Store::default();
+    seating.givers[1] = None;
     let rebuild = Task::Rebuild { lost: vec![1], heirs: vec![1], used: changed };
+    assert!(alter_each(&layout, &rebuild, Route::Chain, &stores, &seating, &mut random).unwrap() > 0);
     run(&layout, &rebuild, Route::Chain, &mut stores, (&seating, None), &mut random);
     assert!(stores[3].now == wanted);
 }
@@ -293,8 +380,9 @@ fn parts_that_nobody_waits_for_are_refused() {
     let plan = TransferPlan::new(&layout, &task, Route::Direct).unwrap();
     let seating = Seating { me: Rank(2), ..seated(&layout) };
     let part = |sum, piece, to, rows, sums| {
-        let bytes = vec![0; u64::count_ones(rows) as usize * sums as usize * PAGE_BYTES];
-        Part { epoch: EPOCH, group: 0, sum, piece, to, rows, sums, words: false, bytes }
+        let pages = u64::count_ones(rows) as usize * sums as usize;
+        let (bytes, residues) = (vec![0; pages * PAGE_BYTES], vec![Residue::default(); pages]);
+        Part { epoch: EPOCH, group: 0, sum, piece, to, rows, sums, words: false, residues, bytes }
     };
     let mut keeper = Transfer::new((EPOCH, 0), plan, layout, seating, (false, Buffers::default()));
     let mut store = Store::default();
@@ -306,6 +394,7 @@ fn parts_that_nobody_waits_for_are_refused() {
         part(0, 0, Node::Heir(0), 1, 1),
         part(0, 0, Node::Target(0), 2, 1),
         part(0, 0, Node::Target(0), 1, 2),
+        Part { residues: Vec::new(), ..part(0, 0, Node::Target(0), 1, 1) },
     ];
     for part in wrong {
         assert!(keeper.receive(part.clone(), &mut store).is_err(), "{part:?}");

@@ -1,7 +1,7 @@
 //! Threads as processes: a transport through channels that can be struck dead at any message.
 
 use fastrand::Rng;
-use standfast_member::{Transport, TransportError};
+use standfast_member::{Patience, Transport, TransportError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -102,7 +102,7 @@ impl Transport for Line {
         }
     }
 
-    fn idle(&mut self) {
+    fn idle(&mut self, _: Patience) {
         std::thread::yield_now();
     }
 }
