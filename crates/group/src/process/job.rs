@@ -506,7 +506,11 @@ impl Pages for SeatPages<'_> {
         match (place, laying, base) {
             (Place::Check { .. }, ..) => self.shelf.expect(*piece, place),
             (Place::Slot(slot), Some(laying), _) if laying.lacks(slot) => self.payload.expect(slot),
-            (Place::Slot(_), _, Some(base)) => self.shelf.expect(*base, place),
+            // Of the difference both sides: the program's page may have been looked at long ago.
+            (Place::Slot(slot), _, Some(base)) => {
+                self.shelf.expect(*base, place);
+                self.payload.expect(slot);
+            }
             (Place::Slot(_), _, None) => {}
         }
     }

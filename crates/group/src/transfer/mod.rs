@@ -450,7 +450,7 @@ impl Transfer {
             let it = left.as_ref().expect("only the last takes it");
             let each: Vec<&[u8]> = sums.iter().map(|index| it.sum(*index)).collect();
             let residues = sums.iter().flat_map(|index| it.residues_in(*rows, *index)).collect();
-            let in_words = if self.compress { part::packed(&each, (had, *rows), &self.buffers) } else { None };
+            let in_words = if self.compress { part::packed(&each, (had, *rows)) } else { None };
             let words = in_words.is_some();
             let takes_all = index + 1 == onward.len() && *rows == had && sums.iter().copied().eq(0..width);
             let bytes = match in_words {

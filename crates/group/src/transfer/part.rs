@@ -29,8 +29,9 @@ pub(super) fn raw(sums: &[&[u8]], (had, rows): (u64, u64), buffers: &Buffers) ->
 }
 
 /// The same in word form; `None` where that does not pay.
-pub(super) fn packed(sums: &[&[u8]], (had, rows): (u64, u64), buffers: &Buffers) -> Option<Vec<u8>> {
-    let mut bytes = buffers.empty(TRIED * PAGE_BYTES);
+pub(super) fn packed(sums: &[&[u8]], (had, rows): (u64, u64)) -> Option<Vec<u8>> {
+    // Not one of the buffers that are used again: these are far longer.
+    let mut bytes = Vec::with_capacity(TRIED * PAGE_BYTES);
     for (count, page) in (1..).zip(pages(sums, (had, rows))) {
         let start = bytes.len();
         bytes.push(WORDS);
@@ -107,7 +108,7 @@ mod tests {
                 }
             }
             let sums = [&sum[..], &sum[..]];
-            let in_words = if compress { packed(&sums, (u64::MAX, rows), &Buffers::default()) } else { None };
+            let in_words = if compress { packed(&sums, (u64::MAX, rows)) } else { None };
             let words = in_words.is_some();
             let bytes = in_words.unwrap_or_else(|| raw(&sums, (u64::MAX, rows), &Buffers::default()));
             let mut found = vec![vec![0; 64 * PAGE_BYTES]; 2];
