@@ -17,6 +17,7 @@ use std::time::Duration;
 /// its time.
 const LOOKS: u32 = 3;
 const REST: Duration = Duration::from_micros(20);
+/// The same while much is on its way: a look takes from the time of those who have work.
 const REST_IN_BULK: Duration = Duration::from_micros(120);
 /// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,
 /// takes hardly any processor time.

@@ -1,6 +1,9 @@
 //! Partial sums on their way through a process: what has come, and its own share. They lie in one buffer, sum by sum, and of
 //! each the rows in which there will be something, as they travel: what comes first becomes the buffer, and the buffer becomes
 //! what is sent on.
+//!
+//! Beside each page stands the residue that it should have, the sum of those of its shares, whatever has befallen the page on
+//! its way or in memory. Whoever uses the page looks whether it has it, and nobody before.
 
 use super::plan::{Share, Sum};
 use super::{Pages, TransferError};
@@ -19,7 +22,7 @@ pub(super) type Stretch = [Page; 4];
 pub(super) struct Accumulator {
     /// Empty as long as nothing is in it.
     bytes: Vec<u8>,
-    /// One for each page; of rows in which there is nothing it is that of zeros.
+    /// What each page should leave.
     residues: Vec<Residue>,
     /// Rows that each sum has, one bit each.
     rows: u64,
@@ -178,8 +181,8 @@ impl Accumulator {
         pages.map(|(page, residue)| if Residue::of(page) == *residue { Ok(page) } else { Err(TransferError::Altered) })
     }
 
-    /// Something has been made of all sums, in place.
-    pub(super) fn is_new(&mut self) {
+    /// Takes all pages as what they should be: they have just been made of others.
+    pub(super) fn renew_residues(&mut self) {
         self.residues = self.bytes.as_chunks().0.iter().map(Residue::of).collect();
     }
 

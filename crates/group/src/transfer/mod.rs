@@ -459,8 +459,8 @@ impl Transfer {
                 None => part::raw(&each, (had, *rows), &self.buffers),
             };
             let (epoch, group, sums) = (self.epoch, self.group, sums.len() as u32);
-            let (sum, piece, to_node, rows) = (sum_index, number, *node, *rows);
-            let part = Part { epoch, group, sum, piece, to: to_node, rows, sums, words, residues, bytes };
+            let (sum, piece, rows) = (sum_index, number, *rows);
+            let part = Part { epoch, group, sum, piece, to: *node, rows, sums, words, residues, bytes };
             self.send(to, number, part);
         }
         if let Some(it) = left {
@@ -512,7 +512,7 @@ impl Transfer {
                     }
                 }
                 if !onward.is_empty() {
-                    it.is_new();
+                    it.renew_residues();
                 }
                 Ok(onward)
             }
