@@ -145,7 +145,10 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
     for (epoch, level) in epochs.into_iter().rev() {
         let refusal = if level == Level::Encoded { &mut refusal } else { &mut refusal_of_local };
         if let Some(reason) = rejected.get(&epoch) {
-            refusal.get_or_insert(Refusal::Rejected { epoch, reason: reason.clone() });
+            // What was tried says more than what could not be.
+            if !matches!(refusal, Some(Refusal::Rejected { .. })) {
+                *refusal = Some(Refusal::Rejected { epoch, reason: reason.clone() });
+            }
             continue;
         }
         let holders = holders(reports, (epoch, level), plan);

@@ -177,7 +177,7 @@ impl Process {
                 self.settle_live(&mut turn);
                 turn.events.push_back(Event::Kept);
             }
-            Input::Failed(epoch, reason) => turn.events.push_back(Event::Failed(epoch, reason)),
+            Input::Failed(epoch, reason) => turn.events.push_back(Event::Unstored(epoch, reason)),
         }
         while let Some(event) = turn.events.pop_front() {
             for action in self.protocol.handle(event) {

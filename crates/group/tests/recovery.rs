@@ -8,9 +8,9 @@ use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Beginning, Control, Data, EpochId, Event, Group, Input, MemoryShelf, Message, MessageError, Muster, Output,
-    Payload, Phase, PieceId, Plan, Process, Protocol, Rank, RegionId, Resumption, Seat, Settings, Shelf, SlotMap,
-    SlotSet, Survey, WayBack, encode, load,
+    Action, Beginning, Control, Data, EpochId, Event, Group, Input, Level, Life, MemoryShelf, Message, MessageError,
+    Muster, Output, Payload, Phase, PieceId, Plan, Process, Protocol, Rank, RegionId, Restore, Resumption, Seat,
+    Settings, Shelf, SlotMap, SlotSet, Survey, Term, WayBack, encode, load,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -498,6 +498,30 @@ fn a_survey_answers_for_its_own_muster_alone() {
     assert_eq!(protocol.handle(muster(2)), [Action::Survey(2)]);
     assert_eq!(protocol.handle(Event::Surveyed(1, Survey::default())), []);
     assert_eq!(protocol.handle(Event::Surveyed(2, Survey::default())).len(), 1);
+}
+
+/// A recovery began again while storage was still at the pieces of the first attempt.
+#[test]
+fn what_storage_could_not_do_counts_for_the_attempt_that_waits_for_it() {
+    let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS, encode_every: 1 };
+    let mut protocol = Protocol::new(rotating(Scheme::Parity, 2), beginning);
+    let seats = vec![(Seat(0), Rank(0)), (Seat(1), Rank(1))];
+    let epoch = EpochId { job: JOB, life: Life(1), number: 1, random: 1 };
+    let restore =
+        Restore { life: Life(2), epoch: Some(epoch), seats: seats.clone(), sources: seats, level: Level::Encoded };
+    let attempt = |round| {
+        let control = Control::Restore(restore.clone(), COSTS);
+        Event::Message { from: Rank(1), term: Term { muster: 1, round }, control }
+    };
+    let full = || Event::Unstored(epoch, "no space left".into());
+    protocol.handle(Event::Muster(Muster { number: 1, present: vec![Rank(1), Rank(0)] }));
+    protocol.handle(Event::Surveyed(1, Survey::default()));
+    for round in 0..2 {
+        assert!(matches!(protocol.handle(attempt(round))[..], [Action::Rebuild { .. }]));
+        assert_eq!(protocol.handle(full()), [], "nothing is stored of this attempt yet");
+        assert!(matches!(protocol.handle(Event::Done(epoch))[..], [Action::Seal(_)]));
+    }
+    assert_eq!(protocol.handle(full()), [Action::Leave("no space left".into())]);
 }
 
 /// Another history of the job uses the same number, and somebody of it is still there.

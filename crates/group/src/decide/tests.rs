@@ -199,3 +199,13 @@ fn an_epoch_that_could_not_be_rebuilt_is_not_tried_again() {
     let refused = decide(&rotating(3), &list(), &rejected).unwrap_err();
     assert!(refused.to_string().contains("seat 1 differs"), "{refused}");
 }
+
+#[test]
+fn what_was_tried_is_named_before_what_never_counted() {
+    let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
+    let mut list: Vec<_> = (0..3).map(|seat| holds(seat, &[old])).collect();
+    list[0] = holds(0, &[old, new]);
+    let rejected = Rejected::from([(old, "seat 2 differs".to_owned())]);
+    let refused = decide(&rotating(3), &reports(list), &rejected).unwrap_err();
+    assert!(refused.to_string().contains("seat 2 differs"), "{refused}");
+}

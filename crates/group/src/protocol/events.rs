@@ -98,8 +98,10 @@ pub enum Event {
     Marked(EpochId),
     /// Answer to [`Action::Keep`].
     Kept,
-    /// Answer to any of them: it could not be done.
+    /// Answer to [`Action::Encode`], [`Action::Lay`] and [`Action::Rebuild`]: it could not be done.
     Failed(EpochId, String),
+    /// Answer to [`Action::Seal`], [`Action::Mark`] and [`Action::Keep`]: storage could not do it.
+    Unstored(EpochId, String),
     /// Answer to [`Action::Encode`], [`Action::Lay`] and [`Action::Rebuild`]: a page of a piece here is not what was written.
     Damaged(EpochId, Damaged),
 }

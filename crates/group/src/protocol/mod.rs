@@ -230,6 +230,9 @@ impl Protocol {
             Event::Marked(epoch) => self.marked(epoch, &mut actions),
             Event::Kept => self.kept_alone(&mut actions),
             Event::Failed(epoch, reason) => self.failed(epoch, reason, &mut actions),
+            // Of an attempt that was given up since: this one seals for itself, and hears of that.
+            Event::Unstored(..) if matches!(self.stage, Stage::Working(_)) => {}
+            Event::Unstored(epoch, reason) => self.failed(epoch, reason, &mut actions),
             Event::Damaged(epoch, damaged) => self.damaged(epoch, damaged, &mut actions),
         }
         while let Some(control) = self.own.pop_front() {
