@@ -30,21 +30,21 @@ pub enum WordsError {
     Senseless,
 }
 
+/// Bytes that the page takes in word form; `None` where that would not be shorter.
+pub fn packed_bytes(page: &[u8; PAGE_BYTES]) -> Option<usize> {
+    let (words, _) = page.as_chunks::<WORD_BYTES>();
+    let count = words.iter().filter(|word| **word != [0; WORD_BYTES]).count();
+    (count <= WORDS_MAX).then_some(BITMAP_BYTES + count * WORD_BYTES)
+}
+
 /// Appends the page in word form; `false`, and nothing appended, where that would not be shorter.
 pub fn pack(page: &[u8; PAGE_BYTES], into: &mut Vec<u8>) -> bool {
+    let Some(length) = packed_bytes(page) else { return false };
     let start = into.len();
+    into.reserve(length);
     into.resize(start + BITMAP_BYTES, 0);
     let (words, _) = page.as_chunks::<WORD_BYTES>();
-    let mut count = 0;
-    for (index, word) in words.iter().enumerate() {
-        if *word == [0; WORD_BYTES] {
-            continue;
-        }
-        count += 1;
-        if count > WORDS_MAX {
-            into.truncate(start);
-            return false;
-        }
+    for (index, word) in words.iter().enumerate().filter(|(_, word)| **word != [0; WORD_BYTES]) {
         into[start + index / 8] |= 1 << (index % 8);
         into.extend_from_slice(word);
     }

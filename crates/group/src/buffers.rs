@@ -50,11 +50,11 @@ impl Buffers {
             return Vec::with_capacity(wanted);
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The one that was used last may still be in the processor's cache. What is longer already need not be filled.
-        let last = |fits: &dyn Fn(&Vec<u8>) -> bool| kept.iter().rposition(fits);
-        match last(&|it| it.len() + ROOM_BYTES >= wanted && it.capacity() >= wanted)
-            .or_else(|| last(&|it| it.capacity() >= wanted))
-        {
+        // What is longer already need not be filled; of these the shortest, so that what is short does not take what others
+        // need, and of equals the one that was used last: it may still be in the processor's cache.
+        let fits = || kept.iter().enumerate().rev().filter(|(_, it)| it.capacity() >= wanted);
+        let filled = fits().filter(|(_, it)| it.len() + ROOM_BYTES >= wanted).min_by_key(|(_, it)| it.len());
+        match filled.or_else(|| fits().next()).map(|(at, _)| at) {
             Some(at) => kept.swap_remove(at),
             None => Vec::with_capacity(wanted.next_multiple_of(GRANULE_BYTES)),
         }

@@ -30,6 +30,11 @@ pub(super) fn raw(sums: &[&[u8]], (had, rows): (u64, u64), buffers: &Buffers) ->
 
 /// The same in word form; `None` where that does not pay.
 pub(super) fn packed(sums: &[&[u8]], (had, rows): (u64, u64)) -> Option<Vec<u8>> {
+    let first = || pages(sums, (had, rows)).take(TRIED);
+    let taken: usize = first().map(|page| words::packed_bytes(page).unwrap_or(PAGE_BYTES)).sum();
+    if taken * WORTH.1 > first().count() * PAGE_BYTES * WORTH.0 {
+        return None;
+    }
     // Not one of the buffers that are used again: these are far longer.
     let mut bytes = Vec::with_capacity(TRIED * PAGE_BYTES);
     for (count, page) in (1..).zip(pages(sums, (had, rows))) {
@@ -40,7 +45,7 @@ pub(super) fn packed(sums: &[&[u8]], (had, rows): (u64, u64)) -> Option<Vec<u8>>
             bytes.push(RAW);
             bytes.extend_from_slice(page);
         }
-        if count >= TRIED && bytes.len() * WORTH.1 > count * PAGE_BYTES * WORTH.0 {
+        if count > TRIED && bytes.len() * WORTH.1 > count * PAGE_BYTES * WORTH.0 {
             return None;
         }
     }
