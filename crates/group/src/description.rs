@@ -75,7 +75,7 @@ impl Sums {
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        self.0.iter().flat_map(|sum| sum.to_le_bytes()).collect()
+        self.0.iter().map(|sum| sum.to_le_bytes()).collect::<Vec<_>>().into_flattened()
     }
 
     fn checksum(&self) -> Checksum {

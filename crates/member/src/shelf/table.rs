@@ -78,19 +78,9 @@ pub(crate) fn write(
     entries: &Entries,
     descriptions: &[Description],
 ) -> Result<(), MemberError> {
-    let mut bytes = vec![0; 8];
-    for (place, entry) in entries.iter() {
-        let (kind, place) = match place {
-            Place::Slot(slot) => (0, slot),
-            Place::Check { check, row } => (check + 1, row),
-        };
-        for word in [kind, place, entry.frame.number().unwrap_or(u32::MAX)] {
-            bytes.extend(word.to_le_bytes());
-        }
-        bytes.extend(entry.checksum.to_bytes());
-    }
-    let count = ((bytes.len() - 8) / ENTRY_BYTES) as u64;
-    bytes[..8].copy_from_slice(&count.to_le_bytes());
+    let mut bytes = Vec::with_capacity(8 + entries.len() * ENTRY_BYTES);
+    bytes.extend((entries.len() as u64).to_le_bytes());
+    entries.iter().for_each(|(place, it)| bytes.extend(entry_bytes(place, it)));
     minicbor::encode(descriptions, &mut bytes).expect("a vector takes everything");
     write_checked(directory, &name(number), &bytes)
 }
@@ -121,6 +111,19 @@ fn numbers(directory: &Path) -> Result<Vec<u64>, MemberError> {
 
 fn name(number: u64) -> String {
     format!("table-{number}")
+}
+
+fn entry_bytes(place: Place, entry: Entry) -> [u8; ENTRY_BYTES] {
+    let (kind, place) = match place {
+        Place::Slot(slot) => (0, slot),
+        Place::Check { check, row } => (check + 1, row),
+    };
+    let mut bytes = [0; ENTRY_BYTES];
+    for (at, word) in [kind, place, entry.frame.number().unwrap_or(u32::MAX)].into_iter().enumerate() {
+        bytes[at * 4..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes[12..].copy_from_slice(&entry.checksum.to_bytes());
+    bytes
 }
 
 fn entry(bytes: &[u8; ENTRY_BYTES]) -> (Place, Entry) {
