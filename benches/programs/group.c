@@ -1,10 +1,10 @@
-/* Times of a group of ranks, told one a line by rank 0: NAME MILLISECONDS. Two groups over as many bytes each: parity, and
- * Reed-Solomon with two checks. Beside each checkpoint, in turn with it, what its bytes cost without us: the same number of
- * bytes around a ring, in pieces, and the same sums by MPI_Reduce.
+/* Times of a group of ranks, told one a line by rank 0: NAME MILLISECONDS. Its code is parity, or Reed-Solomon with two checks.
+ * Beside each checkpoint by parity, in turn with it, what its bytes cost without us: the same number of bytes around a ring, in
+ * pieces, and the same sums by MPI_Reduce.
  *
- *   group MEGABYTES ROUNDS
+ *   group MEGABYTES ROUNDS parity|solomon
  *
- * Ends without leaving the groups, so that another launch goes back to what they hold. */
+ * Ends without leaving the group, so that another launch goes back to what it holds. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,8 +100,8 @@ static void take_memory_back(void) {
 }
 
 /* Joins, and goes back if there is something to go back to. */
-static standfast_group *joined(const char *job, int code, uint64_t *field, const char *name) {
-    standfast_group_options options = {.size = sizeof options, .job = job, .code = code};
+static standfast_group *joined(int code, uint64_t *field, const char *name) {
+    standfast_group_options options = {.size = sizeof options, .job = "bench", .code = code};
     standfast_group *group;
     take_memory_back();
     double since = begin();
@@ -111,7 +111,7 @@ static standfast_group *joined(const char *job, int code, uint64_t *field, const
     if (how != STANDFAST_NEW) {
         since = begin();
         check(standfast_group_restore(group), "restore");
-        tell("restore", since);
+        tell(code == STANDFAST_PARITY ? "restore" : "restore-solomon", since);
     }
     return group;
 }
@@ -123,29 +123,25 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 64) << 20;
     int rounds = argc > 2 ? atoi(argv[2]) : 3;
-    uint64_t *fields[2];
-    for (int at = 0; at < 2; at++) {
-        fields[at] = aligned_alloc(PAGE, bytes);
-        for (size_t word = 0; word < bytes / 8; word++) fields[at][word] = word * 2654435761u + (uint64_t)(rank + at);
-    }
+    int is_parity = argc < 4 || strcmp(argv[3], "parity") == 0;
+    uint64_t *field = aligned_alloc(PAGE, bytes);
+    for (size_t word = 0; word < bytes / 8; word++) field[word] = word * 2654435761u + (uint64_t)rank;
     connect();
-    standfast_group *parity = joined("parity", STANDFAST_PARITY, fields[0], "rebuild-parity");
-    standfast_group *solomon = joined("solomon", STANDFAST_REED_SOLOMON, fields[1], "rebuild-solomon");
+    standfast_group *group = is_parity ? joined(STANDFAST_PARITY, field, "rebuild-parity")
+                                       : joined(STANDFAST_REED_SOLOMON, field, "rebuild-solomon");
     /* The first epoch has no other before it, and the second takes fresh memory. */
     for (int at = 0; at < 2; at++) {
-        change(fields[0], 1), change(fields[1], 1);
-        check(standfast_group_checkpoint(parity), "checkpoint");
-        check(standfast_group_checkpoint(solomon), "checkpoint");
+        change(field, 1);
+        check(standfast_group_checkpoint(group), "checkpoint");
     }
     for (int round = 0; round < rounds; round++) {
-        ring((char *)fields[0]);
-        change(fields[0], 1);
-        checkpoint(parity, "parity");
-        reduce((char *)fields[0]);
-        change(fields[0], 100);
-        checkpoint(parity, "one-percent");
-        change(fields[1], 1);
-        checkpoint(solomon, "solomon");
+        if (is_parity) ring((char *)field);
+        change(field, 1);
+        checkpoint(group, is_parity ? "parity" : "solomon");
+        if (!is_parity) continue;
+        reduce((char *)field);
+        change(field, 100);
+        checkpoint(group, "one-percent");
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();

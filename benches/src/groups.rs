@@ -45,14 +45,14 @@ pub(crate) fn of_four_ranks(megabytes: u64, repeats: usize, say: &mut dyn FnMut(
         return Ok(());
     };
     let (mut times, lives) = (Times::new(), repeats.div_ceil(2));
-    for _ in 0..lives {
+    for code in (0..lives).flat_map(|_| ["parity", "solomon"]) {
         let Some(nodes) = Nodes::new(RANKS)? else {
             say(not_measured("there are no namespaces for a plain user here"));
             return Ok(());
         };
-        launch(&nodes, &program, megabytes, 2, &mut times)?;
+        launch(&nodes, &program, (megabytes, 2, code), &mut times)?;
         nodes.on(1, "rm -r /dev/shm/standfast-*")?;
-        launch(&nodes, &program, megabytes, 1, &mut times)?;
+        launch(&nodes, &program, (megabytes, 1, code), &mut times)?;
     }
     promises(&times, megabytes)?.into_iter().for_each(say);
     Ok(())
@@ -62,15 +62,20 @@ fn not_measured(why: &str) -> Verdict {
     Verdict { promise: "groups".into(), measured: format!("not measured: {why}"), holds: true }
 }
 
-fn launch(nodes: &Nodes, program: &Path, megabytes: u64, rounds: usize, times: &mut Times) -> Result<()> {
+fn launch(
+    nodes: &Nodes,
+    program: &Path,
+    (megabytes, rounds, code): (u64, usize, &str),
+    times: &mut Times,
+) -> Result<()> {
     let arena = Arena::new()?;
     let words = nodes.open_mpi();
     let mut command = nodes.command(&arena, words[0].as_ref(), &[]);
-    command
-        .args(&words[1..])
-        .args(["-n", &RANKS.to_string()])
-        .arg(program)
-        .args([megabytes.to_string(), rounds.to_string()]);
+    command.args(&words[1..]).args(["-n", &RANKS.to_string()]).arg(program).args([
+        &megabytes.to_string(),
+        &rounds.to_string(),
+        code,
+    ]);
     let ended =
         Running::complete(&arena, "group", &mut command)?.well("the ranks").with_context(|| arena.evidence())?;
     for line in ended.output.lines() {
