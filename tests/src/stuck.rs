@@ -35,6 +35,9 @@ echo done
 
 const LOST: &str = "one of its processes has ended, and it has not for 1s";
 
+/// Told before each launch but the first.
+const LAUNCHED_AGAIN: &str = "launching it again";
+
 /// Killed within so many milliseconds of its process's beginning: in MPI_Init, mostly.
 const START_MILLISECONDS: u64 = 300;
 
@@ -162,33 +165,35 @@ pub fn survives_kills_at_the_start(mpi: Mpi, program: &Path, strikes: usize, see
     let options = ["--tries", &tries, "--loss-limit", "1s", "--start-limit", "30s"];
     let mut running = watched.start("struck", &options, &[])?;
     let mut struck = BTreeSet::new();
+    let launches = |running: &Running| running.errors_so_far().matches(LAUNCHED_AGAIN).count();
     for _ in 0..strikes {
         let ranks = |struck: &BTreeSet<Pid>| -> Vec<Pid> {
             watched.arena.processes_of(program).into_iter().filter(|rank| !struck.contains(rank)).collect()
         };
         // What is seen at first may be the last of the life before.
-        let of_this_life = loop {
+        let (of_this_life, before) = loop {
             until(PATIENCE, "the next launch", || {
                 ensure!(!running.has_ended()?, "the job has ended by itself");
                 Ok((!ranks(&struck).is_empty()).then_some(()))
             })
             .with_context(|| watched.said())?;
             sleep(Duration::from_millis(watched.random.u64(..START_MILLISECONDS)));
-            let mut there = ranks(&struck);
+            let (mut there, before) = (ranks(&struck), launches(&running));
             watched.random.shuffle(&mut there);
             if there.first().is_some_and(|rank| kill(*rank, Signal::SIGKILL).is_ok()) {
-                break there;
+                break (there, before);
             }
         };
         until(PATIENCE, "the struck launch to end", || {
-            // Whoever comes until nobody is there is of this life, too.
+            // Whoever comes until nobody is there, or the next launch is told of, is of this life, too.
             let left = watched.arena.processes_of(program);
-            struck.extend(of_this_life.iter().chain(&left).copied());
-            Ok(left.is_empty().then_some(()))
+            let is_over = launches(&running) > before;
+            struck.extend(of_this_life.iter().chain(left.iter().filter(|_| !is_over)).copied());
+            Ok((is_over || left.is_empty()).then_some(()))
         })
         .with_context(|| watched.said())?;
     }
     let ended = watched.check(running)?;
-    ensure!(ended.errors.contains("launching it again"), "nothing was struck; {}", watched.said());
+    ensure!(ended.errors.contains(LAUNCHED_AGAIN), "nothing was struck; {}", watched.said());
     Ok(())
 }
