@@ -91,8 +91,8 @@ static void reduce(char *field) {
     tell("reduce", since);
 }
 
-/* A virtual machine gives free memory back to its host, and then the first touch of a page takes ten times as long: that is not
- * what is measured, so as much as a lost rank takes is touched just before, and free again. */
+/* A virtual machine gives free memory back to its host, and then the first touch of a page takes several times as long: that is
+ * not what is measured, so all together touch more than a lost rank takes just before, and free it again. */
 static void take_memory_back(void) {
     volatile char *memory = malloc(bytes);
     for (size_t at = 0; at < bytes; at += PAGE) memory[at] = 1;
@@ -111,7 +111,7 @@ static standfast_group *joined(int code, uint64_t *field, const char *name) {
     if (how != STANDFAST_NEW) {
         since = begin();
         check(standfast_group_restore(group), "restore");
-        tell(code == STANDFAST_PARITY ? "restore" : "restore-solomon", since);
+        if (code == STANDFAST_PARITY) tell("restore", since);
     }
     return group;
 }

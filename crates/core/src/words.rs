@@ -105,6 +105,7 @@ mod tests {
             let mut bytes = vec![7];
             let packed = pack(&page, &mut bytes);
             prop_assert_eq!(packed.then(|| bytes[1..].to_vec()), pack_naive(&page));
+            prop_assert_eq!(packed.then_some(bytes.len() - 1), packed_bytes(&page));
             if packed {
                 let mut back = [9; PAGE_BYTES];
                 prop_assert_eq!(unpack(&bytes[1..], &mut back), Ok(bytes.len() - 1));

@@ -50,8 +50,8 @@ pub enum Input {
     Marked(EpochId),
     /// Answer to [`Output::Keep`].
     Kept,
-    /// Answer to any of them: it could not be done, for this reason.
-    Failed(EpochId, String),
+    /// Answer to any of these three: storage could not do it, for this reason.
+    Unstored(EpochId, String),
 }
 
 /// What the driver has to do.
@@ -177,7 +177,7 @@ impl Process {
                 self.settle_live(&mut turn);
                 turn.events.push_back(Event::Kept);
             }
-            Input::Failed(epoch, reason) => turn.events.push_back(Event::Unstored(epoch, reason)),
+            Input::Unstored(epoch, reason) => turn.events.push_back(Event::Unstored(epoch, reason)),
         }
         while let Some(event) = turn.events.pop_front() {
             for action in self.protocol.handle(event) {

@@ -20,8 +20,7 @@ thread_local! {
 }
 
 /// Has a page fetched that is about to be read: a hint, which changes nothing. The processor finds the neighbour of the page
-/// before by itself, and sooner without this. It goes to the outer caches: on its way to the first it would keep what is
-/// read there waiting.
+/// before by itself, and sooner without this. It comes into the outer caches: into the first it takes longer.
 pub(crate) fn expect(page: *const u8) {
     if EXPECTED.replace(page.addr()) + PAGE_BYTES == page.addr() {
         return;

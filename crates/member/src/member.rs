@@ -486,7 +486,7 @@ impl<T: Transport> Member<T> {
     fn act(&mut self, output: Output) -> Result<Option<Input>, MemberError> {
         let answer = |done: Result<(), MemberError>, input: Input, epoch: EpochId| match done {
             Ok(()) => input,
-            Err(error) => Input::Failed(epoch, error.to_string()),
+            Err(error) => Input::Unstored(epoch, error.to_string()),
         };
         Ok(match output {
             Output::Send(to, bytes) => {

@@ -336,7 +336,7 @@ impl<'s> Cluster<'s> {
                 }
                 Input::Surveyed(muster, survey)
             }
-            Store::Seal(work) if fails => Input::Failed(work.epoch, "no space left on the device".into()),
+            Store::Seal(work) if fails => Input::Unstored(work.epoch, "no space left on the device".into()),
             Store::Seal(work) => {
                 host.shelf.seal(work);
                 if self.scenario.plant == Some(Plant::DeletedTooEarly) {

@@ -142,8 +142,7 @@ pub(super) fn prefers_anew(before: Option<PieceId>, in_words: bool, payload: &dy
         // Where it is damaged the epoch shows it.
         let is_read = before.is_none_or(|before| shelf.read(before, place, &mut then).is_ok());
         then.iter_mut().zip(&now).for_each(|(byte, now)| *byte ^= now);
-        let mut packed = Vec::with_capacity(PAGE_BYTES);
-        is_read && !(words::pack(&then, &mut packed) && packed.len() * WORTH.1 < PAGE_BYTES * WORTH.0)
+        is_read && words::packed_bytes(&then).is_none_or(|bytes| bytes * WORTH.1 >= PAGE_BYTES * WORTH.0)
     };
     is_most(sample.iter().filter(is_other).count(), sample.len())
 }

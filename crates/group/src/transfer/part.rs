@@ -30,9 +30,9 @@ pub(super) fn raw(sums: &[&[u8]], (had, rows): (u64, u64), buffers: &Buffers) ->
 
 /// The same in word form; `None` where that does not pay.
 pub(super) fn packed(sums: &[&[u8]], (had, rows): (u64, u64)) -> Option<Vec<u8>> {
+    let pays = |bytes: usize, pages: usize| bytes * WORTH.1 <= pages * PAGE_BYTES * WORTH.0;
     let first = || pages(sums, (had, rows)).take(TRIED);
-    let taken: usize = first().map(|page| words::packed_bytes(page).unwrap_or(PAGE_BYTES)).sum();
-    if taken * WORTH.1 > first().count() * PAGE_BYTES * WORTH.0 {
+    if !pays(first().map(|page| words::packed_bytes(page).unwrap_or(PAGE_BYTES)).sum(), first().count()) {
         return None;
     }
     // Not one of the buffers that are used again: these are far longer.
@@ -45,12 +45,11 @@ pub(super) fn packed(sums: &[&[u8]], (had, rows): (u64, u64)) -> Option<Vec<u8>>
             bytes.push(RAW);
             bytes.extend_from_slice(page);
         }
-        if count > TRIED && bytes.len() * WORTH.1 > count * PAGE_BYTES * WORTH.0 {
+        if count > TRIED && !pays(bytes.len(), count) {
             return None;
         }
     }
-    let pages = sums.len() * rows.count_ones() as usize;
-    (bytes.len() * WORTH.1 <= pages * PAGE_BYTES * WORTH.0).then_some(bytes)
+    pays(bytes.len(), sums.len() * rows.count_ones() as usize).then_some(bytes)
 }
 
 /// Calls with sum, row within the piece, and page.
