@@ -37,7 +37,7 @@ typedef struct standfast_transport {
      * said that `request` is done. */
     int (*receive)(void *context, uint32_t from, void *bytes, size_t length, void **request);
     /* Collective, or NULL. 1 where no message of the program is under way; 0 where one is, with words that are the same
-     * everywhere; negative for an error. */
+     * everywhere; negative for an error, with words where there are any. */
     int (*quiescent)(void *context, char *words, size_t length);
 } standfast_transport;
 
@@ -63,7 +63,7 @@ typedef struct standfast_group_options {
     double hang;              /* seconds without a call of this library, or without a message within one, after which the
                                * process ends itself with status 70; 0 for never */
     const char *milestones;   /* a file in which process 0 tells who has launched the job that all have joined, and that all
-                               * have left; NULL for none */
+                               * have left, and each process what went wrong; NULL for none */
 } standfast_group_options;
 
 /* How a process begins. */

@@ -136,6 +136,14 @@ static int standfast_mpi_transport(MPI_Comm comm, standfast_transport *transport
     return 0;
 }
 
+#ifndef STANDFAST_MPI_COUNT
+static int standfast_mpi_quiescent(void *context, char *words, size_t length) {
+    (void)context;
+    snprintf(words, length, "--check-quiescent counts messages: compile the program with -DSTANDFAST_MPI_COUNT");
+    return -1;
+}
+#endif
+
 int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, standfast_group **group) {
     standfast_transport transport;
     standfast_group_options chosen;
@@ -152,15 +160,7 @@ int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, st
     }
     if (PMPI_Bcast(name, (int)sizeof name, MPI_CHAR, 0, *(MPI_Comm *)transport.context) != MPI_SUCCESS) return -1;
     if (PMPI_Bcast(&checked, 1, MPI_INT, 0, *(MPI_Comm *)transport.context) != MPI_SUCCESS) return -1;
-#ifdef STANDFAST_MPI_COUNT
     if (checked) transport.quiescent = standfast_mpi_quiescent;
-#else
-    if (checked) {
-        if (transport.rank == 0)
-            fputs("standfast: --check-quiescent counts messages: compile the program with -DSTANDFAST_MPI_COUNT\n", stderr);
-        return -1;
-    }
-#endif
     chosen.job = name;
     joined = standfast_group_join(&transport, &chosen, group);
     if (joined >= 0 && transport.rank == 0) fputs(standfast_group_warnings(*group), stderr);

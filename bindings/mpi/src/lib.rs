@@ -16,15 +16,20 @@ use options::Options;
 use packed::{Pack, PackedRegions, Size, Unpack};
 use standfast_group::RegionId;
 use standfast_linux::RegisteredMemory;
-use standfast_member::{Joined, Member, MemberError, Outcome};
+use standfast_member::{Joined, Member, MemberError, Outcome, tell_error};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 use watchdog::Pulse;
 
 /// What a failed call returns.
 const FAILED: c_int = -1;
+
+/// Where who has launched the program hears of errors; that of the first group.
+static MILESTONES: OnceLock<PathBuf> = OnceLock::new();
 
 thread_local! {
     static ERROR: RefCell<CString> = RefCell::new(CString::default());
@@ -51,6 +56,10 @@ fn call(work: impl FnOnce() -> Result<c_int, String>) -> c_int {
     let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("a defect of libstandfast_group".into()));
     ended.unwrap_or_else(|reason| {
         note_error(&reason);
+        if let Some(path) = MILESTONES.get() {
+            // The program hears of it in any case.
+            let _ = tell_error(path, &reason);
+        }
         FAILED
     })
 }
@@ -92,9 +101,14 @@ pub unsafe extern "C" fn standfast_group_join(
             return Err("there is no place for the group: the pointer is NULL".into());
         }
         let pulse = Pulse::new();
-        let line = Line::new(table, pulse.clone())?;
         // SAFETY: valid, and its strings end.
         let settings = unsafe { options::settings(options) }?;
+        if let Some(path) = &settings.milestones {
+            let _ = MILESTONES.set(path.clone());
+        }
+        let line = Line::new(table, pulse.clone())?;
+        // Whether the program counts its messages at all.
+        table.under_way()?;
         if let Some(patience) = options.map(Options::hang).transpose()?.flatten() {
             pulse.watch(patience)?;
         }

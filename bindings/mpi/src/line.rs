@@ -19,9 +19,9 @@ const LOOKS: u32 = 3;
 const REST: Duration = Duration::from_micros(20);
 /// The same while much is on its way: a look takes from the time of those who have work.
 const REST_IN_BULK: Duration = Duration::from_micros(120);
-/// After so many rests they become twice as long, up to the longest: who waits for long, for a process that computes still,
-/// takes hardly any processor time.
-const RESTS: u32 = 32;
+/// A rest becomes as long as this part of all before it, up to the longest: who waits for long, for a process that computes
+/// still, takes hardly any processor time, and what comes at last is late by no more than that part.
+const REST_PART: u32 = 16;
 const REST_MAX: Duration = Duration::from_millis(20);
 
 const VERSION: u32 = 2;
@@ -61,13 +61,13 @@ impl Table {
     pub(crate) fn under_way(&self) -> Result<Option<String>, String> {
         let Some(quiescent) = self.quiescent else { return Ok(None) };
         let mut words = [0_u8; WORDS_BYTES];
-        match quiescent(self.context, words.as_mut_ptr().cast(), WORDS_BYTES) {
-            0 => {
-                let said = CStr::from_bytes_until_nul(&words).unwrap_or_default();
-                Ok(Some(said.to_string_lossy().into_owned()))
-            }
+        let answer = quiescent(self.context, words.as_mut_ptr().cast(), WORDS_BYTES);
+        let said = CStr::from_bytes_until_nul(&words).unwrap_or_default().to_string_lossy();
+        match answer {
+            0 => Ok(Some(said.into_owned())),
             1 => Ok(None),
-            _ => Err("messages under way cannot be counted".into()),
+            _ if said.is_empty() => Err("messages under way cannot be counted".into()),
+            _ => Err(said.into_owned()),
         }
     }
 }
@@ -104,6 +104,8 @@ pub(crate) struct Line {
     arriving: VecDeque<OnItsWay>,
     buffers: Buffers,
     looks: u32,
+    /// Since the last message that came.
+    rested: Duration,
     pulse: Pulse,
 }
 
@@ -135,6 +137,7 @@ impl Line {
             arriving: VecDeque::new(),
             buffers: Buffers::default(),
             looks: 0,
+            rested: Duration::ZERO,
             pulse,
         })
     }
@@ -213,7 +216,7 @@ impl Transport for Line {
             arrived = self.arrived();
         }
         if arrived.is_some() {
-            self.looks = 0;
+            (self.looks, self.rested) = (0, Duration::ZERO);
             self.pulse.beat();
         }
         Ok(arrived)
@@ -224,15 +227,17 @@ impl Transport for Line {
     }
 
     fn idle(&mut self, patience: Patience) {
-        self.looks += 1;
+        if self.looks < LOOKS {
+            self.looks += 1;
+            return std::thread::yield_now();
+        }
         let first = match patience {
             Patience::Answer => REST,
             Patience::Bulk => REST_IN_BULK,
         };
-        match self.looks.checked_sub(LOOKS) {
-            None => std::thread::yield_now(),
-            Some(rests) => rest(REST_MAX.min(first * 2_u32.pow((rests / RESTS).min(10)))),
-        }
+        let next = first.max(self.rested / REST_PART).min(REST_MAX);
+        rest(next);
+        self.rested += next;
     }
 }
 

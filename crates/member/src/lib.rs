@@ -27,7 +27,7 @@ mod transport;
 pub use directory::{Directory, HeldEpoch, Rebuilt, Scavenged, rebuild, scavenge};
 pub use error::MemberError;
 pub use member::{Joined, Member, Outcome};
-pub use milestone::Milestone;
+pub use milestone::{Milestone, tell_error, told_error};
 pub use regions::{Regions, Tracking};
 pub use roll_call::{forget_in_memory, held_in_memory};
 pub use settings::{Settings, job_named, memory_identity};

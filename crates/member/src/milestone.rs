@@ -1,11 +1,15 @@
-//! How far a launch of a job is, told in a file by its first process for who has launched it. That process is not asked for
-//! anything: it reads the file now and then.
+//! How far a launch of a job is, told in a file for who has launched it: by the first process, and by each the errors that it was
+//! given, since a launcher that ends the others may lose their last words. They are not asked for anything: that one reads the
+//! file now and then.
 
 use crate::error::MemberError;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::Path;
 
-const LEFT: &str = "left\n";
+const JOINED: &str = "joined";
+const LEFT: &str = "left";
+const ERROR: &str = "error: ";
 
 /// What all processes of a launch have done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,23 +21,45 @@ pub enum Milestone {
 }
 
 impl Milestone {
-    /// Tells of it.
+    /// Tells of it. What was told before they joined is of no more use.
     ///
     /// # Errors
     /// Those of the file system.
     pub(crate) fn tell(self, path: &Path) -> Result<(), MemberError> {
-        let words = match self {
-            Self::Joined => "joined\n",
-            Self::Left => LEFT,
+        let told = match self {
+            Self::Joined => fs::write(path, format!("{JOINED}\n")),
+            Self::Left => add(path, LEFT),
         };
-        fs::write(path, words).map_err(MemberError::file(path))
+        told.map_err(MemberError::file(path))
     }
 
     /// The last one that was told; `None` where none was, or none can be read.
     pub fn told(path: &Path) -> Option<Self> {
-        // While it is being written it may be empty, and no launch leaves before it has joined.
-        fs::read_to_string(path).ok().map(|words| if words == LEFT { Self::Left } else { Self::Joined })
+        fs::read_to_string(path).ok()?.lines().rev().find_map(|line| match line {
+            JOINED => Some(Self::Joined),
+            LEFT => Some(Self::Left),
+            _ => None,
+        })
     }
+}
+
+/// Tells of an error that this process was given.
+///
+/// # Errors
+/// Those of the file system.
+pub fn tell_error(path: &Path, reason: &str) -> io::Result<()> {
+    add(path, &format!("{ERROR}{}", reason.replace('\n', " ")))
+}
+
+/// The last error of which a process has told; `None` where none has.
+pub fn told_error(path: &Path) -> Option<String> {
+    let told = fs::read_to_string(path).ok()?;
+    told.lines().rev().find_map(|line| line.strip_prefix(ERROR)).map(str::to_owned)
+}
+
+/// One line, whole whoever else adds some.
+fn add(path: &Path, line: &str) -> io::Result<()> {
+    File::options().append(true).create(true).open(path)?.write_all(format!("{line}\n").as_bytes())
 }
 
 #[cfg(test)]
@@ -45,9 +71,16 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("launch");
         assert_eq!(Milestone::told(&path), None);
+        tell_error(&path, "none joins").expect("a writable folder");
+        assert_eq!((Milestone::told(&path), told_error(&path).as_deref()), (None, Some("none joins")));
         for milestone in [Milestone::Joined, Milestone::Left] {
             milestone.tell(&path).expect("a writable folder");
-            assert_eq!(Milestone::told(&path), Some(milestone));
+            assert_eq!((Milestone::told(&path), told_error(&path)), (Some(milestone), None));
         }
+        tell_error(&path, "the last\nword").expect("a writable folder");
+        assert_eq!(
+            (Milestone::told(&path), told_error(&path).as_deref()),
+            (Some(Milestone::Left), Some("the last word"))
+        );
     }
 }

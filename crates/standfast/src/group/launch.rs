@@ -337,16 +337,18 @@ impl EndedLaunch {
             Some(_) => return Some("came no further".into()),
             None => {}
         }
-        match (self.status.code(), self.status.signal()) {
-            (Some(0), _) if asked => Some("was asked to end".into()),
+        let ended = match (self.status.code(), self.status.signal()) {
+            (Some(0), _) if asked => return Some("was asked to end".into()),
             // mpirun of Open MPI 5 says so of a job that has lost a node.
             (Some(0), _) if self.reached == Some(Milestone::Joined) => {
-                Some(format!("ended with status 0, and {STAYED}"))
+                format!("ended with status 0, and {STAYED}")
             }
-            (Some(0), _) => None,
-            (Some(code), _) => Some(format!("ended with status {code}")),
-            (None, signal) => Some(format!("was ended by signal {}", signal.unwrap_or_default())),
-        }
+            (Some(0), _) => return None,
+            (Some(code), _) => format!("ended with status {code}"),
+            (None, signal) => format!("was ended by signal {}", signal.unwrap_or_default()),
+        };
+        let error = self.error.as_ref().map(|error| format!(" (the last error of a process: {error})"));
+        Some(ended + &error.unwrap_or_default())
     }
 
     /// Whether all its processes had left the group when it was ended: there is nothing to go on from.

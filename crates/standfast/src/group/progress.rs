@@ -3,7 +3,7 @@
 
 use super::lines::Lines;
 use super::ranks::Ranks;
-use standfast_member::Milestone;
+use standfast_member::{Milestone, told_error};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -80,6 +80,11 @@ impl<'n> Progress<'n> {
     /// What all its processes have done.
     pub(super) fn reached(&self) -> Option<Milestone> {
         Milestone::told(&self.milestones)
+    }
+
+    /// The last error that one of them was given.
+    pub(super) fn error(&self) -> Option<String> {
+        told_error(&self.milestones)
     }
 
     /// When it is time to look again.

@@ -31,6 +31,8 @@ pub(super) struct EndedLaunch {
     pub(super) status: ExitStatus,
     /// How far it came.
     pub(super) reached: Option<Milestone>,
+    /// The last that one of its processes was given.
+    pub(super) error: Option<String>,
     /// For which it was ended, if it was.
     pub(super) trouble: Option<Trouble>,
 }
@@ -68,7 +70,8 @@ impl Watcher {
         let mut launch = Launch { child, trouble: None, kill_at: None };
         loop {
             if let Some(status) = launch.child.try_wait()? {
-                return Ok(EndedLaunch { status, reached: progress.reached(), trouble: launch.trouble });
+                let (reached, error) = (progress.reached(), progress.error());
+                return Ok(EndedLaunch { status, reached, error, trouble: launch.trouble });
             }
             launch.kill_in_time()?;
             if !self.asked && self.limit.is_some_and(|limit| limit <= Instant::now()) {
