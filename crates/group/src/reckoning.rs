@@ -14,8 +14,9 @@
 //! With local epochs between the encoded ones, I pages changed since the last encoded one stand beside it, and as many
 //! again while the next epoch is made.
 //!
-//! Beside that, while a transfer runs, accumulators: at most [`WINDOW`](crate::transfer::WINDOW) pieces of 256 KiB for
-//! each sum that is under way, or all where there are no more than [`AT_ONCE`](crate::transfer::AT_ONCE). The tests compare it with what the simulator's shelves really hold.
+//! Beside that, while a transfer runs, accumulators: at most [`WINDOW`](crate::transfer::WINDOW) pieces of
+//! [`PIECE_PAGES`](crate::transfer::PIECE_PAGES) for each sum that is under way, or all of one that goes at once. The tests
+//! compare it with what the simulator's shelves really hold.
 
 use crate::layout::Layout;
 use crate::plan::WayBack;

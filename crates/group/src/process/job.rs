@@ -12,7 +12,7 @@ use crate::payload::Payload;
 use crate::plan::{Plan, WayBack};
 use crate::shelf::{Damaged, PieceId, Place, Shelf, compare};
 use crate::slots::SlotSet;
-use crate::transfer::{AT_ONCE, Costs, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan};
+use crate::transfer::{Costs, FIRST_WINDOW_END, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -236,8 +236,7 @@ impl Job {
                         own @ Trouble::Damaged(_) => own,
                     })?;
                 }
-                // Nobody has been told a floor from here, and no first window is longer.
-                None if part.piece < AT_ONCE => self.pending.push_back((from, Data::Part(part))),
+                None if part.piece < FIRST_WINDOW_END => self.pending.push_back((from, Data::Part(part))),
                 None => {
                     return Err(format!("process {} sends piece {}, which is too early", from.0, part.piece).into());
                 }

@@ -3,7 +3,7 @@
 //! Shares travel to their sum along the route of the [`TransferPlan`]: a process adds what arrives to an accumulator, adds
 //! its own share once, and passes the accumulator on when all that it waits for has come. Adding is XOR, so nothing has to
 //! come in order. Pieces are numbered through, and a process works on a window of them: it tells who sends to it its *floor*,
-//! the first piece that it has not done with, and nobody sends it parts from floor + [`WINDOW`] on. Those wait with their
+//! the first piece that it has not done with, in steps, and nobody sends it parts from floor + [`WINDOW`] on. Those wait with their
 //! sender, which has not done with their piece before they have gone. A transfer of few pieces has a window as long as itself:
 //! nobody waits for a floor, and none is told.
 //!
@@ -13,8 +13,8 @@
 //!
 //! Nothing waits in a circle. Let *k* be the lowest floor of all:
 //!
-//! 1. No part of piece *k* waits for long. Its receiver's floor is *k* or higher; it has told it, or one from which on
-//!    the window reaches to the end.
+//! 1. No part of piece *k* waits for long. Its receiver's floor is *k* or higher; it has told it, or one less than a step
+//!    below it, which is less than a window, or one from which on the window reaches to the end.
 //! 2. Nobody holds back its own share of piece *k*. In the second half a process does so until its own floor is there, and
 //!    who has something to do with piece *k* has just that floor.
 //! 3. Within a piece parts go from hops to hops with higher numbers, from these to targets, from targets to heirs, whatever
@@ -33,7 +33,7 @@ mod tests;
 
 pub use part::PartError;
 pub(crate) use part::WORTH;
-pub use plan::{PIECE_ROWS, Share, Task, TransferPlan, Use};
+pub use plan::{PIECE_PAGES, Share, Task, TransferPlan, Use};
 pub use route::{Costs, Route, Sample};
 
 use crate::buffers::Buffers;
@@ -48,9 +48,13 @@ use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pieces under way at once.
-pub const WINDOW: u32 = 4;
+pub const WINDOW: u32 = 16;
+/// Whoever sends is told the floor when it is so many pieces higher than it was told last.
+const STEP: u32 = WINDOW / 4;
 /// A transfer of so many pieces, or fewer, goes at once.
 pub const AT_ONCE: u32 = 12;
+/// No part of this piece or a later one is sent before the receiver has told a floor.
+pub const FIRST_WINDOW_END: u32 = if WINDOW > AT_ONCE { WINDOW } else { AT_ONCE };
 
 /// Why a part cannot be taken. It comes from a process with another plan, or was made by a fault: the epoch fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,6 +127,8 @@ pub struct Transfer {
     /// What this process still has to do, by piece.
     tasks: BTreeMap<u32, BTreeMap<(u32, Node), Accumulator>>,
     floor: u32,
+    /// The floor that others have been told.
+    told: u32,
     /// First piece whose tasks are not laid out yet.
     laid_out: u32,
     /// Who sends something here, and is told the floor.
@@ -164,6 +170,7 @@ impl Transfer {
             compress,
             tasks: BTreeMap::new(),
             floor: 0,
+            told: 0,
             laid_out: 0,
             senders: BTreeSet::new(),
             floors,
@@ -289,7 +296,6 @@ impl Transfer {
 
     /// A piece is not done with before its parts have gone: a process that waits for a slow one takes no more either.
     fn raise_floor(&mut self) {
-        let before = self.floor;
         let waiting = self.waiting.values().flatten().map(|(piece, _)| *piece).min();
         let end = waiting.unwrap_or(self.laid_out);
         while self.floor < end && self.tasks.get(&self.floor).is_none_or(BTreeMap::is_empty) {
@@ -297,7 +303,8 @@ impl Transfer {
             self.floor += 1;
         }
         // Who has been told a floor from which on the window reaches to the end needs no other.
-        if self.floor > before && before + self.plan.window() < self.plan.pieces {
+        if self.floor >= self.told + STEP && self.told + self.plan.window() < self.plan.pieces {
+            self.told = self.floor;
             let floor = Data::Floor { epoch: self.epoch, group: self.group, piece: self.floor };
             self.out.extend(self.senders.iter().map(|rank| (*rank, floor.clone())));
         }

@@ -6,7 +6,7 @@
 //! direct    a, b, c, d -> each target       one step; the target's link carries n rows (D6's broadcast)
 //! ```
 
-use super::plan::PIECE_ROWS;
+use super::plan::PIECE_PAGES;
 use crate::layout::Layout;
 use crate::slots::SlotSet;
 use minicbor::{Decode, Encode};
@@ -81,10 +81,9 @@ impl Route {
     fn choose(costs: Costs, givers: u64, pages: u64, rows: u64, sums: u64) -> Self {
         let Costs { latency_nanoseconds: latency, page_nanoseconds: page } = costs;
         let steps = u64::from(givers.next_power_of_two().ilog2());
-        let piece = rows.min(PIECE_ROWS as u64);
+        let piece = sums * rows.min((PIECE_PAGES as u64 / sums).max(1));
         let direct = latency.saturating_add(page.saturating_mul(givers.max(sums) * pages));
-        let chain =
-            givers.saturating_mul(latency + page * sums * piece).saturating_add(page.saturating_mul(sums * rows));
+        let chain = givers.saturating_mul(latency + page * piece).saturating_add(page.saturating_mul(sums * rows));
         let fan_in = steps.saturating_mul(latency.saturating_add(page.saturating_mul(sums * rows)));
         let quickest = [(chain, Self::Chain), (direct, Self::Direct), (fan_in, Self::FanIn)];
         quickest.into_iter().min_by_key(|(time, _)| *time).map(|(_, route)| route).expect("there are three")

@@ -350,7 +350,7 @@ fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
 #[test]
 fn nobody_takes_more_than_a_window_however_slow_another_is() {
     // A member is a column of three in a rotating group, and is to have more pieces than go at once.
-    let slots = 4 * AT_ONCE * PIECE_ROWS as u32;
+    let slots = 4 * AT_ONCE * u64::BITS;
     for (keepers, route) in [(0, Route::Chain), (1, Route::Chain), (1, Route::FanIn), (1, Route::Direct)] {
         let layout = Layout::new(Scheme::Parity, 4, keepers).unwrap();
         let mut random = Pseudo(11);
