@@ -15,7 +15,15 @@ const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// Buffers that nobody needs at the moment. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
+pub struct Buffers(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Those that were used last are behind.
+    buffers: Vec<Vec<u8>>,
+    /// What they take together.
+    bytes: usize,
+}
 
 impl Buffers {
     /// So many bytes that are about to be overwritten: they may hold anything.
@@ -38,9 +46,9 @@ impl Buffers {
     /// One that nobody needs any more.
     pub fn put(&self, bytes: Vec<u8>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let together = kept.iter().chain([&bytes]).map(Vec::capacity).sum::<usize>();
-        if bytes.capacity() >= KEPT_BYTES_MIN && together <= KEPT_BYTES_MAX {
-            kept.push(bytes);
+        if bytes.capacity() >= KEPT_BYTES_MIN && kept.bytes + bytes.capacity() <= KEPT_BYTES_MAX {
+            kept.bytes += bytes.capacity();
+            kept.buffers.push(bytes);
         }
     }
 
@@ -50,14 +58,19 @@ impl Buffers {
             return Vec::with_capacity(wanted);
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of equals the one that was used last: it may still be in the processor's cache.
+        let fits = || kept.buffers.iter().enumerate().rev().filter(|(_, it)| it.capacity() >= wanted);
         // What is longer already need not be filled; of these the shortest, so that what is short does not take what others
-        // need, and of equals the one that was used last: it may still be in the processor's cache.
-        let fits = || kept.iter().enumerate().rev().filter(|(_, it)| it.capacity() >= wanted);
-        let filled = fits().filter(|(_, it)| it.len() + ROOM_BYTES >= wanted).min_by_key(|(_, it)| it.len());
-        match filled.or_else(|| fits().next()).map(|(at, _)| at) {
-            Some(at) => kept.swap_remove(at),
-            None => Vec::with_capacity(wanted.next_multiple_of(GRANULE_BYTES)),
-        }
+        // need. Mostly all have one length.
+        let filled = || fits().filter(|(_, it)| it.len() + ROOM_BYTES >= wanted);
+        let tight = filled().find(|(_, it)| it.len() <= wanted);
+        let found = tight.or_else(|| filled().min_by_key(|(_, it)| it.len())).or_else(|| fits().next());
+        let Some(at) = found.map(|(at, _)| at) else {
+            return Vec::with_capacity(wanted.next_multiple_of(GRANULE_BYTES));
+        };
+        let found = kept.buffers.remove(at);
+        kept.bytes -= found.capacity();
+        found
     }
 }
 
@@ -85,9 +98,10 @@ mod tests {
     fn short_ones_and_more_than_a_window_needs_are_given_back() {
         let buffers = Buffers::default();
         buffers.put(Vec::with_capacity(KEPT_BYTES_MIN - 1));
-        assert!(buffers.0.lock().unwrap().is_empty());
+        assert!(buffers.0.lock().unwrap().buffers.is_empty());
         (0..20).for_each(|_| buffers.put(Vec::with_capacity(1 << 20)));
         let kept = buffers.0.lock().unwrap();
-        assert!(kept.iter().map(Vec::capacity).sum::<usize>() <= KEPT_BYTES_MAX && kept.len() > 3);
+        let together = kept.buffers.iter().map(Vec::capacity).sum::<usize>();
+        assert!(together == kept.bytes && together <= KEPT_BYTES_MAX && kept.buffers.len() > 3);
     }
 }

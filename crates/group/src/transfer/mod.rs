@@ -45,7 +45,7 @@ use accumulator::{Accumulator, Stretch, add_share};
 use plan::{Contributor, Heir, Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Pieces under way at once.
 pub const WINDOW: u32 = 16;
@@ -126,6 +126,9 @@ pub struct Transfer {
     compress: bool,
     /// What this process still has to do, by piece.
     tasks: BTreeMap<u32, BTreeMap<(u32, Node), Accumulator>>,
+    /// Those of them to which its own share is to be added, and those that are complete.
+    owed: VecDeque<Spot>,
+    ready: Vec<Spot>,
     floor: u32,
     /// The floor that others have been told.
     told: u32,
@@ -140,6 +143,9 @@ pub struct Transfer {
     buffers: Buffers,
     stretch: Box<Stretch>,
 }
+
+/// A piece, a sum, and where in its tree.
+type Spot = (u32, u32, Node);
 
 /// What of a complete sum goes to whom.
 struct Onward {
@@ -169,6 +175,8 @@ impl Transfer {
             seating,
             compress,
             tasks: BTreeMap::new(),
+            owed: VecDeque::new(),
+            ready: Vec::new(),
             floor: 0,
             told: 0,
             laid_out: 0,
@@ -273,14 +281,7 @@ impl Transfer {
         loop {
             self.lay_out();
             self.give_shares(pages)?;
-            let done = |it: &Accumulator| it.missing == 0 && !it.owes;
-            let ready: Vec<_> = self
-                .tasks
-                .iter()
-                .flat_map(|(piece, tasks)| {
-                    tasks.iter().filter(|(_, it)| done(it)).map(|((sum, node), _)| (*piece, *sum, *node))
-                })
-                .collect();
+            let ready = std::mem::take(&mut self.ready);
             for (piece, sum, node) in &ready {
                 let tasks = self.tasks.get_mut(piece).expect("it was found there");
                 let accumulator = tasks.remove(&(*sum, *node)).expect("it was found there");
@@ -313,13 +314,17 @@ impl Transfer {
     /// Lays out the tasks of pieces that have come into the window.
     fn lay_out(&mut self) {
         while self.laid_out < self.plan.pieces.min(self.floor + self.plan.window()) {
-            let mut tasks = BTreeMap::new();
+            let (mut tasks, mut owed) = (BTreeMap::new(), VecDeque::new());
             for (index, sum) in self.plan.sums.iter().enumerate() {
                 let Some(piece) = self.piece_of(sum, self.laid_out) else { continue };
                 self.tasks_of(sum, piece, |node, missing, owes| {
                     tasks.insert((index as u32, node), Accumulator::new(sum.rows_at(node, piece), missing, owes));
+                    if owes {
+                        owed.push_back((self.laid_out, index as u32, node));
+                    }
                 });
             }
+            self.owed.append(&mut owed);
             self.tasks.insert(self.laid_out, tasks);
             self.laid_out += 1;
         }
@@ -363,16 +368,9 @@ impl Transfer {
 
     /// Adds this process's own shares to the pieces of the window.
     fn give_shares(&mut self, pages: &mut dyn Pages) -> Result<(), TransferError> {
-        let open: Vec<_> = self
-            .tasks
-            .iter()
-            // What others rebuild here must be complete before it is added elsewhere.
-            .filter(|(piece, _)| **piece < self.plan.second || self.floor >= self.plan.second)
-            .flat_map(|(piece, tasks)| {
-                tasks.iter().filter(|(_, it)| it.owes).map(|((sum, node), _)| (*piece, *sum, *node))
-            })
-            .collect();
-        for (number, sum_index, node) in open {
+        // What others rebuild here must be complete before it is added elsewhere.
+        let end = if self.floor >= self.plan.second { u32::MAX } else { self.plan.second };
+        while let Some((number, sum_index, node)) = self.owed.pop_front_if(|(piece, ..)| *piece < end) {
             let sum = &self.plan.sums[sum_index as usize];
             let piece = (number - sum.first_piece) as usize;
             let Node::Hop(index) = node else { unreachable!("only hops have shares") };
@@ -381,6 +379,9 @@ impl Transfer {
             accumulator.make_room(sum.width, &self.buffers);
             add_share(sum, piece, index as usize, &self.layout, accumulator, pages, &mut self.stretch)?;
             accumulator.owes = false;
+            if accumulator.missing == 0 {
+                self.ready.push((number, sum_index, node));
+            }
         }
         Ok(())
     }
@@ -413,6 +414,9 @@ impl Transfer {
             self.buffers.put(bytes);
         }
         accumulator.missing -= 1;
+        if accumulator.missing == 0 && !accumulator.owes {
+            self.ready.push((part.piece, part.sum, part.to));
+        }
         Ok(())
     }
 
