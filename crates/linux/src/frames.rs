@@ -15,6 +15,7 @@ use crate::caches;
 use ahead::Ahead;
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -25,7 +26,7 @@ use std::ptr::NonNull;
 /// Frames that are mapped at once: 4 MiB.
 const FRAMES_MAPPED: u32 = 1024;
 const BYTES_MAPPED: usize = FRAMES_MAPPED as usize * PAGE_BYTES;
-/// What the kernel maps at once where one page of a file is read (`fault_around_bytes`).
+/// What the kernel enters at once where one page of a file is read (`fault_around_bytes`).
 const BYTES_AROUND: usize = 64 << 10;
 /// What is written at once to take memory.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -34,10 +35,18 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 #[derive(Debug)]
 pub struct FrameFile {
     file: File,
-    /// Pointers, which keep the value in its thread.
-    mapped: Vec<NonNull<u8>>,
+    mapped: Vec<Mapping>,
     /// The step behind the last that is mapped.
     ahead: Option<Ahead>,
+}
+
+/// What is mapped at once.
+#[derive(Debug)]
+struct Mapping {
+    /// A pointer, which keeps the value in its thread.
+    address: NonNull<u8>,
+    /// Whether the kernel has been asked to enter its pages.
+    entered: Cell<bool>,
 }
 
 impl FrameFile {
@@ -54,9 +63,7 @@ impl FrameFile {
         file.try_lock().map_err(io::Error::from)?;
         let length = file.metadata()?.len();
         let mut frames = Self { file, mapped: Vec::new(), ahead: None };
-        for index in 0..length / BYTES_MAPPED as u64 {
-            frames.map(index)?;
-        }
+        (0..length / BYTES_MAPPED as u64).try_for_each(|index| frames.map(index))?;
         Ok(frames)
     }
 
@@ -105,7 +112,7 @@ impl FrameFile {
         let kept = (frames.div_ceil(FRAMES_MAPPED) as usize).min(self.mapped.len());
         for mapping in self.mapped.drain(kept..) {
             // SAFETY: it was mapped with this length, and no reference to it outlives the borrow of `self`.
-            unsafe { libc::munmap(mapping.as_ptr().cast(), BYTES_MAPPED) };
+            unsafe { libc::munmap(mapping.address.as_ptr().cast(), BYTES_MAPPED) };
         }
         self.settle()
     }
@@ -145,9 +152,12 @@ impl FrameFile {
     }
 
     fn place(&self, number: u32) -> *mut u8 {
-        let mapping = self.mapped[(number / FRAMES_MAPPED) as usize];
+        let mapping = &self.mapped[(number / FRAMES_MAPPED) as usize];
+        if !mapping.entered.replace(true) {
+            mapping.enter();
+        }
         // SAFETY: the offset is below the length of the mapping.
-        unsafe { mapping.as_ptr().add((number % FRAMES_MAPPED) as usize * PAGE_BYTES) }
+        unsafe { mapping.address.as_ptr().add((number % FRAMES_MAPPED) as usize * PAGE_BYTES) }
     }
 
     fn map(&mut self, index: u64) -> io::Result<()> {
@@ -159,14 +169,22 @@ impl FrameFile {
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        self.mapped.push(NonNull::new(address.cast()).expect("the kernel maps nothing at zero unasked"));
-        // All of them are about to be read or written. A read enters those around it, to be written as well, and costs less
-        // than asking for each; where a kernel enters fewer, the others come when they are needed.
-        for at in (0..BYTES_MAPPED).step_by(BYTES_AROUND) {
-            // SAFETY: within what has just been mapped, of which the file has all.
-            unsafe { address.cast::<u8>().add(at).read_volatile() };
-        }
+        let address = NonNull::new(address.cast()).expect("the kernel maps nothing at zero unasked");
+        self.mapped.push(Mapping { address, entered: Cell::new(false) });
         Ok(())
+    }
+}
+
+impl Mapping {
+    /// Has its pages entered, at the first use of one: who goes back to an epoch needs those of no other, and the rest of them is
+    /// about to be used as well. A read enters those around it, to be written as well, and costs less than asking for each;
+    /// where a kernel enters fewer, the others come when they are needed.
+    #[cold]
+    fn enter(&self) {
+        for at in (0..BYTES_MAPPED).step_by(BYTES_AROUND) {
+            // SAFETY: within the mapping, of which the file has all.
+            unsafe { self.address.as_ptr().add(at).read_volatile() };
+        }
     }
 }
 
@@ -184,7 +202,7 @@ impl Drop for FrameFile {
         let _ = self.ahead.is_some().then(|| self.settle());
         for mapping in &self.mapped {
             // SAFETY: it was mapped with this length, and no reference to it outlives `self`.
-            unsafe { libc::munmap(mapping.as_ptr().cast(), BYTES_MAPPED) };
+            unsafe { libc::munmap(mapping.address.as_ptr().cast(), BYTES_MAPPED) };
         }
     }
 }
