@@ -1,6 +1,6 @@
 /* Times of a group of ranks, told one a line by rank 0: NAME MILLISECONDS. Its code is parity, or Reed-Solomon with two checks.
  * Beside each checkpoint by parity, in turn with it, what its bytes cost without us: the same number of bytes around a ring, in
- * pieces, and the same sums by MPI_Reduce.
+ * long pieces and in short ones, and the same sums by MPI_Reduce.
  *
  *   group MEGABYTES ROUNDS parity|solomon
  *
@@ -13,7 +13,9 @@
 #define STANDFAST_MPI_IMPLEMENTATION
 #include <standfast_mpi.h>
 
-enum { PAGE = 4096, WORDS = PAGE / 8, PIECE = 256 << 10, WINDOW = 4 };
+enum { PAGE = 4096, WORDS = PAGE / 8, WINDOW = 4 };
+/* TCP's MPI sends at once what is shorter than 64 KiB, and so do we. */
+enum { LONG = 256 << 10, SHORT = 15 * PAGE };
 
 static int rank, ranks;
 static size_t bytes;
@@ -57,12 +59,12 @@ static void checkpoint(standfast_group *group, const char *name) {
     tell(name, since);
 }
 
-/* As many bytes as parity sends from each rank to the next: all once. */
-static void ring(const char *field) {
-    static char arriving[WINDOW][PIECE];
+/* As many bytes as parity sends from each rank to the next: all once, in pieces of so many. */
+static void ring(const char *field, size_t length, const char *name) {
+    static char arriving[WINDOW][LONG];
     MPI_Request sends[WINDOW], receives[WINDOW];
     int next = (rank + 1) % ranks, last = (rank + ranks - 1) % ranks;
-    size_t pieces = bytes / PIECE;
+    size_t pieces = bytes / length;
     double since = begin();
     for (size_t piece = 0; piece < pieces + WINDOW; piece++) {
         size_t slot = piece % WINDOW;
@@ -71,11 +73,11 @@ static void ring(const char *field) {
             MPI_Wait(&receives[slot], MPI_STATUS_IGNORE);
         }
         if (piece < pieces) {
-            MPI_Irecv(arriving[slot], PIECE, MPI_BYTE, last, 1, MPI_COMM_WORLD, &receives[slot]);
-            MPI_Isend(field + piece * PIECE, PIECE, MPI_BYTE, next, 1, MPI_COMM_WORLD, &sends[slot]);
+            MPI_Irecv(arriving[slot], (int)length, MPI_BYTE, last, 1, MPI_COMM_WORLD, &receives[slot]);
+            MPI_Isend(field + piece * length, (int)length, MPI_BYTE, next, 1, MPI_COMM_WORLD, &sends[slot]);
         }
     }
-    tell("transfer", since);
+    tell(name, since);
 }
 
 /* The same sums as parity has in place, one root after the other; a root adds nothing to its own. */
@@ -135,7 +137,10 @@ int main(int argc, char **argv) {
         check(standfast_group_checkpoint(group), "checkpoint");
     }
     for (int round = 0; round < rounds; round++) {
-        if (is_parity) ring((char *)field);
+        if (is_parity) {
+            ring((char *)field, LONG, "transfer");
+            ring((char *)field, SHORT, "transfer-short");
+        }
         change(field, 1);
         checkpoint(group, is_parity ? "parity" : "solomon");
         if (!is_parity) continue;

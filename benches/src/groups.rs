@@ -86,16 +86,16 @@ fn launch(
 }
 
 fn promises(times: &Times, megabytes: u64) -> Result<Vec<Verdict>> {
-    for name in
-        ["transfer", "parity", "reduce", "one-percent", "solomon", "rebuild-parity", "rebuild-solomon", "restore"]
-    {
+    let of_ours = ["parity", "one-percent", "solomon", "rebuild-parity", "rebuild-solomon", "restore"];
+    for name in of_ours.into_iter().chain(["transfer", "transfer-short", "reduce"]) {
         ensure!(times.contains_key(name), "nobody has told the time of {name}");
     }
     let of = |name: &str| times[name].as_slice();
     let parity = of("parity");
     let a_hundredth = median(parity).mul_f64(CHANGED_MAX) + AGREEMENT;
     let mut verdicts = vec![
-        within("parity against a raw transfer of its bytes:".into(), parity, of("transfer"), TRANSFER_MAX),
+        within("parity against a raw transfer of its bytes by 256 KiB:".into(), parity, of("transfer"), TRANSFER_MAX),
+        within("the same by 60 KiB:".into(), parity, of("transfer-short"), TRANSFER_MAX),
         within("parity against MPI_Reduce(MPI_BXOR) of them:".into(), parity, of("reduce"), 1.0),
         within("Reed-Solomon of two checks against parity:".into(), of("solomon"), parity, SOLOMON_MAX),
         Verdict {

@@ -3,9 +3,9 @@
 //! Shares travel to their sum along the route of the [`TransferPlan`]: a process adds what arrives to an accumulator, adds
 //! its own share once, and passes the accumulator on when all that it waits for has come. Adding is XOR, so nothing has to
 //! come in order. Pieces are numbered through, and a process works on a window of them: it tells who sends to it its *floor*,
-//! the first piece that it has not done with, in steps, and nobody sends it parts from floor + [`WINDOW`] on. Those wait with their
-//! sender, which has not done with their piece before they have gone. A transfer of few pieces has a window as long as itself:
-//! nobody waits for a floor, and none is told.
+//! the first piece that it has not done with, in steps, and nobody sends it parts from floor + [`WINDOW`] on. Those wait with
+//! their sender, which has not done with their piece before they have gone. A transfer of few pieces has a window as long as
+//! itself: nobody waits for a floor, and none is told.
 //!
 //! So a process holds of each place in a tree that is its own a window of sums, in the making or waiting
 //! ([`Transfer::held_bytes_max`]), however slow another is. What it has sent and the other has not taken is of the other's

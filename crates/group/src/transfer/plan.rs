@@ -3,8 +3,7 @@
 //! over the wire.
 //!
 //! With rotating checks the chains of the classes begin at different members, and all links are busy: a reduce-scatter
-//! around the ring. Only rows in which somebody has something are in the plan, packed into pieces of a
-//! few rows.
+//! around the ring. Only rows in which somebody has something are in the plan, packed into pieces of a few rows.
 
 use super::route::{Route, parent};
 use super::{AT_ONCE, WINDOW};
