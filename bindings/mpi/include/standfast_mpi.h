@@ -137,6 +137,7 @@ static int standfast_mpi_transport(MPI_Comm comm, standfast_transport *transport
 }
 
 #ifndef STANDFAST_MPI_COUNT
+/* Of a program that does not count its messages. */
 static int standfast_mpi_quiescent(void *context, char *words, size_t length) {
     (void)context;
     snprintf(words, length, "--check-quiescent counts messages: compile the program with -DSTANDFAST_MPI_COUNT");

@@ -107,11 +107,11 @@ pub unsafe extern "C" fn standfast_group_join(
             let _ = MILESTONES.set(path.clone());
         }
         let line = Line::new(table, pulse.clone())?;
-        // Whether the program counts its messages at all.
-        table.under_way()?;
         if let Some(patience) = options.map(Options::hang).transpose()?.flatten() {
             pulse.watch(patience)?;
         }
+        // Where they are to be counted and the program does not, this is refused.
+        table.under_way()?;
         let member = said(Member::join(line, &settings))?;
         let (joined, epoch) = match member.joined() {
             Joined::New => (0, 0),

@@ -394,7 +394,7 @@ fn all(rows: &[u32]) -> u64 {
 }
 
 /// Rows of a piece, where there are so many rows, of which so many sums travel together.
-fn rows_each(rows: usize, sums: usize) -> usize {
+pub(super) fn rows_each(rows: usize, sums: usize) -> usize {
     if rows <= AT_ONCE as usize * ROWS_MAX { ROWS_MAX } else { (PIECE_PAGES / sums).max(1) }
 }
 
@@ -414,7 +414,7 @@ impl Draft<'_> {
             return None;
         }
         let (count, width) = (shares.len(), self.combiner.checks());
-        let is_direct = (0..count).all(|index| parent(route, index, count).is_none());
+        let is_direct = route == Route::Direct || count == 1;
         // Those of a target at most, where nobody passes them on.
         let together = self.targets.iter().map(|target| target.sums.len()).max().filter(|_| is_direct);
         let rows_each = rows_each(self.rows.len(), together.unwrap_or(width));

@@ -6,7 +6,7 @@
 //! direct    a, b, c, d -> each target       one step; the target's link carries n rows (D6's broadcast)
 //! ```
 
-use super::plan::PIECE_PAGES;
+use super::plan::rows_each;
 use crate::layout::Layout;
 use crate::slots::SlotSet;
 use minicbor::{Decode, Encode};
@@ -81,7 +81,7 @@ impl Route {
     fn choose(costs: Costs, givers: u64, pages: u64, rows: u64, sums: u64) -> Self {
         let Costs { latency_nanoseconds: latency, page_nanoseconds: page } = costs;
         let steps = u64::from(givers.next_power_of_two().ilog2());
-        let piece = sums * rows.min((PIECE_PAGES as u64 / sums).max(1));
+        let piece = sums * rows.min(rows_each(rows as usize, sums as usize) as u64);
         let direct = latency.saturating_add(page.saturating_mul(givers.max(sums) * pages));
         let chain = givers.saturating_mul(latency + page * piece).saturating_add(page.saturating_mul(sums * rows));
         let fan_in = steps.saturating_mul(latency.saturating_add(page.saturating_mul(sums * rows)));
