@@ -16,26 +16,38 @@
 extern "C" {
 #endif
 
-#define STANDFAST_GROUP_VERSION 2
-#define STANDFAST_REQUESTS 64 /* so many are tested at once, at most */
+#define STANDFAST_GROUP_VERSION 3
+#define STANDFAST_REQUESTS 64      /* so many are tested at once, at most */
+#define STANDFAST_ANYBODY UINT32_MAX /* instead of a sender */
 
-/* How messages are carried: filled in by standfast_mpi.h. Messages between two processes keep their order. */
+/* Messages between two processes keep their order among those of one channel; one of anybody is only asked for on the first. */
+enum standfast_channel { STANDFAST_MESSAGES = 0, STANDFAST_BODIES = 1 };
+
+/* What has become of a request. */
+enum standfast_how { STANDFAST_UNDER_WAY = 0, STANDFAST_DONE = 1, STANDFAST_CANCELLED = 2 };
+typedef struct standfast_ended {
+    int how;       /* enum standfast_how */
+    uint32_t from; /* of a message that was received */
+    size_t length; /* and its bytes */
+} standfast_ended;
+
+/* How messages are carried: filled in by standfast_mpi.h. Functions return 0, or not for an error. */
 typedef struct standfast_transport {
     size_t size;      /* sizeof(standfast_transport) */
     uint32_t version; /* STANDFAST_GROUP_VERSION */
     uint32_t rank;
     uint32_t ranks;
     void *context; /* given to every function below */
-    /* Begins to send; `bytes` stay as they are until `test` has said that `request` is done. 0, or not for an error. */
-    int (*send)(void *context, uint32_t to, const void *bytes, size_t length, void **request);
-    /* Sets `done` to 1 for each of so many requests that is done, which is then gone, and leaves it for others; once for all,
-     * since each look has its price. 0, or not for an error. */
-    int (*test)(void *context, size_t count, void *const *requests, unsigned char *done);
-    /* 1 where a message has come, with sender and length; 0 where none has; negative for an error. */
-    int (*probe)(void *context, uint32_t *from, size_t *length);
-    /* Begins to take the message that `probe` has told of, which it then tells of no more; the bytes are there when `test` has
+    /* Begins to send; `bytes` stay as they are until `test` has said that `request` has ended. */
+    int (*send)(void *context, uint32_t to, uint32_t channel, const void *bytes, size_t length, void **request);
+    /* Begins to receive the next message of a process or of anybody, of at most `length` bytes; they are there when `test` has
      * said that `request` is done. */
-    int (*receive)(void *context, uint32_t from, void *bytes, size_t length, void **request);
+    int (*receive)(void *context, uint32_t from, uint32_t channel, void *bytes, size_t length, void **request);
+    /* Gives up receiving; whether that was in time `test` says soon. */
+    int (*cancel)(void *context, void *request);
+    /* Says for each of so many requests what has become of it, and leaves `ended` for those under way; the others are gone.
+     * Once for all, since each look has its price. */
+    int (*test)(void *context, size_t count, void *const *requests, standfast_ended *ended);
     /* Collective, or NULL. 1 where no message of the program is under way; 0 where one is, with words that are the same
      * everywhere; negative for an error, with words where there are any. */
     int (*quiescent)(void *context, char *words, size_t length);

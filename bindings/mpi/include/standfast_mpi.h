@@ -45,58 +45,78 @@ int standfast_mpi_join(MPI_Comm comm, const standfast_group_options *options, st
 #include "standfast_mpi_count.h"
 #endif
 
-#define STANDFAST_MPI_TAG 1995
+#define STANDFAST_MPI_TAG 1995 /* of the first channel */
 #define STANDFAST_MPI_NAME 256
 
-static int standfast_mpi_send(void *context, uint32_t to, const void *bytes, size_t length, void **request) {
-    MPI_Request *sent = (MPI_Request *)malloc(sizeof *sent);
+typedef struct standfast_mpi_request {
+    MPI_Request request;
+    int receives;
+} standfast_mpi_request;
+
+static int standfast_mpi_begun(int result, standfast_mpi_request *begun, void **request) {
+    if (result != MPI_SUCCESS) {
+        free(begun);
+        return -1;
+    }
+    *request = begun;
+    return 0;
+}
+
+static int standfast_mpi_send(void *context, uint32_t to, uint32_t channel, const void *bytes, size_t length, void **request) {
+    standfast_mpi_request *sent = (standfast_mpi_request *)malloc(sizeof *sent);
     if (sent == NULL || length > 0x7fffffff) {
         free(sent);
         return -1;
     }
-    if (PMPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, STANDFAST_MPI_TAG, *(MPI_Comm *)context, sent) != MPI_SUCCESS) {
-        free(sent);
+    sent->receives = 0;
+    return standfast_mpi_begun(PMPI_Isend(bytes, (int)length, MPI_BYTE, (int)to, STANDFAST_MPI_TAG + (int)channel,
+                                          *(MPI_Comm *)context, &sent->request), sent, request);
+}
+
+static int standfast_mpi_receive(void *context, uint32_t from, uint32_t channel, void *bytes, size_t length, void **request) {
+    standfast_mpi_request *asked = (standfast_mpi_request *)malloc(sizeof *asked);
+    int who = from == STANDFAST_ANYBODY ? MPI_ANY_SOURCE : (int)from;
+    if (asked == NULL || length > 0x7fffffff) {
+        free(asked);
         return -1;
     }
-    *request = sent;
+    asked->receives = 1;
+    return standfast_mpi_begun(PMPI_Irecv(bytes, (int)length, MPI_BYTE, who, STANDFAST_MPI_TAG + (int)channel,
+                                          *(MPI_Comm *)context, &asked->request), asked, request);
+}
+
+static int standfast_mpi_cancel(void *context, void *request) {
+    (void)context;
+    return PMPI_Cancel(&((standfast_mpi_request *)request)->request) == MPI_SUCCESS ? 0 : -1;
+}
+
+static int standfast_mpi_received(MPI_Status *status, standfast_ended *ended) {
+    int is_cancelled = 0, count = 0;
+    if (PMPI_Test_cancelled(status, &is_cancelled) != MPI_SUCCESS) return -1;
+    if (is_cancelled) {
+        ended->how = STANDFAST_CANCELLED;
+        return 0;
+    }
+    if (PMPI_Get_count(status, MPI_BYTE, &count) != MPI_SUCCESS) return -1;
+    ended->from = (uint32_t)status->MPI_SOURCE;
+    ended->length = (size_t)count;
     return 0;
 }
 
-static int standfast_mpi_test(void *context, size_t count, void *const *requests, unsigned char *done) {
+static int standfast_mpi_test(void *context, size_t count, void *const *requests, standfast_ended *ended) {
     MPI_Request tested[STANDFAST_REQUESTS];
-    MPI_Status statuses[STANDFAST_REQUESTS]; /* compilers warn of MPICH's MPI_STATUSES_IGNORE */
-    int ended[STANDFAST_REQUESTS], many = 0, at;
+    MPI_Status statuses[STANDFAST_REQUESTS];
+    int which[STANDFAST_REQUESTS], many = 0, at;
     (void)context;
     if (count > STANDFAST_REQUESTS) return -1;
-    for (at = 0; at < (int)count; at++) tested[at] = *(MPI_Request *)requests[at];
-    if (PMPI_Testsome((int)count, tested, &many, ended, statuses) != MPI_SUCCESS) return -1;
+    for (at = 0; at < (int)count; at++) tested[at] = ((standfast_mpi_request *)requests[at])->request;
+    if (PMPI_Testsome((int)count, tested, &many, which, statuses) != MPI_SUCCESS) return -1;
     for (at = 0; at < many; at++) {
-        free(requests[ended[at]]);
-        done[ended[at]] = 1;
+        standfast_mpi_request *request = (standfast_mpi_request *)requests[which[at]];
+        ended[which[at]].how = STANDFAST_DONE;
+        if (request->receives && standfast_mpi_received(&statuses[at], &ended[which[at]]) != 0) return -1;
+        free(request);
     }
-    return 0;
-}
-
-static int standfast_mpi_probe(void *context, uint32_t *from, size_t *length) {
-    int flag = 0, count = 0;
-    MPI_Status status;
-    if (PMPI_Iprobe(MPI_ANY_SOURCE, STANDFAST_MPI_TAG, *(MPI_Comm *)context, &flag, &status) != MPI_SUCCESS) return -1;
-    if (!flag) return 0;
-    if (MPI_Get_count(&status, MPI_BYTE, &count) != MPI_SUCCESS) return -1;
-    *from = (uint32_t)status.MPI_SOURCE;
-    *length = (size_t)count;
-    return 1;
-}
-
-static int standfast_mpi_receive(void *context, uint32_t from, void *bytes, size_t length, void **request) {
-    MPI_Request *arriving = (MPI_Request *)malloc(sizeof *arriving);
-    if (arriving == NULL) return -1;
-    if (PMPI_Irecv(bytes, (int)length, MPI_BYTE, (int)from, STANDFAST_MPI_TAG, *(MPI_Comm *)context, arriving) !=
-        MPI_SUCCESS) {
-        free(arriving);
-        return -1;
-    }
-    *request = arriving;
     return 0;
 }
 
@@ -130,9 +150,9 @@ static int standfast_mpi_transport(MPI_Comm comm, standfast_transport *transport
     transport->ranks = (uint32_t)ranks;
     transport->context = own;
     transport->send = standfast_mpi_send;
-    transport->test = standfast_mpi_test;
-    transport->probe = standfast_mpi_probe;
     transport->receive = standfast_mpi_receive;
+    transport->cancel = standfast_mpi_cancel;
+    transport->test = standfast_mpi_test;
     return 0;
 }
 

@@ -6,12 +6,14 @@
 //! [`standfast_group_join`] gave and that has not been finished, and one thread uses it at a time. No panic crosses the
 //! border: it is caught and becomes an error.
 
+mod arriving;
 mod line;
 mod options;
 mod packed;
+mod table;
 mod watchdog;
 
-use line::{Line, Table};
+use line::Line;
 use options::Options;
 use packed::{Pack, PackedRegions, Size, Unpack};
 use standfast_group::RegionId;
@@ -23,6 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
+use table::Table;
 use watchdog::Pulse;
 
 /// What a failed call returns.

@@ -125,7 +125,8 @@ impl<T: Transport> Member<T> {
             directory,
             arrangement,
         };
-        member.recover(seat)?;
+        let recovered = member.recover(seat);
+        member.and_pause(recovered)?;
         Ok(member)
     }
 
@@ -291,12 +292,17 @@ impl<T: Transport> Member<T> {
         let (Joined::Survivor(epoch) | Joined::Replacement(epoch)) = self.joined else {
             return Err(MemberError::Disagreement("the job has just begun: there is nothing to restore".into()));
         };
+        let filled = self.fill(epoch, take_up);
+        self.and_pause(filled)?;
+        self.regions.is_restored();
+        Ok(epoch)
+    }
+
+    fn fill(&mut self, epoch: EpochId, take_up: impl FnOnce() -> Result<(), MemberError>) -> Result<(), MemberError> {
         let registered = self.regions.check_registered();
         self.wire.agree(registered)?;
         let filled = self.regions.fill(&self.shelf, PieceId { epoch, seat: Seat(self.wire.rank()) });
-        self.wire.agree(filled.and_then(|()| take_up()))?;
-        self.regions.is_restored();
-        Ok(epoch)
+        self.wire.agree(filled.and_then(|()| take_up()))
     }
 
     /// Takes a checkpoint: all processes call it at once, with no message of the program under way.
@@ -320,6 +326,11 @@ impl<T: Transport> Member<T> {
     }
 
     fn take_checkpoint(&mut self, arrival: Input) -> Result<Outcome, MemberError> {
+        let taken = self.commit_or_abandon(arrival);
+        self.and_pause(taken)
+    }
+
+    fn commit_or_abandon(&mut self, arrival: Input) -> Result<Outcome, MemberError> {
         self.regions.look();
         self.tell_of_flush()?;
         let outcome = match self.drive(arrival)? {
@@ -350,10 +361,17 @@ impl<T: Transport> Member<T> {
             let due = self.last.elapsed() >= interval;
             self.wire.tell_all(&Note::Due(due))?;
         }
-        self.wire.note_of(|note| match note {
+        let due = self.wire.note_of(|note| match note {
             Note::Due(due) => Some(*due),
             _ => None,
-        })
+        });
+        self.and_pause(due)
+    }
+
+    /// The program goes on with this, or ends.
+    fn and_pause<V>(&mut self, done: Result<V, MemberError>) -> Result<V, MemberError> {
+        let paused = self.wire.pause();
+        done.and_then(|value| paused.map(|()| value))
     }
 
     /// Tells the first process of a copy that has ended.

@@ -29,6 +29,14 @@ pub trait Transport {
         Buffers::default()
     }
 
+    /// No message is asked for until the next call of [`Transport::receive`]: the program goes on, or ends.
+    ///
+    /// # Errors
+    /// As above.
+    fn pause(&mut self) -> Result<(), TransportError> {
+        Ok(())
+    }
+
     /// There is nothing to do until something comes: rest a moment, so that others on this processor get on.
     fn idle(&mut self, patience: Patience);
 }

@@ -1,0 +1,161 @@
+//! Messages that are asked for before they come: what comes finds its place, and is copied once less.
+//!
+//! A few receives of anybody's next message are under way while a call of the library waits. They are matched in the order in
+//! which they began, so one process's messages lie in them in their order. What does not fit in one is announced in its place,
+//! and its body is received on a channel of its own, from just that process. A message waits for those of its sender before
+//! it, and for whatever is before it and nobody's yet.
+
+use crate::table::{Calls, Channel, Ended, Request};
+use standfast_group::Buffers;
+use standfast_member::TransportError;
+use std::collections::VecDeque;
+
+/// A message up to so long goes as it is, a byte of kind behind it: a piece of a transfer does. MPI over TCP sends at once what
+/// is shorter than 64 KiB.
+const WHOLE_BYTES_MAX: usize = 63 << 10;
+/// What is no longer than this is not worth the buffer that it came in.
+const SHORT_BYTES_MAX: usize = 4 << 10;
+/// So many receives are under way at most.
+const ASKED_MAX: usize = 8;
+
+/// The last byte of a message: it is all of it, or it tells the length of the body that follows. No version before had these.
+const WHOLE: u8 = 2;
+const ANNOUNCED: u8 = 3;
+
+/// Makes a message of some bytes; where they are too many for one, what announces them, and they stay as they are.
+pub(crate) fn announcement(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+    if bytes.len() < WHOLE_BYTES_MAX {
+        bytes.push(WHOLE);
+        return None;
+    }
+    let mut words = (bytes.len() as u64).to_le_bytes().to_vec();
+    words.push(ANNOUNCED);
+    Some(words)
+}
+
+/// A receive that has begun.
+#[derive(Debug)]
+struct Asked {
+    /// Nobody's, until a message has come.
+    from: Option<u32>,
+    request: Request,
+    bytes: Vec<u8>,
+    /// It has been announced.
+    is_body: bool,
+    /// The request is gone then.
+    is_done: bool,
+}
+
+/// All of them, in the order in which they began.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    asked: VecDeque<Asked>,
+    /// So many are to be under way for anybody's messages: the more come, the more.
+    wanted: usize,
+    buffers: Buffers,
+}
+
+impl Arriving {
+    pub(crate) fn new(buffers: Buffers) -> Self {
+        Self { asked: VecDeque::new(), wanted: 1, buffers }
+    }
+
+    /// Asks for messages.
+    pub(crate) fn ask(&mut self, calls: &Calls) -> Result<(), TransportError> {
+        let here = self.asked.iter().filter(|it| it.from.is_none()).count();
+        for _ in here..self.wanted {
+            let mut bytes = self.buffers.take(WHOLE_BYTES_MAX);
+            let request = calls.receive(None, Channel::Messages, &mut bytes)?;
+            self.asked.push_back(Asked { from: None, request, bytes, is_body: false, is_done: false });
+        }
+        Ok(())
+    }
+
+    /// Those that have not ended.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = Request> {
+        self.asked.iter().filter(|it| !it.is_done).map(|it| it.request)
+    }
+
+    /// Notes what has become of them, in their order; says whether something has come.
+    pub(crate) fn note(&mut self, ended: &[Ended]) -> bool {
+        let mut ended = ended.iter();
+        let mut has_come = false;
+        self.asked.retain_mut(|it| {
+            let ended = if it.is_done { None } else { ended.next() };
+            match ended.map(|ended| (ended.how, ended)) {
+                Some((Ended::DONE, ended)) => {
+                    it.bytes.truncate(ended.length);
+                    (it.from, it.is_done, has_come) = (Some(ended.from), true, true);
+                    true
+                }
+                Some((Ended::CANCELLED, _)) => {
+                    self.buffers.put(std::mem::take(&mut it.bytes));
+                    false
+                }
+                _ => true,
+            }
+        });
+        has_come
+    }
+
+    /// The next message that is there, with its sender.
+    pub(crate) fn next(&mut self, calls: &Calls) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
+        let mut waited_for = Vec::new();
+        for at in 0..self.asked.len() {
+            let it = &mut self.asked[at];
+            let Some(from) = it.from else { return Ok(None) };
+            if !it.is_done || waited_for.contains(&from) {
+                waited_for.push(from);
+            } else if it.is_body || it.bytes.pop_if(|kind| *kind == WHOLE).is_some() {
+                let bytes = self.asked.remove(at).map(|it| it.bytes).unwrap_or_default();
+                self.wanted = ASKED_MAX.min(2 * self.wanted);
+                return Ok(Some((from, self.in_fitting_room(bytes))));
+            } else {
+                self.ask_for_body(at, from, calls)?;
+                waited_for.push(from);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Receives what an announcement tells of in its place.
+    fn ask_for_body(&mut self, at: usize, from: u32, calls: &Calls) -> Result<(), TransportError> {
+        let of_no_kind =
+            || TransportError(format!("process {from} sent a message of no known kind: all must use one version"));
+        let Some((&ANNOUNCED, length)) = self.asked[at].bytes.split_last() else { return Err(of_no_kind()) };
+        let length = u64::from_le_bytes(length.try_into().map_err(|_| of_no_kind())?);
+        let mut bytes = self.buffers.take(length as usize);
+        let request = calls.receive(Some(from), Channel::Bodies, &mut bytes)?;
+        let body = Asked { from: Some(from), request, bytes, is_body: true, is_done: false };
+        self.buffers.put(std::mem::replace(&mut self.asked[at], body).bytes);
+        Ok(())
+    }
+
+    fn in_fitting_room(&self, bytes: Vec<u8>) -> Vec<u8> {
+        if bytes.len() > SHORT_BYTES_MAX {
+            return bytes;
+        }
+        let short = bytes.to_vec();
+        self.buffers.put(bytes);
+        short
+    }
+
+    /// Gives up what has been asked for and has not come. What has come meanwhile is there for the next time.
+    pub(crate) fn give_up(&mut self, calls: &Calls) -> Result<(), TransportError> {
+        self.wanted = 1;
+        let nobodys = self.asked.iter().filter(|it| it.from.is_none());
+        nobodys.map(|it| it.request).try_for_each(|request| calls.cancel(request))
+    }
+
+    /// Whether somebody's next message is asked for.
+    pub(crate) fn asks(&self) -> bool {
+        self.asked.iter().any(|it| it.from.is_none())
+    }
+}
+
+impl Drop for Arriving {
+    /// What may still be written to is not given back.
+    fn drop(&mut self) {
+        self.asked.drain(..).filter(|it| !it.is_done).for_each(|it| std::mem::forget(it.bytes));
+    }
+}
