@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 /// A message up to so long goes as it is, a byte of kind behind it: a piece of a transfer does. MPI over TCP sends at once what
 /// is shorter than 64 KiB.
-const WHOLE_BYTES_MAX: usize = 63 << 10;
+const WHOLE_BYTES_MAX: usize = 61 << 10;
 /// What is no longer than this is not worth the buffer that it came in.
 const SHORT_BYTES_MAX: usize = 4 << 10;
 /// So many receives are under way at most.
@@ -39,7 +39,9 @@ struct Asked {
     /// Nobody's, until a message has come.
     from: Option<u32>,
     request: Request,
+    /// Room for it; so many of them are what has come.
     bytes: Vec<u8>,
+    length: usize,
     /// It has been announced.
     is_body: bool,
     /// The request is gone then.
@@ -66,7 +68,7 @@ impl Arriving {
         for _ in here..self.wanted {
             let mut bytes = self.buffers.take(WHOLE_BYTES_MAX);
             let request = calls.receive(None, Channel::Messages, &mut bytes)?;
-            self.asked.push_back(Asked { from: None, request, bytes, is_body: false, is_done: false });
+            self.asked.push_back(Asked { from: None, request, bytes, length: 0, is_body: false, is_done: false });
         }
         Ok(())
     }
@@ -84,8 +86,7 @@ impl Arriving {
             let ended = if it.is_done { None } else { ended.next() };
             match ended.map(|ended| (ended.how, ended)) {
                 Some((Ended::DONE, ended)) => {
-                    it.bytes.truncate(ended.length);
-                    (it.from, it.is_done, has_come) = (Some(ended.from), true, true);
+                    (it.from, it.length, it.is_done, has_come) = (Some(ended.from), ended.length, true, true);
                     true
                 }
                 Some((Ended::CANCELLED, _)) => {
@@ -106,36 +107,44 @@ impl Arriving {
             let Some(from) = it.from else { return Ok(None) };
             if !it.is_done || waited_for.contains(&from) {
                 waited_for.push(from);
-            } else if it.is_body || it.bytes.pop_if(|kind| *kind == WHOLE).is_some() {
-                let bytes = self.asked.remove(at).map(|it| it.bytes).unwrap_or_default();
-                self.wanted = ASKED_MAX.min(2 * self.wanted);
-                return Ok(Some((from, self.in_fitting_room(bytes))));
-            } else {
-                self.ask_for_body(at, from, calls)?;
-                waited_for.push(from);
+                continue;
+            }
+            match &it.bytes[..it.length] {
+                _ if it.is_body => return Ok(Some((from, self.take(at, 0)))),
+                [.., WHOLE] => return Ok(Some((from, self.take(at, 1)))),
+                &[a, b, c, d, e, f, g, h, ANNOUNCED] => {
+                    self.ask_for_body(at, from, u64::from_le_bytes([a, b, c, d, e, f, g, h]), calls)?;
+                    waited_for.push(from);
+                }
+                _ => {
+                    let reason = format!("process {from} sent a message of no known kind: all must use one version");
+                    return Err(TransportError(reason));
+                }
             }
         }
         Ok(None)
     }
 
-    /// Receives what an announcement tells of in its place.
-    fn ask_for_body(&mut self, at: usize, from: u32, calls: &Calls) -> Result<(), TransportError> {
-        let of_no_kind =
-            || TransportError(format!("process {from} sent a message of no known kind: all must use one version"));
-        let Some((&ANNOUNCED, length)) = self.asked[at].bytes.split_last() else { return Err(of_no_kind()) };
-        let length = u64::from_le_bytes(length.try_into().map_err(|_| of_no_kind())?);
-        let mut bytes = self.buffers.take(length as usize);
+    /// Receives a body in the place of what announced it.
+    fn ask_for_body(&mut self, at: usize, from: u32, length: u64, calls: &Calls) -> Result<(), TransportError> {
+        let (mut bytes, length) = (self.buffers.take(length as usize), length as usize);
         let request = calls.receive(Some(from), Channel::Bodies, &mut bytes)?;
-        let body = Asked { from: Some(from), request, bytes, is_body: true, is_done: false };
+        let body = Asked { from: Some(from), request, bytes, length, is_body: true, is_done: false };
         self.buffers.put(std::mem::replace(&mut self.asked[at], body).bytes);
         Ok(())
     }
 
-    fn in_fitting_room(&self, bytes: Vec<u8>) -> Vec<u8> {
-        if bytes.len() > SHORT_BYTES_MAX {
+    /// What has come, without so many bytes at its end; in room of its own where that is little.
+    fn take(&mut self, at: usize, without: usize) -> Vec<u8> {
+        self.wanted = ASKED_MAX.min(2 * self.wanted);
+        let Asked { mut bytes, length, .. } = self.asked.remove(at).expect("it has just been looked at");
+        let length = length - without;
+        if length > SHORT_BYTES_MAX {
+            bytes.truncate(length);
             return bytes;
         }
-        let short = bytes.to_vec();
+        let short = bytes[..length].to_vec();
+        // As long as it is: what is longer than before would have to be filled.
         self.buffers.put(bytes);
         short
     }

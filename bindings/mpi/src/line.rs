@@ -44,6 +44,8 @@ pub(crate) struct Line {
     calls: Calls,
     sending: VecDeque<Sending>,
     arriving: Arriving,
+    /// Looked at once; kept for its room.
+    requests: Vec<Request>,
     buffers: Buffers,
     looks: u32,
     /// Since the last message that came.
@@ -57,7 +59,7 @@ impl Line {
         let (calls, buffers) = (table.calls()?, Buffers::default());
         let (sending, arriving) = (VecDeque::new(), Arriving::new(buffers.clone()));
         let (rank, ranks, rested) = (table.rank, table.ranks, Duration::ZERO);
-        Ok(Self { rank, ranks, calls, sending, arriving, buffers, looks: 0, rested, pulse })
+        Ok(Self { rank, ranks, calls, sending, arriving, requests: Vec::new(), buffers, looks: 0, rested, pulse })
     }
 
     fn send_on(&mut self, to: u32, channel: Channel, bytes: Vec<u8>) -> Result<(), TransportError> {
@@ -69,14 +71,17 @@ impl Line {
     /// Sees what has become of all that is on its way, and forgets what has been sent; says whether something has come. The
     /// oldest are done first, mostly.
     fn look(&mut self) -> Result<bool, TransportError> {
-        let sending = self.sending.iter().filter(|it| !it.is_done).map(|it| it.request);
-        let requests: Vec<Request> = self.arriving.under_way().chain(sending).take(LOOKED_AT_MAX).collect();
+        let Self { requests, arriving, sending, .. } = self;
+        requests.clear();
+        requests.extend(arriving.under_way().take(LOOKED_AT_MAX));
+        let asked = requests.len();
+        let sending = sending.iter().filter(|it| !it.is_done).map(|it| it.request);
+        requests.extend(sending.take(LOOKED_AT_MAX - asked));
         if requests.is_empty() {
             return Ok(false);
         }
-        let arriving = self.arriving.under_way().count().min(LOOKED_AT_MAX);
-        let ended = self.calls.test(&requests)?;
-        let (arrived, sent) = ended[..requests.len()].split_at(arriving);
+        let ended = self.calls.test(requests)?;
+        let (arrived, sent) = ended[..requests.len()].split_at(asked);
         sent.iter()
             .zip(self.sending.iter_mut().filter(|it| !it.is_done))
             .for_each(|(sent, it)| it.is_done = sent.how != 0);
