@@ -10,6 +10,7 @@ use standfast_linux::RegisteredMemory;
 use standfast_member::{Joined, Member, MemberError, Outcome, Settings, Tracking};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Of all clusters.
@@ -173,12 +174,16 @@ impl Cluster {
     }
 
     fn steps(&self, line: Line, settings: &Settings, last: u64) -> Result<Checksum, MemberError> {
-        let program = Program::new(self.seed, line.number());
+        let (program, asks) = (Program::new(self.seed, line.number()), line.asks());
+        let is_quiet =
+            |after: &str| assert!(!asks.load(Ordering::SeqCst), "a message is asked for still, after {after}");
         let mut member = Member::join(line, settings)?;
+        is_quiet("joining");
         member.protect(STEP, program.step)?;
         if let Some(bytes) = member.regions().recorded(standfast_group::RegionId(FIELD)) {
             member.protect(FIELD, program.field.part(0, bytes as usize))?;
             member.restore()?;
+            is_quiet("restoring");
             let (step, promised) = (program.step(), self.promised());
             assert!(step >= promised, "rank {} goes back to step {step}, and {promised} was promised", program.rank);
             assert_eq!(program.content(), Program::truth(self.seed, program.rank, step), "at step {step}");
@@ -191,8 +196,12 @@ impl Cluster {
         }
         while program.step() < last {
             program.advance();
+            assert!(member.due(Duration::ZERO)?);
+            is_quiet("asking whether one is due");
             member.protect(FIELD, program.registered_field(program.step()))?;
-            match member.checkpoint()? {
+            let taken = member.checkpoint()?;
+            is_quiet("a checkpoint");
+            match taken {
                 Outcome::Committed(epoch) => {
                     self.promised.fetch_max(program.step(), Ordering::SeqCst);
                     if member.encoded() == Some(epoch) {

@@ -21,6 +21,8 @@ pub(crate) struct Line {
     strokes: Option<u64>,
     /// Once somebody has died the others go on for so many messages.
     afterlife: u64,
+    /// Whether a message has been asked for since the last pause.
+    asks: Arc<AtomicBool>,
 }
 
 impl Network {
@@ -36,6 +38,7 @@ impl Network {
             struck: struck.clone(),
             strokes: victim.filter(|(victim, _)| *victim == rank).map(|(_, at)| at),
             afterlife: random.u64(..60),
+            asks: Arc::default(),
         };
         Self { lines: (0..).zip(receivers).map(line).collect() }
     }
@@ -50,6 +53,11 @@ impl Line {
     /// Whose it is.
     pub(crate) fn number(&self) -> u32 {
         self.rank
+    }
+
+    /// Whether a message has been asked for since the last pause.
+    pub(crate) fn asks(&self) -> Arc<AtomicBool> {
+        self.asks.clone()
     }
 
     fn strike(&mut self) -> Result<(), TransportError> {
@@ -89,6 +97,7 @@ impl Transport for Line {
     }
 
     fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>, TransportError> {
+        self.asks.store(true, Ordering::SeqCst);
         match self.from.try_recv() {
             Ok(message) => {
                 self.strike()?;
@@ -100,6 +109,11 @@ impl Transport for Line {
             }
             Err(_) => Ok(None),
         }
+    }
+
+    fn pause(&mut self) -> Result<(), TransportError> {
+        self.asks.store(false, Ordering::SeqCst);
+        Ok(())
     }
 
     fn idle(&mut self, _: Patience) {
