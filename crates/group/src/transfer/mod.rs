@@ -50,7 +50,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Pieces under way at once.
 pub const WINDOW: u32 = 16;
 /// Whoever sends is told the floor when it is so many pieces higher than it was told last.
-const STEP: u32 = WINDOW / 4;
+const STEP: u32 = WINDOW / 2;
 /// A transfer of so many pieces, or fewer, goes at once.
 pub const AT_ONCE: u32 = 12;
 /// No part of this piece or a later one is sent before the receiver has told a floor.
