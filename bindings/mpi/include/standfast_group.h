@@ -17,10 +17,10 @@ extern "C" {
 #endif
 
 #define STANDFAST_GROUP_VERSION 3
-#define STANDFAST_REQUESTS 64      /* so many are tested at once, at most */
+#define STANDFAST_REQUESTS 64        /* so many are tested at once, at most */
 #define STANDFAST_ANYBODY UINT32_MAX /* instead of a sender */
 
-/* Messages between two processes keep their order among those of one channel; one of anybody is only asked for on the first. */
+/* Messages between two processes keep their order among those of one channel. What anybody may send goes on the first. */
 enum standfast_channel { STANDFAST_MESSAGES = 0, STANDFAST_BODIES = 1 };
 
 /* What has become of a request. */

@@ -84,17 +84,17 @@ impl Arriving {
         let mut has_come = false;
         self.asked.retain_mut(|it| {
             let ended = if it.is_done { None } else { ended.next() };
-            match ended.map(|ended| (ended.how, ended)) {
-                Some((Ended::DONE, ended)) => {
-                    (it.from, it.length, it.is_done, has_come) = (Some(ended.from), ended.length, true, true);
-                    true
+            match ended {
+                Some(Ended { how: Ended::DONE, from, length }) => {
+                    (it.from, it.length, it.is_done, has_come) = (Some(*from), *length, true, true);
                 }
-                Some((Ended::CANCELLED, _)) => {
+                Some(Ended { how: Ended::CANCELLED, .. }) => {
                     self.buffers.put(std::mem::take(&mut it.bytes));
-                    false
+                    return false;
                 }
-                _ => true,
+                _ => {}
             }
+            true
         });
         has_come
     }

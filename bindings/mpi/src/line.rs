@@ -5,7 +5,7 @@
 //! given back.
 
 use crate::arriving::{Arriving, announcement};
-use crate::table::{Calls, Channel, LOOKED_AT_MAX, Request, Table};
+use crate::table::{Calls, Channel, Ended, LOOKED_AT_MAX, Request, Table};
 use crate::watchdog::Pulse;
 use standfast_group::Buffers;
 use standfast_linux::sys::schedule::rest;
@@ -82,9 +82,8 @@ impl Line {
         }
         let ended = self.calls.test(requests)?;
         let (arrived, sent) = ended[..requests.len()].split_at(asked);
-        sent.iter()
-            .zip(self.sending.iter_mut().filter(|it| !it.is_done))
-            .for_each(|(sent, it)| it.is_done = sent.how != 0);
+        let sending = self.sending.iter_mut().filter(|it| !it.is_done);
+        sent.iter().zip(sending).for_each(|(sent, it)| it.is_done = sent.how != Ended::UNDER_WAY);
         while let Some(sent) = self.sending.pop_front_if(|it| it.is_done) {
             self.buffers.put(sent.bytes);
         }

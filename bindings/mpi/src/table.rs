@@ -47,6 +47,8 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// `STANDFAST_UNDER_WAY`.
+    pub(crate) const UNDER_WAY: c_int = 0;
     /// `STANDFAST_DONE`.
     pub(crate) const DONE: c_int = 1;
     /// `STANDFAST_CANCELLED`.

@@ -1,7 +1,6 @@
 //! A line over a connection of these tests: they say what comes, and when.
 
 use super::*;
-use crate::table::Ended;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
