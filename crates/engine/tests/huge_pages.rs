@@ -95,6 +95,13 @@ fn huge(pid: i32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
+/// Whether it has done all that it does unasked: it blocks SIGUSR1 from before it has huge pages until it waits for it.
+fn waits(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("it has a mask");
+    u64::from_str_radix(blocked.trim(), 16).expect("a mask") >> (libc::SIGUSR1 - 1) & 1 == 0
+}
+
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -117,7 +124,7 @@ fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
     };
     let job = Program(Job::launch(&launch).expect("the program starts"));
     let (pid, freezer, mut memory) = (job.0.main_process().pid, job.0.freezer(), Memory::new());
-    until("eight huge pages", || huge(pid) == ALL);
+    until("eight huge pages", || huge(pid) == ALL && waits(pid));
     assert_eq!(freezer.expected_bytes(), None, "there is nothing to build upon");
     for look in 0..6 {
         assert_eq!(checkpoint(&freezer, &mut memory).0, 0, "look {look}");
