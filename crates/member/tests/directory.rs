@@ -6,7 +6,8 @@ use crate::threads::{Line, Network};
 use fastrand::Rng;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
-use standfast_member::{Directory, Member, rebuild, scavenge};
+use standfast_group::Seat;
+use standfast_member::{Directory, HeldEpoch, Member, rebuild, scavenge};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -110,18 +111,29 @@ fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
     }
 }
 
+/// The newest epoch of which the directory has each seat's copy, and those that are newer.
+fn at_hand(cluster: &Cluster) -> (Vec<HeldEpoch>, HeldEpoch) {
+    let mut newer = Directory::new(path(cluster)).epochs().unwrap();
+    let at = newer.iter().position(|held| held.missing().is_empty()).expect("all had sealed one");
+    let whole = newer.split_off(at).remove(0);
+    (newer, whole)
+}
+
 /// A page of a copy changes: it is named, and the code brings it back.
 #[test]
 fn damage_in_the_directory_is_named_and_healed() {
     let (mut cluster, _place) = cluster(3, Scheme::Parity, 3, 0);
     struck(&cluster, 0, 300);
     cluster.nodes.iter().for_each(|node| drop(scavenge(node.path(), JOB, path(&cluster)).unwrap()));
-    let newest = || Directory::new(path(&cluster)).epochs().unwrap().remove(0);
-    let pages = newest().seats.values().next_back().unwrap().join("pages");
+    // Whoever was struck while an epoch was sealed may lack the newest: the damage is done to one that all have, and that is what
+    // is gone back to.
+    let (newer, whole) = at_hand(&cluster);
+    newer.iter().flat_map(|held| held.seats.values()).for_each(|seat| fs::remove_dir_all(seat).unwrap());
+    let pages = whole.seats[&Seat(2)].join("pages");
     let mut bytes = fs::read(&pages).unwrap();
     bytes[5000] ^= 1;
     fs::write(&pages, bytes).unwrap();
-    let damaged: Vec<_> = newest().verify().into_iter().filter_map(|(seat, damage)| damage.map(|_| seat.0)).collect();
+    let damaged: Vec<_> = whole.verify().into_iter().filter_map(|(seat, damage)| damage.map(|_| seat.0)).collect();
     assert_eq!(damaged, [2]);
     (0..3).for_each(|node| cluster.lose(node));
     is_done(&cluster, cluster.promised() + 5, 3);
