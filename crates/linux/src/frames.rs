@@ -10,6 +10,7 @@
 //! for which alone writes past the caches are in order. Other processes keep out by the lock that [`FrameFile::open`] takes.
 
 mod ahead;
+mod large_pages;
 
 use crate::caches;
 use ahead::Ahead;
@@ -18,7 +19,6 @@ use standfast_core::delta::Page;
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -161,15 +161,7 @@ impl FrameFile {
     }
 
     fn map(&mut self, index: u64) -> io::Result<()> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let (file, offset) = (self.file.as_raw_fd(), index as i64 * BYTES_MAPPED as i64);
-        // SAFETY: a new mapping, anywhere, of a part of the file that exists.
-        let address =
-            unsafe { libc::mmap(std::ptr::null_mut(), BYTES_MAPPED, protection, libc::MAP_SHARED, file, offset) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let address = NonNull::new(address.cast()).expect("the kernel maps nothing at zero unasked");
+        let address = large_pages::map(&self.file, index * BYTES_MAPPED as u64, BYTES_MAPPED)?;
         self.mapped.push(Mapping { address, entered: Cell::new(false) });
         Ok(())
     }
@@ -188,9 +180,12 @@ impl Mapping {
     }
 }
 
-/// Takes memory for a step.
+/// Takes memory for a step: in large pages, or else in small ones.
 fn take_memory(file: &File, step: u64) -> io::Result<()> {
     let offset = step * BYTES_MAPPED as u64;
+    if large_pages::take(file, offset, BYTES_MAPPED).is_ok() {
+        return Ok(());
+    }
     // Written zeros take memory as fallocate does, and leave nothing to be cleared at the first touch.
     let mut parts = (0..BYTES_MAPPED / ZEROS.len()).map(|part| offset + (part * ZEROS.len()) as u64);
     parts.try_for_each(|at| file.write_all_at(&ZEROS, at))
