@@ -15,7 +15,9 @@ use std::collections::VecDeque;
 const WHOLE_BYTES_MAX: usize = 61 << 10;
 /// What is no longer than this is not worth the buffer that it came in.
 const SHORT_BYTES_MAX: usize = 4 << 10;
-/// So many receives are under way at most.
+/// So many receives are under way at first, for messages of the protocol; of a transfer there are more, and twice as many with
+/// each that comes, up to the most.
+const ASKED_FIRST: usize = 4;
 const ASKED_MAX: usize = 8;
 
 /// The last byte of a message: it is all of it, or it tells the length of the body that follows. No version before had these.
@@ -59,7 +61,7 @@ pub(crate) struct Arriving {
 
 impl Arriving {
     pub(crate) fn new(buffers: Buffers) -> Self {
-        Self { asked: VecDeque::new(), wanted: 1, buffers }
+        Self { asked: VecDeque::new(), wanted: ASKED_FIRST, buffers }
     }
 
     /// Asks for messages.
@@ -151,7 +153,7 @@ impl Arriving {
 
     /// Gives up what has been asked for and has not come. What has come meanwhile is there for the next time.
     pub(crate) fn give_up(&mut self, calls: &Calls) -> Result<(), TransportError> {
-        self.wanted = 1;
+        self.wanted = ASKED_FIRST;
         let nobodys = self.asked.iter().filter(|it| it.from.is_none());
         nobodys.map(|it| it.request).try_for_each(|request| calls.cancel(request))
     }

@@ -28,7 +28,7 @@ use standfast_format::manifest::JobId;
 pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 
 /// The version that this library speaks. All processes of a job are of one build, so there is no other.
-pub const MESSAGE_VERSION: u16 = 4;
+pub const MESSAGE_VERSION: u16 = 5;
 
 const MAGIC: [u8; 4] = *b"SFGP";
 const FOOT_BYTES: usize = 80;

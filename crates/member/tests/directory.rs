@@ -113,7 +113,7 @@ fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
 
 /// The newest epoch of which the directory has each seat's copy, and those that are newer.
 fn at_hand(cluster: &Cluster) -> (Vec<HeldEpoch>, HeldEpoch) {
-    let mut newer = Directory::new(path(cluster)).epochs().unwrap();
+    let mut newer = Directory::new(path(cluster)).epochs().expect("it can be read");
     let at = newer.iter().position(|held| held.missing().is_empty()).expect("all had sealed one");
     let whole = newer.split_off(at).remove(0);
     (newer, whole)

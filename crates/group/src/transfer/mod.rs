@@ -52,7 +52,7 @@ pub const WINDOW: u32 = 16;
 /// Whoever sends is told the floor when it is so many pieces higher than it was told last.
 const STEP: u32 = WINDOW / 2;
 /// A transfer of so many pieces, or fewer, goes at once.
-pub const AT_ONCE: u32 = 12;
+pub const AT_ONCE: u32 = 24;
 /// No part of this piece or a later one is sent before the receiver has told a floor.
 pub const FIRST_WINDOW_END: u32 = if WINDOW > AT_ONCE { WINDOW } else { AT_ONCE };
 
@@ -380,7 +380,9 @@ impl Transfer {
             add_share(sum, piece, index as usize, &self.layout, accumulator, pages, &mut self.stretch)?;
             accumulator.owes = false;
             if accumulator.missing == 0 {
-                self.ready.push((number, sum_index, node));
+                let accumulator = tasks.remove(&(sum_index, node)).expect("it was found there");
+                // While it is at hand.
+                self.finish(number, sum_index, node, accumulator, pages)?;
             }
         }
         Ok(())

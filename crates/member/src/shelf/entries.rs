@@ -1,14 +1,18 @@
-//! Which page of a piece stands in which frame, at hand. Millions of them are looked up in each epoch, nearly always in
-//! order, so they lie by number and not in a tree; a piece that has few takes little.
+//! Which page of a piece stands in which frame, at hand. Millions of them are looked up in each epoch, here and there, so they
+//! lie by number and not in a tree: those of a piece that has most of them one behind the other, where one is found by one look
+//! at memory; those of a piece that has few in stretches of a few, which take little.
 
 use super::Entry;
 use standfast_group::Place;
 
 /// Numbers that lie together.
 const STRETCH: usize = 4;
-
 /// In place of a stretch's number where there is none.
 const NONE: u32 = u32::MAX;
+/// All lie one behind the other as soon as one stretch in so many is there: that takes hardly more then.
+const OF_STRETCHES: usize = 4;
+/// Of fewer stretches it does not matter.
+const STRETCHES_MIN: usize = 64;
 
 type Stretch = [Option<Entry>; STRETCH];
 
@@ -21,13 +25,23 @@ pub(crate) struct Entries {
 }
 
 /// Entries by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Row {
-    /// For each stretch of numbers which of the stretches below it is.
-    index: Vec<u32>,
-    /// In the order in which they came.
-    stretches: Vec<Stretch>,
+    form: Form,
     entries: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// Few of them.
+    Sparse {
+        /// For each stretch of numbers which of the stretches below it is.
+        index: Vec<u32>,
+        /// In the order in which they came.
+        stretches: Vec<Stretch>,
+    },
+    /// One behind the other.
+    Dense(Vec<Option<Entry>>),
 }
 
 impl Entries {
@@ -93,41 +107,90 @@ impl FromIterator<(Place, Entry)> for Entries {
     }
 }
 
+impl Default for Row {
+    fn default() -> Self {
+        Self { form: Form::Sparse { index: Vec::new(), stretches: Vec::new() }, entries: 0 }
+    }
+}
+
 impl Row {
     fn get(&self, number: u32) -> Option<Entry> {
-        let stretch = self.index.get(number as usize / STRETCH)?;
-        self.stretches.get(*stretch as usize)?[number as usize % STRETCH]
+        let number = number as usize;
+        match &self.form {
+            Form::Dense(all) => all.get(number).copied().flatten(),
+            Form::Sparse { index, stretches } => {
+                stretches.get(*index.get(number / STRETCH)? as usize)?[number % STRETCH]
+            }
+        }
     }
 
     fn insert(&mut self, number: u32, entry: Entry) -> Option<Entry> {
-        let at = number as usize / STRETCH;
-        if self.index.len() <= at {
-            self.index.resize(at + 1, NONE);
-        }
-        if self.index[at] == NONE {
-            self.index[at] = self.stretches.len() as u32;
-            self.stretches.push([None; STRETCH]);
-        }
-        let before = self.stretches[self.index[at] as usize][number as usize % STRETCH].replace(entry);
+        let before = self.place(number as usize).replace(entry);
         self.entries += usize::from(before.is_none());
         before
     }
 
+    fn place(&mut self, number: usize) -> &mut Option<Entry> {
+        self.gather();
+        match &mut self.form {
+            Form::Dense(all) => {
+                if all.len() <= number {
+                    all.resize(number + 1, None);
+                }
+                &mut all[number]
+            }
+            Form::Sparse { index, stretches } => {
+                let at = number / STRETCH;
+                if index.len() <= at {
+                    index.resize(at + 1, NONE);
+                }
+                if index[at] == NONE {
+                    index[at] = stretches.len() as u32;
+                    stretches.push([None; STRETCH]);
+                }
+                &mut stretches[index[at] as usize][number % STRETCH]
+            }
+        }
+    }
+
+    /// Lays all one behind the other, if there are many by now.
+    fn gather(&mut self) {
+        let Form::Sparse { index, stretches } = &self.form else { return };
+        if stretches.len() < STRETCHES_MIN || stretches.len() * OF_STRETCHES < index.len() {
+            return;
+        }
+        let mut all = vec![None; index.len() * STRETCH];
+        present(index).for_each(|(first, at)| all[first as usize..][..STRETCH].copy_from_slice(&stretches[at]));
+        self.form = Form::Dense(all);
+    }
+
     fn retain(&mut self, is_kept: impl Fn(u32, Entry) -> bool) {
-        for (first, at) in present(&self.index) {
-            for (number, entry) in (first..).zip(&mut self.stretches[at]) {
+        let mut retain = |first: u32, entries: &mut [Option<Entry>]| {
+            for (number, entry) in (first..).zip(entries) {
                 let gone = entry.take_if(|entry| !is_kept(number, *entry));
                 self.entries -= usize::from(gone.is_some());
+            }
+        };
+        match &mut self.form {
+            Form::Dense(all) => retain(0, all),
+            Form::Sparse { index, stretches } => {
+                present(index).for_each(|(first, at)| retain(first, &mut stretches[at]));
             }
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = (u32, Entry)> + '_ {
-        present(&self.index).flat_map(|(first, at)| {
-            let entries = (first..).zip(&self.stretches[at]);
-            entries.filter_map(|(number, entry)| Some((number, (*entry)?)))
-        })
+        let (dense, index, stretches) = match &self.form {
+            Form::Dense(all) => (&all[..], &[][..], &[][..]),
+            Form::Sparse { index, stretches } => (&[][..], &index[..], &stretches[..]),
+        };
+        numbered(0, dense).chain(present(index).flat_map(|(first, at)| numbered(first, &stretches[at])))
     }
+}
+
+/// Those that are there, with their numbers.
+fn numbered(first: u32, entries: &[Option<Entry>]) -> impl Iterator<Item = (u32, Entry)> + '_ {
+    (first..).zip(entries).filter_map(|(number, entry)| Some((number, (*entry)?)))
 }
 
 /// The first number of each stretch that there is, and where that lies.

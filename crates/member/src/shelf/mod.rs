@@ -304,6 +304,14 @@ impl FileShelf {
             return Err(MemberError::unusable(&self.directory, format!("the base of {id} is gone")));
         };
         let piece = self.pieces.remove(&id).expect("the caller has looked");
+        // Where it has all of them again, its own tables say everything.
+        let has_all = piece.entries.len() >= base.entries.len()
+            && base.entries.iter().all(|(place, _)| piece.entries.get(place).is_some());
+        if has_all {
+            self.frames.give_back(base.frames());
+            self.pieces.insert(id, Piece { base: None, ..piece });
+            return self.merge_tables(id);
+        }
         let (mut tables, mut entries) = (base.tables, base.entries);
         tables.extend(&piece.tables);
         let listed = base.listed + piece.listed;
@@ -311,9 +319,6 @@ impl FileShelf {
             let before = entries.insert(place, entry).and_then(|before| before.frame.number());
             self.frames.give_back(before);
         }
-        // Where it has all of them again, its own tables say everything.
-        let has_all = piece.entries.len() == entries.len();
-        let (tables, listed) = if has_all { (piece.tables, piece.listed) } else { (tables, listed) };
         let piece = Piece { base: None, entries, tables, listed, ..piece };
         self.pieces.insert(id, piece);
         self.merge_tables(id)
