@@ -15,6 +15,7 @@
 //!
 //! Runs, because a column's pages are read one after the other: neighbours take half the time of every third page.
 
+use crate::slots::SlotSet;
 use standfast_core::erasure::{Code, CodeError, Scheme};
 
 /// Slots of a member that are neighbours in a column, where nobody asks for another number.
@@ -124,13 +125,20 @@ impl Layout {
         Cell { class, column, row }
     }
 
-    /// The row of this column that a slot of its member is; `None` where the slot is of another column.
-    pub fn row(&self, column: usize, slot: u32) -> Option<u32> {
+    /// The rows of this column that some slots of its member are, a run at a time.
+    pub(crate) fn rows_of(&self, column: usize, slots: &SlotSet) -> SlotSet {
         if !self.rotating {
-            return Some(slot);
+            return slots.clone();
         }
-        let (of, row) = self.column_and_row(slot);
-        (of == column).then_some(row)
+        let mut rows = SlotSet::default();
+        let firsts = (0..slots.end().div_ceil(self.run)).skip(column).step_by(self.code.members());
+        for (round, run) in (0..).zip(firsts) {
+            for within in (0..self.run).step_by(u64::BITS as usize) {
+                let bits = slots.bits(run * self.run + within, u64::BITS.min(self.run - within));
+                rows.insert_bits(round * self.run + within, bits);
+            }
+        }
+        rows
     }
 
     /// The slot of its member that a column's row is.
@@ -184,6 +192,7 @@ fn rotating_columns(scheme: Scheme, members: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     fn layouts() -> Vec<Layout> {
@@ -212,9 +221,6 @@ mod tests {
                 assert_eq!(layout.column_holder(cell.class, cell.column), position);
                 assert_eq!(layout.column_of(cell.class, position), Some(cell.column));
                 assert_eq!(layout.slot(cell.column, cell.row), slot);
-                for column in (0..layout.code().members()).filter(|_| layout.rotating) {
-                    assert_eq!(layout.row(column, slot), (column == cell.column).then_some(cell.row));
-                }
                 rows = if slot == 0 { cell.row + 1 } else { rows.max(cell.row + 1) };
                 assert_eq!(layout.rows(u64::from(slot) + 1), u64::from(rows));
                 assert!(seen.insert((cell.class, cell.column, cell.row)));
@@ -228,6 +234,22 @@ mod tests {
                     let holder = layout.check_holder(class, check);
                     assert_eq!(layout.class_of_check(holder, check), Some(class));
                     assert_eq!(layout.column_of(class, holder), None);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_rows_of_some_slots_are_those_of_each(slots in proptest::collection::btree_set(0_u32..1000, 0..500)) {
+            let slots: SlotSet = slots.into_iter().collect();
+            let runs = |layout: Layout| [1, 3, 16, 100].map(|run| layout.clone().in_runs_of(run));
+            for layout in layouts().into_iter().flat_map(runs) {
+                for column in 0..layout.code().members() {
+                    let position = layout.column_holder(0, column);
+                    let cells = slots.iter().map(|slot| layout.cell(position, slot));
+                    let rows: SlotSet = cells.filter(|cell| cell.column == column).map(|cell| cell.row).collect();
+                    prop_assert!(layout.rows_of(column, &slots).iter().eq(rows.iter()));
                 }
             }
         }

@@ -49,6 +49,28 @@ impl SlotSet {
         }
     }
 
+    /// Which of up to 64 slots from `first` on it has, one bit each.
+    pub(crate) fn bits(&self, first: u32, slots: u32) -> u64 {
+        let (word, shift) = (first as usize / 64, first % 64);
+        let at = |word: usize| self.0.get(word).copied().unwrap_or(0);
+        let above = if shift == 0 { 0 } else { at(word + 1) << (u64::BITS - shift) };
+        (at(word) >> shift | above) & u64::MAX >> (u64::BITS - slots)
+    }
+
+    /// Adds slots from `first` on, one for each bit.
+    pub(crate) fn insert_bits(&mut self, first: u32, bits: u64) {
+        let (word, shift) = (first as usize / 64, first % 64);
+        let above = if shift == 0 { 0 } else { bits >> (u64::BITS - shift) };
+        for (word, bits) in [(word, bits << shift), (word + 1, above)] {
+            if bits != 0 {
+                if self.0.len() <= word {
+                    self.0.resize(word + 1, 0);
+                }
+                self.0[word] |= bits;
+            }
+        }
+    }
+
     /// Adds another set.
     pub fn extend(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
@@ -379,6 +401,18 @@ mod tests {
             prop_assert!(left.iter().eq(one..to) && right.iter().eq(other..end));
             let apart = (0..300).filter(|slot| (one..to).contains(slot) != (other..end).contains(slot));
             prop_assert!(left.in_just_one(&right).iter().eq(apart));
+        }
+
+        #[test]
+        fn bits_are_as_if_looked_at_one_by_one(first in 0_u32..200, slots in 1_u32..65, to in 0_u32..200, bits: u64) {
+            let set: SlotSet = (0..150).filter(|slot| slot % 3 == 1 || slot % 7 == 2).collect();
+            let bits = bits & u64::MAX >> (u64::BITS - slots);
+            let one_by_one = (0..slots).filter(|at| set.contains(first + at)).fold(0, |bits, at| bits | 1 << at);
+            prop_assert_eq!(set.bits(first, slots), one_by_one);
+            let (mut inserted, mut expected) = (set.clone(), set);
+            inserted.insert_bits(to, bits);
+            (0..slots).filter(|at| bits >> at & 1 == 1).for_each(|at| expected.insert(to + at));
+            prop_assert_eq!(inserted, expected);
         }
 
         #[test]

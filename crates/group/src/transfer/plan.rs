@@ -374,8 +374,7 @@ fn renewing(layout: &Layout, heirs: &[usize], used: &[SlotSet], route: Route) ->
 fn rows_of(layout: &Layout, class: usize, columns: &[usize], has: &[SlotSet]) -> Vec<u32> {
     let mut rows = SlotSet::default();
     for column in columns {
-        let slots = has[layout.column_holder(class, *column)].iter();
-        slots.filter_map(|slot| layout.row(*column, slot)).for_each(|row| rows.insert(row));
+        rows.extend(&layout.rows_of(*column, &has[layout.column_holder(class, *column)]));
     }
     rows.iter().collect()
 }
