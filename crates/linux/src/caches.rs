@@ -22,9 +22,13 @@ thread_local! {
 /// Has a page fetched that is about to be read: a hint, which changes nothing. The processor finds the neighbour of the page
 /// before by itself, and sooner without this. It comes into the outer caches: into the first it takes longer.
 pub(crate) fn expect(page: *const u8) {
-    if EXPECTED.replace(page.addr()) + PAGE_BYTES == page.addr() {
-        return;
+    if EXPECTED.replace(page.addr()) + PAGE_BYTES != page.addr() {
+        fetch(page);
     }
+}
+
+/// Has a page fetched, wherever the one before was.
+pub(crate) fn fetch(page: *const u8) {
     for at in (0..PAGE_BYTES).step_by(LINE_BYTES) {
         // SAFETY: a hint.
         unsafe { _mm_prefetch(page.wrapping_add(at).cast(), _MM_HINT_T2) };

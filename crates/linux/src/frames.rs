@@ -132,7 +132,7 @@ impl FrameFile {
     /// # Panics
     /// Where there is no such frame.
     pub fn expect(&self, number: u32) {
-        caches::expect(self.place(number));
+        caches::fetch(self.place(number));
     }
 
     /// Writes a frame, past the caches: it is not read soon again. Other threads may read something else before
