@@ -2,6 +2,9 @@
 //! each the rows in which there will be something, as they travel: what comes first becomes the buffer, and the buffer becomes
 //! what is sent on.
 //!
+//! A sum that is used here and goes no further may stand in the parts as they came, as long as these have different rows: of
+//! small epochs nearly all have, and nothing is copied.
+//!
 //! Beside each page stands the residue that it should have, the sum of those of its shares, whatever has befallen the page on
 //! its way or in memory. Whoever uses the page looks whether it has it, and nobody before.
 
@@ -28,16 +31,34 @@ pub(super) struct Accumulator {
     rows: u64,
     /// Those of them in which there is something already; the bytes of others may be anything.
     begun: u64,
+    /// In place of the bytes: parts of the only sum as they came, of other rows each.
+    kept: Vec<Kept>,
     /// Parts that have not come.
     pub(super) missing: usize,
     /// Whether the process's own share is to be added.
     pub(super) owes: bool,
 }
 
+/// Pages of some rows.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// One bit each.
+    pub(super) rows: u64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) residues: Vec<Residue>,
+}
+
+impl Kept {
+    /// How many pages stand before that of a row; `None` where it has none.
+    fn at(&self, row: usize) -> Option<usize> {
+        (self.rows >> row & 1 == 1).then(|| before(self.rows, row))
+    }
+}
+
 impl Accumulator {
     /// For sums with these rows.
     pub(super) fn new(rows: u64, missing: usize, owes: bool) -> Self {
-        Self { bytes: Vec::new(), residues: Vec::new(), rows, begun: 0, missing, owes }
+        Self { bytes: Vec::new(), residues: Vec::new(), rows, begun: 0, kept: Vec::new(), missing, owes }
     }
 
     fn sum_bytes(&self) -> usize {
@@ -51,12 +72,12 @@ impl Accumulator {
 
     /// How many rows stand before this one.
     fn before(&self, row: usize) -> usize {
-        (self.rows & ((1 << row) - 1)).count_ones() as usize
+        before(self.rows, row)
     }
 
     /// What it takes.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.kept.iter().map(|kept| kept.bytes.len()).sum::<usize>()
     }
 
     /// Room for so many sums, unless something has come already.
@@ -81,9 +102,45 @@ impl Accumulator {
         }
     }
 
+    /// Keeps what has come for some rows of the only sum as it is, if nothing has come but other rows; gives it back otherwise.
+    pub(super) fn keep(&mut self, part: Kept) -> Option<Kept> {
+        if self.bytes.is_empty() && self.kept_rows() & part.rows == 0 {
+            self.kept.push(part);
+            None
+        } else {
+            Some(part)
+        }
+    }
+
+    fn kept_rows(&self) -> u64 {
+        self.kept.iter().fold(0, |rows, kept| rows | kept.rows)
+    }
+
+    /// Copies what is kept to where more can be added.
+    pub(super) fn gather(&mut self, buffers: &Buffers) {
+        let kept = std::mem::take(&mut self.kept);
+        if !kept.is_empty() {
+            self.make_room(1, buffers);
+        }
+        for Kept { rows, bytes, residues } in kept {
+            let pages = bytes.as_chunks().0.iter().zip(residues);
+            ones(rows).zip(pages).for_each(|(row, (page, residue))| self.add(0, row, page, residue));
+            buffers.put(bytes);
+        }
+    }
+
+    /// Makes zeros of rows in which there is nothing.
+    pub(super) fn begin_rest(&mut self, buffers: &Buffers) {
+        let kept = self.kept_rows();
+        if kept != self.rows {
+            self.gather(buffers);
+            self.begin_rows(self.rows);
+        }
+    }
+
     /// Takes what has come for all rows as it is, if it is the first; gives it back otherwise.
     pub(super) fn begin_with(&mut self, bytes: Vec<u8>, residues: &[Residue]) -> Option<Vec<u8>> {
-        if self.bytes.is_empty() {
+        if self.bytes.is_empty() && self.kept.is_empty() {
             (self.bytes, self.begun) = (bytes, self.rows);
             self.residues = residues.to_vec();
             None
@@ -177,8 +234,17 @@ impl Accumulator {
 
     /// The pages of one of the sums, each of them what its shares come to.
     pub(super) fn proved(&self, sum: usize) -> impl Iterator<Item = Result<&Page, TransferError>> {
-        let pages = self.sum(sum).as_chunks().0.iter().zip(&self.residues[self.at(sum, 0)..]);
-        pages.map(|(page, residue)| if Residue::of(page) == *residue { Ok(page) } else { Err(TransferError::Altered) })
+        ones(self.rows).map(move |row| {
+            let (page, residue) = self.page(sum, row);
+            if Residue::of(page) == residue { Ok(page) } else { Err(TransferError::Altered) }
+        })
+    }
+
+    /// The page of a row, and what it should leave.
+    fn page(&self, sum: usize, row: usize) -> (&Page, Residue) {
+        let kept = self.kept.iter().find_map(|kept| Some((&kept.bytes, &kept.residues, kept.at(row)?)));
+        let (bytes, residues, at) = kept.unwrap_or_else(|| (&self.bytes, &self.residues, self.at(sum, row)));
+        (&bytes.as_chunks().0[at], residues[at])
     }
 
     /// Takes all pages as what they should be: they have just been made of others.
@@ -196,6 +262,16 @@ impl Accumulator {
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
+
+    /// All that is to be used again.
+    pub(super) fn into_buffers(self) -> impl Iterator<Item = Vec<u8>> {
+        [self.bytes].into_iter().chain(self.kept.into_iter().map(|kept| kept.bytes))
+    }
+}
+
+/// How many rows stand before one.
+fn before(rows: u64, row: usize) -> usize {
+    (rows & ((1 << row) - 1)).count_ones() as usize
 }
 
 /// The ones of some bits, ascending.
@@ -252,4 +328,44 @@ pub(super) fn add_share(
         start = end;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn page(seed: u64) -> Page {
+        std::array::from_fn(|at| (seed.wrapping_mul(at as u64 + 1) >> 24) as u8)
+    }
+
+    proptest! {
+        #[test]
+        fn a_sum_is_the_same_whether_parts_are_kept_or_copied(rows: u32, parts in prop::collection::vec((any::<u32>(), any::<bool>()), 0..5)) {
+            let (rows, buffers) = (u64::from(rows), Buffers::default());
+            let mut accumulator = Accumulator::new(rows, 0, false);
+            let mut sums = [[0; PAGE_BYTES]; 32];
+            for (part, (of, may_be_kept)) in (1..).zip(parts) {
+                let of = u64::from(of) & rows;
+                let pages: Vec<Page> = ones(of).map(|row| page(part << 32 | row as u64)).collect();
+                for (row, page) in ones(of).zip(&pages) {
+                    sums[row].iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
+                }
+                let residues = pages.iter().map(Residue::of).collect();
+                let kept = Kept { rows: of, bytes: pages.as_flattened().to_vec(), residues };
+                if let Some(part) = if may_be_kept { accumulator.keep(kept) } else { Some(kept) } {
+                    accumulator.gather(&buffers);
+                    accumulator.make_room(1, &buffers);
+                    let pages = part.bytes.as_chunks().0.iter().zip(part.residues);
+                    ones(of).zip(pages).for_each(|(row, (page, residue))| accumulator.add(0, row, page, residue));
+                }
+            }
+            prop_assert!(accumulator.bytes() <= rows.count_ones() as usize * PAGE_BYTES, "no more than the sum takes");
+            accumulator.make_room(usize::from(accumulator.kept.is_empty()), &buffers);
+            accumulator.begin_rest(&buffers);
+            let found: Vec<Page> = accumulator.proved(0).map(|page| *page.unwrap()).collect();
+            prop_assert!(found.iter().eq(ones(rows).map(|row| &sums[row])));
+            prop_assert_eq!(accumulator.bytes(), accumulator.into_buffers().map(|bytes| bytes.len()).sum::<usize>());
+        }
+    }
 }

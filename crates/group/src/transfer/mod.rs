@@ -41,7 +41,7 @@ use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
 use crate::shelf::{AHEAD, Damaged, Place};
-use accumulator::{Accumulator, Stretch, add_share};
+use accumulator::{Accumulator, Kept, Stretch, add_share};
 use plan::{Contributor, Heir, Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
@@ -406,10 +406,19 @@ impl Transfer {
         }
         let pages = width * rows.count_ones() as usize;
         let is_whole = !part.words && part.rows == rows && part.bytes.len() == pages * PAGE_BYTES;
-        let left = if is_whole { accumulator.begin_with(part.bytes, &part.residues) } else { Some(part.bytes) };
-        if let Some(bytes) = left {
+        let is_kept = !part.words && part.bytes.len() == come * PAGE_BYTES && sum.ends_at(part.to);
+        let left = if is_whole {
+            accumulator.begin_with(part.bytes, &part.residues).map(|bytes| (bytes, part.residues))
+        } else if is_kept {
+            let part = Kept { rows: part.rows, bytes: part.bytes, residues: part.residues };
+            accumulator.keep(part).map(|part| (part.bytes, part.residues))
+        } else {
+            Some((part.bytes, part.residues))
+        };
+        if let Some((bytes, residues)) = left {
+            accumulator.gather(&self.buffers);
             accumulator.make_room(width, &self.buffers);
-            let mut residues = part.residues.iter().copied();
+            let mut residues = residues.into_iter();
             part::unpack(&bytes, width, part.rows, part.words, |sum, row, page| {
                 accumulator.add(sum, row, page, residues.next().expect("there is one for each page"));
             })?;
@@ -434,7 +443,7 @@ impl Transfer {
         let sum = &self.plan.sums[sum_index as usize];
         let piece = (number - sum.first_piece) as usize;
         let had = it.rows();
-        it.begin_rows(had);
+        it.begin_rest(&self.buffers);
         let onward = match node {
             Node::Hop(index) => {
                 let contributor = &sum.contributors[index as usize];
@@ -477,7 +486,7 @@ impl Transfer {
             self.send(to, number, part);
         }
         if let Some(it) = left {
-            self.buffers.put(it.into_bytes());
+            it.into_buffers().for_each(|bytes| self.buffers.put(bytes));
         }
         Ok(())
     }

@@ -199,6 +199,13 @@ impl Sum {
         }
     }
 
+    /// Whether one sum is used at a node of the tree, page by page, and goes no further.
+    pub(crate) fn ends_at(&self, node: Node) -> bool {
+        let Node::Target(index) = node else { return false };
+        let target = &self.targets[index as usize];
+        target.sums.len() == 1 && target.purpose != Use::Solve
+    }
+
     /// The contributors whose partial sums of a piece go straight to the targets, and that have any.
     pub fn roots(&self, piece: usize) -> impl Iterator<Item = usize> + '_ {
         let roots =
