@@ -31,7 +31,7 @@ use standfast_group::{
     AHEAD, Damaged, Description, EpochId, Fingerprint, Holding, Level, Life, PieceId, Place, Seat, Shelf, Sums, Survey,
     Work,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -435,11 +435,11 @@ impl FileShelf {
     /// Whether the member's own pages are by their checksums what its description says.
     fn is_whole(&self, id: PieceId) -> bool {
         let mut own = Sums::default();
-        for (place, entry) in self.entries_of(id) {
+        self.entries_of(id).for_each(|(place, entry)| {
             if let Place::Slot(slot) = place {
                 own.add(slot, entry.known_by());
             }
-        }
+        });
         let descriptions = self.descriptions(id);
         let described = descriptions.iter().find(|description| description.seat == id.seat);
         described.is_none_or(|described| own.first_difference(&described.sums).is_none()) && !descriptions.is_empty()
@@ -456,19 +456,21 @@ impl Shelf for FileShelf {
     }
 
     fn verify(&self, piece: PieceId) -> Result<(), Damaged> {
-        let unseen = || {
-            let frames =
-                self.entries_of(piece).filter_map(|(place, it)| Some((place, it.frame.number()?, it.checksum)));
-            frames.filter(|(_, number, _)| !self.frames.is_verified(*number))
+        let look = |(place, number, checksum): (Place, u32, Checksum)| {
+            let is_intact = self.frames.is_intact(number, self.frames.content(number), checksum);
+            if is_intact { Ok(()) } else { Err(Damaged { piece, place }) }
         };
-        let mut ahead = unseen().skip(AHEAD);
-        for (place, number, checksum) in unseen() {
-            ahead.next().into_iter().for_each(|(_, number, _)| self.frames.expect(number));
-            if !self.frames.is_intact(number, self.frames.content(number), checksum) {
-                return Err(Damaged { piece, place });
-            }
-        }
-        Ok(())
+        let mut expected = VecDeque::with_capacity(AHEAD + 1);
+        self.entries_of(piece).try_for_each(|(place, entry)| {
+            let Some(number) = entry.frame.number().filter(|number| !self.frames.is_verified(*number)) else {
+                return Ok(());
+            };
+            self.frames.expect(number);
+            expected.push_back((place, number, entry.checksum));
+            let next = if expected.len() > AHEAD { expected.pop_front() } else { None };
+            next.map_or(Ok(()), look)
+        })?;
+        expected.into_iter().try_for_each(look)
     }
 
     fn known(&self, piece: PieceId, place: Place) -> Fingerprint {
