@@ -1,14 +1,16 @@
 /* Times of a group of ranks, told one a line by rank 0: NAME MILLISECONDS. Its code is parity, or Reed-Solomon with two checks.
  * Beside each checkpoint by parity, in turn with it, what its bytes cost without us: the same number of bytes around a ring, in
- * long pieces and in short ones, and the same sums by MPI_Reduce.
+ * long pieces and in short ones, a copy of them in memory, and the same sums by MPI_Reduce.
  *
  *   group MEGABYTES ROUNDS parity|solomon
  *
  * Ends without leaving the group, so that another launch goes back to what it holds. */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define STANDFAST_MPI_IMPLEMENTATION
 #include <standfast_mpi.h>
@@ -94,11 +96,22 @@ static void reduce(char *field) {
 }
 
 /* A virtual machine gives free memory back to its host, and then the first touch of a page takes several times as long: that is
- * not what is measured, so all together touch more than a lost rank takes just before, and free it again. */
+ * not what is measured, so all together touch more than a lost rank takes just before, in large pages as it does, and free it
+ * again. */
 static void take_memory_back(void) {
-    volatile char *memory = malloc(bytes);
+    volatile char *memory = aligned_alloc(2 << 20, bytes);
+    madvise((void *)memory, bytes, MADV_HUGEPAGE);
     for (size_t at = 0; at < bytes; at += PAGE) memory[at] = 1;
     free((void *)memory);
+}
+
+/* What a checkpoint cannot do without, beside sending its bytes: a copy of them. */
+static void copy(const char *field) {
+    static char *copied;
+    if (copied == NULL) copied = malloc(bytes), memset(copied, 1, bytes);
+    double since = begin();
+    memcpy(copied, field, bytes);
+    tell("copy", since);
 }
 
 /* Joins, and goes back if there is something to go back to. */
@@ -140,6 +153,7 @@ int main(int argc, char **argv) {
         if (is_parity) {
             ring((char *)field, LONG, "transfer");
             ring((char *)field, SHORT, "transfer-short");
+            copy((char *)field);
         }
         change(field, 1);
         checkpoint(group, is_parity ? "parity" : "solomon");
