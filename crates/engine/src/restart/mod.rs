@@ -43,6 +43,7 @@ mod mapped_files;
 mod namespaces;
 mod objects;
 mod plan;
+mod processor_state;
 mod scheduling;
 mod stops;
 mod surroundings;

@@ -28,9 +28,6 @@ const PR_SET_TSC: u64 = libc::PR_SET_TSC as u64;
 const PR_TSC_SIGSEGV: u64 = libc::PR_TSC_SIGSEGV as u64;
 /// `arch_prctl(2)`.
 const ARCH_SET_CPUID: u64 = 0x1012;
-const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
-/// XSAVE features that Linux gives only on request: AMX tile data.
-const MUST_BE_ASKED_FOR: u64 = 1 << 18;
 const SS_ONSTACK: u32 = libc::SS_ONSTACK as u32;
 const SS_DISABLE: u32 = libc::SS_DISABLE as u32;
 
@@ -45,6 +42,7 @@ impl Construction {
             self.inner_ids.push(own_tid as i32);
             self.correct_cached_id(thread, own_tid as i32)?;
             self.dress(&self.tasks[place], thread)?;
+            self.make_room_for_state(&self.tasks[place], thread)?;
             self.choose_nodes(place, thread)?;
         }
         Ok(())
@@ -69,18 +67,6 @@ impl Construction {
         }
         let mut pending = plan.process.pending.iter();
         pending.try_for_each(|signal| queue(self.main(), libc::SYS_rt_sigqueueinfo, &[own_pid], signal))
-    }
-
-    /// Processor state that must be asked for, before any thread has some.
-    fn ask_for_features(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        // What every program may use is not to be asked for; asking for it again does no harm.
-        for feature in
-            (0..u64::BITS).filter(|feature| plan.process.permitted_features & MUST_BE_ASKED_FOR & 1 << feature != 0)
-        {
-            let action = "asking for processor state (AMX)";
-            self.call(action, libc::SYS_arch_prctl, [ARCH_REQ_XCOMP_PERM, feature.into(), 0, 0, 0, 0])?;
-        }
-        Ok(())
     }
 
     /// Returns its id as the program sees it.

@@ -132,6 +132,7 @@ impl Row {
 
     fn place(&mut self, number: usize) -> &mut Option<Entry> {
         self.gather();
+        self.scatter(number);
         match &mut self.form {
             Form::Dense(all) => {
                 if all.len() <= number {
@@ -162,6 +163,24 @@ impl Row {
         let mut all = vec![None; index.len() * STRETCH];
         present(index).for_each(|(first, at)| all[first as usize..][..STRETCH].copy_from_slice(&stretches[at]));
         self.form = Form::Dense(all);
+    }
+
+    /// Lays them in stretches again, if this number is so far away that all between would take more.
+    fn scatter(&mut self, number: usize) {
+        let Form::Dense(all) = &self.form else { return };
+        if number < all.len().max(self.entries * STRETCH * OF_STRETCHES) {
+            return;
+        }
+        let (mut index, mut stretches) = (vec![NONE; all.len().div_ceil(STRETCH)], Vec::new());
+        for (at, entries) in index.iter_mut().zip(all.chunks(STRETCH)) {
+            if entries.iter().any(Option::is_some) {
+                let mut stretch = [None; STRETCH];
+                stretch[..entries.len()].copy_from_slice(entries);
+                *at = stretches.len() as u32;
+                stretches.push(stretch);
+            }
+        }
+        self.form = Form::Sparse { index, stretches };
     }
 
     fn retain(&mut self, is_kept: impl Fn(u32, Entry) -> bool) {
@@ -211,8 +230,9 @@ mod tests {
         let seed = fastrand::u64(..);
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut entries, mut tree) = (Entries::default(), BTreeMap::new());
-        for _ in 0..2000 {
-            let number = random.u32(..300);
+        for _ in 0..3000 {
+            // Far away now and then, when there are many in a row.
+            let number = if random.u32(..800) == 0 { random.u32(..1 << 20) } else { random.u32(..300) };
             let place = match random.u32(..4) {
                 0 => Place::Slot(number),
                 check => Place::Check { check: check - 1, row: number },
