@@ -83,7 +83,7 @@ pub struct Restore {
 pub enum Refusal {
     /// The application had begun, and no piece of any epoch is left or was ever sealed.
     #[n(0)]
-    #[error("there is no epoch to go back to: nobody holds a sealed piece")]
+    #[error("there is no epoch to go back to: the job had begun, and nobody holds a sealed piece that can be read")]
     Nothing,
     /// There are pieces, but of no epoch enough.
     #[n(1)]

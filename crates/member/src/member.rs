@@ -97,7 +97,7 @@ impl<T: Transport> Member<T> {
         let beginning = Beginning {
             rank: Rank(wire.rank()),
             prefers: Some(seat),
-            started: false,
+            started: shelf.is_unreadable(),
             costs: settings.costs,
             encode_every: settings.encode_every,
         };

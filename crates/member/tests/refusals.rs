@@ -170,6 +170,24 @@ fn a_shelf_that_somebody_tampered_with_is_rebuilt_or_refused() {
     }
 }
 
+/// What says which pages there are cannot be read anywhere: the job had begun all the same, and does not begin anew unasked.
+#[test]
+fn a_job_of_which_nothing_can_be_read_is_refused_and_left_alone() {
+    for name in ["table-1", "state"] {
+        let cluster = begun();
+        (0..RANKS as usize).for_each(|rank| spoil(&cluster, rank, name));
+        let before = files(&cluster);
+        for reason in launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string()))
+        {
+            assert!(reason.as_ref().is_some_and(|it| it.contains("nobody holds a sealed piece")), "{name}: {reason:?}");
+        }
+        assert!(files(&cluster) == before, "{name}: what is there is what it was");
+        // The same byte is put right.
+        (0..RANKS as usize).for_each(|rank| spoil(&cluster, rank, name));
+        is_whole(&|rank| cluster.settings(rank));
+    }
+}
+
 /// Flips a byte of a file in the shelf of a rank, whatever its number is by now.
 fn spoil(cluster: &Cluster, rank: usize, name: &str) {
     let path = &shelf_file(cluster, rank, name);

@@ -56,6 +56,9 @@ pub const AT_ONCE: u32 = 24;
 /// No part of this piece or a later one is sent before the receiver has told a floor.
 pub const FIRST_WINDOW_END: u32 = if WINDOW > AT_ONCE { WINDOW } else { AT_ONCE };
 
+/// A part is kept as it came if its buffer has room for no more than so many times its pages.
+const ROOM_MAX: usize = 4;
+
 /// Why a part cannot be taken. It comes from a process with another plan, or was made by a fault: the epoch fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
@@ -406,7 +409,8 @@ impl Transfer {
         }
         let pages = width * rows.count_ones() as usize;
         let is_whole = !part.words && part.rows == rows && part.bytes.len() == pages * PAGE_BYTES;
-        let is_kept = !part.words && part.bytes.len() == come * PAGE_BYTES && sum.ends_at(part.to);
+        let fills_its_room = part.bytes.len() * ROOM_MAX >= part.bytes.capacity();
+        let is_kept = !part.words && part.bytes.len() == come * PAGE_BYTES && fills_its_room && sum.ends_at(part.to);
         let left = if is_whole {
             accumulator.begin_with(part.bytes, &part.residues).map(|bytes| (bytes, part.residues))
         } else if is_kept {

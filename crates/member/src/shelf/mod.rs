@@ -121,6 +121,8 @@ pub struct FileShelf {
     next_table: u64,
     /// Why a page could not be written since the last seal.
     failed: Option<String>,
+    /// Whether pieces were there, and none of them, or nothing that says what they are, can be read.
+    is_unreadable: bool,
 }
 
 impl FileShelf {
@@ -140,7 +142,9 @@ impl FileShelf {
             promised: false,
             pieces: Vec::new(),
         };
-        let mut state = read_state(directory)?.unwrap_or_else(fresh);
+        let read = read_state(directory)?;
+        let is_unreadable = read.is_none() && directory.join("state").exists();
+        let mut state = read.unwrap_or_else(fresh);
         if state.job != job || state.seat != seat {
             return Err(MemberError::unusable(directory, format!("it is seat {} of job {}", state.seat.0, state.job)));
         }
@@ -155,6 +159,7 @@ impl FileShelf {
             pieces: BTreeMap::new(),
             next_table: 0,
             failed: None,
+            is_unreadable,
             state,
         };
         shelf.load()?;
@@ -187,7 +192,9 @@ impl FileShelf {
         let gone: Vec<PieceId> = self.pieces.keys().copied().collect();
         self.pieces.retain(|_, piece| piece.base.is_none_or(|base| gone.contains(&base)));
         self.frames.set_used(self.pieces.values().flat_map(Piece::frames));
-        self.remove_unnamed_tables()
+        self.is_unreadable |= self.state.promised && !self.state.pieces.is_empty() && self.pieces.is_empty();
+        // Where nothing can be read, somebody may want to look at what is there.
+        if self.is_unreadable { Ok(()) } else { self.remove_unnamed_tables() }
     }
 
     /// The shelf that lies there, whoever made it.
@@ -202,6 +209,11 @@ impl FileShelf {
     /// The latest life that it knows of.
     pub(crate) fn life(&self) -> Life {
         self.state.life
+    }
+
+    /// Whether it had pieces, of which nothing can be read: the job had begun, whatever the others have.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable
     }
 
     /// What is sealed, the oldest first, verified or not.
