@@ -29,7 +29,7 @@ const RESTART_OF_OTHERS: (&str, Duration) = ("a restart of VELOC 1.8 without one
 const TIMES_FASTER: f64 = 5.0;
 
 const TRANSFER_MAX: f64 = 1.5;
-/// Beside the quickest transfer that we know, and a copy: each byte is also looked at three times, and added.
+/// Beside the quickest transfer that we know, and a copy: each byte is also hashed twice, and added.
 const SENT_AND_COPIED_MAX: f64 = 2.0;
 const SOLOMON_MAX: f64 = 2.2;
 const REBUILD_MAX: f64 = 1.3;

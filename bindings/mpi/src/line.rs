@@ -17,7 +17,7 @@ use std::time::Duration;
 /// its time.
 const LOOKS: u32 = 3;
 /// Hardly longer than going to sleep and coming back takes: of 20 us an epoch of which one page in a hundred has changed takes a
-/// seventh longer.
+/// sixth longer.
 const REST: Duration = Duration::from_micros(6);
 /// The same while much is on its way: a look takes from the time of those who have work.
 const REST_IN_BULK: Duration = Duration::from_micros(120);

@@ -19,7 +19,7 @@ use std::slice::Chunks;
 /// 256 MB to the next in 330 ms by messages of 60 KiB, and in 750 ms by messages of 256 KiB (Open MPI 4.1).
 pub const PIECE_PAGES: usize = 15;
 /// Rows of a piece where all goes at once: few messages, and of those who have something in a third of them, each has less than
-/// what is sent at once (of 64 rows, or 44, an epoch of which one page in a hundred has changed takes a twentieth longer).
+/// what is sent at once (of 64 rows, or 44, an epoch of which one page in a hundred has changed takes a twentieth longer, or more).
 const ROWS_MAX: usize = 32;
 
 /// What is to be computed.
