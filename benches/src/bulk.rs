@@ -6,7 +6,7 @@ use crate::pause::checkpoint;
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use standfast_tests::arena::Arena;
-use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::command::{Checkpoints, ROLLBACK, Standfast};
 use standfast_tests::result::{OUTPUT, open_gate};
 use standfast_tests::running::{PATIENCE, Running};
 use standfast_tests::victims::{BULK, FILL};
@@ -51,7 +51,8 @@ impl Job {
     pub(crate) fn start(megabytes: u64, pages: Pages) -> Result<Self> {
         let program = BULK.with(&[&megabytes.to_string(), pages.word()])?;
         let arena = Arena::new()?;
-        let options = ["--incremental", "off"].map(str::to_owned);
+        // Copies of the job are restarted in turn, and each life writes to the same output file.
+        let options = ["--incremental", "off", ROLLBACK[0], ROLLBACK[1]].map(str::to_owned);
         let running = Standfast::new(&arena)?.run_with(&options, Checkpoints::OnRequest, &program)?;
         Standfast::new(&arena)?.await_gate()?;
         Ok(Self { arena, running, megabytes, pages })
