@@ -16,6 +16,7 @@ mod watchdog;
 use line::Line;
 use options::Options;
 use packed::{Pack, PackedRegions, Size, Unpack};
+use standfast_core::printable;
 use standfast_group::RegionId;
 use standfast_linux::RegisteredMemory;
 use standfast_member::{Joined, Member, MemberError, Outcome, tell_error};
@@ -50,7 +51,7 @@ pub struct Group {
 }
 
 fn note_error(reason: &str) {
-    let reason = CString::new(reason.replace('\0', "?")).unwrap_or_default();
+    let reason = CString::new(&*printable(reason)).unwrap_or_default();
     ERROR.with(|error| *error.borrow_mut() = reason);
 }
 
@@ -317,8 +318,8 @@ pub unsafe extern "C" fn standfast_group_finish(of: *mut Group) -> c_int {
 pub unsafe extern "C" fn standfast_group_warnings(of: *mut Group) -> *const c_char {
     // SAFETY: as the module says.
     let Ok(group) = (unsafe { group(of) }) else { return c"".as_ptr() };
-    let lines = group.member.warnings().iter().map(|warning| format!("standfast: {warning}\n"));
-    group.warnings = CString::new(lines.collect::<String>().replace('\0', "?")).unwrap_or_default();
+    let lines = group.member.warnings().iter().map(|warning| format!("standfast: {}\n", printable(warning)));
+    group.warnings = CString::new(lines.collect::<String>()).unwrap_or_default();
     group.warnings.as_ptr()
 }
 

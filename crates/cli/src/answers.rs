@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use serde::Serialize;
 use standfast::Afterwards;
 use standfast::doctor::{Finding, examine_machine, examine_process};
-use standfast::{examine_group_memory, group_memory};
+use standfast::{examine_group_memory, group_memory, printable_json, printable_lines};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -102,7 +102,11 @@ fn manual(man: &Man) -> anyhow::Result<ExitCode> {
 
 /// Answers in the form that was asked for.
 pub(crate) fn print<T: Serialize>(form: Form, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-    let mut text = if form.json { serde_json::to_string_pretty(value)? } else { text() };
+    let mut text = if form.json {
+        printable_json(&serde_json::to_string_pretty(value)?).into_owned()
+    } else {
+        printable_lines(&text()).into_owned()
+    };
     if !text.ends_with('\n') {
         text.push('\n');
     }

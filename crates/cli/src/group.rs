@@ -8,7 +8,7 @@ use crate::slurm;
 use crate::voice::say;
 use anyhow::{anyhow, bail};
 use standfast::{
-    Ending, GroupEnding, GroupEpoch, GroupPiece, GroupRequest, GroupSaved, LaunchLimits, Nodes, group_memory,
+    Ending, GroupEnding, GroupEpoch, GroupPiece, GroupRequest, GroupSaved, LaunchLimits, Nodes, group_memory, printable,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -90,7 +90,7 @@ fn verify(place: &Place) -> anyhow::Result<ExitCode> {
     }
     let line = |piece: &GroupPiece| {
         let found = piece.damage.as_deref().unwrap_or("good");
-        format!("epoch {}, process {}: {found}\n", piece.epoch, piece.seat)
+        format!("epoch {}, process {}: {}\n", piece.epoch, piece.seat, printable(found))
     };
     print(place.form, &pieces, || pieces.iter().map(line).collect())?;
     let is_good = pieces.iter().all(|piece| piece.damage.is_none());
@@ -98,7 +98,7 @@ fn verify(place: &Place) -> anyhow::Result<ExitCode> {
 }
 
 fn saved_in_words(saved: &GroupSaved) -> String {
-    let lost: String = saved.lost.iter().map(|reason| format!("not saved: {reason}\n")).collect();
+    let lost: String = saved.lost.iter().map(|reason| format!("not saved: {}\n", printable(reason))).collect();
     format!("{} pieces are in the directory\n{lost}", saved.pieces.len())
 }
 

@@ -3,6 +3,7 @@
 //! words of the command line, which is then read as if somebody had typed them.
 
 use crate::arguments::Arguments;
+use crate::voice::leave_with;
 use anyhow::{Context as _, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser};
@@ -21,13 +22,13 @@ const NOT_SETTINGS: [&str; 4] = ["fresh", "force", "help", "version"];
 
 /// The command line, with what the file says where the line does not.
 pub(crate) fn arguments(line: &[OsString]) -> anyhow::Result<Arguments> {
-    let matches = Arguments::command().try_get_matches_from(line).unwrap_or_else(|error| error.exit());
+    let matches = Arguments::command().try_get_matches_from(line).unwrap_or_else(|error| leave_with(&error));
     if matches.subcommand_name() == Some(TABLE)
         && let Some(text) = standfast::read_settings(Path::new(SETTINGS))?
     {
         return joined(line, &matches, &text);
     }
-    Ok(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+    Ok(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| leave_with(&error)))
 }
 
 fn joined(line: &[OsString], matches: &ArgMatches, text: &[u8]) -> anyhow::Result<Arguments> {
@@ -52,7 +53,7 @@ fn joined(line: &[OsString], matches: &ArgMatches, text: &[u8]) -> anyhow::Resul
     let (head, tail) = line.split_at(place);
     let own = own.into_iter().map(OsString::from);
     let words = head.iter().cloned().chain(own).chain(tail.iter().cloned());
-    Ok(Arguments::try_parse_from(words).unwrap_or_else(|error| error.exit()))
+    Ok(Arguments::try_parse_from(words).unwrap_or_else(|error| leave_with(&error)))
 }
 
 /// A setting, and the words that stand for it.

@@ -8,7 +8,7 @@ use standfast::report::{
     CheckpointReport, CoalescingReport, GenerationReport, InspectionReport, LiveReport, ProcessReport, Standing,
     StatusReport, VerificationReport,
 };
-use standfast::{Ending, FlushReport, ForShell, Interval, Manner};
+use standfast::{Ending, FlushReport, ForShell, Interval, Manner, printable};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -211,7 +211,7 @@ pub(crate) fn verification(reports: &[VerificationReport]) -> String {
     fn place(report: &VerificationReport) -> &'static str {
         if report.is_in_memory { " in memory" } else { "" }
     }
-    reports.iter().map(|report| line(report) + "\n").collect()
+    reports.iter().map(|report| printable(&line(report)).into_owned() + "\n").collect()
 }
 
 /// What an image holds.
@@ -258,13 +258,13 @@ fn describe_process(process: &ProcessReport) -> String {
     ]);
     let mut threads = bare_table(["thread", "name", "signals waiting"]);
     for thread in &process.threads {
-        threads.add_row([thread.tid.to_string(), thread.name.clone(), waiting(&thread.pending_signals)]);
+        threads.add_row([thread.tid.to_string(), printable(&thread.name).into(), waiting(&thread.pending_signals)]);
     }
     align_right(&mut threads, 0);
     let mut descriptors = bare_table(["descriptor", "what", ""]);
     for descriptor in &process.descriptors {
         let closes = if descriptor.close_on_exec { "closed by exec" } else { "" };
-        descriptors.add_row([descriptor.number.to_string(), descriptor.what.clone(), closes.to_owned()]);
+        descriptors.add_row([descriptor.number.to_string(), printable(&descriptor.what).into(), closes.to_owned()]);
     }
     align_right(&mut descriptors, 0);
     let _ = write!(text, "\n{}\n{}", lines_of(&threads), lines_of(&descriptors));
@@ -293,11 +293,11 @@ fn finding(finding: &Finding) -> String {
     let verdict = if finding.is_fine { "ok  " } else { "FAIL" };
     let means = if finding.means.is_empty() { String::new() } else { format!(": {}", finding.means) };
     let remedy = if finding.remedy.is_empty() { String::new() } else { format!(" ({})", finding.remedy) };
-    format!("{verdict}  {}{means}{remedy}\n", finding.what)
+    format!("{verdict}  {}\n", printable(&format!("{}{means}{remedy}", finding.what)))
 }
 
 fn facts_as_lines(facts: &[(&str, String)]) -> String {
-    facts.iter().map(|(name, fact)| format!("{name:<11} {fact}\n")).collect()
+    facts.iter().map(|(name, fact)| format!("{name:<11} {}\n", printable(fact))).collect()
 }
 
 fn bare_table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {

@@ -3,7 +3,7 @@
 
 use crate::arguments::Volume;
 use rustix::termios::{OutputModes, tcgetattr};
-use standfast::{Notice, Weight, without_numbers};
+use standfast::{Notice, Weight, printable, printable_lines, without_numbers};
 use std::io::{self, Write};
 
 /// Speaks as loudly as was asked for.
@@ -37,13 +37,23 @@ pub(crate) fn say(message: &str) {
     drop(io::stderr().write_all(line.as_bytes()));
 }
 
+/// What is wrong with the command line, or the help that it asks for; then the end. Words of a command line may be names of
+/// files that somebody else has chosen.
+pub(crate) fn leave_with(answer: &clap::Error) -> ! {
+    if answer.use_stderr() {
+        drop(io::stderr().write_all(printable_lines(&answer.render().to_string()).as_bytes()));
+        std::process::exit(answer.exit_code());
+    }
+    answer.exit()
+}
+
 /// Whether it is a terminal on which a line has to end as on paper, since somebody has attached it to a program's.
 fn is_raw(stream: &io::Stderr) -> bool {
     tcgetattr(stream).is_ok_and(|settings| !settings.output_modes.contains(OutputModes::OPOST))
 }
 
 fn in_one_line(message: &str) -> String {
-    message.lines().map(str::trim_end).collect::<Vec<_>>().join(" ")
+    printable(&message.lines().map(str::trim_end).collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 #[cfg(test)]
@@ -61,5 +71,6 @@ mod tests {
     #[test]
     fn a_message_is_one_line() {
         assert_eq!(in_one_line("first\nsecond \n"), "first second");
+        assert_eq!(in_one_line("a\x1b[2Jb\rc"), r"a\x1b[2Jb\rc");
     }
 }

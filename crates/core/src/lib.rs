@@ -22,6 +22,7 @@ pub mod erasure;
 mod mask;
 mod page;
 mod page_set;
+mod printable;
 mod residue;
 pub mod words;
 
@@ -29,4 +30,5 @@ pub use checksum::{Checksum, Root};
 pub use mask::{MASK_BYTES, MASK_WORD_BYTES, MASK_WORDS, Mask};
 pub use page::{Address, PAGE_BYTES, PageRange, is_zero, merge_ranges};
 pub use page_set::PageSet;
+pub use printable::{is_printable, printable, printable_json, printable_lines};
 pub use residue::Residue;

@@ -3,6 +3,7 @@
 //! file now and then.
 
 use crate::error::MemberError;
+use standfast_core::printable;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -48,7 +49,7 @@ impl Milestone {
 /// # Errors
 /// Those of the file system.
 pub fn tell_error(path: &Path, reason: &str) -> io::Result<()> {
-    add(path, &format!("{ERROR}{}", reason.replace('\n', " ")))
+    add(path, &format!("{ERROR}{}", printable(&reason.replace('\n', " "))))
 }
 
 /// The last error of which a process has told; `None` where none has.

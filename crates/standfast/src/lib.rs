@@ -94,6 +94,7 @@ pub use run::{RunRequest, default_directory, run};
 pub use scope::{ExternalSockets, SaveFiles};
 pub use snapshots::{Method, Snapshot, Why};
 pub use spelling::{ForShell, InWords, without_numbers};
+pub use standfast_core::{printable, printable_json, printable_lines};
 pub use standfast_engine::{Assistance, ClockPolicy, JobIds};
 pub use standfast_format::manifest::GenerationNumber;
 pub use status::{list, status};

@@ -1,7 +1,10 @@
 //! How paths and failures of the system are spelt in messages.
 
+use standfast_core::is_printable;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
 /// A path as a shell takes it: as it is where that is safe, in single quotes where not.
@@ -12,20 +15,49 @@ pub struct ForShell<'a>(
 
 impl fmt::Display for ForShell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.to_string_lossy();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
-        match text.strip_prefix('-') {
-            Some(_) => write!(f, "./{}", quoted(&text, is_plain)),
-            None => f.write_str(&quoted(&text, is_plain)),
+        let word = self.0.as_os_str();
+        let begins = if word.as_bytes().starts_with(b"-") { "./" } else { "" };
+        write!(f, "{begins}{}", shown_for_shell(word))
+    }
+}
+
+/// A word as a shell takes it and a terminal may show it: with what is not printable in the `$'...'` that all of today's
+/// shells but dash know.
+fn shown_for_shell(word: &OsStr) -> String {
+    match word.to_str() {
+        Some(text) if text.chars().all(is_printable) => quoted(text),
+        _ => {
+            let mut spelt = String::from("$'");
+            for byte in word.as_bytes() {
+                match byte {
+                    b'\'' | b'\\' => spelt.extend(['\\', char::from(*byte)]),
+                    b' '..=b'~' => spelt.push(char::from(*byte)),
+                    byte => spelt += &format!("\\{byte:03o}"),
+                }
+            }
+            spelt + "'"
         }
     }
 }
 
-fn quoted(text: &str, is_plain: impl Fn(char) -> bool) -> String {
+/// A word as every shell takes it, whatever is in it.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A word as a remote shell takes it that hands it to a command: exactly, whatever bytes are in it.
+pub(crate) fn quoted_word(word: &OsStr) -> OsString {
+    match word.to_str() {
+        Some(text) => quoted(text).into(),
+        None => {
+            let parts: Vec<&[u8]> = word.as_bytes().split(|byte| *byte == b'\'').collect();
+            OsString::from_vec([b"'".as_slice(), &parts.join(br"'\''".as_slice()), b"'"].concat())
+        }
+    }
 }
 
 /// A failure of the system in words alone, without its number.
@@ -62,6 +94,28 @@ mod tests {
         assert_eq!(spelt("it's"), r"'it'\''s'");
         assert_eq!(spelt("-d"), "./-d");
         assert_eq!(spelt(""), "''");
+        assert_eq!(spelt("über"), "'über'");
+    }
+
+    #[test]
+    fn paths_with_escapes_harm_no_terminal_and_can_still_be_pasted() {
+        let path = OsStr::from_bytes(b"a\x1b[31m'\\\n\xff\xc2\x9b");
+        let spelt = ForShell(Path::new(path)).to_string();
+        assert_eq!(spelt, r"$'a\033[31m\'\\\012\377\302\233'");
+        let shell = std::process::Command::new("bash").args(["-c", &format!("printf %s {spelt}")]).output();
+        if let Ok(pasted) = shell {
+            assert_eq!(pasted.stdout, path.as_bytes());
+        }
+    }
+
+    #[test]
+    fn words_arrive_whole_behind_a_remote_shell() {
+        for word in [&b"plain"[..], b"two words", b"it's", b"a\nb", b"$HOME `id` \"x\" \\", b"", b"\xff'\xfe", b"-n"] {
+            let line = [b"printf %s ", quoted_word(OsStr::from_bytes(word)).as_bytes()].concat();
+            let mut shell = std::process::Command::new("sh");
+            let printed = shell.arg("-c").arg(OsStr::from_bytes(&line)).output().expect("there is a shell");
+            assert_eq!(printed.stdout, if word == b"-n" { &b"-n"[..] } else { word });
+        }
     }
 
     #[test]
