@@ -12,8 +12,9 @@ use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{Ended, Output, PATIENCE, Running, until};
 use standfast_tests::skip;
 use standfast_tests::victims::SMALL;
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -144,6 +145,53 @@ fn nobody_else_can_look_at_a_job_ask_anything_of_it_or_restart_it() -> Result<()
     }
     ensure!(scene.generations().is_err(), "a directory that others may write is trusted");
     fs::set_permissions(scene.arena.images(), Permissions::from_mode(0o700))?;
+    scene.ends_well()
+}
+
+/// A link in a folder in which everybody may make names, as in `/tmp`.
+fn linked(link: &Path, target: &Path, owner: u32) -> Result<()> {
+    symlink(target, link)?;
+    lchown(link, Some(owner), Some(owner))?;
+    Ok(())
+}
+
+#[test]
+fn a_link_that_a_stranger_has_planted_leads_nobody() -> Result<()> {
+    let Some(scene) = Scene::set("a stranger's link leads nobody")? else { return Ok(()) };
+    asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint")?;
+    let shared = scene.arena.folder().join("shared");
+    fs::create_dir(&shared)?;
+    fs::set_permissions(&shared, Permissions::from_mode(0o1777))?;
+    linked(&shared.join("planted"), &scene.arena.images(), STRANGER)?;
+    linked(&shared.join("way"), scene.arena.folder(), STRANGER)?;
+    linked(&shared.join("nowhere"), &scene.arena.folder().join("made"), STRANGER)?;
+    linked(&shared.join("own"), &scene.arena.images(), OWNER)?;
+    let asked = |words: &[&str], directory: &Path| {
+        let mut command = Standfast::new(&scene.arena)?.command(&[]);
+        command.args(words.iter().map(|word| if *word == "DIR" { directory.as_os_str() } else { OsStr::new(word) }));
+        Running::complete(&scene.arena, "asked", &mut by(&scene.arena, OWNER, &command))
+    };
+    for directory in ["planted", "way/images", "nowhere"].map(|name| shared.join(name)) {
+        let ways: [&[&str]; 8] = [
+            &["status", "DIR"],
+            &["checkpoint", "DIR"],
+            &["checkpoint", "--stop", "DIR"],
+            &["attach", "DIR"],
+            &["verify", "DIR"],
+            &["restart", "DIR"],
+            &["run", "--fresh", "-d", "DIR", "--", "true"],
+            &["group", "run", "-d", "DIR", "--", "true"],
+        ];
+        for words in ways {
+            let said = asked(words, &directory)?.refusal("a stranger's link")?;
+            // Who listens there is not asked either; then nobody is said to listen.
+            let is_named = said.contains("is a symbolic link of user 65533");
+            ensure!(is_named || words[0] == "checkpoint" || words[0] == "attach", "{words:?}: {said}");
+        }
+    }
+    ensure!(!scene.arena.folder().join("made").exists(), "something was made where the link led");
+    asked(&["status", "DIR"], &shared.join("own"))?.well("the way by one's own link")?;
+    ensure!(scene.generations()? == 1, "somebody was led to the job");
     scene.ends_well()
 }
 

@@ -11,12 +11,8 @@ use standfast::{
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Where in the job's directory a supervisor says what nobody waits for any more.
-const MESSAGES: &str = "messages";
 
 pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
     let mut words = run.command_line.into_iter();
@@ -137,14 +133,14 @@ fn hear(notice: &Notice, voice: Voice) {
     voice.notice(notice);
     match notice {
         Notice::Running { .. } => let_go_of_streams(),
-        Notice::Alone { directory } => speak_into(&directory.join(MESSAGES)),
+        Notice::Alone { directory } => speak_into(directory),
         _ => {}
     }
 }
 
 /// What there is to say goes to a file from now on: whoever reads our standard error is not to wait for us.
-fn speak_into(path: &Path) {
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+fn speak_into(directory: &Path) {
+    let file = standfast::open_messages(directory);
     // Without a place for it, nothing is said.
     if let Ok(file) = file.or_else(|_| OpenOptions::new().write(true).open("/dev/null")) {
         let _ = rustix::stdio::dup2_stderr(&file);

@@ -49,6 +49,7 @@ mod identity;
 mod inspect;
 mod levels;
 mod manner;
+mod messages;
 mod notice;
 mod options;
 mod outlook;
@@ -84,6 +85,7 @@ pub use group::{
 pub use inspect::{inspect, verify};
 pub use levels::{DurableEvery, FlushEvery, Grace, Memory};
 pub use manner::{Flush, FlushReport, Manner};
+pub use messages::open_messages;
 pub use notice::{Listener, Notice, Weight};
 pub use options::{
     Files, INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, OptionChoices, OptionError, Stack,

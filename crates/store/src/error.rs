@@ -2,6 +2,7 @@
 
 use crate::choose::{Skipped, list_skipped};
 use crate::lease::Holder;
+use crate::medium::ForeignLink;
 use standfast_format::image::ImageError;
 use standfast_format::manifest::{GenerationNumber, ManifestError};
 use std::io;
@@ -144,7 +145,20 @@ impl StoreError {
         }
     }
 
+    /// Where somebody else has led the way to a directory.
+    fn led_astray(path: &Path, source: &io::Error) -> Option<Self> {
+        let link = source.get_ref()?.downcast_ref::<ForeignLink>()?;
+        Some(Self::Untrusted {
+            path: path.to_owned(),
+            fault: link.to_string(),
+            remedy: "if that is where you want to go, name the directory behind it".into(),
+        })
+    }
+
     pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
+        if let Some(astray) = Self::led_astray(path, &source) {
+            return astray;
+        }
         let remedy = match source.kind() {
             io::ErrorKind::NotFound => "the file is missing: was it removed by hand?",
             io::ErrorKind::PermissionDenied => "run this as the owner of the directory",
@@ -155,6 +169,9 @@ impl StoreError {
     }
 
     pub(crate) fn writing(path: &Path, source: io::Error) -> Self {
+        if let Some(astray) = Self::led_astray(path, &source) {
+            return astray;
+        }
         let remedy = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => return Self::NoSpace(path.to_owned()),
             io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only: choose another directory with -d",

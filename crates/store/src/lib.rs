@@ -76,3 +76,4 @@ pub use medium::{Directory, LockGuard, Medium, MediumFile, Status};
 pub use prepare::{Plan, Prepared, Sealed, Writing};
 pub use random::random_token;
 pub use tails::TAIL_BYTES_MAX;
+pub use trust::{create_directory, open_directory};

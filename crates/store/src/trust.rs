@@ -1,6 +1,6 @@
 //! Whether a file can be trusted: an image becomes a running program, so nobody else may have written it.
 
-use crate::{Medium, MediumFile, Status, StoreError};
+use crate::{Directory, Medium, MediumFile, Status, StoreError};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +21,28 @@ pub(crate) fn check_trusted(path: &Path, status: &Status, user: u32) -> Result<(
         );
     }
     Ok(())
+}
+
+/// Opens a directory that holds no job of one program, as those of `standfast group`, on the same terms as a job's.
+///
+/// # Errors
+/// [`StoreError::Untrusted`] where others own it, may write it or have led here; [`StoreError::Medium`].
+pub fn open_directory(path: &Path) -> Result<Directory, StoreError> {
+    checked(path, Directory::open(path).map_err(|source| StoreError::reading(path, source))?)
+}
+
+/// The same, of a directory that is made (mode 0700) where there is none.
+///
+/// # Errors
+/// As above.
+pub fn create_directory(path: &Path) -> Result<Directory, StoreError> {
+    checked(path, Directory::create(path).map_err(|source| StoreError::writing(path, source))?)
+}
+
+fn checked(path: &Path, directory: Directory) -> Result<Directory, StoreError> {
+    let status = directory.status().map_err(|source| StoreError::reading(path, source))?;
+    check_trusted(path, &status, rustix::process::geteuid().as_raw())?;
+    Ok(directory)
 }
 
 /// Opens a file for reading once it has proved to be a regular file of `user` that nobody else may write.

@@ -2,9 +2,9 @@
 //! descriptor of the directory (`/proc/self/fd/N/NAME`), since an address has room for 108 bytes only and directories have
 //! longer names.
 
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::{AsFd as _, AsRawFd as _};
 use rustix::net::sockopt::socket_peercred;
+use standfast_store::Directory;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -14,18 +14,17 @@ use std::path::{Path, PathBuf};
 /// A name in a directory that is held open, so that the socket there has a short address.
 #[derive(Debug)]
 pub(crate) struct SocketPlace {
-    directory: OwnedFd,
+    directory: Directory,
     name: &'static str,
 }
 
 impl SocketPlace {
     pub(crate) fn open(directory: &Path, name: &'static str) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { directory: rustix::fs::open(directory, flags, Mode::empty())?, name })
+        Ok(Self { directory: Directory::open(directory)?, name })
     }
 
     fn address(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}/{}", self.directory.as_raw_fd(), self.name))
+        PathBuf::from(format!("/proc/self/fd/{}/{}", self.directory.as_fd().as_raw_fd(), self.name))
     }
 
     pub(crate) fn connect(&self) -> io::Result<UnixStream> {

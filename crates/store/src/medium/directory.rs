@@ -1,10 +1,10 @@
 //! A directory of the file system.
 
-use super::{LockGuard, Medium, MediumFile, Status};
+use super::{LockGuard, Medium, MediumFile, Status, way};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,29 +21,37 @@ impl Directory {
     /// Creates the directory, closed to everybody but the owner, unless it exists; then opens it.
     ///
     /// # Errors
-    /// As the file system says.
+    /// As for [`Directory::open`].
     pub fn create(path: &Path) -> io::Result<Self> {
-        match fs::mkdir(path, Mode::RWXU) {
-            Ok(()) => sync_parent(path)?,
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
+        let end = Self::way_to(path)?;
+        if end.make()? {
+            end.sync()?;
         }
-        Self::open(path)
+        Ok(Self { path: path.to_owned(), descriptor: end.open()? })
     }
 
     /// Opens a directory that exists.
     ///
     /// # Errors
-    /// As the file system says.
+    /// As the file system says; of kind `PermissionDenied` where somebody else's symbolic link is on the way to it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let descriptor = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { path: path.to_owned(), descriptor })
+        Ok(Self { path: path.to_owned(), descriptor: Self::way_to(path)?.open()? })
+    }
+
+    fn way_to(path: &Path) -> io::Result<way::End> {
+        way::follow(path, rustix::process::geteuid().as_raw())
     }
 
     fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let descriptor = fs::openat(&self.descriptor, name, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(File::from(descriptor))
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 
@@ -143,15 +151,6 @@ impl MediumFile for DirectoryFile {
         // Length and place on the disk included; times of access are not worth a write.
         self.0.sync_data()
     }
-}
-
-/// Makes the name of a new directory durable.
-fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    File::open(parent)?.sync_all()
 }
 
 fn status_of(stat: &Stat) -> Status {

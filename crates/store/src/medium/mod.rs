@@ -3,8 +3,10 @@
 //! [`Directory`] is the real one. Tests put one behind it that fails or loses power after any number of operations.
 
 mod directory;
+mod way;
 
 pub use directory::Directory;
+pub(crate) use way::ForeignLink;
 
 use std::fmt;
 use std::io;
