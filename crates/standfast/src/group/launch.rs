@@ -4,10 +4,11 @@
 //! in the processes finds in memory what their predecessors left there. The name is in a file for as long as the job is
 //! not done, so that the same command later, or after the launcher itself was killed, goes on with the same job.
 
+use super::job_name::{JobName, NAMING};
 use super::left::end_left;
 use super::level::save;
 use super::lines::Lines;
-use super::nodes::{ANSWER_MAX, Nodes, has_place, with_nodes};
+use super::nodes::{ANSWER_MAX, Nodes, check_names, has_place, with_nodes};
 use super::progress::{LaunchLimits, Progress, Trouble};
 use super::watcher::{EndedLaunch, Watcher};
 use crate::error::Error;
@@ -15,14 +16,12 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use standfast_linux::proc;
 use standfast_linux::sys::process::become_subreaper;
 use standfast_member::{Milestone, job_named};
-use standfast_store::random_token;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -42,7 +41,6 @@ const OPEN_MPI_VARIABLES: &str = "OMPI_MCA_mca_base_env_list";
 /// What a job ends with that hangs when it is done: EX_SOFTWARE of sysexits.h, as its processes that hang.
 const HUNG: i32 = 70;
 
-const NAMING: &str = "keep the job's name in its directory";
 const WATCHING: &str = "watch over the job's processes";
 
 /// What to launch.
@@ -169,7 +167,8 @@ pub enum GroupEnding {
 /// # Errors
 /// [`Error`]: nothing has been started, or what was started has ended.
 pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice)) -> Result<GroupEnding, Error> {
-    let name = JobName::take(&request.directory).map_err(Error::system(NAMING))?;
+    check_names(&request.nodes.names).map_err(Error::Declined)?;
+    let name = JobName::take(&request.directory)?;
     if name.was_there {
         listener(&GroupNotice::Continues(request.directory.clone()));
         // An earlier command that was killed could end nobody.
@@ -360,53 +359,5 @@ impl EndedLaunch {
     fn ending(&self) -> GroupEnding {
         let failed = self.status.code().filter(|code| *code != 0).unwrap_or(1);
         self.status.signal().map_or(GroupEnding::Failed(failed), GroupEnding::Killed)
-    }
-}
-
-/// The name of the job that a directory is of; `None` where it is of none.
-pub(super) fn job_name(directory: &Path) -> Option<String> {
-    fs::read_to_string(directory.join("job")).ok().filter(|name| !name.is_empty())
-}
-
-/// The job's name in its file, which is locked.
-struct JobName {
-    directory: PathBuf,
-    text: String,
-    was_there: bool,
-    _lock: File,
-}
-
-impl JobName {
-    fn take(directory: &Path) -> io::Result<Self> {
-        match DirBuilder::new().mode(0o700).create(directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        let path = directory.join("job");
-        let mut options = File::options();
-        let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other("another `standfast group run` looks after this job"));
-            }
-            locked => locked?,
-        }
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        let was_there = !text.is_empty();
-        if !was_there {
-            text = random_token();
-            file.write_all(text.as_bytes())?;
-        }
-        Ok(Self { directory: directory.to_owned(), text, was_there, _lock: file })
-    }
-
-    /// Nothing needs the name any more.
-    fn give_up(self) -> io::Result<()> {
-        fs::remove_file(self.directory.join("job"))?;
-        match fs::remove_dir(&self.directory) {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-            removed => removed,
-        }
     }
 }

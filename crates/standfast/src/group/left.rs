@@ -2,8 +2,8 @@
 //! needs, and compute beside it. Who belongs to a job is told by the name that the launcher was started with and handed on. And
 //! what is left in memory of a job that is done, or that nobody wants any more.
 
+use super::job_name::named_job;
 use super::launch::JOB;
-use super::level::named_job;
 use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use standfast_linux::proc::{self, Stat};

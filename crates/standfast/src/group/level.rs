@@ -1,6 +1,6 @@
 //! What a job of many processes has on disk and in this node's memory, looked at and worked on without the program.
 
-use super::launch::job_name;
+use super::job_name::{job_name, named_job};
 use crate::error::Error;
 use serde::Serialize;
 use standfast_format::manifest::JobId;
@@ -52,10 +52,12 @@ pub struct GroupPiece {
 /// [`Error::Group`]
 pub fn group_status(directory: &Path, memory: &Path) -> Result<Vec<GroupEpoch>, Error> {
     let mut epochs = Vec::new();
+    // Before anything is read: whose it is.
+    let name = job_name(directory)?;
     for held in Directory::new(directory).epochs()? {
         epochs.push(report(&held, "directory")?);
     }
-    if let Some(name) = job_name(directory) {
+    if let Some(name) = name {
         for held in held_in_memory(memory, job_named(name.as_bytes()))? {
             epochs.push(report(&held, "memory")?);
         }
@@ -82,6 +84,7 @@ fn report(held: &HeldEpoch, place: &'static str) -> Result<GroupEpoch, Error> {
 /// [`Error::Group`]
 pub fn group_verify(directory: &Path) -> Result<Vec<GroupPiece>, Error> {
     let mut pieces = Vec::new();
+    job_name(directory)?;
     for held in Directory::new(directory).epochs()? {
         for (seat, damage) in held.verify() {
             pieces.push(GroupPiece { epoch: held.epoch.to_string(), seat: seat.0, damage });
@@ -104,6 +107,7 @@ pub struct GroupRebuilt {
 /// # Errors
 /// [`Error::Group`]
 pub fn group_rebuild(directory: &Path) -> Result<GroupRebuilt, Error> {
+    job_name(directory)?;
     let rebuilt = standfast_member::rebuild(directory)?;
     Ok(GroupRebuilt { epoch: rebuilt.epoch.to_string(), seats: rebuilt.seats.iter().map(|seat| seat.0).collect() })
 }
@@ -123,12 +127,6 @@ pub struct GroupSaved {
 /// [`Error::Group`]; where the directory names no job.
 pub fn group_scavenge(directory: &Path, memory: &Path) -> Result<GroupSaved, Error> {
     save(directory, memory, job_named(named_job(directory)?.as_bytes()))
-}
-
-/// The name of the job that a directory is of.
-pub(super) fn named_job(directory: &Path) -> Result<String, Error> {
-    let none = || Error::Declined(format!("{} names no job: see `standfast group run`", directory.display()));
-    job_name(directory).ok_or_else(none)
 }
 
 pub(super) fn save(directory: &Path, memory: &Path, job: JobId) -> Result<GroupSaved, Error> {

@@ -1,6 +1,7 @@
 //! Groups: programs of many processes that keep each other's state in memory. Their checkpoints are their own business
 //! (`libstandfast_group`); here is who launches them again, on which nodes, and who saves what they leave in memory.
 
+mod job_name;
 mod keeping;
 mod launch;
 mod left;

@@ -1,10 +1,18 @@
 //! The nodes of a job: which of them answer, which are taken for the next launch, and commands on them. How a command gets
 //! to a node is the agent's business (`ssh`, or whatever takes a node's name and a command).
 
+use crate::spelling::quoted_word;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// Agents that hand the words to a shell on the node, with a space between them: each word is quoted for it. (Others, such as
+/// `srun`, hand them on as they are.)
+const SHELL_AGENTS: [&str; 5] = ["ssh", "rsh", "remsh", "mrsh", "krsh"];
+/// What the name of a node has besides letters and digits: `user@host.domain`, `[fe80::1%eth0]:22`, `alias_1`.
+const IN_NAMES: &str = "._-@:%[]+";
 
 /// What stands for the list of nodes in the command that launches the job.
 const PLACE: &str = "{nodes}";
@@ -79,8 +87,34 @@ impl Nodes {
     fn command(&self, name: &str, command: &[OsString]) -> io::Result<Command> {
         let (agent, arguments) = self.agent.split_first().ok_or_else(|| io::Error::other("there is no agent"))?;
         let mut asked = Command::new(agent);
-        asked.args(arguments).arg(name).args(command);
+        asked.args(arguments).arg(name);
+        if self.agent_is_a_shell() {
+            asked.args(command.iter().map(|word| quoted_word(word)));
+        } else {
+            asked.args(command);
+        }
         Ok(asked)
+    }
+
+    /// Whether a shell on the node reads the command. Before the agent may stand others: `timeout 9 ssh -q`.
+    fn agent_is_a_shell(&self) -> bool {
+        let name = |word: &OsString| Path::new(word).file_name().map(OsStr::to_owned);
+        self.agent.iter().filter_map(name).any(|name| SHELL_AGENTS.iter().any(|shell| name == *shell))
+    }
+}
+
+/// That each name can only be taken for a name: not for an option of the agent or the launcher, nor for several names.
+///
+/// # Errors
+/// The first that could be.
+pub(crate) fn check_names(names: &[String]) -> Result<(), String> {
+    let is_name = |name: &str| {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || IN_NAMES.contains(letter);
+        !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain)
+    };
+    match names.iter().find(|name| !is_name(name)) {
+        Some(name) => Err(format!("'{name}' is not the name of a node")),
+        None => Ok(()),
     }
 }
 
@@ -142,6 +176,40 @@ mod tests {
         assert_eq!(with_nodes("{nodes}".as_ref(), &taken), "a,b");
         assert_eq!(with_nodes("--host={nodes}".as_ref(), &taken), "--host=a,b");
         assert_eq!(with_nodes("{nodes}".as_ref(), &[]), "{nodes}");
+    }
+
+    /// A stand-in for ssh: joins the words behind the node's name, as that does, and hands them to a shell.
+    const SSH: &str = "#!/bin/sh\nshift\nexec sh -c \"$*\"\n";
+
+    #[test]
+    fn words_arrive_on_a_node_as_they_were() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::tempdir().expect("a folder");
+        let ssh = place.path().join("ssh");
+        std::fs::write(&ssh, SSH).expect("it is writable");
+        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+        let direct = ["env", "-i", "sh", "-c", r#"shift; exec "$@""#, "agent"].map(OsString::from).to_vec();
+        for agent in [vec![OsString::from("env"), ssh.into()], direct] {
+            let nodes = Nodes { names: names("a"), spares: 0, agent };
+            let words = ["two words", "it's", "a\nb", "$HOME `id`", "*", "", "-n", "\"", "\\"];
+            let there = place.path().join("there");
+            let script = r#"printf '%s\n' "$@" >"$0""#;
+            let mut command: Vec<OsString> = ["sh", "-c", script].map(OsString::from).to_vec();
+            command.push(there.clone().into());
+            command.extend(words.map(OsString::from));
+            let answers = nodes.ask_all(&command, ANSWER_MAX);
+            assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "{answers:?}");
+            let arrived = std::fs::read_to_string(&there).expect("it was written");
+            assert_eq!(arrived, words.map(|word| format!("{word}\n")).concat(), "{:?}", nodes.agent);
+        }
+    }
+
+    #[test]
+    fn what_could_be_taken_for_something_else_names_no_node() {
+        assert_eq!(check_names(&names("node-1 me@b.c [fe80::1%eth0]:22 alias_1")), Ok(()));
+        for name in ["-oProxyCommand=id", "", "a b", "a,b", "a;id", "$(id)", "a\nb", "a\x1b[2J"] {
+            assert!(check_names(&[name.to_owned()]).is_err(), "{name:?}");
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! them. One of them that has ended, while who started it goes on, is noticed; what becomes of the launch is not decided here.
 //! What ranks start themselves is none of them, nor is what `MPI_Comm_spawn` starts.
 
+use super::job_name::named_job;
 use super::left::sign_of;
-use super::level::named_job;
 use crate::error::Error;
 use standfast_linux::proc::{self, Stat};
 use std::collections::BTreeMap;

@@ -1,0 +1,161 @@
+//! The name of a job of many processes, in a file of its directory for as long as the job is not done. By it processes are
+//! found, ended and forgotten, so it is believed only where nobody else can have written it.
+
+use crate::error::Error;
+use rustix::fs::{Mode, OFlags, openat};
+use standfast_store::{Directory, StoreError, create_directory, open_directory, random_token};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// What is being done when it cannot be.
+pub(super) const NAMING: &str = "keep the job's name in its directory";
+
+const NAME: &str = "job";
+/// A name is shorter.
+const BYTES_MAX: u64 = 1024;
+
+/// The name that a directory holds, if it is there and holds one.
+///
+/// # Errors
+/// Where others own the directory, may write it or have led here.
+pub(super) fn job_name(directory: &Path) -> Result<Option<String>, Error> {
+    let opened = match open_directory(directory) {
+        Err(StoreError::Medium { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(Error::Store)?,
+    };
+    match open(&opened, OFlags::RDONLY) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        file => {
+            file.and_then(read).map(|name| Some(name).filter(|name| !name.is_empty())).map_err(Error::system(NAMING))
+        }
+    }
+}
+
+/// The same where it must hold one.
+///
+/// # Errors
+/// As above, and where it holds none.
+pub(super) fn named_job(directory: &Path) -> Result<String, Error> {
+    let none = || Error::Declined(format!("{} names no job: see `standfast group run`", directory.display()));
+    job_name(directory)?.ok_or_else(none)
+}
+
+/// The job's name in its file, which is locked.
+pub(super) struct JobName {
+    directory: PathBuf,
+    pub(super) text: String,
+    pub(super) was_there: bool,
+    _lock: File,
+}
+
+impl JobName {
+    /// Takes the directory, which is made where there is none, and names the job unless it has a name.
+    ///
+    /// # Errors
+    /// As for [`job_name`]; where another launcher has it.
+    pub(super) fn take(directory: &Path) -> Result<Self, Error> {
+        let opened = create_directory(directory).map_err(Error::Store)?;
+        Self::take_in(&opened, directory).map_err(Error::system(NAMING))
+    }
+
+    fn take_in(opened: &Directory, directory: &Path) -> io::Result<Self> {
+        let mut file = open(opened, OFlags::RDWR | OFlags::CREATE)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other("another `standfast group run` looks after this job"));
+            }
+            locked => locked?,
+        }
+        let mut text = read(file.try_clone()?)?;
+        let was_there = !text.is_empty();
+        if !was_there {
+            text = random_token();
+            file.write_all(text.as_bytes())?;
+        }
+        Ok(Self { directory: directory.to_owned(), text, was_there, _lock: file })
+    }
+
+    /// Nothing needs the name any more.
+    pub(super) fn give_up(self) -> io::Result<()> {
+        fs::remove_file(self.directory.join(NAME))?;
+        match fs::remove_dir(&self.directory) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
+/// Opens the file, if it is one, and is this user's alone.
+fn open(directory: &Directory, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(directory, NAME, flags, Mode::RUSR | Mode::WUSR)?);
+    let status = file.metadata()?;
+    if !status.is_file() || status.uid() != rustix::process::geteuid().as_raw() || status.mode() & 0o022 != 0 {
+        return Err(io::Error::other("the file is not this user's, or others may write it"));
+    }
+    Ok(file)
+}
+
+fn read(file: File) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    #[test]
+    fn a_name_is_kept_and_found_and_given_up() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("job");
+        assert_eq!(job_name(&directory).unwrap(), None);
+        let taken = JobName::take(&directory).unwrap();
+        assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(job_name(&directory).unwrap().as_deref(), Some(taken.text.as_str()));
+        assert!(JobName::take(&directory).is_err_and(|error| error.to_string().contains("looks after")));
+        let text = taken.text.clone();
+        drop(taken);
+        let again = JobName::take(&directory).unwrap();
+        assert!(again.was_there && again.text == text);
+        again.give_up().unwrap();
+        assert!(!directory.exists());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_names_no_job() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("job");
+        drop(JobName::take(&directory).unwrap());
+        for mode in [0o770, 0o707] {
+            fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
+            let refused = |error: Error| error.to_string().contains("others may write it");
+            assert!(JobName::take(&directory).is_err_and(refused) && job_name(&directory).is_err_and(refused));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_a_link_or_a_pipe_or_others_may_write_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, name) = (place.path(), place.path().join(NAME));
+        let others = |make: &dyn Fn()| {
+            make();
+            let refused = JobName::take(directory).is_err() && job_name(directory).is_err();
+            fs::remove_file(&name).unwrap();
+            refused
+        };
+        fs::write(place.path().join("else"), "name").unwrap();
+        assert!(others(&|| symlink("else", &name).unwrap()));
+        assert!(others(&|| {
+            fs::write(&name, "name").unwrap();
+            fs::set_permissions(&name, Permissions::from_mode(0o666)).unwrap();
+        }));
+        let fifo = || rustix::fs::mknodat(rustix::fs::CWD, &name, rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert!(others(&fifo));
+    }
+}
