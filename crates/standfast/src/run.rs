@@ -14,13 +14,14 @@ use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::terminal::{self, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
+use standfast_core::Root;
 use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
 use standfast_store::{Claim, JobDirectory, Lease, Levels, Purpose, StoreError, Wish};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -72,13 +73,32 @@ impl RunRequest {
     }
 }
 
-/// The directory in which a program's checkpoints lie unless another one is named: `PROGRAM.standfast`, right here.
+/// The directory in which a program's checkpoints lie unless another one is named: `PROGRAM.standfast`, right here. Where that is
+/// longer than a name may be, the program's is shortened, between characters, and a digest of all of it tells it from others
+/// that begin alike.
 pub fn default_directory(program: &OsStr) -> PathBuf {
     let name = Path::new(program).file_name().unwrap_or(program);
-    let mut directory = name.to_owned();
+    let mut directory = match name.len() + DIRECTORY_SUFFIX.len() <= NAME_BYTES_MAX {
+        true => name.to_owned(),
+        false => shortened(name.as_bytes()),
+    };
     directory.push(DIRECTORY_SUFFIX);
     PathBuf::from(directory)
 }
+
+fn shortened(name: &[u8]) -> OsString {
+    // One for which nobody makes another name with the same.
+    let digest = Root::of(&[name]).to_bytes();
+    let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let digest = format!("-{digits}");
+    let is_within_a_character = |at: usize| name[at] & 0b1100_0000 == 0b1000_0000;
+    let room = NAME_BYTES_MAX - DIRECTORY_SUFFIX.len() - digest.len();
+    let end = (0..=room).rev().take(4).find(|end| !is_within_a_character(*end)).unwrap_or(room);
+    OsString::from_vec([&name[..end], digest.as_bytes()].concat())
+}
+
+/// How long a name may be in the file systems of Linux.
+const NAME_BYTES_MAX: usize = 255;
 
 /// How the names of job directories end, where nobody named them otherwise.
 pub(crate) const DIRECTORY_SUFFIX: &str = ".standfast";
@@ -326,5 +346,20 @@ mod tests {
     fn checkpoints_lie_beside_the_user_under_the_name_of_the_program() {
         assert_eq!(default_directory(OsStr::new("./build/heat")), Path::new("heat.standfast"));
         assert_eq!(default_directory(OsStr::new("heat")), Path::new("heat.standfast"));
+    }
+
+    #[test]
+    fn programs_with_long_names_have_directories_of_their_own() {
+        let place = tempfile::tempdir().unwrap();
+        let longest = NAME_BYTES_MAX - DIRECTORY_SUFFIX.len();
+        let name = |length: usize, end: &str| "x".repeat(length - end.len()) + end;
+        let mut names = vec![name(longest, ""), name(longest + 1, ""), name(255, "a"), name(255, "b")];
+        names.extend((0..4).map(|shift| "x".repeat(shift) + &"ü".repeat(120) + "end"));
+        for name in &names {
+            let directory = default_directory(OsStr::new(name));
+            assert!(directory.to_str().is_some(), "cut within a character");
+            std::fs::create_dir(place.path().join(directory)).expect("of its own, and not too long");
+        }
+        assert_eq!(default_directory(OsStr::new(&names[0])).to_str().unwrap(), names[0].clone() + DIRECTORY_SUFFIX);
     }
 }
