@@ -15,6 +15,7 @@
 mod directory;
 mod error;
 mod member;
+mod memory_place;
 mod milestone;
 mod notes;
 mod plan_record;

@@ -4,10 +4,11 @@
 use crate::Settings;
 use crate::directory::{Directory, Flush};
 use crate::error::MemberError;
+use crate::memory_place;
 use crate::milestone::Milestone;
 use crate::notes::{Arrangement, InDirectory, Note, Wire};
 use crate::regions::Regions;
-use crate::roll_call::{self, job_directory, seat_directory};
+use crate::roll_call::{self, seat_directory};
 use crate::shelf::FileShelf;
 use crate::transport::{Patience, Transport};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -89,7 +90,7 @@ impl<T: Transport> Member<T> {
         if let Some(Err(error)) = milestones.as_deref().map(|path| Milestone::Joined.tell(path)) {
             arrangement.warnings.push(format!("`standfast group run` cannot be told that all have joined: {error}"));
         }
-        let directory = job_directory(&settings.memory, settings.job);
+        let directory = wire.agree(memory_place::take(&settings.memory, settings.job))?;
         let seat = Seat(wire.rank());
         let opened = roll_call::carry_out(&mut wire, &directory, &arrangement)
             .and_then(|()| FileShelf::open(&seat_directory(&directory, seat), settings.job, seat, &arrangement.plan));

@@ -6,6 +6,7 @@
 use crate::Settings;
 use crate::directory::{Directory, HeldEpoch, held_in};
 use crate::error::MemberError;
+use crate::memory_place;
 use crate::notes::{Arrangement, InDirectory, Move, Note, Presence, ShelfNote, Wire};
 use crate::plan_record::PlanRecord;
 use crate::shelf::{make_directory, read_state};
@@ -24,11 +25,6 @@ const PART_BYTES: usize = 1 << 20;
 /// Messages with parts that are under way at once, for each shelf.
 const PARTS_UNDER_WAY: usize = 4;
 
-/// Where the shelves of a job lie on a node.
-pub(crate) fn job_directory(memory: &Path, job: JobId) -> PathBuf {
-    memory.join(format!("standfast-{}", rustix::process::geteuid().as_raw())).join(job.to_string())
-}
-
 /// Where a seat's lies.
 pub(crate) fn seat_directory(job: &Path, seat: Seat) -> PathBuf {
     job.join(format!("seat-{}", seat.0))
@@ -39,7 +35,7 @@ pub(crate) fn seat_directory(job: &Path, seat: Seat) -> PathBuf {
 /// # Errors
 /// Those of the file system.
 pub fn held_in_memory(memory: &Path, job: JobId) -> Result<Vec<HeldEpoch>, MemberError> {
-    held_in(&job_directory(memory, job))
+    memory_place::find(memory, job)?.map_or(Ok(Vec::new()), |directory| held_in(&directory))
 }
 
 /// Removes what a job has in this node's memory. None of its processes runs.
@@ -47,14 +43,7 @@ pub fn held_in_memory(memory: &Path, job: JobId) -> Result<Vec<HeldEpoch>, Membe
 /// # Errors
 /// Those of the file system.
 pub fn forget_in_memory(memory: &Path, job: JobId) -> Result<(), MemberError> {
-    let directory = job_directory(memory, job);
-    match fs::remove_dir_all(&directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        removed => removed.map_err(MemberError::file(&directory))?,
-    }
-    // With the last job goes what the user's jobs share.
-    let _ = directory.parent().map(fs::remove_dir);
-    Ok(())
+    memory_place::remove(memory, job)
 }
 
 /// Everybody says who it is; the first decides. All return the same arrangement, or that it cannot be.
@@ -79,9 +68,7 @@ pub(crate) fn call<T: Transport>(wire: &mut Wire<T>, settings: &Settings) -> Res
 }
 
 fn presence(settings: &Settings) -> Result<Presence, MemberError> {
-    let directory = job_directory(&settings.memory, settings.job);
-    make_directory(directory.parent().expect("it was joined from two"))?;
-    make_directory(&directory)?;
+    let directory = memory_place::take(&settings.memory, settings.job)?;
     Ok(Presence {
         job: settings.job,
         node: settings.node.clone(),

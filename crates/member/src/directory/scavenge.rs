@@ -2,7 +2,7 @@
 
 use super::Directory;
 use crate::error::MemberError;
-use crate::roll_call::job_directory;
+use crate::memory_place;
 use crate::shelf::FileShelf;
 use standfast_format::manifest::JobId;
 use standfast_group::{EpochId, Level, PieceId, Seat};
@@ -26,7 +26,8 @@ pub fn scavenge(memory: &Path, job: JobId, directory: &Path) -> Result<Scavenged
     let directory = Directory::new(directory);
     directory.epochs_of(job)?;
     let mut scavenged = Scavenged { pieces: Vec::new(), lost: Vec::new() };
-    for path in super::folders(&job_directory(memory, job), "seat-")? {
+    let held = memory_place::find(memory, job)?;
+    for path in held.map_or(Ok(Vec::new()), |held| super::folders(&held, "seat-"))? {
         let Ok(shelf) = FileShelf::open_found(&path) else { continue };
         let sealed = shelf.sealed();
         let newest_known = sealed.iter().rposition(|it| it.marked && it.level == Level::Encoded).unwrap_or(0);
