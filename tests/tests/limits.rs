@@ -171,6 +171,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
             "restrictions_that_a_new_process_would_not_have_are_named",
         ),
     ),
+    ("pinned memory", "no descriptor", Victims(&["memory-pinned-by-a-ring-without-a-descriptor-is-refused"])),
     ("kernel asynchronous I/O", "io_setup", Victims(&["asynchronous-io-is-refused"])),
     ("32-bit programs", "", Victims(&["code-of-32-bits-is-refused"])),
     ("programs that may not be traced", "undumpable", Victims(&["program-that-hides-itself-is-refused"])),

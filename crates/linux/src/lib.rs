@@ -21,6 +21,7 @@ mod namespace;
 mod own_memory;
 mod pages;
 mod pin;
+mod pinned;
 pub mod proc;
 pub mod processor;
 mod siginfo;
@@ -50,6 +51,7 @@ pub use namespace::{Furnishing, NamespaceInit, NamespaceKind, News};
 pub use own_memory::{OwnWrites, RegisteredMemory, first_write_cost, give_back_unused};
 pub use pages::{PageScan, Populated};
 pub use pin::PinnedToCpu;
+pub use pinned::unseen_writer;
 pub use siginfo::SignalInformation;
 pub use soft_dirty::SoftDirty;
 pub use spawn::{

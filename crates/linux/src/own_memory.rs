@@ -5,9 +5,11 @@
 //! while it is read or written here. Neither can be checked, which is why making one is `unsafe`.
 
 use crate::caches;
+use crate::pinned::unseen_writer;
 use crate::written::{WriteProtection, WrittenScan};
 use standfast_core::delta::Page;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
@@ -131,11 +133,14 @@ impl RegisteredMemory {
     }
 }
 
-/// Write tracking of this process's own memory. What it cannot see is said at [`crate::WriteProtection`].
+/// Write tracking of this process's own memory. What it cannot see is said at [`crate::WriteProtection`] and
+/// [`unseen_writer`].
 #[derive(Debug)]
 pub struct OwnWrites {
     protection: WriteProtection,
     scan: WrittenScan,
+    /// Whether somebody could write unseen when the last look was over.
+    is_blind: Cell<bool>,
 }
 
 impl OwnWrites {
@@ -152,7 +157,7 @@ impl OwnWrites {
         // SAFETY: it has just been made and belongs to nobody else.
         let userfault = unsafe { OwnedFd::from_raw_fd(userfault as RawFd) };
         let scan = WrittenScan::open(std::process::id() as i32)?;
-        Ok(Self { protection: WriteProtection::new(userfault)?, scan })
+        Ok(Self { protection: WriteProtection::new(userfault)?, scan, is_blind: Cell::new(false) })
     }
 
     /// Observes pages from now on. All of them count as written until the first look.
@@ -160,7 +165,29 @@ impl OwnWrites {
     /// # Errors
     /// EBUSY where somebody else observes them, EINVAL where they cannot be observed.
     pub fn observe(&self, pages: PageRange) -> io::Result<()> {
-        self.protection.observe(pages)
+        self.protection.observe(pages)?;
+        // Where the kernel has let go of a mapping that was observed before (mremap joins one that it moves with its neighbour,
+        // and observes neither from then on) the marks of protection are left on pages that have become writable: no look
+        // would ever find them written.
+        self.protection.unprotect(pages).inspect_err(|_| self.ignore(pages))
+    }
+
+    /// What may have been written to each of these since the last look, as [`Self::written`] tells it; `None` for all of them
+    /// where somebody may have written unseen. Who has pinned pages before a look can write to them after it, so it also
+    /// counts who was there at the end of the last one.
+    pub fn look(&self, at: &[PageRange]) -> Vec<Option<Vec<PageRange>>> {
+        let was_blind = self.is_blind.get();
+        let written = |pages: &PageRange| if was_blind { None } else { self.written(*pages).ok().flatten() };
+        let seen = at.iter().map(written).collect();
+        // Where nobody can say, somebody may be there.
+        let is_blind = unseen_writer().map_or(true, |writer| writer.is_some());
+        self.is_blind.set(is_blind);
+        if is_blind { vec![None; at.len()] } else { seen }
+    }
+
+    /// Whether somebody could write unseen at the end of the last look.
+    pub fn is_blind(&self) -> bool {
+        self.is_blind.get()
     }
 
     /// No longer.
@@ -216,57 +243,4 @@ pub fn first_write_cost() -> io::Result<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_lies_beyond_the_end_is_zeros_and_is_not_written() {
-        let mut bytes = [1_u8, 2, 3, 4];
-        // SAFETY: the array outlives the value and is used through it alone.
-        let memory = unsafe { RegisteredMemory::new(bytes.as_mut_ptr(), 3) };
-        let mut page = [9; 4];
-        memory.read(1, &mut page);
-        assert_eq!(page, [2, 3, 0, 0]);
-        memory.write(2, &[7, 7]);
-        memory.read(9, &mut page);
-        assert_eq!(page, [0; 4]);
-        assert_eq!(bytes, [1, 2, 7, 4]);
-    }
-
-    #[test]
-    fn a_first_write_takes_longer_than_another_and_no_second() {
-        // As above.
-        let Ok(cost) = first_write_cost() else { return };
-        assert!(cost > Duration::from_nanos(50) && cost < Duration::from_secs(1), "{cost:?}");
-    }
-
-    #[test]
-    fn writes_to_own_memory_are_seen_once_and_others_are_not() {
-        // A kernel without asynchronous write protection has nothing to be tried.
-        let Ok(writes) = OwnWrites::new() else { return };
-        let mut memory = vec![1_u8; 64 * PAGE_BYTES];
-        // SAFETY: the vector is used through the value alone from here on.
-        let registered = unsafe { RegisteredMemory::new(memory.as_mut_ptr(), memory.len()) };
-        let pages = registered.pages();
-        writes.observe(pages).unwrap();
-        let first = writes.written(pages).unwrap().unwrap();
-        let covered: usize = first.iter().map(|range| registered.within(*range).len()).sum();
-        assert_eq!(covered, memory.len(), "all of it counts as written at first");
-        registered.write(10 * PAGE_BYTES + 5, &[2]);
-        // The first and the last page it has in common with others, who may write there.
-        let inside = |ranges: &[PageRange]| -> usize {
-            let edges = PAGE_BYTES..memory.len() - PAGE_BYTES;
-            let part = |range: &PageRange| {
-                let bytes = registered.within(*range);
-                bytes.end.min(edges.end).saturating_sub(bytes.start.max(edges.start))
-            };
-            ranges.iter().map(part).sum()
-        };
-        let second = writes.written(pages).unwrap().unwrap();
-        assert!(second.iter().any(|range| registered.within(*range).contains(&(10 * PAGE_BYTES + 5))));
-        assert_eq!(inside(&second), PAGE_BYTES);
-        assert_eq!(inside(&writes.written(pages).unwrap().unwrap()), 0);
-        writes.ignore(pages);
-        assert_eq!(writes.written(pages).unwrap(), None);
-    }
-}
+mod tests;

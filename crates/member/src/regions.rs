@@ -1,7 +1,8 @@
 //! The memory that a program has registered, as a payload: pages in slots, and which of them may have changed.
 //!
 //! A region is *observed* where the kernel can tell what was written to it, and *compared* where it cannot see everything:
-//! memory shared with other processes, and whatever somebody else observes already. All pages of a compared region count
+//! memory shared with other processes, whatever somebody else observes already, and all of them while a device or io_uring may
+//! write to this process's memory past its page tables. All pages of a compared region count
 //! as changed; what really differs is found against the piece of the epoch before (D7).
 
 use crate::error::MemberError;
@@ -216,18 +217,23 @@ impl Regions {
     /// Notes what has been written since the last look. A look ends what it sees, and a page may belong to several regions:
     /// what one of them was asked for counts for all.
     pub(crate) fn look(&mut self) {
+        let (observed, mut unknown): (Vec<RegionId>, Vec<RegionId>) =
+            self.held.keys().partition(|id| self.held[*id].observed);
+        let places: Vec<PageRange> = observed.iter().map(|id| self.held[id].memory.pages()).collect();
+        let seen = self.writes.as_ref().map(|writes| writes.look(&places)).unwrap_or_default();
         let mut written = Vec::new();
-        let mut unknown = Vec::new();
-        for (id, held) in &self.held {
-            let seen = match &self.writes {
-                Some(writes) if held.observed => writes.written(held.memory.pages()).ok().flatten(),
-                _ => None,
-            };
+        let mut let_go = Vec::new();
+        for (id, seen) in observed.into_iter().zip(seen) {
             match seen {
                 Some(seen) => written.extend(seen),
-                None => unknown.push(*id),
+                None => let_go.push(id),
             }
         }
+        if self.writes.as_ref().is_some_and(|writes| !writes.is_blind()) {
+            // The mapping is another one, or has become a part of another one.
+            let_go.iter().for_each(|id| self.observe_again(*id));
+        }
+        unknown.append(&mut let_go);
         let ids: Vec<RegionId> = self.held.keys().copied().collect();
         ids.into_iter().for_each(|id| self.note_written(id, &written));
         unknown.into_iter().for_each(|id| self.all_changed(id));
@@ -241,6 +247,12 @@ impl Regions {
     fn observe(&self, memory: &RegisteredMemory) -> bool {
         let pages = memory.pages();
         self.writes.as_ref().is_some_and(|writes| is_private(pages) && writes.observe(pages).is_ok())
+    }
+
+    /// Of a region that the kernel does not observe any more.
+    fn observe_again(&mut self, id: RegionId) {
+        let observed = self.observe(&self.held[&id].memory);
+        self.held.get_mut(&id).expect("the caller has it").observed = observed;
     }
 
     fn forget(&mut self, id: RegionId) {

@@ -335,6 +335,7 @@ impl Findings {
         let mut files = References::default();
         for (place, subject) in subjects.iter().enumerate() {
             let mut obstacles = restrictions::of_thread(&subject.portrait.status, &ourselves.status);
+            obstacles.extend(restrictions::of_process(&subject.portrait.status));
             let of_process =
                 OfProcess::of(place, subject, (terms.kept, &mut files), &mut found.objects, &mut obstacles);
             let looking = |source| crate::freeze::forbidden(subject.pid, source);

@@ -17,6 +17,19 @@ pub(super) fn of_other_threads(pid: i32, main: &Portrait, own: &Status) -> io::R
     Ok(statuses.flat_map(|it| [of_thread(&it, own), apart::of_thread(pid, &it, main)].concat()).collect())
 }
 
+/// What stands in the way in a process. What a device or io_uring is about to write to pinned pages would be lost by a restart,
+/// and is not seen when it is written. Rings whose descriptor is closed, but that are registered with a thread, show here alone.
+pub(super) fn of_process(status: &Status) -> Option<Obstacle> {
+    let pinned = status.pinned_kib;
+    (pinned > 0).then(|| {
+        lasting(
+            "pinned memory".to_owned(),
+            &format!("{pinned} KiB of it are pinned for a device or for io_uring, which may write to them at any time"),
+            "have the program do without RDMA and io_uring (Node.js: set UV_USE_IO_URING=0)",
+        )
+    })
+}
+
 /// What stands in the way in one thread, `own` being ourselves.
 pub(super) fn of_thread(status: &Status, own: &Status) -> Vec<Obstacle> {
     let thread = status.ids.first().copied().unwrap_or_default();
@@ -100,6 +113,13 @@ mod tests {
     use super::*;
 
     /// Neither needs hardware or a kernel that has it.
+    #[test]
+    fn pinned_memory_stands_in_the_way() {
+        assert!(of_process(&Status::default()).is_none());
+        let pinned = of_process(&Status { pinned_kib: 12, ..Status::default() });
+        assert!(pinned.is_some_and(|it| it.why.starts_with("12 KiB") && !it.passing));
+    }
+
     #[test]
     fn restrictions_that_a_new_process_would_not_have_are_named() {
         let own = Status { ids: vec![7], ..Status::default() };

@@ -36,6 +36,8 @@ pub struct Status {
     pub no_huge_pages: bool,
     /// Memory locked into RAM, in KiB.
     pub locked_kib: u64,
+    /// Memory that cannot be moved since a device or io_uring writes to it or reads it, in KiB.
+    pub pinned_kib: u64,
     /// Whether it runs on a shadow stack.
     pub shadow_stack: bool,
     /// Number of seccomp filters.
@@ -111,6 +113,7 @@ impl Status {
                 b"Seccomp" => status.seccomp = parse(value).unwrap_or_default(),
                 b"NoNewPrivs" => status.no_new_privileges = value == b"1",
                 b"VmLck" => status.locked_kib = words(value).next().and_then(parse).unwrap_or_default(),
+                b"VmPin" => status.pinned_kib = words(value).next().and_then(parse).unwrap_or_default(),
                 b"THP_enabled" => status.no_huge_pages = value == b"0",
                 b"Seccomp_filters" => status.seccomp_filters = parse(value).unwrap_or_default(),
                 b"Gid" => status.groups = words(value).filter_map(parse).collect(),
@@ -149,7 +152,7 @@ mod tests {
     fn fields_are_found_by_name() {
         let text = b"Name:\ta: b\nUmask:\t0022\nUid:\t1\t2\t3\t4\nTracerPid:\t7\nNStgid:\t9\t3\nNSpid:\t10\t4\nNSpgid:\t8\t2\nNSsid:\t6\t0\n\
             SigPnd:\t0000000000000001\nShdPnd:\t0000000000000002\nSigIgn:\t0000000000001000\nSigCgt:\tffffffffffffffff\n\
-            SigBlk:\t0000000000000004\nSeccomp:\t2\nNoNewPrivs:\t1\nVmLck:\t      12 kB\nTHP_enabled:\t0\nx86_Thread_features:\tshstk wrss\n\
+            SigBlk:\t0000000000000004\nSeccomp:\t2\nNoNewPrivs:\t1\nVmLck:\t      12 kB\nVmPin:\t      16 kB\nTHP_enabled:\t0\nx86_Thread_features:\tshstk wrss\n\
             Seccomp_filters:\t3\nGid:\t5\t6\t7\t8\nGroups:\t4 27 \nCapInh:\t1\nCapPrm:\t2\nCapEff:\t3\nCapBnd:\t4\n\
             CapAmb:\t5\nSpeculation_Store_Bypass:\tthread force mitigated\n\
             SpeculationIndirectBranch:\tconditional disabled\n";
@@ -168,6 +171,7 @@ mod tests {
             seccomp: 2,
             no_new_privileges: true,
             no_huge_pages: true,
+            pinned_kib: 16,
             locked_kib: 12,
             shadow_stack: true,
             seccomp_filters: 3,

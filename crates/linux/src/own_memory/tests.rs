@@ -1,0 +1,234 @@
+//! What is written to a process's own memory is seen, or it is known that it may not have been.
+//!
+//! # Safety
+//! Memory and descriptors belong to the test that makes them, and are used by nobody else.
+
+use super::*;
+use std::os::fd::AsRawFd as _;
+
+#[test]
+fn what_lies_beyond_the_end_is_zeros_and_is_not_written() {
+    let mut bytes = [1_u8, 2, 3, 4];
+    // SAFETY: the array outlives the value and is used through it alone.
+    let memory = unsafe { RegisteredMemory::new(bytes.as_mut_ptr(), 3) };
+    let mut page = [9; 4];
+    memory.read(1, &mut page);
+    assert_eq!(page, [2, 3, 0, 0]);
+    memory.write(2, &[7, 7]);
+    memory.read(9, &mut page);
+    assert_eq!(page, [0; 4]);
+    assert_eq!(bytes, [1, 2, 7, 4]);
+}
+
+#[test]
+fn a_first_write_takes_longer_than_another_and_no_second() {
+    // As above.
+    let Ok(cost) = first_write_cost() else { return };
+    assert!(cost > Duration::from_nanos(50) && cost < Duration::from_secs(1), "{cost:?}");
+}
+
+#[test]
+fn writes_to_own_memory_are_seen_once_and_others_are_not() {
+    // A kernel without asynchronous write protection has nothing to be tried.
+    let Ok(writes) = OwnWrites::new() else { return };
+    let mut memory = vec![1_u8; 64 * PAGE_BYTES];
+    // SAFETY: the vector is used through the value alone from here on.
+    let registered = unsafe { RegisteredMemory::new(memory.as_mut_ptr(), memory.len()) };
+    let pages = registered.pages();
+    writes.observe(pages).unwrap();
+    let first = writes.written(pages).unwrap().unwrap();
+    let covered: usize = first.iter().map(|range| registered.within(*range).len()).sum();
+    assert_eq!(covered, memory.len(), "all of it counts as written at first");
+    registered.write(10 * PAGE_BYTES + 5, &[2]);
+    // The first and the last page it has in common with others, who may write there.
+    let inside = |ranges: &[PageRange]| -> usize {
+        let edges = PAGE_BYTES..memory.len() - PAGE_BYTES;
+        let part = |range: &PageRange| {
+            let bytes = registered.within(*range);
+            bytes.end.min(edges.end).saturating_sub(bytes.start.max(edges.start))
+        };
+        ranges.iter().map(part).sum()
+    };
+    let second = writes.written(pages).unwrap().unwrap();
+    assert!(second.iter().any(|range| registered.within(*range).contains(&(10 * PAGE_BYTES + 5))));
+    assert_eq!(inside(&second), PAGE_BYTES);
+    assert_eq!(inside(&writes.written(pages).unwrap().unwrap()), 0);
+    writes.ignore(pages);
+    assert_eq!(writes.written(pages).unwrap(), None);
+}
+
+/// Pages of this process, on small pages, in an address range that nothing else is in.
+struct Area {
+    start: *mut u8,
+    pages: usize,
+}
+
+impl Area {
+    fn new(pages: usize) -> Self {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: makes a mapping of its own.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), pages * PAGE_BYTES, access, kind, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        // SAFETY: the mapping that has just been made.
+        unsafe { libc::madvise(start, pages * PAGE_BYTES, libc::MADV_NOHUGEPAGE) };
+        Self { start: start.cast(), pages }
+    }
+
+    fn at(&self, page: usize) -> *mut u8 {
+        assert!(page <= self.pages);
+        // SAFETY: within the mapping, or one behind.
+        unsafe { self.start.add(page * PAGE_BYTES) }
+    }
+
+    fn range(&self, first: usize, pages: usize) -> PageRange {
+        PageRange::new(Address::new(self.at(first) as u64), pages as u64)
+    }
+
+    fn write(&self, page: usize) {
+        // SAFETY: within the mapping, which is writable.
+        unsafe { self.at(page).write_volatile(page as u8 + 1) }
+    }
+
+    fn numbers(&self, ranges: &[PageRange]) -> Vec<usize> {
+        let number = |address: Address| (address.get() - self.start as u64) as usize / PAGE_BYTES;
+        let mut pages: Vec<_> = ranges.iter().flat_map(|range| number(range.start())..number(range.end())).collect();
+        pages.sort_unstable();
+        pages
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nobody looks at it any more.
+        unsafe { libc::munmap(self.start.cast(), self.pages * PAGE_BYTES) };
+    }
+}
+
+/// The kernel then lets go of both, and leaves the marks of protection on pages that have become writable.
+#[test]
+fn memory_whose_mapping_was_joined_with_another_one_is_observed_again() {
+    let Ok(writes) = OwnWrites::new() else { return };
+    let area = Area::new(16);
+    let (first, second) = (area.range(0, 4), area.range(8, 4));
+    (0..16).for_each(|page| area.write(page));
+    for range in [first, second] {
+        writes.observe(range).unwrap();
+        assert_eq!(area.numbers(&writes.written(range).unwrap().unwrap()).len(), 4);
+        assert!(area.numbers(&writes.written(range).unwrap().unwrap()).is_empty());
+    }
+    let (bytes, flags) = (4 * PAGE_BYTES, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED);
+    // SAFETY: moves pages of the area to where others of it were; what was there goes.
+    let moved = unsafe { libc::mremap(area.at(8).cast(), bytes, bytes, flags, area.at(4)) };
+    assert_eq!(moved, area.at(4).cast());
+    (0..4).for_each(|page| area.write(page));
+    assert!(
+        writes.written(first).unwrap().is_none_or(|seen| area.numbers(&seen) == [0, 1, 2, 3]),
+        "it is told that nobody has observed them"
+    );
+    writes.observe(first).unwrap();
+    assert_eq!(area.numbers(&writes.written(first).unwrap().unwrap()), [0, 1, 2, 3]);
+    assert!(area.numbers(&writes.written(first).unwrap().unwrap()).is_empty());
+    (0..4).for_each(|page| area.write(page));
+    assert_eq!(area.numbers(&writes.written(first).unwrap().unwrap()), [0, 1, 2, 3]);
+}
+
+/// A ring of io_uring, as bare as can be.
+struct Ring {
+    descriptor: OwnedFd,
+    rings: *mut u8,
+    entries: *mut u8,
+    tail: usize,
+    array: usize,
+}
+
+impl Ring {
+    const RING_BYTES: usize = 4096;
+    const REGISTER_BUFFERS: u32 = 0;
+    const UNREGISTER_BUFFERS: u32 = 1;
+
+    /// `None` where the kernel has none for us.
+    fn new() -> Option<Self> {
+        let mut parameters = [0_u32; 30];
+        // SAFETY: the parameters live, and are as long as `struct io_uring_params`.
+        let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, parameters.as_mut_ptr()) };
+        if made < 0 {
+            return None;
+        }
+        // SAFETY: it has just been made.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(made as RawFd) };
+        let map = |offset| {
+            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+            // SAFETY: makes a mapping of its own.
+            let at = unsafe { libc::mmap(std::ptr::null_mut(), Self::RING_BYTES, access, kind, made as i32, offset) };
+            assert_ne!(at, libc::MAP_FAILED);
+            at.cast()
+        };
+        // The offsets of the submission ring begin at the eleventh number: head, tail, mask, entries, flags, dropped, array.
+        let (tail, array) = (parameters[11] as usize, parameters[16] as usize);
+        Some(Self { descriptor, rings: map(0), entries: map(0x1000_0000), tail, array })
+    }
+
+    fn register(&self, what: u32, buffers: &[libc::iovec]) {
+        let from = if buffers.is_empty() { std::ptr::null() } else { buffers.as_ptr() };
+        let count = buffers.len();
+        // SAFETY: the vectors live through the call, and what they point to for as long as it is registered.
+        let done =
+            unsafe { libc::syscall(libc::SYS_io_uring_register, self.descriptor.as_raw_fd(), what, from, count) };
+        assert_eq!(done, 0, "{}", io::Error::last_os_error());
+    }
+
+    /// Has the kernel read a page of a file to an address within the first registered buffer, and waits for that.
+    fn read_page(&self, file: &std::fs::File, address: *mut u8) {
+        const READ_FIXED: u8 = 4;
+        const GETEVENTS: u32 = 1;
+        let mut entry = [0_u8; 64];
+        entry[0] = READ_FIXED;
+        entry[4..8].copy_from_slice(&file.as_raw_fd().to_le_bytes());
+        entry[16..24].copy_from_slice(&(address as u64).to_le_bytes());
+        entry[24..28].copy_from_slice(&(PAGE_BYTES as u32).to_le_bytes());
+        // SAFETY: both mappings have room for this, and nobody else uses the ring.
+        let done = unsafe {
+            self.entries.copy_from_nonoverlapping(entry.as_ptr(), entry.len());
+            self.rings.add(self.array).cast::<u32>().write_volatile(0);
+            self.rings.add(self.tail).cast::<u32>().write_volatile(1);
+            libc::syscall(libc::SYS_io_uring_enter, self.descriptor.as_raw_fd(), 1, 1, GETEVENTS, 0, 0)
+        };
+        assert_eq!(done, 1, "{}", io::Error::last_os_error());
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        for mapping in [self.rings, self.entries] {
+            // SAFETY: made by new, and used by nobody any more.
+            unsafe { libc::munmap(mapping.cast(), Self::RING_BYTES) };
+        }
+    }
+}
+
+#[test]
+fn what_is_written_to_pinned_pages_is_not_believed_to_be_unwritten() {
+    let (Ok(writes), Some(ring)) = (OwnWrites::new(), Ring::new()) else { return };
+    let file = tempfile::tempfile().unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xaa; PAGE_BYTES], 0).unwrap();
+    let area = Area::new(8);
+    let range = area.range(0, 8);
+    (0..8).for_each(|page| area.write(page));
+    let buffer = libc::iovec { iov_base: area.start.cast(), iov_len: 8 * PAGE_BYTES };
+    ring.register(Ring::REGISTER_BUFFERS, &[buffer]);
+    writes.observe(range).unwrap();
+    assert_eq!(writes.look(&[range]), [None], "it is known from the first look on");
+    ring.read_page(&file, area.at(5));
+    // SAFETY: within the area.
+    assert_eq!(unsafe { area.at(5).read_volatile() }, 0xaa);
+    assert_eq!(writes.look(&[range]), [None]);
+    ring.register(Ring::UNREGISTER_BUFFERS, &[]);
+    drop(ring);
+    assert_eq!(writes.look(&[range]), [None], "what was written while it was pinned still counts");
+    if unseen_writer().unwrap().is_none() {
+        let pages = |seen: Vec<Option<Vec<PageRange>>>| seen[0].as_deref().map(|seen| area.numbers(seen));
+        pages(writes.look(&[range])).expect("nobody is there any more");
+        area.write(3);
+        assert_eq!(pages(writes.look(&[range])), Some(vec![3]));
+    }
+}
