@@ -347,6 +347,7 @@ fn state() -> JobState {
         pid_namespace: 10,
         folders: folders(),
         forks: 11,
+        surroundings: None,
     }
 }
 

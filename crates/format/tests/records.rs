@@ -417,6 +417,17 @@ fn folder_item() -> impl Strategy<Value = FolderItem> {
 }
 
 prop_compose! {
+    fn surrounding()(
+        path in bytes(),
+        (mode, user, group) in any::<(u32, u32, u32)>(),
+        device: u64,
+        (empty, removed) in any::<(bool, bool)>(),
+    ) -> Surrounding {
+        Surrounding { path, mode, user, group, device, empty, removed }
+    }
+}
+
+prop_compose! {
     fn state()(
         processes in prop::collection::vec(process(), 0..3),
         kinds in prop::collection::vec((any::<u32>(), open_file_kind()), 0..4),
@@ -428,6 +439,7 @@ prop_compose! {
         (message_queues, posix_queues, folders) in
             (prop::collection::vec(message_queue(), 0..3), prop::collection::vec(posix_queue(), 0..3), prop::collection::vec(folder(), 0..3)),
         (realtime_nanoseconds, ipc_namespace, pid_namespace, forks) in any::<(u64, u64, u64, u64)>(),
+        surroundings in prop::option::of(prop::collection::vec(surrounding(), 0..3)),
         host: String,
     ) -> JobState {
         JobState {
@@ -446,6 +458,7 @@ prop_compose! {
             pid_namespace,
             folders,
             forks,
+            surroundings,
         }
     }
 }

@@ -14,6 +14,7 @@ mod memory;
 mod objects;
 mod signals;
 mod sockets;
+mod surroundings;
 mod terminals;
 mod threads;
 mod timers;
@@ -31,6 +32,7 @@ pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMappi
 pub use objects::{MemoryObject, ObjectKind, Owner, SavedPart};
 pub use signals::{Disposition, PendingSignal};
 pub use sockets::{Credentials, Message, Socket, SocketOption, SocketState};
+pub use surroundings::Surrounding;
 pub use terminals::{OutputStop, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
 pub use threads::{AlternateStack, RestartableSequence, RobustList, Scheduling, ThreadRestrictions, ThreadState, Wait};
 pub use timers::{IntervalTimer, PosixTimer, TimerClock, TimerNotice, Timers};
@@ -86,6 +88,9 @@ pub struct JobState {
     /// How many processes and threads had been made since the machine was started; 0 where that is not known.
     #[n(14)]
     pub forks: u64,
+    /// What it counts on in the file system by name; absent in older images.
+    #[n(15)]
+    pub surroundings: Option<Vec<Surrounding>>,
 }
 
 /// What a restart must find again in order to continue this job.

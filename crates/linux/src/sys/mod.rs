@@ -9,6 +9,7 @@ pub mod ptrace;
 pub mod schedule;
 pub mod socket;
 pub mod terminal;
+pub mod tree;
 pub mod userfault;
 
 use std::io;
