@@ -199,6 +199,12 @@ pub const POOL: Victim = Victim {
     source: include_str!("../victims/jobs/pool.py"),
     language: Language::Python { module: "multiprocessing" },
 };
+/// Loaders of batches of CPython, as PyTorch has them.
+pub const LOADER: Victim = Victim {
+    name: "loader",
+    source: include_str!("../victims/jobs/loader.py"),
+    language: Language::Python { module: "multiprocessing" },
+};
 /// A web server in Go with a client.
 pub const WEB: Victim = Victim { name: "web", source: include_str!("../victims/jobs/web.go"), language: Language::Go };
 /// Java with children.

@@ -9,7 +9,8 @@ use standfast_tests::running::{PATIENCE, until};
 use standfast_tests::survival::{survives, survives_with};
 use standfast_tests::traces;
 use standfast_tests::victims::{
-    HOLDER, JAVA_CHILDREN, MAKE, PIPELINES, PIPELINES_DASH, POOL, POSTGRES, REDIS, RING, SUBPROCESSES, WEB, XARGS,
+    HOLDER, JAVA_CHILDREN, LOADER, MAKE, PIPELINES, PIPELINES_DASH, POOL, POSTGRES, REDIS, RING, SUBPROCESSES, WEB,
+    XARGS,
 };
 use std::{fs, thread};
 
@@ -48,6 +49,12 @@ fn subprocesses_of_python_survive_kills() -> Result<()> {
 #[test]
 fn pools_of_python_survive_kills() -> Result<()> {
     survives(POOL, kills_max())
+}
+
+/// The directories in which their sockets lie go with the workers; five kills meet most of what there is to be met.
+#[test]
+fn loaders_of_batches_of_python_survive_kills() -> Result<()> {
+    survives(LOADER, kills_max().max(5))
 }
 
 #[test]

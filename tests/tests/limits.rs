@@ -50,8 +50,8 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ("an epoll instance that several", "pidfd", Victims(&["pidfd-in-a-shared-epoll-is-refused"])),
     (
         "a session that its process's parent",
-        "found at the restart",
-        Victims(&["tree-orphan-in-a-session-of-others-refuses-the-restart"]),
+        "is its sibling",
+        Victims(&["tree-orphan-in-a-session-of-others-is-refused"]),
     ),
     (
         "connections to others",
@@ -70,12 +70,23 @@ const PROOFS: &[(&str, &str, Proof)] = &[
     ),
     ("what is on its way", "files of `/proc/PID` on their way", Victims(&["proc-file-on-its-way-is-refused-for-now"])),
     ("what is on its way", "SO_PASSCRED", Victims(&["credentials-on-their-way-in-plenty-are-refused-for-now"])),
+    (
+        "what a restart could not open",
+        "files, named pipes and directories of other users",
+        Test("other_users.rs", "files_that_only_somebody_else_may_open_are_refused_unless_they_are_the_output"),
+    ),
+    (
+        "what a restart could not open",
+        "working directory",
+        Test("other_users.rs", "a_working_directory_that_cannot_be_entered_is_refused"),
+    ),
     ("other sockets", "answer unread", Victims(&["netlink-answer-that-waits-is-refused-for-now"])),
     ("other sockets", "all other families", Victims(&["raw-and-other-sockets-are-refused"])),
     ("other sockets", "packet filter", Victims(&["packet-filter-on-a-socket-is-refused"])),
     ("other sockets", "multicast", Victims(&["multicast-group-is-refused"])),
     ("other sockets", "TLS of the kernel's", Victims(&["encryption-by-the-kernel-is-refused"])),
     ("other sockets", "another network namespace", Victims(&["socket-of-another-network-is-refused"])),
+    ("other sockets", "cannot set again", Victims(&["socket-option-that-cannot-be-set-again-is-refused"])),
     ("other sockets", "connected to itself", Victims(&["tcp-socket-connected-to-itself-is-refused"])),
     (
         "System V objects (segments, semaphores, message queues)",

@@ -256,3 +256,57 @@ fn a_program_that_takes_another_users_rights_is_refused_and_runs_on() -> Result<
     ensure!(scene.generations()? == 0, "something was written");
     scene.ends_well()
 }
+
+#[test]
+fn files_that_only_somebody_else_may_open_are_refused_unless_they_are_the_output() -> Result<()> {
+    let promise = "what a restart could not open is refused";
+    if !geteuid().is_root() {
+        skip(promise, "only root can be two users");
+        return Ok(());
+    }
+    let arena = Arena::new()?;
+    for folder in [arena.folder().to_owned(), arena.work(), arena.logs()] {
+        give(&folder, OWNER, 0o755)?;
+    }
+    let secret = arena.folder().join("secret");
+    fs::write(&secret, "of root")?;
+    give(&secret, 0, 0o600)?;
+    let mut run = Standfast::new(&arena)?.command(&["run", "-i", "off", "-d"]);
+    run.arg(arena.images()).arg("--").arg(&SMALL.with(&[])?.path);
+    let run = by(&arena, OWNER, &run);
+    let mut lent = arena.command("sh");
+    lent.args(["-c", r#"exec "$@" 5>>"$0""#]).arg(&secret).arg(run.get_program()).args(run.get_args());
+    lent.stdin(Stdio::null()).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let job = Running::start(&arena, "run", Output::File(arena.work().join("output")), &mut lent)?;
+    Standfast::new(&arena)?.await_gate()?;
+    let refused = asked_by(&arena, OWNER, &["checkpoint"])?.refusal("a checkpoint with a file of root's")?;
+    ensure!(refused.contains("descriptor 5") && refused.contains("could not open it again"), "{refused}");
+    open_gate(&arena)?;
+    job.wait(PATIENCE)?.well("the job that was refused")?;
+    Ok(())
+}
+
+#[test]
+fn an_output_that_only_somebody_else_may_open_continues_in_that_of_the_restart() -> Result<()> {
+    let Some(scene) = Scene::set("an output of root's continues elsewhere")? else { return Ok(()) };
+    give(&scene.arena.work().join(standfast_tests::result::OUTPUT), 0, 0o600)?;
+    asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint with an output of root's")?;
+    ensure!(Standfast::new(&scene.arena)?.kill_job()?, "nothing was there to be killed");
+    let restart = Standfast::new(&scene.arena)?.restart_command(&scene.arena.images());
+    open_gate(&scene.arena)?;
+    let again = Running::start(&scene.arena, "again", Output::Nowhere, &mut by(&scene.arena, OWNER, &restart))?;
+    let ended = again.wait(PATIENCE)?.well("the restart")?;
+    ensure!(ended.errors.contains("/dev/null") && ended.errors.contains("may not be opened"), "{}", ended.errors);
+    Ok(())
+}
+
+#[test]
+fn a_working_directory_that_cannot_be_entered_is_refused() -> Result<()> {
+    let Some(scene) = Scene::set("a working directory that cannot be entered is refused")? else { return Ok(()) };
+    give(&scene.arena.work(), 0, 0o700)?;
+    let refused = asked_by(&scene.arena, OWNER, &["checkpoint"])?.refusal("a checkpoint in a closed directory")?;
+    ensure!(refused.contains("working directory") && refused.contains("could not enter it"), "{refused}");
+    give(&scene.arena.work(), OWNER, 0o755)?;
+    ensure!(scene.generations()? == 0, "something was written");
+    scene.ends_well()
+}

@@ -362,6 +362,15 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             "folder {} holds again what it held at the checkpoint: {changed} files put back, {removed} removed that had come since",
             ForShell(path)
         ),
+        FileNote::StreamNotOpened { stream, from, to } => {
+            let name = if *stream == 2 { "standard error" } else { "standard output" };
+            write!(
+                f,
+                "{name} continues in {}, since {} may not be opened by this user; it keeps what was written since the checkpoint",
+                ForShell(to),
+                ForShell(from)
+            )
+        }
         FileNote::StreamElsewhere { stream, from, to } => {
             let name = if *stream == 2 { "standard error" } else { "standard output" };
             write!(

@@ -6,7 +6,7 @@ use super::portrait::Portrait;
 use crate::EngineError;
 use crate::freeze::{Frozen, kernel};
 use crate::tree::Member;
-use standfast_format::records::{Bytes, Kinship, ProcessState, ThreadState, Untold};
+use standfast_format::records::{Bytes, JobState, Kinship, ProcessState, ProcessSwitches, ThreadState, Untold};
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
 use std::collections::BTreeSet;
@@ -32,10 +32,7 @@ struct Home {
 impl Relations {
     /// `portraits` are of its processes.
     pub(super) fn of(frozen: &Frozen, portraits: &[&Portrait]) -> Result<Self, EngineError> {
-        let main = &portraits[0].stat;
-        let pids: Vec<i32> =
-            frozen.processes.iter().map(|it| it.pid).chain(frozen.zombies.iter().map(|it| it.pid)).collect();
-        let home = Home { pids, process_group: main.process_group, session: main.session };
+        let home = Home::of(frozen.processes.iter().map(|it| it.pid), &frozen.zombies, portraits);
         let mut living = Vec::new();
         for (process, portrait) in frozen.processes.iter().zip(portraits) {
             let own = &portrait.stat;
@@ -70,7 +67,32 @@ impl Relations {
     }
 }
 
+/// As much of a job that runs as tells whether its tree could be made again: ids, parents, sessions and groups. Whether
+/// somebody takes orphans only he can tell, so that all are taken to do so.
+pub(super) fn outline(living: &[Member], zombies: &[Member], portraits: &[&Portrait]) -> io::Result<JobState> {
+    let home = Home::of(living.iter().map(|it| it.pid), zombies, portraits);
+    let mut processes = Vec::new();
+    for (member, portrait) in living.iter().zip(portraits) {
+        processes.push(ProcessState {
+            pid: portrait.status.process_ids.last().copied().unwrap_or(member.pid),
+            kinship: home.place(member.parent, &portrait.stat, &portrait.status),
+            switches: ProcessSwitches { subreaper: true, ..ProcessSwitches::default() },
+            ..ProcessState::default()
+        });
+    }
+    for zombie in zombies {
+        processes.push(home.zombie(zombie)?);
+    }
+    Ok(JobState { processes, ..JobState::default() })
+}
+
 impl Home {
+    fn of(living: impl Iterator<Item = i32>, zombies: &[Member], portraits: &[&Portrait]) -> Self {
+        let main = &portraits[0].stat;
+        let pids = living.chain(zombies.iter().map(|it| it.pid)).collect();
+        Self { pids, process_group: main.process_group, session: main.session }
+    }
+
     fn place(&self, parent: Option<i32>, stat: &Stat, status: &Status) -> Kinship {
         let parent = parent.and_then(|parent| self.pids.iter().position(|pid| *pid == parent));
         // What the main process was started in and does not lead lies outside.

@@ -16,6 +16,7 @@ mod restrictions;
 mod running;
 mod scheduling;
 mod supervisors;
+mod surroundings;
 mod switches;
 mod system_v;
 mod threads;
@@ -24,6 +25,7 @@ mod undo;
 
 use crate::freeze::{Frozen, kernel};
 use crate::job::{Inheritance, Kept};
+use crate::restart::foreseen;
 use crate::track::{Look, Pages, Track, Tracking, Tracks};
 use crate::tree::Member;
 use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity, abreast};
@@ -53,6 +55,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
+pub(crate) use surroundings::{is_plain, socket_path};
 use system_v::SystemV;
 pub(crate) use system_v::{KnownObjects, is_left_behind, known_here, made_since, was_here};
 use threads::Also;
@@ -100,12 +103,14 @@ impl Census {
             }
         }
         let mut state = found.into_state(frozen, &portraits, answers, records, relations)?;
+        refuse(&mut foreseen(&state))?;
         state.folders = folders;
         state.forks = proc::forks().unwrap_or_default();
         state.semaphores = system_v.semaphores;
         state.message_queues = system_v.queues;
         state.ipc_namespace = ipc_namespace;
         state.pid_namespace = system_v::pid_namespace(pids[0]);
+        state.surroundings = Some(surroundings::of(&state, &pids));
         files::note_contents(&mut state, &frozen.shared);
         Ok(Self { state, pages, objects, outputs })
     }
@@ -340,6 +345,7 @@ impl Findings {
                 OfProcess::of(place, subject, (terms.kept, &mut files), &mut found.objects, &mut obstacles);
             let looking = |source| crate::freeze::forbidden(subject.pid, source);
             found.processes.push(of_process.map_err(looking)?);
+            obstacles.extend(surroundings::judge_working_directory(subject.pid).map_err(looking)?);
             found.obstacles.append(&mut named(obstacles, subject.pid, subjects.len()));
         }
         found.obstacles.append(&mut found.objects.judge_system_v(&pids, inheritance));

@@ -2,9 +2,10 @@
 
 use super::descriptors::{ExternalSockets, Motion, Terms};
 use super::portrait::{Ourselves, Portrait};
-use super::{Findings, Subject, apart, named, restrictions};
+use super::{Findings, Subject, apart, kinship, named, restrictions};
 use crate::endpoint::TerminalHolder;
 use crate::job::{Inheritance, Kept};
+use crate::restart::rehearse_births;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{EngineError, Obstacle, ProcessIdentity};
 use standfast_linux::proc::{self, Stat};
@@ -98,6 +99,9 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Obstacle>, 
     let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
     obstacles.append(&mut apart::find(members, &portraits));
     obstacles.append(&mut apart::traced(members));
+    // One that has ended meanwhile shows in the next look.
+    let tree = kinship::outline(&living, &zombies, &portraits);
+    obstacles.append(&mut tree.map(|tree| rehearse_births(&tree)).unwrap_or_default());
     Ok(obstacles)
 }
 

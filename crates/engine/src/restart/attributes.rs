@@ -5,17 +5,33 @@ use super::plan::Plan;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_format::records::Disposition;
+use standfast_linux::PassingDirectory;
 use standfast_linux::sys::process;
+use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 
 const SIGNAL_SET_BYTES: u64 = 8;
 
 impl Construction {
     pub(super) fn set_attributes(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
-        let directory = &plan.process.working_directory;
-        let action = format!("changing to the program's working directory {directory}");
-        self.call(&action, libc::SYS_chdir, [self.path_argument(&directory.0)?, 0, 0, 0, 0, 0])?;
+        self.enter_working_directory(plan)?;
         self.call("setting the umask", libc::SYS_umask, [plan.process.umask.into(), 0, 0, 0, 0, 0])?;
         plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))
+    }
+
+    /// One that had been removed is made somewhere, and removed again.
+    fn enter_working_directory(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        let directory = &plan.process.working_directory;
+        let action = format!("changing to the program's working directory {directory}");
+        let enter =
+            |path: &[u8]| self.call(&action, libc::SYS_chdir, [self.path_argument(path)?, 0, 0, 0, 0, 0]).map(drop);
+        let removed = plan.job.surroundings.iter().flatten().find(|it| it.removed && it.path == *directory);
+        let Some(removed) = removed else { return enter(&directory.0) };
+        let failed = |source| kernel(&action, source);
+        let made = PassingDirectory::new().map_err(failed)?;
+        enter(made.path().as_os_str().as_bytes())?;
+        std::fs::set_permissions(made.path(), Permissions::from_mode(removed.mode & 0o7777)).map_err(failed)
     }
 
     /// Descriptors are first parked above the highest number that the program uses.

@@ -19,6 +19,11 @@ use standfast_linux::{
     Answer, HeldProgram, InheritedSignals, NamespaceInit, ProcessMemory, Registers, SYSCALL_INSTRUCTION, Stop, Task,
     TaskError,
 };
+use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 
 /// While it is built: its threads and children are attached, its exec is told, and it dies with us.
@@ -28,6 +33,8 @@ const BUILDING: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_EXITKILL;
 const ALL_SIGNALS: u64 = u64::MAX;
+/// What the owner of a file needs to open it in any way.
+const OWNER_USES: u32 = 0o600;
 
 /// A process under construction.
 #[derive(Debug)]
@@ -209,6 +216,26 @@ impl Construction {
     /// A path as an argument of an injected call.
     pub(super) fn path_argument(&self, path: &[u8]) -> Result<u64, EngineError> {
         self.argument(&[path, b"\0"].concat())
+    }
+
+    /// Opens a file by its path, also where its owner, who we are, has taken rights from himself since it was opened.
+    pub(super) fn open(&self, action: &str, path: &[u8], flags: u32) -> Result<u64, EngineError> {
+        let open = || self.call(action, libc::SYS_open, [self.path_argument(path)?, flags.into(), 0, 0, 0, 0]);
+        let denied = match open() {
+            Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => source,
+            opened => return opened,
+        };
+        let file = Path::new(OsStr::from_bytes(path));
+        let changing = |source| kernel(action, source);
+        let rights = match std::fs::metadata(file) {
+            Ok(found) if found.uid() == process::effective_user() && !found.is_dir() => found.permissions(),
+            _ => return Err(changing(denied)),
+        };
+        let more = Permissions::from_mode(rights.mode() | OWNER_USES);
+        std::fs::set_permissions(file, more).map_err(changing)?;
+        let opened = open();
+        std::fs::set_permissions(file, rights).map_err(changing)?;
+        opened
     }
 
     fn find_syscall(&self) -> Result<u64, EngineError> {

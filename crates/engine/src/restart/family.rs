@@ -75,6 +75,7 @@ impl Family {
         plan.make_missing_in_folders()?;
         make_missing(plan)?;
         let mut parked = main.open_files(&root, parking)?;
+        main.notes.append(&mut parked.notes);
         self.held = parked.held.take();
         self.make_relatives(plan, &parked)?;
         self.bring_to_foreground(plan, &parked)?;

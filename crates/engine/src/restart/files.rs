@@ -14,6 +14,7 @@ use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFileKind};
 use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::process;
+use standfast_linux::sys::tree::may_access;
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -121,6 +122,15 @@ pub enum FileNote {
         /// The file of the restart.
         to: PathBuf,
     },
+    /// A standard stream that was a file which may not be opened again continues in the one that the restart has.
+    StreamNotOpened {
+        /// 1 or 2.
+        stream: i32,
+        /// The file of the run.
+        from: PathBuf,
+        /// What the restart has.
+        to: PathBuf,
+    },
 }
 
 /// The files of a job as they are found now.
@@ -195,8 +205,12 @@ impl<'a> Reckoning<'a> {
     /// Whether a file that is mapped, or executed, still is what it was.
     pub(super) fn judge_mapped(&self, file: &FileReference) -> Result<(), Objection> {
         let path = path_of(file);
+        // One that a process has mapped to write, and others to read, is made again.
+        if self.is_in_image(file) && self.options.policy != FilePolicy::Refuse && !path.exists() {
+            return Ok(());
+        }
         let now = find(path)?;
-        if now.len() < file.length {
+        if now.len() < file.length && !self.is_in_image(file) {
             let why = format!("it has {} bytes, but had {} at the checkpoint", now.len(), file.length);
             return Err(Objection::new(with_versions(why, file), "put the old version back"));
         }
@@ -344,16 +358,46 @@ pub(super) fn find(path: &Path) -> Result<Metadata, Objection> {
     }
 }
 
+impl Reckoning<'_> {
+    /// Of an open file that we may not open: the stream of ours that takes its place if it is a standard output of the main
+    /// process, else why it cannot be had. A file that can be opened is left as it was recorded.
+    pub(super) fn instead_of_unopenable(&self, place: usize) -> Result<(FilePlan, Option<FileNote>), String> {
+        let recorded = Ok((FilePlan::AsRecorded, None));
+        let open = &self.job.open_files[place];
+        let OpenFileKind::Regular { file, .. } = &open.kind else { return recorded };
+        let path = path_of(file);
+        let Ok(now) = std::fs::metadata(path) else { return recorded };
+        let needed = match open.flags & O_ACCMODE {
+            0 => libc::R_OK,
+            O_WRONLY => libc::W_OK,
+            _ => libc::R_OK | libc::W_OK,
+        };
+        // The owner of a file can give himself what he lacks.
+        if now.uid() == process::effective_user() {
+            return recorded;
+        }
+        let Err(error) = may_access(path, needed) else { return recorded };
+        let stream = stream_of(self.job, place).filter(|stream| *stream > 0 && is_inherited(*stream));
+        let stream = stream.ok_or_else(|| format!("it cannot be opened again ({error})"))?;
+        let to = std::fs::read_link(format!("/proc/self/fd/{stream}")).unwrap_or_default();
+        Ok((FilePlan::Own(stream), Some(FileNote::StreamNotOpened { stream, from: path.to_owned(), to })))
+    }
+}
+
+/// The number that an open file has in the main process as a standard stream. Those of other processes have been redirected
+/// by the job itself.
+fn stream_of(job: &JobState, place: usize) -> Option<i32> {
+    let mut descriptors = job.processes.first()?.descriptors.iter();
+    descriptors.find(|it| it.open_file as usize == place && it.number < 3).map(|descriptor| descriptor.number)
+}
+
 /// Which standard output a file was, and which file of the restart's takes its place: one that the user has named. Input
 /// is never exchanged, since a program in the middle of one file cannot go on in the middle of another.
 pub(super) fn as_stream(job: &JobState, place: usize) -> (FilePlan, Option<FileNote>) {
     let recorded = (FilePlan::AsRecorded, None);
     let open = &job.open_files[place];
     let OpenFileKind::Regular { file, .. } = &open.kind else { return recorded };
-    // Those of other processes have been redirected by the job itself.
-    let descriptors = job.processes.iter().take(1).flat_map(|process| &process.descriptors);
-    let mut streams = descriptors.filter(|it| it.open_file as usize == place && it.number < 3);
-    let Some(stream) = streams.next().map(|descriptor| descriptor.number) else { return recorded };
+    let Some(stream) = stream_of(job, place) else { return recorded };
     let Some(own) = own_file(stream) else { return recorded };
     let old = std::fs::metadata(path_of(file)).ok();
     if old.is_none_or(|old| (old.dev(), old.ino()) != (own.dev(), own.ino())) {

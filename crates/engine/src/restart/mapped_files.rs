@@ -7,6 +7,7 @@
 use super::construction::Construction;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
 use super::plan::JobPlan;
+use super::remake::Remaking;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
@@ -18,7 +19,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
-const O_RDWR: u64 = libc::O_RDWR as u64;
+const O_RDWR: u32 = libc::O_RDWR as u32;
 const LOCK_SHARED: u64 = libc::LOCK_SH as u64;
 const LOCK_EXCLUSIVE: u64 = libc::LOCK_EX as u64;
 const LOCK_WITHOUT_WAITING: u64 = libc::LOCK_NB as u64;
@@ -89,6 +90,17 @@ impl Reckoning<'_> {
         Ok(MappedPlan { against, ..plan })
     }
 
+    /// Sees to it that a file that is gone, and is made again, finds its directory.
+    pub(super) fn provide_for(&self, file: &FileReference, remaking: &mut Remaking<'_>) -> Result<(), Objection> {
+        // Older images do not tell what directories there were.
+        if path_of(file).exists() || self.job.surroundings.is_none() {
+            return Ok(());
+        }
+        remaking.provide_parent(path_of(file)).map_err(|why| Objection::new(why, "put it back"))?;
+        remaking.expect(path_of(file));
+        Ok(())
+    }
+
     /// Whether all that a file held is in the image.
     pub(super) fn is_in_image(&self, file: &FileReference) -> bool {
         let key = |file: &FileReference| (file.identity.device, file.identity.inode);
@@ -129,8 +141,8 @@ fn covers(parts: &[PageRange], length: u64) -> bool {
 pub(super) fn make_missing(plan: &JobPlan<'_>) -> Result<(), EngineError> {
     for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays) {
         let object = &plan.job.objects[mapped.object];
-        let ObjectKind::MappedFile { file, mode, saved, .. } = &object.kind else { continue };
-        if *saved != SavedPart::Mapped && !path_of(file).exists() {
+        let ObjectKind::MappedFile { file, mode, .. } = &object.kind else { continue };
+        if !path_of(file).exists() {
             make_anew(file, object.length, *mode)
                 .map_err(|source| kernel(&format!("making {} anew", file.path), source))?;
         }
@@ -167,8 +179,7 @@ impl Construction {
                 .map_err(|source| kernel(&format!("making {} anew", file.path), source))?;
         }
         let action = format!("opening {} for mapping", file.path);
-        let path = self.path_argument(&file.path.0)?;
-        let descriptor = self.call(&action, libc::SYS_open, [path, O_RDWR, 0, 0, 0, 0])?;
+        let descriptor = self.open(&action, &file.path.0, O_RDWR)?;
         if let Some(exclusive) = lock.filter(|_| is_first) {
             let kind = if exclusive { LOCK_EXCLUSIVE } else { LOCK_SHARED };
             let arguments = [descriptor, kind | LOCK_WITHOUT_WAITING, 0, 0, 0, 0];

@@ -1,14 +1,17 @@
 //! Rebuilds a job from an image: decide first, then act.
 //!
 //! ```text
+//! foreseen       refusals that a checkpoint asks for as well
 //! plan           what must be there is there, else refused by name; nothing has been touched
 //! surroundings   paths and addresses that the job shares with others
+//! remake         directories, named pipes and files of sockets that are gone, made again
 //! ids            old or new process and thread ids, and what follows from that
 //! namespaces     which ones the job needs here for its old ids and its clocks
 //! construction   a child, held and seized, executes the job's program; its own memory is thrown away
 //! family         drives all that follows, first for the job's main process, then for all others, which it makes
 //! objects        shared memory and files in memory, made anew; filled and sealed between two steps of what follows
 //! descriptors    files opened and positioned; pipes, counters, epoll; parked, to be inherited by all processes
+//! births         in which order processes are made, and by whom; rehearsed before any is
 //! kinship        the other processes: parents, sessions, groups, zombies
 //! address_space  kernel mappings moved, regions mapped, layout told to the kernel
 //! vdso           the kernel's own mappings: moved, or redirected under another kernel
@@ -31,12 +34,14 @@
 
 mod address_space;
 mod attributes;
+mod births;
 mod construction;
 mod descriptors;
 mod family;
 mod files;
 mod filling;
 mod folders;
+mod foreseen;
 mod ids;
 mod kinship;
 mod mapped_files;
@@ -44,6 +49,8 @@ mod namespaces;
 mod objects;
 mod plan;
 mod processor_state;
+mod rehearsed_births;
+mod remake;
 mod scheduling;
 mod stops;
 mod surroundings;
@@ -58,11 +65,15 @@ use crate::directions::Advised;
 use crate::freeze::kernel;
 use crate::job::{End, Inheritance, Job, stay_in_sight};
 use crate::{EngineError, ProcessIdentity};
+pub(crate) use descriptors::{directory_of, path_in};
 use family::Family;
 pub use files::{FileNote, FileOptions, FilePolicy};
+pub(crate) use foreseen::foreseen;
 pub use ids::{IdPolicy, JobIds};
 pub use namespaces::ClockPolicy;
 use plan::JobPlan;
+pub(crate) use rehearsed_births::rehearse_births;
+use remake::Remade;
 use standfast_format::records::FileReference;
 use standfast_format::{BoxError, ImageSource};
 use standfast_linux::InheritedSignals;
@@ -127,7 +138,8 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     // The image holds what differs from the default: nothing that this process ignores may come in between.
     let mut family = Family::begin(&plan, (options.ids, options.clocks), InheritedSignals::none())?;
     let mut files = plan.notes.clone();
-    let built = family.build(&plan, source).and_then(|()| {
+    let mut remade = Remade::default();
+    let built = plan.remake.carry_out(&mut remade).and_then(|()| family.build(&plan, source)).and_then(|()| {
         let differing = family.main().differing(&plan)?;
         // First what is cut off is kept: what is put back may end where the tail began.
         files.extend(family.cut_back(&plan, options.keep_tail)?);
@@ -155,10 +167,12 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
             job.go_on_with(&family.waits());
             let code = source.state().code_files().filter(|file| (options.keepsake)(file).is_some());
             code.for_each(|file| job.freezer().has_copy_of(file));
-            Ok(Restarted { job, ids: family.main().ids.clone(), notes: family.notes(), files })
+            let notes = plan.remarks.iter().cloned().chain(family.notes()).collect();
+            Ok(Restarted { job, ids: family.main().ids.clone(), notes, files })
         }
         Err(error) => {
             family.abandon();
+            remade.undo();
             Err(error)
         }
     }

@@ -2,7 +2,9 @@
 
 use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, as_stream, versions};
 use super::folders::FolderPlan;
+use super::foreseen::foreseen;
 use super::mapped_files::MappedPlan;
+use super::remake::{RemakePlan, Remaking};
 use super::vdso::{self, Vdso};
 use crate::census::machine;
 use crate::job::is_inherited;
@@ -42,8 +44,23 @@ pub(super) struct JobPlan<'a> {
     pub(super) vdso: Vdso,
     /// Copies that take the place of code files which are not what they were, by the paths of these.
     pub(super) copies: BTreeMap<Bytes, PathBuf>,
+    /// For each socket: whether its name leads to it.
+    pub(super) socket_names: Vec<SocketName>,
+    /// What of the surroundings is made again.
+    pub(super) remake: RemakePlan,
     /// What the user should know.
     pub(super) notes: Vec<FileNote>,
+    /// What the job goes on without.
+    pub(super) remarks: Vec<String>,
+}
+
+/// Whether others find a socket by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SocketName {
+    /// It is what was recorded, with its file if it is a path.
+    InSight,
+    /// A path at which there is no file: it had none, needs none, or could not get it again.
+    Hidden,
 }
 
 /// Finds a copy of a code file, see `RestartOptions`.
@@ -73,13 +90,15 @@ pub(super) struct Plan<'a> {
     pub(super) vdso: Vdso,
     /// See [`JobPlan::copies`].
     pub(super) copies: &'a BTreeMap<Bytes, PathBuf>,
+    /// See [`JobPlan::socket_names`].
+    pub(super) socket_names: &'a [SocketName],
 }
 
 /// What is found out about files along the way.
-#[derive(Debug, Default)]
-struct Found {
+struct Found<'a> {
     regular: Vec<RegularPlan>,
     notes: Vec<FileNote>,
+    remaking: Remaking<'a>,
 }
 
 /// How an open file comes back.
@@ -98,6 +117,7 @@ pub(super) enum FilePlan {
 
 /// Room for arguments of injected calls and for pipe contents on their way.
 pub(super) const SCRATCH_BYTES: u64 = 64 * 1024;
+const OF_ITS_OWN: &str = "give the restart a file of its own for that stream (> FILE), or restart it as the other user";
 /// `c_cc` of a terminal.
 const CONTROL_CHARACTERS: usize = 19;
 /// Room to park the kernel's mappings while they change places.
@@ -124,10 +144,8 @@ impl<'a> JobPlan<'a> {
                 obstacles.check_unchanged(&reckoning, &process.executable, "executable");
             }
             obstacles.check_mapped(&reckoning, process, &copies);
-            let scratch = hole(process, SCRATCH_BYTES + PARKING_BYTES);
-            if scratch.is_none() {
-                obstacles.add("address space", "there is no room left in it to work in", "");
-            }
+            // Where there is none that stands among the obstacles.
+            let scratch = hole(process);
             let path = match copies.get(&process.executable.path) {
                 Some(copy) => copy.as_os_str().as_bytes().to_vec(),
                 None => process.executable.path.0.clone(),
@@ -135,15 +153,19 @@ impl<'a> JobPlan<'a> {
             let executable = CString::new(path).unwrap_or_default();
             processes.push(ProcessPlan { executable, scratch: scratch.unwrap_or_default() });
         }
-        let mapped = obstacles.check_mapped_files(&reckoning);
+        let mut remaking = Remaking::new(job);
+        let mapped = obstacles.check_mapped_files(&reckoning, &mut remaking);
         let folders = obstacles.check_folders(&reckoning);
-        obstacles.check_sockets(job);
-        let mut found = Found::default();
+        obstacles.check_working_directories(job, &mut remaking);
+        let mut remarks = Vec::new();
+        let socket_names = obstacles.check_sockets(job, &mut remaking, &mut remarks);
+        let mut found = Found { regular: Vec::new(), notes: Vec::new(), remaking };
         let mut check = |(place, file)| obstacles.check_file(&reckoning, job, place, file, &mut found);
         let files = job.open_files.iter().enumerate().map(&mut check);
         let files = files.collect();
         if obstacles.0.is_empty() {
-            let Found { regular, mut notes } = found;
+            let Found { regular, mut notes, remaking } = found;
+            let remake = remaking.into_plan();
             let recorded = |path: &Bytes| job.code_files().find(|file| file.path == *path);
             let note = |(path, kept): (&Bytes, &PathBuf)| FileNote::Keepsake {
                 versions: recorded(path).and_then(versions),
@@ -151,7 +173,20 @@ impl<'a> JobPlan<'a> {
                 kept: kept.clone(),
             };
             notes.extend(copies.iter().map(note));
-            Ok(Self { job, processes, files, regular, mapped, folders, vdso, copies, notes })
+            Ok(Self {
+                job,
+                processes,
+                files,
+                regular,
+                mapped,
+                folders,
+                vdso,
+                copies,
+                socket_names,
+                remake,
+                notes,
+                remarks,
+            })
         } else {
             Err(obstacles.refusal())
         }
@@ -168,6 +203,7 @@ impl<'a> JobPlan<'a> {
             regular: &self.regular,
             vdso: self.vdso,
             copies: &self.copies,
+            socket_names: &self.socket_names,
         }
     }
 }
@@ -238,6 +274,8 @@ impl Obstacles {
                 "it verifies, but describes a tree of processes that cannot be",
                 "use another generation",
             );
+        } else {
+            self.0.append(&mut foreseen(job));
         }
     }
 
@@ -303,11 +341,15 @@ impl Obstacles {
     }
 
     /// Files that the program writes through a mapping.
-    fn check_mapped_files(&mut self, reckoning: &Reckoning<'_>) -> Vec<MappedPlan> {
+    fn check_mapped_files(&mut self, reckoning: &Reckoning<'_>, remaking: &mut Remaking<'_>) -> Vec<MappedPlan> {
         let mut plans = Vec::new();
         for (place, object) in reckoning.job.objects.iter().enumerate() {
             let ObjectKind::MappedFile { file, .. } = &object.kind else { continue };
-            match reckoning.judge_mapped_file(place) {
+            let judged = reckoning.judge_mapped_file(place).and_then(|plan| {
+                reckoning.provide_for(file, remaking)?;
+                Ok(plan)
+            });
+            match judged {
                 Ok(plan) => plans.push(plan),
                 Err(Objection { why, remedy }) => self.add(&format!("mapped file {}", file.path), &why, &remedy),
             }
@@ -333,12 +375,18 @@ impl Obstacles {
         job: &JobState,
         place: usize,
         file: &OpenFile,
-        found: &mut Found,
+        found: &mut Found<'_>,
     ) -> FilePlan {
         match &file.kind {
             OpenFileKind::Stream { stream, .. } => FilePlan::Own(*stream as i32),
             OpenFileKind::Regular { file: reference, .. } => {
-                let (how, note) = as_stream(job, place);
+                let (how, note) = match as_stream(job, place) {
+                    (FilePlan::AsRecorded, _) => reckoning.instead_of_unopenable(place).unwrap_or_else(|why| {
+                        self.add(&format!("file {}", reference.path), &why, OF_ITS_OWN);
+                        (FilePlan::AsRecorded, None)
+                    }),
+                    known => known,
+                };
                 found.notes.extend(note);
                 if !matches!(how, FilePlan::Own(_)) {
                     match reckoning.judge_open(place, how) {
@@ -356,11 +404,11 @@ impl Obstacles {
                 FilePlan::AsRecorded
             }
             OpenFileKind::Pipe { pipe } => {
-                self.check_pipe(job.pipes.get(*pipe as usize));
+                self.check_pipe(job.pipes.get(*pipe as usize), &mut found.remaking);
                 FilePlan::AsRecorded
             }
             OpenFileKind::Directory { path, position, device, inode } => {
-                self.check_place(path, libc::S_IFDIR, (*position > 0).then_some((*device, *inode)));
+                self.check_directory(path, (*position > 0).then_some((*device, *inode)), &mut found.remaking);
                 FilePlan::AsRecorded
             }
             OpenFileKind::Place { path, mode, .. } => {
@@ -467,8 +515,9 @@ fn copies(job: &JobState, reckoning: &Reckoning<'_>, keepsake: Keepsake<'_>) -> 
     copies
 }
 
-/// The lowest addresses, `bytes` long, that are well away from every mapping of the image.
-fn hole(process: &ProcessState, bytes: u64) -> Option<u64> {
+/// The lowest addresses with room to work in that are well away from every mapping of the image.
+pub(super) fn hole(process: &ProcessState) -> Option<u64> {
+    let bytes = SCRATCH_BYTES + PARKING_BYTES;
     /// Lower addresses may be forbidden (vm.mmap_min_addr).
     const LOWEST: u64 = 0x1_0000;
     let special = process.special_mappings.iter().map(|mapping| (mapping.start, mapping.end));
@@ -504,11 +553,11 @@ mod tests {
 
     #[test]
     fn the_hole_lies_apart_from_every_mapping_and_leaves_stacks_room() {
-        assert_eq!(hole(&process(&[]), 0x1000), Some(0x1_0000));
-        assert_eq!(hole(&process(&[(0x40_0000, 0x50_0000)]), 0x1000), Some(0x1_0000));
+        assert_eq!(hole(&process(&[])), Some(0x1_0000));
+        assert_eq!(hole(&process(&[(0x80_0000, 0x90_0000)])), Some(0x1_0000));
         let low = process(&[(0x1_0000, 0x2_0000), (0x3_0000, 0x50_0000)]);
-        assert_eq!(hole(&low, 0x1000), Some(0x50_0000));
-        assert_eq!(hole(&process(&[(0x1_0000, ADDRESS_END)]), 0x1000), None);
+        assert_eq!(hole(&low), Some(0x50_0000));
+        assert_eq!(hole(&process(&[(0x1_0000, ADDRESS_END)])), None);
     }
 
     #[test]

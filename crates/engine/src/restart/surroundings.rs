@@ -1,12 +1,14 @@
 //! Whether what the job shares with its surroundings is there to be had again: directories and named pipes by their paths,
 //! the addresses of sockets. Looks, and touches nothing.
 
-use super::descriptors::{directory_of, path_in};
-use super::plan::{Obstacles, SCRATCH_BYTES};
+use super::descriptors::path_in;
+use super::plan::{Obstacles, SCRATCH_BYTES, SocketName};
+use super::remake::Remaking;
+use crate::census::socket_path;
 use standfast_format::records::{Bytes, JobState, Message, PipeContents, ProcSubject, Socket, SocketState};
 use standfast_linux::UnixSocket;
 use standfast_linux::proc::{Endpoint, TcpConnection};
-use std::collections::BTreeSet;
+use standfast_linux::sys::tree::may_access;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -17,12 +19,45 @@ const DESCRIPTORS_MAX: usize = 253;
 const ADDRESS_BYTES: usize = 128;
 
 impl Obstacles {
-    /// A named pipe must be there.
-    pub(super) fn check_pipe(&mut self, pipe: Option<&PipeContents>) {
+    /// A named pipe must be there, or is made again.
+    pub(super) fn check_pipe(&mut self, pipe: Option<&PipeContents>, remaking: &mut Remaking<'_>) {
         match pipe {
             None => self.add("image", "it verifies, but names a pipe that it does not hold", "use another generation"),
-            Some(PipeContents { path: Some(path), .. }) => self.check_place(path, libc::S_IFIFO, None),
+            Some(PipeContents { path: Some(path), .. }) => {
+                if let Err(why) = remaking.provide(as_path(path), libc::S_IFIFO) {
+                    self.add(&format!("named pipe {path}"), &why, "put it back");
+                }
+            }
             Some(_) => {}
+        }
+    }
+
+    /// A directory that the program has open must be there; one that held nothing is made again.
+    pub(super) fn check_directory(&mut self, path: &Bytes, identity: Option<(u64, u64)>, remaking: &mut Remaking<'_>) {
+        let is_gone = std::fs::symlink_metadata(as_path(path)).is_err();
+        if is_gone && identity.is_none() && remaking.provide_empty(as_path(path)).is_ok() {
+            return;
+        }
+        self.check_place(path, libc::S_IFDIR, identity);
+    }
+
+    /// Every process must find its working directory, unless that had been removed; one that held nothing is made again.
+    pub(super) fn check_working_directories(&mut self, job: &JobState, remaking: &mut Remaking<'_>) {
+        for process in job.processes.iter().filter(|process| process.kinship.wait_status.is_none()) {
+            let path = &process.working_directory;
+            if is_removed(job, path) {
+                continue;
+            }
+            let found = match std::fs::metadata(as_path(path)) {
+                Ok(there) if !there.is_dir() => Err("it is no directory any more".to_owned()),
+                Ok(_) => {
+                    may_access(as_path(path), libc::X_OK).map_err(|error| format!("it cannot be entered ({error})"))
+                }
+                Err(_) => remaking.provide_empty(as_path(path)),
+            };
+            if let Err(why) = found {
+                self.add(&format!("working directory {path}"), &why, "put it back");
+            }
         }
     }
 
@@ -57,8 +92,14 @@ impl Obstacles {
         }
     }
 
-    /// Sockets must fit together, and nobody else may have taken the place of one that has a path.
-    pub(super) fn check_sockets(&mut self, job: &JobState) {
+    /// Sockets must fit together, and nobody else may have taken the place of one that has a path. Tells which names will
+    /// lead to them.
+    pub(super) fn check_sockets(
+        &mut self,
+        job: &JobState,
+        remaking: &mut Remaking<'_>,
+        remarks: &mut Vec<String>,
+    ) -> Vec<SocketName> {
         let sockets = &job.sockets;
         let is_there = |place: u32| (place as usize) < sockets.len();
         let sound = |(place, socket): (usize, &Socket)| {
@@ -82,23 +123,53 @@ impl Obstacles {
             self.add("image", "it verifies, but describes sockets that cannot be", "use another generation");
         }
         self.check_ports(job);
-        // A connection that comes back as reset has no use for its name.
-        let named = |socket: &&Socket| socket.family == libc::AF_UNIX && socket.state != SocketState::Reset;
-        let paths = sockets.iter().filter(named).filter_map(|socket| {
-            let directory = directory_of(job, socket);
-            path_in(&socket.name.0).map(|path| Path::new(OsStr::from_bytes(&directory.0)).join(OsStr::from_bytes(path)))
-        });
-        let paths: BTreeSet<_> = paths.collect();
-        let living = if paths.is_empty() { Vec::new() } else { UnixSocket::all().unwrap_or_default() };
-        for path in paths {
-            let Ok(there) = std::fs::symlink_metadata(&path) else { continue };
-            let what = format!("socket {}", path.display());
-            if !there.file_type().is_socket() {
-                self.add(&what, "a file that is no socket has taken its place", "move it away");
-            } else if living.iter().any(|socket| socket.file.is_some_and(|(inode, _)| inode == there.ino() as u32)) {
-                self.add(&what, "another program uses it now", "end that program");
+        let living = if sockets.is_empty() { Vec::new() } else { UnixSocket::all().unwrap_or_default() };
+        let mut names = Vec::with_capacity(sockets.len());
+        for socket in sockets {
+            let path = socket_path(job, socket).filter(|_| socket.file_mode.is_some());
+            let Some(path) = path else {
+                let leads_nowhere = path_in(&socket.name.0).is_some() && socket.family == libc::AF_UNIX;
+                names.push(if leads_nowhere { SocketName::Hidden } else { SocketName::InSight });
+                continue;
+            };
+            if !is_found_by_name(socket) {
+                // What its file is good for is to be there, for whoever removes it.
+                if !sockets
+                    .iter()
+                    .any(|other| is_found_by_name(other) && socket_path(job, other).as_ref() == Some(&path))
+                {
+                    let _ = remaking.provide(&path, libc::S_IFSOCK);
+                }
+                names.push(SocketName::Hidden);
+                continue;
             }
+            names.push(self.check_socket_file(&path, &living, remaking, remarks));
         }
+        names
+    }
+
+    /// Whether the file of a socket can be made again where it was: nobody else may have taken its place.
+    fn check_socket_file(
+        &mut self,
+        path: &Path,
+        living: &[UnixSocket],
+        remaking: &mut Remaking<'_>,
+        remarks: &mut Vec<String>,
+    ) -> SocketName {
+        let there = std::fs::symlink_metadata(path).ok();
+        let what = format!("socket {}", path.display());
+        if there.as_ref().is_some_and(|there| !there.file_type().is_socket()) {
+            self.add(&what, "a file that is no socket has taken its place", "move it away");
+        } else if let Some(there) = &there
+            && living.iter().any(|socket| socket.file.is_some_and(|(inode, _)| inode == there.ino() as u32))
+        {
+            self.add(&what, "another program uses it now", "end that program");
+        } else if let Err(why) = remaking.provide_parent(path).and_then(|()| remaking.may_replace(path)) {
+            remarks.push(format!("the {what} has no file any more, so that nobody finds it: {why}"));
+            return SocketName::Hidden;
+        }
+        remaking.expect(path);
+        SocketName::InSight
     }
 
     /// Nobody else may listen where the job does.
@@ -117,4 +188,20 @@ impl Obstacles {
             }
         }
     }
+}
+
+/// Whether others find a socket by its name: not one that is a connection.
+fn is_found_by_name(socket: &Socket) -> bool {
+    let stands_alone =
+        matches!(socket.state, SocketState::Listening { .. } | SocketState::Unconnected | SocketState::Towards { .. });
+    socket.family == libc::AF_UNIX && socket.file_mode.is_some() && (stands_alone || socket.kind == libc::SOCK_DGRAM)
+}
+
+/// Whether a working directory had been removed by the checkpoint.
+pub(super) fn is_removed(job: &JobState, path: &Bytes) -> bool {
+    job.surroundings.iter().flatten().any(|it| it.removed && it.path == *path)
+}
+
+fn as_path(path: &Bytes) -> &Path {
+    Path::new(OsStr::from_bytes(&path.0))
 }

@@ -10,6 +10,7 @@ const IN_PLACE: &str = "keep directories in place while the program has them ope
 impl Walk<'_> {
     pub(super) fn directory(&self, shown: &Shown) -> Known {
         let (device, inode) = self.lies_there(shown)?;
+        self.refuse_unopenable(shown)?;
         let path = Bytes::from(shown.target.as_slice());
         Ok(OpenFileKind::Directory { path, position: shown.information.position, device, inode })
     }

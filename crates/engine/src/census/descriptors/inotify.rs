@@ -6,6 +6,7 @@ use super::{Known, Unfit, Walk};
 use standfast_format::records::{Bytes, OpenFileKind, Watch};
 use standfast_linux::proc::{self, Map};
 use standfast_linux::sys::descriptors;
+use standfast_linux::sys::tree::may_access;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -47,6 +48,10 @@ impl Walk<'_> {
                     "watch open files or directories, or what lies in the working directory",
                 ));
             };
+            if let Err(error) = may_access(&path, libc::R_OK) {
+                let why = format!("a restart could not watch {} again ({error})", path.display());
+                return Err(Unfit::because(why));
+            }
             let path = Bytes::from(path.as_os_str().as_bytes());
             let (descriptor, mask, inode) = (watch.descriptor, watch.mask, watch.inode);
             watches.push(Watch { descriptor, path, mask, device, inode });

@@ -43,6 +43,7 @@ impl Walk<'_> {
         if shown.information.flags & O_ACCMODE != 0 && is_about_pressure(path) {
             return Err(Unfit::because("a threshold may have been set by it, which the kernel does not tell"));
         }
+        self.refuse_unopenable(shown)?;
         Ok(kernel_file(shown, None, path))
     }
 

@@ -13,6 +13,7 @@ mod kernel_file;
 mod locks;
 mod message_queue;
 mod object;
+mod openable;
 mod pipe;
 mod refused;
 mod regular;
@@ -27,6 +28,7 @@ use crate::endpoint::TerminalHolder;
 use crate::job::{Inheritance, Kept};
 use crate::{Obstacle, abreast};
 use message_queue::Queues;
+pub(super) use openable::may_map_again;
 use pipe::Pipes;
 use shown::{Holder, Shown};
 pub(crate) use socket::received;
@@ -352,6 +354,11 @@ impl Walk<'_> {
         }
         let shown = &self.shown[place];
         if shown.is_common_device() {
+            let there = std::fs::metadata(self.as_the_job_sees(&shown.target));
+            if !there.is_ok_and(|there| there.rdev() == shown.file.rdev()) {
+                return Err(Unfit::because("no device of this kind is found under its path any more"));
+            }
+            self.refuse_unopenable(shown)?;
             return Ok(OpenFileKind::Device { path: Bytes::from(shown.target.as_slice()), number: shown.file.rdev() });
         }
         self.anonymous(place)

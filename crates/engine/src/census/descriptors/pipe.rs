@@ -80,6 +80,7 @@ impl Walk<'_> {
         }
         let there = std::fs::symlink_metadata(OsStr::from_bytes(&shown.target));
         if there.is_ok_and(|there| (there.dev(), there.ino()) == shown.identity()) {
+            self.refuse_unopenable(shown)?;
             return Ok(Some(Bytes::from(shown.target.as_slice())));
         }
         Err(Unfit::with_remedy("it cannot be found under its path any more", "keep named pipes in place while in use"))

@@ -17,6 +17,7 @@ impl Walk<'_> {
         if (file.identity.device, file.identity.inode) != shown.identity() {
             return Err(Unfit::with_remedy("another file has taken its place since it was opened", IN_PLACE));
         }
+        self.refuse_unopenable(shown)?;
         let offset = shown.information.position;
         if shown.information.flags & O_ACCMODE != 0 {
             let path = OsStr::from_bytes(&file.path.0).into();

@@ -3,6 +3,7 @@
 
 use super::{Access, Found, Objects, Windows};
 use crate::census::Output;
+use crate::census::descriptors::may_map_again;
 use crate::job::Inheritance;
 use crate::{EngineError, Obstacle, SavedFiles};
 use standfast_core::{Address, PageRange};
@@ -52,6 +53,10 @@ impl Objects {
         };
         let contents = File::open(OsStr::from_bytes(&file.path.0)).map_err(unreadable)?;
         let status = contents.metadata().map_err(unreadable)?;
+        if !may_map_again(&file.path.0, status.uid()) {
+            let why = "it is mapped shared and writable, and a restart could not open it for that";
+            return Err(Unfit::new(why, "make it writable"));
+        }
         let kind = ObjectKind::MappedFile {
             mode: status.mode() & super::PERMISSIONS,
             lock: lock_of_mapping(pid, map),

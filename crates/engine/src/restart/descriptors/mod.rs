@@ -21,11 +21,12 @@ use crate::EngineError;
 use crate::freeze::kernel;
 pub(super) use message_queue::unlink_left_behind;
 use pipe::PipeEnds;
-use socket::Made;
-pub(super) use socket::{directory_of, path_in};
+use socket::{Made, Names};
+pub(crate) use socket::{directory_of, path_in};
 use standfast_core::Address;
 use standfast_format::records::{JobState, OpenFile, OpenFileKind};
 use standfast_linux::sys::process;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use terminal::TerminalSides;
@@ -53,6 +54,8 @@ pub(super) struct Parked {
     terminals: Vec<TerminalSides>,
     /// The master that is to be held outside.
     pub(super) held: Option<OwnedFd>,
+    /// What the job goes on without.
+    pub(super) notes: Vec<String>,
 }
 
 /// The first number above all that the job's processes use, or have used to watch a file.
@@ -76,7 +79,8 @@ impl Construction {
         opening.finish_sockets(&files)?;
         opening.watch(&files)?;
         let held = opening.held_master()?;
-        Ok(Parked { from, files, of_processes: BTreeMap::new(), terminals: opening.terminals, held })
+        let notes = opening.names.into_inner().notes;
+        Ok(Parked { from, files, of_processes: BTreeMap::new(), terminals: opening.terminals, held, notes })
     }
 
     /// Gives each descriptor of this process its number, and closes everything else.
@@ -113,6 +117,8 @@ struct Opening<'a> {
     pipes: Vec<PipeEnds>,
     /// The sockets of the job, parked.
     sockets: Vec<Made>,
+    /// What leads to sockets while they are made.
+    names: RefCell<Names>,
     /// The terminals of the job, parked.
     terminals: Vec<TerminalSides>,
     /// The message queues of the job, parked.
@@ -121,8 +127,8 @@ struct Opening<'a> {
 
 impl<'a> Opening<'a> {
     fn new(process: &'a Construction, plan: &'a Plan<'a>, parking: u64) -> Self {
-        let (pipes, sockets, terminals, queues) = Default::default();
-        Self { process, plan, parking, pipes, sockets, terminals, queues }
+        let (pipes, sockets, names, terminals, queues) = Default::default();
+        Self { process, plan, parking, pipes, sockets, names, terminals, queues }
     }
 }
 
@@ -230,7 +236,7 @@ impl Opening<'_> {
 
     fn open_path(&self, path: &[u8], flags: u32) -> Result<u64, EngineError> {
         let action = format!("opening {}", String::from_utf8_lossy(path));
-        self.call(&action, libc::SYS_open, [self.process.path_argument(path)?, flags.into(), 0, 0, 0, 0])
+        self.process.open(&action, path, flags)
     }
 
     fn set_flags(&self, descriptor: u64, flags: u32) -> Result<(), EngineError> {

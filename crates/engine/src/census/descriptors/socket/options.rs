@@ -147,7 +147,18 @@ pub(super) fn set_options(
             }
         }
     }
+    options.iter().try_for_each(|option| rehearse(fresh.as_fd(), option))?;
     Ok(options)
+}
+
+/// Sets an option of a socket just made, as a restart will: some take privileges that the program had when it set them, or
+/// another state of the socket.
+fn rehearse(fresh: BorrowedFd<'_>, option: &SocketOption) -> Result<(), Unfit> {
+    let SocketOption { level, name, value } = option;
+    socket::set_option(fresh, *level, *name, &value.0).map_err(|error| {
+        let why = format!("its option {name} (level {level}) could not be set again by a restart ({error})");
+        Unfit::because(why)
+    })
 }
 
 /// Whether the program has set the size of a buffer; kernels before 5.15 do not tell.

@@ -35,7 +35,7 @@ enum Naming {
 
 /// Whether an address that is taken is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Patience {
+pub(super) enum Patience {
     None,
     Long,
 }
@@ -83,8 +83,8 @@ impl Opening<'_> {
         } else {
             let (made, other) = self.make_unnamed_pair(record)?;
             if has_name(record) {
-                self.bind(&made, record)?;
-                self.remove_new_file(record)?;
+                let reached = self.bind(&made, record)?;
+                self.note_reached(record, reached);
             }
             (made, other)
         };
@@ -168,69 +168,22 @@ impl Opening<'_> {
 
     /// Lets a socket listen under the name of `accepted`, and connects one with the name of `connecting` to it.
     fn connect_through_listener(&self, accepted: &Socket, connecting: &Socket) -> Result<(Made, Made), EngineError> {
-        let listener = self.make_named(accepted)?;
+        let (listener, reached) = self.make_named(accepted)?;
+        let Some(reached) = reached else {
+            // No name can be had for it.
+            self.close(listener.number)?;
+            return self.make_unnamed_pair(accepted);
+        };
         self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
         let connected = self.create(connecting)?;
         options::set(connected.own(), connecting)?;
-        self.connect_named(&connected, connecting, &reachable(&accepted.name.0, connecting.family))?;
+        let address = if is_tcp(accepted) { reachable(&accepted.name.0, connecting.family) } else { reached };
+        self.connect_named(&connected, connecting, &address)?;
         wait_for(&listener, libc::POLLIN)?;
         let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
         let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;
         self.close(listener.number)?;
-        self.remove_new_file(accepted)?;
         Ok((self.take_up(number)?, connected))
-    }
-
-    /// Gives a socket its name, and makes a file for that. The file that a Unix socket of the life before has left in its place goes; whether that is
-    /// somebody else's by now the plan has looked.
-    pub(super) fn bind(&self, made: &Made, record: &Socket) -> Result<(), EngineError> {
-        let action = format!("giving a socket its address {}", describe(&record.name));
-        let path = if record.family == libc::AF_UNIX { path_in(&record.name.0) } else { None };
-        if path.is_some_and(|path| !path.starts_with(b"/")) {
-            self.enter_directory_of(record)?;
-        }
-        if let Some(path) = path.filter(|_| self.has_file(record)) {
-            self.remove(path)?;
-        }
-        self.with_address(&action, libc::SYS_bind, made, &record.name.0, Patience::Long)?;
-        match (path, record.file_mode) {
-            (Some(path), Some(mode)) => {
-                let path = self.process.path_argument(path)?;
-                let mode = u64::from(mode & 0o7777);
-                self.call("setting a socket's permissions", libc::SYS_chmod, [path, mode, 0, 0, 0, 0]).map(drop)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes the file of a name that has had none, once nobody need find the socket by it any more.
-    pub(super) fn remove_new_file(&self, record: &Socket) -> Result<(), EngineError> {
-        let path = if record.family == libc::AF_UNIX { path_in(&record.name.0) } else { None };
-        path.filter(|_| record.file_mode.is_none()).map_or(Ok(()), |path| self.remove(path))
-    }
-
-    /// Whether the file that its path names was its own, or that of another socket of the job: what was accepted bears the
-    /// address of the listening socket, and in a second life has had a file of its own, which is gone.
-    fn has_file(&self, record: &Socket) -> bool {
-        let job = self.plan.job;
-        let mut named = job.sockets.iter().filter(|it| it.name == record.name && it.file_mode.is_some());
-        record.file_mode.is_some() || named.any(|it| directory_of(job, it) == directory_of(job, record))
-    }
-
-    /// A relative path is meant from where the process that holds the socket is.
-    fn enter_directory_of(&self, record: &Socket) -> Result<(), EngineError> {
-        let directory = directory_of(self.plan.job, record);
-        let path = self.process.path_argument(&directory.0)?;
-        let action = format!("changing to {directory}");
-        self.call(&action, libc::SYS_chdir, [path, 0, 0, 0, 0, 0]).map(drop)
-    }
-
-    fn remove(&self, path: &[u8]) -> Result<(), EngineError> {
-        let path = self.process.path_argument(path)?;
-        match self.call("removing a socket's file", libc::SYS_unlink, [path, 0, 0, 0, 0, 0]) {
-            Err(EngineError::Kernel { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed.map(drop),
-        }
     }
 
     /// Gives a socket its name, and connects it. A port of which a connection of the life before lingers may not be named
@@ -239,7 +192,6 @@ impl Opening<'_> {
         if !is_tcp(record) {
             if has_name(record) {
                 self.bind(made, record)?;
-                self.remove_new_file(record)?;
             }
             return self.connect(made, address);
         }
@@ -282,7 +234,7 @@ impl Opening<'_> {
     }
 
     /// bind or connect, again and again while the address is still taken by the life before.
-    fn with_address(
+    pub(super) fn with_address(
         &self,
         action: &str,
         call: i64,
@@ -347,7 +299,7 @@ fn serves(listening: &[u8], name: &[u8]) -> bool {
 }
 
 /// The working directory of a process that holds a socket.
-pub(in crate::restart) fn directory_of(job: &JobState, socket: &Socket) -> Bytes {
+pub(crate) fn directory_of(job: &JobState, socket: &Socket) -> Bytes {
     let is_this = |file: &OpenFile| match file.kind {
         OpenFileKind::Socket { socket: place } => {
             job.sockets.get(place as usize).is_some_and(|other| std::ptr::eq(other, socket))
@@ -363,7 +315,7 @@ pub(in crate::restart) fn directory_of(job: &JobState, socket: &Socket) -> Bytes
 }
 
 /// The path in an address of a Unix socket, unless it is an abstract one.
-pub(in crate::restart) fn path_in(address: &[u8]) -> Option<&[u8]> {
+pub(crate) fn path_in(address: &[u8]) -> Option<&[u8]> {
     let path = address.get(size_of::<libc::sa_family_t>()..)?;
     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
     (end > 0).then(|| &path[..end])

@@ -1,7 +1,7 @@
 //! What was in flight, sent again: from the socket that it came from to the one that had received it. Afterwards it is
 //! looked at there, and must be what it was.
 
-use super::{Made, is_internet, is_tcp, reachable};
+use super::{Made, is_internet, is_tcp};
 use crate::EngineError;
 use crate::census::received;
 use crate::freeze::kernel;
@@ -44,12 +44,12 @@ impl Opening<'_> {
                 }
                 (_, Some(sender)) => {
                     let sends_there = self.plan.job.sockets[sender as usize].family;
-                    (&sockets[sender as usize], reachable(&record.name.0, sends_there))
+                    (&sockets[sender as usize], self.reach(&record.name, sends_there))
                 }
                 // Of a socket without a name that has been closed.
                 (_, None) => {
                     unnamed = self.create(record)?;
-                    (&unnamed, record.name.0.clone())
+                    (&unnamed, self.reach(&record.name, record.family))
                 }
             };
             if is_unix {

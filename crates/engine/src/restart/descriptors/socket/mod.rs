@@ -6,12 +6,14 @@
 
 mod connect;
 mod messages;
+mod names;
 mod options;
 
 use super::{F_SETFL, O_ASYNC, Opening};
 use crate::EngineError;
 use crate::freeze::kernel;
-pub(in crate::restart) use connect::{directory_of, path_in};
+pub(crate) use connect::{directory_of, path_in};
+pub(super) use names::Names;
 use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
 use standfast_linux::sys::socket;
 use std::io;
@@ -61,13 +63,13 @@ impl Opening<'_> {
         }
         for (made, record) in made.iter().flatten().zip(records.iter()) {
             if let SocketState::Towards { address } = &record.state {
-                self.connect(made, &address.0)?;
+                self.connect(made, &self.reach(address, record.family))?;
             }
         }
         for place in in_order_of_arrival(records) {
             let waiting = made[place].as_ref().expect("those that stand alone have been made");
             if let SocketState::Waiting { listener, .. } = records[place].state {
-                let address = reachable(&records[listener as usize].name.0, records[place].family);
+                let address = self.reach(&records[listener as usize].name, records[place].family);
                 self.connect_named(waiting, &records[place], &address)?;
             }
         }
@@ -78,25 +80,21 @@ impl Opening<'_> {
 
     /// A socket with its options and its name, connected to nobody.
     pub(super) fn make_alone(&self, record: &Socket) -> Result<Made, EngineError> {
-        let made = self.make_named(record)?;
-        if is_named_at_once(record) {
-            self.remove_new_file(record)?;
-        }
+        let (made, reached) = self.make_named(record)?;
+        self.note_reached(record, reached);
         Ok(made)
     }
 
-    /// The same, which can be found by its name even where that has had no file.
-    fn make_named(&self, record: &Socket) -> Result<Made, EngineError> {
+    /// The same, with the address at which it is reached, if it has one.
+    fn make_named(&self, record: &Socket) -> Result<(Made, Option<Vec<u8>>), EngineError> {
         let made = self.create(record)?;
         options::set(made.own(), record)?;
         // Connections of the life before may linger under its address.
         if is_tcp(record) {
             options::share_address(made.own())?;
         }
-        if is_named_at_once(record) {
-            self.bind(&made, record)?;
-        }
-        Ok(made)
+        let reached = if is_named_at_once(record) { self.bind(&made, record)? } else { None };
+        Ok((made, reached))
     }
 
     fn create(&self, record: &Socket) -> Result<Made, EngineError> {
@@ -117,6 +115,7 @@ impl Opening<'_> {
         for (place, record) in records.iter().enumerate() {
             self.fill(place, record, &sockets, files)?;
         }
+        self.forget_names()?;
         for (made, record) in sockets.iter().zip(records) {
             let shutting = |source| kernel("shutting a connection down", source);
             if let Some(how) = record.shut_down.checked_sub(1) {

@@ -9,6 +9,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 const SO_BUF_LOCK: i32 = 72;
+/// IFNAMSIZ
+const DEVICE_NAME_BYTES: usize = 16;
 /// Options that the construction changes, to be put back where the record does not have them.
 const PASSING: [(i32, i32); 4] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
@@ -75,7 +77,8 @@ fn usual_send_buffer(own: BorrowedFd<'_>, record: &Socket) -> io::Result<()> {
 
 fn set_one(own: BorrowedFd<'_>, option: &SocketOption) -> Result<(), EngineError> {
     let SocketOption { level, name, value } = option;
-    if socket::option(own, *level, *name, value.0.len()).is_ok_and(|now| now == value.0) {
+    // What has the name of a device may be set once only without privileges, and is told where there is room for any name.
+    if socket::option(own, *level, *name, value.0.len().max(DEVICE_NAME_BYTES)).is_ok_and(|now| now == value.0) {
         return Ok(());
     }
     // The kernel doubles the sizes of buffers that it is given.

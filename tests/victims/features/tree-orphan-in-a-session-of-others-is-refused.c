@@ -1,7 +1,8 @@
 /* An orphan whose new parent does not belong to its session, takes orphans no longer, and is no parent of the session's leader
- * either, cannot get that session again: the restart is refused by name.
+ * either, cannot get that session again: the checkpoint is refused by name.
  *
- * expect: refuse-restart "session" "parent does not belong"
+ * expect: refuse "session" "parent does not belong"
+ * doctor-blind: whether a process takes orphans only it itself can tell
  */
 #include "family.h"
 

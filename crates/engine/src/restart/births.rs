@@ -1,0 +1,254 @@
+//! In which order the processes of a job are made, by whom, and in which sessions and groups: the same steps for real ones,
+//! and for those of a rehearsal, which knows the kernel's rules and tells in advance what it would refuse.
+//!
+//! A process can only be born into the session of its maker, and whoever has lost its parent has the job's reaper for one.
+//! So processes are made in this order: first those that a later session leader had before it became one, then the
+//! leader becomes it, then its other children. For a stray whose session is not that of the main process, a *stand-in*
+//! is made, which makes the stray and ends. Another one stands in for the leader of a session or group that has ended, or
+//! beside a process that its parent has adopted from another session.
+
+use super::ids::highest_id;
+use crate::{EngineError, Obstacle};
+use standfast_format::records::{JobState, Kinship, ProcessState};
+use std::collections::BTreeMap;
+
+const CLONE_FILES: i32 = libc::CLONE_FILES;
+const CLONE_PARENT: i32 = libc::CLONE_PARENT;
+/// Tells of the end of ordinary children.
+const SIGCHLD: i32 = libc::SIGCHLD;
+
+/// A process that is made, or pretends to be.
+pub(super) trait Relative: Sized {
+    /// A child of it, or with CLONE_PARENT a sibling, under this id.
+    fn fork(&self, flags: i32, id: i32) -> Result<Self, EngineError>;
+    /// setsid(2)
+    fn begin_session(&self) -> Result<(), EngineError>;
+    /// It gets the terminal of the session that it leads, if that has one.
+    fn take_terminal(&self, session: i32) -> Result<(), EngineError>;
+    /// setpgid(2): 0 for a group of its own.
+    fn join_group(&self, group: i32) -> Result<(), EngineError>;
+    /// Descendants that lose their parent come to it, from now on.
+    fn take_orphans(&self) -> Result<(), EngineError>;
+    /// Takes the news of a child that has ended.
+    fn forget_child(&self, id: i32) -> Result<(), EngineError>;
+    /// It ends at once.
+    fn end(&self);
+    /// Whether it is a child of another one.
+    fn is_child_of(&self, parent: &Self) -> bool;
+}
+
+/// A process that is there for a while, in place of one that has ended.
+#[derive(Debug)]
+pub(super) struct StandIn<R> {
+    pub(super) process: R,
+    /// The place of its parent, where that belongs to the job and must not find it.
+    pub(super) parent: Option<usize>,
+}
+
+/// Making a family, under way.
+pub(super) struct Birth<'a, R> {
+    job: &'a JobState,
+    /// By place; the main process's is there from the start.
+    pub(super) born: BTreeMap<usize, R>,
+    /// By id.
+    pub(super) stand_ins: BTreeMap<i32, StandIn<R>>,
+    /// The session that each has at the moment; 0 is that which the job was started in.
+    sessions: BTreeMap<usize, i32>,
+    next_free_id: i32,
+}
+
+impl<'a, R: Relative> Birth<'a, R> {
+    pub(super) fn new(job: &'a JobState, main: R) -> Self {
+        let (born, sessions) = (BTreeMap::from([(0, main)]), BTreeMap::from([(0, 0)]));
+        Self { job, born, stand_ins: BTreeMap::new(), sessions, next_free_id: highest_id(job) + 1 }
+    }
+
+    pub(super) fn make_all(&mut self) -> Result<(), EngineError> {
+        self.make_strays(|session| session == 0)?;
+        self.make_children(0)?;
+        self.make_strays(|_| true)?;
+        self.make_adopted()?;
+        self.set_groups()
+    }
+
+    fn state(&self, place: usize) -> &'a ProcessState {
+        &self.job.processes[place]
+    }
+
+    /// Makes the strays that are not there yet and whose session satisfies `which`, with all their descendants.
+    fn make_strays(&mut self, which: impl Fn(i32) -> bool) -> Result<(), EngineError> {
+        for place in 1..self.job.processes.len() {
+            let Kinship { parent, session, .. } = self.state(place).kinship;
+            let leads = session == self.state(place).pid;
+            if parent.is_some() || self.born.contains_key(&place) || !(which(session) || leads) {
+                continue;
+            }
+            let pid = self.state(place).pid;
+            let main_session = self.sessions[&0];
+            let stray = if leads || session == main_session {
+                self.born[&0].fork(CLONE_PARENT | SIGCHLD, pid)?
+            } else {
+                let (id, process) = self.stand_in_for_leader(session)?;
+                let stray = process.fork(CLONE_PARENT | SIGCHLD, pid);
+                self.stand_ins.insert(id, StandIn { process, parent: None });
+                stray?
+            };
+            let born_into = if leads || session == main_session { main_session } else { session };
+            self.sessions.insert(place, born_into);
+            self.born.insert(place, stray);
+            self.make_children(place)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody in a session who has the reaper for a parent: a stand-in for the leader if that has ended, else one made
+    /// by a stand-in that the living leader makes and that ends at once.
+    fn stand_in_for_leader(&mut self, session: i32) -> Result<(i32, R), EngineError> {
+        if let Some(known) = self.stand_ins.remove(&session) {
+            return Ok((session, known.process));
+        }
+        let Some(leader) = self.living_leader(session) else {
+            let stand_in = self.born[&0].fork(CLONE_PARENT | SIGCHLD, session)?;
+            stand_in.begin_session()?;
+            return Ok((session, stand_in));
+        };
+        self.make_grandchild(leader)
+    }
+
+    /// The place of the leader of a session, if it is there.
+    fn living_leader(&self, session: i32) -> Option<usize> {
+        let leads = |place: &usize| self.state(*place).pid == session && self.sessions.get(place) == Some(&session);
+        self.born.keys().copied().find(leads)
+    }
+
+    /// Makes a grandchild that loses its parent at once: with its id.
+    fn make_grandchild(&mut self, place: usize) -> Result<(i32, R), EngineError> {
+        let (between, id) = (self.next_free_id, self.next_free_id + 1);
+        self.next_free_id += 2;
+        let parent = self.born[&place].fork(SIGCHLD, between)?;
+        let made = parent.fork(SIGCHLD, id);
+        parent.end();
+        self.born[&place].forget_child(between)?;
+        Ok((id, made?))
+    }
+
+    /// Makes the children of a process and their descendants, and makes it a session leader in between if it is one.
+    fn make_children(&mut self, place: usize) -> Result<(), EngineError> {
+        let kinship = self.state(place).kinship;
+        let leads = kinship.session == self.state(place).pid && self.sessions[&place] != kinship.session;
+        let mut children: Vec<usize> = (1..self.job.processes.len())
+            .filter(|child| self.state(*child).kinship.parent == Some(place as u32))
+            .collect();
+        children.sort_by_key(|child| self.state(*child).kinship.birth);
+        if leads {
+            let before = self.sessions[&place];
+            for child in &children {
+                if self.state(*child).kinship.session == before {
+                    self.make_child(place, *child)?;
+                }
+            }
+            self.born[&place].begin_session()?;
+            self.born[&place].take_terminal(kinship.session)?;
+            self.sessions.insert(place, kinship.session);
+        }
+        for child in children {
+            if !self.born.contains_key(&child) {
+                self.make_child(place, child)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody who has been adopted from another session.
+    fn make_child(&mut self, parent: usize, place: usize) -> Result<(), EngineError> {
+        let state = self.state(place);
+        let (pid, kinship) = (state.pid, state.kinship);
+        let session = self.sessions[&parent];
+        if kinship.session != session && kinship.session != pid {
+            return Ok(());
+        }
+        let flags = if kinship.shares_descriptors { CLONE_FILES } else { 0 };
+        let child = self.born[&parent].fork(flags | i32::from(kinship.exit_signal), pid)?;
+        self.take_up(place, child, session)
+    }
+
+    fn take_up(&mut self, place: usize, process: R, session: i32) -> Result<(), EngineError> {
+        self.born.insert(place, process);
+        self.sessions.insert(place, session);
+        self.make_children(place)
+    }
+
+    /// Makes those who have been adopted from another session, once all others are there.
+    fn make_adopted(&mut self) -> Result<(), EngineError> {
+        let of_born = |this: &Self, place: usize| {
+            let parent = this.state(place).kinship.parent.map(|parent| parent as usize);
+            parent.filter(|parent| !this.born.contains_key(&place) && this.born.contains_key(parent))
+        };
+        let next = |this: &Self| (1..this.job.processes.len()).find_map(|place| Some((place, of_born(this, place)?)));
+        while let Some((place, parent)) = next(self) {
+            let (pid, session) = (self.state(place).pid, self.state(place).kinship.session);
+            let sibling = self.sibling_in_session(parent, session, pid)?;
+            let child = self.stand_ins[&sibling].process.fork(CLONE_PARENT | SIGCHLD, pid)?;
+            self.take_up(place, child, session)?;
+        }
+        Ok(())
+    }
+
+    /// The id of a stand-in that is a child of the process at `parent`, and in `session`; `pid` is for whom.
+    fn sibling_in_session(&mut self, parent: usize, session: i32, pid: i32) -> Result<i32, EngineError> {
+        let leader = self.living_leader(session);
+        let (id, process) = match (self.stand_ins.get(&session), leader) {
+            (Some(known), _) if known.parent == Some(parent) => return Ok(session),
+            (None, None) => {
+                let stand_in = self.born[&parent].fork(SIGCHLD, session)?;
+                stand_in.begin_session()?;
+                (session, stand_in)
+            }
+            (None, Some(leader)) if self.state(parent).switches.subreaper => {
+                self.born[&parent].take_orphans()?;
+                self.make_grandchild(leader)?
+            }
+            _ => return Err(not_put_back(pid)),
+        };
+        let is_child = process.is_child_of(&self.born[&parent]);
+        self.stand_ins.insert(id, StandIn { process, parent: Some(parent) });
+        if is_child { Ok(id) } else { Err(not_put_back(pid)) }
+    }
+
+    /// Leaders first, then those who follow them; where a leader has ended, somebody stands in.
+    fn set_groups(&mut self) -> Result<(), EngineError> {
+        let places: Vec<usize> = self.born.keys().copied().collect();
+        for place in &places {
+            let state = self.state(*place);
+            if state.kinship.process_group == state.pid && state.kinship.session != state.pid {
+                self.born[place].join_group(0)?;
+            }
+        }
+        for place in places {
+            let state = self.state(place);
+            let (pid, group) = (state.pid, state.kinship.process_group);
+            if group == 0 || group == pid {
+                continue;
+            }
+            let has_leader = self.born.keys().any(|place| self.state(*place).pid == group);
+            if !has_leader && !self.stand_ins.contains_key(&group) {
+                let stand_in = self.born[&place].fork(SIGCHLD, group)?;
+                let leads = stand_in.join_group(0);
+                let stand_in = StandIn { process: stand_in, parent: Some(place) };
+                self.stand_ins.insert(group, stand_in);
+                leads?;
+            }
+            self.born[&place].join_group(group)?;
+        }
+        Ok(())
+    }
+}
+
+fn not_put_back(pid: i32) -> EngineError {
+    EngineError::Refused(vec![Obstacle {
+        what: format!("process {pid}"),
+        why: "it belongs to a session that its parent does not belong to, and cannot be put back there".to_owned(),
+        remedy: String::new(),
+        passing: false,
+    }])
+}

@@ -1,0 +1,73 @@
+//! Refusals of a restart that depend on nothing but the job and what is given to us: a checkpoint asks for them as well, so
+//! that it is not taken in vain.
+
+use super::descriptors::parking;
+use super::plan::hole;
+use super::rehearsed_births::rehearse_births;
+use crate::Obstacle;
+use standfast_format::records::{JobState, ProcessState};
+use standfast_linux::sys::process;
+
+/// Descriptors beside those that are made for the job: of the construction, and of calls that need one for a moment.
+const DESCRIPTORS_SPARE: u64 = 32;
+
+/// What stands in the way of any restart of this job here.
+pub(crate) fn foreseen(job: &JobState) -> Vec<Obstacle> {
+    let limit = process::limit(std::process::id() as i32, libc::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
+    let mut obstacles = rehearse_births(job);
+    let living = job.processes.iter().filter(|process| process.kinship.wait_status.is_none());
+    obstacles.extend(living.filter(|process| hole(process).is_none()).map(no_room));
+    let wanted = descriptors_wanted(job);
+    if wanted > limit {
+        let why = format!("a restart needs {wanted} at a time, and this process may have {limit} (ulimit -Hn)");
+        obstacles.push(obstacle("descriptors".to_owned(), why, "raise the limit before the job is started"));
+    }
+    obstacles
+}
+
+/// All open files of a job are made above the numbers that it uses, each pipe and terminal with both of its ends.
+fn descriptors_wanted(job: &JobState) -> u64 {
+    let parked = job.open_files.len()
+        + 2 * job.pipes.len()
+        + 2 * job.sockets.len()
+        + 2 * job.terminals.len()
+        + job.objects.len()
+        + job.posix_queues.len();
+    parking(job) + parked as u64 + DESCRIPTORS_SPARE
+}
+
+fn no_room(process: &ProcessState) -> Obstacle {
+    let why = "there is no free range of addresses in it for a restart to work in";
+    obstacle(format!("address space of process {}", process.pid), why.to_owned(), "")
+}
+
+fn obstacle(what: String, why: String, remedy: &str) -> Obstacle {
+    Obstacle { what, why, remedy: remedy.to_owned(), passing: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::{Backing, Descriptor, Mapping, MappingAttributes, Protection};
+
+    #[test]
+    fn a_job_that_fills_its_addresses_or_its_descriptors_is_refused_in_advance() {
+        let full = Mapping {
+            start: 0x1_0000,
+            end: 0x7fff_ffff_f000,
+            protection: Protection::default(),
+            backing: Backing::Anonymous,
+            grows_down: false,
+            attributes: MappingAttributes::default(),
+        };
+        let ordinary = ProcessState { pid: 7, ..ProcessState::default() };
+        let told = |process: &ProcessState| {
+            let job = JobState { processes: vec![process.clone()], ..JobState::default() };
+            foreseen(&job).into_iter().map(|it| it.what).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&ordinary), [""; 0]);
+        assert_eq!(told(&ProcessState { mappings: vec![full], ..ordinary.clone() }), ["address space of process 7"]);
+        let last = Descriptor { number: i32::MAX - 1, close_on_exec: false, open_file: 0 };
+        assert_eq!(told(&ProcessState { descriptors: vec![last], ..ordinary }), ["descriptors"]);
+    }
+}

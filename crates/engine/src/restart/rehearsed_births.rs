@@ -1,0 +1,178 @@
+//! A rehearsal of the births of a job: relatives that are but numbers, in a world that knows what the kernel allows. What it
+//! refuses is known at the checkpoint already.
+
+use super::births::{Birth, Relative};
+use crate::freeze::kernel;
+use crate::{EngineError, Obstacle};
+use standfast_format::records::JobState;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+
+/// To whom those come that lose their parent; and the session and group that the job is started in.
+const OUTSIDE: i32 = 0;
+
+/// What stands in the way of making all processes of a job again, each where it was.
+pub(crate) fn rehearse_births(job: &JobState) -> Vec<Obstacle> {
+    let Some(main) = job.processes.first() else { return Vec::new() };
+    let world = Rc::new(RefCell::new(World::default()));
+    let first = Actor { parent: OUTSIDE, session: OUTSIDE, group: OUTSIDE, takes_orphans: false };
+    world.borrow_mut().living.insert(main.pid, first);
+    let mut birth = Birth::new(job, Player { id: main.pid, world });
+    match birth.make_all() {
+        Err(EngineError::Refused(obstacles)) => obstacles,
+        Err(error) => vec![in_the_way(error.to_string())],
+        Ok(()) if birth.born.len() < job.processes.len() => {
+            vec![in_the_way("not every process has somebody who could make it".to_owned())]
+        }
+        Ok(()) => Vec::new(),
+    }
+}
+
+fn in_the_way(why: String) -> Obstacle {
+    let why = format!("it could not be made again, with the sessions and groups that there are ({why})");
+    Obstacle { what: "tree of processes".to_owned(), why, remedy: String::new(), passing: false }
+}
+
+#[derive(Default)]
+struct World {
+    living: BTreeMap<i32, Actor>,
+}
+
+#[derive(Clone, Copy)]
+struct Actor {
+    parent: i32,
+    session: i32,
+    group: i32,
+    takes_orphans: bool,
+}
+
+/// One of them.
+struct Player {
+    id: i32,
+    world: Rc<RefCell<World>>,
+}
+
+impl Player {
+    fn change<T>(
+        &self,
+        action: &str,
+        change: impl FnOnce(&mut World, Actor) -> Result<T, i32>,
+    ) -> Result<T, EngineError> {
+        let mut world = self.world.borrow_mut();
+        let own = world.living.get(&self.id).copied().ok_or(libc::ESRCH);
+        let changed = own.and_then(|own| change(&mut world, own));
+        changed.map_err(|error| kernel(action, io::Error::from_raw_os_error(error)))
+    }
+}
+
+impl Relative for Player {
+    fn fork(&self, flags: i32, id: i32) -> Result<Self, EngineError> {
+        self.change("making a process", |world, own| {
+            // Whoever leads a session or group, or did so, has its number for himself.
+            let is_taken = |(other, actor): (&i32, &Actor)| *other == id || actor.session == id || actor.group == id;
+            if world.living.iter().any(is_taken) {
+                return Err(libc::EEXIST);
+            }
+            let parent = if flags & libc::CLONE_PARENT == 0 { self.id } else { own.parent };
+            world.living.insert(id, Actor { parent, takes_orphans: false, ..own });
+            Ok(())
+        })?;
+        Ok(Self { id, world: Rc::clone(&self.world) })
+    }
+
+    fn begin_session(&self) -> Result<(), EngineError> {
+        self.change("beginning a session", |world, own| {
+            if world.living.values().any(|other| other.group == self.id) {
+                return Err(libc::EPERM);
+            }
+            world.living.insert(self.id, Actor { session: self.id, group: self.id, ..own });
+            Ok(())
+        })
+    }
+
+    fn take_terminal(&self, _: i32) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn join_group(&self, group: i32) -> Result<(), EngineError> {
+        let group = if group == 0 { self.id } else { group };
+        self.change("joining a group", |world, own| {
+            let is_there = world.living.values().any(|other| other.group == group && other.session == own.session);
+            if own.session == self.id || group != self.id && !is_there {
+                return Err(libc::EPERM);
+            }
+            world.living.insert(self.id, Actor { group, ..own });
+            Ok(())
+        })
+    }
+
+    fn take_orphans(&self) -> Result<(), EngineError> {
+        self.change("taking orphans", |world, own| {
+            world.living.insert(self.id, Actor { takes_orphans: true, ..own });
+            Ok(())
+        })
+    }
+
+    fn forget_child(&self, _: i32) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn end(&self) {
+        let mut world = self.world.borrow_mut();
+        let Some(own) = world.living.remove(&self.id) else { return };
+        let mut heir = own.parent;
+        while let Some(actor) = world.living.get(&heir).filter(|actor| !actor.takes_orphans) {
+            heir = actor.parent;
+        }
+        world.living.values_mut().filter(|it| it.parent == self.id).for_each(|orphan| orphan.parent = heir);
+    }
+
+    fn is_child_of(&self, parent: &Self) -> bool {
+        self.world.borrow().living.get(&self.id).is_some_and(|own| own.parent == parent.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::{Kinship, ProcessState, ProcessSwitches};
+
+    /// Pid, place of the parent, group, session, whether it takes orphans.
+    fn told(processes: &[(i32, Option<u32>, i32, i32, bool)]) -> Vec<String> {
+        let process =
+            |&(pid, parent, process_group, session, subreaper): &(i32, Option<u32>, i32, i32, bool)| ProcessState {
+                pid,
+                kinship: Kinship { parent, process_group, session, ..Kinship::default() },
+                switches: ProcessSwitches { subreaper, ..ProcessSwitches::default() },
+                ..ProcessState::default()
+            };
+        let job = JobState { processes: processes.iter().map(process).collect(), ..JobState::default() };
+        rehearse_births(&job).into_iter().map(|it| it.to_string()).collect()
+    }
+
+    #[test]
+    fn ordinary_trees_can_be_made_again() {
+        assert_eq!(told(&[(10, None, 10, 0, false)]), [""; 0]);
+        let shell = [(10, None, 10, 0, false), (11, Some(0), 11, 11, false), (12, Some(1), 12, 11, false)];
+        assert_eq!(told(&shell), [""; 0]);
+        let daemon_of_a_dead_leader = [(10, None, 10, 0, false), (12, None, 11, 11, false), (13, None, 13, 11, false)];
+        assert_eq!(told(&daemon_of_a_dead_leader), [""; 0]);
+        let adopted = [(10, None, 10, 0, true), (11, Some(0), 11, 11, false), (13, Some(0), 11, 11, false)];
+        assert_eq!(told(&adopted), [""; 0]);
+    }
+
+    #[test]
+    fn who_cannot_get_its_session_or_group_is_named() {
+        // Adopted from the session of a leader that is there, by one that takes orphans no more.
+        let adopted = [(10, None, 10, 0, false), (11, None, 11, 11, false), (13, Some(0), 11, 11, false)];
+        assert!(told(&adopted)[0].contains("process 13"), "{:?}", told(&adopted));
+        // The leader of the session has ended, and two have others for parents.
+        let scattered = [(10, None, 10, 0, false), (12, None, 12, 11, false), (13, Some(0), 13, 11, false)];
+        assert!(told(&scattered)[0].contains("process 13"), "{:?}", told(&scattered));
+        // A group across two sessions cannot be.
+        let torn = [(10, None, 10, 0, false), (11, Some(0), 11, 11, false), (12, Some(0), 11, 0, false)];
+        assert!(told(&torn)[0].contains("tree of processes"), "{:?}", told(&torn));
+    }
+}
