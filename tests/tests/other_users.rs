@@ -290,11 +290,13 @@ fn files_that_only_somebody_else_may_open_are_refused_unless_they_are_the_output
 fn an_output_that_only_somebody_else_may_open_continues_in_that_of_the_restart() -> Result<()> {
     let Some(scene) = Scene::set("an output of root's continues elsewhere")? else { return Ok(()) };
     give(&scene.arena.work().join(standfast_tests::result::OUTPUT), 0, 0o600)?;
-    asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint with an output of root's")?;
-    ensure!(Standfast::new(&scene.arena)?.kill_job()?, "nothing was there to be killed");
-    let restart = Standfast::new(&scene.arena)?.restart_command(&scene.arena.images());
-    open_gate(&scene.arena)?;
-    let again = Running::start(&scene.arena, "again", Output::Nowhere, &mut by(&scene.arena, OWNER, &restart))?;
+    let Scene { arena, job, .. } = scene;
+    asked_by(&arena, OWNER, &["checkpoint", "--stop"])?.well("a checkpoint with an output of root's")?;
+    job.wait(PATIENCE)?;
+    arena.wait_until_empty(PATIENCE)?;
+    let restart = Standfast::new(&arena)?.restart_command(&arena.images());
+    open_gate(&arena)?;
+    let again = Running::start(&arena, "again", Output::Nowhere, &mut by(&arena, OWNER, &restart))?;
     let ended = again.wait(PATIENCE)?.well("the restart")?;
     ensure!(ended.errors.contains("/dev/null") && ended.errors.contains("may not be opened"), "{}", ended.errors);
     Ok(())

@@ -6,8 +6,10 @@ use crate::tree::Roots;
 use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind};
 use standfast_linux::proc::{self, DescriptorInformation, LockKind, Map};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
 /// A file that the job has open for writing.
@@ -37,17 +39,47 @@ pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {
 
 /// The files of a census, each looked at once: the processes of a job mostly run from the same ones.
 #[derive(Debug, Default)]
-pub(super) struct References(HashMap<Vec<u8>, Result<FileReference, String>>);
+pub(super) struct References {
+    known: HashMap<Vec<u8>, Result<FileReference, String>>,
+    /// Names in directories, by inode.
+    names: HashMap<PathBuf, HashMap<u64, OsString>>,
+}
+
+/// How many names of a directory are looked at for a file that has got another one.
+const NAMES_MAX: usize = 1000;
 
 impl References {
     /// As [`reference`].
     pub(super) fn reference(&mut self, path: &[u8]) -> Result<FileReference, String> {
-        if let Some(known) = self.0.get(path) {
+        if let Some(known) = self.known.get(path) {
             return known.clone();
         }
         let found = reference(path);
-        self.0.insert(path.to_vec(), found.clone());
+        self.known.insert(path.to_vec(), found.clone());
         found
+    }
+
+    /// The file that a mapping shows, where it has a name.
+    pub(super) fn of_mapping(&mut self, map: &Map) -> Result<FileReference, String> {
+        let found = self.reference(&map.path).and_then(|file| match file.identity.inode == map.inode {
+            true => Ok(file),
+            false => Err("another file has taken its place".to_owned()),
+        });
+        found.or_else(|why| self.linked_elsewhere(map).ok_or(why))
+    }
+
+    /// A file that is mapped under a name which it has no more, and has another one in the same directory: sem_open(3) maps
+    /// a semaphore under one for the time being. Others find it by the other.
+    fn linked_elsewhere(&mut self, map: &Map) -> Option<FileReference> {
+        let gone = map.path.strip_suffix(b" (deleted)").filter(|_| map.shared)?;
+        let directory = Path::new(OsStr::from_bytes(gone)).parent().filter(|directory| directory.is_absolute())?;
+        let names = self.names.entry(directory.to_owned()).or_insert_with(|| {
+            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.take(NAMES_MAX).map(|entry| (entry.ino(), entry.file_name())).collect()
+        });
+        let path = directory.join(names.get(&map.inode)?);
+        let file = reference(path.as_os_str().as_bytes()).ok()?;
+        (key_of(&file) == (map.device, map.inode)).then_some(file)
     }
 }
 

@@ -155,10 +155,7 @@ fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &Objects) -
         path if path.starts_with(b"/[aio]") => return refused("kernel asynchronous I/O cannot be saved", ""),
         _ => {}
     }
-    let file = files.reference(&map.path).and_then(|file| match file.identity.inode == map.inode {
-        true => Ok(file),
-        false => Err("another file has taken its place".to_owned()),
-    });
+    let file = files.of_mapping(map);
     let copied = || copied(&map.path, map.inode, kept).filter(|_| !map.shared);
     match file.or_else(|why| copied().ok_or(why)) {
         Err(_) if objects.hold_deleted_file(map) => Kind::Object,

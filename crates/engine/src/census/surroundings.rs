@@ -15,6 +15,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 const DELETED: &[u8] = b" (deleted)";
+/// A larger directory holds something, and is not listed while the program stands still.
+const SMALL_DIRECTORY_BYTES: u64 = 4096;
 
 /// What stands in the way of entering the working directory of a process again.
 pub(super) fn judge_working_directory(pid: i32) -> io::Result<Option<Obstacle>> {
@@ -59,7 +61,7 @@ pub(super) fn of(state: &JobState, pids: &[i32]) -> Vec<Surrounding> {
                 break;
             }
             let Ok(there) = std::fs::symlink_metadata(part) else { continue };
-            let empty = entered.contains(part) && holds_only(part, &remade);
+            let empty = entered.contains(part) && there.len() <= SMALL_DIRECTORY_BYTES && holds_only(part, &remade);
             found.insert(part.to_owned(), surrounding(part.as_os_str().as_bytes(), &there, empty, false));
         }
     }

@@ -54,13 +54,24 @@ pub(super) struct Birth<'a, R> {
     pub(super) stand_ins: BTreeMap<i32, StandIn<R>>,
     /// The session that each has at the moment; 0 is that which the job was started in.
     sessions: BTreeMap<usize, i32>,
+    /// The place of each, by id.
+    places: BTreeMap<i32, usize>,
+    /// The children of each, by place, the oldest first.
+    children: BTreeMap<u32, Vec<usize>>,
     next_free_id: i32,
 }
 
 impl<'a, R: Relative> Birth<'a, R> {
     pub(super) fn new(job: &'a JobState, main: R) -> Self {
         let (born, sessions) = (BTreeMap::from([(0, main)]), BTreeMap::from([(0, 0)]));
-        Self { job, born, stand_ins: BTreeMap::new(), sessions, next_free_id: highest_id(job) + 1 }
+        let places = job.processes.iter().enumerate().map(|(place, process)| (process.pid, place)).collect();
+        let mut children: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (place, process) in job.processes.iter().enumerate().skip(1) {
+            process.kinship.parent.into_iter().for_each(|parent| children.entry(parent).or_default().push(place));
+        }
+        children.values_mut().for_each(|of_one| of_one.sort_by_key(|child| job.processes[*child].kinship.birth));
+        let next_free_id = highest_id(job) + 1;
+        Self { job, born, stand_ins: BTreeMap::new(), sessions, places, children, next_free_id }
     }
 
     pub(super) fn make_all(&mut self) -> Result<(), EngineError> {
@@ -117,8 +128,8 @@ impl<'a, R: Relative> Birth<'a, R> {
 
     /// The place of the leader of a session, if it is there.
     fn living_leader(&self, session: i32) -> Option<usize> {
-        let leads = |place: &usize| self.state(*place).pid == session && self.sessions.get(place) == Some(&session);
-        self.born.keys().copied().find(leads)
+        let place = self.places.get(&session).filter(|place| self.born.contains_key(place));
+        place.copied().filter(|place| self.sessions.get(place) == Some(&session))
     }
 
     /// Makes a grandchild that loses its parent at once: with its id.
@@ -136,10 +147,7 @@ impl<'a, R: Relative> Birth<'a, R> {
     fn make_children(&mut self, place: usize) -> Result<(), EngineError> {
         let kinship = self.state(place).kinship;
         let leads = kinship.session == self.state(place).pid && self.sessions[&place] != kinship.session;
-        let mut children: Vec<usize> = (1..self.job.processes.len())
-            .filter(|child| self.state(*child).kinship.parent == Some(place as u32))
-            .collect();
-        children.sort_by_key(|child| self.state(*child).kinship.birth);
+        let children = self.children.get(&(place as u32)).cloned().unwrap_or_default();
         if leads {
             let before = self.sessions[&place];
             for child in &children {
@@ -230,7 +238,7 @@ impl<'a, R: Relative> Birth<'a, R> {
             if group == 0 || group == pid {
                 continue;
             }
-            let has_leader = self.born.keys().any(|place| self.state(*place).pid == group);
+            let has_leader = self.places.get(&group).is_some_and(|place| self.born.contains_key(place));
             if !has_leader && !self.stand_ins.contains_key(&group) {
                 let stand_in = self.born[&place].fork(SIGCHLD, group)?;
                 let leads = stand_in.join_group(0);

@@ -6,7 +6,7 @@ use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_format::records::JobState;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 
@@ -19,6 +19,7 @@ pub(crate) fn rehearse_births(job: &JobState) -> Vec<Obstacle> {
     let world = Rc::new(RefCell::new(World::default()));
     let first = Actor { parent: OUTSIDE, session: OUTSIDE, group: OUTSIDE, takes_orphans: false };
     world.borrow_mut().living.insert(main.pid, first);
+    world.borrow_mut().numbers.insert(main.pid);
     let mut birth = Birth::new(job, Player { id: main.pid, world });
     match birth.make_all() {
         Err(EngineError::Refused(obstacles)) => obstacles,
@@ -38,6 +39,10 @@ fn in_the_way(why: String) -> Obstacle {
 #[derive(Default)]
 struct World {
     living: BTreeMap<i32, Actor>,
+    /// Ids that have been given: whoever leads a session or a group, or did so, has its number for himself.
+    numbers: BTreeSet<i32>,
+    /// Groups that there are, with their sessions.
+    groups: BTreeSet<(i32, i32)>,
 }
 
 #[derive(Clone, Copy)]
@@ -70,9 +75,7 @@ impl Player {
 impl Relative for Player {
     fn fork(&self, flags: i32, id: i32) -> Result<Self, EngineError> {
         self.change("making a process", |world, own| {
-            // Whoever leads a session or group, or did so, has its number for himself.
-            let is_taken = |(other, actor): (&i32, &Actor)| *other == id || actor.session == id || actor.group == id;
-            if world.living.iter().any(is_taken) {
+            if !world.numbers.insert(id) {
                 return Err(libc::EEXIST);
             }
             let parent = if flags & libc::CLONE_PARENT == 0 { self.id } else { own.parent };
@@ -88,6 +91,7 @@ impl Relative for Player {
                 return Err(libc::EPERM);
             }
             world.living.insert(self.id, Actor { session: self.id, group: self.id, ..own });
+            world.groups.insert((self.id, self.id));
             Ok(())
         })
     }
@@ -99,11 +103,12 @@ impl Relative for Player {
     fn join_group(&self, group: i32) -> Result<(), EngineError> {
         let group = if group == 0 { self.id } else { group };
         self.change("joining a group", |world, own| {
-            let is_there = world.living.values().any(|other| other.group == group && other.session == own.session);
+            let is_there = world.groups.contains(&(group, own.session));
             if own.session == self.id || group != self.id && !is_there {
                 return Err(libc::EPERM);
             }
             world.living.insert(self.id, Actor { group, ..own });
+            world.groups.insert((group, own.session));
             Ok(())
         })
     }

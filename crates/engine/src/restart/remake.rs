@@ -85,7 +85,8 @@ impl<'a> Remaking<'a> {
         let Some((parent, above)) = path.parent().and_then(|it| Some((it, *self.recorded.get(it)?))) else {
             return Err(format!("{} is gone", path.display()));
         };
-        if recorded.device != above.device {
+        // Files may have other device numbers than their directories (overlayfs).
+        if kind == libc::S_IFDIR && recorded.device != above.device {
             return Err(format!("{} is gone, on which a file system was mounted", path.display()));
         }
         if self.user != 0 && recorded.user != self.user {
