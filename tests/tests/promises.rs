@@ -24,6 +24,7 @@ mod outside;
 mod papers;
 mod parallel;
 mod passing_through;
+mod ports;
 mod printed;
 mod proxied_terminal;
 mod snapshots;

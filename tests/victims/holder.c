@@ -188,6 +188,30 @@ static void hold_session(const char *path)
     CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child && WTERMSIG(status) == SIGKILL);
 }
 
+/* Listens without SO_REUSEADDR, and once the gate is open leaves a connection behind that lingers at its port. One that is
+ * `alone` sees to it that nobody can have the port meanwhile. */
+static void hold_server(const char *manner)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0), off = 0;
+    char byte;
+    CHECK(listener >= 0 && bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 1) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&at, &length) == 0);
+    wait_at_gate();
+    if (strcmp(manner, "alone") == 0)
+        CHECK(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &off, sizeof off) == 0);
+    CHECK(client >= 0 && connect(client, (struct sockaddr *)&at, sizeof at) == 0);
+    int accepted = accept(listener, NULL, NULL);
+    /* Whoever closes first lingers. */
+    CHECK(accepted >= 0 && close(accepted) == 0 && read(client, &byte, 1) == 0 && close(client) == 0);
+    int told = open("lingering", O_WRONLY | O_CREAT, 0644);
+    CHECK(told >= 0 && close(told) == 0);
+    while (access("end", F_OK) != 0)
+        usleep(1000);
+    CHECK(close(listener) == 0);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2 || argc == 3);
@@ -203,6 +227,8 @@ int main(int argc, char **argv)
         hold_until_reset(connected_to_port(SOCK_STREAM, argv[2]));
     else if (strcmp(argv[1], "unix-until-reset") == 0)
         hold_until_reset(connected_to_path(argv[2]));
+    else if (strcmp(argv[1], "server") == 0)
+        hold_server(argv[2]);
     else if (strcmp(argv[1], "pipe") == 0)
         hold_pipe(argv[2]);
     else if (strcmp(argv[1], "terminal") == 0)

@@ -6,6 +6,7 @@ use crate::endpoint::TerminalHolder;
 use crate::files::{Digests, FileKey, Writers};
 use crate::folders::Folders;
 use crate::freeze::{Frozen, kernel};
+use crate::reused_ports::ReusedPorts;
 use crate::track::{Tracking, Tracks};
 use crate::tree::{Member, Roots};
 use crate::turn::Turn;
@@ -197,6 +198,8 @@ pub(crate) struct Shared {
     terminal: Mutex<Option<Arc<dyn TerminalHolder>>>,
     /// Directories that are saved with all that is in them.
     folders: Mutex<Folders>,
+    /// Sockets of it that share their ports by our doing.
+    pub(crate) reused_ports: ReusedPorts,
 }
 
 impl Shared {
@@ -214,6 +217,7 @@ impl Shared {
             tracks: Mutex::default(),
             terminal: Mutex::default(),
             folders: Mutex::default(),
+            reused_ports: ReusedPorts::default(),
         })
     }
 
@@ -330,6 +334,11 @@ impl Job {
     /// Takes over the waits of threads that have been made anew.
     pub(crate) fn go_on_with(&self, waits: &Waits) {
         self.shared.waits().append(waits);
+    }
+
+    /// Takes over sockets that have been made anew, by their cookies, and share their ports by our doing.
+    pub(crate) fn share_ports_of(&self, sockets: impl IntoIterator<Item = u64>) {
+        self.shared.reused_ports.extend(sockets);
     }
 
     /// Counts descendants that lose their parent, and so come to this process, as part of the job. Only for a process that

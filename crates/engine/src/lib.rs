@@ -31,6 +31,7 @@ mod read;
 mod reading;
 mod rehearsal;
 mod restart;
+mod reused_ports;
 mod tables;
 mod terminals;
 mod track;
@@ -51,8 +52,8 @@ pub use job::{Assistance, Freezer, Job, Launch, News, ProcessIdentity};
 pub use read::{CaptureOptions, Captured, Reading, SavedFiles, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{
-    ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartNews, RestartOptions, Restarted,
-    Tail, restart,
+    AddressWait, ClockPolicy, FileNote, FileOptions, FilePolicy, IdPolicy, JobIds, KeepTail, RestartNews,
+    RestartOptions, Restarted, Tail, restart,
 };
 pub use standfast_linux::sys::process::hold_child_signal;
 pub use standfast_linux::{InheritedSignals, LaunchTerminal, Terminal, own_group};

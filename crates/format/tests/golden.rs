@@ -141,10 +141,10 @@ fn open_files() -> Vec<OpenFile> {
             offset: 0,
         },
     ];
-    let told = SignalTarget { process: 0, main_thread: true, signal: 34 };
+    let told = SignalTarget { process: 0, main_thread: true, signal: 34, group: None };
     let lock = |kind| FileLock { kind, exclusive: true, start: 5, length: 0 };
     let locks = vec![lock(LockKind::Whole), lock(LockKind::Process { process: 0 }), lock(LockKind::OpenFile)];
-    let open = |kind| OpenFile { flags: 0o2002, kind, told: Some(told), locks: locks.clone() };
+    let open = |kind| OpenFile { flags: 0o2002, kind, told: Some(told), locks: locks.clone(), signal: None };
     kinds.into_iter().map(open).collect()
 }
 
@@ -221,15 +221,16 @@ fn objects() -> Vec<MemoryObject> {
     };
     let deleted = ObjectKind::DeletedFile { path: b"/tmp/gone"[..].into(), mode: 0o600 };
     vec![
-        MemoryObject { kind: ObjectKind::SharedMemory, length: 0x8000, huge_page_bytes: 0 },
-        MemoryObject { kind: file, length: 0x20_0000, huge_page_bytes: 0x20_0000 },
-        MemoryObject { kind: mapped, length: 0x1234, huge_page_bytes: 0 },
+        MemoryObject { kind: ObjectKind::SharedMemory, length: 0x8000, huge_page_bytes: 0, modified_nanoseconds: None },
+        MemoryObject { kind: file, length: 0x20_0000, huge_page_bytes: 0x20_0000, modified_nanoseconds: None },
+        MemoryObject { kind: mapped, length: 0x1234, huge_page_bytes: 0, modified_nanoseconds: None },
         MemoryObject {
             kind: ObjectKind::Segment { name: system_v_name(), removed: true, locked: true },
             length: 0x5000,
             huge_page_bytes: 0,
+            modified_nanoseconds: None,
         },
-        MemoryObject { kind: deleted, length: 4099, huge_page_bytes: 0 },
+        MemoryObject { kind: deleted, length: 4099, huge_page_bytes: 0, modified_nanoseconds: None },
     ]
 }
 
@@ -320,6 +321,7 @@ fn state() -> JobState {
             contents: b"in flight"[..].into(),
             packets: vec![2, 7],
             path: Some(b"/tmp/fifo"[..].into()),
+            mode: None,
         }],
         objects: objects(),
         sockets: sockets(),

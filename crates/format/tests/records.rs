@@ -97,11 +97,11 @@ prop_compose! {
         [subreaper, no_huge_pages, merge_memory]: [bool; 3],
         deny_write_execute: u64,
         oom_score_adjustment: Option<i32>,
-        [core_dump_filter, undumpable]: [Option<u32>; 2],
+        [core_dump_filter, undumpable, memory_barriers, audit_login]: [Option<u32>; 4],
     ) -> ProcessSwitches {
         ProcessSwitches {
             protection_keys, lock_future, subreaper, no_huge_pages, merge_memory, deny_write_execute,
-            oom_score_adjustment, core_dump_filter, parent_death_signal, undumpable,
+            oom_score_adjustment, core_dump_filter, parent_death_signal, undumpable, memory_barriers, audit_login,
         }
     }
 }
@@ -358,10 +358,8 @@ fn object() -> impl Strategy<Value = MemoryObject> {
             locked
         }),
     ];
-    (kind, any::<(u64, u64)>()).prop_map(|(kind, (length, huge_page_bytes))| MemoryObject {
-        kind,
-        length,
-        huge_page_bytes,
+    (kind, any::<(u64, u64, Option<i64>)>()).prop_map(|(kind, (length, huge_page_bytes, modified_nanoseconds))| {
+        MemoryObject { kind, length, huge_page_bytes, modified_nanoseconds }
     })
 }
 
@@ -446,8 +444,8 @@ prop_compose! {
             machine: Machine { host, ..Machine::default() },
             clocks: Clocks { realtime_nanoseconds, ..Clocks::default() },
             processes,
-            open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind, told: None, locks: Vec::new() }).collect(),
-            pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents, packets: vec![capacity], path: None }).collect(),
+            open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind, told: None, locks: Vec::new(), signal: None }).collect(),
+            pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents, packets: vec![capacity], path: None, mode: Some(capacity) }).collect(),
             objects,
             sockets,
             terminals,

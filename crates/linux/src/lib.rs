@@ -26,6 +26,7 @@ mod pinned;
 pub mod proc;
 pub mod processor;
 mod siginfo;
+mod sock_diag;
 mod soft_dirty;
 mod spawn;
 mod split;
@@ -55,6 +56,7 @@ pub use pages::{PageScan, Populated};
 pub use pin::PinnedToCpu;
 pub use pinned::unseen_writer;
 pub use siginfo::SignalInformation;
+pub use sock_diag::udp_shut_down;
 pub use soft_dirty::SoftDirty;
 pub use spawn::{
     Held, HeldProgram, InheritedSignals, LaunchTerminal, is_made_here, launch, made_here, made_here_is_gone,

@@ -35,6 +35,13 @@ pub enum Notice {
     },
     /// Something was done about a file.
     File(FileNote),
+    /// A restart waits for an address.
+    AddressAwaited {
+        /// Address and port.
+        address: String,
+        /// For how long at most.
+        rest: Duration,
+    },
     /// A generation could not be used.
     Skipped {
         /// Which.
@@ -199,6 +206,7 @@ impl Notice {
             Self::Ids(JobIds::New { reason: None }) => Weight::Detail,
             Self::Ids(_)
             | Self::Without { .. }
+            | Self::AddressAwaited { .. }
             | Self::File(_)
             | Self::ProtectedAgain { .. }
             | Self::GoesOn { .. }
@@ -229,6 +237,11 @@ impl fmt::Display for Notice {
             Self::Continued { generation, .. } => write!(f, "continued from checkpoint {generation}"),
             Self::Ids(ids) => f.write_str(&consequences(ids)),
             Self::Without { remark } => f.write_str(remark),
+            Self::AddressAwaited { address, rest } => write!(
+                f,
+                "waiting for port {address}, up to {} s: a connection of the previous life still holds it",
+                rest.as_secs_f64().ceil()
+            ),
             Self::File(note) => write_file_note(f, note),
             Self::Skipped { generation, reason } => write!(f, "checkpoint {generation} cannot be used: {reason}"),
             Self::StartedAfresh { reason } => write!(f, "started from the beginning: {reason}"),

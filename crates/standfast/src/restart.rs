@@ -21,7 +21,7 @@ use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
 use standfast_store::{Choice, Claim, JobDirectory, Lease, Level, Levels, Pacing, Purpose, StoreError, Wish};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -137,7 +137,7 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
         for skipped in &choice.skipped {
             listener(&skipped_notice(skipped.number, &skipped.reason));
         }
-        match revive(&job, &mut life, options, files, &choice) {
+        match revive(&job, &mut life, (options, files), &choice, listener) {
             Ok((Restarted { job: revived, ids, notes, files: touched }, Seat { signals, terminal })) => {
                 let generation = choice.number.get();
                 let taken = choice.image.state().clocks.realtime_nanoseconds;
@@ -273,10 +273,15 @@ struct Seat {
 fn revive(
     job: &Continuation,
     life: &mut Life,
-    options: JobOptions,
-    files: Files,
+    (options, files): (JobOptions, Files),
     choice: &Choice,
+    listener: &mut Listener<'_>,
 ) -> Result<(Restarted, Seat), Unrevived> {
+    let listener = RefCell::new(listener);
+    let on_wait = |wait: &engine::AddressWait| {
+        let engine::AddressWait { address, rest } = wait.clone();
+        (listener.borrow_mut())(&Notice::AddressAwaited { address, rest });
+    };
     let ends = life.manifest.ends.clone();
     let mut signals = None;
     let mut refusal = None;
@@ -332,6 +337,7 @@ fn revive(
                 advised: Schedule::new(options.interval, options.min_interval, Instant::now())
                     .advised(schedule::Outcome::Taken),
             },
+            on_wait: &on_wait,
             hold_terminal: &mut hold_terminal,
             before_thaw: &mut before_thaw,
         },

@@ -32,6 +32,7 @@ static void *restricted(void *nothing)
 {
     (void)nothing;
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0);
+    CHECK(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_EARLY, 0, 0) == 0);
     int speculation = prctl(PR_SET_SPECULATION_CTRL, PR_SPEC_STORE_BYPASS, PR_SPEC_DISABLE, 0, 0) == 0;
     ready = 1;
     for (int life = 1; life <= 2; life++) {
@@ -39,6 +40,7 @@ static void *restricted(void *nothing)
             usleep(200);
         CHECK(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1);
         CHECK(counter_faults());
+        CHECK(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0) == PR_MCE_KILL_EARLY);
         if (speculation)
             CHECK(prctl(PR_GET_SPECULATION_CTRL, PR_SPEC_STORE_BYPASS, 0, 0, 0) & PR_SPEC_DISABLE);
         looked = life;
@@ -56,6 +58,7 @@ int main(void)
     for (int life = 1; life <= 2; life++) {
         moment("restricted");
         CHECK(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0);
+        CHECK(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0) == PR_MCE_KILL_DEFAULT);
         look = life;
         while (looked < life)
             usleep(200);

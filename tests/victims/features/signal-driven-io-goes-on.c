@@ -1,5 +1,5 @@
 /* Signal-driven I/O (O_ASYNC, F_SETOWN, F_SETSIG) goes on: the same signal comes when a pipe or socket becomes
- * ready.
+ * ready, for a process, a thread or a process group.
  *
  * expect: survive
  */
@@ -22,18 +22,22 @@ int main(void)
 {
     struct sigaction action = {.sa_sigaction = tell, .sa_flags = SA_SIGINFO | SA_RESTART};
     struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = gettid()}, now;
-    int pipe_[2], pair[2];
+    int pipe_[2], pair[2], group[2];
     char room[8];
+    /* It leads one already where it is run under protection. */
+    CHECK(setpgid(0, 0) == 0);
     CHECK(sigaction(SIGRTMIN + 3, &action, NULL) == 0 && pipe(pipe_) == 0);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-    int listened[2] = {pipe_[0], pair[0]}, written[2] = {pipe_[1], pair[1]};
+    CHECK(pipe(group) == 0);
+    int listened[3] = {pipe_[0], pair[0], group[0]}, written[3] = {pipe_[1], pair[1], group[1]};
+    CHECK(fcntl(group[0], F_SETOWN, -getpgrp()) == 0);
     CHECK(fcntl(listened[0], F_SETOWN, getpid()) == 0 && fcntl(listened[1], F_SETOWN_EX, &owner) == 0);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         CHECK(fcntl(listened[i], F_SETSIG, SIGRTMIN + 3) == 0);
         CHECK(fcntl(listened[i], F_SETFL, fcntl(listened[i], F_GETFL) | O_ASYNC) == 0);
     }
     moment("set");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         told = 0;
         CHECK(write(written[i], "x", 1) == 1);
         await(&told);
@@ -41,6 +45,7 @@ int main(void)
     }
     CHECK(fcntl(listened[0], F_GETOWN) == getpid() && fcntl(listened[1], F_GETOWN_EX, &now) == 0);
     CHECK(now.type == F_OWNER_TID && now.pid == gettid() && fcntl(listened[0], F_GETSIG) == SIGRTMIN + 3);
+    CHECK(fcntl(group[0], F_GETOWN) == -getpgrp());
     puts("told");
     return 0;
 }

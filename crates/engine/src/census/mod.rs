@@ -53,6 +53,7 @@ use standfast_linux::processor;
 use standfast_linux::sys::process;
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 pub(crate) use surroundings::{is_plain, socket_path};
@@ -93,6 +94,7 @@ impl Census {
         let stop = Stop { frozen, options, ourselves: &ourselves, portraits: &portraits, identities, observes };
         let answers = stop.ask(&mut found, &mut tracks, &system_v.semaphores)?;
         let pages = stop.look(&mut found, &mut tracks, &answers, is_second)?;
+        let with_ports = std::mem::take(&mut found.descriptors.with_ports);
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
         outputs.extend(found.objects.outputs());
         let (records, objects) = std::mem::take(&mut found.objects).into_parts()?;
@@ -112,6 +114,8 @@ impl Census {
         state.pid_namespace = system_v::pid_namespace(pids[0]);
         state.surroundings = Some(surroundings::of(&state, &pids));
         files::note_contents(&mut state, &frozen.shared);
+        // Nothing stands in the way of the checkpoint any more. Where it cannot be set, a restart may have to wait.
+        with_ports.iter().for_each(|socket| drop(frozen.shared.reused_ports.set(socket.as_fd())));
         Ok(Self { state, pages, objects, outputs })
     }
 }
@@ -309,6 +313,7 @@ impl Findings {
             external_sockets: options.external_sockets,
             kept: &kept,
             terminal: terminal.as_deref(),
+            reused_ports: Some(&frozen.shared.reused_ports),
         };
         let mut found = Self::of(subjects, &frozen.zombies, terms, &frozen.shared.inheritance, ourselves)?;
         let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();

@@ -42,7 +42,7 @@ pub(crate) fn examine_with(
     let mut members = roots.members();
     // What lives in its parent's memory has come from vfork and will soon execute a program.
     members.retain(|member| !borrows_memory(member));
-    let terms = Terms { motion: Motion::Running, external_sockets, kept, terminal };
+    let terms = Terms { motion: Motion::Running, external_sockets, kept, terminal, reused_ports: None };
     seen_twice(LOOKS_MAX, || {
         let examined = examine_these(&members, terms);
         // Others come and go: those that are still there are looked at again.

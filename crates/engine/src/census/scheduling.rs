@@ -10,6 +10,9 @@ use std::io;
 const PR_GET_TIMERSLACK: u64 = libc::PR_GET_TIMERSLACK as u64;
 const PR_GET_TSC: u64 = libc::PR_GET_TSC as u64;
 const PR_TSC_SIGSEGV: u64 = libc::PR_TSC_SIGSEGV as u64;
+const PR_MCE_KILL_GET: u64 = libc::PR_MCE_KILL_GET as u64;
+const PR_MCE_KILL_DEFAULT: u32 = libc::PR_MCE_KILL_DEFAULT as u32;
+const PR_GET_IO_FLUSHER: u64 = 58;
 /// `arch_prctl(2)`: whether the processor may be asked for its features.
 const ARCH_GET_CPUID: u64 = 0x1011;
 
@@ -54,6 +57,8 @@ pub(super) struct Asked {
     time_stamps: Words<1>,
     cpuid: Number,
     numa: Words<NUMA_WORDS>,
+    memory_failure: Number,
+    io_flusher: Number,
 }
 
 impl Asked {
@@ -63,6 +68,8 @@ impl Asked {
             time_stamps: questions.ask(libc::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0]),
             numa: questions.ask(libc::SYS_get_mempolicy, |output| [output, output + 8, NODES_MAX, 0]),
             cpuid: questions.call(libc::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
+            memory_failure: questions.call(libc::SYS_prctl, [PR_MCE_KILL_GET, 0, 0, 0, 0, 0]),
+            io_flusher: questions.call(libc::SYS_prctl, [PR_GET_IO_FLUSHER, 0, 0, 0, 0, 0]),
         }
     }
 
@@ -89,6 +96,11 @@ impl Asked {
             no_cpuid: answers.number(self.cpuid) == 0,
             store_bypass: status.store_bypass,
             indirect_branch: status.indirect_branch,
+            memory_failure: u32::try_from(answers.number(self.memory_failure))
+                .ok()
+                .filter(|it| *it < PR_MCE_KILL_DEFAULT),
+            // Only the privileged may ask, and be one.
+            io_flusher: (answers.number(self.io_flusher) == 1).then_some(true),
         })
     }
 }

@@ -5,7 +5,7 @@ use super::portrait::Ourselves;
 use crate::EngineError;
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{MemoryLock, ProcessSwitches};
-use standfast_linux::proc::Status;
+use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{PageScan, Populated};
 
@@ -14,6 +14,12 @@ const PR_GET_CHILD_SUBREAPER: u64 = libc::PR_GET_CHILD_SUBREAPER as u64;
 const PR_GET_DUMPABLE: u64 = libc::PR_GET_DUMPABLE as u64;
 const PR_GET_MDWE: u64 = 66;
 const PR_GET_MEMORY_MERGE: u64 = 68;
+/// `membarrier(2)`: asks for the registrations (Linux 6.3).
+const GET_REGISTRATIONS: u64 = 1 << 9;
+const REGISTER_GLOBAL: u32 = 1 << 2;
+/// Commands that need a registration, and the command that registers: expedited, with synchronized cores, with restarted
+/// sequences.
+const PRIVATE_BARRIERS: [(u64, u32); 3] = [(1 << 3, 1 << 4), (1 << 5, 1 << 6), (1 << 7, 1 << 8)];
 /// The XSAVE feature of protection keys.
 const PROTECTION_KEYS: u64 = 1 << 9;
 /// Keys that x86-64 has.
@@ -31,6 +37,7 @@ pub(super) struct Asked {
     merge_memory: Number,
     deny_write_execute: Number,
     dumpable: Number,
+    barriers: Number,
 }
 
 impl Asked {
@@ -43,6 +50,7 @@ impl Asked {
             merge_memory: number(questions, PR_GET_MEMORY_MERGE),
             deny_write_execute: number(questions, PR_GET_MDWE),
             dumpable: number(questions, PR_GET_DUMPABLE),
+            barriers: questions.call(libc::SYS_membarrier, [GET_REGISTRATIONS, 0, 0, 0, 0, 0]),
         }
     }
 
@@ -76,8 +84,29 @@ impl Asked {
             undumpable: Some(answers.number(self.dumpable))
                 .filter(|answer| process::effective_user() == 0 && *answer != DUMPABLE)
                 .map(|answer| answer as u32),
+            memory_barriers: registered_barriers(asker, answers.number(self.barriers))?,
+            audit_login: proc::audit_login(pid),
         })
     }
+}
+
+/// For which memory barriers it has registered; `told` is what the kernel says. Before Linux 6.3 it does not, and each
+/// command that needs a registration is tried out: it does nothing but order the memory accesses of threads that stand still.
+fn registered_barriers(asker: &Asker<'_>, told: i64) -> Result<Option<u32>, EngineError> {
+    if told >= 0 {
+        return Ok(Some(told as u32).filter(|registered| *registered != 0));
+    }
+    if told != -i64::from(libc::EINVAL) {
+        return Ok(None);
+    }
+    // Whether it takes part in the barriers of others cannot be tried out; to take part for nothing does no harm.
+    let mut registered = REGISTER_GLOBAL;
+    for (command, registration) in PRIVATE_BARRIERS {
+        if asker.call(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0])? == 0 {
+            registered |= registration;
+        }
+    }
+    Ok(Some(registered))
 }
 
 /// The allocated keys, found by allocating all that are free and giving them back. Only where the first free one is not

@@ -14,7 +14,8 @@ use std::os::unix::fs::PermissionsExt;
 const SIGNAL_SET_BYTES: u64 = 8;
 
 impl Construction {
-    pub(super) fn set_attributes(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+    pub(super) fn set_attributes(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        self.set_audit_login(plan.process.switches.audit_login)?;
         self.enter_working_directory(plan)?;
         self.call("setting the umask", libc::SYS_umask, [plan.process.umask.into(), 0, 0, 0, 0, 0])?;
         plan.process.dispositions.iter().try_for_each(|disposition| self.set_disposition(disposition))

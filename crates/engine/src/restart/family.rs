@@ -3,7 +3,7 @@
 
 use super::RestartNews;
 use super::construction::{Construction, building, end_processes};
-use super::descriptors::parking;
+use super::descriptors::{OnWait, parking};
 use super::ids::IdPolicy;
 use super::kinship::Remains;
 use super::mapped_files::{Attached, make_missing};
@@ -33,6 +33,8 @@ pub(super) struct Family {
     pub(super) remains: Remains,
     /// The master of the job's terminal, if that is to be held outside.
     pub(super) held: Option<OwnedFd>,
+    /// Sockets, by their cookies, that share their addresses by our doing.
+    pub(super) sharing: Vec<u64>,
 }
 
 impl Family {
@@ -43,7 +45,7 @@ impl Family {
         signals: InheritedSignals,
     ) -> Result<Self, EngineError> {
         let main = Construction::begin(plan, policies, signals)?;
-        Ok(Self { processes: vec![main], remains: Remains::default(), held: None })
+        Ok(Self { processes: vec![main], remains: Remains::default(), held: None, sharing: Vec::new() })
     }
 
     /// The main process.
@@ -64,7 +66,12 @@ impl Family {
         })
     }
 
-    pub(super) fn build(&mut self, plan: &JobPlan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
+    pub(super) fn build(
+        &mut self,
+        plan: &JobPlan<'_>,
+        source: &dyn ImageSource,
+        on_wait: &OnWait<'_>,
+    ) -> Result<(), EngineError> {
         let pinned = self.pin();
         let root = plan.of(0);
         let main = &mut self.processes[0];
@@ -74,9 +81,10 @@ impl Family {
         let system_v = SystemV::make(main, &root)?;
         plan.make_missing_in_folders()?;
         make_missing(plan)?;
-        let mut parked = main.open_files(&root, parking)?;
+        let mut parked = main.open_files(&root, parking, on_wait)?;
         main.notes.append(&mut parked.notes);
         self.held = parked.held.take();
+        self.sharing = std::mem::take(&mut parked.sharing);
         self.make_relatives(plan, &parked)?;
         self.bring_to_foreground(plan, &parked)?;
         for (place, process) in self.processes.iter_mut().enumerate() {
@@ -142,6 +150,13 @@ impl Family {
             let private: Vec<_> = mappings.iter().filter(|mapping| is_private(mapping)).map(range_of).collect();
             directions::tell_restarted((process.pid(), &process.memory), [&mapped, &private], news)?;
         }
+        Ok(())
+    }
+
+    /// Lets go of what descriptors of ours lead to, once nothing is to be written there any more.
+    pub(super) fn let_go_of_objects(&mut self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
+        self.main().set_times_of_objects(&plan.of(0))?;
+        self.processes.iter_mut().for_each(|process| process.objects = std::sync::Arc::default());
         Ok(())
     }
 

@@ -14,9 +14,11 @@ use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{
     Backing, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
 };
+use standfast_linux::sys::file::set_modified;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 const O_RDWR: u32 = libc::O_RDWR as u32;
@@ -258,8 +260,19 @@ impl Construction {
         Ok(())
     }
 
+    /// Gives a file that holds again what it held the time of modification that it had.
+    pub(super) fn put_time_back(&mut self, reference: &FileReference, file: &File) {
+        if let Err(error) = set_modified(file.as_fd(), reference.identity.modified_nanoseconds) {
+            self.notes.push(format!("{} shows the time of this restart as its modification ({error})", reference.path));
+        }
+    }
+
     /// Puts back what mapped files held. The new process has them mapped already and sees it.
-    pub(super) fn put_back(&self, plan: &JobPlan<'_>, differing: &[&MappedPlan]) -> Result<Vec<FileNote>, EngineError> {
+    pub(super) fn put_back(
+        &mut self,
+        plan: &JobPlan<'_>,
+        differing: &[&MappedPlan],
+    ) -> Result<Vec<FileNote>, EngineError> {
         let mut notes = Vec::new();
         for mapped in differing {
             let object = &plan.job.objects[mapped.object];
@@ -271,6 +284,7 @@ impl Construction {
             }
             let mut put = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at);
             self.compare(mapped, object.length, &file, &mut put).map_err(writing)?;
+            self.put_time_back(reference, &file);
             notes.push(FileNote::PutBack { path: path_of(reference).to_owned() });
         }
         Ok(notes)
@@ -313,7 +327,8 @@ pub(super) fn make_anew(file: &FileReference, length: u64, mode: u32) -> io::Res
     }
     let made = OpenOptions::new().write(true).create_new(true).open(path)?;
     made.set_permissions(Permissions::from_mode(mode))?;
-    made.set_len(length)
+    made.set_len(length)?;
+    set_modified(made.as_fd(), file.identity.modified_nanoseconds)
 }
 
 /// Reads as much as there is.

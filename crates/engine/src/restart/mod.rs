@@ -65,6 +65,7 @@ use crate::directions::Advised;
 use crate::freeze::kernel;
 use crate::job::{End, Inheritance, Job, stay_in_sight};
 use crate::{EngineError, ProcessIdentity};
+pub use descriptors::AddressWait;
 pub(crate) use descriptors::{directory_of, path_in};
 use family::Family;
 pub use files::{FileNote, FileOptions, FilePolicy};
@@ -96,6 +97,8 @@ pub struct RestartOptions<'a> {
     pub keep_tail: &'a mut KeepTail<'a>,
     /// What programs that direct their own checkpoints are told.
     pub news: RestartNews<'a>,
+    /// Called when an address has been waited for a second.
+    pub on_wait: &'a dyn Fn(&AddressWait),
     /// Takes the master of the job's terminal where that was held outside: before the job runs, and only then.
     pub hold_terminal: &'a mut dyn FnMut(OwnedFd) -> Result<(), BoxError>,
     /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.
@@ -139,14 +142,16 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     let mut family = Family::begin(&plan, (options.ids, options.clocks), InheritedSignals::none())?;
     let mut files = plan.notes.clone();
     let mut remade = Remade::default();
-    let built = plan.remake.carry_out(&mut remade).and_then(|()| family.build(&plan, source)).and_then(|()| {
+    let build = |()| family.build(&plan, source, options.on_wait);
+    let built = plan.remake.carry_out(&mut remade).and_then(build).and_then(|()| {
         let differing = family.main().differing(&plan)?;
         // First what is cut off is kept: what is put back may end where the tail began.
         files.extend(family.cut_back(&plan, options.keep_tail)?);
-        files.extend(family.main().put_back(&plan, &differing)?);
+        files.extend(family.processes[0].put_back(&plan, &differing)?);
         plan.put_folders_right(&mut files)?;
         system_v::remove_made_since(source.state());
         family.forget_events(&plan)?;
+        family.let_go_of_objects(&plan)?;
         family.tell_restarted(&plan, options.news)?;
         let identity = ProcessIdentity::of(family.main().pid())?;
         family.held.take().map_or(Ok(()), options.hold_terminal).map_err(EngineError::Image)?;
@@ -165,6 +170,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
             };
             let job = Job::new(identity, end, Inheritance::of_children());
             job.go_on_with(&family.waits());
+            job.share_ports_of(std::mem::take(&mut family.sharing));
             let code = source.state().code_files().filter(|file| (options.keepsake)(file).is_some());
             code.for_each(|file| job.freezer().has_copy_of(file));
             let notes = plan.remarks.iter().cloned().chain(family.notes()).collect();

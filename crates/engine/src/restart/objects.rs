@@ -24,7 +24,7 @@ use standfast_format::{BoxError, Run};
 use standfast_linux::sys::{file, process};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
@@ -34,7 +34,6 @@ const MFD_ALLOW_SEALING: u64 = libc::MFD_ALLOW_SEALING as u64;
 const MFD_EXEC: u64 = libc::MFD_EXEC as u64;
 const O_TMPFILE: u64 = (libc::O_TMPFILE | libc::O_RDWR) as u64;
 const OWNER_ONLY: u64 = 0o600;
-const EXECUTE_BITS: u32 = 0o111;
 /// Seals that take effect on what is mapped later, or on later seals.
 const LATE_SEALS: u32 = file::SEAL_FUTURE_WRITE | file::SEAL_SEAL;
 
@@ -43,7 +42,7 @@ const LATE_SEALS: u32 = file::SEAL_FUTURE_WRITE | file::SEAL_SEAL;
 pub(super) struct Object {
     /// A descriptor of it in every new process.
     pub(super) descriptor: u64,
-    /// The same open file as a descriptor of ours.
+    /// An open file of ours. It ends before the program runs: who has a file open for writing keeps it from being executed.
     own: Arc<File>,
     /// Where in it the object begins.
     base: u64,
@@ -110,7 +109,10 @@ impl Construction {
         let descriptor = self.park(made, parking)?;
         let taking = |source| kernel("sharing memory with the new process", source);
         let process = process::pidfd_open(self.pid()).map_err(taking)?;
-        Ok((descriptor, File::from(process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)?)))
+        let theirs = process::pidfd_getfd(process.as_fd(), descriptor as i32).map_err(taking)?;
+        // Opened by ourselves: the program may have it as one that adds at the end only.
+        let own = File::options().read(true).write(true).open(format!("/proc/self/fd/{}", theirs.as_raw_fd()));
+        Ok((descriptor, own.map_err(taking)?))
     }
 
     fn make_memory_file(&self, name: &[u8], kind: &ObjectKind) -> Result<u64, EngineError> {
@@ -204,6 +206,16 @@ impl Construction {
         object.own.read_exact_at(into, object.base + offset)
     }
 
+    /// Gives files without a name the time of their last modification, now that they are as they were.
+    pub(super) fn set_times_of_objects(&self, plan: &Plan<'_>) -> Result<(), EngineError> {
+        for (record, object) in plan.job.objects.iter().zip(self.objects.iter()) {
+            let Some(modified) = record.modified_nanoseconds else { continue };
+            let setting = |source| kernel("setting a time of modification", source);
+            file::set_modified(object.own.as_fd(), modified).map_err(setting)?;
+        }
+        Ok(())
+    }
+
     fn seal(&self, plan: &Plan<'_>, which: u32) -> Result<(), EngineError> {
         for (record, object) in plan.job.objects.iter().zip(self.objects.iter()) {
             let (seals, mode) = match record.kind {
@@ -224,14 +236,13 @@ impl Construction {
     }
 }
 
-/// Kernels that know of it (Linux 6.3) want to be told whether a file in memory may be executed.
+/// Kernels that know of it (Linux 6.3) want to be told whether a file in memory may ever be executed.
 fn executable_flag(kind: &ObjectKind) -> u64 {
     let is_known = std::fs::exists("/proc/sys/vm/memfd_noexec").unwrap_or(false);
-    let executable = !matches!(kind, ObjectKind::MemoryFile { mode, .. } if mode & EXECUTE_BITS == 0);
-    match (is_known, executable) {
+    match (is_known, kind) {
         (false, _) => 0,
-        (true, true) => MFD_EXEC,
-        (true, false) => libc::MFD_NOEXEC_SEAL.into(),
+        (true, ObjectKind::MemoryFile { seals, .. }) if seals & file::SEAL_EXEC != 0 => libc::MFD_NOEXEC_SEAL.into(),
+        (true, _) => MFD_EXEC,
     }
 }
 

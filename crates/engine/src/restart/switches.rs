@@ -8,7 +8,7 @@ use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Advice, Mapping, MemoryLock, NumaPolicy};
-use standfast_linux::proc::Status;
+use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use std::io;
 
@@ -26,6 +26,7 @@ const MCL_FUTURE: u64 = 2;
 const MCL_ONFAULT: u64 = 4;
 /// mseal(2), Linux 6.10.
 const SYS_MSEAL: i64 = 462;
+const O_WRONLY: u64 = libc::O_WRONLY as u64;
 /// `PKEY_DISABLE_ACCESS`.
 const NO_ACCESS: u64 = 1;
 
@@ -167,6 +168,7 @@ impl Construction {
         if switches.deny_write_execute != 0 {
             set(PR_SET_MDWE, switches.deny_write_execute)?;
         }
+        self.register_barriers(switches.memory_barriers.unwrap_or_default())?;
         if let Some(wanted) = switches.undumpable {
             set(PR_SET_DUMPABLE, wanted.into())?;
         }
@@ -186,6 +188,37 @@ impl Construction {
             if let Err(error) = std::fs::write(format!("/proc/{}/{file}", self.pid()), value) {
                 self.go_without(what, &error);
             }
+        }
+        Ok(())
+    }
+
+    /// Registers for memory barriers: whoever has done so calls for them without looking whether they are there.
+    fn register_barriers(&self, wanted: u32) -> Result<(), EngineError> {
+        for command in (0..u32::BITS).map(|bit| 1 << bit).filter(|command: &u32| wanted & command != 0) {
+            let arguments = [command.into(), 0, 0, 0, 0, 0];
+            self.call("registering for memory barriers (membarrier)", libc::SYS_membarrier, arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the process the audit login id that it had, which threads and children that it makes have as well. Only a
+    /// process itself can set it, and mostly only once.
+    pub(super) fn set_audit_login(&mut self, wanted: Option<u32>) -> Result<(), EngineError> {
+        let Some(wanted) = wanted.filter(|wanted| proc::audit_login(self.pid()).is_some_and(|now| now != *wanted))
+        else {
+            return Ok(());
+        };
+        let write = || {
+            let path = self.path_argument(b"/proc/self/loginuid")?;
+            let file = self.call("opening the audit login id", libc::SYS_open, [path, O_WRONLY, 0, 0, 0, 0])?;
+            let text = wanted.to_string();
+            let arguments = [file, self.argument(text.as_bytes())?, text.len() as u64, 0, 0, 0];
+            let written = self.call("setting the audit login id", libc::SYS_write, arguments);
+            self.call("closing a file", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
+            written
+        };
+        if let Err(error) = write() {
+            self.go_without("audit login id", &error);
         }
         Ok(())
     }

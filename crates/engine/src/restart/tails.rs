@@ -32,7 +32,11 @@ pub type KeepTail<'a> = dyn FnMut(&Tail<'_>) -> Result<PathBuf, BoxError> + 'a;
 
 impl Family {
     /// Cuts files back to their length at the checkpoint; nothing is cut off before all that is to be has been kept.
-    pub(super) fn cut_back(&self, plan: &JobPlan<'_>, keep: &mut KeepTail<'_>) -> Result<Vec<FileNote>, EngineError> {
+    pub(super) fn cut_back(
+        &mut self,
+        plan: &JobPlan<'_>,
+        keep: &mut KeepTail<'_>,
+    ) -> Result<Vec<FileNote>, EngineError> {
         let mut notes = Vec::new();
         let mut cuts = Vec::new();
         for regular in &plan.regular {
@@ -53,8 +57,10 @@ impl Family {
         }
         for (reference, file, length) in cuts {
             let cutting = |source| kernel(&format!("cutting {} back", reference.path), source);
-            if file.metadata().map_err(cutting)?.len() > length {
+            let is_longer = file.metadata().map_err(cutting)?.len() > length;
+            if is_longer {
                 file.set_len(length).map_err(cutting)?;
+                self.processes[0].put_time_back(reference, &file);
             }
         }
         Ok(notes)

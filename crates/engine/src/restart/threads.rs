@@ -26,6 +26,9 @@ const PR_SPEC_STORE_BYPASS: u64 = 0;
 const PR_SPEC_INDIRECT_BRANCH: u64 = 1;
 const PR_SET_TSC: u64 = libc::PR_SET_TSC as u64;
 const PR_TSC_SIGSEGV: u64 = libc::PR_TSC_SIGSEGV as u64;
+const PR_MCE_KILL: u64 = libc::PR_MCE_KILL as u64;
+const PR_MCE_KILL_SET: u64 = libc::PR_MCE_KILL_SET as u64;
+const PR_SET_IO_FLUSHER: u64 = 57;
 /// `arch_prctl(2)`.
 const ARCH_SET_CPUID: u64 = 0x1012;
 const SS_ONSTACK: u32 = libc::SS_ONSTACK as u32;
@@ -170,6 +173,13 @@ impl Construction {
         }
         if wishes.no_cpuid {
             call("forbidding cpuid", libc::SYS_arch_prctl, [ARCH_SET_CPUID, 0, 0])?;
+        }
+        if let Some(when) = wishes.memory_failure {
+            let arguments = [PR_MCE_KILL, PR_MCE_KILL_SET, when.into()];
+            call("choosing what a memory failure does", libc::SYS_prctl, arguments)?;
+        }
+        if wishes.io_flusher == Some(true) {
+            call("marking a thread as flusher (PR_SET_IO_FLUSHER)", libc::SYS_prctl, [PR_SET_IO_FLUSHER, 1, 0])?;
         }
         Ok(())
     }

@@ -160,4 +160,10 @@ pub struct ProcessSwitches {
     /// `PR_SET_DUMPABLE`, where it has made itself undumpable.
     #[n(9)]
     pub undumpable: Option<u32>,
+    /// Commands of `membarrier(2)` that it has registered for, as the kernel's `MEMBARRIER_CMD_REGISTER_` bits.
+    #[n(10)]
+    pub memory_barriers: Option<u32>,
+    /// Its audit login id (`/proc/PID/loginuid`); all ones where none is set, absent where the kernel has none.
+    #[n(11)]
+    pub audit_login: Option<u32>,
 }

@@ -32,6 +32,9 @@ pub struct OpenFile {
     /// Locks on the file, taken through this open file description.
     #[n(3)]
     pub locks: Vec<FileLock>,
+    /// The signal of `F_SETSIG` where nobody is told.
+    #[n(4)]
+    pub signal: Option<i32>,
 }
 
 /// Who gets a signal from an open file: `F_SETOWN_EX` and `F_SETSIG`.
@@ -46,6 +49,9 @@ pub struct SignalTarget {
     /// Which signal; 0 is SIGIO without further information.
     #[n(2)]
     pub signal: i32,
+    /// Whether the process group that this process leads is meant; absent for no.
+    #[n(3)]
+    pub group: Option<bool>,
 }
 
 /// A lock on a file.
@@ -400,4 +406,7 @@ pub struct PipeContents {
     /// The path of a named pipe (FIFO); absent where it has no name, or none any more.
     #[n(3)]
     pub path: Option<Bytes>,
+    /// Permissions of one without a name, where the program has changed them.
+    #[n(4)]
+    pub mode: Option<u32>,
 }

@@ -21,6 +21,9 @@ pub struct MemoryObject {
     /// Size of its pages in bytes where they are huge pages from the system's pool; 0 where they are ordinary.
     #[n(2)]
     pub huge_page_bytes: u64,
+    /// Last modification in nanoseconds since 1970, of a file without a name that descriptors lead to.
+    #[n(3)]
+    pub modified_nanoseconds: Option<i64>,
 }
 
 /// The kinds of memory object.
@@ -145,7 +148,8 @@ mod tests {
 
     #[test]
     fn owners_are_processes_first_and_then_objects() {
-        let object = MemoryObject { kind: ObjectKind::SharedMemory, length: 0, huge_page_bytes: 0 };
+        let object =
+            MemoryObject { kind: ObjectKind::SharedMemory, length: 0, huge_page_bytes: 0, modified_nanoseconds: None };
         let state =
             JobState { processes: vec![ProcessState::default(); 2], objects: vec![object; 3], ..JobState::default() };
         assert_eq!(

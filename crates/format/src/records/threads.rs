@@ -110,6 +110,12 @@ pub struct ThreadRestrictions {
     /// The same of indirect branches.
     #[n(4)]
     pub indirect_branch: u32,
+    /// `PR_MCE_KILL` of the thread, where it is not the system's default: 0 late, 1 early.
+    #[n(5)]
+    pub memory_failure: Option<u32>,
+    /// `PR_SET_IO_FLUSHER`; absent where it is not one.
+    #[n(6)]
+    pub io_flusher: Option<bool>,
 }
 
 /// A call that waits for at most some time, interrupted before that was over.

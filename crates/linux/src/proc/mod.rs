@@ -104,6 +104,11 @@ pub fn children_of_thread(pid: i32, tid: i32) -> io::Result<Vec<i32>> {
     }
 }
 
+/// The audit login id of a process, all ones where none has been set; `None` where the kernel has no such thing.
+pub fn audit_login(pid: i32) -> Option<u32> {
+    read(pid, "loginuid").ok().and_then(|text| parse(text.trim_ascii()))
+}
+
 /// How many processes and threads have been made since the machine was started.
 ///
 /// # Errors

@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// `F_SEAL_SEAL`: no more seals.
 pub const SEAL_SEAL: u32 = libc::F_SEAL_SEAL as u32;
+/// `F_SEAL_EXEC`: whether it may be executed cannot be changed (Linux 6.3).
+pub const SEAL_EXEC: u32 = 0x20;
 /// `F_SEAL_FUTURE_WRITE`: only mappings that exist already may be written through.
 pub const SEAL_FUTURE_WRITE: u32 = libc::F_SEAL_FUTURE_WRITE as u32;
 
@@ -56,6 +58,16 @@ pub fn seek_data(file: BorrowedFd<'_>, offset: u64) -> io::Result<Option<u64>> {
 pub fn seek_hole(file: BorrowedFd<'_>, offset: u64) -> io::Result<u64> {
     // SAFETY: plain numbers.
     check(unsafe { libc::lseek(file.as_raw_fd(), offset as i64, libc::SEEK_HOLE) }).map(|offset| offset as u64)
+}
+
+/// futimens(2): sets the time of the last modification, in nanoseconds since 1970, and no other time.
+pub fn set_modified(file: BorrowedFd<'_>, nanoseconds: i64) -> io::Result<()> {
+    const SECOND: i64 = 1_000_000_000;
+    let unchanged = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
+    let (tv_sec, tv_nsec) = (nanoseconds.div_euclid(SECOND), nanoseconds.rem_euclid(SECOND));
+    let times = [unchanged, libc::timespec { tv_sec, tv_nsec }];
+    // SAFETY: two live times.
+    check(unsafe { libc::futimens(file.as_raw_fd(), times.as_ptr()) }.into()).map(drop)
 }
 
 /// `F_GET_SEALS`.

@@ -45,6 +45,12 @@ pub fn number(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> 
     Ok(i32::from_le_bytes(bytes))
 }
 
+/// `SO_COOKIE`: a number that no other socket of this network namespace has or will have.
+pub fn cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let value = option(socket, libc::SOL_SOCKET, libc::SO_COOKIE, size_of::<u64>())?;
+    value.try_into().map(u64::from_le_bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
 /// setsockopt(2).
 pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let (from, length) = (value.as_ptr().cast(), value.len() as libc::socklen_t);

@@ -26,6 +26,7 @@ use crate::census::Output;
 use crate::census::objects::Objects;
 use crate::endpoint::TerminalHolder;
 use crate::job::{Inheritance, Kept};
+use crate::reused_ports::ReusedPorts;
 use crate::{Obstacle, abreast};
 use message_queue::Queues;
 pub(super) use openable::may_map_again;
@@ -89,6 +90,8 @@ pub(super) struct Terms<'a> {
     pub(super) kept: &'a Kept,
     /// Who holds the master of the job's terminal, where that is outside.
     pub(super) terminal: Option<&'a dyn TerminalHolder>,
+    /// Sockets that share their ports by our doing, where that is known.
+    pub(super) reused_ports: Option<&'a ReusedPorts>,
 }
 
 /// The descriptors of a job.
@@ -103,6 +106,8 @@ pub(super) struct Descriptors {
     pub(super) posix_queues: Vec<PosixQueue>,
     /// Regular files open for writing.
     pub(super) outputs: Vec<Output>,
+    /// TCP sockets, as descriptors of our own, whose ports a restart needs.
+    pub(super) with_ports: Vec<OwnedFd>,
 }
 
 /// What an open file is, or why that cannot be carried over.
@@ -169,6 +174,7 @@ impl Descriptors {
             zombies,
             motion: terms.motion,
             external_sockets: terms.external_sockets,
+            reused_ports: terms.reused_ports,
             inheritance,
             shown,
             known: Vec::new(),
@@ -190,7 +196,10 @@ impl Descriptors {
         walk.note_locks();
         walk.examine_terminals(obstacles)?;
         walk.found.pipes = walk.pipes.into_records();
-        walk.found.sockets = walk.sockets.into_iter().map(|socket| socket.record).collect();
+        for socket in walk.sockets {
+            walk.found.with_ports.extend(socket.keeps_its_port().then_some(socket.own));
+            walk.found.sockets.push(socket.record);
+        }
         walk.found.posix_queues = walk.queues.records;
         walk.found.terminals = walk.terminals.into_iter().map(|terminal| terminal.record).collect();
         Ok(Some(walk.found))
@@ -225,6 +234,7 @@ struct Walk<'a> {
     zombies: &'a [i32],
     motion: Motion,
     external_sockets: ExternalSockets,
+    reused_ports: Option<&'a ReusedPorts>,
     inheritance: &'a Inheritance,
     /// Every descriptor of every process.
     shown: Vec<Shown>,
@@ -268,14 +278,14 @@ impl Walk<'_> {
         }
         let described = self.kind(place).and_then(|kind| Ok((kind, self.told(place)?)));
         match described {
-            Ok((kind, told)) => {
+            Ok((kind, (told, signal))) => {
                 let mut flags = self.shown[place].information.flags;
                 if flags & O_TMPFILE != 0 {
                     flags &= !O_DIRECTORY;
                 }
                 flags &= !CREATION_FLAGS;
                 self.known.push(place);
-                self.found.open_files.push(OpenFile { flags, kind, told, locks: Vec::new() });
+                self.found.open_files.push(OpenFile { flags, kind, told, locks: Vec::new(), signal });
                 Ok(Some(self.known.len() as u32 - 1))
             }
             Err(unfit) => {

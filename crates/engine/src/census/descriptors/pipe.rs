@@ -14,6 +14,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 /// Linux never lets a pipe hold more.
 const PIPE_BYTES_MAX: usize = 1 << 31;
 
+const PERMISSIONS: u32 = 0o7777;
+/// What pipe(2) gives.
+const USUAL_MODE: u32 = 0o600;
+
 /// The pipes found so far.
 #[derive(Default)]
 pub(super) struct Pipes {
@@ -59,7 +63,8 @@ impl Walk<'_> {
         let capacity = process::pipe_capacity(own.as_fd())?;
         let packets = pieces.iter().map(|piece| piece.len() as u32).filter(|_| in_packets || pieces.len() > 1);
         let packets = packets.collect();
-        self.pipes.records.push(PipeContents { capacity, contents: pieces.concat().into(), packets, path });
+        let mode = Some(self.shown[place].file.mode() & PERMISSIONS).filter(|mode| !is_named && *mode != USUAL_MODE);
+        self.pipes.records.push(PipeContents { capacity, contents: pieces.concat().into(), packets, path, mode });
         self.pipes.identities.push(identity);
         Ok(OpenFileKind::Pipe { pipe: self.pipes.records.len() as u32 - 1 })
     }

@@ -64,7 +64,7 @@ impl Objects {
         let file = reference(path.as_os_str().as_bytes()).map_err(|why| unfit(path, why))?;
         let (length, mode) = (file.length, status.mode() & super::PERMISSIONS);
         let kind = ObjectKind::MappedFile { file, mode, lock: None, other_writer: None, saved: SavedPart::Whole };
-        let record = MemoryObject { kind, length, huge_page_bytes: 0 };
+        let record = MemoryObject { kind, length, huge_page_bytes: 0, modified_nanoseconds: None };
         self.found.push(Found { identity, record, access: Access::Path(path.to_owned()), shown: None });
         Ok(self.found.len() as u32 - 1)
     }

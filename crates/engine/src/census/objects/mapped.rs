@@ -64,7 +64,7 @@ impl Objects {
             saved: SavedPart::Mapped,
             file,
         };
-        let record = MemoryObject { kind, length: status.len(), huge_page_bytes: 0 };
+        let record = MemoryObject { kind, length: status.len(), huge_page_bytes: 0, modified_nanoseconds: None };
         self.found.push(Found { identity, record, access: Access::File(contents), shown: Some(vec![shown]) });
         Ok(self.found.len() as u32 - 1)
     }
@@ -145,7 +145,7 @@ impl Objects {
         windows.add(process, map);
         // Its name is noted when it is known whose it is.
         let kind = ObjectKind::Segment { name: SystemVName::default(), removed, locked };
-        let record = MemoryObject { kind, length, huge_page_bytes: 0 };
+        let record = MemoryObject { kind, length, huge_page_bytes: 0, modified_nanoseconds: None };
         self.found.push(Found { identity, record, access: Access::Windows(windows), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
@@ -166,7 +166,7 @@ impl Objects {
         for (segment, unattached) in self.system_v.unattached()? {
             let name = self.system_v.name_of_segment(segment.id).unwrap_or_default();
             let kind = ObjectKind::Segment { name, removed: false, locked: segment.is_locked() };
-            let record = MemoryObject { kind, length: segment.size, huge_page_bytes: 0 };
+            let record = MemoryObject { kind, length: segment.size, huge_page_bytes: 0, modified_nanoseconds: None };
             let identity = (NO_DEVICE, segment.id as u64);
             self.found.push(Found { identity, record, access: Access::Segment(unattached), shown: None });
         }

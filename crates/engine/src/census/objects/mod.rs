@@ -16,7 +16,7 @@ mod segment;
 mod windows;
 
 use super::system_v::SystemV;
-use crate::files::is_fresh;
+use crate::files::{self, is_fresh};
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
 pub(super) use mapped::Unfit;
@@ -102,8 +102,14 @@ impl Objects {
         if let Some(known) = self.position(identity) {
             return Ok(known);
         }
-        let length = contents.metadata()?.len();
-        let record = MemoryObject { kind, length, huge_page_bytes: file::huge_page_bytes(contents.as_fd())? };
+        let status = contents.metadata()?;
+        let length = status.len();
+        let record = MemoryObject {
+            kind,
+            length,
+            huge_page_bytes: file::huge_page_bytes(contents.as_fd())?,
+            modified_nanoseconds: Some(files::identity(&status).modified_nanoseconds),
+        };
         self.found.push(Found { identity, record, access: Access::File(contents), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
@@ -131,7 +137,7 @@ impl Objects {
         let mut windows = Windows::default();
         windows.add(process, map);
         let length = map.offset + map.range().bytes();
-        let record = MemoryObject { kind, length, huge_page_bytes: 0 };
+        let record = MemoryObject { kind, length, huge_page_bytes: 0, modified_nanoseconds: None };
         self.found.push(Found { identity, record, access: Access::Windows(windows), shown: None });
         Ok(self.found.len() as u32 - 1)
     }

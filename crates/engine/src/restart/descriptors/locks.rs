@@ -9,13 +9,17 @@ const F_SETSIG: u64 = 10;
 const F_SETOWN_EX: u64 = 15;
 const OWNER_THREAD: i32 = 0;
 const OWNER_PROCESS: i32 = 1;
+const OWNER_GROUP: i32 = 2;
 
 impl Opening<'_> {
     /// Says again who gets signals from open files, and lets those flow that did.
     pub(super) fn tell(&self) -> Result<(), EngineError> {
         for (place, file) in self.plan.job.open_files.iter().enumerate() {
-            if let (Some(target), Some(number)) = (file.told, self.number_of(place)) {
+            let Some(number) = self.number_of(place) else { continue };
+            if let Some(target) = file.told {
                 self.tell_one(number, target, file)?;
+            } else if let Some(signal) = file.signal {
+                self.choose_signal(number, signal)?;
             }
         }
         Ok(())
@@ -32,14 +36,23 @@ impl Opening<'_> {
             Some(process) if !is_itself => process.pid,
             _ => self.call("asking for the process id", libc::SYS_getpid, [0; 6])? as i32,
         };
-        let kind = if target.main_thread { OWNER_THREAD } else { OWNER_PROCESS };
+        let kind = match (target.main_thread, target.group) {
+            (_, Some(true)) => OWNER_GROUP,
+            (true, _) => OWNER_THREAD,
+            (false, _) => OWNER_PROCESS,
+        };
         let owner = self.process.argument([kind, pid].map(i32::to_le_bytes).as_flattened())?;
         telling(F_SETOWN_EX, owner)?;
-        telling(F_SETSIG, target.signal as u64)?;
+        self.choose_signal(number, target.signal)?;
         if file.flags & O_ASYNC != 0 {
             telling(F_SETFL, file.flags.into())?;
         }
         Ok(())
+    }
+
+    fn choose_signal(&self, number: u64, signal: i32) -> Result<(), EngineError> {
+        let arguments = [number, F_SETSIG, signal as u64, 0, 0, 0];
+        self.call("choosing the signal that tells of events", libc::SYS_fcntl, arguments).map(drop)
     }
 
     /// Takes the locks that this process holds, or holds together with others.

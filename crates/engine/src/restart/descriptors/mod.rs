@@ -29,6 +29,7 @@ use standfast_linux::sys::process;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 use terminal::TerminalSides;
 pub(super) use terminal::makes_terminals;
 
@@ -39,6 +40,18 @@ const O_WRONLY: u32 = libc::O_WRONLY as u32;
 const O_NONBLOCK: u32 = libc::O_NONBLOCK as u32;
 const O_ASYNC: u32 = libc::O_ASYNC as u32;
 const O_CLOEXEC: u64 = libc::O_CLOEXEC as u64;
+
+/// An address that is still taken by the life before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressWait {
+    /// Address and port.
+    pub address: String,
+    /// For how long it is waited for at most.
+    pub rest: Duration,
+}
+
+/// Is told of waits.
+pub(super) type OnWait<'a> = dyn Fn(&AddressWait) + 'a;
 
 /// The open files of a job, made and parked in its main process; every process made by it later has them too.
 #[derive(Debug)]
@@ -56,6 +69,8 @@ pub(super) struct Parked {
     pub(super) held: Option<OwnedFd>,
     /// What the job goes on without.
     pub(super) notes: Vec<String>,
+    /// Sockets, by their cookies, that share their addresses by our doing.
+    pub(super) sharing: Vec<u64>,
 }
 
 /// The first number above all that the job's processes use, or have used to watch a file.
@@ -67,8 +82,8 @@ pub(super) fn parking(job: &JobState) -> u64 {
 
 impl Construction {
     /// Makes the open files of the job.
-    pub(super) fn open_files(&self, plan: &Plan<'_>, from: u64) -> Result<Parked, EngineError> {
-        let mut opening = Opening::new(self, plan, from);
+    pub(super) fn open_files(&self, plan: &Plan<'_>, from: u64, on_wait: &OnWait<'_>) -> Result<Parked, EngineError> {
+        let mut opening = Opening { on_wait, ..Opening::new(self, plan, from) };
         opening.make_pipes()?;
         opening.make_terminals()?;
         opening.make_sockets()?;
@@ -79,8 +94,9 @@ impl Construction {
         opening.finish_sockets(&files)?;
         opening.watch(&files)?;
         let held = opening.held_master()?;
-        let notes = opening.names.into_inner().notes;
-        Ok(Parked { from, files, of_processes: BTreeMap::new(), terminals: opening.terminals, held, notes })
+        let Opening { terminals, sharing, names, .. } = opening;
+        let notes = names.into_inner().notes;
+        Ok(Parked { from, files, of_processes: BTreeMap::new(), terminals, held, notes, sharing })
     }
 
     /// Gives each descriptor of this process its number, and closes everything else.
@@ -123,12 +139,15 @@ struct Opening<'a> {
     terminals: Vec<TerminalSides>,
     /// The message queues of the job, parked.
     queues: Vec<u64>,
+    /// See [`Parked::sharing`].
+    sharing: Vec<u64>,
+    on_wait: &'a OnWait<'a>,
 }
 
 impl<'a> Opening<'a> {
     fn new(process: &'a Construction, plan: &'a Plan<'a>, parking: u64) -> Self {
-        let (pipes, sockets, names, terminals, queues) = Default::default();
-        Self { process, plan, parking, pipes, sockets, names, terminals, queues }
+        let (pipes, sockets, names, terminals, queues, sharing) = Default::default();
+        Self { process, plan, parking, pipes, sockets, names, terminals, queues, sharing, on_wait: &|_| {} }
     }
 }
 
@@ -199,7 +218,7 @@ impl Opening<'_> {
             }
             OpenFileKind::Directory { path, position, .. } => self.open_directory(path, *position, flags),
             OpenFileKind::Place { path, mode, .. } => self.open_place(path, *mode, flags),
-            OpenFileKind::Object { object, offset } => self.open_object(*object as usize, *offset, flags),
+            OpenFileKind::Object { object, offset } => self.open_object(place, *object as usize, *offset, flags),
             OpenFileKind::Socket { socket } => Ok(self.sockets[*socket as usize].number),
             OpenFileKind::Master { terminal } => self.master(*terminal, flags),
             OpenFileKind::Slave { terminal } => self.open_slave(*terminal, flags),

@@ -9,6 +9,8 @@ use standfast_linux::sys::descriptors;
 use std::os::fd::AsFd;
 
 const O_RDWR: u32 = libc::O_RDWR as u32;
+/// As the kernel has it; the C library has none where files are large anyway.
+const O_LARGEFILE: u32 = 0o100000;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const F_SETPIPE_SZ: u64 = libc::F_SETPIPE_SZ as u64;
 
@@ -16,6 +18,8 @@ const F_SETPIPE_SZ: u64 = libc::F_SETPIPE_SZ as u64;
 pub(super) struct PipeEnds {
     reader: u64,
     writer: u64,
+    /// Whether they are those that pipe2(2) made.
+    is_unnamed: bool,
 }
 
 impl Opening<'_> {
@@ -26,10 +30,11 @@ impl Opening<'_> {
     }
 
     fn make_pipe(&self, pipe: &PipeContents) -> Result<PipeEnds, EngineError> {
-        let PipeEnds { reader, writer } = match &pipe.path {
+        let ends = match &pipe.path {
             None => self.make_unnamed()?,
             Some(path) => self.open_named(path)?,
         };
+        let writer = ends.writer;
         self.call("sizing a pipe", libc::SYS_fcntl, [writer, F_SETPIPE_SZ, pipe.capacity.into(), 0, 0, 0])?;
         if !pipe.packets.is_empty() {
             self.set_flags(writer, O_DIRECT)?;
@@ -41,13 +46,16 @@ impl Opening<'_> {
                 return Err(kernel("filling a pipe", std::io::ErrorKind::WriteZero.into()));
             }
         }
-        Ok(PipeEnds { reader, writer })
+        if let Some(mode) = pipe.mode {
+            self.call("setting a pipe's permissions", libc::SYS_fchmod, [writer, mode.into(), 0, 0, 0, 0])?;
+        }
+        Ok(ends)
     }
 
     fn make_unnamed(&self) -> Result<PipeEnds, EngineError> {
         self.call("making a pipe", libc::SYS_pipe2, [self.process.scratch, 0, 0, 0, 0, 0])?;
         let [reader, writer] = self.two_descriptors()?;
-        Ok(PipeEnds { reader: self.park(reader)?, writer: self.park(writer)? })
+        Ok(PipeEnds { reader: self.park(reader)?, writer: self.park(writer)?, is_unnamed: true })
     }
 
     /// Both ends of a named pipe at once, which waits for nobody.
@@ -57,13 +65,19 @@ impl Opening<'_> {
         if descriptors::unread_bytes(self.own(both)?.as_fd()).map_err(looking)? > 0 {
             return Err(looking(std::io::Error::other("somebody has written to it since the program ended")));
         }
-        Ok(PipeEnds { reader: both, writer: both })
+        Ok(PipeEnds { reader: both, writer: both, is_unnamed: false })
     }
 
-    /// Each open file of a pipe is opened anew through /proc, since pipe2 makes only one for each end.
+    /// What pipe2(2) has made is the one open file of each end that shows no O_LARGEFILE; all others were opened through
+    /// /proc, as they are here.
     pub(super) fn open_pipe_end(&self, pipe: usize, flags: u32) -> Result<u64, EngineError> {
         let ends = &self.pipes[pipe];
         let end = if flags & O_ACCMODE == O_WRONLY { ends.writer } else { ends.reader };
+        if ends.is_unnamed && flags & O_ACCMODE != O_RDWR && flags & O_LARGEFILE == 0 {
+            let own = self.process.copy_to_parking(end, self.parking)?;
+            self.set_flags(own, flags)?;
+            return Ok(own);
+        }
         let opened = self.open_path(format!("/proc/self/fd/{end}").as_bytes(), flags & !O_DIRECT)?;
         // Packet mode can be set, but not asked for when opening.
         if flags & O_DIRECT != 0 {

@@ -1,11 +1,12 @@
 //! Files, directories and places in the file system: opened by path and positioned; files that no path leads to, by way of
 //! the memory object that holds them. Regular files are cut back later, when all else has been done.
 
-use super::Opening;
+use super::{O_ACCMODE, Opening};
 use crate::EngineError;
 use crate::restart::plan::FilePlan;
-use standfast_format::records::{Bytes, FileReference};
+use standfast_format::records::{Bytes, FileReference, ObjectKind, OpenFile, OpenFileKind};
 
+const O_RDWR: u32 = libc::O_RDWR as u32;
 const O_NOFOLLOW: u32 = libc::O_NOFOLLOW as u32;
 
 impl Opening<'_> {
@@ -34,8 +35,20 @@ impl Opening<'_> {
         self.open_path(&path.0, flags | follow)
     }
 
-    pub(super) fn open_object(&self, object: usize, offset: u64, flags: u32) -> Result<u64, EngineError> {
+    /// What memfd_create(2) has made does not count as open for writing, which would keep the file from being executed;
+    /// whatever is opened through /proc does. So one open file is the former, as one was before.
+    pub(super) fn open_object(&self, place: usize, object: usize, offset: u64, flags: u32) -> Result<u64, EngineError> {
         let held = self.process.objects[object].descriptor;
+        let is_like_it = |open: &OpenFile| {
+            let is_object = matches!(open.kind, OpenFileKind::Object { object: other, .. } if other as usize == object);
+            is_object && open.flags & O_ACCMODE == O_RDWR
+        };
+        let is_first = self.plan.job.open_files.iter().position(is_like_it) == Some(place);
+        if is_first && matches!(self.plan.job.objects[object].kind, ObjectKind::MemoryFile { .. }) {
+            let own = self.process.copy_to_parking(held, self.parking)?;
+            self.set_flags(own, flags)?;
+            return self.position(own, offset);
+        }
         // That is a link, and the program may have wanted none.
         let opened = self.open_path(format!("/proc/self/fd/{held}").as_bytes(), flags & !O_NOFOLLOW)?;
         self.position(opened, offset)

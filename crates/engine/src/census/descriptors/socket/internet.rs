@@ -4,9 +4,10 @@
 use super::queue::messages;
 use super::{Found, Unfit, Walk};
 use standfast_format::records::{Message, SocketState};
-use standfast_linux::UnixSocket;
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
+use standfast_linux::{UnixSocket, udp_shut_down};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -37,6 +38,8 @@ const ACKNOWLEDGE_ONCE: i32 = 2;
 pub(super) struct Network {
     pub(super) unix: Vec<UnixSocket>,
     tcp: Vec<TcpConnection>,
+    /// What has been shut down of UDP sockets, by inode; those are missing of which the kernel does not tell.
+    udp_shut_down: HashMap<u64, u8>,
 }
 
 impl Network {
@@ -45,7 +48,10 @@ impl Network {
         // A kernel without the directory is noticed when a socket is not found in it.
         let unix = if sockets.iter().any(Found::is_unix) { UnixSocket::all().unwrap_or_default() } else { Vec::new() };
         let tcp = if sockets.iter().any(Found::is_tcp) { TcpConnection::all()? } else { Vec::new() };
-        Ok(Self { unix, tcp })
+        // A kernel without CONFIG_INET_UDP_DIAG tells of none.
+        let udp_shut_down =
+            if sockets.iter().any(Found::is_udp) { udp_shut_down().unwrap_or_default() } else { HashMap::new() };
+        Ok(Self { unix, tcp, udp_shut_down })
     }
 
     /// The other end of a connection, whoever has it.
@@ -208,8 +214,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    pub(super) fn connect_udp(&mut self, at: usize) -> Result<(), Unfit> {
+    pub(super) fn connect_udp(&mut self, at: usize, network: &Network) -> Result<(), Unfit> {
+        let (_, inode) = self.shown[self.sockets[at].place].identity();
         let found = &mut self.sockets[at];
+        found.record.shut_down = match network.udp_shut_down.get(&inode) {
+            Some(told) => (*told).into(),
+            None => shut_down_as_polled(found.own())?,
+        };
         if let Some(address) = found.peer.clone() {
             found.record.state = SocketState::Towards { address: address.into() };
         }
@@ -237,9 +248,25 @@ impl Walk<'_> {
     }
 }
 
+/// Whether a TCP socket listens, or has never been connected.
+pub(super) fn is_alone(own: BorrowedFd<'_>) -> io::Result<bool> {
+    let information = TcpInformation::of(own)?;
+    Ok(information.state == LISTENING || information.state == CLOSED && information.segments == 0)
+}
+
 /// Whether anything has been sent since the connection was made.
 fn has_sent(own: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(TcpInformation::of(own)?.data_segments > 0 || socket::unsent_bytes(own)? > 0)
+}
+
+/// What has been shut down of a datagram socket, as far as poll(2) shows it: whether it may still send does not show alone.
+fn shut_down_as_polled(own: BorrowedFd<'_>) -> io::Result<u32> {
+    let events = descriptors::ready_events(own, libc::POLLRDHUP)?;
+    Ok(match (events & libc::POLLHUP != 0, events & libc::POLLRDHUP != 0) {
+        (true, _) => super::RECEIVING | super::SENDING,
+        (false, true) => super::RECEIVING,
+        (false, false) => 0,
+    })
 }
 
 /// Waits until everything that one end has sent lies in the receive queue of the other. A queue that is full is given room.

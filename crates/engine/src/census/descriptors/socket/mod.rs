@@ -15,7 +15,8 @@ use internet::Network;
 use options::set_options;
 pub(super) use queue::Unread;
 pub(crate) use queue::received;
-use standfast_format::records::{OpenFileKind, Socket, SocketState};
+use standfast_format::records::{OpenFileKind, Socket, SocketOption, SocketState};
+use standfast_linux::proc::Endpoint;
 use standfast_linux::sys::{descriptors, process, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,7 +37,7 @@ pub(super) struct Found {
     /// Place of a descriptor of it among those shown.
     place: usize,
     /// A descriptor of our own.
-    own: OwnedFd,
+    pub(super) own: OwnedFd,
     /// The address of the other side, where it is connected.
     peer: Option<Vec<u8>>,
     pub(super) record: Socket,
@@ -70,6 +71,12 @@ impl Found {
     fn is_listening(&self) -> bool {
         matches!(self.record.state, SocketState::Listening { .. })
     }
+
+    /// Whether a connection of it, or of its clients, could keep a restart from its port for a minute. One that is only
+    /// bound has none, and must not be made to share its port: another program could come to listen there.
+    pub(super) fn keeps_its_port(&self) -> bool {
+        self.is_tcp() && !matches!(self.record.state, SocketState::Unconnected | SocketState::Ended)
+    }
 }
 
 impl Walk<'_> {
@@ -96,7 +103,11 @@ impl Walk<'_> {
         if descriptors::ready_events(own.as_fd(), libc::POLLPRI)? & (libc::POLLERR | libc::POLLPRI) != 0 {
             return Err(Unfit::for_now("it has an error or urgent data that the program has not been told of yet"));
         }
-        let options = set_options(own.as_fd(), (family, kind, protocol))?;
+        let is_alone = protocol == libc::IPPROTO_TCP && internet::is_alone(own.as_fd())?;
+        let mut options = set_options(own.as_fd(), (family, kind, protocol), is_alone)?;
+        if protocol == libc::IPPROTO_TCP && self.reused_ports.is_some_and(|reused| reused.holds(own.as_fd())) {
+            options.retain(|option| !shares_address(option));
+        }
         let peer = socket::peer_name(own.as_fd()).ok().flatten();
         let name = socket::name(own.as_fd())?;
         // What has no address of its own consists of the family only.
@@ -125,7 +136,7 @@ impl Walk<'_> {
             return Ok(());
         }
         let network = Network::look(&self.sockets)?;
-        for step in [Self::connect, Self::await_acceptance, Self::agree, Self::receive] {
+        for step in [Self::connect, Self::await_acceptance, Self::agree, Self::disinherit, Self::receive] {
             for at in 0..self.sockets.len() {
                 if let Err(unfit) = step(self, at, &network) {
                     obstacles.push(self.obstacle(self.sockets[at].place, unfit)?);
@@ -147,7 +158,7 @@ impl Walk<'_> {
                 _ => Err(Unfit::for_now("it has an answer of the kernel's that has not been read yet")),
             };
         }
-        if found.is_udp() { self.connect_udp(at) } else { self.connect_tcp(at, network) }
+        if found.is_udp() { self.connect_udp(at, network) } else { self.connect_tcp(at, network) }
     }
 
     /// Those that nobody has accepted yet, once all that listen are known.
@@ -182,6 +193,22 @@ impl Walk<'_> {
         if agrees { Ok(()) } else { Err(Unfit::for_now(why)) }
     }
 
+    /// What a socket that listens has from us, those that it has accepted have from it.
+    fn disinherit(&mut self, at: usize, _: &Network) -> Result<(), Unfit> {
+        let (Some(reused), found) = (self.reused_ports, &self.sockets[at]) else { return Ok(()) };
+        let name = |socket: &Found| Endpoint::of(&socket.record.name.0);
+        let has_accepted = |listener: &Found| {
+            let serves = name(listener).zip(name(found)).is_some_and(|(one, other)| one.serves(&other));
+            listener.is_tcp() && listener.is_listening() && serves && reused.holds(listener.own())
+        };
+        let is_accepted = found.is_tcp() && !found.is_listening() && found.record.options.iter().any(shares_address);
+        if is_accepted && self.sockets.iter().any(has_accepted) {
+            reused.extend(socket::cookie(found.own()));
+            self.sockets[at].record.options.retain(|option| !shares_address(option));
+        }
+        Ok(())
+    }
+
     /// Notes what a socket has received.
     fn receive(&mut self, at: usize, _: &Network) -> Result<(), Unfit> {
         let found = &self.sockets[at];
@@ -197,6 +224,10 @@ impl Walk<'_> {
             self.receive_tcp(at)
         }
     }
+}
+
+fn shares_address(option: &SocketOption) -> bool {
+    (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR)
 }
 
 /// Which network namespace a socket belongs to, wherever the process that holds it has moved since; none where the kernel

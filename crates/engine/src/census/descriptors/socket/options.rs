@@ -11,10 +11,39 @@ const PAIR: usize = 8;
 const TIME: usize = 16;
 const NAME: usize = 16;
 
+const SO_MAX_PACING_RATE: i32 = 47;
+const SO_TXTIME: i32 = 61;
+const SO_TIMESTAMP_NEW: i32 = 63;
+const SO_TIMESTAMPNS_NEW: i32 = 64;
+const SO_TIMESTAMPING_NEW: i32 = 65;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
 const SO_BUF_LOCK: i32 = 72;
+const SO_RESERVE_MEM: i32 = 73;
+const SO_TXREHASH: i32 = 74;
+const SO_RCVMARK: i32 = 75;
 const SO_PASSPIDFD: i32 = 76;
+const SO_RCVPRIORITY: i32 = 82;
+const SO_PASSRIGHTS: i32 = 83;
+const SO_INQ: i32 = 84;
+/// Longest options of a header of IPv4.
+const IP_OPTIONS_MAX: usize = 40;
+const IP_CHECKSUM: i32 = 23;
+const IP_RECVFRAGSIZE: i32 = 25;
+const IP_RECVERR_RFC4884: i32 = 26;
+const IP_LOCAL_PORT_RANGE: i32 = 51;
+const IPV6_MULTICAST_ALL: i32 = 29;
+const IPV6_ROUTER_ALERT_ISOLATE: i32 = 30;
+const IPV6_RECVERR_RFC4884: i32 = 31;
+const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 const TCP_INQ: i32 = 36;
+const TCP_TX_DELAY: i32 = 37;
+const TCP_RTO_MAX_MS: i32 = 44;
+const TCP_RTO_MIN_US: i32 = 45;
+const TCP_DELACK_MAX_US: i32 = 46;
 const UDP_CORK: i32 = 1;
+const UDP_NO_CHECK6_TX: i32 = 101;
+const UDP_NO_CHECK6_RX: i32 = 102;
 const UDP_SEGMENT: i32 = 103;
 const UDP_GRO: i32 = 104;
 const NETLINK_EXT_ACK: i32 = 11;
@@ -54,6 +83,21 @@ const GENERAL: &[(i32, usize)] = &[
     (libc::SO_BUSY_POLL, WORD),
     (libc::SO_SELECT_ERR_QUEUE, WORD),
     (libc::SO_ZEROCOPY, WORD),
+    (libc::SO_WIFI_STATUS, WORD),
+    (libc::SO_NOFCS, WORD),
+    (SO_MAX_PACING_RATE, PAIR),
+    (SO_TXTIME, PAIR),
+    (SO_TIMESTAMP_NEW, WORD),
+    (SO_TIMESTAMPNS_NEW, WORD),
+    (SO_TIMESTAMPING_NEW, WORD),
+    (SO_PREFER_BUSY_POLL, WORD),
+    (SO_BUSY_POLL_BUDGET, WORD),
+    (SO_RESERVE_MEM, WORD),
+    (SO_TXREHASH, WORD),
+    (SO_RCVMARK, WORD),
+    (SO_RCVPRIORITY, WORD),
+    (SO_PASSRIGHTS, WORD),
+    (SO_INQ, WORD),
     (libc::SO_SNDBUF, WORD),
     (libc::SO_RCVBUF, WORD),
     (SO_BUF_LOCK, WORD),
@@ -72,6 +116,14 @@ const IPV4: &[(i32, usize)] = &[
     (libc::IP_TRANSPARENT, WORD),
     (libc::IP_BIND_ADDRESS_NO_PORT, WORD),
     (libc::IP_MINTTL, WORD),
+    (libc::IP_OPTIONS, IP_OPTIONS_MAX),
+    (libc::IP_RETOPTS, WORD),
+    (libc::IP_PASSSEC, WORD),
+    (IP_CHECKSUM, WORD),
+    (IP_RECVFRAGSIZE, WORD),
+    (IP_RECVERR_RFC4884, WORD),
+    (libc::IP_UNICAST_IF, WORD),
+    (IP_LOCAL_PORT_RANGE, WORD),
 ];
 const IPV6: &[(i32, usize)] = &[
     (libc::IPV6_V6ONLY, WORD),
@@ -84,6 +136,26 @@ const IPV6: &[(i32, usize)] = &[
     (libc::IPV6_TCLASS, WORD),
     (libc::IPV6_FREEBIND, WORD),
     (libc::IPV6_TRANSPARENT, WORD),
+    (libc::IPV6_2292PKTINFO, WORD),
+    (libc::IPV6_2292HOPOPTS, WORD),
+    (libc::IPV6_2292DSTOPTS, WORD),
+    (libc::IPV6_2292RTHDR, WORD),
+    (libc::IPV6_2292HOPLIMIT, WORD),
+    (libc::IPV6_FLOWINFO, WORD),
+    (libc::IPV6_FLOWINFO_SEND, WORD),
+    (IPV6_ROUTER_ALERT_ISOLATE, WORD),
+    (IPV6_RECVERR_RFC4884, WORD),
+    (libc::IPV6_RECVHOPOPTS, WORD),
+    (libc::IPV6_RECVRTHDR, WORD),
+    (libc::IPV6_RECVDSTOPTS, WORD),
+    (libc::IPV6_RECVPATHMTU, WORD),
+    (libc::IPV6_DONTFRAG, WORD),
+    (libc::IPV6_AUTOFLOWLABEL, WORD),
+    (libc::IPV6_ADDR_PREFERENCES, WORD),
+    (libc::IPV6_MINHOPCOUNT, WORD),
+    (libc::IPV6_ORIGDSTADDR, WORD),
+    (libc::IPV6_UNICAST_IF, WORD),
+    (libc::IPV6_RECVFRAGSIZE, WORD),
 ];
 /// Streams have values of their own here, which nobody can set.
 const GROUPS_IPV4: &[(i32, usize)] = &[
@@ -92,8 +164,12 @@ const GROUPS_IPV4: &[(i32, usize)] = &[
     (libc::IP_MULTICAST_ALL, WORD),
     (libc::IP_MULTICAST_IF, WORD),
 ];
-const GROUPS_IPV6: &[(i32, usize)] =
-    &[(libc::IPV6_MULTICAST_HOPS, WORD), (libc::IPV6_MULTICAST_LOOP, WORD), (libc::IPV6_MULTICAST_IF, WORD)];
+const GROUPS_IPV6: &[(i32, usize)] = &[
+    (libc::IPV6_MULTICAST_HOPS, WORD),
+    (libc::IPV6_MULTICAST_LOOP, WORD),
+    (libc::IPV6_MULTICAST_IF, WORD),
+    (IPV6_MULTICAST_ALL, WORD),
+];
 const TCP: &[(i32, usize)] = &[
     (libc::TCP_NODELAY, WORD),
     (libc::TCP_CORK, WORD),
@@ -108,8 +184,22 @@ const TCP: &[(i32, usize)] = &[
     (libc::TCP_FASTOPEN, WORD),
     (libc::TCP_CONGESTION, NAME),
     (TCP_INQ, WORD),
+    (libc::TCP_THIN_LINEAR_TIMEOUTS, WORD),
+    (TCP_FASTOPEN_NO_COOKIE, WORD),
+    (TCP_TX_DELAY, WORD),
+    (TCP_RTO_MAX_MS, WORD),
+    (TCP_RTO_MIN_US, WORD),
+    (TCP_DELACK_MAX_US, WORD),
 ];
-const UDP: &[(i32, usize)] = &[(UDP_CORK, WORD), (UDP_SEGMENT, WORD), (UDP_GRO, WORD)];
+/// What a connection has by itself, and must not have while it is made.
+const TCP_ALONE: &[(i32, usize)] = &[
+    (libc::TCP_MAXSEG, WORD),
+    (libc::TCP_WINDOW_CLAMP, WORD),
+    (libc::TCP_SAVE_SYN, WORD),
+    (libc::TCP_FASTOPEN_CONNECT, WORD),
+];
+const UDP: &[(i32, usize)] =
+    &[(UDP_CORK, WORD), (UDP_SEGMENT, WORD), (UDP_GRO, WORD), (UDP_NO_CHECK6_TX, WORD), (UDP_NO_CHECK6_RX, WORD)];
 const NETLINK: &[(i32, usize)] = &[
     (libc::NETLINK_PKTINFO, WORD),
     (libc::NETLINK_BROADCAST_ERROR, WORD),
@@ -123,6 +213,7 @@ const NETLINK: &[(i32, usize)] = &[
 pub(super) fn set_options(
     own: BorrowedFd<'_>,
     (family, kind, protocol): (i32, i32, i32),
+    is_alone: bool,
 ) -> Result<Vec<SocketOption>, Unfit> {
     refuse_hidden(own, (family, kind))?;
     let fresh = socket::create(family, kind, protocol)?;
@@ -136,7 +227,7 @@ pub(super) fn set_options(
     };
     let locked = value(own, libc::SOL_SOCKET, SO_BUF_LOCK, WORD)?;
     let mut options = Vec::new();
-    for (level, names) in levels(family, kind) {
+    for (level, names) in levels(family, kind, is_alone) {
         for &(name, bytes) in names {
             let (now, usual) = (value(own, level, name, bytes)?, value(fresh.as_fd(), level, name, bytes)?);
             // A size that the kernel has chosen by itself is for it to choose again.
@@ -167,7 +258,8 @@ fn is_locked(locked: Option<&[u8]>, name: i32) -> bool {
     locked.is_none_or(|locked| locked.first().is_some_and(|bits| bits & bit != 0))
 }
 
-fn levels(family: i32, kind: i32) -> Vec<(i32, &'static [(i32, usize)])> {
+/// One that `is_alone` is connected to nobody, and has not been.
+fn levels(family: i32, kind: i32, is_alone: bool) -> Vec<(i32, &'static [(i32, usize)])> {
     let mut levels = vec![(libc::SOL_SOCKET, GENERAL)];
     match family {
         libc::AF_INET => levels.push((libc::IPPROTO_IP, IPV4)),
@@ -184,6 +276,9 @@ fn levels(family: i32, kind: i32) -> Vec<(i32, &'static [(i32, usize)])> {
             (libc::IPPROTO_IP, GROUPS_IPV4),
         ]),
         _ => {}
+    }
+    if is_alone && kind == libc::SOCK_STREAM && matches!(family, libc::AF_INET | libc::AF_INET6) {
+        levels.push((libc::IPPROTO_TCP, TCP_ALONE));
     }
     levels
 }

@@ -3,10 +3,8 @@
 use super::{Made, describe, has_name, is_tcp, options, reachable};
 use crate::EngineError;
 use crate::freeze::kernel;
-use crate::restart::descriptors::Opening;
-use standfast_format::records::{
-    Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket, SocketOption, SocketState,
-};
+use crate::restart::descriptors::{AddressWait, Opening};
+use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket, SocketState};
 use standfast_linux::proc::Endpoint;
 use standfast_linux::sys::{descriptors, socket};
 use std::io;
@@ -18,6 +16,8 @@ const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
 /// second on the way to oneself, and a port on which a server without SO_REUSEADDR listened for a minute.
 const TAKEN_MAX: Duration = Duration::from_secs(65);
 const TAKEN_PAUSE: Duration = Duration::from_millis(20);
+/// A wait that lasts longer is reported.
+const UNREPORTED_MAX: Duration = Duration::from_secs(1);
 /// A connection to oneself takes microseconds.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_PAUSE: Duration = Duration::from_micros(200);
@@ -64,11 +64,7 @@ impl Opening<'_> {
             })
         };
         // Where nobody listens any more, what was accepted mostly shares its address, and may be bound at once.
-        let shares = |socket: &Socket| {
-            let is_it = |option: &&SocketOption| (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR);
-            socket.options.iter().find(is_it).is_some_and(|option| option.value.0.iter().any(|byte| *byte != 0))
-        };
-        let is_other = || listens(&other.name) || shares(other) && !shares(one);
+        let is_other = || listens(&other.name) || options::shares_address(other) && !options::shares_address(one);
         has_name(one) && (listens(&one.name) || !has_name(other) || !is_other())
     }
 
@@ -114,9 +110,15 @@ impl Opening<'_> {
         })?;
         self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
         let address = socket::name(listener.own()).map_err(resetting)?;
-        // Its address may not be had here, and leads nowhere any more.
-        let naming = if record.state == SocketState::Ended { Naming::Chosen } else { Naming::Bound };
-        let named = self.connect_to(record, &address, naming);
+        // Its address may not be had here, and leads nowhere any more. One that has ended does not keep others from its port,
+        // which one that was bound does.
+        let named = match record.state {
+            SocketState::Ended => {
+                let chosen = self.connect_to(record, &address, Naming::Chosen);
+                chosen.or_else(|_| self.connect_to(record, &address, Naming::Bound))
+            }
+            _ => self.connect_to(record, &address, Naming::Bound),
+        };
         let mut made = named.or_else(|_| self.connect_to(record, &address, Naming::Any))?;
         wait_for(&listener, libc::POLLIN)?;
         let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
@@ -142,6 +144,8 @@ impl Opening<'_> {
                     bind(name)?;
                 }
                 Naming::Chosen if options::choose_port(made.own(), u16::from_be_bytes([name[2], name[3]])) => {
+                    // Whoever else is to have the port is made later.
+                    options::share_address(made.own())?;
                     bind(&any_port(name))?;
                 }
                 Naming::Chosen | Naming::Any => {}
@@ -242,7 +246,9 @@ impl Opening<'_> {
         address: &[u8],
         patience: Patience,
     ) -> Result<(), EngineError> {
-        let deadline = Instant::now() + if patience == Patience::Long { TAKEN_MAX } else { Duration::ZERO };
+        let begun = Instant::now();
+        let deadline = begun + if patience == Patience::Long { TAKEN_MAX } else { Duration::ZERO };
+        let mut is_reported = false;
         loop {
             let argument = self.process.argument(address)?;
             match self.call(action, call, [made.number, argument, address.len() as u64, 0, 0, 0]) {
@@ -251,6 +257,11 @@ impl Opening<'_> {
                         && Endpoint::of(address).is_some()
                         && Instant::now() < deadline =>
                 {
+                    if !is_reported && begun.elapsed() >= UNREPORTED_MAX {
+                        is_reported = true;
+                        let rest = deadline.saturating_duration_since(Instant::now());
+                        (self.on_wait)(&AddressWait { address: describe(&address.into()), rest });
+                    }
                     std::thread::sleep(TAKEN_PAUSE);
                 }
                 answer => return answer.map(drop),

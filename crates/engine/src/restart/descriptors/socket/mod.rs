@@ -41,6 +41,10 @@ impl Opening<'_> {
     pub(super) fn make_sockets(&mut self) -> Result<(), EngineError> {
         let records = &self.plan.job.sockets;
         let mut made: Vec<Option<Made>> = records.iter().map(|_| None).collect();
+        // The kernel chooses a port once more for one that has ended only as long as nobody has been bound to it.
+        for (place, record) in records.iter().enumerate().filter(|(_, record)| record.state == SocketState::Ended) {
+            made[place] = Some(self.make_reset(record)?);
+        }
         for (place, record) in records.iter().enumerate() {
             match &record.state {
                 SocketState::Paired { peer } if place < *peer as usize => {
@@ -48,7 +52,7 @@ impl Opening<'_> {
                     (made[place], made[*peer as usize]) = (Some(one), Some(other));
                 }
                 SocketState::Widowed { peer } => made[place] = Some(self.make_widowed(record, peer)?),
-                SocketState::Reset | SocketState::Ended => made[place] = Some(self.make_reset(record)?),
+                SocketState::Reset => made[place] = Some(self.make_reset(record)?),
                 _ => {}
             }
         }
@@ -132,6 +136,10 @@ impl Opening<'_> {
                 connect::forget_reset(made)?;
             }
             options::set_last(made.own(), record)?;
+            if options::keeps_sharing(record) && !options::shares_address(record) {
+                options::share_address(made.own())?;
+                self.sharing.extend(socket::cookie(made.own()));
+            }
         }
         for (file, parked) in self.plan.job.open_files.iter().zip(files) {
             if matches!(file.kind, OpenFileKind::Socket { .. }) {

@@ -29,8 +29,8 @@ pub(super) fn set(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineErro
 pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<(), EngineError> {
     let has = |level, name| record.options.iter().any(|option| (option.level, option.name) == (level, name));
     let setting = |source| kernel("setting an option of a socket", source);
-    // What is connected goes on sharing its address, so that its next life finds it free.
-    let keeps = |name| name == libc::SO_REUSEADDR && !matches!(record.state, SocketState::Listening { .. });
+    // What listens or is connected goes on sharing its address, so that its next life finds it free.
+    let keeps = |name| name == libc::SO_REUSEADDR && keeps_sharing(record);
     for (level, name) in PASSING.into_iter().filter(|(level, name)| !has(*level, *name) && !keeps(*name)) {
         let is_changed = || socket::number(own, level, name).is_ok_and(|now| now != 0);
         if is_internet(record.family) && record.kind == libc::SOCK_STREAM && is_changed() {
@@ -43,10 +43,29 @@ pub(super) fn set_last(own: BorrowedFd<'_>, record: &Socket) -> Result<(), Engin
     set(own, record)
 }
 
+/// Whether a socket goes on sharing its address whatever the program has set: its next life would otherwise have to wait for
+/// connections that linger there, if this one is killed before its first checkpoint.
+pub(super) fn keeps_sharing(record: &Socket) -> bool {
+    let is_in_use = matches!(
+        record.state,
+        SocketState::Listening { .. }
+            | SocketState::Paired { .. }
+            | SocketState::Widowed { .. }
+            | SocketState::Waiting { .. }
+    );
+    super::is_tcp(record) && is_in_use
+}
+
 /// Lets several sockets have one address, as those have that a listening socket has accepted.
 pub(super) fn share_address(own: BorrowedFd<'_>) -> Result<(), EngineError> {
     let setting = |source| kernel("setting an option of a socket", source);
     socket::set_number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(setting)
+}
+
+/// Whether the program has let it do so.
+pub(super) fn shares_address(record: &Socket) -> bool {
+    let is_it = |option: &&SocketOption| (option.level, option.name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+    record.options.iter().find(is_it).is_some_and(|option| option.value.0.iter().any(|byte| *byte != 0))
 }
 
 /// Makes the close of a TCP socket a reset of its connection.

@@ -1,0 +1,59 @@
+//! TCP sockets on which SO_REUSEADDR has been set so that a restart finds their ports free. A connection that ends lingers in
+//! the kernel for a minute, and its port can be bound meanwhile only if both sockets had the option; a job that is killed
+//! cannot set it any more. Which sockets have it from us and not from the program is remembered here, by their cookies.
+
+use standfast_linux::sys::socket;
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, PoisonError};
+
+/// The sockets of one job that have the option from us.
+#[derive(Debug, Default)]
+pub(crate) struct ReusedPorts(Mutex<HashSet<u64>>);
+
+impl ReusedPorts {
+    /// Whether this socket has it from us.
+    pub(crate) fn holds(&self, own: BorrowedFd<'_>) -> bool {
+        socket::cookie(own).is_ok_and(|cookie| self.cookies().contains(&cookie))
+    }
+
+    /// Sets it, unless the program has done so. A socket whose kernel does not name it (before Linux 4.12) is left alone.
+    pub(crate) fn set(&self, own: BorrowedFd<'_>) -> io::Result<()> {
+        if socket::number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR)? == 0 {
+            let cookie = socket::cookie(own)?;
+            socket::set_number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+            self.cookies().insert(cookie);
+        }
+        Ok(())
+    }
+
+    /// Takes note of sockets that have it already.
+    pub(crate) fn extend(&self, cookies: impl IntoIterator<Item = u64>) {
+        self.cookies().extend(cookies);
+    }
+
+    fn cookies(&self) -> std::sync::MutexGuard<'_, HashSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    #[test]
+    fn what_the_program_has_set_itself_is_its_own() {
+        let reused = ReusedPorts::default();
+        // The standard library sets the option on what listens.
+        let listener = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
+        let value = |own: BorrowedFd<'_>| socket::number(own, libc::SOL_SOCKET, libc::SO_REUSEADDR).unwrap();
+        let plain = socket::create(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+        reused.set(listener.as_fd()).unwrap();
+        reused.set(plain.as_fd()).unwrap();
+        assert_eq!([value(listener.as_fd()), value(plain.as_fd())], [1, 1]);
+        assert_eq!([reused.holds(listener.as_fd()), reused.holds(plain.as_fd())], [false, true]);
+    }
+}
