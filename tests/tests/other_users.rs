@@ -312,3 +312,55 @@ fn a_working_directory_that_cannot_be_entered_is_refused() -> Result<()> {
     ensure!(scene.generations()? == 0, "something was written");
     scene.ends_well()
 }
+
+/// A file: its name, its content and when it was changed.
+type Entry = (std::ffi::OsString, Vec<u8>, i64, i64);
+
+/// All that a directory holds.
+fn contents(folder: &Path) -> Result<Vec<Entry>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let look = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        let status = entry.metadata()?;
+        let content = if status.is_file() { fs::read(entry.path())? } else { Vec::new() };
+        Ok((entry.file_name(), content, status.ctime(), status.ctime_nsec()))
+    };
+    let mut all = fs::read_dir(folder)?.map(look).collect::<Result<Vec<_>>>()?;
+    all.sort();
+    Ok(all)
+}
+
+#[test]
+fn root_looks_at_a_users_job_and_neither_writes_nor_follows_anything_there() -> Result<()> {
+    let Some(scene) = Scene::set("root looks at a user's job")? else { return Ok(()) };
+    asked_by(&scene.arena, OWNER, &["checkpoint"])?.well("a checkpoint for the owner")?;
+    let images = scene.arena.images();
+    let as_root = |words: &[&str]| asked_by(&scene.arena, 0, words);
+    // The heartbeat changes the lease; nothing else does anything at this moment.
+    let still =
+        || Ok::<_, anyhow::Error>(contents(&images)?.into_iter().filter(|it| it.0 != "lease").collect::<Vec<_>>());
+    let before = still()?;
+    for words in [&["status"][..], &["list"], &["inspect"], &["verify"]] {
+        let said = as_root(words)?.well("a look by root")?;
+        ensure!(said.output.contains("checkpoint") || said.output.contains("process"), "{words:?}: {}", said.output);
+    }
+    ensure!(as_root(&["status"])?.output.contains("runs as process"), "it does not say that the job runs");
+    for words in [&["restart"][..], &["clean"], &["clean", "--unfinished"], &["checkpoint"], &["coalesce"]] {
+        as_root(words)?.refusal("a wish of root's").with_context(|| format!("{words:?}"))?;
+    }
+    ensure!(still()? == before, "something has changed");
+    // Files of root's, by whatever way they came there, are not read for it.
+    let (manifest, aside) = (images.join("manifest"), images.join("aside"));
+    fs::rename(&manifest, &aside)?;
+    let secret = scene.arena.folder().join("secret");
+    fs::copy(&aside, &secret)?;
+    give(&secret, 0, 0o600)?;
+    std::os::unix::fs::symlink(&secret, &manifest)?;
+    as_root(&["status"])?.refusal("a link in the place of the manifest")?;
+    fs::remove_file(&manifest)?;
+    fs::hard_link(&secret, &manifest)?;
+    as_root(&["status"])?.refusal("root's own file in the place of the manifest")?;
+    fs::remove_file(&manifest)?;
+    fs::rename(&aside, &manifest)?;
+    scene.ends_well()
+}

@@ -20,7 +20,7 @@ use std::path::Path;
 /// When there is no such image, or its header, tables or records are not as they were written.
 pub fn inspect(directory: &Path, at: Option<GenerationNumber>) -> Result<InspectionReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
-    let levels = JobDirectory::open(directory).and_then(Levels::open).map_err(of_store)?.0;
+    let levels = JobDirectory::look(directory).and_then(Levels::open).map_err(of_store)?.0;
     let (level, choice) = levels.choose(at.map_or(Wish::Newest, Wish::Exactly)).map_err(of_store)?;
     let shelf = levels.each().find(|(it, _)| *it == level).map_or(&levels.directory, |(_, shelf)| shelf);
     let manifest = shelf.manifest().map_err(of_store)?;
@@ -34,7 +34,7 @@ pub fn inspect(directory: &Path, at: Option<GenerationNumber>) -> Result<Inspect
 /// When there is nothing to verify. Damage is no error but the result.
 pub fn verify(directory: &Path, at: Option<GenerationNumber>) -> Result<Vec<VerificationReport>, Error> {
     let of_store = |error| Error::of_store(directory, error);
-    let levels = JobDirectory::open(directory).and_then(Levels::open).map_err(of_store)?.0;
+    let levels = JobDirectory::look(directory).and_then(Levels::open).map_err(of_store)?.0;
     let mut verified = Vec::new();
     for (level, shelf) in levels.each() {
         let generations = shelf.manifest().map_err(of_store)?.generations;

@@ -16,10 +16,11 @@ use std::path::Path;
 /// When there is no job, or the directory cannot be read or trusted.
 pub fn status(directory: &Path) -> Result<StatusReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
-    let opened = JobDirectory::open(directory).map_err(of_store)?;
+    let opened = JobDirectory::look(directory).map_err(of_store)?;
     let standing = opened.standing().map_err(of_store)?;
     let live = match &standing {
-        Standing::Supervised(_) => match ask(directory, Request::Status) {
+        // Root does not connect to what another user has put there.
+        Standing::Supervised(_) if !opened.is_of_another_user() => match ask(directory, Request::Status) {
             Ok(Reply::Status(live)) => Some(live),
             // It may just be starting or ending; that it lives is known from the lease.
             Ok(_) | Err(_) => None,
@@ -62,7 +63,7 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
 /// When there is no job, or the directory cannot be read or trusted.
 pub fn list(directory: &Path) -> Result<Vec<GenerationReport>, Error> {
     let of_store = |error| Error::of_store(directory, error);
-    let levels = JobDirectory::open(directory).and_then(Levels::open).map_err(of_store)?.0;
+    let levels = JobDirectory::look(directory).and_then(Levels::open).map_err(of_store)?.0;
     generations(&levels).map_err(of_store)
 }
 

@@ -1,6 +1,7 @@
 //! One image in its file, on the way back: header, tables and state verified when it is opened, blocks as they are read.
 //! What it inherits from its parent is the business of the chain.
 
+use crate::guest::TAIL_BYTES_MAX;
 use crate::job::{Shelf, image_name};
 use crate::trust::open_trusted;
 use crate::{MediumFile, StoreError};
@@ -32,6 +33,13 @@ impl ImageFile {
             return Err(StoreError::WrongImage(path));
         }
         let (offset, bytes) = header.tail();
+        if shelf.here.is_guest && bytes > TAIL_BYTES_MAX {
+            return Err(StoreError::Untrusted {
+                path,
+                fault: format!("it describes a job in {bytes} bytes, and belongs to another user"),
+                remedy: "look at it as its owner".into(),
+            });
+        }
         // Allocates what the file holds, not what it says: the header was checked against the length of the file.
         let mut tail = vec![0; bytes as usize];
         file.read_at(&mut tail, offset).map_err(|error| StoreError::reading(&path, error))?;

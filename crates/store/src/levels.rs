@@ -16,6 +16,7 @@
 //! A generation's number stands for the same contents on whichever level it is, and no number is given twice in them.
 //! The lease stays in the directory, whatever level is written.
 
+use crate::guest::ReadOnly;
 use crate::{Choice, Directory, JobDirectory, Lease, Medium, Skipped, StoreError, Wish, random};
 use standfast_format::manifest::{GenerationNumber, JobId, LevelId, Manifest, MemoryPlace};
 use std::fs;
@@ -250,7 +251,9 @@ impl JobDirectory {
             return Err(StoreError::WrongImage(path));
         }
         let medium = Directory::open(&path).map_err(|source| StoreError::reading(&path, source))?;
-        let opened = self.level_on(Arc::new(medium))?;
+        let medium: Arc<dyn Medium> =
+            if self.is_of_another_user() { Arc::new(ReadOnly(medium)) } else { Arc::new(medium) };
+        let opened = self.level_on(medium)?;
         if opened.manifest()?.job != manifest.job {
             return Err(StoreError::WrongImage(path));
         }

@@ -47,6 +47,7 @@ mod coalesce;
 mod encode;
 mod error;
 mod flush;
+mod guest;
 mod image_file;
 mod job;
 mod keepsakes;

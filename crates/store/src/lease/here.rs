@@ -65,8 +65,10 @@ pub struct Here {
     pub boot_id: String,
     /// Inode number of the pid namespace.
     pub pid_namespace: u64,
-    /// The user as whom files are written.
+    /// The user whose files are trusted, and as whom files are written.
     pub user: u32,
+    /// Whether that is not the user of this process, which only looks.
+    pub is_guest: bool,
     /// This process.
     pub supervisor: ProcessIdentity,
     /// The other processes.
@@ -95,6 +97,7 @@ impl Here {
             boot_id,
             pid_namespace,
             user: rustix::process::geteuid().as_raw(),
+            is_guest: false,
             supervisor: ProcessIdentity { pid, start_time },
             processes: Box::new(SystemProcesses),
         })

@@ -50,6 +50,7 @@ fn here(boot: u32) -> Here {
         boot_id: format!("boot {boot}"),
         pid_namespace: 1,
         user: rustix::process::geteuid().as_raw(),
+        is_guest: false,
         supervisor: SUPERVISOR,
         processes: Box::new(Crowd(vec![SUPERVISOR])),
     }

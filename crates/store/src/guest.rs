@@ -1,0 +1,122 @@
+//! Root looks at a job of another user. It believes nothing that lies there, follows no link out of it, and writes nothing:
+//! not even what the owner writes to learn the time of a file server. Restarting such a job, or changing anything about it,
+//! remains its owner's.
+//!
+//! Files must belong to the owner of the directory, and nobody else may be able to write them: the terms on which the owner
+//! itself trusts them. Decoders are pure and bounded, but their bounds are those of the largest machines; a guest reads less.
+
+use crate::job::JobDirectory;
+use crate::{Directory, Here, LockGuard, Medium, MediumFile, Status, StoreError};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Tables and state of an image that a guest reads at most. A job of 1 TiB has about a quarter of that; more would only serve
+/// to exhaust the memory of whoever looks.
+pub(crate) const TAIL_BYTES_MAX: u64 = 1 << 30;
+
+const ROOT: u32 = 0;
+
+impl JobDirectory {
+    /// Opens a directory to look at the job in it. As root that may be another user's: nothing can be written by way of what
+    /// this returns then.
+    ///
+    /// # Errors
+    /// As for [`JobDirectory::open`].
+    pub fn look(path: &Path) -> Result<Self, StoreError> {
+        let directory = Directory::open(path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => StoreError::NoDirectory(path.to_owned()),
+            _ => StoreError::reading(path, source),
+        })?;
+        let owner = directory.status().map_err(|source| StoreError::reading(path, source))?.owner;
+        let here = Here::observe()?;
+        if here.user != ROOT || owner == ROOT {
+            return Self::on(Arc::new(directory), here);
+        }
+        Self::on(Arc::new(ReadOnly(directory)), Here { user: owner, is_guest: true, ..here })
+    }
+
+    /// Whether the job is another user's, and can only be looked at.
+    pub fn is_of_another_user(&self) -> bool {
+        self.shelf.here.is_guest
+    }
+}
+
+/// A directory in which nothing can be changed by way of this.
+#[derive(Debug)]
+pub(crate) struct ReadOnly(pub(crate) Directory);
+
+fn refused<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's, and is only looked at"))
+}
+
+impl Medium for ReadOnly {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn create(&self, _: &str) -> io::Result<Arc<dyn MediumFile>> {
+        refused()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
+        // Open for reading only.
+        self.0.open(name)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        self.0.status()
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        refused()
+    }
+
+    fn link(&self, _: &str, _: &str) -> io::Result<()> {
+        refused()
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        refused()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        refused()
+    }
+
+    fn lock(&self, _: &str) -> io::Result<Box<dyn LockGuard>> {
+        refused()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Claim, Purpose};
+
+    #[test]
+    fn a_guest_reads_and_changes_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("job");
+        let directory = JobDirectory::create(&path).unwrap();
+        let claim = Claim { purpose: Purpose::Live, force: true };
+        let lease = directory.take_lease(claim).unwrap();
+        directory.begin(&lease, Default::default(), Default::default()).unwrap();
+        let names = || {
+            let mut names: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let before = names();
+        let guest = Here { is_guest: true, ..Here::observe().unwrap() };
+        let looked_at = JobDirectory::on(Arc::new(ReadOnly(Directory::open(&path).unwrap())), guest).unwrap();
+        assert_eq!(looked_at.manifest().unwrap(), directory.manifest().unwrap());
+        looked_at.standing().unwrap();
+        assert!(looked_at.take_lease(claim).is_err() && looked_at.is_of_another_user());
+        assert_eq!(names(), before);
+    }
+}
