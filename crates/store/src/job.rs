@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-const MANIFEST: &str = "manifest";
+pub(crate) const MANIFEST: &str = "manifest";
 const MANIFEST_TEMPORARY: &str = "manifest.tmp";
 
 /// The directory of a job. Reading needs no more than this; whatever writes also takes the [`Lease`].
@@ -76,6 +76,7 @@ impl JobDirectory {
             pool: Pool::default(),
             encodings: Mutex::default(),
             rates: Rates::default(),
+            shared_binaries: OnceLock::new(),
         };
         Self { shelf: Arc::new(shelf) }
     }
@@ -179,6 +180,8 @@ pub(crate) struct Shelf {
     encodings: Mutex<Encodings>,
     /// How fast the level is, and what encodings come to.
     pub(crate) rates: Rates,
+    /// Where jobs of this user share the binaries that they save, if they do.
+    pub(crate) shared_binaries: OnceLock<PathBuf>,
 }
 
 impl Shelf {
@@ -350,7 +353,7 @@ pub(crate) fn image_stem(number: GenerationNumber) -> String {
 }
 
 /// Whether [`image_name`] gives such names: serves clearing up only, never to find out which generations there are.
-fn is_image_name(name: &str) -> bool {
+pub(crate) fn is_image_name(name: &str) -> bool {
     let parts = || {
         let stem = name.strip_prefix(IMAGE_PREFIX)?.strip_suffix(IMAGE_SUFFIX)?;
         let (number, revision) = stem.split_once('.').unwrap_or((stem, "0"));

@@ -1,14 +1,17 @@
 //! Keepsakes: copies of the executable and the libraries that a job runs from, so that an upgrade of the system does not
 //! lose the job. Each is named for what it holds, and stays as long as the job's directory.
 
+use crate::shared_binaries::SharedBinaries;
 use crate::{JobDirectory, Lease, StoreError};
 use standfast_core::Checksum;
 use std::fs::{File, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Owner may read and execute: the copy of an executable is executed.
 const MODE: u32 = 0o700;
+const PREFIX: &str = "keepsake-";
 /// Of the name of a file this much is in the name of its copy.
 const NAME_BYTES_MAX: usize = 60;
 
@@ -19,7 +22,14 @@ impl JobDirectory {
         kept.is_file().then_some(kept)
     }
 
-    /// Keeps a copy of a file, durably, unless there is one. File systems that can share the blocks do so.
+    /// Has this job share the copies that it keeps with others of its user, by way of the directory at `place`.
+    pub fn share_binaries_in(&self, place: &Path) {
+        // Said once in a life.
+        let _ = self.shelf.shared_binaries.set(place.to_owned());
+    }
+
+    /// Keeps a copy of a file, durably, unless there is one. Another job's copy is linked where there is one; otherwise file
+    /// systems that can share the blocks do so.
     ///
     /// # Errors
     /// When the file cannot be read or the copy not be written.
@@ -30,19 +40,33 @@ impl JobDirectory {
         if full.is_file() || path.parent() == Some(self.path()) {
             return Ok(());
         }
-        let half_written = format!("{name}.tmp");
-        let copy = || {
-            let mut from = File::open(path)?;
-            let mut to = File::create(self.path().join(&half_written))?;
-            // Goes by copy_file_range(2), and so by reflink where that exists.
-            std::io::copy(&mut from, &mut to)?;
-            to.set_permissions(Permissions::from_mode(MODE))?;
-            to.sync_all()?;
-            self.shelf.medium.rename(&half_written, &name)?;
-            self.shelf.medium.sync()
-        };
-        copy().map_err(|error| StoreError::writing(&full, error))
+        let shared = self.shelf.shared_binaries.get().and_then(|place| SharedBinaries::open(place));
+        let is_linked = shared.as_ref().and_then(|shared| shared.link_to(&name, path, &full)).is_some();
+        if is_linked {
+            return self.shelf.medium.sync().map_err(|error| StoreError::writing(&full, error));
+        }
+        self.copy(&name, path).map_err(|error| StoreError::writing(&full, error))?;
+        shared.iter().for_each(|shared| shared.add(&name, &full));
+        Ok(())
     }
+
+    fn copy(&self, name: &str, path: &Path) -> io::Result<()> {
+        let half_written = format!("{name}.tmp");
+        let mut from = File::open(path)?;
+        let mut to = File::create(self.path().join(&half_written))?;
+        // Goes by copy_file_range(2), and so by reflink where that exists.
+        io::copy(&mut from, &mut to)?;
+        to.set_permissions(Permissions::from_mode(MODE))?;
+        to.sync_all()?;
+        self.shelf.medium.rename(&half_written, name)?;
+        self.shelf.medium.sync()
+    }
+}
+
+/// Whether [`name_of`] gives such names.
+pub(crate) fn is_keepsake(name: &str) -> bool {
+    let digits = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(digits, _)| digits);
+    digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// `keepsake-0123456789abcdef0123456789abcdef-libc.so.6`
@@ -50,13 +74,14 @@ fn name_of(checksum: Checksum, path: &Path) -> String {
     let digits: String = checksum.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "._-+".contains(letter) { letter } else { '_' };
-    format!("keepsake-{digits}-{}", name.chars().map(plain).take(NAME_BYTES_MAX).collect::<String>())
+    format!("{PREFIX}{digits}-{}", name.chars().map(plain).take(NAME_BYTES_MAX).collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Claim, Purpose};
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_copy_is_found_by_what_it_holds_and_made_once() {
@@ -77,5 +102,75 @@ mod tests {
         let before = std::fs::read_dir(directory.path()).unwrap().count();
         directory.keep(&lease, checksum, &kept).unwrap();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), before, "a copy is not copied");
+    }
+
+    /// A job in `place` that shares its copies, and has kept one of `program`.
+    fn job_with_copy(place: &Path, name: &str, program: &Path) -> PathBuf {
+        let directory = JobDirectory::create(&place.join(name)).unwrap();
+        let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false }).unwrap();
+        directory.share_binaries_in(&place.join("cache/binaries"));
+        let checksum = Checksum::of(&std::fs::read(program).unwrap());
+        directory.keep(&lease, checksum, program).unwrap();
+        directory.keepsake(checksum, program).unwrap()
+    }
+
+    fn links(path: &Path) -> u64 {
+        std::fs::metadata(path).unwrap().nlink()
+    }
+
+    #[test]
+    fn jobs_share_one_copy_and_it_goes_with_the_last_of_them() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("program");
+        std::fs::write(&program, "the program").unwrap();
+        let (first, second) =
+            (job_with_copy(place.path(), "first", &program), job_with_copy(place.path(), "second", &program));
+        assert_eq!(std::fs::metadata(&first).unwrap().ino(), std::fs::metadata(&second).unwrap().ino());
+        assert_eq!((links(&first), links(&program)), (3, 1), "two jobs and the shared name, not the program itself");
+        let shared = SharedBinaries::find(&place.path().join("cache/binaries")).unwrap();
+        let count = || std::fs::read_dir(place.path().join("cache/binaries")).unwrap().count();
+        for (copy, left) in [(&first, 1), (&second, 0)] {
+            std::fs::remove_file(copy).unwrap();
+            shared.sweep();
+            assert_eq!(count(), left);
+        }
+    }
+
+    #[test]
+    fn what_was_tampered_with_is_not_linked_and_is_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("program");
+        std::fs::write(&program, "the program").unwrap();
+        let first = job_with_copy(place.path(), "first", &program);
+        std::fs::write(&first, "the pr0gram").unwrap();
+        let second = job_with_copy(place.path(), "second", &program);
+        assert_eq!(std::fs::read(&second).unwrap(), b"the program");
+        let third = job_with_copy(place.path(), "third", &program);
+        assert_eq!(std::fs::metadata(&second).unwrap().ino(), std::fs::metadata(&third).unwrap().ino());
+    }
+
+    #[test]
+    fn a_place_that_others_can_enter_or_that_cannot_be_made_is_not_used() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("program");
+        std::fs::write(&program, "the program").unwrap();
+        let cache = place.path().join("cache/binaries");
+        std::fs::create_dir_all(&cache).unwrap();
+        std::fs::set_permissions(&cache, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(links(&job_with_copy(place.path(), "first", &program)), 1);
+        std::fs::remove_dir(&cache).unwrap();
+        std::os::unix::fs::symlink(&program, &cache).unwrap();
+        assert_eq!(links(&job_with_copy(place.path(), "second", &program)), 1);
+        std::fs::remove_dir_all(place.path().join("cache")).unwrap();
+        std::fs::write(place.path().join("cache"), "").unwrap();
+        assert_eq!(links(&job_with_copy(place.path(), "third", &program)), 1);
+    }
+
+    #[test]
+    fn only_names_of_copies_are_taken_for_copies() {
+        assert!(is_keepsake(&name_of(Checksum::of(b"x"), Path::new("/lib/libc.so.6"))));
+        for name in ["keepsake", "keepsake-", "keepsake-12-libc", "keepsake-of-my-grandmother-and-her-old-cat.jpg"] {
+            assert!(!is_keepsake(name), "{name}");
+        }
     }
 }

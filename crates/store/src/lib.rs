@@ -43,6 +43,7 @@
 mod before;
 mod chain;
 mod choose;
+mod clean;
 mod coalesce;
 mod encode;
 mod error;
@@ -59,6 +60,7 @@ mod prepare;
 mod random;
 mod resolve;
 mod retention;
+mod shared_binaries;
 mod tails;
 #[cfg(test)]
 mod tests;
@@ -66,6 +68,7 @@ mod trust;
 
 pub use chain::{Chain, LINKS_MAX, Verified};
 pub use choose::{Choice, Skipped, Wish};
+pub use clean::{Cleaned, Holdings, sweep_shared_binaries};
 pub use coalesce::{CoalesceRule, Coalesced};
 pub use encode::Encodings;
 pub use error::StoreError;

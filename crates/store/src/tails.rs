@@ -92,6 +92,11 @@ impl Shelf {
     }
 }
 
+/// Whether a file of this name is a tail.
+pub(crate) fn is_tail(name: &str) -> bool {
+    tail_generation(name).is_some()
+}
+
 /// `generation-00000007.tail-`
 fn tail_prefix(number: GenerationNumber) -> String {
     format!("{}.tail-", image_stem(number))

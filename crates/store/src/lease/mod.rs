@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-const LEASE: &str = "lease";
-const LOCK: &str = "lock";
+pub(crate) const LEASE: &str = "lease";
+pub(crate) const LOCK: &str = "lock";
 
 /// How often the lease may slip away between looking and taking before that is called an error.
 const ATTEMPTS_MAX: u32 = 8;
@@ -199,6 +199,12 @@ impl LeaseCore {
 /// How things stand with the job in `medium`.
 pub(crate) fn standing(medium: &Arc<dyn Medium>, here: &Arc<Here>) -> Result<Standing, StoreError> {
     Desk { medium: Arc::clone(medium), here: Arc::clone(here) }.standing()
+}
+
+/// Whether a lease could be had as it is asked for.
+pub(crate) fn would_grant(medium: &Arc<dyn Medium>, here: &Arc<Here>, claim: Claim) -> Result<(), StoreError> {
+    let desk = Desk { medium: Arc::clone(medium), here: Arc::clone(here) };
+    content::decide(desk.standing()?, claim, &desk.path()).map(drop)
 }
 
 /// Where leases are written and read.
