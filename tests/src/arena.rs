@@ -59,6 +59,11 @@ impl Arena {
         self.folder.join("images")
     }
 
+    /// Where the command keeps what can be made again.
+    pub fn cache(&self) -> PathBuf {
+        self.folder.join("cache")
+    }
+
     /// Where commands leave what they say.
     pub fn logs(&self) -> PathBuf {
         self.folder.join("logs")
@@ -73,6 +78,8 @@ impl Arena {
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.work()).env(TAG_NAME, &self.folder).env_remove("STANDFAST_DIR");
+        // What is shared between jobs is shared within the scenario.
+        command.env("XDG_CACHE_HOME", self.cache());
         command
     }
 

@@ -51,7 +51,7 @@ pub enum Output {
     Log,
     /// To this file, created or emptied.
     File(PathBuf),
-    /// Nowhere: a restart whose output is no file lets the program go on writing to its own.
+    /// Nowhere.
     Nowhere,
 }
 

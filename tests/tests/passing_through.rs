@@ -134,7 +134,7 @@ fn sigterm_stops_behind_a_checkpoint_and_resume_continues() -> Result<()> {
 }
 
 #[test]
-fn a_restart_with_output_to_a_file_continues_there() -> Result<()> {
+fn a_restart_that_is_to_redirect_the_output_continues_in_the_new_file() -> Result<()> {
     let program = SMALL.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;
@@ -144,6 +144,7 @@ fn a_restart_with_output_to_a_file_continues_there() -> Result<()> {
     ensure!(running.wait(PATIENCE)?.exited(75), "a job that was stopped behind a checkpoint ends with 75");
     open_gate(&arena)?;
     let mut command = standfast.restart_command(&arena.images());
+    command.arg("--redirect");
     let ended = Running::start(&arena, "restart", Output::Log, &mut command)?.wait(PATIENCE)?.well("restart")?;
     ensure!(ended.output.starts_with("small: "), "the new file holds {:?}", ended.output);
     ensure!(fs::read_to_string(arena.work().join(OUTPUT))?.is_empty(), "the old file was written, too");

@@ -9,6 +9,7 @@ mod clocks;
 mod directions;
 mod directories;
 mod disasters;
+mod finished;
 mod groups;
 mod harness;
 mod ids;

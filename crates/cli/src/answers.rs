@@ -1,13 +1,13 @@
 //! The commands that ask about a job and print the answer: for people, or as JSON.
 
-use crate::arguments::{Arguments, Checkpoint, Coalesce, Command, Doctor, Form, Inspect, Man, Status, Verify};
+use crate::arguments::{Arguments, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Status, Verify};
+use crate::homes::shared_binaries;
 use crate::tables;
 use anyhow::bail;
 use clap::CommandFactory;
 use serde::Serialize;
-use standfast::Afterwards;
 use standfast::doctor::{Finding, examine_machine, examine_process};
-use standfast::{examine_group_memory, group_memory, printable_json, printable_lines};
+use standfast::{Afterwards, CleanRequest, examine_group_memory, group_memory, printable_json, printable_lines};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -35,6 +35,7 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
             print(place.form, &report, || tables::coalescing(&report))?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Clean(clean) => remove(clean),
         Command::Doctor(doctor) => examine(&doctor),
         Command::Completions(completions) => {
             let mut script = Vec::new();
@@ -53,6 +54,15 @@ fn take_checkpoint(checkpoint: &Checkpoint) -> anyhow::Result<ExitCode> {
     let afterwards = if checkpoint.stop { Afterwards::Stop } else { Afterwards::Continue };
     let report = standfast::checkpoint(&checkpoint.place.directory, afterwards)?;
     print(checkpoint.place.form, &report, || tables::checkpoint(&report))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn remove(clean: Clean) -> anyhow::Result<ExitCode> {
+    let Clean { place, dry_run, unfinished, force } = clean;
+    let shared_binaries = shared_binaries();
+    let directory = place.directory;
+    let report = standfast::clean(&CleanRequest { directory, unfinished, force, dry_run, shared_binaries })?;
+    print(place.form, &report, || tables::cleaning(&report))?;
     Ok(ExitCode::SUCCESS)
 }
 

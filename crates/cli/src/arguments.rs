@@ -4,7 +4,8 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
     Compress, Delta, DetachKey, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, GenerationNumber, Grace, Ids,
-    Incremental, Interval, Keep, MaxFiles, Memory, MinInterval, SaveFiles, Snapshot, Stack, TerminalKind, Track,
+    Incremental, Interval, Keep, KeepFinished, MaxFiles, Memory, MinInterval, SaveFiles, Snapshot, Stack, TerminalKind,
+    Track,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,7 +47,12 @@ Examples:
                                       from that checkpoint; later ones are set aside, not removed
 
 Files that the program wrote are cut back to their length at the checkpoint; what is cut off is
-kept in the job's directory. See --files for those that others write as well.";
+kept in the job's directory. See --files for those that others write as well. A file that the
+output of the run was redirected to stays the program's output; see --redirect.
+
+A job that has finished (status 0) is not restarted: this says so and ends with status 0, so that a
+script can restart whatever it finds until the job is done. To repeat a part of it, name the
+checkpoint with --at.";
 
 const CHECKPOINT_EXAMPLES: &str = "\
 Examples:
@@ -70,6 +76,16 @@ Examples:
 
 A supervisor does this by itself from time to time; the program runs meanwhile. Checkpoints that are
 to be kept stay, each can be restarted as before.";
+
+const CLEAN_EXAMPLES: &str = "\
+Examples:
+  standfast clean --dry-run heat.standfast
+  standfast clean heat.standfast
+  standfast run --keep-finished no -- ./heat
+                                      removes its checkpoints itself when the program has finished
+
+Files of your own in the directory stay, and the directory with them. A job that runs is refused; one
+that was killed, stopped or has failed needs --unfinished.";
 
 const GROUP_RUN_EXAMPLES: &str = "\
 Examples:
@@ -123,6 +139,7 @@ pub(crate) enum Command {
     Inspect(Inspect),
     Verify(Verify),
     Coalesce(Coalesce),
+    Clean(Clean),
     Doctor(Doctor),
     #[command(subcommand)]
     Group(Group),
@@ -219,12 +236,19 @@ pub(crate) struct Run {
     /// Longest time between checkpoints on the disk while there are newer ones in memory [default: 10m]
     #[arg(long, value_name = "TIME")]
     pub(crate) durable_every: Option<DurableEvery>,
+    /// Whether checkpoints stay when the program has ended with status 0: 'yes', until standfast clean removes them, or
+    /// 'no' [default: yes]
+    #[arg(long, value_name = "WHETHER")]
+    pub(crate) keep_finished: Option<KeepFinished>,
     /// How long the newest checkpoint may take from memory to the disk when the job is stopped or fails [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub(crate) grace: Option<Grace>,
     /// Continue an unfinished job if there is one with a good checkpoint; otherwise start
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,
+    /// With --resume: send standard output and error where those of this command go, also if they went to files
+    #[arg(long)]
+    pub(crate) redirect: bool,
     /// Give an unfinished job up, remove its checkpoints and start
     #[arg(long)]
     pub(crate) fresh: bool,
@@ -273,6 +297,10 @@ pub(crate) struct Restart {
     /// Where in memory checkpoints go first: a directory, 'auto' or 'off' [default: as in the run]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) memory: Option<Memory>,
+    /// Send standard output and error where those of this command go, also if they went to files [default: they continue
+    /// in these files]
+    #[arg(long)]
+    pub(crate) redirect: bool,
     /// Let monotonic clocks jump back to those of this machine, instead of going on where they were
     #[arg(long)]
     pub(crate) clock_jump: bool,
@@ -354,6 +382,23 @@ pub(crate) struct Verify {
 pub(crate) struct Coalesce {
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+/// Remove what a finished job keeps: its checkpoints and its directory
+#[derive(Args, Debug)]
+#[command(after_help = CLEAN_EXAMPLES)]
+pub(crate) struct Clean {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Say what would be removed, and remove nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Remove the checkpoints of a job that has not finished as well: it can never be restarted again
+    #[arg(long)]
+    pub(crate) unfinished: bool,
+    /// Take the directory over from another host or container that is known to be dead
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Show what this machine offers, and what in a process could not be restored

@@ -4,6 +4,7 @@
 mod answers;
 mod arguments;
 mod group;
+mod homes;
 mod leave;
 mod program;
 mod settings;

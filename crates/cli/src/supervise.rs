@@ -1,13 +1,14 @@
 //! `run` and `restart`: this process becomes two, the program's supervisor and its front, which ends as the program does.
 
 use crate::arguments::{Attach, Restart, Run};
+use crate::homes::shared_binaries;
 use crate::leave::leave;
 use crate::program;
 use crate::voice::{Voice, say};
 use anyhow::{Context, bail};
 use standfast::{
     Assistance, AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, FrontLine, Left,
-    Memory, Notice, OptionChoices, RestartRequest, RunRequest, Side, Unfinished,
+    Memory, Notice, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -55,6 +56,7 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
             grace: run.grace,
             delta: run.delta,
             flush: run.flush,
+            keep_finished: run.keep_finished,
             compress: run.compress,
         },
         memory,
@@ -66,6 +68,8 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         front: Some(front),
         terminal: run.terminal.unwrap_or_default(),
         detached: run.detach,
+        streams: streams(run.redirect),
+        shared_binaries: shared_binaries(),
         assistance: Assistance { check_exclusions: run.check_exclusions, free_memory: run.free_memory },
     };
     behind_front(&attach, |front| standfast::run(&request(front), &mut |notice| hear(notice, voice)))
@@ -82,9 +86,24 @@ pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode
     let clocks = if restart.clock_jump { ClockPolicy::Jump } else { ClockPolicy::Continue };
     let attach = AttachRequest { directory: directory.clone(), detach_key: restart.detach_key.unwrap_or_default() };
     let memory = restart.memory.map(from_here).transpose()?;
+    let streams = streams(restart.redirect);
     let Restart { at, force, wait, detach: detached, .. } = restart;
-    let request =
-        |front| RestartRequest { directory, at, options, memory, clocks, force, wait, front: Some(front), detached };
+    let request = |front| {
+        let front = Some(front);
+        RestartRequest {
+            directory,
+            at,
+            options,
+            memory,
+            clocks,
+            force,
+            wait,
+            front,
+            detached,
+            streams,
+            shared_binaries: shared_binaries(),
+        }
+    };
     behind_front(&attach, |front| standfast::restart(&request(front), &mut |notice| hear(notice, voice)))
 }
 
@@ -119,6 +138,10 @@ fn behind_front(
         }
         Side::Behind(front) => conclude(supervise(front)),
     }
+}
+
+fn streams(redirect: bool) -> Streams {
+    if redirect { Streams::Redirected } else { Streams::Recorded }
 }
 
 /// The place as a restart from elsewhere finds it again.

@@ -5,12 +5,15 @@ use comfy_table::{CellAlignment, Table, presets};
 use humantime::{format_duration, format_rfc3339_seconds};
 use standfast::doctor::Finding;
 use standfast::report::{
-    CheckpointReport, CoalescingReport, GenerationReport, InspectionReport, LiveReport, ProcessReport, Standing,
-    StatusReport, VerificationReport,
+    CheckpointReport, CleaningReport, CoalescingReport, GenerationReport, InspectionReport, LiveReport, ProcessReport,
+    Standing, StatusReport, VerificationReport,
 };
 use standfast::{Ending, FlushReport, ForShell, Interval, Manner, printable};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
+
+/// Names of files that stay when a job is removed, as many as are shown.
+const LEFT_SHOWN: usize = 5;
 
 /// Of this architecture.
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -65,6 +68,11 @@ fn standing(status: &StatusReport) -> String {
     let directory = ForShell(&status.directory);
     let can_continue = status.generations.iter().any(|generation| !generation.is_superseded);
     let remedy = if can_continue { format!("; continue with: standfast restart {directory}") } else { String::new() };
+    let repeat = if can_continue {
+        format!("; to repeat it from its last checkpoint: standfast restart {directory}")
+    } else {
+        String::new()
+    };
     match status.standing {
         Standing::Running => match status.program_pid {
             Some(pid) => format!("runs as process {pid}, protected"),
@@ -78,10 +86,16 @@ fn standing(status: &StatusReport) -> String {
         }
         Standing::Elsewhere => "held by another host or container, which cannot be seen from here".to_owned(),
         Standing::BrokenOff => format!("broke off{remedy}"),
-        Standing::Killed { signal } => format!("was {}{remedy}", Ending::Killed { signal }),
+        Standing::Killed { signal } => {
+            let ending = Ending::Killed { signal };
+            format!("was {ending}{}", if ending.is_own_failure() { repeat } else { remedy })
+        }
         Standing::Stopped => format!("was stopped behind a checkpoint{remedy}"),
+        Standing::Exited { status: 0 } if can_continue => {
+            format!("finished; remove what it keeps with: standfast clean {directory}")
+        }
         Standing::Exited { status: 0 } => "finished".to_owned(),
-        Standing::Exited { status } => format!("ended with status {status}{remedy}"),
+        Standing::Exited { status } => format!("ended with status {status}{repeat}"),
     }
 }
 
@@ -164,6 +178,26 @@ pub(crate) fn coalescing(report: &CoalescingReport) -> String {
             report.removed
         ),
     }
+}
+
+/// What was removed, or would be.
+pub(crate) fn cleaning(report: &CleaningReport) -> String {
+    let checkpoints = match report.checkpoints {
+        1 => "1 checkpoint".to_owned(),
+        number => format!("{number} checkpoints"),
+    };
+    let (verb, stays) = if report.is_dry_run { ("would remove", "would stay") } else { ("removed", "stays") };
+    let mut text = format!("{verb} {checkpoints}, {}, of {}\n", size(report.bytes), report.directory.display());
+    if !report.left.is_empty() {
+        let shown: Vec<&str> = report.left.iter().take(LEFT_SHOWN).map(String::as_str).collect();
+        let more = if report.left.len() > LEFT_SHOWN { ", ..." } else { "" };
+        let _ = writeln!(
+            text,
+            "the directory {stays}, with files that are not Standfast's: {}{more}",
+            printable(&shown.join(", "))
+        );
+    }
+    text
 }
 
 /// The generations of a job.

@@ -422,6 +422,7 @@ fn manifest() -> Manifest {
         delta: Some(Delta::Previous),
         flush: Some(Flush::Foreground),
         compress: Some(Compress::Zstd),
+        keep_finished: None,
     };
     let mut manifest = Manifest::new(JobId::from_bytes([1; 16]), description, options);
     manifest.generations = vec![Generation {

@@ -1,6 +1,6 @@
 //! What `run` does with a directory that may hold a job already. Pure: looked at here, carried out elsewhere.
 
-use standfast_format::manifest::{JobDescription, Manifest, Outcome};
+use standfast_format::manifest::{JobDescription, Manifest};
 
 /// What the user wants done with a job that is not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,8 +30,7 @@ pub(crate) enum RunPlan {
 /// The plan for a directory with this manifest (`None`: it holds no job), which nobody else cares for at present.
 pub(crate) fn plan_run(found: Option<&Manifest>, wanted: &JobDescription, unfinished: Unfinished) -> RunPlan {
     let Some(found) = found else { return RunPlan::Start };
-    let is_finished = found.outcome == (Outcome::Exited { status: 0 });
-    if is_finished || found.generations.is_empty() {
+    if found.is_finished() || found.generations.is_empty() {
         return RunPlan::Start;
     }
     match unfinished {
@@ -50,7 +49,7 @@ fn is_same_command(found: &JobDescription, wanted: &JobDescription) -> bool {
 mod tests {
     use super::*;
     use standfast_core::Root;
-    use standfast_format::manifest::{Generation, GenerationNumber, JobId, RunOptions};
+    use standfast_format::manifest::{Generation, GenerationNumber, JobId, Outcome, RunOptions};
 
     fn command(program: &str) -> JobDescription {
         JobDescription { program: program.as_bytes().into(), ..JobDescription::default() }

@@ -1,5 +1,6 @@
 //! How a job's life under a supervisor ended.
 
+use signal_hook::consts::signal::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, SIGXFSZ};
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -7,6 +8,9 @@ use std::process::ExitStatus;
 /// The exit status of a supervisor that has stopped its job behind a checkpoint: EX_TEMPFAIL of `sysexits.h`, by which
 /// batch systems know that a job wants to be queued again.
 pub const STOPPED_EXIT_STATUS: i32 = 75;
+
+/// Signals by which a program ends itself: what it executes is wrong, or a limit is reached that holds after a restart too.
+const OWN_SIGNALS: [i32; 8] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, SIGXFSZ];
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +33,16 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// Whether the program failed by itself: it exited with a status other than 0, or a signal of its own making ended it.
+    /// A restart leads to the same place again, unless the cause lies outside and is gone.
+    pub fn is_own_failure(&self) -> bool {
+        match self {
+            Self::Exited { status } => *status != 0,
+            Self::Killed { signal } => OWN_SIGNALS.contains(signal),
+            Self::Stopped { .. } => false,
+        }
+    }
+
     /// The ending that a status of `wait(2)` tells.
     pub(crate) fn of_status(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
@@ -55,6 +69,20 @@ impl fmt::Display for Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_the_program_has_done_itself_is_a_failure_of_its_own() {
+        let exited = |status| Ending::Exited { status };
+        let killed = |signal| Ending::Killed { signal };
+        for ending in [exited(1), exited(137), killed(SIGSEGV), killed(SIGABRT), killed(SIGXFSZ)] {
+            assert!(ending.is_own_failure(), "{ending}");
+        }
+        // Limits of processor time begin again with each life, and whoever read the output may have gone.
+        for ending in [exited(0), killed(9), killed(15), killed(1), killed(24), killed(13)] {
+            assert!(!ending.is_own_failure(), "{ending}");
+        }
+        assert!(!Ending::Stopped { generation: 1 }.is_own_failure());
+    }
 
     #[test]
     fn an_end_is_told_by_status_or_by_the_name_of_its_signal() {

@@ -57,6 +57,12 @@ pub enum Error {
     /// There is neither a supervisor to ask nor a program to look at.
     #[error("nothing runs in {dir}. To continue its job: standfast restart {dir}", dir = ForShell(.0))]
     NothingRuns(PathBuf),
+    /// What a job keeps was to be removed, and it has not finished.
+    #[error(
+        "{dir} keeps an unfinished job, whose checkpoints a restart needs: standfast restart {dir}. To remove them all the same: standfast clean --unfinished {dir}",
+        dir = ForShell(.0)
+    )]
+    NotFinished(PathBuf),
     /// The program could not be started.
     #[error("cannot start {}: {}", .program.display(), InWords(.source))]
     NotStarted {

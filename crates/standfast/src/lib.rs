@@ -21,6 +21,8 @@
 //!     terminal: standfast::TerminalKind::Shared,
 //!     detached: false,
 //!     assistance: standfast::Assistance::default(),
+//!     streams: standfast::Streams::default(),
+//!     shared_binaries: None,
 //! };
 //! let ending = standfast::run(&request, &mut |notice| eprintln!("{notice}"))?;
 //! println!("the program {ending}");
@@ -33,6 +35,7 @@ mod background;
 mod chains;
 mod checkpoint;
 mod ckptrc;
+mod clean;
 mod coalesce;
 mod control;
 mod decision;
@@ -70,6 +73,7 @@ mod terminal;
 pub use attach::{AttachRequest, Departure, attach};
 pub use chains::{Incremental, MaxFiles, Track};
 pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault, read_settings};
+pub use clean::{CleanRequest, clean};
 pub use coalesce::coalesce;
 pub use decision::Unfinished;
 pub use directed::MinInterval;
@@ -88,7 +92,7 @@ pub use manner::{Flush, FlushReport, Manner};
 pub use messages::open_messages;
 pub use notice::{Listener, Notice, Weight};
 pub use options::{
-    Files, INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, OptionChoices, OptionError, Stack,
+    Files, INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, KeepFinished, OptionChoices, OptionError, Stack,
 };
 pub use request::{Afterwards, checkpoint};
 pub use restart::{RestartRequest, find_directories, restart};
@@ -97,7 +101,7 @@ pub use scope::{ExternalSockets, SaveFiles};
 pub use snapshots::{Method, Snapshot, Why};
 pub use spelling::{ForShell, InWords, without_numbers};
 pub use standfast_core::{printable, printable_json, printable_lines};
-pub use standfast_engine::{Assistance, ClockPolicy, JobIds};
+pub use standfast_engine::{Assistance, ClockPolicy, JobIds, Streams};
 pub use standfast_format::manifest::GenerationNumber;
 pub use status::{list, status};
 pub use terminal::{DetachKey, TerminalKind};

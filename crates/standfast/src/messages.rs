@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-const MESSAGES: &str = "messages";
+pub(crate) const MESSAGES: &str = "messages";
 
 /// Opens the file to be added to, and makes it where there is none. A link, a pipe or somebody else's file is not written to.
 ///

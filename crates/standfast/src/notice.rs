@@ -2,6 +2,7 @@
 
 use crate::report::CheckpointReport;
 use crate::spelling::ForShell;
+use bytesize::ByteSize;
 use standfast_engine::{BrokenPromise, FileNote, JobIds};
 use standfast_store::TAIL_BYTES_MAX;
 use std::fmt;
@@ -173,12 +174,37 @@ pub enum Notice {
         /// The checkpoint.
         generation: u64,
     },
-    /// The program ended without success, and there is a checkpoint to go back to.
+    /// Something ended the program before it was done, and there is a checkpoint to go back to.
     Unfinished {
         /// Its directory.
         directory: PathBuf,
         /// How it ended: `killed by SIGKILL`.
         end: String,
+    },
+    /// The program failed by itself, and there is a checkpoint to go back to.
+    Failed {
+        /// Its directory.
+        directory: PathBuf,
+        /// How it ended: `ended with status 3`.
+        end: String,
+        /// The newest checkpoint.
+        generation: u64,
+    },
+    /// The program has finished, and its checkpoints stay.
+    Kept {
+        /// Its directory.
+        directory: PathBuf,
+        /// How many there are.
+        checkpoints: u64,
+        /// How many bytes they hold.
+        bytes: u64,
+    },
+    /// A restart was asked for, and the program had finished.
+    HasFinished {
+        /// Its directory.
+        directory: PathBuf,
+        /// The newest checkpoint, if there is one left.
+        generation: Option<u64>,
     },
 }
 
@@ -214,7 +240,10 @@ impl Notice {
             | Self::Detached { .. }
             | Self::LeftBehind { .. }
             | Self::Stopped { .. }
-            | Self::Unfinished { .. } => Weight::Note,
+            | Self::Unfinished { .. }
+            | Self::Failed { .. }
+            | Self::Kept { .. }
+            | Self::HasFinished { .. } => Weight::Note,
             Self::Skipped { .. }
             | Self::StartedAfresh { .. }
             | Self::NotTaken { .. }
@@ -319,6 +348,30 @@ impl fmt::Display for Notice {
             Self::Unfinished { directory, end } => {
                 write!(f, "program {end}; continue it with: standfast restart {}", ForShell(directory))
             }
+            Self::Failed { directory, end, generation } => write!(
+                f,
+                "program {end}, by its own doing: repeated from checkpoint {generation} it fails the same way, unless the cause lies outside and is removed first; then: standfast restart {}",
+                ForShell(directory)
+            ),
+            Self::Kept { directory, checkpoints, bytes } => write!(
+                f,
+                "program finished; {} ({}) in {}; remove with: standfast clean {}",
+                if *checkpoints == 1 { "1 checkpoint is left".to_owned() } else { format!("{checkpoints} checkpoints are left") },
+                ByteSize::b(*bytes),
+                directory.display(),
+                ForShell(directory)
+            ),
+            Self::HasFinished { directory, generation } => {
+                let directory = ForShell(directory);
+                write!(f, "nothing to restart: the program of {directory} has finished with status 0")?;
+                match generation {
+                    Some(number) => write!(
+                        f,
+                        "; to repeat it from its last checkpoint: standfast restart {directory} --at {number}"
+                    ),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }
@@ -376,24 +429,33 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             ForShell(path)
         ),
         FileNote::StreamNotOpened { stream, from, to } => {
-            let name = if *stream == 2 { "standard error" } else { "standard output" };
             write!(
                 f,
-                "{name} continues in {}, since {} may not be opened by this user; it keeps what was written since the checkpoint",
+                "{} continues in {}, since {} may not be opened by this user; it keeps what was written since the checkpoint",
+                stream_name(*stream),
                 ForShell(to),
                 ForShell(from)
             )
         }
-        FileNote::StreamElsewhere { stream, from, to } => {
-            let name = if *stream == 2 { "standard error" } else { "standard output" };
-            write!(
-                f,
-                "{name} goes on in {}, where that of this command goes, and not in {}; to go on there, start this command without a redirection",
-                ForShell(to),
-                ForShell(from)
-            )
-        }
+        FileNote::StreamMoved { stream, from, to } => write!(
+            f,
+            "{} continues in {}, where that of this command goes, and no longer in {}",
+            stream_name(*stream),
+            ForShell(to),
+            ForShell(from)
+        ),
+        FileNote::StreamStays { stream, path, own } => write!(
+            f,
+            "{} of the program continues in {}, not in {}; to have it there: standfast restart --redirect",
+            stream_name(*stream),
+            ForShell(path),
+            ForShell(own)
+        ),
     }
+}
+
+fn stream_name(stream: i32) -> &'static str {
+    if stream == 2 { "standard error" } else { "standard output" }
 }
 
 fn write_broken(f: &mut fmt::Formatter<'_>, generation: u64, promise: &BrokenPromise) -> fmt::Result {

@@ -107,6 +107,8 @@ options! {
     compress: Compress,
     /// Where checkpoints in memory are brought to the disk.
     flush: Flush,
+    /// Whether checkpoints stay when the program has finished.
+    keep_finished: KeepFinished,
 }
 
 /// When checkpoints are taken by themselves.
@@ -196,6 +198,16 @@ words! {
     Auto = "auto",
     /// New ones, no namespaces.
     New = "new",
+}
+
+words! {
+    /// Whether checkpoints stay when the program has ended with status 0.
+    kept KeepFinished, "is no answer",
+    /// They stay: one of them can be repeated, or looked at.
+    #[default]
+    Yes = "yes" | "on",
+    /// They are removed.
+    No = "no" | "off",
 }
 
 words! {
@@ -296,6 +308,7 @@ mod tests {
                 delta: Delta::Previous,
                 compress: Compress::Zstd,
                 flush: Flush::Foreground,
+                keep_finished: KeepFinished::No,
             };
             assert_eq!(JobOptions::from_record(options.to_record()), options);
         }

@@ -70,6 +70,21 @@ pub struct CoalescingReport {
     pub removed: u64,
 }
 
+/// What was removed of a job, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CleaningReport {
+    /// The job's directory.
+    pub directory: PathBuf,
+    /// Whether nothing was removed in truth.
+    pub is_dry_run: bool,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Bytes that this gives back.
+    pub bytes: u64,
+    /// Names in the directory that are none of Standfast's; it stays because of them.
+    pub left: Vec<String>,
+}
+
 /// What only a live supervisor knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveReport {

@@ -11,16 +11,17 @@ use crate::run::{DIRECTORY_SUFFIX, bind_control, save_folders};
 use crate::schedule::{self, Schedule};
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
-use crate::supervisor::{Post, foreground_of, supervise};
+use crate::supervisor::{Post, foreground_of, newest, supervise};
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use standfast_engine::{
-    self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, RestartNews, RestartOptions, Restarted, Tail,
+    self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, RestartNews, RestartOptions, Restarted, Streams,
+    Tail,
 };
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
-use standfast_store::{Choice, Claim, JobDirectory, Lease, Level, Levels, Pacing, Purpose, StoreError, Wish};
+use standfast_store::{Choice, Claim, JobDirectory, Lease, Level, Levels, Pacing, Purpose, Standing, StoreError, Wish};
 use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
 use std::io;
@@ -52,6 +53,10 @@ pub struct RestartRequest {
     pub front: Option<FrontLine>,
     /// Whether the front is not to wait.
     pub detached: bool,
+    /// Where standard output and error continue that were files.
+    pub streams: Streams,
+    /// Where jobs of this user share the binaries that they save, if they do.
+    pub shared_binaries: Option<PathBuf>,
 }
 
 /// The directories right below `place` that are named as `run` names them, in alphabetical order.
@@ -85,18 +90,40 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     let of_store = |error| Error::of_store(&request.directory, error);
     let directory = Arc::new(JobDirectory::open(&request.directory).map_err(of_store)?);
     // Before the lease, which would leave a trace where there is no job.
-    directory.manifest().map_err(of_store)?;
+    let is_finished =
+        || -> Result<bool, StoreError> { Ok(request.at.is_none() && directory.manifest()?.is_finished()) };
+    if is_finished().map_err(of_store)? && is_free(&directory).map_err(of_store)? {
+        return Ok(tell_finished(request, &directory, listener));
+    }
+    request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let claim = Claim { purpose: Purpose::Live, force: request.force };
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
+    // The life that held the lease until now may have come to its end.
+    if is_finished().map_err(of_store)? {
+        return Ok(tell_finished(request, &directory, listener));
+    }
     let wish = request.at.map_or(Wish::Newest, Wish::Exactly);
     let path = request.directory.clone();
-    let RestartRequest { options, clocks, wait, detached, .. } = *request;
+    let RestartRequest { options, clocks, wait, detached, streams, .. } = *request;
     let (memory, front) = (request.memory.clone(), request.front.clone());
     continue_job(
-        Continuation { path, directory, lease, options, memory, clocks, wait, front, detached },
+        Continuation { path, directory, lease, options, memory, clocks, wait, front, detached, streams },
         wish,
         listener,
     )
+}
+
+/// Whether nobody holds the job.
+fn is_free(directory: &JobDirectory) -> Result<bool, StoreError> {
+    Ok(matches!(directory.standing()?, Standing::Free | Standing::Abandoned(_)))
+}
+
+/// The program has ended with status 0, and a script that restarts whatever it finds must not compute the same result a
+/// second time. Whoever wants that names the checkpoint.
+fn tell_finished(request: &RestartRequest, directory: &JobDirectory, listener: &mut Listener<'_>) -> Ending {
+    let generation = Levels::open(directory.clone()).ok().and_then(|(levels, _)| newest(&levels));
+    listener(&Notice::HasFinished { directory: request.directory.clone(), generation });
+    Ending::Exited { status: 0 }
 }
 
 /// A job to be continued.
@@ -119,6 +146,8 @@ pub(crate) struct Continuation {
     pub(crate) front: Option<FrontLine>,
     /// Whether nobody is to wait.
     pub(crate) detached: bool,
+    /// Where standard output and error continue that were files.
+    pub(crate) streams: Streams,
 }
 
 /// Continues a job from the generation that is wished for, falling back to older ones where that leaves a choice.
@@ -328,7 +357,7 @@ fn revive(
         RestartOptions {
             ids,
             clocks: job.clocks,
-            files: FileOptions { policy: files.policy(), ends: &ends, own_directory: None },
+            files: FileOptions { policy: files.policy(), ends: &ends, own_directory: None, streams: job.streams },
             keepsake: &keepsake,
             keep_tail: &mut keep_tail,
             news: RestartNews {

@@ -15,7 +15,7 @@ use crate::supervisor::{Post, supervise};
 use crate::terminal::{self, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
 use standfast_core::Root;
-use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal};
+use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal, Streams};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
 use standfast_store::{Claim, JobDirectory, Lease, Levels, Purpose, StoreError, Wish};
@@ -58,6 +58,10 @@ pub struct RunRequest {
     pub detached: bool,
     /// What the program's libstandfast is to do besides, if it has one.
     pub assistance: Assistance,
+    /// Where standard output and error of a job continue that is continued, if they were files.
+    pub streams: Streams,
+    /// Where jobs of this user share the binaries that they save, if they do.
+    pub shared_binaries: Option<PathBuf>,
 }
 
 impl RunRequest {
@@ -113,6 +117,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
     let path = &request.directory;
     let of_store = |error| Error::of_store(path, error);
     let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);
+    request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let claim = Claim { purpose: Purpose::Live, force: request.force };
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
     let description = describe(request)?;
@@ -135,6 +140,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 wait: request.wait,
                 front: request.front.clone(),
                 detached: request.detached,
+                streams: request.streams,
             };
             match continue_job(continuation, Wish::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {
@@ -306,6 +312,8 @@ mod tests {
             terminal: TerminalKind::Shared,
             detached: false,
             assistance: Assistance::default(),
+            streams: Streams::default(),
+            shared_binaries: None,
         }
     }
 

@@ -7,6 +7,8 @@ mod coalescing;
 mod end;
 mod levels;
 
+pub(crate) use end::newest;
+
 use crate::background::Background;
 use crate::checkpoint::{Checkpointing, Destination};
 use crate::coalesce::Coalescing;

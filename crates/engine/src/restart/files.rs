@@ -8,13 +8,11 @@
 
 use super::folders::in_folders;
 use super::plan::FilePlan;
+use super::streams::Streams;
 use crate::files::{FileKey, build_id, digest_of, identity, is_fresh, open, other_writers};
-use crate::job::is_inherited;
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFileKind};
-use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::process;
-use standfast_linux::sys::tree::may_access;
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -25,7 +23,6 @@ use std::path::{Path, PathBuf};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_WRONLY: u32 = libc::O_WRONLY as u32;
-const O_RDWR: u32 = libc::O_RDWR as u32;
 const O_APPEND: u32 = libc::O_APPEND as u32;
 const KEEP: &str = "to go on with it as it is: standfast restart --files keep";
 
@@ -52,6 +49,8 @@ pub struct FileOptions<'a> {
     pub ends: &'a [FileEnd],
     /// The job's own directory, which is never taken for a part of its folders.
     pub own_directory: Option<&'a Path>,
+    /// Where standard output and error continue.
+    pub streams: Streams,
 }
 
 /// How an open regular file goes on.
@@ -113,13 +112,13 @@ pub enum FileNote {
         /// The copy.
         kept: PathBuf,
     },
-    /// A standard stream that was a file goes on in the one that the restart was given.
-    StreamElsewhere {
+    /// A standard stream that was a file continues where that of the restart goes, as asked for.
+    StreamMoved {
         /// 1 or 2.
         stream: i32,
         /// The file of the run.
         from: PathBuf,
-        /// The file of the restart.
+        /// Where the restart's goes.
         to: PathBuf,
     },
     /// A standard stream that was a file which may not be opened again continues in the one that the restart has.
@@ -130,6 +129,15 @@ pub enum FileNote {
         from: PathBuf,
         /// What the restart has.
         to: PathBuf,
+    },
+    /// A standard stream that was a file continues there, although that of the restart goes to another file or a pipe.
+    StreamStays {
+        /// 1 or 2.
+        stream: i32,
+        /// The file of the run.
+        path: PathBuf,
+        /// Where the restart's goes.
+        own: PathBuf,
     },
 }
 
@@ -356,67 +364,6 @@ pub(super) fn find(path: &Path) -> Result<Metadata, Objection> {
         Ok(_) => Err(Objection::new("it is not a regular file any more", "put it back")),
         Err(error) => Err(Objection::new(format!("it cannot be found any more ({error})"), "put it back")),
     }
-}
-
-impl Reckoning<'_> {
-    /// Of an open file that we may not open: the stream of ours that takes its place if it is a standard output of the main
-    /// process, else why it cannot be had. A file that can be opened is left as it was recorded.
-    pub(super) fn instead_of_unopenable(&self, place: usize) -> Result<(FilePlan, Option<FileNote>), String> {
-        let recorded = Ok((FilePlan::AsRecorded, None));
-        let open = &self.job.open_files[place];
-        let OpenFileKind::Regular { file, .. } = &open.kind else { return recorded };
-        let path = path_of(file);
-        let Ok(now) = std::fs::metadata(path) else { return recorded };
-        let needed = match open.flags & O_ACCMODE {
-            0 => libc::R_OK,
-            O_WRONLY => libc::W_OK,
-            _ => libc::R_OK | libc::W_OK,
-        };
-        // The owner of a file can give himself what he lacks.
-        if now.uid() == process::effective_user() {
-            return recorded;
-        }
-        let Err(error) = may_access(path, needed) else { return recorded };
-        let stream = stream_of(self.job, place).filter(|stream| *stream > 0 && is_inherited(*stream));
-        let stream = stream.ok_or_else(|| format!("it cannot be opened again ({error})"))?;
-        let to = std::fs::read_link(format!("/proc/self/fd/{stream}")).unwrap_or_default();
-        Ok((FilePlan::Own(stream), Some(FileNote::StreamNotOpened { stream, from: path.to_owned(), to })))
-    }
-}
-
-/// The number that an open file has in the main process as a standard stream. Those of other processes have been redirected
-/// by the job itself.
-fn stream_of(job: &JobState, place: usize) -> Option<i32> {
-    let mut descriptors = job.processes.first()?.descriptors.iter();
-    descriptors.find(|it| it.open_file as usize == place && it.number < 3).map(|descriptor| descriptor.number)
-}
-
-/// Which standard output a file was, and which file of the restart's takes its place: one that the user has named. Input
-/// is never exchanged, since a program in the middle of one file cannot go on in the middle of another.
-pub(super) fn as_stream(job: &JobState, place: usize) -> (FilePlan, Option<FileNote>) {
-    let recorded = (FilePlan::AsRecorded, None);
-    let open = &job.open_files[place];
-    let OpenFileKind::Regular { file, .. } = &open.kind else { return recorded };
-    let Some(stream) = stream_of(job, place) else { return recorded };
-    let Some(own) = own_file(stream) else { return recorded };
-    let old = std::fs::metadata(path_of(file)).ok();
-    if old.is_none_or(|old| (old.dev(), old.ino()) != (own.dev(), own.ino())) {
-        if open.flags & O_ACCMODE == 0 {
-            return recorded;
-        }
-        let to = std::fs::read_link(format!("/proc/self/fd/{stream}")).unwrap_or_default();
-        let note = FileNote::StreamElsewhere { stream, from: path_of(file).to_owned(), to };
-        return (FilePlan::Own(stream), Some(note));
-    }
-    let access = DescriptorInformation::of(std::process::id() as i32, stream).map(|own| own.flags & O_ACCMODE);
-    let serves = access.is_ok_and(|access| access == open.flags & O_ACCMODE || access == O_RDWR);
-    if serves { (FilePlan::OwnFile(stream), None) } else { recorded }
-}
-
-/// A standard stream of ours that is a regular file.
-fn own_file(stream: i32) -> Option<Metadata> {
-    let own = std::fs::metadata(format!("/proc/self/fd/{stream}")).ok()?;
-    (own.is_file() && is_inherited(stream)).then_some(own)
 }
 
 pub(super) fn path_of(file: &FileReference) -> &Path {

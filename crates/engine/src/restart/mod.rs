@@ -4,6 +4,7 @@
 //! foreseen       refusals that a checkpoint asks for as well
 //! plan           what must be there is there, else refused by name; nothing has been touched
 //! surroundings   paths and addresses that the job shares with others
+//! streams        standard output and error that were files: continued there, or redirected
 //! remake         directories, named pipes and files of sockets that are gone, made again
 //! ids            old or new process and thread ids, and what follows from that
 //! namespaces     which ones the job needs here for its old ids and its clocks
@@ -53,6 +54,7 @@ mod rehearsed_births;
 mod remake;
 mod scheduling;
 mod stops;
+mod streams;
 mod surroundings;
 mod switches;
 mod system_v;
@@ -81,6 +83,7 @@ use standfast_linux::InheritedSignals;
 use standfast_linux::sys::process;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+pub use streams::Streams;
 pub use tails::{KeepTail, Tail};
 
 /// How to restart.

@@ -1,10 +1,11 @@
 //! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
 
-use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, as_stream, versions};
+use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, versions};
 use super::folders::FolderPlan;
 use super::foreseen::foreseen;
 use super::mapped_files::MappedPlan;
 use super::remake::{RemakePlan, Remaking};
+use super::streams::{self, as_stream};
 use super::vdso::{self, Vdso};
 use crate::census::machine;
 use crate::job::is_inherited;
@@ -380,18 +381,27 @@ impl Obstacles {
         match &file.kind {
             OpenFileKind::Stream { stream, .. } => FilePlan::Own(*stream as i32),
             OpenFileKind::Regular { file: reference, .. } => {
-                let (how, note) = match as_stream(job, place) {
-                    (FilePlan::AsRecorded, _) => reckoning.instead_of_unopenable(place).unwrap_or_else(|why| {
-                        self.add(&format!("file {}", reference.path), &why, OF_ITS_OWN);
-                        (FilePlan::AsRecorded, None)
-                    }),
+                let (how, note) = match as_stream(job, place, reckoning.options.streams) {
+                    (FilePlan::AsRecorded, stays) => match reckoning.instead_of_unopenable(place) {
+                        Ok((FilePlan::AsRecorded, _)) => (FilePlan::AsRecorded, stays),
+                        Ok(instead) => instead,
+                        Err(why) => {
+                            self.add(&format!("file {}", reference.path), &why, OF_ITS_OWN);
+                            (FilePlan::AsRecorded, None)
+                        }
+                    },
                     known => known,
                 };
                 found.notes.extend(note);
                 if !matches!(how, FilePlan::Own(_)) {
                     match reckoning.judge_open(place, how) {
                         Ok(plan) => found.regular.push(plan),
-                        Err(Objection { why, remedy }) => self.add(&format!("file {}", reference.path), &why, &remedy),
+                        Err(Objection { why, mut remedy }) => {
+                            if streams::can_be_redirected(job, place) {
+                                remedy = format!("{remedy}; {}", streams::REDIRECT);
+                            }
+                            self.add(&format!("file {}", reference.path), &why, &remedy);
+                        }
                     }
                 }
                 how

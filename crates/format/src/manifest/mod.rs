@@ -98,6 +98,11 @@ impl Manifest {
         }
     }
 
+    /// Whether the program has ended with status 0: there is nothing left to continue.
+    pub fn is_finished(&self) -> bool {
+        self.outcome.is_success()
+    }
+
     /// The generation with this number, if there is one.
     pub fn generation(&self, number: GenerationNumber) -> Option<&Generation> {
         let place = self.generations.binary_search_by_key(&number, |generation| generation.number);
@@ -196,6 +201,21 @@ pub struct RunOptions {
     /// Where checkpoints in memory are brought to the disk.
     #[n(17)]
     pub flush: Option<Flush>,
+    /// What becomes of the checkpoints when the program has ended with status 0.
+    #[n(18)]
+    pub keep_finished: Option<KeepFinished>,
+}
+
+/// What becomes of the checkpoints when the program has ended with status 0.
+#[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
+#[cbor(index_only)]
+pub enum KeepFinished {
+    /// They stay.
+    #[n(0)]
+    Yes,
+    /// They are removed.
+    #[n(1)]
+    No,
 }
 
 /// Where checkpoints in memory are brought to the disk.
@@ -434,6 +454,13 @@ pub enum Outcome {
     /// It was stopped on request behind a checkpoint: it can be continued.
     #[n(3)]
     Stopped,
+}
+
+impl Outcome {
+    /// Whether the program has ended with status 0.
+    pub fn is_success(&self) -> bool {
+        *self == Self::Exited { status: 0 }
+    }
 }
 
 /// CBOR form of a [`Root`]: a byte string of 32.

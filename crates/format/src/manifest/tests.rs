@@ -51,6 +51,7 @@ fn manifest() -> Manifest {
         delta: Some(Delta::Auto),
         compress: Some(Compress::Auto),
         flush: Some(Flush::Background),
+        keep_finished: Some(KeepFinished::No),
     };
     let mut manifest = Manifest::new(JobId::from_bytes([9; 16]), description, options);
     manifest.generations = vec![generation(2), generation(5)];

@@ -15,4 +15,4 @@ pub(crate) use server::{ClientId, ControlSocket};
 pub(crate) use place::{SocketPlace, is_trusted};
 
 /// The socket's name in the job's directory.
-const SOCKET_NAME: &str = "control";
+pub(crate) const SOCKET_NAME: &str = "control";

@@ -6,9 +6,11 @@ use crate::coalesce::Coalescing;
 use crate::control::Reply;
 use crate::identity::in_lease;
 use crate::notice::Notice;
+use crate::options::KeepFinished;
 use crate::{Ending, Error};
 use standfast_engine::ProcessIdentity;
 use standfast_format::manifest::{FileEnd, Outcome};
+use standfast_store::{Holdings, Levels};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -43,6 +45,7 @@ impl Supervisor<'_, '_> {
         // First what we say, which may go where the program's output goes, then how that stands.
         self.tell_end(ending);
         self.record(ending);
+        self.remove_finished(ending);
         if !self.leave_descendants() {
             self.release_lease();
         }
@@ -72,6 +75,16 @@ impl Supervisor<'_, '_> {
         }
     }
 
+    /// Removes the checkpoints of a program that has finished, if they are not to stay. How it ended has been noted: should
+    /// this be broken off, nothing is taken for unfinished.
+    fn remove_finished(&mut self, ending: Ending) {
+        let is_wanted = self.post.options.keep_finished == KeepFinished::No && ending == Ending::Exited { status: 0 };
+        let Destination { levels, lease, .. } = &self.post.destination;
+        if is_wanted && let Err(error) = levels.directory.remove_checkpoints(lease) {
+            self.warn(format!("the checkpoints could not be removed: {error}"));
+        }
+    }
+
     /// Says that others go on without us, if there are any; the lease then names one of them, so that nobody gives the
     /// job a second life beside them.
     fn leave_descendants(&mut self) -> bool {
@@ -98,15 +111,33 @@ impl Supervisor<'_, '_> {
         let directory = self.post.directory.clone();
         match ending {
             Ending::Stopped { generation } => self.say(&Notice::Stopped { directory, generation }),
-            Ending::Exited { status: 0 } => {}
-            Ending::Exited { .. } | Ending::Killed { .. } => {
-                let manifests = self.post.destination.levels.each().filter_map(|(_, level)| level.manifest().ok());
-                if manifests.flat_map(|it| it.generations).any(|generation| !generation.superseded) {
-                    self.say(&Notice::Unfinished { directory, end: ending.to_string() });
+            Ending::Exited { status: 0 } if self.post.options.keep_finished == KeepFinished::No => {}
+            Ending::Exited { status: 0 } => {
+                // In memory nothing is left by now.
+                let held = self.post.destination.levels.directory.holdings().unwrap_or_default();
+                if let Holdings { checkpoints: 1.., .. } = held {
+                    let Holdings { checkpoints, bytes } = held;
+                    self.say(&Notice::Kept { directory, checkpoints, bytes });
                 }
+            }
+            Ending::Exited { .. } | Ending::Killed { .. } => {
+                let Some(generation) = newest(&self.post.destination.levels) else { return };
+                let end = ending.to_string();
+                self.say(&if ending.is_own_failure() {
+                    Notice::Failed { directory, end, generation }
+                } else {
+                    Notice::Unfinished { directory, end }
+                });
             }
         }
     }
+}
+
+/// The newest generation of the present life, on whichever level.
+pub(crate) fn newest(levels: &Levels) -> Option<u64> {
+    let manifests = levels.each().filter_map(|(_, level)| level.manifest().ok());
+    let generations = manifests.flat_map(|manifest| manifest.generations);
+    generations.filter(|generation| !generation.superseded).map(|generation| generation.number.get()).max()
 }
 
 /// How a file stands that a program wrote, when the program has ended.

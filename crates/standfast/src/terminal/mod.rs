@@ -39,7 +39,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The socket's name in the job's directory.
-const SOCKET_NAME: &str = "terminal";
+pub(crate) const SOCKET_NAME: &str = "terminal";
 
 words! {
     /// On which terminal a program is started.

@@ -1,0 +1,127 @@
+//! Decides where standard output and error of a job continue that were files. By default that is in these files: a restart
+//! whose own output is redirected must not divide the program's output between two files unasked. Terminals and pipes are
+//! another matter: those of the run are gone, and the restart's own streams take their place.
+//!
+//! ```text
+//! the restart's stream is the recorded file      its descriptor is used: the path need not be open to this user
+//! another file, a pipe, a terminal               the recorded file is opened again; by Streams::Redirected it is not
+//! ```
+
+use super::files::{FileNote, Reckoning, path_of};
+use super::plan::FilePlan;
+use crate::job::is_inherited;
+use standfast_format::records::{JobState, OpenFileKind};
+use standfast_linux::proc::DescriptorInformation;
+use standfast_linux::sys::process;
+use standfast_linux::sys::tree::may_access;
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
+
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_RDWR: u32 = libc::O_RDWR as u32;
+const O_RDONLY: u32 = libc::O_RDONLY as u32;
+const O_WRONLY: u32 = libc::O_WRONLY as u32;
+
+/// How an objection to the file of a standard stream can be avoided.
+pub(super) const REDIRECT: &str = "to continue in the output of this command instead: add --redirect";
+
+/// Where standard output and error continue that were files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Streams {
+    /// In these files.
+    #[default]
+    Recorded,
+    /// Where those of the restart go.
+    Redirected,
+}
+
+/// How the open file at `place` continues as far as it is a standard stream, and what there is to say about it. Standard
+/// input is never exchanged: a program in the middle of one file cannot continue in the middle of another.
+pub(super) fn as_stream(job: &JobState, place: usize, streams: Streams) -> (FilePlan, Option<FileNote>) {
+    let recorded = (FilePlan::AsRecorded, None);
+    let open = &job.open_files[place];
+    let OpenFileKind::Regular { file, .. } = &open.kind else { return recorded };
+    let Some(stream) = stream_of(job, place) else { return recorded };
+    let Some(own) = OwnStream::of(stream) else { return recorded };
+    let access = open.flags & O_ACCMODE;
+    let old = std::fs::metadata(path_of(file)).ok();
+    if old.is_some_and(|old| (old.dev(), old.ino()) == (own.status.dev(), own.status.ino())) {
+        let serves = own.access == access || own.access == O_RDWR;
+        return if serves { (FilePlan::OwnFile(stream), None) } else { recorded };
+    }
+    if access == O_RDONLY {
+        return recorded;
+    }
+    let path = path_of(file).to_owned();
+    match streams {
+        Streams::Redirected if own.access != O_RDONLY => {
+            (FilePlan::Own(stream), Some(FileNote::StreamMoved { stream, from: path, to: own.path }))
+        }
+        _ if own.catches_output() => {
+            (FilePlan::AsRecorded, Some(FileNote::StreamStays { stream, path, own: own.path }))
+        }
+        _ => recorded,
+    }
+}
+
+/// Whether the open file at `place` is standard output or error, which can be redirected.
+pub(super) fn can_be_redirected(job: &JobState, place: usize) -> bool {
+    stream_of(job, place).is_some() && job.open_files[place].flags & O_ACCMODE != O_RDONLY
+}
+
+impl Reckoning<'_> {
+    /// Of an open file that we may not open: the stream of ours that takes its place if it is a standard output of the main
+    /// process, else why it cannot be had. A file that can be opened is left as it was recorded.
+    pub(super) fn instead_of_unopenable(&self, place: usize) -> Result<(FilePlan, Option<FileNote>), String> {
+        let recorded = Ok((FilePlan::AsRecorded, None));
+        let open = &self.job.open_files[place];
+        let OpenFileKind::Regular { file, .. } = &open.kind else { return recorded };
+        let path = path_of(file);
+        let Ok(now) = std::fs::metadata(path) else { return recorded };
+        let needed = match open.flags & O_ACCMODE {
+            O_RDONLY => libc::R_OK,
+            O_WRONLY => libc::W_OK,
+            _ => libc::R_OK | libc::W_OK,
+        };
+        // The owner of a file can give himself what he lacks.
+        if now.uid() == process::effective_user() {
+            return recorded;
+        }
+        let Err(error) = may_access(path, needed) else { return recorded };
+        let stream = stream_of(self.job, place).filter(|stream| *stream > 0 && is_inherited(*stream));
+        let stream = stream.ok_or_else(|| format!("it cannot be opened again ({error})"))?;
+        let to = std::fs::read_link(format!("/proc/self/fd/{stream}")).unwrap_or_default();
+        Ok((FilePlan::Own(stream), Some(FileNote::StreamNotOpened { stream, from: path.to_owned(), to })))
+    }
+}
+
+/// The number of the standard stream that an open file is. Those of other processes have been redirected by the job itself.
+fn stream_of(job: &JobState, place: usize) -> Option<i32> {
+    let descriptors = job.processes.iter().take(1).flat_map(|process| &process.descriptors);
+    let mut streams = descriptors.filter(|it| it.open_file as usize == place && it.number < 3);
+    streams.next().map(|descriptor| descriptor.number)
+}
+
+/// A standard stream of the restart.
+struct OwnStream {
+    status: Metadata,
+    access: u32,
+    path: PathBuf,
+}
+
+impl OwnStream {
+    /// `None` where it is closed, or would not reach the program.
+    fn of(stream: i32) -> Option<Self> {
+        let link = format!("/proc/self/fd/{stream}");
+        let status = std::fs::metadata(&link).ok().filter(|_| is_inherited(stream))?;
+        let access = DescriptorInformation::of(std::process::id() as i32, stream).ok()?.flags & O_ACCMODE;
+        Some(Self { status, access, path: std::fs::read_link(&link).unwrap_or_default() })
+    }
+
+    /// Whether somebody who sent it there may wait for output: in a file or at the end of a pipe, but not on a terminal.
+    fn catches_output(&self) -> bool {
+        let kind = self.status.file_type();
+        kind.is_file() || kind.is_fifo()
+    }
+}

@@ -1,0 +1,87 @@
+//! `clean`: removes what a job keeps that is not needed any more.
+
+use crate::Error;
+use crate::control::SOCKET_NAME as CONTROL;
+use crate::messages::MESSAGES;
+use crate::report::CleaningReport;
+use crate::terminal::SOCKET_NAME as TERMINAL;
+use standfast_store::{Claim, Holdings, JobDirectory, Levels, Purpose, StoreError};
+use std::path::PathBuf;
+
+/// Names of the supervisor's in a job's directory.
+const SUPERVISORS: [&str; 3] = [CONTROL, TERMINAL, MESSAGES];
+
+/// What to remove.
+#[derive(Debug, Clone)]
+pub struct CleanRequest {
+    /// The job's directory.
+    pub directory: PathBuf,
+    /// Whether to remove the checkpoints of a job as well that has not finished.
+    pub unfinished: bool,
+    /// Whether to take the directory from a holder that cannot be seen from here.
+    pub force: bool,
+    /// Whether only to say what would be removed.
+    pub dry_run: bool,
+    /// Where jobs of this user share the binaries that they save, if they do.
+    pub shared_binaries: Option<PathBuf>,
+}
+
+/// Removes a job that has finished: its checkpoints, on all levels, and its directory, unless something else is in that.
+///
+/// # Errors
+/// When the job runs, or has not finished and nobody said that it may go all the same; when something cannot be removed.
+pub fn clean(request: &CleanRequest) -> Result<CleaningReport, Error> {
+    let of_store = |error| Error::of_store(&request.directory, error);
+    let directory = JobDirectory::open(&request.directory).map_err(of_store)?;
+    request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
+    let claim = Claim { purpose: Purpose::Live, force: request.force };
+    // Before the lease, which would leave a trace where there is no job.
+    directory.would_grant(claim).map_err(of_store)?;
+    request.check(&directory)?;
+    let report = |levels: Option<&Levels>, left| {
+        let each = |shelf: &JobDirectory| shelf.holdings().map_err(of_store);
+        let mut all = each(&directory)?;
+        if let Some(memory) = levels.and_then(|levels| levels.memory.as_ref()) {
+            let Holdings { checkpoints, bytes } = each(memory)?;
+            all = Holdings { checkpoints: all.checkpoints + checkpoints, bytes: all.bytes + bytes };
+        }
+        let Holdings { checkpoints, bytes } = all;
+        let directory = request.directory.clone();
+        Ok(CleaningReport { directory, is_dry_run: request.dry_run, checkpoints, bytes, left })
+    };
+    let levels = || Levels::open(directory.clone()).ok().map(|(levels, _)| levels);
+    if request.dry_run {
+        let left = directory.foreign_names(&SUPERVISORS).map_err(of_store)?;
+        return report(levels().as_ref(), left);
+    }
+    let lease = directory.take_lease(claim).map_err(of_store)?;
+    // It may have been continued before we had the lease.
+    request.check(&directory)?;
+    let mut levels = levels();
+    let mut report = report(levels.as_ref(), Vec::new())?;
+    if let Some(levels) = &mut levels {
+        levels.discard_memory(&lease, false).map_err(of_store)?;
+    }
+    report.left = directory.remove_job(lease, &SUPERVISORS).map_err(of_store)?.left;
+    Ok(report)
+}
+
+impl CleanRequest {
+    /// That nothing is lost which somebody may need.
+    fn check(&self, directory: &JobDirectory) -> Result<(), Error> {
+        if self.unfinished {
+            return Ok(());
+        }
+        let of_store = |error| Error::of_store(&self.directory, error);
+        let manifest = match directory.manifest() {
+            // There may be checkpoints, and nobody knows what they are.
+            Err(StoreError::Manifest { .. }) => return Err(Error::NotFinished(self.directory.clone())),
+            other => other.map_err(of_store)?,
+        };
+        let has_memory = manifest.memory.as_ref().is_some_and(|memory| memory.level.is_some());
+        if manifest.is_finished() || (manifest.generations.is_empty() && !has_memory) {
+            return Ok(());
+        }
+        Err(Error::NotFinished(self.directory.clone()))
+    }
+}
