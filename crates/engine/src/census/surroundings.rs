@@ -91,14 +91,18 @@ fn remade_paths(state: &JobState) -> impl Iterator<Item = PathBuf> {
     sockets.chain(pipes).chain(files)
 }
 
-/// Directories in which the job is, or that it has open.
+/// Directories in which the job is, or that it has open or watches.
 fn entered_paths(state: &JobState) -> impl Iterator<Item = PathBuf> {
     let working = state.processes.iter().map(|process| &process.working_directory);
     let open = state.open_files.iter().filter_map(|open| match &open.kind {
         OpenFileKind::Directory { path, .. } | OpenFileKind::Place { path, .. } => Some(path),
         _ => None,
     });
-    working.chain(open).map(|path| as_path(path).to_owned())
+    let watched = state.open_files.iter().flat_map(|open| match &open.kind {
+        OpenFileKind::Watches { watches } => watches.as_slice(),
+        _ => &[],
+    });
+    working.chain(open).chain(watched.map(|watch| &watch.path)).map(|path| as_path(path).to_owned())
 }
 
 /// The file that the name of a Unix socket stands for, whether or not it is there.

@@ -475,7 +475,7 @@ impl Obstacles {
                 FilePlan::AsRecorded
             }
             OpenFileKind::Watches { watches } => {
-                watches.iter().for_each(|watch| self.check_watch(watch));
+                watches.iter().for_each(|watch| self.check_watch(watch, &mut found.remaking));
                 FilePlan::AsRecorded
             }
             OpenFileKind::Process { process } => {
@@ -499,10 +499,13 @@ impl Obstacles {
         }
     }
 
-    /// What an inotify instance watches must be there, and be the same.
-    fn check_watch(&mut self, watch: &Watch) {
-        let now = std::fs::metadata(OsStr::from_bytes(&watch.path.0));
-        let same = now.is_ok_and(|now| now.dev() != watch.device || now.ino() == watch.inode);
+    /// What an inotify instance watches must be there, and be the same, or be made again.
+    fn check_watch(&mut self, watch: &Watch, remaking: &mut Remaking<'_>) {
+        let path = Path::new(OsStr::from_bytes(&watch.path.0));
+        let same = match std::fs::metadata(path) {
+            Ok(now) => now.dev() != watch.device || now.ino() == watch.inode,
+            Err(_) => remaking.provide_empty(path).is_ok(),
+        };
         if !same {
             let why = "the program watches it (inotify), and it is gone or another one now";
             self.add(&format!("watched file {}", watch.path), why, "put it back");
