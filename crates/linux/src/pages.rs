@@ -14,7 +14,8 @@ use std::sync::OnceLock;
 pub enum Populated {
     /// Every page in memory or swap, but the kernel's page of zeros: for anonymous memory.
     Any,
-    /// Those that no longer show the file beneath: for private mappings of files.
+    /// Those that no longer show the file beneath: for private mappings of files. The kernel's page of zeros is one of them:
+    /// KSM puts it in the place of a page that the program has cleared.
     Own,
     /// Those that do show it: for private mappings of memory objects.
     File,
@@ -90,7 +91,7 @@ impl PageScan {
     fn ask(&self, range: PageRange, which: Populated, into: &mut Vec<PageRange>) -> io::Result<()> {
         let (none_of, all_of) = match which {
             Populated::Any => (category::ZERO | self.guard, 0),
-            Populated::Own => (category::ZERO | category::FILE | self.guard, 0),
+            Populated::Own => (category::FILE | self.guard, 0),
             Populated::File => (category::ZERO | self.guard, category::FILE),
         };
         let any_of = category::PRESENT | category::SWAPPED;
