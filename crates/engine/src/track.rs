@@ -225,6 +225,17 @@ pub(crate) struct Place {
     pub(crate) beneath: Beneath,
     /// What the program has said about huge pages: that it wants them, or that it wants none.
     pub(crate) wants_huge_pages: Option<bool>,
+    /// Whether its pages are huge pages from the system's pool.
+    pub(crate) is_of_pool: bool,
+}
+
+impl Place {
+    /// Whether protection tells what has been written. A protected page of a file, or of the system's pool of huge pages, that
+    /// is discarded leaves a marker behind, by which the page that takes its place is protected from birth: until it is
+    /// written again it looks like the old one, which it is not.
+    fn is_observable(&self) -> bool {
+        self.beneath == Beneath::Zeros && !self.is_of_pool
+    }
 }
 
 /// The pages of a process that hold something, ascending.
@@ -290,12 +301,10 @@ impl Track {
         let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
         let mut found = Found::default();
         let mut pages = Pages::default();
-        let mut of_files = Vec::new();
+        let mut unobservable = Vec::new();
         for place in places {
-            // Of private mappings of files everything may have been written. A protected page of theirs that is discarded leaves
-            // a marker behind, by which the page that takes its place is protected from birth: until it is written again it
-            // looks like the old one, which it is not.
-            if place.beneath == Beneath::Zeros {
+            // Of the others everything may have been written.
+            if place.is_observable() {
                 let held = scan.held(place.live).map_err(scanning)?;
                 let huge = if how.compares && may_be_huge(place) { scan.huge(place.live) } else { Ok(vec![]) };
                 let huge = huge.map_err(scanning)?;
@@ -311,14 +320,14 @@ impl Track {
             } else {
                 let mut held = Vec::new();
                 otherwise(place, &mut held).map_err(scanning)?;
-                of_files.extend(held.into_iter().map(|range| (range, place.beneath)));
+                unobservable.extend(held.into_iter().map(|range| (range, place.beneath)));
             }
         }
         self.compared = pages.compared.iter().map(|(range, _)| range.pages()).sum();
         self.sort(how, found, &mut pages);
         // A process that is saved whole builds upon nothing.
         let rest = if how.compares && !pages.unchanged.is_empty() { &mut pages.compared } else { &mut pages.changed };
-        rest.extend(of_files);
+        rest.extend(unobservable);
         rest.sort_unstable_by_key(|(range, _)| range.start());
         Ok(pages)
     }
@@ -331,18 +340,18 @@ impl Track {
         populated: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
     ) -> io::Result<Pages> {
         let bits = SoftDirty::open(self.process.pid)?;
-        let (mut found, mut pages, mut of_files) = (Found::default(), Pages::default(), Vec::new());
+        let (mut found, mut pages, mut unobservable) = (Found::default(), Pages::default(), Vec::new());
         for place in places {
             let mut held = Vec::new();
             populated(place, &mut held)?;
-            match place.beneath {
-                Beneath::Zeros => found.all.extend(held),
-                Beneath::File => of_files.extend(held.into_iter().map(|range| (range, place.beneath))),
+            match place.is_observable() {
+                true => found.all.extend(held),
+                false => unobservable.extend(held.into_iter().map(|range| (range, place.beneath))),
             }
         }
         bits.written(&found.all, &mut found.written)?;
         self.sort(how, found, &mut pages);
-        pages.changed.extend(of_files);
+        pages.changed.extend(unobservable);
         pages.changed.sort_unstable_by_key(|(range, _)| range.start());
         bits.clear()?;
         Ok(pages)

@@ -154,8 +154,9 @@ impl WrittenScan {
     /// protects them. `populated` are runs of pages that hold something, ascending. Pages in swap may be missing.
     /// `None`, and nothing appended, when the mapping is not under observation: all of them may have been written.
     ///
-    /// Not for mappings of files: a protected page of theirs that is discarded leaves a marker behind, by which whatever
-    /// takes its place is protected from birth, and looks like the old page until it is written again.
+    /// Not for mappings of files, nor for huge pages from the system's pool: a protected page of theirs that is discarded leaves
+    /// a marker behind, by which whatever takes its place is protected from birth, and looks like the old page until it is
+    /// written again.
     ///
     /// # Errors
     /// When the process is gone.

@@ -230,6 +230,7 @@ fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
         if mapping.grows_down { Address::new(mapping.start.saturating_sub(STACK_GROWTH_BYTES)) } else { start };
     let said = |advice| mapping.attributes.advice.contains(&advice);
     let wants_huge_pages = (said(Advice::HugePages) || said(Advice::NoHugePages)).then(|| said(Advice::HugePages));
+    let is_of_pool = mapping.attributes.huge_page_bytes > 0;
     let (mapping, live) = (PageRange::between(observed, end), PageRange::between(live, end));
-    Some(Place { mapping, live, beneath, wants_huge_pages })
+    Some(Place { mapping, live, beneath, wants_huge_pages, is_of_pool })
 }
