@@ -41,7 +41,7 @@ mod waits;
 mod watch;
 
 pub use ahead::Ahead;
-pub use census::{ExternalSockets, Output, examine};
+pub use census::{Asking, ExternalSockets, Output, Unconfirmed, examine};
 pub use delays::{Delays, own_delay};
 pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness};
 pub use endpoint::TerminalHolder;

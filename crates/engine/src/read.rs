@@ -1,7 +1,7 @@
 //! Reads the pages of a frozen job into an image, from its processes or from clones of them when the job runs on.
 
 use crate::ahead::{Ahead, Kept};
-use crate::census::{Census, ExternalSockets, ObjectContents, Output};
+use crate::census::{Asking, Census, ExternalSockets, ObjectContents, Output, Unconfirmed};
 use crate::clones::{clone_of, copied, divide};
 use crate::freeze::{Frozen, if_another_ended, kernel, refine};
 use crate::hashes::{Key, Sieve};
@@ -60,6 +60,8 @@ pub struct CaptureOptions {
     pub external_sockets: ExternalSockets,
     /// When memory is read.
     pub reading: Reading,
+    /// When the kernel is asked what has been said about memory.
+    pub asking: Asking,
 }
 
 /// Which files are saved whole, of those that the program may write. What of others is mapped is saved in any case.
@@ -105,6 +107,8 @@ pub struct Captured {
     /// Promises of programs that have not been kept since the checkpoint before, where that is checked; not all, should there
     /// be many.
     pub broken: Vec<BrokenPromise>,
+    /// What has to be confirmed before this may be committed.
+    unconfirmed: Option<Unconfirmed>,
     /// Pages that were read ahead and are yet to be handed to the sink.
     kept: Vec<Kept>,
     /// What nobody kept.
@@ -121,6 +125,11 @@ impl Captured {
     /// this is never said is as if it had not been.
     pub fn committed(&self, generation: u64) {
         self.shared.tracks().committed(generation);
+    }
+
+    /// What has to be confirmed, when the job runs again, before [`Captured::committed`] may be called.
+    pub fn take_unconfirmed(&mut self) -> Option<Unconfirmed> {
+        self.unconfirmed.take()
     }
 
     /// Whether [`Captured::read_on`] has clones to read.
@@ -347,6 +356,7 @@ impl Frozen {
             uncloned,
             unheeded,
             broken,
+            unconfirmed: Some(census.unconfirmed),
             kept,
             ahead,
             clones,

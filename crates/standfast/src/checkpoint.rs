@@ -19,8 +19,8 @@ use crate::room;
 use crate::scope::{ExternalSockets, SaveFiles};
 use crate::snapshots::{Choice, Method, Past, Snapshot, Why};
 use standfast_engine::{
-    Advised, Ahead, BrokenPromise, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Readiness, Reading,
-    StackPart, Tracking, rehearse,
+    Advised, Ahead, Asking, BrokenPromise, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Readiness,
+    Reading, StackPart, Tracking, Unconfirmed, rehearse,
 };
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Coverage, FileReference};
@@ -52,6 +52,11 @@ const GIVE_BACK_PAGES: u64 = 1 << 14;
 
 /// How many times as long as it should be a chain may become while its coalescing is due or under way.
 const CHAINS_AHEAD: usize = 2;
+
+/// How the kernel is asked what programs have said about their memory, at one attempt after the other: one that was asked ahead
+/// counts only if the program has said nothing else meanwhile. One that goes on saying other things all the time is asked
+/// while it stands still at last.
+const ATTEMPTS: [Asking; 3] = [Asking::Ahead, Asking::Ahead, Asking::Stopped];
 
 /// How often a job is let go again because one of its threads talks with the supervisor, and for how long.
 const ASKING_LOOKS: u32 = 50;
@@ -151,7 +156,7 @@ impl Destination {
         .map(drop)
     }
 
-    fn capture_options(&self, prepared: &Prepared, method: Method) -> CaptureOptions {
+    fn capture_options(&self, prepared: &Prepared, method: Method, asking: Asking) -> CaptureOptions {
         CaptureOptions {
             stack: self.stack,
             // What is read ahead must be observed, whether or not later checkpoints build upon this one.
@@ -168,6 +173,7 @@ impl Destination {
                 Method::Sequential | Method::Copy | Method::Precopy => Reading::Stopped,
                 Method::Fork => Reading::Cloned,
             },
+            asking,
         }
     }
 }
@@ -208,6 +214,8 @@ pub(crate) enum Failure {
     Output(io::Error),
     /// No thread could be had for it.
     Thread(io::Error),
+    /// What the program has said about its memory was not what it had said before: another attempt is to be made.
+    Outdated,
     /// The program has disabled checkpoints for the time being, and will say when it has enabled them.
     Disabled,
     /// The thread panicked: a fault of Standfast itself.
@@ -219,7 +227,7 @@ impl Failure {
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Engine(EngineError::Refused(obstacles)) => obstacles.iter().all(|it| it.passing),
-            Self::Disabled => true,
+            Self::Disabled | Self::Outdated => true,
             _ => false,
         }
     }
@@ -245,6 +253,7 @@ impl std::fmt::Display for Failure {
                 "a file that the program writes cannot be made durable ({}): look after its disk",
                 crate::InWords(error)
             ),
+            Self::Outdated => f.write_str("the program has changed attributes of its memory meanwhile"),
             Self::Disabled => f.write_str(
                 "the program has disabled checkpoints (standfast_disable); one is taken as soon as it enables them",
             ),
@@ -351,11 +360,28 @@ fn take(destination: &Destination, freezer: &Freezer, order: &Order) -> Attempt 
     attempt
 }
 
-fn take_at(
+fn take_at(destination: &Destination, place: (Level, &JobDirectory), freezer: &Freezer, order: &Order) -> Attempt {
+    let attempts = match order.purpose {
+        Purpose::Protect => &ATTEMPTS[..],
+        // It does not run again.
+        Purpose::Stop => &[Asking::Stopped],
+    };
+    let (last, others) = attempts.split_last().expect("there are some");
+    for asking in others {
+        let attempt = attempt_at(destination, place, freezer, order, *asking);
+        if !matches!(attempt.outcome, Err(Failure::Outdated)) {
+            return attempt;
+        }
+    }
+    attempt_at(destination, place, freezer, order, *last)
+}
+
+fn attempt_at(
     destination: &Destination,
     (level, shelf): (Level, &JobDirectory),
     freezer: &Freezer,
     order: &Order,
+    asking: Asking,
 ) -> Attempt {
     let started = Instant::now();
     let failed = |failure, given_up| {
@@ -376,7 +402,7 @@ fn take_at(
     };
     give_back_free_memory(freezer);
     freezer.look_ahead();
-    let options = destination.capture_options(&prepared, choice.method);
+    let options = destination.capture_options(&prepared, choice.method, asking);
     let (ahead, earlier) = match read_ahead(freezer, &mut prepared, options, choice) {
         Ok(read) => read,
         Err(error) => return failed(error.into(), Some(prepared)),
@@ -508,13 +534,23 @@ fn complete(
             // That the program ended while it stood still does not harm the image: it may be needed the more.
             drop(frozen.thaw());
             let pause = moments.earlier + moments.freezing.elapsed();
-            if moments.is_held {
-                prepared.release();
-                read_on(&mut captured, &mut prepared)?;
-                prepared.finish(&captured.state).map_err(EngineError::Image)?;
+            let unconfirmed = captured.take_unconfirmed();
+            let (sealed, is_confirmed) = std::thread::scope(|scope| {
+                let confirm = || unconfirmed.is_none_or(Unconfirmed::confirm);
+                let confirming = std::thread::Builder::new().spawn_scoped(scope, confirm).map_err(Failure::Thread)?;
+                if moments.is_held {
+                    prepared.release();
+                    read_on(&mut captured, &mut prepared)?;
+                    prepared.finish(&captured.state).map_err(EngineError::Image)?;
+                }
+                moments.make_durable(&captured)?;
+                let sealed = prepared.seal()?;
+                Ok::<_, Failure>((sealed, confirming.join().unwrap_or(false)))
+            })?;
+            if !is_confirmed {
+                return Err(Failure::Outdated);
             }
-            moments.make_durable(&captured)?;
-            let generation = prepared.seal()?.commit(pause)?;
+            let generation = sealed.commit(pause)?;
             captured.committed(generation.number.get());
             (generation, pause)
         }

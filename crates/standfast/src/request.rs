@@ -104,7 +104,7 @@ fn of_failure(failure: Failure) -> Error {
     match failure {
         Failure::Engine(error) => Error::Engine(error),
         Failure::Store(error) => Error::Store(error),
-        Failure::Output(_) | Failure::Thread(_) | Failure::Disabled | Failure::Broken => {
+        Failure::Output(_) | Failure::Thread(_) | Failure::Outdated | Failure::Disabled | Failure::Broken => {
             Error::Declined(failure.to_string())
         }
     }

@@ -1,26 +1,41 @@
 //! What has been said about mappings besides their access: advice, locks, keys, names. The kernel tells it only in a walk
-//! through all page tables, 100 ms for each GiB, so it is asked while the program runs on, shortly before it is stopped. What
-//! the program says in between is missed; nothing of it changes what a program computes, and where the amount of locked
-//! memory shows that something was missed, the kernel is asked again.
+//! through all page tables, 5 to 12 ms for each GB, so it is asked while the program runs, before it is stopped. What the
+//! program says in between is missed. Where a result can depend on it, a checkpoint counts only if the kernel says the same
+//! once the program runs again, see [`super::confirmation`]; where the amount of locked memory shows that something was missed,
+//! the kernel is asked at once.
 
-use crate::EngineError;
+use super::confirmation::{Counting, Used};
 use crate::freeze::kernel;
+use crate::{EngineError, ProcessIdentity};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
 use standfast_linux::proc::{self, Map, MapAttributes, MapPolicy};
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A look is repeated when this many times its own duration has passed: it takes 5 % of a processor at most.
+/// A look ahead is repeated when this many times its own duration has passed: such looks take 5 % of a processor at most.
 const REST: u32 = 20;
+
+/// When the kernel is asked what has been said about memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Asking {
+    /// While the job runs, before it is stopped. What the capture has used is to be confirmed with
+    /// [`crate::Unconfirmed::confirm`] when the job runs again.
+    #[default]
+    Ahead,
+    /// While the job stands still: exact, and 5 to 12 ms for each GB.
+    Stopped,
+}
 
 /// The attributes of one process's mappings, as they were at one look.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attributes {
     mappings: Arc<Vec<MapAttributes>>,
     policies: Arc<Vec<MapPolicy>>,
+    /// Whether the program ran when it was looked at, and may have said something else since.
+    is_ahead: bool,
 }
 
 /// The last look at each process of a job.
@@ -29,36 +44,63 @@ pub(crate) struct Looks(Mutex<HashMap<i32, Look>>);
 
 #[derive(Debug)]
 struct Look {
+    process: ProcessIdentity,
     attributes: Attributes,
     ended: Instant,
     took: Duration,
 }
 
 impl Looks {
-    /// Looks at a process that runs, unless that was done a moment ago.
-    pub(crate) fn look_ahead(&self, pid: i32) {
-        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if looks.get(&pid).is_some_and(|look| look.ended.elapsed() < look.took * REST) {
-            return;
+    /// Looks at processes that run, but for those that were looked at a moment ago; forgets others.
+    pub(crate) fn look_ahead(&self, pids: &[i32]) {
+        self.looks().retain(|pid, look| pids.contains(pid) && look.process.is_alive());
+        for pid in pids {
+            let is_recent = |look: &Look| look.ended.elapsed() < look.took * REST;
+            if !self.looks().get(pid).is_some_and(is_recent) {
+                // It is gone, or the checkpoint will say why it may not be looked at.
+                let _ = self.look_at(*pid);
+            }
         }
-        let begun = Instant::now();
-        match Attributes::at(pid) {
-            Ok(attributes) => looks.insert(pid, Look { attributes, ended: Instant::now(), took: begun.elapsed() }),
-            // It is gone, or the checkpoint will say why it may not be looked at.
-            Err(_) => looks.remove(&pid),
-        };
     }
 
-    /// What is known of a process that has so much memory locked. `maps` are its mappings now.
-    pub(crate) fn known(&self, pid: i32, locked_kib: u64, maps: &[Map]) -> Result<Attributes, EngineError> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&pid).map(|look| look.attributes.clone());
+    /// Looks at a process that runs.
+    pub(super) fn look_at(&self, pid: i32) -> Option<(ProcessIdentity, Attributes)> {
+        let begun = Instant::now();
+        let found = ProcessIdentity::of(pid).ok().and_then(|process| Some((process, Attributes::at(pid).ok()?)));
+        let Some((process, attributes)) = found else {
+            self.looks().remove(&pid);
+            return None;
+        };
+        let attributes = Attributes { is_ahead: true, ..attributes };
+        let look = Look { process, attributes: attributes.clone(), ended: Instant::now(), took: begun.elapsed() };
+        self.looks().insert(pid, look);
+        Some((process, attributes))
+    }
+
+    /// What is known of a process that stands still and has so much memory locked. `maps` are its mappings.
+    pub(crate) fn known(
+        &self,
+        process: ProcessIdentity,
+        locked_kib: u64,
+        maps: &[Map],
+        when: Asking,
+    ) -> Result<Attributes, EngineError> {
         let asking = |source| kernel("asking what was said about memory", source);
+        let is_it = |look: &&Look| look.process == process;
+        let known = self.looks().get(&process.pid).filter(is_it).map(|look| look.attributes.clone());
         match known {
-            Some(known) if known.fits(locked_kib, maps) => Ok(known),
-            // The program stands still: one walk is enough.
-            Some(known) => Ok(Attributes { mappings: Arc::new(MapAttributes::of(pid).map_err(asking)?), ..known }),
-            None => Attributes::at(pid).map_err(asking),
+            Some(known) if when == Asking::Ahead && known.fits(locked_kib, maps) => Ok(known),
+            // One walk is enough.
+            Some(Attributes { policies, .. }) => {
+                let mappings = Arc::new(MapAttributes::of(process.pid).map_err(asking)?);
+                Ok(Attributes { mappings, policies, is_ahead: false })
+            }
+            None => Attributes::at(process.pid).map_err(asking),
         }
+    }
+
+    fn looks(&self) -> MutexGuard<'_, HashMap<i32, Look>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,7 +108,34 @@ impl Attributes {
     /// Asks the kernel.
     pub(crate) fn at(pid: i32) -> io::Result<Self> {
         let policies = if is_worth_asking(pid) { MapPolicy::of(pid)? } else { Vec::new() };
-        Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(policies) })
+        Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(policies), is_ahead: false })
+    }
+
+    /// What of these attributes counts for mappings of a process that stands still, where it has to be confirmed.
+    pub(super) fn unconfirmed(&self, pid: i32, maps: &[Map]) -> Option<Vec<Used>> {
+        let used = |map: &Map| {
+            let known = self.find(map);
+            let may_not_be_written = self.may_be_written(pid, map) == Some(false);
+            let counting = known.map_or_else(|| Counting::of_unknown(may_not_be_written), Counting::of);
+            Used { start: map.start, end: map.end, inode: map.inode, counting, was_known: known.is_some() }
+        };
+        // The kernel's own are the kernel's business.
+        let counts = |map: &&Map| !map.path.starts_with(b"[v");
+        self.is_ahead.then(|| maps.iter().filter(counts).map(used).collect())
+    }
+
+    /// Of all mappings, ascending.
+    pub(super) fn mappings(&self) -> &[MapAttributes] {
+        &self.mappings
+    }
+
+    /// Whether the program may make a mapping writable, or has done so; `None` for private ones, which it always may, and
+    /// where nobody knows.
+    pub(super) fn may_be_written(&self, pid: i32, map: &Map) -> Option<bool> {
+        if !map.shared || map.protection.write {
+            return map.shared.then_some(true);
+        }
+        self.find(map).map(|known| known.has(b"mw")).or_else(|| map.is_of_writable_file(pid).ok())
     }
 
     /// Whether nothing shows that something was missed.

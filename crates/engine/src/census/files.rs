@@ -118,7 +118,7 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     // To the reaper come those of the job that lose their parents, also such as are younger than the list.
     let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
     shared.writers.look(&written, &job);
-    pids.iter().for_each(|pid| shared.looks.look_ahead(*pid));
+    shared.looks.look_ahead(&pids);
     shared.waits().look_ahead(&pids);
 }
 

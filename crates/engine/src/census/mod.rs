@@ -6,6 +6,7 @@
 mod apart;
 mod asker;
 mod attributes;
+mod confirmation;
 mod descriptors;
 mod files;
 mod kinship;
@@ -29,8 +30,10 @@ use crate::restart::foreseen;
 use crate::track::{Look, Pages, Track, Tracking, Tracks};
 use crate::tree::Member;
 use crate::{CaptureOptions, EngineError, Obstacle, ProcessIdentity, abreast};
+pub use attributes::Asking;
 use attributes::Attributes;
 pub(crate) use attributes::Looks;
+pub use confirmation::Unconfirmed;
 pub use descriptors::ExternalSockets;
 pub(crate) use descriptors::received;
 use descriptors::{Descriptors, Motion, Terms};
@@ -71,13 +74,16 @@ pub(crate) struct Census {
     pub(crate) objects: Vec<ObjectContents>,
     /// Files that the job has open for writing: what it wrote must be as durable as the checkpoint that counts on it.
     pub(crate) outputs: Vec<Output>,
+    /// What was found out about its memory before it was stopped.
+    pub(crate) unconfirmed: Unconfirmed,
 }
 
 impl Census {
     /// One that `is_second` follows another for the same checkpoint.
     pub(crate) fn take(frozen: &Frozen, options: CaptureOptions, is_second: bool) -> Result<Self, EngineError> {
         let ourselves = Ourselves::look()?;
-        let subjects = Subject::all_known(frozen)?;
+        let subjects = Subject::all_known(frozen, options.asking)?;
+        let unconfirmed = Subject::unconfirmed(&subjects, frozen);
         let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
         let mut found = Findings::of_stopped(frozen, &subjects, options, &ourselves)?;
         let folders = found.objects.save_folders(&frozen.shared.folders())?;
@@ -116,7 +122,7 @@ impl Census {
         files::note_contents(&mut state, &frozen.shared);
         // Nothing stands in the way of the checkpoint any more. Where it cannot be set, a restart may have to wait.
         with_ports.iter().for_each(|socket| drop(frozen.shared.reused_ports.set(socket.as_fd())));
-        Ok(Self { state, pages, objects, outputs })
+        Ok(Self { state, pages, objects, outputs, unconfirmed })
     }
 }
 
@@ -264,16 +270,26 @@ struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// Those that stand still, with what has been found out about them before.
-    fn all_known(frozen: &'a Frozen) -> Result<Vec<Self>, EngineError> {
+    fn all_known(frozen: &'a Frozen, when: Asking) -> Result<Vec<Self>, EngineError> {
         let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
         let portraits = abreast::each(&pids, |pid| Portrait::of(*pid));
         let known = frozen.processes.iter().zip(portraits).map(|(process, portrait)| {
             let (pid, maps) = (process.pid, &process.maps);
             let portrait = portrait.map_err(|source| crate::freeze::forbidden(pid, source))?;
-            let attributes = frozen.shared.looks.known(pid, portrait.status.locked_kib, maps)?;
+            let (process, locked_kib) = (portrait.identity(pid), portrait.status.locked_kib);
+            let attributes = frozen.shared.looks.known(process, locked_kib, maps, when)?;
             Ok(Self { pid, maps: Cow::Borrowed(maps), attributes, portrait })
         });
         known.collect()
+    }
+
+    /// What of that has to be confirmed when they run again.
+    fn unconfirmed(subjects: &[Self], frozen: &Frozen) -> Unconfirmed {
+        let used = |subject: &Self| {
+            let used = subject.attributes.unconfirmed(subject.pid, &subject.maps)?;
+            Some((subject.portrait.identity(subject.pid), used))
+        };
+        Unconfirmed::new(&frozen.shared, subjects.iter().filter_map(used).collect())
     }
 
     /// One that runs.

@@ -3,6 +3,10 @@
 use super::{malformed, parse, parse_hex};
 use standfast_core::{Address, PageRange};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
+
+/// How the links in `/proc/PID/map_files` show with which rights a file was opened.
+const OWNER_WRITES: u32 = 0o200;
 
 /// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +73,16 @@ impl Map {
         self.path == b"[stack]"
     }
 
+    /// Whether the file beneath was opened with the right to write: a shared mapping of it can be made writable at any time.
+    /// Where files have been sealed since, they may say otherwise.
+    ///
+    /// # Errors
+    /// When the process or the mapping is gone, or may not be looked at.
+    pub fn is_of_writable_file(&self, pid: i32) -> io::Result<bool> {
+        let link = std::fs::symlink_metadata(format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end))?;
+        Ok(link.permissions().mode() & OWNER_WRITES != 0)
+    }
+
     /// Whether it is System V shared memory: `/SYSV` and the key.
     pub fn is_segment(&self) -> bool {
         self.path.starts_with(b"/SYSV")
@@ -112,6 +126,14 @@ mod tests {
         assert_eq!((maps[0].device, maps[0].inode), (libc::makedev(0xfe, 0), 325_835));
         assert!(maps[1].is_stack());
         assert!(maps[2].shared && maps[2].path.is_empty() && maps[2].protection == MapProtection::default());
+    }
+
+    #[test]
+    fn a_mapping_tells_whether_its_file_was_opened_for_writing() {
+        let (own, path) = (std::process::id() as i32, std::env::current_exe().unwrap());
+        let maps = Map::of(own).unwrap();
+        let program = maps.iter().find(|map| map.path == path.as_os_str().as_encoded_bytes()).unwrap();
+        assert!(!program.is_of_writable_file(own).unwrap(), "nobody may write what is executed");
     }
 
     #[test]

@@ -61,6 +61,11 @@ impl MapAttributes {
         Ok(all)
     }
 
+    /// Whether it begins there and shows that file.
+    pub fn is_at(&self, start: u64, inode: u64) -> bool {
+        (self.start, self.inode) == (start, inode)
+    }
+
     /// Whether it has a flag, by the kernel's two letters for it.
     pub fn has(&self, flag: &[u8; 2]) -> bool {
         self.flags.contains(flag)
