@@ -17,7 +17,7 @@ use standfast_format::records::FileReference;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
 use standfast_linux::{InheritedSignals, LaunchTerminal, NamespaceInit, News as OfNamespace, WaitStatus};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -200,6 +200,8 @@ pub(crate) struct Shared {
     folders: Mutex<Folders>,
     /// Sockets of it that share their ports by our doing.
     pub(crate) reused_ports: ReusedPorts,
+    /// Files that it has been seen to write through shared mappings.
+    written: Mutex<BTreeSet<FileKey>>,
 }
 
 impl Shared {
@@ -218,6 +220,7 @@ impl Shared {
             terminal: Mutex::default(),
             folders: Mutex::default(),
             reused_ports: ReusedPorts::default(),
+            written: Mutex::default(),
         })
     }
 
@@ -239,6 +242,10 @@ impl Shared {
 
     pub(crate) fn folders(&self) -> MutexGuard<'_, Folders> {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn written(&self) -> MutexGuard<'_, BTreeSet<FileKey>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn waits(&self) -> MutexGuard<'_, Waits> {
@@ -329,6 +336,11 @@ impl Job {
     /// absolute paths.
     pub fn save_folders(&self, paths: Vec<PathBuf>, except: Option<PathBuf>) {
         *self.shared.folders() = Folders { paths, except };
+    }
+
+    /// Takes over which files the life before was seen to write through shared mappings.
+    pub(crate) fn has_written(&self, files: impl IntoIterator<Item = FileKey>) {
+        self.shared.written().extend(files);
     }
 
     /// Takes over the waits of threads that have been made anew.

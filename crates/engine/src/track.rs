@@ -7,6 +7,7 @@
 
 mod foresight;
 mod habits;
+mod windows;
 
 use crate::directions::Promises;
 use crate::freeze::kernel;

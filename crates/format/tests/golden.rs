@@ -55,6 +55,7 @@ fn mappings() -> Vec<Mapping> {
         backing,
         grows_down: start == 0x7ffc_0000_0000,
         attributes: if start == 0x60_0000 { attributes() } else { MappingAttributes::default() },
+        may_write: None,
     };
     vec![
         mapping(0x40_0000, protection(false, true), Backing::PrivateFile { file: file("/bin/prog"), offset: 0x1000 }),

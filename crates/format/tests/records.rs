@@ -113,8 +113,10 @@ prop_compose! {
         [read, write, execute, grows_down]: [bool; 4],
         backing in backing(),
         attributes in attributes(),
+        may_write: Option<bool>,
     ) -> Mapping {
-        Mapping { start, end, protection: Protection { read, write, execute }, backing, grows_down, attributes }
+        let protection = Protection { read, write, execute };
+        Mapping { start, end, protection, backing, grows_down, attributes, may_write }
     }
 }
 

@@ -189,6 +189,7 @@ mod tests {
             backing,
             grows_down: false,
             attributes: MappingAttributes::default(),
+            may_write: None,
         };
         let file = Backing::PrivateFile { file: FileReference::default(), offset: 0 };
         let mappings = vec![mapping(0x1000, 0x9000, Backing::Anonymous), mapping(0x10000, 0x12000, file)];

@@ -91,7 +91,8 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     let (mut written, mut leased) = (BTreeSet::new(), BTreeSet::new());
     for pid in &pids {
         let maps = Map::of(*pid).unwrap_or_default();
-        for map in maps.iter().filter(|map| map.inode != 0 && map.shared && map.protection.write) {
+        let may_write = |map: &&Map| map.protection.write || map.is_of_writable_file(*pid).unwrap_or(false);
+        for map in maps.iter().filter(|map| map.inode != 0 && map.shared).filter(may_write) {
             written.extend(reference(&map.path).ok().as_ref().map(key_of));
         }
         paths.extend(maps.into_iter().filter(|map| map.inode != 0).map(|map| map.path));

@@ -34,7 +34,7 @@ enum Kind {
     Ordinary(Backing),
     /// Memory that others may map as well.
     Object,
-    /// A file that is written through the mapping.
+    /// A file that is written through mappings.
     MappedFile(FileReference),
     /// System V shared memory.
     Segment,
@@ -56,7 +56,9 @@ impl Mappings {
         let pid = subject.pid;
         let mut found = Self::default();
         for map in subject.maps.iter() {
-            let mapping = |backing| Mapping { attributes: subject.attributes.of(map), ..mapping(map, backing) };
+            let may_write = subject.attributes.may_be_written(pid, map);
+            let mapping =
+                |backing| Mapping { attributes: subject.attributes.of(map), may_write, ..mapping(map, backing) };
             match kind(map, (kept, files), objects) {
                 Kind::Fixed => {}
                 Kind::Special => found.special.push(SpecialMapping {
@@ -64,7 +66,14 @@ impl Mappings {
                     end: map.end,
                     name: Bytes::from(map.path.as_slice()),
                 }),
-                Kind::Ordinary(backing) => found.ordinary.push(mapping(backing)),
+                Kind::Ordinary(backing) => {
+                    if let (Backing::SharedFileReadOnly { file, .. }, Some(true)) = (&backing, may_write)
+                        && let Err(Unfit { why, remedy }) = objects.note_writable(file)
+                    {
+                        obstacles.push(obstacle(map, why, remedy));
+                    }
+                    found.ordinary.push(mapping(backing));
+                }
                 Kind::Object => {
                     let (object, offset) = (objects.of_mapping(pid, place, map)?, map.offset);
                     found.ordinary.push(mapping(match map.shared {
@@ -135,6 +144,7 @@ fn mapping(map: &Map, backing: Backing) -> Mapping {
         backing,
         grows_down: map.is_stack(),
         attributes: MappingAttributes::default(),
+        may_write: None,
     }
 }
 
@@ -160,7 +170,7 @@ fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &Objects) -
     match file.or_else(|why| copied().ok_or(why)) {
         Err(_) if objects.hold_deleted_file(map) => Kind::Object,
         Err(why) => Kind::Refused { why, remedy: "start the program again from the installed files" },
-        Ok(file) if map.shared && map.protection.write => Kind::MappedFile(file),
+        Ok(file) if map.shared && objects.is_written(&file) => Kind::MappedFile(file),
         Ok(file) if map.shared => Kind::Ordinary(Backing::SharedFileReadOnly { file, offset: map.offset }),
         Ok(file) => Kind::Ordinary(Backing::PrivateFile { file, offset: map.offset }),
     }

@@ -9,6 +9,7 @@ mod attributes;
 mod confirmation;
 mod descriptors;
 mod files;
+mod guarded;
 mod kinship;
 mod memory;
 mod objects;
@@ -85,6 +86,7 @@ impl Census {
         let subjects = Subject::all_known(frozen, options.asking)?;
         let unconfirmed = Subject::unconfirmed(&subjects, frozen);
         let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
+        guarded::look(&subjects, &mut frozen.shared.tracks(), &mut frozen.shared.written())?;
         let mut found = Findings::of_stopped(frozen, &subjects, options, &ourselves)?;
         let folders = found.objects.save_folders(&frozen.shared.folders())?;
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
@@ -99,6 +101,8 @@ impl Census {
             frozen.processes.iter().zip(&portraits).map(|(it, portrait)| portrait.identity(it.pid)).collect();
         let stop = Stop { frozen, options, ourselves: &ourselves, portraits: &portraits, identities, observes };
         let answers = stop.ask(&mut found, &mut tracks, &system_v.semaphores)?;
+        // Of processes that have been put under observation just now.
+        guarded::look(&subjects, &mut tracks, &mut frozen.shared.written())?;
         let pages = stop.look(&mut found, &mut tracks, &answers, is_second)?;
         let with_ports = std::mem::take(&mut found.descriptors.with_ports);
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
@@ -324,14 +328,17 @@ impl Findings {
         ourselves: &Ourselves,
     ) -> Result<Self, EngineError> {
         let (kept, terminal) = (frozen.shared.kept().clone(), frozen.shared.terminal());
+        let written = frozen.shared.written().clone();
         let terms = Terms {
             motion: Motion::Stopped,
             external_sockets: options.external_sockets,
             kept: &kept,
             terminal: terminal.as_deref(),
             reused_ports: Some(&frozen.shared.reused_ports),
+            written: &written,
         };
         let mut found = Self::of(subjects, &frozen.zombies, terms, &frozen.shared.inheritance, ourselves)?;
+        *frozen.shared.written() = std::mem::take(&mut found.objects.written);
         let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
         found.obstacles.append(&mut apart::find(&frozen.members(), &portraits));
         refuse(&mut found.obstacles)?;
@@ -351,9 +358,10 @@ impl Findings {
         let mut found = Self {
             obstacles: Vec::new(),
             descriptors: Descriptors::default(),
-            objects: Objects::with(SystemV::of(pids[0]).map_err(looking)?),
+            objects: Objects::with(SystemV::of(pids[0]).map_err(looking)?, terms.written.clone()),
             processes: Vec::new(),
         };
+        found.objects.note_written(subjects.iter().flat_map(|subject| subject.maps.iter()));
         let (objects, obstacles) = (&mut found.objects, &mut found.obstacles);
         let descriptors = Descriptors::of(&pids, &zombies, terms, inheritance, objects, obstacles).map_err(looking)?;
         let Some(descriptors) = descriptors else { return Ok(found) };

@@ -9,6 +9,7 @@ use crate::restart::rehearse_births;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{EngineError, Obstacle, ProcessIdentity};
 use standfast_linux::proc::{self, Stat};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How often a job is looked at whose descriptors come and go, before what the last look told is believed.
@@ -42,7 +43,9 @@ pub(crate) fn examine_with(
     let mut members = roots.members();
     // What lives in its parent's memory has come from vfork and will soon execute a program.
     members.retain(|member| !borrows_memory(member));
-    let terms = Terms { motion: Motion::Running, external_sockets, kept, terminal, reused_ports: None };
+    let written = BTreeSet::new();
+    let terms =
+        Terms { motion: Motion::Running, external_sockets, kept, terminal, reused_ports: None, written: &written };
     seen_twice(LOOKS_MAX, || {
         let examined = examine_these(&members, terms);
         // Others come and go: those that are still there are looked at again.

@@ -24,13 +24,22 @@ const MAP_HUGE_SHIFT: u32 = libc::MAP_HUGE_SHIFT as u32;
 const MAP_GROWSDOWN: u64 = libc::MAP_GROWSDOWN as u64;
 const MAP_NORESERVE: u64 = libc::MAP_NORESERVE as u64;
 const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
-const O_RDONLY: u64 = libc::O_RDONLY as u64;
+const O_RDONLY: u32 = libc::O_RDONLY as u32;
+const O_RDWR: u32 = libc::O_RDWR as u32;
 const NO_FILE: u64 = u64::MAX;
 const PR_SET_MM: u64 = libc::PR_SET_MM as u64;
 const PR_SET_MM_MAP: u64 = libc::PR_SET_MM_MAP as u64;
 /// Where it is not known whether mappings count against the memory that the system has promised, those without write
 /// access do not, nor do large ones: they are reservations.
 const RESERVATION_BYTES: u64 = 64 << 20;
+
+/// A file to be mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ToMap<'a> {
+    pub(super) path: &'a [u8],
+    /// Whether the program may make the mapping writable.
+    pub(super) writable: bool,
+}
 
 impl Construction {
     pub(super) fn map_scratch(&self) -> Result<(), EngineError> {
@@ -41,13 +50,14 @@ impl Construction {
     /// Maps what the image has into empty memory, all of it writable where pages follow.
     pub(super) fn map_everything(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         self.place_special(plan)?;
-        let mut open: Option<(&[u8], u64)> = None;
+        let mut open: Option<(ToMap<'_>, u64)> = None;
         for mapping in &plan.process.mappings {
             let (file, offset) = match &mapping.backing {
                 Backing::Anonymous => (None, 0),
                 Backing::PrivateFile { file, offset } | Backing::SharedFileReadOnly { file, offset } => {
                     let copy = plan.copies.get(&file.path).map(|copy| copy.as_os_str().as_bytes());
-                    (Some(copy.unwrap_or(&file.path.0)), *offset)
+                    let writable = mapping.may_write == Some(true);
+                    (Some(ToMap { path: copy.unwrap_or(&file.path.0), writable }), *offset)
                 }
                 // Shared ones follow when they have been filled.
                 Backing::SharedObject { .. } => continue,
@@ -58,13 +68,13 @@ impl Construction {
             };
             let descriptor = match (file, open) {
                 (None, _) => NO_FILE,
-                (Some(path), Some((last, descriptor))) if path == last => descriptor,
-                (Some(path), last) => {
+                (Some(file), Some((last, descriptor))) if file == last => descriptor,
+                (Some(file), last) => {
                     if let Some((_, descriptor)) = last {
                         self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
                     }
-                    let descriptor = self.open_mapped(path)?;
-                    open = Some((path, descriptor));
+                    let descriptor = self.open_mapped(file)?;
+                    open = Some((file, descriptor));
                     descriptor
                 }
             };
@@ -76,9 +86,10 @@ impl Construction {
         Ok(())
     }
 
-    fn open_mapped(&self, path: &[u8]) -> Result<u64, EngineError> {
+    /// Opens a file to be mapped.
+    pub(super) fn open_mapped(&self, ToMap { path, writable }: ToMap<'_>) -> Result<u64, EngineError> {
         let action = format!("opening {} for mapping", String::from_utf8_lossy(path));
-        self.call(&action, libc::SYS_open, [self.path_argument(path)?, O_RDONLY, 0, 0, 0, 0])
+        self.open(&action, path, if writable { O_RDWR } else { O_RDONLY })
     }
 
     pub(super) fn map_one(&mut self, mapping: &Mapping, descriptor: u64, offset: u64) -> Result<(), EngineError> {

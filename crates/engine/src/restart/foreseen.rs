@@ -53,6 +53,7 @@ mod tests {
     #[test]
     fn a_job_that_fills_its_addresses_or_its_descriptors_is_refused_in_advance() {
         let full = Mapping {
+            may_write: None,
             start: 0x1_0000,
             end: 0x7fff_ffff_f000,
             protection: Protection::default(),

@@ -4,10 +4,12 @@
 //! has gone on writing there. It is compared and written when everything else is rebuilt, and nothing is written
 //! where somebody else may have changed it.
 
+use super::address_space::ToMap;
 use super::construction::Construction;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
 use super::plan::JobPlan;
 use super::remake::Remaking;
+use crate::files::FileKey;
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
@@ -21,11 +23,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
-const O_RDWR: u32 = libc::O_RDWR as u32;
 const LOCK_SHARED: u64 = libc::LOCK_SH as u64;
 const LOCK_EXCLUSIVE: u64 = libc::LOCK_EX as u64;
 const LOCK_WITHOUT_WAITING: u64 = libc::LOCK_NB as u64;
 const SHM_EXEC: u64 = libc::SHM_EXEC as u64;
+const SHM_RDONLY: u64 = libc::SHM_RDONLY as u64;
 const EITHER_WAY: &str =
     "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
 const OWNER_WRITES: u32 = 0o600;
@@ -180,8 +182,7 @@ impl Construction {
             make_anew(file, object.length, *mode)
                 .map_err(|source| kernel(&format!("making {} anew", file.path), source))?;
         }
-        let action = format!("opening {} for mapping", file.path);
-        let descriptor = self.open(&action, &file.path.0, O_RDWR)?;
+        let descriptor = self.open_mapped(ToMap { path: &file.path.0, writable: mapping.may_write != Some(false) })?;
         if let Some(exclusive) = lock.filter(|_| is_first) {
             let kind = if exclusive { LOCK_EXCLUSIVE } else { LOCK_SHARED };
             let arguments = [descriptor, kind | LOCK_WITHOUT_WAITING, 0, 0, 0, 0];
@@ -193,7 +194,8 @@ impl Construction {
 
     /// Attaches a segment.
     pub(super) fn attach(&mut self, mapping: &Mapping, id: u64) -> Result<(), EngineError> {
-        let flags = if mapping.protection.execute { SHM_EXEC } else { 0 };
+        let executes = if mapping.protection.execute { SHM_EXEC } else { 0 };
+        let flags = executes | if mapping.may_write == Some(false) { SHM_RDONLY } else { 0 };
         self.call("attaching System V shared memory", libc::SYS_shmat, [id, mapping.start, flags, 0, 0, 0])?;
         if !mapping.protection.write {
             let access = super::address_space::access(mapping.protection);
@@ -329,6 +331,17 @@ pub(super) fn make_anew(file: &FileReference, length: u64, mode: u32) -> io::Res
     made.set_permissions(Permissions::from_mode(mode))?;
     made.set_len(length)?;
     set_modified(made.as_fd(), file.identity.modified_nanoseconds)
+}
+
+/// The files that the life before was seen to write through mappings, as they are found now.
+pub(super) fn written(job: &JobState) -> Vec<FileKey> {
+    let key = |object: &MemoryObject| match &object.kind {
+        ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => {
+            std::fs::metadata(path_of(file)).ok().map(|file| (file.dev(), file.ino()))
+        }
+        _ => None,
+    };
+    job.objects.iter().filter_map(key).collect()
 }
 
 /// Reads as much as there is.

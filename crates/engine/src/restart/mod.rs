@@ -174,6 +174,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
             let job = Job::new(identity, end, Inheritance::of_children());
             job.go_on_with(&family.waits());
             job.share_ports_of(std::mem::take(&mut family.sharing));
+            job.has_written(mapped_files::written(source.state()));
             let code = source.state().code_files().filter(|file| (options.keepsake)(file).is_some());
             code.for_each(|file| job.freezer().has_copy_of(file));
             let notes = plan.remarks.iter().cloned().chain(family.notes()).collect();

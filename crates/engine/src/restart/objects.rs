@@ -12,6 +12,7 @@
 //! The descriptors in the new processes live until their own descriptors have been placed: whoever restores an open file
 //! that is an object opens `/proc/self/fd/N` with `N` from [`Object::descriptor`].
 
+use super::address_space::ToMap;
 use super::construction::Construction;
 use super::mapped_files::Attached;
 use super::plan::Plan;
@@ -19,7 +20,7 @@ use super::system_v::SystemV;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_core::{PAGE_BYTES, PageRange};
-use standfast_format::records::{Backing, MemoryObject, ObjectKind, Owner};
+use standfast_format::records::{Backing, Mapping, MemoryObject, ObjectKind, Owner};
 use standfast_format::{BoxError, Run};
 use standfast_linux::sys::{file, process};
 use std::ffi::OsStr;
@@ -189,10 +190,19 @@ impl Construction {
                     self.map_file(mapping, record, offset, known.files.insert(place))?;
                 }
                 ObjectKind::Segment { .. } => self.attach(mapping, system_v.id_of(place))?,
+                _ if mapping.may_write == Some(false) => self.map_read_only(mapping, place, offset)?,
                 _ => self.map_one(mapping, self.objects[place].descriptor, offset)?,
             }
         }
         Ok(())
+    }
+
+    /// Maps an object so that the program can never write to it there.
+    fn map_read_only(&mut self, mapping: &Mapping, place: usize, offset: u64) -> Result<(), EngineError> {
+        let path = format!("/proc/self/fd/{}", self.objects[place].descriptor);
+        let descriptor = self.open_mapped(ToMap { path: path.as_bytes(), writable: false })?;
+        self.map_one(mapping, descriptor, offset)?;
+        self.call("closing a file", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
 
     /// What the image holds of an object that is no file on a disk, as a file of ours.

@@ -1,6 +1,6 @@
 //! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
 
-use super::files::{FileNote, FileOptions, Objection, Reckoning, RegularPlan, versions};
+use super::files::{FileNote, FileOptions, FilePolicy, Objection, Reckoning, RegularPlan, versions};
 use super::folders::FolderPlan;
 use super::foreseen::foreseen;
 use super::mapped_files::MappedPlan;
@@ -334,7 +334,10 @@ impl Obstacles {
     /// Many mappings are of few files, and each file is looked at once.
     fn check_mapped(&mut self, reckoning: &Reckoning<'_>, process: &ProcessState, copies: &BTreeMap<Bytes, PathBuf>) {
         let mut seen = BTreeSet::new();
-        for file in process.mappings.iter().filter_map(|mapping| mapping.backing.file()) {
+        let of_file = process.mappings.iter().filter_map(|mapping| Some((mapping, mapping.backing.file()?)));
+        // What a program may write to is as it likes, if that was asked for.
+        let stays = |mapping: &Mapping| mapping.may_write == Some(true) && reckoning.options.policy == FilePolicy::Keep;
+        for (_, file) in of_file.filter(|(mapping, _)| !stays(mapping)) {
             if seen.insert(&file.path) && !copies.contains_key(&file.path) {
                 self.check_unchanged(reckoning, file, "mapped file");
             }
@@ -556,6 +559,7 @@ mod tests {
         let mapping = |&(start, end): &(u64, u64)| Mapping {
             start,
             end,
+            may_write: None,
             protection: Protection::default(),
             backing: Backing::Anonymous,
             grows_down: false,

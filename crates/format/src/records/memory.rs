@@ -24,6 +24,9 @@ pub struct Mapping {
     /// What has been said about it.
     #[n(5)]
     pub attributes: MappingAttributes,
+    /// Of a shared one: whether the program may make it writable, whatever its access is now. Absent where nobody knew.
+    #[n(6)]
+    pub may_write: Option<bool>,
 }
 
 /// Access to a mapping.
@@ -56,7 +59,7 @@ pub enum Backing {
         #[n(1)]
         offset: u64,
     },
-    /// A file, shared and only read.
+    /// A file, shared, that nobody was seen to write through a mapping.
     #[n(2)]
     SharedFileReadOnly {
         /// The file.

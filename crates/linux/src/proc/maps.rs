@@ -88,6 +88,12 @@ impl Map {
         self.path.starts_with(b"/SYSV")
     }
 
+    /// Whether it shows a file that has a name: none in memory, nor a device.
+    pub fn is_of_named_file(&self) -> bool {
+        let is_nameless = self.is_segment() || self.is_deleted() || self.path.starts_with(b"/dev/zero");
+        self.inode != 0 && self.path.starts_with(b"/") && !is_nameless
+    }
+
     /// Whether the file beneath has been deleted.
     pub fn is_deleted(&self) -> bool {
         self.path.ends_with(b" (deleted)")

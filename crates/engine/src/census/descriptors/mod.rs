@@ -25,6 +25,7 @@ mod told;
 use crate::census::Output;
 use crate::census::objects::Objects;
 use crate::endpoint::TerminalHolder;
+use crate::files::FileKey;
 use crate::job::{Inheritance, Kept};
 use crate::reused_ports::ReusedPorts;
 use crate::{Obstacle, abreast};
@@ -37,7 +38,7 @@ use socket::{Found, Unread};
 use standfast_format::records::{
     Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents, PosixQueue, PseudoTerminal, Socket,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -92,6 +93,8 @@ pub(super) struct Terms<'a> {
     pub(super) terminal: Option<&'a dyn TerminalHolder>,
     /// Sockets that share their ports by our doing, where that is known.
     pub(super) reused_ports: Option<&'a ReusedPorts>,
+    /// Files that the job has been seen to write through shared mappings.
+    pub(super) written: &'a BTreeSet<FileKey>,
 }
 
 /// The descriptors of a job.

@@ -38,7 +38,26 @@ impl Unfit {
 }
 
 impl Objects {
-    /// A file that a mapping of the process may write.
+    /// Takes note of files that these mappings can write as they are.
+    pub(in crate::census) fn note_written<'a>(&mut self, maps: impl Iterator<Item = &'a Map>) {
+        let writing = maps.filter(|map| map.shared && map.protection.write && map.inode != 0);
+        self.written.extend(writing.map(|map| (map.device, map.inode)));
+    }
+
+    /// Whether the job has been seen to write a file through a shared mapping. What all of them show of it is its memory then.
+    pub(in crate::census) fn is_written(&self, file: &FileReference) -> bool {
+        self.written.contains(&(file.identity.device, file.identity.inode))
+    }
+
+    /// Takes note of a file that the program may write through a mapping, though it has not been seen to: it counts as one
+    /// that is open for writing.
+    pub(in crate::census) fn note_writable(&mut self, file: &FileReference) -> Result<(), Unfit> {
+        self.writable.insert((file.identity.device, file.identity.inode), file.clone());
+        let user = std::fs::metadata(OsStr::from_bytes(&file.path.0)).map_or(u32::MAX, |file| file.uid());
+        check_writable(file, user)
+    }
+
+    /// A file that the job writes through mappings, of which this is one.
     pub(in crate::census) fn of_mapped_file(&mut self, pid: i32, map: &Map, file: FileReference) -> Result<u32, Unfit> {
         let identity = (file.identity.device, file.identity.inode);
         let shown = PageRange::new(Address::new(map.offset), map.range().pages());
@@ -53,10 +72,7 @@ impl Objects {
         };
         let contents = File::open(OsStr::from_bytes(&file.path.0)).map_err(unreadable)?;
         let status = contents.metadata().map_err(unreadable)?;
-        if !may_map_again(&file.path.0, status.uid()) {
-            let why = "it is mapped shared and writable, and a restart could not open it for that";
-            return Err(Unfit::new(why, "make it writable"));
-        }
+        check_writable(&file, status.uid())?;
         let kind = ObjectKind::MappedFile {
             mode: status.mode() & super::PERMISSIONS,
             lock: lock_of_mapping(pid, map),
@@ -86,6 +102,10 @@ impl Objects {
                 // Too large, or not to be read.
                 let _ = self.save_file(file, saved, bytes_max);
             }
+        }
+        for file in std::mem::take(&mut self.writable).into_values() {
+            let _ = self.save_file(&file, saved, bytes_max);
+            self.writable.insert((file.identity.device, file.identity.inode), file);
         }
         for found in self.found.iter_mut().filter(|_| saved == SavedPart::Whole) {
             if let ObjectKind::MappedFile { saved, .. } = &mut found.record.kind
@@ -121,7 +141,11 @@ impl Objects {
             }
             _ => None,
         };
-        self.found.iter().filter_map(output).collect()
+        let writable = |file: &FileReference| {
+            let path = OsStr::from_bytes(&file.path.0);
+            Some(Output { path: path.into(), file: File::open(path).ok()? })
+        };
+        self.found.iter().filter_map(output).chain(self.writable.values().filter_map(writable)).collect()
     }
 
     /// A System V segment that the process at place `process` has attached.
@@ -172,6 +196,12 @@ impl Objects {
         }
         Ok(())
     }
+}
+
+/// A restart has to open a file of this user for writing.
+fn check_writable(file: &FileReference, user: u32) -> Result<(), Unfit> {
+    let why = "a shared mapping of it may write, and a restart could not open it for that";
+    if may_map_again(&file.path.0, user) { Ok(()) } else { Err(Unfit::new(why, "make it writable")) }
 }
 
 /// The lock of a whole file that no descriptor holds any more but the open file beneath a mapping does: the Java virtual

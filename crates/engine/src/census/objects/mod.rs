@@ -16,16 +16,17 @@ mod segment;
 mod windows;
 
 use super::system_v::SystemV;
-use crate::files::{self, is_fresh};
+use crate::files::{self, FileKey, is_fresh};
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
 pub(super) use mapped::Unfit;
 pub(super) use segment::Unattached;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
-use standfast_format::records::{Bytes, FileIdentity, MemoryObject, ObjectKind};
+use standfast_format::records::{Bytes, FileIdentity, FileReference, MemoryObject, ObjectKind};
 use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
 use standfast_linux::sys::{file, process};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -51,6 +52,10 @@ pub(super) struct Objects {
     found: Vec<Found>,
     /// What of System V the job can reach: segments are memory objects.
     pub(super) system_v: SystemV,
+    /// Files that the job has been seen to write through shared mappings, now or earlier.
+    pub(super) written: BTreeSet<FileKey>,
+    /// Files that a shared mapping may write, as far as that has been seen of none.
+    writable: BTreeMap<FileKey, FileReference>,
 }
 
 #[derive(Debug)]
@@ -74,9 +79,9 @@ enum Access {
 }
 
 impl Objects {
-    /// None yet, of a job that can reach these of System V.
-    pub(super) fn with(system_v: SystemV) -> Self {
-        Self { found: Vec::new(), system_v }
+    /// None yet, of a job that can reach these of System V, and has written these files through shared mappings.
+    pub(super) fn with(system_v: SystemV, written: BTreeSet<FileKey>) -> Self {
+        Self { system_v, written, ..Self::default() }
     }
 
     /// The object that an open file leads to, by its position in `JobState::objects`. `descriptor` is a copy of the
