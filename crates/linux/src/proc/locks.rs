@@ -2,6 +2,7 @@
 //! else.
 
 use super::{parse, parse_hex, words};
+use std::collections::BTreeSet;
 use std::io;
 
 /// A lock of a whole file.
@@ -46,6 +47,22 @@ fn lock(line: &[u8]) -> Option<WholeFileLock> {
     Some(WholeFileLock { exclusive, process, device: libc::makedev(major as u32, minor as u32), inode })
 }
 
+/// Inodes of the files on which somebody has a lease: whoever opens one has the kernel signal to its holder to give it up.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn leased_inodes() -> io::Result<BTreeSet<u64>> {
+    std::fs::read("/proc/locks").map(|text| text.split(|byte| *byte == b'\n').filter_map(leased).collect())
+}
+
+/// `1: LEASE  ACTIVE    WRITE 4711 fe:00:1234 0 EOF`
+fn leased(line: &[u8]) -> Option<u64> {
+    let mut fields = words(line).skip(1);
+    let is_lease = matches!(fields.next()?, b"LEASE" | b"DELEG");
+    let file = fields.nth(3).filter(|_| is_lease)?;
+    parse(file.rsplit(|byte| *byte == b':').next()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +74,12 @@ mod tests {
         let lock = |exclusive, process, device, inode| WholeFileLock { exclusive, process, device, inode };
         let expected = [lock(true, 4711, libc::makedev(0xfe, 1), 99), lock(false, 5, libc::makedev(0, 0x1a), 7)];
         assert_eq!(WholeFileLock::parse(text), expected);
+    }
+
+    #[test]
+    fn the_file_of_a_lease_is_known_by_its_inode() {
+        assert_eq!(leased(b"1: LEASE  ACTIVE    WRITE 4711 fe:01:99 0 EOF"), Some(99));
+        assert_eq!(leased(b"1: FLOCK  ADVISORY  WRITE 4711 fe:01:99 0 EOF"), None);
+        assert_eq!(leased(b""), None);
     }
 }

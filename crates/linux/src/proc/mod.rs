@@ -14,7 +14,7 @@ mod status;
 mod timers;
 
 pub use fdinfo::{DescriptorInformation, EpollTarget, Lock, LockKind};
-pub use locks::WholeFileLock;
+pub use locks::{WholeFileLock, leased_inodes};
 pub use maps::{Map, MapProtection};
 pub use net::{Endpoint, TcpConnection};
 pub use numa::{MapPolicy, NumaPolicy};
