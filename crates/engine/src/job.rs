@@ -6,12 +6,13 @@ use crate::endpoint::TerminalHolder;
 use crate::files::{Digests, FileKey, Writers};
 use crate::folders::Folders;
 use crate::freeze::{Frozen, kernel};
+use crate::listing::{Listing, ListingNews};
 use crate::reused_ports::ReusedPorts;
 use crate::track::{Tracking, Tracks};
 use crate::tree::{Member, Roots};
 use crate::turn::Turn;
 use crate::waits::{self, Waits};
-use crate::{EngineError, ExternalSockets, Obstacle};
+use crate::{EngineError, ExternalSockets, Obstacle, Output};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::FileReference;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
@@ -202,6 +203,8 @@ pub(crate) struct Shared {
     pub(crate) reused_ports: ReusedPorts,
     /// Files that it has been seen to write through shared mappings.
     written: Mutex<BTreeSet<FileKey>>,
+    /// What is in the directories in which it works.
+    pub(crate) listing: Listing,
 }
 
 impl Shared {
@@ -221,6 +224,7 @@ impl Shared {
             folders: Mutex::default(),
             reused_ports: ReusedPorts::default(),
             written: Mutex::default(),
+            listing: Listing::default(),
         })
     }
 
@@ -341,6 +345,13 @@ impl Job {
     /// Takes over which files the life before was seen to write through shared mappings.
     pub(crate) fn has_written(&self, files: impl IntoIterator<Item = FileKey>) {
         self.shared.written().extend(files);
+    }
+
+    /// Has later checkpoints list the directories in which the job works; it began then, in nanoseconds since 1970. Looks at
+    /// them now, so that the first checkpoint can tell what has grown.
+    pub fn list_directories(&self, started_nanoseconds: i64) {
+        self.shared.listing.begin(started_nanoseconds);
+        crate::census::list_ahead(&self.roots, &self.shared);
     }
 
     /// Takes over the waits of threads that have been made anew.
@@ -497,6 +508,16 @@ impl Freezer {
     pub fn look_ahead(&self) {
         crate::census::look_ahead(&self.roots, &self.shared);
         crate::tables::look_ahead(&self.members(), &self.shared);
+    }
+
+    /// What has come to light about files that the job does not hold open, since this was asked last.
+    pub fn listing_news(&self) -> Vec<ListingNews> {
+        self.shared.listing.take_news()
+    }
+
+    /// Files that the job does not hold open and that had changed at the last checkpoint.
+    pub fn changed_files(&self) -> Vec<Output> {
+        self.shared.listing.changed()
     }
 
     /// The files with code that the job runs from, as far as they were read whole.

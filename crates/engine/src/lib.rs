@@ -27,6 +27,7 @@ mod free_memory;
 mod freeze;
 mod hashes;
 mod job;
+mod listing;
 mod read;
 mod reading;
 mod rehearsal;
@@ -49,6 +50,7 @@ pub use error::{EngineError, Obstacle};
 pub use free_memory::Asked;
 pub use freeze::Frozen;
 pub use job::{Assistance, Freezer, Job, Launch, News, ProcessIdentity};
+pub use listing::ListingNews;
 pub use read::{CaptureOptions, Captured, Reading, SavedFiles, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{

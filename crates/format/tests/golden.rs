@@ -351,6 +351,7 @@ fn state() -> JobState {
         folders: folders(),
         forks: 11,
         surroundings: None,
+        listed: None,
     }
 }
 

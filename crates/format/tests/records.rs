@@ -428,6 +428,27 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn listed_file()(
+        name in bytes(),
+        (length, inode, born_nanoseconds, is_written) in any::<(u64, u64, Option<i64>, bool)>(),
+    ) -> ListedFile {
+        let identity = FileIdentity { inode, ..FileIdentity::default() };
+        ListedFile { name, length, identity, born_nanoseconds, digest: None, is_written }
+    }
+}
+
+prop_compose! {
+    fn listed_directory()(
+        path in bytes(),
+        (device, inode, is_shared) in any::<(u64, u64, bool)>(),
+        files in prop::collection::vec(listed_file(), 0..3),
+        others in prop::collection::vec(bytes(), 0..3),
+    ) -> ListedDirectory {
+        ListedDirectory { path, device, inode, is_shared, files, others }
+    }
+}
+
+prop_compose! {
     fn state()(
         processes in prop::collection::vec(process(), 0..3),
         kinds in prop::collection::vec((any::<u32>(), open_file_kind()), 0..4),
@@ -440,6 +461,7 @@ prop_compose! {
             (prop::collection::vec(message_queue(), 0..3), prop::collection::vec(posix_queue(), 0..3), prop::collection::vec(folder(), 0..3)),
         (realtime_nanoseconds, ipc_namespace, pid_namespace, forks) in any::<(u64, u64, u64, u64)>(),
         surroundings in prop::option::of(prop::collection::vec(surrounding(), 0..3)),
+        listed in prop::option::of(prop::collection::vec(listed_directory(), 0..3)),
         host: String,
     ) -> JobState {
         JobState {
@@ -459,6 +481,7 @@ prop_compose! {
             folders,
             forks,
             surroundings,
+            listed,
         }
     }
 }

@@ -534,6 +534,7 @@ fn complete(
             // That the program ended while it stood still does not harm the image: it may be needed the more.
             drop(frozen.thaw());
             let pause = moments.earlier + moments.freezing.elapsed();
+            captured.outputs.extend(freezer.changed_files());
             let unconfirmed = captured.take_unconfirmed();
             let (sealed, is_confirmed) = std::thread::scope(|scope| {
                 let confirm = || unconfirmed.is_none_or(Unconfirmed::confirm);
@@ -556,6 +557,7 @@ fn complete(
         }
         Purpose::Stop => {
             let pause = moments.earlier + moments.freezing.elapsed();
+            captured.outputs.extend(freezer.changed_files());
             moments.make_durable(&captured)?;
             let generation = prepared.seal()?.commit(pause)?;
             match frozen.kill() {

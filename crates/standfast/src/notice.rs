@@ -3,7 +3,7 @@
 use crate::report::CheckpointReport;
 use crate::spelling::ForShell;
 use bytesize::ByteSize;
-use standfast_engine::{BrokenPromise, FileNote, JobIds};
+use standfast_engine::{BrokenPromise, FileNote, JobIds, ListingNews};
 use standfast_store::TAIL_BYTES_MAX;
 use std::fmt;
 use std::path::PathBuf;
@@ -133,6 +133,8 @@ pub enum Notice {
         /// Which memory, and who has promised.
         promise: BrokenPromise,
     },
+    /// Something has come to light about files that the program does not hold open.
+    Listing(ListingNews),
     /// Something beside the checkpoints went wrong.
     Trouble {
         /// What, why, and what to do.
@@ -254,6 +256,7 @@ impl Notice {
             | Self::MemoryLost { .. }
             | Self::TerminalLost
             | Self::Broken { .. }
+            | Self::Listing(_)
             | Self::Trouble { .. } => Weight::Warning,
         }
     }
@@ -316,6 +319,7 @@ impl fmt::Display for Notice {
                 )
             }
             Self::Broken { generation, promise } => write_broken(f, *generation, promise),
+            Self::Listing(news) => write_listing_news(f, news),
             Self::Trouble { reason } => f.write_str(reason),
             Self::GoesOn { processes } => {
                 write!(f, "the program has ended; protecting on what it has left behind: {}", list(processes))
@@ -404,15 +408,25 @@ pid file that it wrote names a stranger outside"
 
 fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
     match note {
-        FileNote::CutBack { path, bytes, kept } => {
+        FileNote::CutBack { path, bytes, kept, is_whole } => {
             write!(
                 f,
                 "cut {bytes} bytes off {}, written since the checkpoint; kept in {}",
                 ForShell(path),
                 ForShell(kept)
             )?;
-            if *bytes > TAIL_BYTES_MAX { write!(f, " as far as the first {TAIL_BYTES_MAX}") } else { Ok(()) }
+            if *bytes > TAIL_BYTES_MAX && !is_whole {
+                write!(f, " as far as the first {TAIL_BYTES_MAX}")
+            } else {
+                Ok(())
+            }
         }
+        FileNote::SetAside { path, kept } => write!(
+            f,
+            "{} was created after the checkpoint and has been moved to {}: the program writes it again",
+            ForShell(path),
+            ForShell(kept)
+        ),
         FileNote::Keepsake { versions, path, kept } => write!(
             f,
             "{} is another file now{}: the program goes on with the copy that was kept of it, {}",
@@ -456,6 +470,23 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
 
 fn stream_name(stream: i32) -> &'static str {
     if stream == 2 { "standard error" } else { "standard output" }
+}
+
+fn write_listing_news(f: &mut fmt::Formatter<'_>, news: &ListingNews) -> fmt::Result {
+    match news {
+        ListingNews::Grows { path } => write!(
+            f,
+            "{} existed before the program was started and is being appended to. A restart cannot tell who has written what, \
+and asks for --files rollback, which cuts it back, or keep. To have it put back instead, run with --save-folder",
+            ForShell(path)
+        ),
+        ListingNews::TooMuch { path } => write!(
+            f,
+            "{} holds too many files to be listed with each checkpoint. What the program appends there to files that it does \
+not hold open may be written twice after a restart. Run it in a directory of its own, or with --save-folder",
+            ForShell(path)
+        ),
+    }
 }
 
 fn write_broken(f: &mut fmt::Formatter<'_>, generation: u64, promise: &BrokenPromise) -> fmt::Result {

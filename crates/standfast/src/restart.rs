@@ -7,7 +7,7 @@ use crate::identity::in_lease;
 use crate::levels::Memory;
 use crate::notice::{Listener, Notice};
 use crate::options::{Files, Ids, JobOptions, OptionChoices};
-use crate::run::{DIRECTORY_SUFFIX, bind_control, save_folders};
+use crate::run::{DIRECTORY_SUFFIX, bind_control, save_folders, started};
 use crate::schedule::{self, Schedule};
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
@@ -21,7 +21,9 @@ use standfast_engine::{
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
-use standfast_store::{Choice, Claim, JobDirectory, Lease, Level, Levels, Pacing, Purpose, Standing, StoreError, Wish};
+use standfast_store::{
+    Choice, Claim, JobDirectory, Lease, Level, Levels, Pacing, Purpose, Standing, StoreError, TAIL_BYTES_MAX, Wish,
+};
 use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
 use std::io;
@@ -312,6 +314,7 @@ fn revive(
         (listener.borrow_mut())(&Notice::AddressAwaited { address, rest });
     };
     let ends = life.manifest.ends.clone();
+    let (began, ended) = (started(&life.manifest.description), life.manifest.ended_nanoseconds);
     let mut signals = None;
     let mut refusal = None;
     let terminal = OnceCell::new();
@@ -345,7 +348,9 @@ fn revive(
         Ids::New => IdPolicy::New,
     };
     let mut keep_tail = |tail: &Tail<'_>| -> Result<PathBuf, BoxError> {
-        let kept = job.directory.keep_tail(&job.lease, choice.number, tail.path, tail.file, (tail.start, tail.bytes));
+        let bytes_max = if tail.is_whole { u64::MAX } else { TAIL_BYTES_MAX };
+        let part = (tail.start, tail.bytes, bytes_max);
+        let kept = job.directory.keep_tail(&job.lease, choice.number, tail.path, tail.file, part);
         Ok(kept?)
     };
     let keepsake = |file: &FileReference| {
@@ -357,7 +362,14 @@ fn revive(
         RestartOptions {
             ids,
             clocks: job.clocks,
-            files: FileOptions { policy: files.policy(), ends: &ends, own_directory: None, streams: job.streams },
+            files: FileOptions {
+                policy: files.policy(),
+                ends: &ends,
+                own_directory: None,
+                streams: job.streams,
+                started_nanoseconds: began,
+                ended_nanoseconds: ended,
+            },
             keepsake: &keepsake,
             keep_tail: &mut keep_tail,
             news: RestartNews {

@@ -282,6 +282,12 @@ fn settled(folder: &Path) -> Result<Bytes, Error> {
 pub(crate) fn save_folders(job: &Job, description: &JobDescription, directory: &Path) {
     let paths = description.folders.iter().map(|path| PathBuf::from(OsStr::from_bytes(&path.0)));
     job.save_folders(paths.collect(), std::path::absolute(directory).ok());
+    job.list_directories(started(description));
+}
+
+/// When a job began, in nanoseconds since 1970.
+pub(crate) fn started(description: &JobDescription) -> i64 {
+    i64::try_from(description.started_nanoseconds).unwrap_or(i64::MAX)
 }
 
 fn command_line(description: &JobDescription) -> String {

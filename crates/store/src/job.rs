@@ -131,15 +131,24 @@ impl JobDirectory {
     /// # Errors
     /// When the manifest cannot be rewritten.
     pub fn set_outcome(&self, lease: &Lease, outcome: Outcome) -> Result<(), StoreError> {
-        self.set_end(lease, outcome, Vec::new())
+        self.set_end(lease, outcome, Vec::new(), None)
     }
 
     /// Notes how the job ended, and how the files stood then that it wrote.
     ///
     /// # Errors
     /// When the manifest cannot be rewritten.
-    pub fn set_end(&self, lease: &Lease, outcome: Outcome, ends: Vec<FileEnd>) -> Result<(), StoreError> {
-        let set = |manifest: &mut Manifest| (manifest.outcome, manifest.ends) = (outcome, ends);
+    pub fn set_end(
+        &self,
+        lease: &Lease,
+        outcome: Outcome,
+        ends: Vec<FileEnd>,
+        ended_nanoseconds: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let set = |manifest: &mut Manifest| {
+            (manifest.outcome, manifest.ends) = (outcome, ends);
+            manifest.ended_nanoseconds = ended_nanoseconds;
+        };
         self.shelf.update_manifest(lease.core(), set).map(drop)
     }
 

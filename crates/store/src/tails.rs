@@ -18,7 +18,7 @@ const NAME_BYTES_MAX: usize = 100;
 const COPY_BYTES: usize = 1 << 20;
 
 impl JobDirectory {
-    /// Keeps a copy of what `file` holds from `start` on for `bytes`, durably; returns where.
+    /// Keeps a copy of what `file` holds from `start` on for `bytes`, `bytes_max` at most, durably; returns where.
     ///
     /// # Errors
     /// When the file cannot be read or the copy not be written.
@@ -28,15 +28,15 @@ impl JobDirectory {
         number: GenerationNumber,
         path: &Path,
         file: &File,
-        (start, bytes): (u64, u64),
+        (start, bytes, bytes_max): (u64, u64, u64),
     ) -> Result<PathBuf, StoreError> {
         self.shelf.check_lease(lease.core());
         let (name, kept) = self.shelf.create_tail(number, path)?;
         let full = self.shelf.path_of(&name);
         let mut buffer = vec![0; COPY_BYTES];
         let mut copied = 0;
-        while copied < bytes.min(TAIL_BYTES_MAX) {
-            let room = usize::try_from(bytes.min(TAIL_BYTES_MAX) - copied).unwrap_or(COPY_BYTES).min(COPY_BYTES);
+        while copied < bytes.min(bytes_max) {
+            let room = usize::try_from(bytes.min(bytes_max) - copied).unwrap_or(COPY_BYTES).min(COPY_BYTES);
             let got =
                 file.read_at(&mut buffer[..room], start + copied).map_err(|error| StoreError::reading(path, error))?;
             if got == 0 {
@@ -133,9 +133,9 @@ mod tests {
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(b"kept so far; cut off").unwrap();
         let path = Path::new("/var/my log");
-        let first = directory.keep_tail(&lease, number(7), path, &log, (12, 8)).unwrap();
-        let second = directory.keep_tail(&lease, number(7), path, &log, (0, 4)).unwrap();
-        directory.keep_tail(&lease, number(8), path, &log, (0, 4)).unwrap();
+        let first = directory.keep_tail(&lease, number(7), path, &log, (12, 8, TAIL_BYTES_MAX)).unwrap();
+        let second = directory.keep_tail(&lease, number(7), path, &log, (0, 4, TAIL_BYTES_MAX)).unwrap();
+        directory.keep_tail(&lease, number(8), path, &log, (0, 4, TAIL_BYTES_MAX)).unwrap();
         assert_eq!(std::fs::read(&first).unwrap(), b" cut off");
         assert_eq!(directory.tails(number(7)).unwrap(), [first.clone(), second]);
         assert!(first.ends_with("generation-00000007.tail-01-my_log"), "{first:?}");
@@ -152,7 +152,7 @@ mod tests {
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(b"again").unwrap();
         for _ in 0..TAILS_MAX + 3 {
-            directory.keep_tail(&lease, number(1), Path::new("log"), &log, (0, 5)).unwrap();
+            directory.keep_tail(&lease, number(1), Path::new("log"), &log, (0, 5, TAIL_BYTES_MAX)).unwrap();
         }
         assert_eq!(directory.tails(number(1)).unwrap().len(), TAILS_MAX as usize);
     }

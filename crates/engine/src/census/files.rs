@@ -2,6 +2,7 @@
 
 use crate::files::{FileKey, Haste, identity};
 use crate::job::{Kept, Shared};
+use crate::listing::Outline;
 use crate::tree::Roots;
 use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind};
 use standfast_linux::proc::{self, DescriptorInformation, LockKind, Map};
@@ -88,7 +89,7 @@ impl References {
 pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
     let mut paths = BTreeSet::new();
-    let (mut written, mut leased) = (BTreeSet::new(), BTreeSet::new());
+    let (mut written, mut leased, mut outputs) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
     for pid in &pids {
         let maps = Map::of(*pid).unwrap_or_default();
         let may_write = |map: &&Map| map.protection.write || map.is_of_writable_file(*pid).unwrap_or(false);
@@ -103,7 +104,7 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
                 continue;
             };
             if information.flags & libc::O_ACCMODE as u32 != 0 {
-                written.extend(reference(&path).ok().as_ref().map(key_of));
+                outputs.extend(reference(&path).ok().map(|file| (key_of(&file), path.clone())));
             }
             // To open such a file would tell its holder to give the lease up, by a signal that ends programs.
             if information.locks.iter().any(|lock| lock.kind == LockKind::Other) {
@@ -112,6 +113,7 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
             paths.insert(path);
         }
     }
+    written.extend(outputs.keys());
     paths.retain(|path| !leased.contains(path));
     for mut file in paths.iter().filter_map(|path| reference(path).ok()) {
         shared.digests.fill(&mut file, Haste::Running);
@@ -121,6 +123,17 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     shared.writers.look(&written, &job);
     shared.looks.look_ahead(&pids);
     shared.waits().look_ahead(&pids);
+    // Last, since the less time passes until the stop the less has changed by then.
+    let folders = &shared.folders();
+    shared.listing.look_ahead(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
+}
+
+/// Looks at the directories in which a job works that has just begun.
+pub(crate) fn list_ahead(roots: &Roots, shared: &Shared) {
+    let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
+    let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
+    let (outputs, folders) = (BTreeMap::new(), &shared.folders());
+    shared.listing.look_ahead(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
 }
 
 /// A file with code that has been replaced, as it was when a copy of it was made. `path` is as the kernel shows it.

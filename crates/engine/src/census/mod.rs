@@ -40,7 +40,7 @@ pub(crate) use descriptors::received;
 use descriptors::{Descriptors, Motion, Terms};
 pub use files::Output;
 use files::{References, reference};
-pub(crate) use files::{code_files, look_ahead};
+pub(crate) use files::{code_files, list_ahead, look_ahead};
 pub(crate) use memory::HUGE_PAGES;
 use objects::Objects;
 pub(crate) use objects::{ObjectContents, data_of};
@@ -117,6 +117,7 @@ impl Census {
         let mut state = found.into_state(frozen, &portraits, answers, records, relations)?;
         refuse(&mut foreseen(&state))?;
         state.folders = folders;
+        state.listed = frozen.shared.listing.record();
         state.forks = proc::forks().unwrap_or_default();
         state.semaphores = system_v.semaphores;
         state.message_queues = system_v.queues;

@@ -7,7 +7,7 @@ use super::{FileKey, build_id};
 use standfast_core::Checksum;
 use standfast_format::records::{Bytes, Coverage, FileDigest, FileIdentity, FileReference};
 use standfast_linux::sys::file::FileSystem;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
@@ -20,13 +20,15 @@ const WHOLE_BYTES_MAX: u64 = 64 << 20;
 /// Longest file that is read whole while the program stands still: 8 MiB take about a millisecond.
 const WHOLE_BYTES_MAX_STOPPED: u64 = 8 << 20;
 /// Two changes of a file within this time may look like one: file systems tell time by the tick, 10 ms at most.
-const TICK_NANOSECONDS: i64 = 20_000_000;
+pub(crate) const TICK_NANOSECONDS: i64 = 20_000_000;
 
 /// Whether the program stands still meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
     Running,
     Stopped,
+    /// Of many files a little each will do.
+    Samples,
 }
 
 /// Digests that have been taken, so that no file is read twice unless it has changed.
@@ -59,20 +61,31 @@ impl Content {
 impl Digests {
     /// Fills in what a file holds. One that cannot be read, or has become another one, stays without.
     pub(crate) fn fill(&self, reference: &mut FileReference, haste: Haste) {
-        let key = (reference.identity.device, reference.identity.inode);
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        if let Some(known) =
-            known.filter(|known| (known.identity, known.length) == (reference.identity, reference.length))
-        {
-            known.content.note(reference);
+        if self.fill_known(reference) {
             return;
         }
+        let key = (reference.identity.device, reference.identity.inode);
         let Ok(content) = read_unchanged(reference, haste) else { return };
         content.clone().note(reference);
         if !is_fresh(&reference.identity, now_nanoseconds()) {
             let entry = Known { identity: reference.identity, length: reference.length, content };
             self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, entry);
         }
+    }
+
+    /// Forgets all other files.
+    pub(crate) fn keep_only(&self, files: &BTreeSet<FileKey>) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| files.contains(key));
+    }
+
+    /// Fills in what a file holds, if it has been read before and not changed since; says whether it has.
+    pub(crate) fn fill_known(&self, reference: &mut FileReference) -> bool {
+        let key = (reference.identity.device, reference.identity.inode);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = known.filter(|known| (known.identity, known.length) == (reference.identity, reference.length));
+        let is_known = known.is_some();
+        known.into_iter().for_each(|known| known.content.note(reference));
+        is_known
     }
 }
 
@@ -94,10 +107,11 @@ fn read_unchanged(reference: &FileReference, haste: Haste) -> io::Result<Content
     let whole = match haste {
         Haste::Running => WHOLE_BYTES_MAX,
         Haste::Stopped => WHOLE_BYTES_MAX_STOPPED,
+        Haste::Samples => 0,
     };
     let coverage = if reference.length <= whole { Coverage::Whole } else { Coverage::Sampled };
     let digest = digest_of(&file, reference.length, coverage)?;
-    let build_id = build_id(&file).map(Bytes);
+    let build_id = if haste == Haste::Samples { None } else { build_id(&file).map(Bytes) };
     if is_same()? { Ok(Content { digest, build_id }) } else { Err(changed()) }
 }
 

@@ -6,5 +6,5 @@ mod digest;
 mod writers;
 
 pub(crate) use build_id::build_id;
-pub(crate) use digest::{Digests, Haste, digest_of, identity, is_fresh, open};
-pub(crate) use writers::{FileKey, Writers, describe, other_holder, other_writers};
+pub(crate) use digest::{Digests, Haste, TICK_NANOSECONDS, digest_of, identity, is_fresh, open};
+pub(crate) use writers::{FileKey, Writers, describe, other_holder, other_writers, residents};

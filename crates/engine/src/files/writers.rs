@@ -74,6 +74,21 @@ pub(crate) fn other_writers(files: &BTreeSet<FileKey>, job: &[i32]) -> HashMap<F
     found
 }
 
+/// Those of `directories` that are the working directory of a process outside the job, as seen by `other_writers`.
+pub(crate) fn residents(directories: &BTreeSet<FileKey>, job: &[i32]) -> BTreeSet<FileKey> {
+    let own: BTreeSet<i32> = job.iter().copied().chain(ancestors(std::process::id() as i32)).collect();
+    let program = |pid: i32| std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()));
+    let ours = program(std::process::id() as i32);
+    let lives_there = |pid: i32| {
+        let place = std::fs::metadata(format!("/proc/{pid}/cwd")).ok()?;
+        let key = Some((place.dev(), place.ino())).filter(|key| directories.contains(key))?;
+        let is_other = program(pid) != ours && !ancestors(pid).any(|it| job.contains(&it));
+        is_other.then_some(key)
+    };
+    let pids = proc::all().unwrap_or_default();
+    pids.into_iter().filter(|pid| !own.contains(pid)).filter_map(lives_there).collect()
+}
+
 /// A process outside the job that has something open, in words: `is_it` judges by process, number and file.
 pub(crate) fn other_holder(job: &[i32], is_it: impl Fn(i32, i32, &Metadata) -> bool) -> Option<String> {
     let processes = std::fs::read_dir("/proc").ok()?;

@@ -7,6 +7,7 @@
 //! ```
 
 use super::folders::in_folders;
+use super::listing::{ListedNow, look};
 use super::plan::FilePlan;
 use super::streams::Streams;
 use crate::files::{FileKey, build_id, digest_of, identity, is_fresh, open, other_writers};
@@ -51,6 +52,10 @@ pub struct FileOptions<'a> {
     pub own_directory: Option<&'a Path>,
     /// Where standard output and error continue.
     pub streams: Streams,
+    /// When the job began, in nanoseconds since 1970.
+    pub started_nanoseconds: i64,
+    /// When it ended, where somebody was there to see it.
+    pub ended_nanoseconds: Option<i64>,
 }
 
 /// How an open regular file goes on.
@@ -87,6 +92,15 @@ pub enum FileNote {
         /// How many bytes were cut off.
         bytes: u64,
         /// Where they were kept.
+        kept: PathBuf,
+        /// Whether all of them were, however many.
+        is_whole: bool,
+    },
+    /// It has been created since the checkpoint, and was set aside.
+    SetAside {
+        /// The file.
+        path: PathBuf,
+        /// Where what it held was kept.
         kept: PathBuf,
     },
     /// It had been written through a mapping since the checkpoint, and what it held then was put back.
@@ -147,13 +161,17 @@ pub(super) struct Reckoning<'a> {
     pub(super) options: FileOptions<'a>,
     /// The files in folders of the job, as they were known at the checkpoint.
     pub(super) in_folders: BTreeSet<FileKey>,
+    /// The directories that the checkpoint listed, as they are now.
+    pub(super) listed: Vec<ListedNow<'a>>,
     /// The files that the job has open or mapped, and who else writes to them.
     others: OnceCell<(BTreeSet<FileKey>, HashMap<FileKey, String>)>,
 }
 
 impl<'a> Reckoning<'a> {
     pub(super) fn new(job: &'a JobState, options: FileOptions<'a>) -> Self {
-        Self { job, options, in_folders: in_folders(job), others: OnceCell::new() }
+        // What stays as it is need not be looked at.
+        let listed = job.listed.as_deref().filter(|_| options.policy != FilePolicy::Keep);
+        Self { job, options, in_folders: in_folders(job), listed: look(listed), others: OnceCell::new() }
     }
 
     /// How the open file at `place` goes on.
@@ -293,8 +311,9 @@ impl<'a> Reckoning<'a> {
         let (files, others) = self.others.get_or_init(|| {
             let mapped = self.job.objects.iter().filter_map(|object| object.kind.file());
             let all = mapped.chain(self.job.open_files.iter().filter_map(|open| open.kind.file()));
-            let files: BTreeSet<_> =
+            let mut files: BTreeSet<_> =
                 all.filter_map(|file| find(path_of(file)).ok()).map(|it| (it.dev(), it.ino())).collect();
+            files.extend(self.listed.iter().flat_map(ListedNow::keys));
             let others = other_writers(&files, &[]);
             (files, others)
         });
@@ -364,6 +383,18 @@ pub(super) fn find(path: &Path) -> Result<Metadata, Objection> {
         Ok(_) => Err(Objection::new("it is not a regular file any more", "put it back")),
         Err(error) => Err(Objection::new(format!("it cannot be found any more ({error})"), "put it back")),
     }
+}
+
+/// The files that a job has open or mapped, or saves: what becomes of them is judged there.
+pub(super) fn in_use(job: &JobState) -> BTreeSet<FileKey> {
+    let objects = job.objects.iter().filter_map(|object| object.kind.file());
+    job.files().chain(objects).map(|file| (file.identity.device, file.identity.inode)).collect()
+}
+
+/// Whether our own standard output or error goes to a file.
+pub(super) fn is_own_stream(key: FileKey) -> bool {
+    let own = [1, 2].map(|stream| std::fs::metadata(format!("/proc/self/fd/{stream}")));
+    own.into_iter().flatten().any(|own| own.is_file() && (own.dev(), own.ino()) == key)
 }
 
 pub(super) fn path_of(file: &FileReference) -> &Path {

@@ -19,6 +19,7 @@
 //! filling        pages delivered and verified
 //! mapped_files   files that the program writes through mappings
 //! folders        directories that go with the job
+//! listing        files that the job appends to without holding them open; names, by which it knows them
 //! system_v       segments, semaphores and message queues, under their old ids
 //! stops          what job control had stopped is stopped again
 //! attributes     directory, umask, signal dispositions, limits
@@ -45,7 +46,9 @@ mod folders;
 mod foreseen;
 mod ids;
 mod kinship;
+mod listing;
 mod mapped_files;
+mod names;
 mod namespaces;
 mod objects;
 mod plan;
@@ -148,8 +151,10 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     let build = |()| family.build(&plan, source, options.on_wait);
     let built = plan.remake.carry_out(&mut remade).and_then(build).and_then(|()| {
         let differing = family.main().differing(&plan)?;
+        let appended = family.settle_listed(&plan)?;
         // First what is cut off is kept: what is put back may end where the tail began.
         files.extend(family.cut_back(&plan, options.keep_tail)?);
+        files.extend(family.cut_back_listed(&appended, options.keep_tail)?);
         files.extend(family.processes[0].put_back(&plan, &differing)?);
         plan.put_folders_right(&mut files)?;
         system_v::remove_made_since(source.state());

@@ -3,6 +3,7 @@
 use super::files::{FileNote, FileOptions, FilePolicy, Objection, Reckoning, RegularPlan, versions};
 use super::folders::FolderPlan;
 use super::foreseen::foreseen;
+use super::listing::ListedPlan;
 use super::mapped_files::MappedPlan;
 use super::remake::{RemakePlan, Remaking};
 use super::streams::{self, as_stream};
@@ -41,6 +42,8 @@ pub(super) struct JobPlan<'a> {
     pub(super) mapped: Vec<MappedPlan>,
     /// For each folder that does not stay as it is: what becomes of it.
     pub(super) folders: Vec<FolderPlan>,
+    /// Files that the job does not have open and that have grown or come since.
+    pub(super) listed: Vec<ListedPlan>,
     /// How the kernel's mappings come back.
     pub(super) vdso: Vdso,
     /// Copies that take the place of code files which are not what they were, by the paths of these.
@@ -174,6 +177,7 @@ impl<'a> JobPlan<'a> {
                 kept: kept.clone(),
             };
             notes.extend(copies.iter().map(note));
+            let listed = reckoning.judge_listed();
             Ok(Self {
                 job,
                 processes,
@@ -181,6 +185,7 @@ impl<'a> JobPlan<'a> {
                 regular,
                 mapped,
                 folders,
+                listed,
                 vdso,
                 copies,
                 socket_names,

@@ -25,6 +25,8 @@ pub struct Tail<'a> {
     pub start: u64,
     /// How long the tail is.
     pub bytes: u64,
+    /// Whether all of it must be kept, however long it is.
+    pub is_whole: bool,
 }
 
 /// Keeps what is cut off, and tells where.
@@ -109,7 +111,7 @@ fn kept(
     // The program's own descriptor may be one that cannot read; one that cannot be had otherwise must do.
     let readable = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let file = readable.as_ref().unwrap_or(file);
-    let kept = keep(&Tail { path: &path, file, start, bytes })
+    let kept = keep(&Tail { path: &path, file, start, bytes, is_whole: false })
         .map_err(|source| EngineError::Tail { path: reference.path.to_string(), source })?;
-    Ok(FileNote::CutBack { path, bytes, kept })
+    Ok(FileNote::CutBack { path, bytes, kept, is_whole: false })
 }

@@ -50,6 +50,10 @@ pub struct Manifest {
     /// Where in memory checkpoints go first, if they do.
     #[n(7)]
     pub memory: Option<MemoryPlace>,
+    /// When the whole job had ended, in nanoseconds since 1970, where somebody was there to see it: what was written later,
+    /// others have written.
+    #[n(8)]
+    pub ended_nanoseconds: Option<i64>,
 }
 
 /// Where in memory the checkpoints of a job go first.
@@ -95,6 +99,7 @@ impl Manifest {
             outcome: Outcome::Running,
             ends: Vec::new(),
             memory: None,
+            ended_nanoseconds: None,
         }
     }
 

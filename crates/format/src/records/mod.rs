@@ -10,6 +10,7 @@ mod files;
 mod folders;
 mod ipc;
 mod kinship;
+mod listing;
 mod memory;
 mod objects;
 mod signals;
@@ -28,6 +29,7 @@ pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
 pub use folders::{FolderEntry, FolderItem, SavedFolder};
 pub use ipc::{MessageQueue, PosixQueue, PriorityMessage, Semaphore, SemaphoreSet, SystemVName, TypedMessage, Undo};
 pub use kinship::{Kinship, Untold};
+pub use listing::{ListedDirectory, ListedFile};
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner, SavedPart};
 pub use signals::{Disposition, PendingSignal};
@@ -91,6 +93,9 @@ pub struct JobState {
     /// What it counts on in the file system by name; absent in older images.
     #[n(15)]
     pub surroundings: Option<Vec<Surrounding>>,
+    /// Directories in which the job works, with what was in them; absent where they were not listed.
+    #[n(16)]
+    pub listed: Option<Vec<ListedDirectory>>,
 }
 
 /// What a restart must find again in order to continue this job.

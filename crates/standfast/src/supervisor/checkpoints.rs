@@ -97,6 +97,9 @@ impl Supervisor<'_, '_> {
         for promise in broken {
             self.say(&Notice::Broken { generation: report.generation, promise });
         }
+        for news in self.job.freezer().listing_news() {
+            self.say(&Notice::Listing(news));
+        }
         self.begin_coalescing(level);
         if purpose == Purpose::Stop {
             self.stopped_behind = Some(report.generation);

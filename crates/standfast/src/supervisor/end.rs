@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long the other processes of a job are given to end as well when its program was killed.
 const KILLED_TOGETHER_MAX: Duration = Duration::from_millis(300);
@@ -41,10 +41,11 @@ impl Supervisor<'_, '_> {
         if matches!(ending, Ending::Killed { .. }) {
             self.await_descendants();
         }
+        let ended = now_nanoseconds();
         self.settle_memory(ending);
         // First what we say, which may go where the program's output goes, then how that stands.
         self.tell_end(ending);
-        self.record(ending);
+        self.record(ending, ended);
         self.remove_finished(ending);
         if !self.leave_descendants() {
             self.release_lease();
@@ -60,7 +61,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    fn record(&mut self, ending: Ending) {
+    fn record(&mut self, ending: Ending, ended: Option<i64>) {
         let Destination { levels, lease, .. } = &self.post.destination;
         let outcome = match ending {
             Ending::Exited { status } => Outcome::Exited { status },
@@ -70,7 +71,8 @@ impl Supervisor<'_, '_> {
         // The job is dead: what these files grow by from now on is not its own. Of one that goes on nobody knows.
         let is_dead = self.job.descendants().is_empty();
         let ends = self.post.outputs.iter().filter(|_| is_dead).filter_map(|path| file_end(path)).collect();
-        if let Err(error) = levels.directory.set_end(lease, outcome, ends) {
+        let ended = ended.filter(|_| is_dead);
+        if let Err(error) = levels.directory.set_end(lease, outcome, ends, ended) {
             self.warn(format!("how the program ended could not be noted: {error}"));
         }
     }
@@ -138,6 +140,12 @@ pub(crate) fn newest(levels: &Levels) -> Option<u64> {
     let manifests = levels.each().filter_map(|(_, level)| level.manifest().ok());
     let generations = manifests.flat_map(|manifest| manifest.generations);
     generations.filter(|generation| !generation.superseded).map(|generation| generation.number.get()).max()
+}
+
+/// Now, since 1970.
+fn now_nanoseconds() -> Option<i64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_nanos()).ok()
 }
 
 /// How a file stands that a program wrote, when the program has ended.
