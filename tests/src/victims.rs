@@ -224,6 +224,20 @@ pub const POSTGRES: Victim = about(
     &[&["bash", "-c", "[ $EUID -ne 0 ] && ls /usr/lib/postgresql/*/bin/pgbench"]],
 );
 
+/// A shell's loop of `>>`.
+pub const APPEND_SHELL: Victim = script("append-shell", include_str!("../victims/appending/shell.sh"), &["sh"], "sh");
+/// `appendFile` of Node.js.
+pub const APPEND_NODE: Victim = script("append-node", include_str!("../victims/appending/node.js"), &["node"], "js");
+/// gcc under make, with files of its own in a directory for temporary ones.
+pub const COMPILER_FILES: Victim =
+    script("compiler-files", include_str!("../victims/appending/make.sh"), &["bash"], "sh");
+/// SQLite in WAL mode.
+pub const DATABASE: Victim = Victim {
+    name: "database",
+    source: include_str!("../victims/appending/database.py"),
+    language: Language::Python { module: "sqlite3" },
+};
+
 /// One of `examples`, with arguments for a second or two.
 pub(crate) const fn example(name: &'static str, source: &'static str, arguments: &'static [&'static str]) -> Victim {
     Victim { name, source, language: Language::Example { arguments } }

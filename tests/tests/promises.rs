@@ -3,6 +3,7 @@
 //! file.
 #![allow(missing_docs, reason = "a test binary")]
 
+mod appending;
 mod chains;
 mod ckptrc;
 mod clocks;

@@ -1,0 +1,216 @@
+//! Files that a program opens, writes and closes each time, or leaves to others of its programs: everything is killed at
+//! random moments, program and supervisor, and restarted at once. The result is that of an undisturbed run, or the user was
+//! told before the first kill.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, bail, ensure};
+use fastrand::Rng;
+use nix::unistd::Pid;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::result::RunResult;
+use standfast_tests::running::{PATIENCE, Running, patience_for_a_whole_run, until};
+use standfast_tests::victims::{APPEND_NODE, APPEND_SHELL, Program, Victim};
+use standfast_tests::{seed, skip};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+const INTERVAL: Duration = Duration::from_millis(100);
+const KILLS: u32 = 5;
+/// By this checkpoint the user has been told, if there is anything to tell.
+const TOLD_BY: u64 = 4;
+
+/// How a program came through.
+#[derive(Debug, PartialEq, Eq)]
+enum Passage {
+    /// Killed so often, with the undisturbed result.
+    Undisturbed(u32),
+    /// The user was told this before the first kill.
+    Told(String),
+}
+
+/// Ends everything, program and supervisor; waits until the kernel has done with all of it.
+fn kill_everything(arena: &Arena) -> Result<()> {
+    let all = arena.processes();
+    arena.clear();
+    until(PATIENCE, "everything to end", || {
+        let lives = |pid: &Pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+        };
+        Ok((!all.iter().any(lives)).then_some(()))
+    })
+}
+
+fn killed_with_everything(victim: Victim, options: &[&str]) -> Result<Option<Passage>> {
+    let Some(program) = victim.program()? else {
+        skip(victim.name, "this machine lacks what it takes");
+        return Ok(None);
+    };
+    let native = RunResult::native(&program)?;
+    let (arena, seed) = (Arena::new()?, seed());
+    let outcome = killed(&arena, &program, &native, options, &mut Rng::with_seed(seed));
+    outcome.map(Some).with_context(|| format!("STANDFAST_SEED={seed} {}", arena.evidence()))
+}
+
+fn killed(arena: &Arena, program: &Program, native: &RunResult, options: &[&str], random: &mut Rng) -> Result<Passage> {
+    let standfast = Standfast::new(arena)?;
+    let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
+    let mut running =
+        standfast.run_with(&options, Checkpoints::EveryMilliseconds(INTERVAL.as_millis() as u64), program)?;
+    until(PATIENCE, "some checkpoints", || {
+        let newest = if running.has_ended()? { Some(TOLD_BY) } else { standfast.newest_generation(&arena.images())? };
+        Ok(newest.filter(|newest| *newest >= TOLD_BY))
+    })?;
+    let told = running.errors_so_far();
+    if told.contains("--save-f") || told.contains("--files") {
+        return Ok(Passage::Told(told));
+    }
+    let mut kills = 0;
+    loop {
+        if kills == KILLS || running.has_ended()? {
+            running.wait(patience_for_a_whole_run())?.well("the job")?;
+            break;
+        }
+        sleep(INTERVAL.mul_f64(random.f64() * 3.0));
+        kill_everything(arena)?;
+        if running.wait(PATIENCE)?.exited(0) {
+            break;
+        }
+        kills += 1;
+        running = standfast.restart(&arena.images(), &format!("restart-{kills}"))?;
+        until(PATIENCE, "a checkpoint of the restarted job", || {
+            let begun = running.has_ended()? || standfast.status(&arena.images())?["live"].is_object();
+            Ok(begun.then_some(()))
+        })?;
+    }
+    RunResult::read(&arena.work())?.must_equal(native)?;
+    Ok(Passage::Undisturbed(kills))
+}
+
+fn is_undisturbed(victim: Victim, options: &[&str]) -> Result<()> {
+    match killed_with_everything(victim, options)? {
+        Some(Passage::Told(told)) => bail!("there is nothing to tell, but it was told: {told}"),
+        Some(Passage::Undisturbed(kills)) => {
+            ensure!(kills > 0, "it was never killed");
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn lines_that_a_shell_appends_are_neither_lost_nor_doubled() -> Result<()> {
+    is_undisturbed(APPEND_SHELL, &[])
+}
+
+#[test]
+fn lines_that_node_appends_are_neither_lost_nor_doubled() -> Result<()> {
+    is_undisturbed(APPEND_NODE, &[])
+}
+
+/// A job whose main program, a shell, does `script` and then waits at the gate `name`.
+struct Shell<'a> {
+    arena: &'a Arena,
+    standfast: Standfast<'a>,
+}
+
+impl<'a> Shell<'a> {
+    fn run(arena: &'a Arena, script: &str) -> Result<(Self, Running)> {
+        let standfast = Standfast::new(arena)?;
+        let program = Program { path: PathBuf::from("/bin/sh"), arguments: vec!["-c".into(), script.into()] };
+        let running = standfast.run(Checkpoints::OnRequest, &program)?;
+        standfast.await_program()?;
+        Ok((Self { arena, standfast }, running))
+    }
+
+    /// Waits until a file holds so much.
+    fn await_text(&self, name: &str, wanted: &str) -> Result<()> {
+        until(PATIENCE, &format!("{wanted:?} in {name}"), || {
+            let text = fs::read_to_string(self.arena.work().join(name)).unwrap_or_default();
+            Ok(text.contains(wanted).then_some(()))
+        })
+    }
+
+    fn append(&self, name: &str, text: &str) -> Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(self.arena.work().join(name))?;
+        file.write_all(text.as_bytes()).context("appending")
+    }
+
+    fn text(&self, name: &str) -> Result<String> {
+        fs::read_to_string(self.arena.work().join(name)).with_context(|| format!("reading {name}"))
+    }
+}
+
+/// Waits for a file that the test makes.
+const WAIT: &str = "await() { while [ ! -e \"$1\" ]; do sleep 0.01; done; };";
+
+#[test]
+fn a_file_that_existed_before_the_program_refuses_the_restart_until_it_is_said_what_to_do() -> Result<()> {
+    for (policy, wanted) in [("rollback", "old\none\ntwo\n"), ("keep", "old\none\ntwo\ntwo\n")] {
+        let arena = Arena::new()?;
+        fs::write(arena.work().join("results.txt"), "old\n")?;
+        // The kernel tells when a file was created by its tick.
+        sleep(Duration::from_millis(50));
+        let script =
+            format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
+        let (shell, running) = Shell::run(&arena, &script)?;
+        shell.await_text("results.txt", "one\n")?;
+        shell.standfast.checkpoint()?;
+        standfast_tests::result::open_gate(&arena)?;
+        shell.await_text("results.txt", "two\n")?;
+        kill_everything(&arena)?;
+        running.wait(PATIENCE)?;
+        let refused = shell.standfast.restart(&arena.images(), "refused")?.wait(PATIENCE)?.refusal("the restart")?;
+        ensure!(refused.contains("results.txt") && refused.contains("--files rollback"), "{refused}");
+        let mut restart = shell.standfast.restart_command(&arena.images());
+        restart.args(["--files", policy]);
+        fs::write(arena.work().join("end"), "")?;
+        Running::complete(&arena, "restart", &mut restart)?.well("the restart")?;
+        ensure!(shell.text("results.txt")? == wanted, "{policy}: {:?}", shell.text("results.txt")?);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_somebody_else_leaves_in_the_working_directory_is_not_touched() -> Result<()> {
+    let arena = Arena::new()?;
+    let script = format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
+    let (shell, running) = Shell::run(&arena, &script)?;
+    shell.await_text("results.txt", "one\n")?;
+    shell.standfast.checkpoint()?;
+    shell.append("notes-of-the-user.txt", "do not lose this\n")?;
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("results.txt", "two\n")?;
+    kill_everything(&arena)?;
+    running.wait(PATIENCE)?;
+    fs::write(arena.work().join("end"), "")?;
+    let restarted = shell.standfast.restart(&arena.images(), "restart")?.wait(PATIENCE)?.well("the restart")?;
+    ensure!(restarted.errors.contains("results.txt"), "what was cut off is not said: {}", restarted.errors);
+    ensure!(shell.text("results.txt")? == "one\ntwo\n", "{:?}", shell.text("results.txt")?);
+    ensure!(shell.text("notes-of-the-user.txt")? == "do not lose this\n", "the user's file has been touched");
+    Ok(())
+}
+
+#[test]
+fn what_is_written_after_the_end_that_was_seen_refuses_the_restart() -> Result<()> {
+    let arena = Arena::new()?;
+    let script = format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
+    let (shell, running) = Shell::run(&arena, &script)?;
+    shell.await_text("results.txt", "one\n")?;
+    shell.standfast.checkpoint()?;
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("results.txt", "two\n")?;
+    ensure!(shell.standfast.kill_job()?, "the program has ended");
+    running.wait(PATIENCE)?;
+    // More than a tick of the clock by which files are dated.
+    sleep(Duration::from_millis(100));
+    shell.append("results.txt", "by hand\n")?;
+    let refused = shell.standfast.restart(&arena.images(), "refused")?.wait(PATIENCE)?.refusal("the restart")?;
+    ensure!(refused.contains("results.txt") && refused.contains("since the program ended"), "{refused}");
+    ensure!(shell.text("results.txt")?.ends_with("by hand\n"), "it was cut back all the same");
+    Ok(())
+}
