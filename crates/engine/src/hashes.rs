@@ -6,6 +6,7 @@
 //! ours for each page, and the time to read all of them.
 
 use crate::ProcessIdentity;
+use crate::census::ObjectKey;
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, PageSet, is_zero};
 use standfast_format::Beneath;
 use standfast_format::records::FileIdentity;
@@ -15,8 +16,8 @@ use standfast_format::records::FileIdentity;
 pub(crate) enum Key {
     /// The memory of a process.
     Process(ProcessIdentity),
-    /// A memory object: device and inode.
-    Object(u64, u64),
+    /// A memory object.
+    Object(ObjectKey),
 }
 
 /// What the pages of all owners held.
@@ -164,7 +165,7 @@ impl Sieve<'_> {
 mod tests {
     use super::*;
 
-    const KEY: Key = Key::Object(1, 2);
+    const KEY: Key = Key::Object(ObjectKey::File { device: 1, inode: 2 });
 
     fn pages(start: u64, fills: &[u8]) -> (PageRange, Vec<u8>) {
         let range = PageRange::new(Address::new(start), fills.len() as u64);

@@ -381,7 +381,7 @@ impl Frozen {
         let mut large = Vec::new();
         for (place, object) in objects.iter().enumerate() {
             let owner = state.number_of_object(place);
-            let key = Key::Object(object.identity.0, object.identity.1);
+            let key = Key::Object(object.key);
             if let Some(was) = tracks.hashes.was(key) {
                 sink.follow(owner, was);
             }

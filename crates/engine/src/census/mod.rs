@@ -43,7 +43,7 @@ use files::{References, reference};
 pub(crate) use files::{code_files, list_ahead, look_ahead};
 pub(crate) use memory::HUGE_PAGES;
 use objects::Objects;
-pub(crate) use objects::{ObjectContents, data_of};
+pub(crate) use objects::{ObjectContents, ObjectKey, data_of};
 use portrait::{Ourselves, Particulars, Portrait};
 pub use running::examine;
 pub(crate) use running::examine_with;

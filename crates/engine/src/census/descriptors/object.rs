@@ -1,6 +1,7 @@
 //! Files that no path leads to: memfds, deleted files. Their contents go with the image, as a memory object.
 
 use super::{Known, Unfit, Walk};
+use crate::census::ObjectKey;
 use standfast_format::records::{Bytes, ObjectKind, OpenFileKind};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -36,6 +37,6 @@ impl Walk<'_> {
         })?;
         let path = shown.target.strip_suffix(b" (deleted)").unwrap_or(&shown.target);
         let kind = ObjectKind::DeletedFile { path: Bytes::from(path), mode: shown.file.mode() & PERMISSIONS };
-        Ok(OpenFileKind::Object { object: self.objects.add(shown.identity(), kind, contents)?, offset })
+        Ok(OpenFileKind::Object { object: self.objects.add(ObjectKey::of_file(&shown.file), kind, contents)?, offset })
     }
 }

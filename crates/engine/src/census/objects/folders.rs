@@ -1,7 +1,7 @@
 //! The census of folders: every regular file in them becomes a memory object that is saved whole, like one that the program
 //! has mapped. Sockets, named pipes and devices are left to others.
 
-use super::{Access, Found, Objects};
+use super::{Access, Found, ObjectKey, Objects};
 use crate::census::reference;
 use crate::folders::{Folders, below, look_into};
 use crate::{EngineError, Obstacle};
@@ -47,14 +47,14 @@ impl Objects {
 
     /// The place of a file's object.
     fn save_file_in_folder(&mut self, path: &Path, status: &Metadata) -> Result<u32, EngineError> {
-        let identity = (status.dev(), status.ino());
+        let key = ObjectKey::of_file(status);
         if status.nlink() > 1 {
             return Err(unfit(
                 path,
                 "it has several names (hard links), and would come back as several files".to_owned(),
             ));
         }
-        if let Some(known) = self.position(identity) {
+        if let Some(known) = self.position(key) {
             let found = &mut self.found[known as usize];
             if let ObjectKind::MappedFile { saved, .. } = &mut found.record.kind {
                 (*saved, found.shown) = (SavedPart::Whole, None);
@@ -65,7 +65,7 @@ impl Objects {
         let (length, mode) = (file.length, status.mode() & super::PERMISSIONS);
         let kind = ObjectKind::MappedFile { file, mode, lock: None, other_writer: None, saved: SavedPart::Whole };
         let record = MemoryObject { kind, length, huge_page_bytes: 0, modified_nanoseconds: None };
-        self.found.push(Found { identity, record, access: Access::Path(path.to_owned()), shown: None });
+        self.found.push(Found { key, record, access: Access::Path(path.to_owned()), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
 }

@@ -1,7 +1,7 @@
 //! Memory that lies in files and segments which others could reach as well: files mapped shared and written through the
 //! mapping, and System V shared memory. Of a file only what is mapped is saved; the rest of it is the file's own business.
 
-use super::{Access, Found, Objects, Windows};
+use super::{Access, Found, ObjectKey, Objects, Windows};
 use crate::census::Output;
 use crate::census::descriptors::may_map_again;
 use crate::job::Inheritance;
@@ -22,8 +22,6 @@ const O_APPEND: u32 = libc::O_APPEND as u32;
 /// How much a file may hold that is saved for the case that it is gone or overwritten by the restart: temporary ones and
 /// what compilers write holds little.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
-/// Where segments lie that nobody has mapped.
-const NO_DEVICE: u64 = u64::MAX;
 
 /// Why memory cannot be saved.
 pub(in crate::census) struct Unfit {
@@ -59,9 +57,9 @@ impl Objects {
 
     /// A file that the job writes through mappings, of which this is one.
     pub(in crate::census) fn of_mapped_file(&mut self, pid: i32, map: &Map, file: FileReference) -> Result<u32, Unfit> {
-        let identity = (file.identity.device, file.identity.inode);
+        let key = ObjectKey::of_reference(&file);
         let shown = PageRange::new(Address::new(map.offset), map.range().pages());
-        if let Some(known) = self.position(identity) {
+        if let Some(known) = self.position(key) {
             if let Some(ranges) = &mut self.found[known as usize].shown {
                 ranges.push(shown);
             }
@@ -81,7 +79,7 @@ impl Objects {
             file,
         };
         let record = MemoryObject { kind, length: status.len(), huge_page_bytes: 0, modified_nanoseconds: None };
-        self.found.push(Found { identity, record, access: Access::File(contents), shown: Some(vec![shown]) });
+        self.found.push(Found { key, record, access: Access::File(contents), shown: Some(vec![shown]) });
         Ok(self.found.len() as u32 - 1)
     }
 
@@ -118,17 +116,17 @@ impl Objects {
     }
 
     fn save_file(&mut self, file: &FileReference, saved: SavedPart, bytes_max: u64) -> io::Result<()> {
-        let identity = (file.identity.device, file.identity.inode);
-        if self.position(identity).is_some() || file.length > bytes_max {
+        let key = ObjectKey::of_reference(file);
+        if self.position(key).is_some() || file.length > bytes_max {
             return Ok(());
         }
         let contents = File::open(OsStr::from_bytes(&file.path.0))?;
         let status = contents.metadata()?;
-        if (status.dev(), status.ino()) == identity {
+        if ObjectKey::of_file(&status) == key {
             let mode = status.mode() & super::PERMISSIONS;
             let file = file.clone();
             let kind = ObjectKind::MappedFile { file, mode, lock: None, other_writer: None, saved };
-            self.add(identity, kind, contents)?;
+            self.add(key, kind, contents)?;
         }
         Ok(())
     }
@@ -150,7 +148,7 @@ impl Objects {
 
     /// A System V segment that the process at place `process` has attached.
     pub(in crate::census) fn of_segment(&mut self, process: usize, map: &Map) -> Result<u32, Unfit> {
-        let identity = (map.device, map.inode);
+        let key = ObjectKey::of_segment(map);
         let Some(segment) = self.system_v.attached(map.inode as i32) else {
             return Err(Unfit::new("its segment of System V shared memory cannot be found", ""));
         };
@@ -159,7 +157,7 @@ impl Objects {
         if map.offset != 0 || map.range().bytes() < length {
             return Err(Unfit::new("only a part of a System V segment is still attached", "attach it whole"));
         }
-        if let Some(known) = self.position(identity) {
+        if let Some(known) = self.position(key) {
             if let Access::Windows(windows) = &mut self.found[known as usize].access {
                 windows.add(process, map);
             }
@@ -170,7 +168,7 @@ impl Objects {
         // Its name is noted when it is known whose it is.
         let kind = ObjectKind::Segment { name: SystemVName::default(), removed, locked };
         let record = MemoryObject { kind, length, huge_page_bytes: 0, modified_nanoseconds: None };
-        self.found.push(Found { identity, record, access: Access::Windows(windows), shown: None });
+        self.found.push(Found { key, record, access: Access::Windows(windows), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
 
@@ -178,8 +176,8 @@ impl Objects {
     pub(in crate::census) fn judge_system_v(&mut self, pids: &[i32], inheritance: &Inheritance) -> Vec<Obstacle> {
         let obstacles = self.system_v.judge(pids, inheritance.system_v.as_ref());
         for found in &mut self.found {
-            if let ObjectKind::Segment { name, .. } = &mut found.record.kind {
-                *name = self.system_v.name_of_segment(found.identity.1 as i32).unwrap_or_default();
+            if let (ObjectKind::Segment { name, .. }, ObjectKey::Segment(id)) = (&mut found.record.kind, found.key) {
+                *name = self.system_v.name_of_segment(id).unwrap_or_default();
             }
         }
         obstacles
@@ -191,8 +189,8 @@ impl Objects {
             let name = self.system_v.name_of_segment(segment.id).unwrap_or_default();
             let kind = ObjectKind::Segment { name, removed: false, locked: segment.is_locked() };
             let record = MemoryObject { kind, length: segment.size, huge_page_bytes: 0, modified_nanoseconds: None };
-            let identity = (NO_DEVICE, segment.id as u64);
-            self.found.push(Found { identity, record, access: Access::Segment(unattached), shown: None });
+            let key = ObjectKey::Segment(segment.id);
+            self.found.push(Found { key, record, access: Access::Segment(unattached), shown: None });
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! The census of memory objects: shared anonymous memory and files in memory, each known by what the kernel calls it
-//! (device and inode), never by the process, mapping or descriptor through which it was met first.
+//! ([`ObjectKey`]), never by the process, mapping or descriptor through which it was met first.
 //!
 //! Contents are read from the file itself, by way of a descriptor of the program's (pidfd_getfd) or of its link in
 //! `/proc/PID/map_files`, which only CAP_CHECKPOINT_RESTORE opens. Without either, they are read through the address
@@ -28,7 +28,7 @@ use standfast_linux::proc::Map;
 use standfast_linux::sys::{file, process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -58,10 +58,42 @@ pub(super) struct Objects {
     writable: BTreeMap<FileKey, FileReference>,
 }
 
+/// Which memory object it is. The kernel shows System V segments on the device of files in memory, with their ids as
+/// inodes: only the kind tells a segment from a memfd of the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ObjectKey {
+    /// A file, on a disk or in memory.
+    File {
+        /// As the path or the descriptor shows it.
+        device: u64,
+        /// Within the device.
+        inode: u64,
+    },
+    /// A System V segment, by its id.
+    Segment(i32),
+}
+
+impl ObjectKey {
+    pub(super) fn of_file(status: &Metadata) -> Self {
+        Self::File { device: status.dev(), inode: status.ino() }
+    }
+
+    fn of_reference(file: &FileReference) -> Self {
+        Self::File { device: file.identity.device, inode: file.identity.inode }
+    }
+
+    fn of_map(map: &Map) -> Self {
+        Self::File { device: map.device, inode: map.inode }
+    }
+
+    fn of_segment(map: &Map) -> Self {
+        Self::Segment(map.inode as i32)
+    }
+}
+
 #[derive(Debug)]
 struct Found {
-    /// Device and inode.
-    identity: (u64, u64),
+    key: ObjectKey,
     record: MemoryObject,
     access: Access,
     /// Of a file on a disk: the parts that are mapped, which alone count.
@@ -91,7 +123,6 @@ impl Objects {
         let path = link_of(descriptor)?;
         let own = reopened(descriptor)?;
         let status = own.metadata()?;
-        let identity = (status.dev(), status.ino());
         let mode = status.mode() & PERMISSIONS;
         let kind = match name_of_memory_file(&path) {
             Some(name) => {
@@ -99,12 +130,12 @@ impl Objects {
             }
             None => deleted_or_shared(&path, mode),
         };
-        self.add(identity, kind, own)
+        self.add(ObjectKey::of_file(&status), kind, own)
     }
 
     /// An object whose contents are those of `contents`, an open file description of our own.
-    pub(super) fn add(&mut self, identity: (u64, u64), kind: ObjectKind, contents: File) -> io::Result<u32> {
-        if let Some(known) = self.position(identity) {
+    pub(super) fn add(&mut self, key: ObjectKey, kind: ObjectKind, contents: File) -> io::Result<u32> {
+        if let Some(known) = self.position(key) {
             return Ok(known);
         }
         let status = contents.metadata()?;
@@ -115,15 +146,15 @@ impl Objects {
             huge_page_bytes: file::huge_page_bytes(contents.as_fd())?,
             modified_nanoseconds: Some(files::identity(&status).modified_nanoseconds),
         };
-        self.found.push(Found { identity, record, access: Access::File(contents), shown: None });
+        self.found.push(Found { key, record, access: Access::File(contents), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
 
     /// The object that a mapping shows. Descriptors come first: an object that has one is known already.
     /// `process` is the place of the process in the job.
     pub(super) fn of_mapping(&mut self, pid: i32, process: usize, map: &Map) -> io::Result<u32> {
-        let identity = (map.device, map.inode);
-        if let Some(known) = self.position(identity) {
+        let key = ObjectKey::of_map(map);
+        if let Some(known) = self.position(key) {
             if let Access::Windows(windows) = &mut self.found[known as usize].access {
                 windows.add(process, map);
                 let length = &mut self.found[known as usize].record.length;
@@ -143,7 +174,7 @@ impl Objects {
         windows.add(process, map);
         let length = map.offset + map.range().bytes();
         let record = MemoryObject { kind, length, huge_page_bytes: 0, modified_nanoseconds: None };
-        self.found.push(Found { identity, record, access: Access::Windows(windows), shown: None });
+        self.found.push(Found { key, record, access: Access::Windows(windows), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
 
@@ -155,7 +186,7 @@ impl Objects {
             let folder = File::open(Path::new(OsStr::from_bytes(path)).parent()?).ok()?;
             Some(folder.metadata().ok()?.dev() == map.device && file::is_in_memory(folder.as_fd()).ok()?)
         };
-        self.position((map.device, map.inode)).is_some() || is_in_memory() == Some(true)
+        self.position(ObjectKey::of_map(map)).is_some() || is_in_memory() == Some(true)
     }
 
     /// Pages of the process at place `process` that only the kernel can tell about: mapped, not in its page tables, and
@@ -199,33 +230,29 @@ impl Objects {
         })
     }
 
-    fn position(&self, identity: (u64, u64)) -> Option<u32> {
-        self.found.iter().position(|found| found.identity == identity).map(|position| position as u32)
+    fn position(&self, key: ObjectKey) -> Option<u32> {
+        self.found.iter().position(|found| found.key == key).map(|position| position as u32)
     }
 
     /// Records and contents, in the order of the table.
     pub(super) fn into_parts(self) -> Result<(Vec<MemoryObject>, Vec<ObjectContents>), EngineError> {
         let reading = |source| kernel("looking for data in shared memory", source);
-        let parts = self.found.into_iter().map(|Found { identity, record, access, shown, .. }| {
+        let parts = self.found.into_iter().map(|Found { key, record, access, shown, .. }| {
             let contents = match access {
                 Access::File(file) => {
                     let data = data_of(&file, record.length).map_err(reading)?;
                     let ranges = shown.map_or_else(|| data.clone(), |shown| mapped::shown_of(&data, &shown));
-                    ObjectContents { identity, ranges, stamp: None, access: Access::File(file) }
+                    ObjectContents { key, ranges, stamp: None, access: Access::File(file) }
                 }
                 Access::Path(path) => {
-                    let ranges =
-                        data_of(&open_again(&path, identity).map_err(reading)?, record.length).map_err(reading)?;
-                    ObjectContents { identity, ranges, stamp: stamp_of(&record), access: Access::Path(path) }
+                    let ranges = data_of(&open_again(&path, key).map_err(reading)?, record.length).map_err(reading)?;
+                    ObjectContents { key, ranges, stamp: stamp_of(&record), access: Access::Path(path) }
                 }
-                Access::Windows(windows) => ObjectContents {
-                    identity,
-                    ranges: windows.contents(),
-                    stamp: None,
-                    access: Access::Windows(windows),
-                },
+                Access::Windows(windows) => {
+                    ObjectContents { key, ranges: windows.contents(), stamp: None, access: Access::Windows(windows) }
+                }
                 Access::Segment(segment) => ObjectContents {
-                    identity,
+                    key,
                     ranges: segment.ranges.clone(),
                     stamp: None,
                     access: Access::Segment(segment),
@@ -240,8 +267,7 @@ impl Objects {
 /// The contents of one object, to be read while the job stands still.
 #[derive(Debug)]
 pub(crate) struct ObjectContents {
-    /// Device and inode.
-    pub(crate) identity: (u64, u64),
+    pub(crate) key: ObjectKey,
     /// Offsets that hold something, ascending.
     pub(crate) ranges: Vec<PageRange>,
     /// When it was touched last, where nobody can have touched it without that being noted: a file in a folder that nobody
@@ -258,7 +284,7 @@ impl ObjectContents {
             let (piece, behind) = rest.split_at_mut(range.bytes() as usize);
             match &self.access {
                 Access::File(file) => read_file(file, range.start().get(), piece)?,
-                Access::Path(path) => read_file(&open_again(path, self.identity)?, range.start().get(), piece)?,
+                Access::Path(path) => read_file(&open_again(path, self.key)?, range.start().get(), piece)?,
                 Access::Windows(windows) => windows.read(memories, *range, piece)?,
                 Access::Segment(segment) => segment.read(range.start().get(), piece),
             }
@@ -275,11 +301,11 @@ fn stamp_of(record: &MemoryObject) -> Option<FileIdentity> {
 }
 
 /// A file in a folder, which must be the one that was found there.
-fn open_again(path: &Path, identity: (u64, u64)) -> io::Result<File> {
+fn open_again(path: &Path, key: ObjectKey) -> io::Result<File> {
     let file = File::open(path)?;
     let status = file.metadata()?;
     let changed = || io::Error::other(format!("somebody else has put another file in the place of {}", path.display()));
-    if (status.dev(), status.ino()) == identity { Ok(file) } else { Err(changed()) }
+    if ObjectKey::of_file(&status) == key { Ok(file) } else { Err(changed()) }
 }
 
 fn read_file(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
