@@ -435,6 +435,16 @@ fn children_and_executed_programs_have_directions_of_their_own() -> Result<()> {
 }
 
 #[test]
+fn promises_end_with_the_program_that_gave_them() -> Result<()> {
+    for options in [["--incremental", "on", "--keep", "3"], ["--track", "hash", "--keep", "3"]] {
+        let stage = Stage::new("successor", &options)?;
+        stage.standfast()?.await_gate()?;
+        stage.goes_on_from("3", &["taken 1", "taken 2", "restarted 3"])?;
+    }
+    Ok(())
+}
+
+#[test]
 fn wrong_arguments_give_error_codes_and_errno_stays() -> Result<()> {
     let program: Program = DIRECTOR.with(&["arguments"])?;
     let stage = Stage::new("arguments", &[])?;

@@ -256,6 +256,32 @@ static void arguments(void)
     say("protected", standfast_is_protected());
 }
 
+/* Promises about the same addresses by two programs that one process executes one after the other, of which only the first
+ * one finds the upper half dead. */
+static void successor(char **argv, uint64_t seed)
+{
+    enum { HALF = 32768 };
+    bool is_first = seed == 7;
+    unsigned char *bytes = mmap((void *)0x200000000000, 4 * HALF, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    CHECK(bytes != MAP_FAILED);
+    for (size_t i = 0; i < 4 * HALF / 8; i++)
+        ((uint64_t *)bytes)[i] = next_number(&seed);
+    seed = is_first ? 7 : 8;
+    CHECK(standfast_exclude(bytes, HALF, STANDFAST_READONLY) == 0);
+    CHECK(standfast_exclude(bytes + (is_first ? 2 : 3) * HALF, HALF, STANDFAST_DEAD) == 0);
+    if (is_first) {
+        for (int i = 0; i < 2; i++)
+            CHECK(checkpoint() == STANDFAST_TAKEN);
+        execl("/proc/self/exe", argv[0], "successor", "8", NULL);
+        CHECK(!"the successor begins");
+    }
+    checkpoint();
+    must_be_noise(bytes, 0, 3 * HALF, seed);
+    wait_at_gate();
+    must_be_noise(bytes, 0, 3 * HALF, seed);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -285,6 +311,8 @@ int main(int argc, char **argv)
         not_due();
     else if (strcmp(what, "relatives") == 0)
         relatives(argv);
+    else if (strcmp(what, "successor") == 0)
+        successor(argv, argc > 2 ? 8 : 7);
     else if (strcmp(what, "arguments") == 0)
         arguments();
     else

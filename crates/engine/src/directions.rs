@@ -6,6 +6,7 @@
 //! is kept here which pages that checkpoint holds.
 
 use crate::freeze::{Frozen, FrozenProcess, kernel};
+use crate::program::ProgramIdentity;
 use crate::restart::RestartNews;
 use crate::tables::{Directions, Tables, decoded};
 use crate::track::Pages;
@@ -158,13 +159,22 @@ impl FrozenProcess {
         find(&self.memory, |place| self.maps.iter().any(|map| is_ours(map) && map.contains(place.get())))
     }
 
+    /// Its program, where that may have something to say about its memory.
+    pub(crate) fn program(&self, process: ProcessIdentity) -> ProgramIdentity {
+        let may_direct = |map: &Map| is_ours(map) && PLACES.iter().any(|place| map.contains(place.get()));
+        match self.maps.iter().any(may_direct) {
+            true => ProgramIdentity::of(process, &self.memory),
+            false => ProgramIdentity::unknown(process),
+        }
+    }
+
     /// What its program directs, where it does; the table as far as that is known.
     pub(crate) fn directions(
         &self,
-        identity: ProcessIdentity,
+        program: ProgramIdentity,
         tables: &mut Tables,
     ) -> Result<Option<Directions>, EngineError> {
-        let known = tables.take(identity);
+        let known = tables.take(program);
         let Some(Heading { header, .. }) = self.heading()? else { return Ok(None) };
         let is_mapped = |start, end| self.maps.iter().any(|map| map.contains(start) && end <= map.end);
         let decoded = header.map_err(|error| error.to_string()).and_then(|header| {
@@ -226,7 +236,7 @@ pub(crate) struct Promises {
 
 #[derive(Debug)]
 struct Promise {
-    process: ProcessIdentity,
+    program: ProgramIdentity,
     /// The number that it has in the image.
     owner: u32,
     /// How many checkpoints of it there had been.
@@ -260,14 +270,14 @@ impl Promises {
 
     pub(crate) fn committed(&mut self) {
         self.saved = std::mem::take(&mut self.seen);
-        let is_there = |process| self.saved.iter().any(|promise| promise.process == process);
+        let is_there = |program: ProgramIdentity| self.saved.iter().any(|promise| promise.program.is(&program));
         self.tables.retain(is_there);
         self.watch.retain(is_there);
     }
 
-    /// How many checkpoints of a process there had been at the last committed one, where that one knows of it.
-    pub(crate) fn held(&self, process: ProcessIdentity) -> Option<u64> {
-        self.saved.iter().find(|promise| promise.process == process).map(|promise| promise.epoch)
+    /// How many checkpoints of a program there had been at the last committed one, where that one knows of it.
+    pub(crate) fn held(&self, program: ProgramIdentity) -> Option<u64> {
+        self.saved.iter().find(|promise| promise.program.is(&program)).map(|promise| promise.epoch)
     }
 
     pub(crate) fn forget(&mut self) {
@@ -282,13 +292,15 @@ impl Promises {
     /// Takes out of the pages of a process what need not be saved, and says what of others need not.
     pub(crate) fn keep(
         &mut self,
-        (process, owner): (ProcessIdentity, u32),
+        (program, owner): (ProgramIdentity, u32),
         directions: Option<&mut Directions>,
         pages: &mut Pages,
     ) -> Heeded {
-        let saved = self.saved.iter().find(|promise| promise.process == process);
+        let before = self.saved.iter().find(|promise| promise.program.process() == program.process());
+        // The promises of a program end with it: execve has replaced the memory of which they spoke.
+        let saved = before.filter(|promise| promise.program.is(&program));
         let mut nothing = Directions::default();
-        let directions = match (directions, saved) {
+        let directions = match (directions, before) {
             (Some(directions), _) => directions,
             // It had something to say at the last checkpoint, which lacks what counts now.
             (None, Some(_)) => &mut nothing,
@@ -303,25 +315,26 @@ impl Promises {
         let blanks = saved.map_or_else(|| Arc::clone(blanks), |promise| blanks.where_held(&promise.pages));
         let mut stale = excluded.dead.intersection(&present(pages));
         let mut whole = excluded.dead.clone();
+        let mut held = PageSet::default();
         if let Some(saved) = saved {
-            let held = excluded.held.intersection(&saved.pages).intersection(&present(pages));
+            held = excluded.held.intersection(&saved.pages).intersection(&present(pages));
             // Bytes of these that are dead may have changed: once they are alive again, they count as written.
             stale = stale.union(&held.difference(&pages.unchanged));
             whole = whole.union(&held);
-            take_out(pages, &whole);
-            revive(pages, &saved.whole.union(&blanks.revived_since(&saved.blanks)));
-            if !held.is_empty() {
-                pages.unchanged = pages.unchanged.union(&held);
-                pages.was = saved.owner;
-            }
-        } else {
-            take_out(pages, &whole);
         }
-        let was = saved.map(|saved| saved.owner);
+        take_out(pages, &whole);
+        if let Some(before) = before {
+            revive(pages, &before.whole.union(&blanks.revived_since(&before.blanks)));
+        }
+        if let Some(saved) = saved.filter(|_| !held.is_empty()) {
+            pages.unchanged = pages.unchanged.union(&held);
+            pages.was = saved.owner;
+        }
+        let was = before.map(|before| before.owner);
         let heeded = Heeded { stale, blanks: (!blanks.is_empty()).then(|| Arc::clone(&blanks)), was };
         let is_needed = directions.table.has_read_only() || directions.changes.has_read_only();
         let pages = if is_needed { present(pages) } else { PageSet::default() };
-        self.seen.push(Promise { process, owner, epoch: directions.epoch, is_needed, pages, whole, blanks });
+        self.seen.push(Promise { program, owner, epoch: directions.epoch, is_needed, pages, whole, blanks });
         heeded
     }
 }
@@ -353,123 +366,4 @@ fn take_out(pages: &mut Pages, out: &PageSet) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use standfast_core::directions::Table;
-
-    fn run(first: u64, pages: u64) -> PageRange {
-        PageRange::new(Address::new(first * 4096), pages)
-    }
-
-    fn directions(epoch: u64, regions: &[(u64, u64, u64, u64)]) -> Directions {
-        let entry = |(start, length, kind, stamp): &(u64, u64, u64, u64)| {
-            [(start | (stamp << 48) | (kind << 62)).to_le_bytes(), length.to_le_bytes()].concat()
-        };
-        let table: Vec<u8> = regions.iter().flat_map(entry).collect();
-        let table = Table::new(1, regions.len(), Regions::decode([&table[..]]).unwrap());
-        Directions { epoch, table, ..Directions::default() }
-    }
-
-    const PROCESS: (ProcessIdentity, u32) = (ProcessIdentity { pid: 1, start_time: 1 }, 0);
-
-    fn changed(ranges: &[PageRange]) -> Pages {
-        Pages { changed: ranges.iter().map(|range| (*range, Beneath::Zeros)).collect(), ..Pages::default() }
-    }
-
-    fn ranges(pages: &Pages) -> Vec<PageRange> {
-        pages.changed.iter().map(|(range, _)| *range).collect()
-    }
-
-    #[test]
-    fn dead_pages_are_not_saved_and_count_as_written_once_they_are_alive() {
-        let mut promises = Promises::default();
-        // Pages 2 and 3, and a part of 4.
-        let mut dead = directions(0, &[(0x2000, 0x2800, 1, 0)]);
-        let mut pages = changed(&[run(0, 10)]);
-        let stale = promises.keep(PROCESS, Some(&mut dead), &mut pages).stale;
-        assert_eq!(ranges(&pages), [run(0, 2), run(4, 6)]);
-        assert_eq!(stale.ranges(), [run(2, 2)]);
-    }
-
-    #[test]
-    fn read_only_pages_are_saved_once_and_then_inherited_as_long_as_their_checkpoint_counts() {
-        let mut promises = Promises::default();
-        let read_only = |epoch| directions(epoch, &[(0x2000, 0x2000, 2, 0)]);
-        let look = |promises: &mut Promises, epoch| {
-            let mut pages = changed(&[run(0, 10)]);
-            promises.begin();
-            promises.keep(PROCESS, Some(&mut read_only(epoch)), &mut pages);
-            (ranges(&pages), pages.unchanged.ranges().to_vec())
-        };
-        assert_eq!(look(&mut promises, 0), (vec![run(0, 10)], vec![]), "in the next checkpoint after the call");
-        assert_eq!(look(&mut promises, 1).0, [run(0, 10)], "that one was not committed");
-        promises.committed();
-        assert!(promises.are_needed());
-        assert_eq!(look(&mut promises, 2), (vec![run(0, 2), run(4, 6)], vec![run(2, 2)]));
-        promises.committed();
-        assert_eq!(look(&mut promises, 3).1, [run(2, 2)], "it still holds them");
-        promises.forget();
-        assert_eq!(look(&mut promises, 4).0, [run(0, 10)], "there is nothing to inherit from");
-    }
-
-    #[test]
-    fn what_was_said_after_the_last_checkpoint_is_saved_again() {
-        let mut promises = Promises::default();
-        promises.keep(PROCESS, Some(&mut directions(3, &[(0x2000, 0x1000, 2, 3)])), &mut changed(&[run(0, 10)]));
-        promises.committed();
-        promises.begin();
-        let mut pages = changed(&[run(0, 10)]);
-        promises.keep(PROCESS, Some(&mut directions(4, &[(0x2000, 0x1000, 2, 4)])), &mut pages);
-        assert_eq!(ranges(&pages), [run(0, 10)]);
-    }
-
-    #[test]
-    fn a_page_that_is_not_there_any_more_or_was_not_there_is_not_inherited() {
-        let mut promises = Promises::default();
-        let mut read_only = directions(0, &[(0x2000, 0x3000, 2, 0)]);
-        promises.keep(PROCESS, Some(&mut read_only), &mut changed(&[run(2, 1), run(4, 1)]));
-        promises.committed();
-        promises.begin();
-        let mut pages = changed(&[run(2, 1), run(3, 1)]);
-        promises.keep(PROCESS, Some(&mut read_only), &mut pages);
-        assert_eq!((ranges(&pages), pages.unchanged.ranges().to_vec()), (vec![run(3, 1)], vec![run(2, 1)]));
-    }
-
-    #[test]
-    fn pages_that_the_last_checkpoint_lacks_some_of_count_as_changed_though_nobody_has_written_to_them() {
-        let mut promises = Promises::default();
-        let look = |promises: &mut Promises, regions: Option<&[(u64, u64, u64, u64)]>| {
-            let mut pages = Pages { unchanged: PageSet::of([run(0, 10)]), ..Pages::default() };
-            promises.begin();
-            let mut directions = regions.map(|regions| directions(0, regions));
-            let heeded = promises.keep(PROCESS, directions.as_mut(), &mut pages);
-            (ranges(&pages), heeded.blanks.map_or(0, |blanks| blanks.all().len()))
-        };
-        // A part of page 2, all of pages 3 and 4.
-        let said = &[(0x2800, 0x400, 1, 0), (0x3000, 0x2000, 1, 0)];
-        look(&mut promises, Some(said));
-        promises.committed();
-        assert_eq!(look(&mut promises, Some(said)), (vec![], 1), "as much as then");
-        assert_eq!(look(&mut promises, Some(&[(0x2400, 0x1c00, 1, 0)])), (vec![run(4, 1)], 1), "more of page 2");
-        assert_eq!(look(&mut promises, Some(&[(0x2804, 0x3fc, 1, 0), (0x3000, 0x2000, 1, 0)])), (vec![run(2, 1)], 1));
-        assert_eq!(look(&mut promises, None), (vec![run(2, 3)], 0), "the program says nothing any more");
-        promises.committed();
-        assert_eq!(look(&mut promises, None), (vec![], 0), "it has been saved");
-    }
-
-    #[test]
-    fn held_words_are_those_of_pages_that_the_last_checkpoint_holds() {
-        let mut promises = Promises::default();
-        let mut read_only = directions(0, &[(0x2000, 0x800, 2, 0), (0x3000, 0x800, 2, 0)]);
-        promises.keep(PROCESS, Some(&mut read_only), &mut changed(&[run(2, 1)]));
-        promises.committed();
-        promises.begin();
-        let mut pages = changed(&[run(2, 2)]);
-        let heeded = promises.keep(PROCESS, Some(&mut read_only), &mut pages);
-        assert_eq!(ranges(&pages), [run(2, 2)], "the rest of them counts");
-        let blanks = heeded.blanks.unwrap();
-        assert_eq!(blanks.pages().ranges(), [run(2, 1)]);
-        assert!(blanks.all()[0].is_held() && blanks.all()[0].dead.is_empty());
-        assert_eq!((blanks.all()[0].out.words(), heeded.was), (512, Some(0)));
-    }
-}
+mod tests;

@@ -28,6 +28,7 @@ mod freeze;
 mod hashes;
 mod job;
 mod listing;
+mod program;
 mod read;
 mod reading;
 mod rehearsal;

@@ -299,12 +299,13 @@ impl Frozen {
             let owner = place as u32;
             let identity = ProcessIdentity::of(process.pid)?;
             let promises = &mut tracks.promises;
-            let mut directions = process.directions(identity, &mut promises.tables)?;
-            let heeded = promises.keep((identity, owner), directions.as_mut(), &mut held);
-            broken.append(&mut promises.watch.look((identity, process), directions.as_ref()));
+            let program = process.program(identity);
+            let mut directions = process.directions(program, &mut promises.tables)?;
+            let heeded = promises.keep((program, owner), directions.as_mut(), &mut held);
+            broken.append(&mut promises.watch.look((program, process), directions.as_ref()));
             tracks.of(identity).into_iter().for_each(|track| track.disown(&heeded.stale));
             if let Some(Directions { table, problem, .. }) = directions {
-                tracks.promises.tables.put(identity, table);
+                tracks.promises.tables.put(program, table);
                 unheeded = problem.or(unheeded);
             }
             if let Some(was) = heeded.was.or_else(|| tracks.was(identity)) {

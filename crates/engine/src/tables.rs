@@ -7,6 +7,7 @@
 use crate::ProcessIdentity;
 use crate::directions::heading_at_rest;
 use crate::job::Shared;
+use crate::program::ProgramIdentity;
 use standfast_core::Address;
 use standfast_core::directions::{Changes, ENTRY_BYTES, Header, Regions, Stretch, Table};
 use standfast_linux::ProcessMemory;
@@ -15,23 +16,23 @@ use standfast_linux::ProcessMemory;
 /// pages that it speaks of.
 const SHARE: usize = 32;
 
-/// Tables of processes.
+/// Tables of programs.
 #[derive(Debug, Default)]
-pub(crate) struct Tables(Vec<(ProcessIdentity, Table)>);
+pub(crate) struct Tables(Vec<(ProgramIdentity, Table)>);
 
 impl Tables {
-    pub(crate) fn take(&mut self, process: ProcessIdentity) -> Option<Table> {
-        let place = self.0.iter().position(|(whose, _)| *whose == process)?;
+    pub(crate) fn take(&mut self, program: ProgramIdentity) -> Option<Table> {
+        let place = self.0.iter().position(|(whose, _)| whose.is(&program))?;
         Some(self.0.swap_remove(place).1)
     }
 
-    pub(crate) fn put(&mut self, process: ProcessIdentity, table: Table) {
-        self.take(process);
-        self.0.push((process, table));
+    pub(crate) fn put(&mut self, program: ProgramIdentity, table: Table) {
+        self.take(program);
+        self.0.push((program, table));
     }
 
-    pub(crate) fn retain(&mut self, is_kept: impl Fn(ProcessIdentity) -> bool) {
-        self.0.retain(|(process, _)| is_kept(*process));
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(ProgramIdentity) -> bool) {
+        self.0.retain(|(program, _)| is_kept(*program));
     }
 }
 
@@ -92,6 +93,11 @@ pub(crate) fn decoded(
 pub(crate) fn look_ahead(pids: &[i32], shared: &Shared) {
     for pid in pids {
         let (Ok(memory), Ok(process)) = (ProcessMemory::open(*pid), ProcessIdentity::of(*pid)) else { continue };
+        if heading_at_rest(&memory).is_none() {
+            continue;
+        }
+        // What is read is one program's if the same one runs before and behind it.
+        let program = ProgramIdentity::of(process, &memory);
         let Some((place, mut header)) = heading_at_rest(&memory).filter(|(_, header)| header.made != 0) else {
             continue;
         };
@@ -99,7 +105,7 @@ pub(crate) fn look_ahead(pids: &[i32], shared: &Shared) {
         header.deferred.clear();
         let (known, held) = {
             let promises = &mut shared.tracks().promises;
-            (promises.tables.take(process), promises.held(process))
+            (promises.tables.take(program), promises.held(program))
         };
         let is_there = |start: u64, end: u64| {
             let mut byte = [0];
@@ -110,13 +116,14 @@ pub(crate) fn look_ahead(pids: &[i32], shared: &Shared) {
             let what = |header: &Header| (header.made, header.base, header.log.start);
             there == place && what(&behind) == what(&header)
         };
-        if !heading_at_rest(&memory).is_some_and(stays) {
+        let is_same_program = || ProgramIdentity::of(process, &memory).is(&program);
+        if !heading_at_rest(&memory).is_some_and(stays) || !is_same_program() {
             continue;
         }
         let said = header.log.bytes / ENTRY_BYTES - table.entries();
         let is_due = said * SHARE > table.regions().all().len();
         let mut table = if is_due { table.changed_by(said, &changes) } else { table };
         table.outline(held);
-        shared.tracks().promises.tables.put(process, table);
+        shared.tracks().promises.tables.put(program, table);
     }
 }

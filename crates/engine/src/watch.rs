@@ -2,8 +2,8 @@
 //! byte. Whoever writes to whole pages of it is caught in the act by the program's library; this finds the rest, and whoever
 //! has evaded it, but not who it was. All of it is copied at each checkpoint.
 
-use crate::ProcessIdentity;
 use crate::freeze::FrozenProcess;
+use crate::program::ProgramIdentity;
 use crate::tables::Directions;
 use standfast_core::directions::{RECORDS_BYTES, Region, Usage, excluded_by};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
@@ -32,7 +32,7 @@ pub(crate) struct Watch(Vec<Copy>);
 
 #[derive(Debug)]
 struct Copy {
-    process: ProcessIdentity,
+    program: ProgramIdentity,
     /// How many checkpoints there had been.
     epoch: u64,
     /// Ascending and apart.
@@ -43,21 +43,21 @@ struct Copy {
 }
 
 impl Watch {
-    /// Forgets other processes.
-    pub(crate) fn retain(&mut self, is_kept: impl Fn(ProcessIdentity) -> bool) {
-        self.0.retain(|copy| is_kept(copy.process));
+    /// Forgets other programs.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(ProgramIdentity) -> bool) {
+        self.0.retain(|copy| is_kept(copy.program));
     }
 
     /// Compares what a process has promised not to write to with what it was, and remembers it. What cannot be read is not
     /// compared.
     pub(crate) fn look(
         &mut self,
-        (process, of): (ProcessIdentity, &FrozenProcess),
+        (program, of): (ProgramIdentity, &FrozenProcess),
         directions: Option<&Directions>,
     ) -> Vec<BrokenPromise> {
-        let before = self.0.iter().position(|copy| copy.process == process).map(|place| self.0.swap_remove(place));
+        let before = self.0.iter().position(|copy| copy.program.is(&program)).map(|place| self.0.swap_remove(place));
         let Some((directions, records)) = directions.and_then(|it| Some((it, it.records?))) else { return Vec::new() };
-        let Some(now) = Copy::of(process, &of.memory, &of.maps, directions) else { return Vec::new() };
+        let Some(now) = Copy::of(program, &of.memory, &of.maps, directions) else { return Vec::new() };
         // Where that checkpoint failed, what was said behind it cannot be told from what was said before.
         let changed =
             before.filter(|before| before.epoch < now.epoch).map_or(Vec::new(), |before| now.changed(&before));
@@ -108,7 +108,7 @@ fn in_words(call: Address, maps: &[Map]) -> String {
 
 impl Copy {
     /// `None` where it cannot be read.
-    fn of(process: ProcessIdentity, memory: &ProcessMemory, maps: &[Map], directions: &Directions) -> Option<Self> {
+    fn of(program: ProgramIdentity, memory: &ProcessMemory, maps: &[Map], directions: &Directions) -> Option<Self> {
         const PAGE: u64 = PAGE_BYTES as u64;
         let regions = directions.table.regions().clone().changed_by(&directions.changes);
         let is_read_only = |region: &&Region| matches!(region.usage, Usage::ReadOnly { .. }) && is_mapped(region, maps);
@@ -118,7 +118,7 @@ impl Copy {
         let pages = PageSet::of(regions.iter().map(around).map(range));
         let mut bytes = vec![0; usize::try_from(pages.pages()).ok()? * PAGE_BYTES];
         memory.read_pages(pages.ranges(), &mut bytes).ok()?;
-        Some(Self { process, epoch: directions.epoch, regions, pages, bytes })
+        Some(Self { program, epoch: directions.epoch, regions, pages, bytes })
     }
 
     /// Regions of which bytes have changed that were promised before as they are now, each with the first such byte.
@@ -173,8 +173,13 @@ mod tests {
             let place = if *address < 0x5000 { address - 0x1000 } else { address - 0x3000 };
             bytes[place as usize] = 8;
         }
-        let process = ProcessIdentity { pid: 1, start_time: 1 };
-        Copy { process, epoch: 0, regions: regions.iter().map(region).collect(), pages, bytes }
+        Copy {
+            program: ProgramIdentity::with_start(b"first"),
+            epoch: 0,
+            regions: regions.iter().map(region).collect(),
+            pages,
+            bytes,
+        }
     }
 
     #[test]

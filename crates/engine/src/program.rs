@@ -1,0 +1,122 @@
+//! Which program a process executes. Its pid and start time stay the same over execve(2), which replaces all of its memory:
+//! what was said about that memory, and what an image holds of it, then counts for nothing.
+//!
+//! The kernel tells of no execve that has been. It gives each program 16 random bytes below its stack (`AT_RANDOM`), at an
+//! address that is random as well; with the rest of the auxiliary vector (where the program and its interpreter lie) and the
+//! start of the stack they tell one program from the next. A program that overwrites them, as those in Go do when they begin,
+//! looks like another one once, and is saved whole.
+
+use crate::ProcessIdentity;
+use standfast_core::{Address, Checksum};
+use standfast_linux::ProcessMemory;
+use standfast_linux::proc::{self, Stat};
+
+/// Where the 16 random bytes are found in the auxiliary vector.
+const AT_RANDOM: u64 = 25;
+const RANDOM_BYTES: usize = 16;
+/// An entry: what it is, and its value.
+const ENTRY_BYTES: usize = 16;
+/// Place of `start_stack` in [`Stat::layout`].
+const START_OF_STACK: usize = 2;
+
+/// A process, for as long as it executes one program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProgramIdentity {
+    process: ProcessIdentity,
+    /// What the kernel gave the program at its start; `None` where that is not known.
+    start: Option<Checksum>,
+}
+
+impl ProgramIdentity {
+    /// The program that a process executes now.
+    pub(crate) fn of(process: ProcessIdentity, memory: &ProcessMemory) -> Self {
+        Self { process, start: start_of(process.pid, memory) }
+    }
+
+    /// A process whose program need not be known, since it has nothing to say about its memory.
+    pub(crate) fn unknown(process: ProcessIdentity) -> Self {
+        Self { process, start: None }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn with_start(name: &[u8; 5]) -> Self {
+        let mut start = [0; 16];
+        start.split_at_mut(5).0.copy_from_slice(name);
+        let process = ProcessIdentity { pid: 1, start_time: 1 };
+        Self { process, start: Some(Checksum::from_bytes(start)) }
+    }
+
+    /// The process, whatever it executes.
+    pub(crate) fn process(&self) -> ProcessIdentity {
+        self.process
+    }
+
+    /// Whether it is certain that this is the same program.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.process == other.process && self.start.is_some() && self.start == other.start
+    }
+}
+
+fn start_of(pid: i32, memory: &ProcessMemory) -> Option<Checksum> {
+    let mut start = proc::read(pid, "auxv").ok()?;
+    let mut random = [0; RANDOM_BYTES];
+    memory.read(Address::new(random_bytes_at(&start)?), &mut random).ok()?;
+    start.extend(random);
+    start.extend(Stat::of(pid).ok()?.layout[START_OF_STACK].to_le_bytes());
+    Some(Checksum::of(&start))
+}
+
+/// Where an auxiliary vector says that the random bytes lie.
+fn random_bytes_at(vector: &[u8]) -> Option<u64> {
+    let (entries, _) = vector.as_chunks::<ENTRY_BYTES>();
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    entries.iter().find(|entry| word(&entry[..8]) == AT_RANDOM).map(|entry| word(&entry[8..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    /// A shell that executes another one when it is told to, both without randomised addresses where that is allowed.
+    fn two_programs_in_turn() -> Child {
+        let mut shell = Command::new("setarch");
+        shell.args(["--addr-no-randomize", "sh", "-c", "echo 1; read go; exec sh -c 'echo 2; read go'"]);
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_program_is_itself_until_its_process_executes_another_one() {
+        let mut child = two_programs_in_turn();
+        let pid = child.id() as i32;
+        let look = || ProgramIdentity::of(ProcessIdentity::of(pid).unwrap(), &ProcessMemory::open(pid).unwrap());
+        let mut said = [0; 2];
+        let mut output = child.stdout.take().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        output.read_exact(&mut said).unwrap();
+        let (first, again) = (look(), look());
+        std::io::Write::write_all(&mut input, b"go\n").unwrap();
+        output.read_exact(&mut said).unwrap();
+        let second = look();
+        drop(input);
+        child.wait().unwrap();
+        assert!(first.is(&again) && first.process() == second.process());
+        assert!(!first.is(&second));
+    }
+
+    #[test]
+    fn what_is_not_known_is_no_program_not_even_itself() {
+        let unknown = ProgramIdentity::unknown(ProcessIdentity { pid: 1, start_time: 1 });
+        assert!(!unknown.is(&unknown));
+    }
+
+    #[test]
+    fn the_random_bytes_are_found_by_their_key() {
+        let entry = |key: u64, value: u64| [key.to_le_bytes(), value.to_le_bytes()].concat();
+        assert_eq!(random_bytes_at(&[entry(3, 25), entry(25, 0x7ffd_1234), entry(0, 0)].concat()), Some(0x7ffd_1234));
+        assert_eq!(random_bytes_at(&entry(3, 25)), None);
+        assert_eq!(random_bytes_at(&[25; 7]), None);
+    }
+}
