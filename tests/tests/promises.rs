@@ -19,6 +19,7 @@ mod jobs;
 mod languages;
 mod levels;
 mod limits;
+mod mapped_writes;
 mod mpi;
 mod other_users;
 mod outlook;

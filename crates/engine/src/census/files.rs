@@ -1,10 +1,10 @@
 //! The files of a job: found by path, read ahead while the program runs, and noted with what they hold.
 
-use crate::files::{FileKey, Haste, identity};
+use crate::files::{FileKey, Haste, Look, identity};
 use crate::job::{Kept, Shared};
 use crate::listing::Outline;
 use crate::tree::Roots;
-use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind};
+use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind, SavedPart};
 use standfast_linux::proc::{self, DescriptorInformation, LockKind, Map};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -89,12 +89,15 @@ impl References {
 pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
     let mut paths = BTreeSet::new();
-    let (mut written, mut leased, mut outputs) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+    let (mut mapped, mut written, mut leased) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut outputs = BTreeMap::new();
     for pid in &pids {
         let maps = Map::of(*pid).unwrap_or_default();
         let may_write = |map: &&Map| map.protection.write || map.is_of_writable_file(*pid).unwrap_or(false);
         for map in maps.iter().filter(|map| map.inode != 0 && map.shared).filter(may_write) {
-            written.extend(reference(&map.path).ok().as_ref().map(key_of));
+            let key = reference(&map.path).ok().as_ref().map(key_of);
+            mapped.extend(key.filter(|_| map.protection.write));
+            written.extend(key);
         }
         paths.extend(maps.into_iter().filter(|map| map.inode != 0).map(|map| map.path));
         for number in proc::numbers(*pid, "fd").unwrap_or_default() {
@@ -115,8 +118,11 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     }
     written.extend(outputs.keys());
     paths.retain(|path| !leased.contains(path));
+    shared.digests.begin();
     for mut file in paths.iter().filter_map(|path| reference(path).ok()) {
-        shared.digests.fill(&mut file, Haste::Running);
+        let key = key_of(&file);
+        let (is_mapped, is_written) = (mapped.contains(&key), written.contains(&key));
+        shared.digests.fill(&mut file, Look { haste: Haste::Running, is_mapped, is_written });
     }
     // To the reaper come those of the job that lose their parents, also such as are younger than the list.
     let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
@@ -150,7 +156,7 @@ pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
         for map in maps.iter().filter(|map| map.inode != 0 && map.protection.execute && !map.shared) {
             let file = reference(&map.path).ok().filter(|file| file.identity.inode == map.inode);
             let Some(mut file) = file.filter(|file| !found.contains_key(&key_of(file))) else { continue };
-            shared.digests.fill(&mut file, Haste::Running);
+            shared.digests.fill(&mut file, Look::reading(Haste::Running));
             if file.digest.is_some_and(|digest| digest.coverage == Coverage::Whole) {
                 found.insert(key_of(&file), file);
             }
@@ -161,7 +167,19 @@ pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
 
 /// Notes what the files hold, and who else writes to those that the job writes.
 pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
-    state.files_mut().for_each(|file| shared.digests.fill(file, Haste::Stopped));
+    let mapped = mapped_files(state);
+    // Each is looked at once, however often the job has it.
+    let mut seen: HashMap<FileKey, FileReference> = HashMap::new();
+    for file in state.files_mut() {
+        let key = key_of(file);
+        if let Some(same) = seen.get(&key).filter(|same| (same.identity, same.length) == (file.identity, file.length)) {
+            (file.digest, file.build_id) = (same.digest, same.build_id.clone());
+            continue;
+        }
+        let is_mapped = mapped.contains(&key);
+        shared.digests.fill(file, Look { haste: Haste::Stopped, is_mapped, is_written: is_mapped });
+        seen.insert(key, file.clone());
+    }
     for open in &mut state.open_files {
         if let OpenFileKind::Regular { file, other_writer, .. } = &mut open.kind {
             let known = shared.writers.known(key_of(file));
@@ -174,6 +192,15 @@ pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
             *other_writer = shared.writers.known(key_of(file)).map(|who| who.into_bytes().into());
         }
     }
+}
+
+/// The files that the job has mapped and may write through the mappings, of which not all is in the image.
+fn mapped_files(state: &JobState) -> BTreeSet<FileKey> {
+    let mapped = state.objects.iter().filter_map(|object| match &object.kind {
+        ObjectKind::MappedFile { file, saved: SavedPart::Mapped, .. } => Some(key_of(file)),
+        _ => None,
+    });
+    mapped.collect()
 }
 
 fn key_of(file: &FileReference) -> FileKey {

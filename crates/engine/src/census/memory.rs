@@ -67,6 +67,9 @@ impl Mappings {
                     name: Bytes::from(map.path.as_slice()),
                 }),
                 Kind::Ordinary(backing) => {
+                    if let (Backing::SharedFileReadOnly { file, .. }, None | Some(true)) = (&backing, may_write) {
+                        objects.note_mapped_read_only(file);
+                    }
                     if let (Backing::SharedFileReadOnly { file, .. }, Some(true)) = (&backing, may_write)
                         && let Err(Unfit { why, remedy }) = objects.note_writable(file)
                     {

@@ -62,7 +62,7 @@ fn read_only_pages_are_saved_once_and_then_inherited_as_long_as_their_checkpoint
 fn what_one_program_has_promised_says_nothing_of_the_next_one_in_its_process() {
     let mut promises = Promises::default();
     let next = (ProgramIdentity::with_start(b"later"), 0);
-    let mut read_only = || directions(1, &[(0x2000, 0x2000, 2, 0)]);
+    let read_only = || directions(1, &[(0x2000, 0x2000, 2, 0)]);
     promises.keep(PROCESS, Some(&mut read_only()), &mut changed(&[run(0, 10)]));
     promises.committed();
     promises.begin();

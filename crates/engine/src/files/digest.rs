@@ -3,7 +3,7 @@
 //! Reading a file costs time that a program should not stand still for. So the files of a job are read while it runs, and
 //! remembered with what the kernel says of their last change; inside the stop only those are read that have changed since.
 
-use super::{FileKey, build_id};
+use super::{FileKey, Proof, build_id};
 use standfast_core::Checksum;
 use standfast_format::records::{Bytes, Coverage, FileDigest, FileIdentity, FileReference};
 use standfast_linux::sys::file::FileSystem;
@@ -13,14 +13,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Longest file that is read whole while the program runs: 64 MiB take some 10 ms, once.
 const WHOLE_BYTES_MAX: u64 = 64 << 20;
 /// Longest file that is read whole while the program stands still: 8 MiB take about a millisecond.
 const WHOLE_BYTES_MAX_STOPPED: u64 = 8 << 20;
-/// Two changes of a file within this time may look like one: file systems tell time by the tick, 10 ms at most.
-pub(crate) const TICK_NANOSECONDS: i64 = 20_000_000;
+/// Longest file that is read whole while the program runs where its times prove nothing and nobody is seen to write to it:
+/// 1 GiB takes some 150 ms, once.
+const WHOLE_BYTES_MAX_UNPROVED: u64 = 1 << 30;
 
 /// Whether the program stands still meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,23 @@ pub(crate) enum Haste {
     Stopped,
     /// Of many files a little each will do.
     Samples,
+}
+
+/// How a file is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    pub(crate) haste: Haste,
+    /// Whether the job has it mapped and may write through the mapping, so that it may change at any moment without a sign.
+    pub(crate) is_mapped: bool,
+    /// Whether the job may write to it otherwise.
+    pub(crate) is_written: bool,
+}
+
+impl Look {
+    /// At a file that the job only reads.
+    pub(crate) fn reading(haste: Haste) -> Self {
+        Self { haste, is_mapped: false, is_written: false }
+    }
 }
 
 /// Digests that have been taken, so that no file is read twice unless it has changed.
@@ -43,6 +60,8 @@ struct Known {
     identity: FileIdentity,
     length: u64,
     content: Content,
+    /// Whether its times will tell of any change; else what was read counts for the checkpoint that is under way.
+    lasts: bool,
 }
 
 /// What it held.
@@ -59,16 +78,24 @@ impl Content {
 }
 
 impl Digests {
+    /// Another checkpoint begins: what was read for the one before counts no longer where nothing proves that it is still there.
+    pub(crate) fn begin(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.lasts);
+    }
+
     /// Fills in what a file holds. One that cannot be read, or has become another one, stays without.
-    pub(crate) fn fill(&self, reference: &mut FileReference, haste: Haste) {
-        if self.fill_known(reference) {
+    pub(crate) fn fill(&self, reference: &mut FileReference, look: Look) {
+        if !look.is_mapped && self.fill_known(reference) {
             return;
         }
         let key = (reference.identity.device, reference.identity.inode);
-        let Ok(content) = read_unchanged(reference, haste) else { return };
+        let Ok((content, proof)) = read_unchanged(reference, look) else { return };
         content.clone().note(reference);
-        if !is_fresh(&reference.identity, now_nanoseconds()) {
-            let entry = Known { identity: reference.identity, length: reference.length, content };
+        let counts = proof == Proof::Whole || proof == Proof::OfWrites && look.haste != Haste::Stopped;
+        if counts && !look.is_mapped {
+            // To read a large one again and again costs more than a restart that refuses one which was changed unseen.
+            let lasts = proof == Proof::Whole || !look.is_written && reference.length > WHOLE_BYTES_MAX;
+            let entry = Known { identity: reference.identity, length: reference.length, content, lasts };
             self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, entry);
         }
     }
@@ -89,8 +116,9 @@ impl Digests {
     }
 }
 
-/// The content of a file that is, before and after it was read, the one that the reference names.
-fn read_unchanged(reference: &FileReference, haste: Haste) -> io::Result<Content> {
+/// The content of a file that is, before and after it was read, the one that the reference names; and what its
+/// identity proves from then on.
+fn read_unchanged(reference: &FileReference, look: Look) -> io::Result<(Content, Proof)> {
     let changed = || io::Error::other("the file changes while it is read");
     let file = open(&reference.path.0)?;
     // To read what the kernel makes up may wait for something, or change it.
@@ -104,15 +132,17 @@ fn read_unchanged(reference: &FileReference, haste: Haste) -> io::Result<Content
     if !is_same()? {
         return Err(changed());
     }
-    let whole = match haste {
-        Haste::Running => WHOLE_BYTES_MAX,
+    let proof = Proof::by(&reference.identity, file.as_fd());
+    let whole = match look.haste {
+        Haste::Running if proof != Proof::OfWrites || look.is_written => WHOLE_BYTES_MAX,
+        Haste::Running => WHOLE_BYTES_MAX_UNPROVED,
         Haste::Stopped => WHOLE_BYTES_MAX_STOPPED,
         Haste::Samples => 0,
     };
     let coverage = if reference.length <= whole { Coverage::Whole } else { Coverage::Sampled };
     let digest = digest_of(&file, reference.length, coverage)?;
-    let build_id = if haste == Haste::Samples { None } else { build_id(&file).map(Bytes) };
-    if is_same()? { Ok(Content { digest, build_id }) } else { Err(changed()) }
+    let build_id = if look.haste == Haste::Samples { None } else { build_id(&file).map(Bytes) };
+    if is_same()? { Ok((Content { digest, build_id }, proof)) } else { Err(changed()) }
 }
 
 /// What a file holds below `length`.
@@ -146,22 +176,13 @@ pub(crate) fn identity(file: &Metadata) -> FileIdentity {
     }
 }
 
-/// Whether a file was changed so short before `moment` that a later change might bear the same time.
-pub(crate) fn is_fresh(identity: &FileIdentity, moment: i64) -> bool {
-    let age = moment.saturating_sub(identity.changed_nanoseconds);
-    (-TICK_NANOSECONDS..TICK_NANOSECONDS).contains(&age)
-}
-
-fn now_nanoseconds() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::is_fresh;
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
+    use std::time::{SystemTime, UNIX_EPOCH};
 
     fn reference(path: &Path) -> FileReference {
         let file = std::fs::metadata(path).unwrap();
@@ -182,7 +203,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let digests = Digests::default();
         let mut before = reference(&path);
-        digests.fill(&mut before, Haste::Stopped);
+        digests.fill(&mut before, Look::reading(Haste::Stopped));
         for at in [0, 1 << 20, (2 << 20) + 2] {
             bytes[at] ^= 1;
             std::fs::write(&path, &bytes).unwrap();
@@ -203,14 +224,42 @@ mod tests {
         std::fs::write(&path, "first").unwrap();
         let mut meant = reference(&path);
         std::fs::write(&path, "other length").unwrap();
-        Digests::default().fill(&mut meant, Haste::Running);
+        Digests::default().fill(&mut meant, Look::reading(Haste::Running));
         assert_eq!(meant.digest, None);
     }
 
+    /// Writes to a file through a mapping that lasts no longer than that.
+    fn write_mapped(path: &Path, byte: u8) {
+        // A page that has been read is written without a fault.
+        let script = "import mmap, sys\nfile = open(sys.argv[1], 'r+b')\nmemory = mmap.mmap(file.fileno(), 0)\n\
+                      assert memory[0] != int(sys.argv[2])\nmemory[0] = int(sys.argv[2])";
+        let mut python = std::process::Command::new("python3");
+        assert!(python.args(["-c", script]).arg(path).arg(byte.to_string()).status().unwrap().success());
+    }
+
     #[test]
-    fn a_change_within_the_tick_before_is_not_trusted() {
-        let touched = FileIdentity { changed_nanoseconds: 1_000_000_000, ..FileIdentity::default() };
-        assert!(is_fresh(&touched, 1_000_000_000 + TICK_NANOSECONDS - 1));
-        assert!(!is_fresh(&touched, 1_000_000_000 + TICK_NANOSECONDS));
+    fn what_times_do_not_prove_is_read_for_each_checkpoint_and_what_is_mapped_at_each_look() {
+        let Ok(place) = tempfile::tempdir_in("/dev/shm") else { return };
+        let path = place.path().join("file");
+        std::fs::write(&path, [1u8; 5000]).unwrap();
+        let digests = Digests::default();
+        let look = |look: Look| {
+            let mut meant = reference(&path);
+            // Long ago, as the clock of files has it.
+            while is_fresh(&meant.identity, SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64) {
+                std::thread::yield_now();
+            }
+            digests.fill(&mut meant, look);
+            meant
+        };
+        let running = Look::reading(Haste::Running);
+        let mapped = Look { is_mapped: true, ..Look::reading(Haste::Stopped) };
+        let first = look(running);
+        write_mapped(&path, 2);
+        assert_eq!(reference(&path).identity, first.identity, "its times tell nothing");
+        assert_eq!(look(Look::reading(Haste::Stopped)).digest, first.digest, "it was read for this checkpoint");
+        assert_ne!(look(mapped).digest, first.digest);
+        digests.begin();
+        assert_ne!(look(running).digest, first.digest);
     }
 }

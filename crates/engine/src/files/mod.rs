@@ -3,8 +3,10 @@
 
 mod build_id;
 mod digest;
+mod stamp;
 mod writers;
 
 pub(crate) use build_id::build_id;
-pub(crate) use digest::{Digests, Haste, TICK_NANOSECONDS, digest_of, identity, is_fresh, open};
+pub(crate) use digest::{Digests, Haste, Look, digest_of, identity, open};
+pub(crate) use stamp::{Proof, TICK_NANOSECONDS, is_fresh, times_tell_at};
 pub(crate) use writers::{FileKey, Writers, describe, other_holder, other_writers, residents};

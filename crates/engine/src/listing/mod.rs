@@ -10,7 +10,7 @@
 mod directory;
 
 use crate::census::Output;
-use crate::files::{Digests, FileKey, Haste, TICK_NANOSECONDS, digest_of, open, residents};
+use crate::files::{Digests, FileKey, Haste, Look, TICK_NANOSECONDS, digest_of, open, residents};
 use crate::folders::Folders;
 use directory::{Budget, home_of, is_common, local_directory};
 pub(crate) use directory::{Contents, Entry};
@@ -139,13 +139,14 @@ impl Listing {
         // What has changed in the life of the job comes first, the newest of it before the others.
         references.sort_by_key(|(_, _, reference)| std::cmp::Reverse(reference.identity.changed_nanoseconds));
         let keys: BTreeSet<FileKey> = references.iter().map(|(_, entry, _)| entry.key()).collect();
+        self.samples.begin();
         self.samples.keep_only(&keys);
         state.growing.retain(|key, _| keys.contains(key));
         let leased = leased_inodes().unwrap_or_default();
         let deadline = Instant::now() + SAMPLING_MAX;
         for (chosen, entry, reference) in &mut references {
             if Instant::now() < deadline && !leased.contains(&reference.identity.inode) {
-                self.samples.fill(reference, Haste::Samples);
+                self.samples.fill(reference, Look::reading(Haste::Samples));
             }
             if !chosen.is_shared && is_older(entry.born_nanoseconds, started) {
                 state.follow_growth(reference, job.outputs);
@@ -169,7 +170,7 @@ impl Listing {
                     let cost = reference.length.min(SAMPLE_BYTES);
                     if cost <= bytes_left && !leased.contains(&reference.identity.inode) {
                         bytes_left -= cost;
-                        self.samples.fill(&mut reference, Haste::Samples);
+                        self.samples.fill(&mut reference, Look::reading(Haste::Samples));
                     }
                 }
                 let path = Path::new(OsStr::from_bytes(&reference.path.0));

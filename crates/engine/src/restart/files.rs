@@ -186,10 +186,11 @@ impl<'a> Reckoning<'a> {
         };
         let is_saved = self.is_in_image(file);
         if is_saved && self.options.policy != FilePolicy::Refuse && !path.exists() {
-            return Ok(RegularPlan { place, offset: *offset, cut: None });
+            return Ok(RegularPlan { place, offset: *offset, cut: None, judged: None });
         }
         let now = find(&path)?;
-        let unmoved = RegularPlan { place, offset: *offset, cut: None };
+        let judged = Some((now.dev(), now.ino()));
+        let unmoved = RegularPlan { place, offset: *offset, cut: None, judged };
         if self.is_in_folder(file) {
             return Ok(unmoved);
         }
@@ -261,7 +262,8 @@ impl<'a> Reckoning<'a> {
         }
         let taken = i64::try_from(self.job.clocks.realtime_nanoseconds).unwrap_or(i64::MAX);
         let is_untouched = identity(now) == file.identity && now.len() == file.length;
-        if is_untouched && !is_fresh(&file.identity, taken) {
+        let times_tell = times_tell_at(path);
+        if is_untouched && times_tell && !is_fresh(&file.identity, taken) {
             return Ok(());
         }
         let at_its_end = self.is_written_at_its_end(file);
@@ -279,8 +281,17 @@ impl<'a> Reckoning<'a> {
         }
         let is_only_touched =
             now.len() == file.length && identity(now).modified_nanoseconds == file.identity.modified_nanoseconds;
-        if recorded.coverage == Coverage::Whole || at_its_end || is_only_touched {
+        if recorded.coverage == Coverage::Whole || at_its_end {
             return Ok(());
+        }
+        if is_only_touched {
+            let why = format!(
+                "with {} bytes it was too large to be recorded whole, the program may write to it, and where it lies a \
+                 write through a mapping changes no times: nobody knows whether it was changed since",
+                file.length
+            );
+            let remedy = format!("have such files saved: standfast run --save-files={}; {KEEP}", file.length);
+            return if times_tell || !self.is_written(file) { Ok(()) } else { Err(Objection::new(why, remedy)) };
         }
         let why = format!(
             "it has been written to since the checkpoint, and with {} bytes it was too large to be recorded whole",

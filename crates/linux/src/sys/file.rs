@@ -116,6 +116,34 @@ pub fn is_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(file_system(file)?.f_type == libc::TMPFS_MAGIC)
 }
 
+/// Whether the first write through a mapping to a clean page of a file sets the file's times: so it is in file systems that
+/// lie on a disk and take note of it at the fault (`file_update_time`), and of no use in those that cannot be written. In
+/// memory file systems no page is ever clean; those of which a server or a library keeps the times note it later or not.
+/// Overlays pass on what the file system below them does.
+pub fn notes_mapped_writes(file: BorrowedFd<'_>) -> io::Result<bool> {
+    const BCACHEFS_MAGIC: i64 = 0xca45_1a4e;
+    const EROFS_MAGIC: i64 = 0xe0f5_e1e2;
+    const EXFAT_MAGIC: i64 = 0x2011_bab0;
+    const SQUASHFS_MAGIC: i64 = 0x7371_7368;
+    // ext2 and ext3 have the number of ext4. A client of NFS writes what is dirty to the server before it tells the times.
+    Ok(matches!(
+        file_system(file)?.f_type,
+        libc::EXT4_SUPER_MAGIC
+            | libc::XFS_SUPER_MAGIC
+            | libc::BTRFS_SUPER_MAGIC
+            | libc::F2FS_SUPER_MAGIC
+            | libc::NILFS_SUPER_MAGIC
+            | libc::MSDOS_SUPER_MAGIC
+            | libc::NFS_SUPER_MAGIC
+            | libc::OVERLAYFS_SUPER_MAGIC
+            | libc::ISOFS_SUPER_MAGIC
+            | BCACHEFS_MAGIC
+            | EROFS_MAGIC
+            | EXFAT_MAGIC
+            | SQUASHFS_MAGIC
+    ))
+}
+
 /// The size of a file's pages where they are huge pages from the system's pool, else 0.
 pub fn huge_page_bytes(file: BorrowedFd<'_>) -> io::Result<u64> {
     let system = file_system(file)?;

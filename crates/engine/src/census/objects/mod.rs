@@ -16,7 +16,7 @@ mod segment;
 mod windows;
 
 use super::system_v::SystemV;
-use crate::files::{self, FileKey, is_fresh};
+use crate::files::{self, FileKey, Proof};
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
 pub(super) use mapped::Unfit;
@@ -25,8 +25,8 @@ use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{Bytes, FileIdentity, FileReference, MemoryObject, ObjectKind};
 use standfast_linux::ProcessMemory;
 use standfast_linux::proc::Map;
-use standfast_linux::sys::{file, process};
-use std::collections::{BTreeMap, BTreeSet};
+use standfast_linux::sys::file;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
@@ -50,6 +50,8 @@ const SHARED_ANONYMOUS: &[u8] = b"/dev/zero";
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     found: Vec<Found>,
+    /// Files that a process has mapped shared and only reads at this moment: it may be allowed to write there by the next.
+    mapped_read_only: HashSet<ObjectKey>,
     /// What of System V the job can reach: segments are memory objects.
     pub(super) system_v: SystemV,
     /// Files that the job has been seen to write through shared mappings, now or earlier.
@@ -60,7 +62,7 @@ pub(super) struct Objects {
 
 /// Which memory object it is. The kernel shows System V segments on the device of files in memory, with their ids as
 /// inodes: only the kind tells a segment from a memfd of the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ObjectKey {
     /// A file, on a disk or in memory.
     File {
@@ -223,6 +225,11 @@ impl Objects {
         self.windows().for_each(|windows| windows.keep_resident(process, resident));
     }
 
+    /// Takes note of a file that a process has mapped shared and only reads.
+    pub(super) fn note_mapped_read_only(&mut self, file: &FileReference) {
+        self.mapped_read_only.insert(ObjectKey::of_reference(file));
+    }
+
     fn windows(&mut self) -> impl Iterator<Item = &mut Windows> {
         self.found.iter_mut().filter_map(|found| match &mut found.access {
             Access::Windows(windows) => Some(windows),
@@ -237,6 +244,7 @@ impl Objects {
     /// Records and contents, in the order of the table.
     pub(super) fn into_parts(self) -> Result<(Vec<MemoryObject>, Vec<ObjectContents>), EngineError> {
         let reading = |source| kernel("looking for data in shared memory", source);
+        let may_change_unseen = |key: ObjectKey| self.mapped_read_only.contains(&key);
         let parts = self.found.into_iter().map(|Found { key, record, access, shown, .. }| {
             let contents = match access {
                 Access::File(file) => {
@@ -245,8 +253,10 @@ impl Objects {
                     ObjectContents { key, ranges, stamp: None, access: Access::File(file) }
                 }
                 Access::Path(path) => {
-                    let ranges = data_of(&open_again(&path, key).map_err(reading)?, record.length).map_err(reading)?;
-                    ObjectContents { key, ranges, stamp: stamp_of(&record), access: Access::Path(path) }
+                    let file = open_again(&path, key).map_err(reading)?;
+                    let ranges = data_of(&file, record.length).map_err(reading)?;
+                    let stamp = stamp_of(&record, &file).filter(|_| !may_change_unseen(key));
+                    ObjectContents { key, ranges, stamp, access: Access::Path(path) }
                 }
                 Access::Windows(windows) => {
                     ObjectContents { key, ranges: windows.contents(), stamp: None, access: Access::Windows(windows) }
@@ -270,8 +280,8 @@ pub(crate) struct ObjectContents {
     pub(crate) key: ObjectKey,
     /// Offsets that hold something, ascending.
     pub(crate) ranges: Vec<PageRange>,
-    /// When it was touched last, where nobody can have touched it without that being noted: a file in a folder that nobody
-    /// has mapped, nor written to in the last moment.
+    /// When it was touched last, where nobody can touch it without that being noted: a file in a folder that no process of the
+    /// job has mapped, which was not written to in the last moment, in a file system that notes writes through mappings.
     pub(crate) stamp: Option<FileIdentity>,
     access: Access,
 }
@@ -295,9 +305,9 @@ impl ObjectContents {
 }
 
 /// See [`ObjectContents::stamp`]; `record` is a file in a folder.
-fn stamp_of(record: &MemoryObject) -> Option<FileIdentity> {
-    let now = process::clock_nanoseconds(libc::CLOCK_REALTIME) as i64;
-    record.kind.file().map(|file| file.identity).filter(|identity| !is_fresh(identity, now))
+fn stamp_of(record: &MemoryObject, file: &File) -> Option<FileIdentity> {
+    let identity = record.kind.file()?.identity;
+    (Proof::by(&identity, file.as_fd()) == Proof::Whole).then_some(identity)
 }
 
 /// A file in a folder, which must be the one that was found there.
