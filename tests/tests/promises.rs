@@ -30,6 +30,7 @@ mod passing_through;
 mod ports;
 mod printed;
 mod proxied_terminal;
+mod saved_folders;
 mod snapshots;
 mod stuck;
 mod terminals;

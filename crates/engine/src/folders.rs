@@ -1,6 +1,7 @@
 //! Folders: directories that go with the job, with all that is in them, open or not. This file finds what is in one; what
 //! is saved of it is the census's business, and how it is made whole again that of a restart.
 
+use standfast_linux::Folder;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io;
@@ -21,13 +22,13 @@ pub(crate) struct Folders {
 
 /// What a folder holds, by paths below it, directories before what is in them; the folder itself has the empty one. Links
 /// are not followed, and what is in the directory `except` is left out.
-pub(crate) fn look_into(folder: &Path, except: Option<&Path>) -> io::Result<BTreeMap<PathBuf, Metadata>> {
+pub(crate) fn look_into(folder: &Folder, except: Option<&Path>) -> io::Result<BTreeMap<PathBuf, Metadata>> {
     let key = |status: &Metadata| (status.dev(), status.ino());
     let except = except.and_then(|path| std::fs::metadata(path).ok()).map(|status| key(&status));
-    let mut found = BTreeMap::from([(PathBuf::new(), std::fs::metadata(folder)?)]);
+    let mut found = BTreeMap::from([(PathBuf::new(), folder.metadata()?)]);
     let mut unread = vec![PathBuf::new()];
     while let Some(directory) = unread.pop() {
-        for entry in std::fs::read_dir(folder.join(&directory))? {
+        for entry in folder.beneath(&directory)?.entries()? {
             let entry = entry?;
             let (name, status) = (directory.join(entry.file_name()), entry.metadata()?);
             if Some(key(&status)) == except {
@@ -43,6 +44,14 @@ pub(crate) fn look_into(folder: &Path, except: Option<&Path>) -> io::Result<BTre
         }
     }
     Ok(found)
+}
+
+/// Opens a folder by its path, which had no symbolic link in it when the run was told of it.
+pub(crate) fn open(folder: &Path) -> io::Result<Folder> {
+    Folder::open(folder).map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => io::Error::other("a symbolic link has taken the place of a directory in its path"),
+        _ => error,
+    })
 }
 
 /// The path of what has this name in a folder.
@@ -64,7 +73,8 @@ mod tests {
             std::fs::write(folder.join(name), name).unwrap();
         }
         std::os::unix::fs::symlink(place.path(), folder.join("out")).unwrap();
-        let found = look_into(&folder, Some(&folder.join("job.standfast"))).unwrap();
+        let except = folder.join("job.standfast");
+        let found = look_into(&open(&folder.canonicalize().unwrap()).unwrap(), Some(&except)).unwrap();
         let names: Vec<_> = found.keys().map(|name| name.to_str().unwrap()).collect();
         assert_eq!(names, ["", "base", "base/deep", "base/deep/two", "base/one", "out"]);
         assert!(found[Path::new("out")].is_symlink());

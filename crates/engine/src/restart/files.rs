@@ -10,9 +10,9 @@ use super::folders::in_folders;
 use super::listing::{ListedNow, look};
 use super::plan::FilePlan;
 use super::streams::Streams;
-use crate::files::{FileKey, build_id, digest_of, identity, is_fresh, open, other_writers};
+use crate::files::{FileKey, build_id, digest_of, identity, is_fresh, open, other_writers, times_tell_at};
 use standfast_format::manifest::FileEnd;
-use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFileKind};
+use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
 use standfast_linux::sys::process;
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -67,6 +67,8 @@ pub(super) struct RegularPlan {
     pub(super) offset: u64,
     /// The length to which it is cut back, if it is.
     pub(super) cut: Option<u64>,
+    /// The file that was judged, which alone may be cut back; `None` where it was gone.
+    pub(super) judged: Option<FileKey>,
 }
 
 /// Why a file does not do, and the remedy.
@@ -298,6 +300,14 @@ impl<'a> Reckoning<'a> {
             file.length
         );
         Err(Objection::new(why, KEEP))
+    }
+
+    /// Whether the job had the file open for writing at the checkpoint, or mapped so.
+    fn is_written(&self, file: &FileReference) -> bool {
+        let key = |file: &FileReference| (file.identity.device, file.identity.inode);
+        let opens = |open: &OpenFile| open.flags & O_ACCMODE != 0 && open.kind.file().map(key) == Some(key(file));
+        let mut mapped = self.job.objects.iter().filter_map(|object| object.kind.file());
+        mapped.any(|mapped| key(mapped) == key(file)) || self.job.open_files.iter().any(opens)
     }
 
     /// Whether the job writes this file at its end and nowhere else, as far as can be seen: then what lies below has not

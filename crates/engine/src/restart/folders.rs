@@ -3,18 +3,19 @@
 //! files. Sockets, named pipes and devices stay as they are.
 
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path};
-use super::mapped_files::make_anew;
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::files::FileKey;
-use crate::folders::{below, look_into};
+use crate::folders::{below, look_into, open};
 use crate::freeze::kernel;
 use standfast_format::records::{FileReference, FolderEntry, FolderItem, JobState, SavedFolder};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, Metadata, Permissions};
+use standfast_linux::Folder;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Until everything in it is there, others are kept out of a directory.
@@ -22,12 +23,14 @@ const OWNER_ONLY: u32 = 0o700;
 const PERMISSIONS: u32 = 0o7777;
 
 /// What becomes of a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct FolderPlan {
     /// Its place among the job's folders.
     place: usize,
-    /// What is in it that was not, directories behind what is in them.
+    /// What is in it that was not, by names below it, directories behind what is in them.
     extra: Vec<PathBuf>,
+    /// The folder that was looked at, or that has been made since. What is done in it is done below this.
+    root: OnceLock<Folder>,
 }
 
 impl Reckoning<'_> {
@@ -39,10 +42,12 @@ impl Reckoning<'_> {
             return Ok(None);
         }
         let unreadable = |error| Objection::new(format!("it cannot be read ({error})"), "");
-        let mut now = match look_into(path, self.options.own_directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            found => found.map_err(unreadable)?,
+        let root = match open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => OnceLock::new(),
+            opened => OnceLock::from(opened.map_err(unreadable)?),
         };
+        let look = |root: &Folder| look_into(root, self.options.own_directory);
+        let mut now = root.get().map_or(Ok(BTreeMap::new()), look).map_err(unreadable)?;
         let mut missing = 0;
         for entry in &folder.entries {
             match now.remove(as_path(&entry.name)) {
@@ -56,14 +61,13 @@ impl Reckoning<'_> {
             }
         }
         let ordinary = |status: &Metadata| status.is_dir() || status.is_file() || status.is_symlink();
-        let extra: Vec<_> =
-            now.into_iter().rev().filter(|(_, status)| ordinary(status)).map(|(name, _)| below(path, &name)).collect();
+        let extra: Vec<_> = now.into_iter().rev().filter(|(_, it)| ordinary(it)).map(|(name, _)| name).collect();
         if self.options.policy == FilePolicy::Refuse && missing + extra.len() > 0 {
             let why =
                 format!("{missing} things in it are gone and {} new, and --files refuse was asked for", extra.len());
             return Err(Objection::new(why, "to put back what it held: standfast restart --files auto"));
         }
-        Ok(Some(FolderPlan { place, extra }))
+        Ok(Some(FolderPlan { place, extra, root }))
     }
 
     /// Whether a file is in a folder that is put back as a whole.
@@ -85,10 +89,48 @@ fn full(folder: &SavedFolder, entry: &FolderEntry) -> PathBuf {
     below(as_path(&folder.path), as_path(&entry.name))
 }
 
+impl FolderPlan {
+    /// The folder, which is made where it was not there.
+    fn root(&self, folder: &SavedFolder) -> io::Result<&Folder> {
+        if let Some(root) = self.root.get() {
+            return Ok(root);
+        }
+        let path = as_path(&folder.path);
+        let name = Path::new(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+        let parent = open(path.parent().unwrap_or(Path::new("/")))?;
+        let mode = folder.entries.iter().find(|entry| entry.name.0.is_empty()).map_or(OWNER_ONLY, |entry| entry.mode);
+        make_directory(&parent, name, mode)?;
+        let made = parent.beneath(name)?;
+        Ok(self.root.get_or_init(|| made))
+    }
+
+    /// Removes what is there by this name. What may have become of it meanwhile is as good as removed; a directory with something
+    /// in it that is not saved stays.
+    fn remove(&self, folder: &SavedFolder, name: &Path) -> io::Result<()> {
+        let path = as_path(&folder.path);
+        let removed = match (self.root.get(), name.as_os_str().is_empty()) {
+            (Some(root), false) => root.remove(name),
+            // The folder itself, which was not there yet.
+            (_, true) => open(path.parent().unwrap_or(Path::new("/")))
+                .and_then(|parent| parent.remove(Path::new(path.file_name().unwrap_or_default()))),
+            (None, false) => Ok(()),
+        };
+        match removed {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Makes a directory that can be filled.
+fn make_directory(folder: &Folder, name: &Path, mode: u32) -> io::Result<()> {
+    folder.make_directory(name, OWNER_ONLY)?;
+    folder.find(name)?.allow(mode | OWNER_ONLY)
+}
+
 impl JobPlan<'_> {
-    fn entries(&self) -> impl Iterator<Item = (&SavedFolder, &FolderEntry)> {
-        let folders = self.folders.iter().map(|plan| &self.job.folders[plan.place]);
-        folders.flat_map(|folder| folder.entries.iter().map(move |entry| (folder, entry)))
+    fn folders(&self) -> impl Iterator<Item = (&FolderPlan, &SavedFolder)> {
+        self.folders.iter().map(|plan| (plan, &self.job.folders[plan.place]))
     }
 
     /// The file that an entry is, and how long it was.
@@ -98,40 +140,70 @@ impl JobPlan<'_> {
         object.kind.file().map(|file| (file, object.length))
     }
 
+    /// The files in folders, by their places among the memory objects: the folder in which each is, and its name there.
+    pub(super) fn files_in_folders(&self) -> HashMap<usize, (&Folder, &Path)> {
+        let mut found = HashMap::new();
+        for (plan, folder) in self.folders() {
+            let Some(root) = plan.root.get() else { continue };
+            let files = folder.entries.iter().filter_map(|entry| match entry.item {
+                FolderItem::File { object } => Some((object as usize, (root, as_path(&entry.name)))),
+                FolderItem::Directory | FolderItem::Link { .. } => None,
+            });
+            found.extend(files);
+        }
+        found
+    }
+
     /// Makes what is missing, files without contents.
     pub(super) fn make_missing_in_folders(&self) -> Result<(), EngineError> {
-        for (folder, entry) in self.entries() {
-            let path = full(folder, entry);
-            if path.symlink_metadata().is_ok() {
+        for (plan, folder) in self.folders() {
+            let making = |path: &Path, source| kernel(&format!("making {} anew", path.display()), source);
+            // A folder that was not there yet is left so.
+            if folder.entries.is_empty() {
                 continue;
             }
-            let made = match &entry.item {
-                FolderItem::Directory => std::fs::create_dir(&path)
-                    .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(entry.mode | OWNER_ONLY))),
-                FolderItem::File { .. } => {
-                    self.file_of(entry).map_or(Ok(()), |(file, length)| make_anew(file, length, entry.mode))
-                }
-                FolderItem::Link { target } => std::os::unix::fs::symlink(as_path(target), &path),
-            };
-            made.map_err(|source| kernel(&format!("making {} anew", path.display()), source))?;
+            let root = plan.root(folder).map_err(|source| making(as_path(&folder.path), source))?;
+            for entry in &folder.entries {
+                self.make_missing(root, entry).map_err(|source| making(&full(folder, entry), source))?;
+            }
         }
         Ok(())
+    }
+
+    fn make_missing(&self, root: &Folder, entry: &FolderEntry) -> io::Result<()> {
+        let name = as_path(&entry.name);
+        match root.find(name) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        match &entry.item {
+            FolderItem::Directory => make_directory(root, name, entry.mode),
+            FolderItem::Link { target } => root.make_link(name, as_path(target)),
+            FolderItem::File { .. } => {
+                let Some((_, length)) = self.file_of(entry) else { return Ok(()) };
+                let made = root.make_file(name, OWNER_ONLY)?;
+                made.set_permissions(Permissions::from_mode(entry.mode))?;
+                made.set_len(length)
+            }
+        }
     }
 
     /// Removes what was not there, and gives everything the attributes that it had. `put_back` are the files that were
     /// changed for that already; what is said of them is said of the folder.
     pub(super) fn put_folders_right(&self, put_back: &mut Vec<FileNote>) -> Result<(), EngineError> {
-        for plan in &self.folders {
-            let folder = &self.job.folders[plan.place];
-            for path in &plan.extra {
-                remove(path).map_err(|source| kernel(&format!("removing {}", path.display()), source))?;
-            }
-            for entry in folder.entries.iter().rev() {
-                let path = full(folder, entry);
-                self.give_attributes(entry, &path)
-                    .map_err(|source| kernel(&format!("putting {} right", path.display()), source))?;
-            }
+        for (plan, folder) in self.folders() {
             let path = as_path(&folder.path).to_owned();
+            for name in &plan.extra {
+                let removing = |source| kernel(&format!("removing {}", below(&path, name).display()), source);
+                plan.remove(folder, name).map_err(removing)?;
+            }
+            if let Some(root) = plan.root.get() {
+                for entry in folder.entries.iter().rev() {
+                    let putting = |source| kernel(&format!("putting {} right", full(folder, entry).display()), source);
+                    give_attributes(root, entry, self.file_of(entry)).map_err(putting)?;
+                }
+            }
             let before = put_back.len();
             put_back.retain(|note| !matches!(note, FileNote::PutBack { path: of } if of.starts_with(&path)));
             let (changed, removed) = (before - put_back.len(), plan.extra.len());
@@ -141,42 +213,36 @@ impl JobPlan<'_> {
         }
         Ok(())
     }
-
-    fn give_attributes(&self, entry: &FolderEntry, path: &Path) -> io::Result<()> {
-        let found = path.symlink_metadata()?;
-        if let FolderItem::Link { target } = &entry.item {
-            if std::fs::read_link(path)? != as_path(target) {
-                std::fs::remove_file(path)?;
-                std::os::unix::fs::symlink(as_path(target), path)?;
-            }
-            return Ok(());
-        }
-        if (found.uid(), found.gid()) != (entry.user, entry.group) {
-            std::os::unix::fs::chown(path, Some(entry.user), Some(entry.group))?;
-        }
-        if found.mode() & PERMISSIONS != entry.mode {
-            std::fs::set_permissions(path, Permissions::from_mode(entry.mode))?;
-        }
-        if let Some((file, _)) = self.file_of(entry) {
-            let modified = time(file.identity.modified_nanoseconds);
-            // Where it is another user's, it keeps its own.
-            if found.modified().is_ok_and(|now| now != modified) {
-                let _ = File::open(path).and_then(|open| open.set_modified(modified));
-            }
-        }
-        Ok(())
-    }
 }
 
-/// What may have become of it meanwhile is as good as removed; a directory with something in it that is not saved stays.
-fn remove(path: &Path) -> io::Result<()> {
-    let removed = path
-        .symlink_metadata()
-        .and_then(|status| if status.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) });
-    match removed {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => Ok(()),
-        other => other,
+fn give_attributes(root: &Folder, entry: &FolderEntry, file: Option<(&FileReference, u64)>) -> io::Result<()> {
+    let name = as_path(&entry.name);
+    let held = root.find(name)?;
+    let found = held.metadata()?;
+    if !is_kind(&entry.item, &found) {
+        return Err(io::Error::other("somebody else has put something of another kind in its place"));
     }
+    if let FolderItem::Link { target } = &entry.item {
+        if held.target()? != as_path(target) {
+            root.remove(name)?;
+            root.make_link(name, as_path(target))?;
+        }
+        return Ok(());
+    }
+    if (found.uid(), found.gid()) != (entry.user, entry.group) {
+        held.give_to(entry.user, entry.group)?;
+    }
+    if found.mode() & PERMISSIONS != entry.mode {
+        held.allow(entry.mode)?;
+    }
+    if let Some((file, _)) = file {
+        let modified = time(file.identity.modified_nanoseconds);
+        // Where it is another user's, it keeps its own.
+        if found.modified().is_ok_and(|now| now != modified) {
+            let _ = held.set_modified(modified);
+        }
+    }
+    Ok(())
 }
 
 fn time(nanoseconds: i64) -> SystemTime {
@@ -192,4 +258,64 @@ pub(super) fn in_folders(job: &JobState) -> BTreeSet<FileKey> {
         FolderItem::Directory | FolderItem::Link { .. } => None,
     });
     objects.filter_map(|object| object.kind.file()).map(|file| (file.identity.device, file.identity.inode)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::restart::files::FileOptions;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    /// A job with a folder at `path`, in which there is a directory of this name.
+    fn job(path: &Path, directory: &str) -> JobState {
+        let entry = |name: &str| FolderEntry {
+            name: name.as_bytes().into(),
+            mode: 0o755,
+            user: path.metadata().unwrap().uid(),
+            group: path.metadata().unwrap().gid(),
+            item: FolderItem::Directory,
+        };
+        let entries = vec![entry(""), entry(directory)];
+        JobState {
+            folders: vec![SavedFolder { path: path.as_os_str().as_bytes().into(), entries }],
+            ..JobState::default()
+        }
+    }
+
+    #[test]
+    fn nothing_outside_is_touched_though_a_directory_becomes_a_link_once_it_was_judged() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let (folder, outside) = (place.join("folder"), place.join("outside"));
+        std::fs::create_dir_all(folder.join("inner")).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        for file in [folder.join("inner/new"), outside.join("new")] {
+            std::fs::write(file, "").unwrap();
+        }
+        std::fs::set_permissions(&outside, Permissions::from_mode(0o711)).unwrap();
+        let job = job(&folder, "inner");
+        let plan = Reckoning::new(&job, FileOptions::default()).judge_folder(0).unwrap().unwrap();
+        assert_eq!(plan.extra, [Path::new("inner/new")]);
+        std::fs::rename(folder.join("inner"), place.join("away")).unwrap();
+        symlink(&outside, folder.join("inner")).unwrap();
+        assert!(plan.remove(&job.folders[0], Path::new("inner/new")).is_err());
+        let root = plan.root(&job.folders[0]).unwrap();
+        assert!(give_attributes(root, &job.folders[0].entries[1], None).is_err());
+        assert!(outside.join("new").exists());
+        assert_eq!(outside.metadata().unwrap().mode() & PERMISSIONS, 0o711);
+    }
+
+    #[test]
+    fn a_folder_whose_path_has_become_a_link_is_not_judged() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        std::fs::create_dir_all(place.join("elsewhere/folder/inner")).unwrap();
+        symlink("elsewhere", place.join("above")).unwrap();
+        let mut state = job(&place.join("elsewhere/folder"), "inner");
+        assert!(Reckoning::new(&state, FileOptions::default()).judge_folder(0).is_ok());
+        state.folders[0].path = place.join("above/folder").as_os_str().as_bytes().into();
+        let refused = Reckoning::new(&state, FileOptions::default()).judge_folder(0).unwrap_err();
+        assert!(refused.why.contains("symbolic link"), "{}", refused.why);
+    }
 }

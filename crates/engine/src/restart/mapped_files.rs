@@ -11,17 +11,19 @@ use super::plan::JobPlan;
 use super::remake::Remaking;
 use crate::files::FileKey;
 use crate::freeze::kernel;
-use crate::{EngineError, Obstacle};
+use crate::{EngineError, Obstacle, folders};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{
     Backing, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
 };
 use standfast_linux::sys::file::set_modified;
-use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions, Permissions};
+use standfast_linux::{Access, Folder, HeldPath};
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 
 const LOCK_SHARED: u64 = libc::LOCK_SH as u64;
 const LOCK_EXCLUSIVE: u64 = libc::LOCK_EX as u64;
@@ -31,6 +33,8 @@ const SHM_RDONLY: u64 = libc::SHM_RDONLY as u64;
 const EITHER_WAY: &str =
     "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
 const OWNER_WRITES: u32 = 0o600;
+/// Of a directory that is made anew, but for the file mode creation mask.
+const DIRECTORY_MODE: u32 = 0o777;
 /// How much is compared or copied at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -45,7 +49,12 @@ pub(super) struct MappedPlan {
     against: Option<Objection>,
     /// Whether it stays as it is, whatever it holds.
     stays: bool,
+    /// The file that was judged, which alone may be written to; `None` where it was gone.
+    judged: Option<FileKey>,
 }
+
+/// Where the files are of which something is put back, by their places among the memory objects.
+type InFolders<'a> = HashMap<usize, (&'a Folder, &'a Path)>;
 
 /// What processes of the job have mapped already.
 #[derive(Debug, Default)]
@@ -62,7 +71,8 @@ impl Reckoning<'_> {
             unreachable!("only mapped files are judged");
         };
         let shown = shown(self.job, object);
-        let plan = MappedPlan { object, against: None, stays: self.options.policy == FilePolicy::Keep, shown };
+        let stays = self.options.policy == FilePolicy::Keep;
+        let plan = MappedPlan { object, against: None, stays, shown, judged: None };
         let is_whole = covers(&plan.shown, record.length);
         let now = match find(path_of(file)) {
             Ok(now) => now,
@@ -91,7 +101,7 @@ impl Reckoning<'_> {
         };
         let objection = |who| Objection::new(format!("what it held has been changed, and {who}"), EITHER_WAY);
         let against = against.map(objection);
-        Ok(MappedPlan { against, ..plan })
+        Ok(MappedPlan { against, judged: Some((now.dev(), now.ino())), ..plan })
     }
 
     /// Sees to it that a file that is gone, and is made again, finds its directory.
@@ -208,11 +218,15 @@ impl Construction {
     /// The mapped files that do not hold what they held; refuses, before anything is written, where they may not be put
     /// right.
     pub(super) fn differing<'a>(&self, plan: &'a JobPlan<'_>) -> Result<Vec<&'a MappedPlan>, EngineError> {
+        let folders = plan.files_in_folders();
         let mut differing = Vec::new();
         let mut obstacles = Vec::new();
         for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays) {
             let ObjectKind::MappedFile { file, .. } = &plan.job.objects[mapped.object].kind else { continue };
-            if !self.differs(plan, mapped).map_err(|source| kernel(&format!("comparing {}", file.path), source))? {
+            if !self
+                .differs(plan, mapped, &folders)
+                .map_err(|source| kernel(&format!("comparing {}", file.path), source))?
+            {
                 continue;
             }
             differing.push(mapped);
@@ -223,9 +237,9 @@ impl Construction {
         if obstacles.is_empty() { Ok(differing) } else { Err(EngineError::Refused(obstacles)) }
     }
 
-    fn differs(&self, plan: &JobPlan<'_>, mapped: &MappedPlan) -> io::Result<bool> {
+    fn differs(&self, plan: &JobPlan<'_>, mapped: &MappedPlan, folders: &InFolders<'_>) -> io::Result<bool> {
         let object = &plan.job.objects[mapped.object];
-        let file = open_mapped(object, OpenOptions::new().read(true))?;
+        let file = find_mapped(object, mapped, folders)?.reopen(Access::Read)?;
         let length = file.metadata()?.len();
         if length < object.length || length > object.length && !may_grow(object) && !plan.cuts(mapped.object) {
             return Ok(true);
@@ -275,12 +289,13 @@ impl Construction {
         plan: &JobPlan<'_>,
         differing: &[&MappedPlan],
     ) -> Result<Vec<FileNote>, EngineError> {
+        let folders = plan.files_in_folders();
         let mut notes = Vec::new();
         for mapped in differing {
             let object = &plan.job.objects[mapped.object];
             let ObjectKind::MappedFile { file: reference, .. } = &object.kind else { continue };
             let writing = |source| kernel(&format!("putting back what {} held", reference.path), source);
-            let file = open_to_write(object).map_err(writing)?;
+            let file = open_to_write(object, mapped, &folders).map_err(writing)?;
             if !may_grow(object) || file.metadata().map_err(writing)?.len() < object.length {
                 file.set_len(object.length).map_err(writing)?;
             }
@@ -298,36 +313,52 @@ fn may_grow(object: &MemoryObject) -> bool {
     matches!(object.kind, ObjectKind::MappedFile { saved: SavedPart::WholeIfNeeded, .. })
 }
 
-fn open_mapped(object: &MemoryObject, how: &OpenOptions) -> io::Result<File> {
-    match &object.kind {
-        ObjectKind::MappedFile { file, .. } => how.open(path_of(file)),
-        _ => Err(io::ErrorKind::InvalidInput.into()),
+/// The file that was judged, if it still is in its place; in a folder that, where it was gone, the one that has been made there.
+fn find_mapped(object: &MemoryObject, mapped: &MappedPlan, folders: &InFolders<'_>) -> io::Result<HeldPath> {
+    let ObjectKind::MappedFile { file, .. } = &object.kind else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let found = match folders.get(&mapped.object) {
+        Some((folder, name)) => folder.find(name)?,
+        None => HeldPath::find(path_of(file))?,
+    };
+    let status = found.metadata()?;
+    // Inside a folder files may have been replaced at will, by names that lead nowhere else.
+    let is_it = mapped.judged.is_none_or(|judged| judged == (status.dev(), status.ino()));
+    if status.is_file() && is_it {
+        return Ok(found);
     }
+    Err(io::Error::other("somebody else has put another file in its place"))
 }
 
 /// Opens a file for writing, also where its owner, who we are, may only read it.
-fn open_to_write(object: &MemoryObject) -> io::Result<File> {
-    let mut how = OpenOptions::new();
-    how.read(true).write(true);
-    match (open_mapped(object, &how), &object.kind) {
-        (Err(error), ObjectKind::MappedFile { file, mode, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let set = |mode| std::fs::set_permissions(path_of(file), Permissions::from_mode(mode));
-            set(mode | OWNER_WRITES)?;
-            let opened = open_mapped(object, &how);
-            set(*mode)?;
+fn open_to_write(object: &MemoryObject, mapped: &MappedPlan, folders: &InFolders<'_>) -> io::Result<File> {
+    let found = find_mapped(object, mapped, folders)?;
+    match (found.reopen(Access::Write), &object.kind) {
+        (Err(error), ObjectKind::MappedFile { mode, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
+            found.allow(mode | OWNER_WRITES)?;
+            let opened = found.reopen(Access::Write);
+            found.allow(*mode)?;
             opened
         }
         (opened, _) => opened,
     }
 }
 
-/// A file that is gone, empty; and its directory, which may have gone with it (the Java virtual machine's, from `/tmp`).
+/// A file that is gone, empty; and its directory, which may have gone with it (the Java virtual machine's, from `/tmp`). No
+/// symbolic link is followed: there was none in its path.
 pub(super) fn make_anew(file: &FileReference, length: u64, mode: u32) -> io::Result<()> {
     let path = path_of(file);
-    if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
-        std::fs::create_dir(directory)?;
-    }
-    let made = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let name = Path::new(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let parent = match folders::open(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let last = Path::new(directory.file_name().ok_or(io::ErrorKind::NotFound)?);
+            let above = folders::open(directory.parent().unwrap_or(Path::new("/")))?;
+            above.make_directory(last, DIRECTORY_MODE)?;
+            above.beneath(last)?
+        }
+        opened => opened?,
+    };
+    let made = parent.make_file(name, OWNER_WRITES)?;
     made.set_permissions(Permissions::from_mode(mode))?;
     made.set_len(length)?;
     set_modified(made.as_fd(), file.identity.modified_nanoseconds)

@@ -12,6 +12,7 @@ use standfast_format::records::{FileReference, OpenFileKind, ProcessState};
 use standfast_linux::sys::{descriptors, process};
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The end of a file that is about to be cut off.
@@ -49,7 +50,12 @@ impl Family {
             let path = path_of(reference);
             let cutting = |source| kernel(&format!("cutting {} back", reference.path), source);
             let file = self.own(plan, regular.place).map_err(cutting)?;
-            let bytes = file.metadata().map_err(cutting)?.len().saturating_sub(length);
+            let found = file.metadata().map_err(cutting)?;
+            if regular.judged.is_some_and(|judged| judged != (found.dev(), found.ino())) {
+                let why = "somebody else has put another file in its place";
+                return Err(cutting(std::io::Error::other(why)));
+            }
+            let bytes = found.len().saturating_sub(length);
             // Several open files may lead to one file.
             if bytes > 0 && !notes.iter().any(|note| matches!(note, FileNote::CutBack { path: cut, .. } if cut == path))
             {

@@ -1,0 +1,331 @@
+//! Ring 2: a directory that is held open, and names below it. Whatever others do to the directories in it meanwhile, nothing
+//! outside is reached: no name leads out of it, and no symbolic link is followed, at the end or on the way (openat2(2) with
+//! RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, Linux 5.6).
+//!
+//! # Safety
+//! Each block passes plain numbers, or addresses of live local values and of strings with their terminating zero, to the
+//! call that it names.
+
+use crate::sys::check;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{File, Metadata, Permissions, ReadDir};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+const RESOLVE_NO_MAGICLINKS: u64 = 2;
+const RESOLVE_NO_SYMLINKS: u64 = 4;
+const RESOLVE_BENEATH: u64 = 8;
+const NO_LINKS: u64 = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY;
+/// Neither waits for anybody nor becomes anybody's terminal, whatever has taken the place of a file.
+const PLAIN: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+
+/// A directory that is held open.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+/// What a name below a folder stands for, held though the name may come to stand for something else.
+#[derive(Debug)]
+pub struct HeldPath(File);
+
+/// For what a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// To be read.
+    Read,
+    /// To be read and written.
+    Write,
+}
+
+impl Folder {
+    /// Opens a directory by its absolute path, of which no part is a symbolic link.
+    ///
+    /// # Errors
+    /// `ELOOP` where one is; when there is no such directory.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        open(libc::AT_FDCWD, path.as_os_str(), DIRECTORY, 0, NO_LINKS).map(Self)
+    }
+
+    /// A directory below it; the empty name is its own.
+    ///
+    /// # Errors
+    /// When there is no such directory.
+    pub fn beneath(&self, name: &Path) -> io::Result<Self> {
+        self.open_name(name, DIRECTORY, 0).map(Self)
+    }
+
+    /// What a name stands for, of whatever kind.
+    ///
+    /// # Errors
+    /// When there is nothing.
+    pub fn find(&self, name: &Path) -> io::Result<HeldPath> {
+        self.open_name(name, libc::O_PATH | libc::O_NOFOLLOW, 0).map(|held| HeldPath(held.into()))
+    }
+
+    /// Opens a file, which must be there.
+    ///
+    /// # Errors
+    /// When it is not, or not for us.
+    pub fn open_file(&self, name: &Path, access: Access) -> io::Result<File> {
+        self.open_name(name, PLAIN | access.flags(), 0).map(File::from)
+    }
+
+    /// Makes an empty file, which must not be there yet.
+    ///
+    /// # Errors
+    /// When it is, or cannot be made.
+    pub fn make_file(&self, name: &Path, mode: u32) -> io::Result<File> {
+        self.open_name(name, PLAIN | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode).map(File::from)
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// When something is there already, or it cannot be made.
+    pub fn make_directory(&self, name: &Path, mode: u32) -> io::Result<()> {
+        let (parent, name) = self.split(name)?;
+        // SAFETY: the name is live.
+        check(unsafe { libc::mkdirat(parent.number(), name.as_ptr(), mode) }.into()).map(drop)
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// When something is there already, or it cannot be made.
+    pub fn make_link(&self, name: &Path, target: &Path) -> io::Result<()> {
+        let (parent, name) = self.split(name)?;
+        let target = string(target.as_os_str())?;
+        // SAFETY: both strings are live.
+        check(unsafe { libc::symlinkat(target.as_ptr(), parent.number(), name.as_ptr()) }.into()).map(drop)
+    }
+
+    /// Removes a name; a directory must be empty.
+    ///
+    /// # Errors
+    /// When there is nothing, or it cannot be removed.
+    pub fn remove(&self, name: &Path) -> io::Result<()> {
+        let is_directory = self.find(name)?.metadata()?.is_dir();
+        let (parent, name) = self.split(name)?;
+        let flags = if is_directory { libc::AT_REMOVEDIR } else { 0 };
+        // SAFETY: the name is live.
+        check(unsafe { libc::unlinkat(parent.number(), name.as_ptr(), flags) }.into()).map(drop)
+    }
+
+    /// What is in it.
+    ///
+    /// # Errors
+    /// When it may not be listed.
+    pub fn entries(&self) -> io::Result<ReadDir> {
+        std::fs::read_dir(way_to(self.number()))
+    }
+
+    /// Its own status.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.0.try_clone().map(File::from)?.metadata()
+    }
+
+    fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    fn open_name(&self, name: &Path, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+        let name = if name.as_os_str().is_empty() { OsStr::new(".") } else { name.as_os_str() };
+        open(self.number(), name, flags, mode, NO_LINKS | RESOLVE_BENEATH)
+    }
+
+    /// The directory in which a name is, and its last component.
+    fn split(&self, name: &Path) -> io::Result<(Self, CString)> {
+        let last = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok((self.beneath(name.parent().unwrap_or(Path::new("")))?, string(last)?))
+    }
+}
+
+impl HeldPath {
+    /// What a path leads to; if its last component is a symbolic link, that.
+    ///
+    /// # Errors
+    /// When there is nothing.
+    pub fn find(path: &Path) -> io::Result<Self> {
+        open(libc::AT_FDCWD, path.as_os_str(), libc::O_PATH | libc::O_NOFOLLOW, 0, 0).map(|held| Self(held.into()))
+    }
+
+    /// Its status.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.0.metadata()
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn target(&self) -> io::Result<PathBuf> {
+        let mut target = vec![0u8; libc::PATH_MAX as usize];
+        // SAFETY: `target` has room for as many bytes as said, and the empty name ends in a zero.
+        let length = check(unsafe {
+            libc::readlinkat(self.0.as_raw_fd(), c"".as_ptr(), target.as_mut_ptr().cast(), target.len())
+        } as libc::c_long)?;
+        target.truncate(length as usize);
+        Ok(OsString::from_vec(target).into())
+    }
+
+    /// Opens it, where it is a file.
+    ///
+    /// # Errors
+    /// When it may not be opened so.
+    pub fn reopen(&self, access: Access) -> io::Result<File> {
+        open(libc::AT_FDCWD, self.way().as_os_str(), access.flags() | libc::O_NONBLOCK | libc::O_NOCTTY, 0, 0)
+            .map(File::from)
+    }
+
+    /// Gives it an owner and a group. It must not be a symbolic link.
+    ///
+    /// # Errors
+    /// When that is not allowed.
+    pub fn give_to(&self, user: u32, group: u32) -> io::Result<()> {
+        std::os::unix::fs::chown(self.way(), Some(user), Some(group))
+    }
+
+    /// Gives it permissions. It must not be a symbolic link.
+    ///
+    /// # Errors
+    /// When that is not allowed.
+    pub fn allow(&self, mode: u32) -> io::Result<()> {
+        std::fs::set_permissions(self.way(), Permissions::from_mode(mode))
+    }
+
+    /// Sets the time of its last modification, where it is a file that may be read.
+    ///
+    /// # Errors
+    /// When that is not allowed.
+    pub fn set_modified(&self, time: SystemTime) -> io::Result<()> {
+        self.reopen(Access::Read)?.set_modified(time)
+    }
+
+    /// Device and inode.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        self.metadata().map(|status| (status.dev(), status.ino()))
+    }
+
+    fn way(&self) -> PathBuf {
+        way_to(self.0.as_raw_fd())
+    }
+}
+
+impl Access {
+    fn flags(self) -> i32 {
+        match self {
+            Self::Read => libc::O_RDONLY,
+            Self::Write => libc::O_RDWR,
+        }
+    }
+}
+
+/// By which a path leads to what a descriptor of ours holds, and to nothing else.
+fn way_to(descriptor: RawFd) -> PathBuf {
+    format!("/proc/self/fd/{descriptor}").into()
+}
+
+fn open(from: RawFd, name: &OsStr, flags: i32, mode: u32, resolve: u64) -> io::Result<OwnedFd> {
+    /// `struct open_how`.
+    #[repr(C)]
+    struct How {
+        flags: u64,
+        mode: u64,
+        resolve: u64,
+    }
+    let name = string(name)?;
+    let how = How { flags: (flags | libc::O_CLOEXEC) as u64, mode: mode.into(), resolve };
+    // SAFETY: both are live, and the size is that of `how`.
+    let opened =
+        check(unsafe { libc::syscall(libc::SYS_openat2, from, name.as_ptr(), &raw const how, size_of::<How>()) })?;
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(opened as RawFd) })
+}
+
+fn string(name: &OsStr) -> io::Result<CString> {
+    CString::new(name.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().canonicalize().unwrap();
+        (place, path)
+    }
+
+    fn is_loop<T>(result: io::Result<T>) -> bool {
+        result.err().and_then(|error| error.raw_os_error()) == Some(libc::ELOOP)
+    }
+
+    #[test]
+    fn a_directory_that_has_become_a_link_leads_nowhere() {
+        let (_place, path) = place();
+        std::fs::create_dir_all(path.join("folder/inner")).unwrap();
+        std::fs::create_dir(path.join("outside")).unwrap();
+        std::fs::write(path.join("outside/victim"), "untouched").unwrap();
+        let folder = Folder::open(&path.join("folder")).unwrap();
+        folder.make_file(Path::new("inner/before"), 0o600).unwrap();
+        std::fs::rename(path.join("folder/inner"), path.join("away")).unwrap();
+        symlink(path.join("outside"), path.join("folder/inner")).unwrap();
+        let name = Path::new("inner/victim");
+        assert!(is_loop(folder.open_file(name, Access::Write)));
+        assert!(is_loop(folder.find(name)) && is_loop(folder.remove(name)));
+        assert!(is_loop(folder.make_file(Path::new("inner/new"), 0o600)));
+        assert!(is_loop(folder.make_directory(Path::new("inner/new"), 0o700)));
+        assert!(is_loop(folder.make_link(Path::new("inner/new"), Path::new("x"))));
+        assert!(is_loop(Folder::open(&path.join("folder/inner"))));
+        assert_eq!(std::fs::read(path.join("outside/victim")).unwrap(), b"untouched");
+        // The link itself is found, and can be removed.
+        let link = folder.find(Path::new("inner")).unwrap();
+        assert!(link.metadata().unwrap().is_symlink() && link.target().unwrap() == path.join("outside"));
+        folder.remove(Path::new("inner")).unwrap();
+        assert!(path.join("outside/victim").exists() && !path.join("folder/inner").exists());
+    }
+
+    #[test]
+    fn no_name_leads_out() {
+        let (_place, path) = place();
+        std::fs::create_dir(path.join("folder")).unwrap();
+        std::fs::write(path.join("beside"), "").unwrap();
+        let folder = Folder::open(&path.join("folder")).unwrap();
+        for name in [Path::new("../beside"), &path.join("beside")] {
+            assert!(folder.open_file(name, Access::Read).is_err(), "{}", name.display());
+        }
+        assert!(folder.remove(Path::new("../beside")).is_err() && path.join("beside").exists());
+    }
+
+    #[test]
+    fn what_is_held_gets_its_attributes_though_its_name_stands_for_something_else() {
+        let (_place, path) = place();
+        let folder = Folder::open(&path).unwrap();
+        folder.make_file(Path::new("one"), 0o600).unwrap();
+        std::fs::write(path.join("other"), "").unwrap();
+        std::fs::set_permissions(path.join("other"), Permissions::from_mode(0o644)).unwrap();
+        let held = folder.find(Path::new("one")).unwrap();
+        let identity = held.identity().unwrap();
+        std::fs::remove_file(path.join("one")).unwrap();
+        symlink(path.join("other"), path.join("one")).unwrap();
+        held.allow(0o400).unwrap();
+        held.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(held.metadata().unwrap().mode() & 0o777, 0o400);
+        assert_eq!(held.identity().unwrap(), identity);
+        assert_eq!(std::fs::metadata(path.join("other")).unwrap().mode() & 0o777, 0o644);
+    }
+}
