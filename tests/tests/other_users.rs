@@ -364,3 +364,34 @@ fn root_looks_at_a_users_job_and_neither_writes_nor_follows_anything_there() -> 
     fs::rename(&aside, &manifest)?;
     scene.ends_well()
 }
+
+#[test]
+fn a_saved_folder_with_a_file_of_another_user_refuses_the_checkpoint() -> Result<()> {
+    let promise = "a saved folder with a file of another user refuses the checkpoint";
+    if !geteuid().is_root() {
+        skip(promise, "only root can give files away");
+        return Ok(());
+    }
+    let arena = Arena::new()?;
+    let data = arena.work().join("data");
+    fs::create_dir(&data)?;
+    for folder in [arena.folder().to_owned(), arena.work(), arena.logs(), data.clone()] {
+        give(&folder, OWNER, 0o755)?;
+    }
+    fs::write(data.join("ours"), "ours")?;
+    give(&data.join("ours"), OWNER, 0o600)?;
+    fs::write(data.join("theirs"), "theirs")?;
+    give(&data.join("theirs"), STRANGER, 0o666)?;
+    let mut run = Standfast::new(&arena)?.command(&["run", "-i", "off", "--save-folder", "data", "-d"]);
+    run.arg(arena.images()).arg("--").arg(&SMALL.with(&[])?.path);
+    let output = Output::File(arena.work().join(standfast_tests::result::OUTPUT));
+    let job = Running::start(&arena, "run", output, &mut by(&arena, OWNER, &run))?;
+    Standfast::new(&arena)?.await_gate()?;
+    let refused = asked_by(&arena, OWNER, &["checkpoint"])?.refusal("a checkpoint of it")?;
+    ensure!(refused.contains("data/theirs") && refused.contains("another user"), "{refused}");
+    // As soon as it is the owner's, or gone, it goes on.
+    give(&data.join("theirs"), OWNER, 0o666)?;
+    asked_by(&arena, OWNER, &["checkpoint"])?.well("a checkpoint of the owner's files")?;
+    open_gate(&arena)?;
+    job.wait(PATIENCE)?.well("the job").map(drop)
+}

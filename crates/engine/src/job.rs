@@ -538,7 +538,11 @@ impl Freezer {
     pub fn examine(&self, external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
         let kept = self.shared.kept().clone();
         let terminal = self.shared.terminal();
-        crate::census::examine_with(self.roots.main.pid, external_sockets, &kept, terminal.as_deref())
+        let found = crate::census::examine_with(self.roots.main.pid, external_sockets, &kept, terminal.as_deref());
+        found.and_then(|mut obstacles| {
+            obstacles.append(&mut crate::census::examine_folders(&self.shared.folders())?);
+            Ok(obstacles)
+        })
     }
 
     /// The last generation for which [`crate::Captured::committed`] was called, if the next one can build upon it.

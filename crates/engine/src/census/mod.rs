@@ -46,7 +46,7 @@ use objects::Objects;
 pub(crate) use objects::{ObjectContents, ObjectKey, data_of};
 use portrait::{Ourselves, Particulars, Portrait};
 pub use running::examine;
-pub(crate) use running::examine_with;
+pub(crate) use running::{examine_folders, examine_with};
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{
@@ -88,7 +88,7 @@ impl Census {
         let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
         guarded::look(&subjects, &mut frozen.shared.tracks(), &mut frozen.shared.written())?;
         let mut found = Findings::of_stopped(frozen, &subjects, options, &ourselves)?;
-        let folders = found.objects.save_folders(&frozen.shared.folders())?;
+        let folders = found.objects.save_folders(&frozen.shared.folders(), &ourselves.status)?;
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
         let relations = kinship::Relations::of(frozen, &portraits)?;
         found.objects.add_unattached_segments()?;
@@ -477,7 +477,10 @@ impl OfProcess {
 /// The executable of a process as it was when a copy of it was made.
 fn replaced(pid: i32, path: &[u8], kept: &Kept) -> Option<FileReference> {
     let file = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
-    files::copied(path, file.ino(), kept)
+    // Another file may have been given the inode of one that was copied and is gone. That a name was removed changes the time of
+    // change, not that of modification.
+    let was = (file.len(), crate::files::identity(&file).modified_nanoseconds);
+    files::copied(path, file.ino(), kept).filter(|copy| (copy.length, copy.identity.modified_nanoseconds) == was)
 }
 
 /// This machine, as far as a restart must find it again, for a program that has these processor features.

@@ -1,9 +1,11 @@
 //! The part of the census that needs no freeze: what stands in the way of a checkpoint of a job that runs meanwhile.
 
 use super::descriptors::{ExternalSockets, Motion, Terms};
+use super::objects::Objects;
 use super::portrait::{Ourselves, Portrait};
 use super::{Findings, Subject, apart, kinship, named, restrictions};
 use crate::endpoint::TerminalHolder;
+use crate::folders::Folders;
 use crate::job::{Inheritance, Kept};
 use crate::restart::rehearse_births;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
@@ -56,6 +58,15 @@ pub(crate) fn examine_with(
         });
         if members.first().is_some_and(|first| first.pid == pid) { examined } else { Err(EngineError::Ended) }
     })
+}
+
+/// What in the folders of a job could not be saved, so that it is said at once. What is in them may change meanwhile.
+pub(crate) fn examine_folders(folders: &Folders) -> Result<Vec<Obstacle>, EngineError> {
+    let own = Ourselves::look()?.status;
+    match Objects::default().save_folders(folders, &own) {
+        Err(EngineError::Refused(obstacles)) => Ok(obstacles),
+        looked => looked.map(|_| Vec::new()),
+    }
 }
 
 /// What two looks in a row tell. A pipe with one end, or a descriptor without a file, may only have been closed between

@@ -3,9 +3,10 @@
 
 use super::{Access, Found, ObjectKey, Objects};
 use crate::census::reference;
-use crate::folders::{Folders, below, look_into};
+use crate::folders::{Folders, below, look_into, open};
 use crate::{EngineError, Obstacle};
 use standfast_format::records::{FolderEntry, FolderItem, MemoryObject, ObjectKind, SavedFolder, SavedPart};
+use standfast_linux::proc::Status;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io;
@@ -15,27 +16,34 @@ use std::path::Path;
 
 impl Objects {
     /// Takes up all that is in the folders of the job.
-    pub(in crate::census) fn save_folders(&mut self, folders: &Folders) -> Result<Vec<SavedFolder>, EngineError> {
-        let except = folders.except.as_deref();
-        folders.paths.iter().map(|path| self.save_folder(path, except)).collect()
+    pub(in crate::census) fn save_folders(
+        &mut self,
+        folders: &Folders,
+        own: &Status,
+    ) -> Result<Vec<SavedFolder>, EngineError> {
+        folders.paths.iter().map(|path| self.save_folder(path, folders.except.as_deref(), own)).collect()
     }
 
-    fn save_folder(&mut self, path: &Path, except: Option<&Path>) -> Result<SavedFolder, EngineError> {
+    fn save_folder(&mut self, path: &Path, except: Option<&Path>, own: &Status) -> Result<SavedFolder, EngineError> {
         let mut entries = Vec::new();
-        let found = match look_into(path, except) {
+        let found = match open(path).and_then(|folder| look_into(&folder, except)) {
             // It is not there yet, and a restart from here removes it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             found => found.map_err(|error| unfit(path, format!("it cannot be read ({error})")))?,
         };
-        for (name, status) in found {
-            let full = below(path, &name);
+        for (name, status) in &found {
+            let full = below(path, name);
+            let parent = name.parent().and_then(|parent| found.get(parent));
+            if let Some(why) = parent.and_then(|parent| not_to_be_given_back(status, parent, own)) {
+                return Err(unfit(&full, why));
+            }
             let item = if status.is_dir() {
                 FolderItem::Directory
             } else if status.is_symlink() {
                 let target = std::fs::read_link(&full).map_err(|error| unfit(&full, error.to_string()))?;
                 FolderItem::Link { target: target.as_os_str().as_bytes().into() }
             } else if status.is_file() {
-                FolderItem::File { object: self.save_file_in_folder(&full, &status)? }
+                FolderItem::File { object: self.save_file_in_folder(&full, status)? }
             } else {
                 continue;
             };
@@ -68,6 +76,25 @@ impl Objects {
         self.found.push(Found { key, record, access: Access::Path(path.to_owned()), shown: None });
         Ok(self.found.len() as u32 - 1)
     }
+}
+
+/// Why something in a folder could not be put back by a restart of this user's, which must be said before it counts on it: what
+/// belongs to others can be changed or removed, but not be given to them again. The folder itself has no parent there, and
+/// stays where it is.
+fn not_to_be_given_back(status: &Metadata, parent: &Metadata, own: &Status) -> Option<String> {
+    const CAP_CHOWN: u64 = 1 << 0;
+    let is_ours = |ids: &[u32], id: u32| ids.get(1) == Some(&id);
+    if own.capabilities.effective & CAP_CHOWN != 0 {
+        return None;
+    }
+    if !is_ours(&own.users, status.uid()) {
+        return Some(format!("it belongs to another user ({}), and only root could put it back", status.uid()));
+    }
+    let group = status.gid();
+    let is_inherited = parent.mode() & libc::S_ISGID != 0 && parent.gid() == group;
+    let is_member = is_ours(&own.groups, group) || own.more_groups.contains(&group);
+    (!is_member && !is_inherited)
+        .then(|| format!("it belongs to a group ({group}) that this user is not in, and only root could put it back"))
 }
 
 fn unfit(path: &Path, why: String) -> EngineError {
