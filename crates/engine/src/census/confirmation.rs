@@ -59,13 +59,16 @@ impl Unconfirmed {
     /// knows what this look has found, and with [`crate::Asking::Stopped`] another is not needed.
     pub fn confirm(self) -> bool {
         let Self { shared, processes } = self;
+        let mut confirmed = true;
         // All of them are looked at, for the next checkpoint.
-        let confirmed = processes.into_iter().map(|(process, used)| match shared.looks.look_at(process.pid) {
-            Some((now, attributes)) if now == process => is_confirmed(&used, attributes.mappings()),
-            // It has ended, and nobody can tell any more.
-            _ => true,
-        });
-        confirmed.fold(true, |all, one| all && one)
+        for (process, used) in processes {
+            confirmed &= match shared.looks.look_at(process.pid) {
+                Some((now, attributes)) if now == process => is_confirmed(&used, attributes.mappings()),
+                // It has ended, and nobody can tell any more.
+                _ => true,
+            };
+        }
+        confirmed
     }
 }
 
