@@ -5,7 +5,7 @@
 //! So the kernel is asked once more when the program runs again. What both looks say was so at the stop. Where they differ, or
 //! only the first one knows a mapping about which something was said, the checkpoint is not to be committed.
 //!
-//! Not noticed is what came and went between the two looks without a trace: a mapping that was made after the first, about
+//! Not noticed is what came and went between the two looks without a trace: advice that was given and taken back, a mapping that was made after the first, about
 //! which something was said, and that was gone by the second. That is assumed of programs only that say such things at all.
 
 use crate::ProcessIdentity;
