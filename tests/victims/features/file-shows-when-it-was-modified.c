@@ -2,7 +2,6 @@
  * file that has been deleted, and of a file in memory.
  *
  * expect: survive
- * no-rollback: a file that holds the same in both lives shows the later time
  */
 #include "check.h"
 #include <fcntl.h>

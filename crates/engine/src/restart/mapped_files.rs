@@ -9,7 +9,7 @@ use super::construction::Construction;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
 use super::plan::JobPlan;
 use super::remake::Remaking;
-use crate::files::FileKey;
+use crate::files::{FileKey, identity};
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle, folders};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
@@ -283,6 +283,21 @@ impl Construction {
         }
     }
 
+    /// The same for all that the job alone has written to since, also where it has written what was there before.
+    fn put_times_back(&mut self, plan: &JobPlan<'_>, folders: &InFolders<'_>) {
+        for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays && mapped.against.is_none()) {
+            let object = &plan.job.objects[mapped.object];
+            let ObjectKind::MappedFile { file: reference, .. } = &object.kind else { continue };
+            let found = find_mapped(object, mapped, folders).and_then(|found| found.reopen(Access::Read));
+            let Ok(file) = found else { continue };
+            let was = reference.identity.modified_nanoseconds;
+            let is_later = file.metadata().is_ok_and(|now| identity(&now).modified_nanoseconds != was);
+            if is_later && covers(&mapped.shown, object.length) {
+                self.put_time_back(reference, &file);
+            }
+        }
+    }
+
     /// Puts back what mapped files held. The new process has them mapped already and sees it.
     pub(super) fn put_back(
         &mut self,
@@ -291,6 +306,7 @@ impl Construction {
     ) -> Result<Vec<FileNote>, EngineError> {
         let folders = plan.files_in_folders();
         let mut notes = Vec::new();
+        self.put_times_back(plan, &folders);
         for mapped in differing {
             let object = &plan.job.objects[mapped.object];
             let ObjectKind::MappedFile { file: reference, .. } = &object.kind else { continue };
