@@ -24,7 +24,7 @@ const CONNECT_PAUSE: Duration = Duration::from_micros(200);
 
 /// How a socket that is connected gets its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Naming {
+pub(super) enum Naming {
     /// It is given to it.
     Bound,
     /// The kernel chooses it, from a range of one, and has it back when the connection ends.
@@ -89,8 +89,9 @@ impl Opening<'_> {
     }
 
     /// A connection that the other end resets when it is closed, which is when all else has been done. What has come from
-    /// there by then can still be read.
-    pub(super) fn make_reset(&self, record: &Socket) -> Result<Made, EngineError> {
+    /// there by then can still be read. Its address leads nowhere any more, and may not be had here: of `namings` the first
+    /// that works is taken.
+    pub(super) fn make_reset(&self, record: &Socket, namings: &[Naming]) -> Result<Made, EngineError> {
         let resetting = |source| kernel("resetting a connection", source);
         if !is_tcp(record) {
             let (mut made, other) = self.make_unnamed_pair(record)?;
@@ -110,16 +111,14 @@ impl Opening<'_> {
         })?;
         self.call("listening", libc::SYS_listen, [listener.number, 1, 0, 0, 0, 0])?;
         let address = socket::name(listener.own()).map_err(resetting)?;
-        // Its address may not be had here, and leads nowhere any more. One that has ended does not keep others from its port,
-        // which one that was bound does.
-        let named = match record.state {
-            SocketState::Ended => {
-                let chosen = self.connect_to(record, &address, Naming::Chosen);
-                chosen.or_else(|_| self.connect_to(record, &address, Naming::Bound))
+        let mut made = Err(resetting(io::ErrorKind::AddrNotAvailable.into()));
+        for naming in namings {
+            made = self.connect_to(record, &address, *naming);
+            if made.is_ok() {
+                break;
             }
-            _ => self.connect_to(record, &address, Naming::Bound),
-        };
-        let mut made = named.or_else(|_| self.connect_to(record, &address, Naming::Any))?;
+        }
+        let mut made = made?;
         wait_for(&listener, libc::POLLIN)?;
         let arguments = [listener.number, 0, 0, NON_BLOCKING, 0, 0];
         let number = self.park(self.call("accepting a connection", libc::SYS_accept4, arguments)?)?;

@@ -12,6 +12,7 @@ mod options;
 use super::{F_SETFL, O_ASYNC, Opening};
 use crate::EngineError;
 use crate::freeze::kernel;
+use connect::Naming;
 pub(crate) use connect::{directory_of, path_in};
 pub(super) use names::Names;
 use standfast_format::records::{Bytes, OpenFileKind, Socket, SocketState};
@@ -41,9 +42,11 @@ impl Opening<'_> {
     pub(super) fn make_sockets(&mut self) -> Result<(), EngineError> {
         let records = &self.plan.job.sockets;
         let mut made: Vec<Option<Made>> = records.iter().map(|_| None).collect();
-        // The kernel chooses a port once more for one that has ended only as long as nobody has been bound to it.
-        for (place, record) in records.iter().enumerate().filter(|(_, record)| record.state == SocketState::Ended) {
-            made[place] = Some(self.make_reset(record)?);
+        let ended = || records.iter().enumerate().filter(|(_, record)| record.state == SocketState::Ended);
+        // One that has ended does not keep others from its port, which one that is bound does. The kernel chooses that port
+        // once more only as long as nobody is bound to it.
+        for (place, record) in ended() {
+            made[place] = self.make_reset(record, &[Naming::Chosen]).ok();
         }
         for (place, record) in records.iter().enumerate() {
             match &record.state {
@@ -52,12 +55,18 @@ impl Opening<'_> {
                     (made[place], made[*peer as usize]) = (Some(one), Some(other));
                 }
                 SocketState::Widowed { peer } => made[place] = Some(self.make_widowed(record, peer)?),
-                SocketState::Reset => made[place] = Some(self.make_reset(record)?),
+                SocketState::Reset => made[place] = Some(self.make_reset(record, &[Naming::Bound, Naming::Any])?),
                 _ => {}
             }
         }
         for (place, record) in records.iter().enumerate().filter(|(_, record)| stands_alone(record)) {
             made[place] = Some(self.make_alone(record)?);
+        }
+        // Their ports have been waited for by now, and nobody listens there yet.
+        for (place, record) in ended() {
+            if made[place].is_none() {
+                made[place] = Some(self.make_reset(record, &[Naming::Bound, Naming::Any])?);
+            }
         }
         // What they are connected to, or wait at, is there by now.
         for (made, record) in made.iter().flatten().zip(records.iter()) {
