@@ -34,7 +34,7 @@ pub(super) use openable::may_map_again;
 use pipe::Pipes;
 use shown::{Holder, Shown};
 pub(crate) use socket::received;
-use socket::{Found, Unread};
+use socket::{Found, Unread, Usual};
 use standfast_format::records::{
     Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents, PosixQueue, PseudoTerminal, Socket,
 };
@@ -184,6 +184,7 @@ impl Descriptors {
             found,
             pipes: Pipes::default(),
             sockets: Vec::new(),
+            usual_options: Usual::default(),
             terminals: Vec::new(),
             held_terminal: terms.terminal,
             queues: Queues::default(),
@@ -246,6 +247,7 @@ struct Walk<'a> {
     found: Descriptors,
     pipes: Pipes,
     sockets: Vec<Found>,
+    usual_options: Usual,
     terminals: Vec<FoundTerminal>,
     held_terminal: Option<&'a dyn TerminalHolder>,
     queues: Queues,

@@ -12,7 +12,8 @@ mod unix;
 use super::{ExternalSockets, Known, Motion, Unfit, Walk};
 use crate::Obstacle;
 use internet::Network;
-use options::set_options;
+pub(super) use options::Usual;
+use options::{Class, set_options};
 pub(super) use queue::Unread;
 pub(crate) use queue::received;
 use standfast_format::records::{OpenFileKind, Socket, SocketOption, SocketState};
@@ -104,7 +105,8 @@ impl Walk<'_> {
             return Err(Unfit::for_now("it has an error or urgent data that the program has not been told of yet"));
         }
         let is_alone = protocol == libc::IPPROTO_TCP && internet::is_alone(own.as_fd())?;
-        let mut options = set_options(own.as_fd(), (family, kind, protocol), is_alone)?;
+        let class = Class { family, kind, protocol, is_alone };
+        let mut options = set_options(own.as_fd(), class, &mut self.usual_options)?;
         if protocol == libc::IPPROTO_TCP && self.reused_ports.is_some_and(|reused| reused.holds(own.as_fd())) {
             options.retain(|option| !shares_address(option));
         }

@@ -3,6 +3,8 @@
 use super::Unfit;
 use standfast_format::records::SocketOption;
 use standfast_linux::sys::socket;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -209,36 +211,67 @@ const NETLINK: &[(i32, usize)] = &[
     (NETLINK_GET_STRICT_CHK, WORD),
 ];
 
-/// The options of a socket of this family, kind and protocol that are not as the kernel makes them.
-pub(super) fn set_options(
-    own: BorrowedFd<'_>,
-    (family, kind, protocol): (i32, i32, i32),
-    is_alone: bool,
-) -> Result<Vec<SocketOption>, Unfit> {
-    refuse_hidden(own, (family, kind))?;
-    let fresh = socket::create(family, kind, protocol)?;
-    let value = |of: BorrowedFd<'_>, level, name, bytes| match socket::option(of, level, name, bytes) {
+/// Which options a socket has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Class {
+    pub(super) family: i32,
+    pub(super) kind: i32,
+    pub(super) protocol: i32,
+    /// Whether it is connected to nobody, and has not been.
+    pub(super) is_alone: bool,
+}
+
+/// The options of sockets just made: asked for once for all sockets of a class.
+#[derive(Debug, Default)]
+pub(in crate::census::descriptors) struct Usual(HashMap<Class, Vec<Option<Vec<u8>>>>);
+
+impl Usual {
+    fn of(&mut self, class: Class) -> io::Result<&[Option<Vec<u8>>]> {
+        Ok(match self.0.entry(class) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let fresh = socket::create(class.family, class.kind, class.protocol)?;
+                let options = options_of(class).map(|(level, name, bytes)| value(fresh.as_fd(), level, name, bytes));
+                unknown.insert(options.collect::<io::Result<_>>()?)
+            }
+        })
+    }
+}
+
+/// Level, name and length of the options of a class.
+fn options_of(class: Class) -> impl Iterator<Item = (i32, i32, usize)> {
+    let levels = levels(class.family, class.kind, class.is_alone).into_iter();
+    levels.flat_map(|(level, names)| names.iter().map(move |(name, bytes)| (level, *name, *bytes)))
+}
+
+/// `None` where this kernel, or this kind of socket, has no such option.
+fn value(of: BorrowedFd<'_>, level: i32, name: i32, bytes: usize) -> io::Result<Option<Vec<u8>>> {
+    match socket::option(of, level, name, bytes) {
         Ok(value) => Ok(Some(value)),
-        // This kernel, or this kind of socket, has no such option.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EINVAL)) => {
             Ok(None)
         }
         Err(error) => Err(error),
-    };
+    }
+}
+
+/// The options of a socket that are not as the kernel makes them.
+pub(super) fn set_options(own: BorrowedFd<'_>, class: Class, usual: &mut Usual) -> Result<Vec<SocketOption>, Unfit> {
+    refuse_hidden(own, (class.family, class.kind))?;
     let locked = value(own, libc::SOL_SOCKET, SO_BUF_LOCK, WORD)?;
     let mut options = Vec::new();
-    for (level, names) in levels(family, kind, is_alone) {
-        for &(name, bytes) in names {
-            let (now, usual) = (value(own, level, name, bytes)?, value(fresh.as_fd(), level, name, bytes)?);
-            // A size that the kernel has chosen by itself is for it to choose again.
-            let is_buffer = level == libc::SOL_SOCKET && BUFFERS.contains(&name);
-            let is_chosen = !is_buffer || is_locked(locked.as_deref(), name);
-            if let Some(value) = now.filter(|now| is_chosen && Some(now) != usual.as_ref()) {
-                options.push(SocketOption { level, name, value: value.into() });
-            }
+    for ((level, name, bytes), usual) in options_of(class).zip(usual.of(class)?) {
+        // A size that the kernel has chosen by itself is for it to choose again.
+        let is_buffer = level == libc::SOL_SOCKET && BUFFERS.contains(&name);
+        let is_chosen = !is_buffer || is_locked(locked.as_deref(), name);
+        if let Some(value) = value(own, level, name, bytes)?.filter(|now| is_chosen && Some(now) != usual.as_ref()) {
+            options.push(SocketOption { level, name, value: value.into() });
         }
     }
-    options.iter().try_for_each(|option| rehearse(fresh.as_fd(), option))?;
+    if !options.is_empty() {
+        let fresh = socket::create(class.family, class.kind, class.protocol)?;
+        options.iter().try_for_each(|option| rehearse(fresh.as_fd(), option))?;
+    }
     Ok(options)
 }
 
