@@ -64,12 +64,18 @@ pub struct Obstacle {
 }
 
 impl Obstacle {
-    /// The first few: a job of a hundred processes may say the same of each.
+    /// The first few, each once: processes of a job may have the same open.
     fn list(obstacles: &[Self]) -> String {
         const SHOWN: usize = 5;
-        let mut list = obstacles.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        if obstacles.len() > SHOWN {
-            list += &format!("; and {} more", obstacles.len() - SHOWN);
+        let mut different: Vec<&Self> = Vec::new();
+        for obstacle in obstacles {
+            if !different.contains(&obstacle) {
+                different.push(obstacle);
+            }
+        }
+        let mut list = different.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        if different.len() > SHOWN {
+            list += &format!("; and {} more", different.len() - SHOWN);
         }
         list
     }
@@ -79,5 +85,24 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.why)?;
         if self.remedy.is_empty() { Ok(()) } else { write!(f, " ({})", self.remedy) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_processes_have_in_common_is_said_once() {
+        let obstacle = |what: &str| Obstacle {
+            what: what.to_owned(),
+            why: "it is in the way".to_owned(),
+            remedy: String::new(),
+            passing: false,
+        };
+        let said = Obstacle::list(&[obstacle("a"), obstacle("b"), obstacle("a"), obstacle("b")]);
+        assert_eq!(said, "a: it is in the way; b: it is in the way");
+        let many: Vec<_> = ('a'..='h').map(|name| obstacle(&name.to_string())).collect();
+        assert!(Obstacle::list(&many).ends_with("; and 3 more"));
     }
 }

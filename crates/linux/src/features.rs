@@ -7,9 +7,9 @@ use crate::{ClockOffsets, Furnishing, NamespaceInit, NamespaceKind};
 
 /// What a restarted job and its user see of its namespaces.
 const SEEN_IN_USER_NAMESPACE: &str = "a restarted program sees files of other users as nobody's, cannot use set-uid \
-programs, and sees its own processes only; a pid file that it wrote names a stranger outside";
+programs, and sees its own processes only; a pid file that it wrote is not valid outside";
 const SEEN_IN_PID_NAMESPACE: &str =
-    "a restarted program sees its own processes only; a pid file that it wrote names a stranger outside";
+    "a restarted program sees its own processes only; a pid file that it wrote is not valid outside";
 
 /// One thing that the kernel or the system may or may not offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
