@@ -137,6 +137,49 @@ fn checkpoints_of_a_finished_program_go_at_once_if_that_is_wanted_and_its_end_st
 }
 
 #[test]
+fn a_program_that_finished_is_not_finished_if_what_it_left_behind_was_killed() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let rest = "echo $$ > pid; : > waiting; until [ -e gate ]; do sleep 0.02; done; echo late > late";
+    let script = format!("sh -c '{rest}' & until [ -e waiting ]; do sleep 0.02; done; exit 0");
+    let program = Program { path: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] };
+    let options = ["--keep-finished", "no"].map(str::to_owned);
+    standfast.run_with(&options, Checkpoints::OnRequest, &program)?.wait(PATIENCE)?.well("the program")?;
+    standfast.checkpoint_when_supervised()?;
+    let survivor: i32 = fs::read_to_string(arena.work().join("pid"))?.trim().parse()?;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(survivor), Signal::SIGKILL)?;
+    arena.wait_until_empty(PATIENCE)?;
+    let status = about(&arena, &["status"])?.well("status")?.output;
+    ensure!(status.contains("killed by SIGKILL") && status.contains("continue with"), "status says {status}");
+    open_gate(&arena)?;
+    about(&arena, &["restart", "--wait"])?.well("the restart")?;
+    ensure!(arena.work().join("late").exists(), "it was not continued");
+    arena.wait_until_empty(PATIENCE)
+}
+
+#[test]
+fn checkpoints_of_a_killed_program_do_not_give_way_to_those_of_its_remains() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let script = "until [ -e gate ]; do sleep 0.02; done & : > waiting; wait; echo done > done";
+    let program = Program { path: "/bin/sh".into(), arguments: vec!["-c".into(), script.into()] };
+    let job = standfast.run(Checkpoints::EveryMilliseconds(3_600_000), &program)?;
+    standfast.await_gate()?;
+    standfast.checkpoint_when_supervised()?;
+    let due = || -> Result<bool> { Ok(!standfast.status(&arena.images())?["live"]["next_due_seconds"].is_null()) };
+    ensure!(due()?, "no checkpoint was due before");
+    nix::sys::signal::kill(standfast.await_program()?, Signal::SIGKILL)?;
+    let ended = job.wait(PATIENCE)?;
+    ensure!(ended.killed_by(Signal::SIGKILL) && ended.errors.contains("standfast restart"), "{}", ended.errors);
+    ensure!(!due()?, "its remains are to be checkpointed");
+    open_gate(&arena)?;
+    arena.wait_until_empty(PATIENCE)?;
+    about(&arena, &["restart"])?.well("the restart")?;
+    ensure!(arena.work().join("done").exists(), "the program itself was not continued");
+    Ok(())
+}
+
+#[test]
 fn jobs_share_saved_binaries_and_a_copied_job_is_whole_without_them() -> Result<()> {
     let arena = Arena::new()?;
     ended(&arena, &[], "exit 0")?.well("the job")?;

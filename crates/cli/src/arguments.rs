@@ -19,6 +19,7 @@ Examples:
   standfast status heat.standfast     how does it stand?
   standfast checkpoint heat.standfast --stop
                                       save it now and stop it; restart continues it
+  standfast clean heat.standfast      it has finished: remove its checkpoints
 
 Exit status of run and restart: the program's own; killed by a signal: the same signal;
 75 when stopped behind a checkpoint (SIGTERM, or checkpoint --stop). Otherwise 0 for success,

@@ -404,9 +404,8 @@ impl Job {
                 Err(_) => Some(WaitStatus(libc::SIGKILL)),
             },
             (End::Stranger(_), _) => {
-                // One that has lost its parent may be our child by now. Nobody asks for the status of a stray.
-                let _ = process::wait(self.roots.main.pid, libc::WNOHANG);
-                None
+                // One that has lost its parent may be our child by now; of others only their parent learns how they ended.
+                process::wait(self.roots.main.pid, libc::WNOHANG).ok().flatten().map(WaitStatus)
             }
             (End::Child(_), Some(status)) => Some(status),
             (End::Child(_), None) => {

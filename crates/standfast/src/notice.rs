@@ -151,6 +151,8 @@ pub enum Notice {
         directory: PathBuf,
         /// Their process ids.
         processes: Vec<i32>,
+        /// How the main process ended, if something interrupted it: `killed by SIGKILL`.
+        interrupted: Option<String>,
     },
     /// The program has a terminal of its own, and nobody is to wait for it.
     Detached {
@@ -324,7 +326,13 @@ impl fmt::Display for Notice {
             Self::GoesOn { processes } => {
                 write!(f, "the program has ended; protecting on what it has left behind: {}", list(processes))
             }
-            Self::InBackground { directory, processes } => write!(
+            Self::InBackground { directory, processes, interrupted: Some(end) } => write!(
+                f,
+                "program {end}; it has left behind {}, which stay supervised without further checkpoints; see: standfast status {directory}. When they have ended, continue with: standfast restart {directory}",
+                list(processes),
+                directory = ForShell(directory)
+            ),
+            Self::InBackground { directory, processes, interrupted: None } => write!(
                 f,
                 "the program has ended; what it has left behind is protected on in the background: {}; see: standfast status {}",
                 list(processes),
@@ -385,18 +393,19 @@ fn list(processes: &[i32]) -> String {
     const SHOWN: usize = 8;
     let ids: Vec<String> = processes.iter().take(SHOWN).map(ToString::to_string).collect();
     let more = if processes.len() > SHOWN { ", ..." } else { "" };
-    format!("{} processes ({}{more})", processes.len(), ids.join(", "))
+    let noun = if processes.len() == 1 { "process" } else { "processes" };
+    format!("{} {noun} ({}{more})", processes.len(), ids.join(", "))
 }
 
 /// What a program and its user see of its ids after a restart.
 fn consequences(ids: &JobIds) -> String {
     match ids {
         JobIds::Old { of_user } => {
-            let inside =
-                if *of_user { "files of other users belong to nobody, set-uid programs do not work, " } else { "" };
+            let of_user =
+                if *of_user { ", files of other users belong to nobody, set-uid programs do not work" } else { "" };
             format!(
-                "it has its old process ids, in namespaces of its own: inside {inside}it sees its own processes only; a \
-pid file that it wrote names a stranger outside"
+                "it has its old process ids, in namespaces of its own: inside, it sees its own processes only{of_user}; a \
+pid file that it wrote is not valid outside"
             )
         }
         JobIds::New { reason: None } => "it has new process ids, as asked for".to_owned(),
@@ -458,13 +467,18 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             ForShell(to),
             ForShell(from)
         ),
-        FileNote::StreamStays { stream, path, own } => write!(
-            f,
-            "{} of the program continues in {}, not in {}; to have it there: standfast restart --redirect",
-            stream_name(*stream),
-            ForShell(path),
-            ForShell(own)
-        ),
+        FileNote::StreamStays { stream, path, own } => {
+            let own = match own.to_str() {
+                Some(pipe) if pipe.starts_with("pipe:") => "the pipe of this command".to_owned(),
+                _ => ForShell(own).to_string(),
+            };
+            let name = stream_name(*stream);
+            write!(
+                f,
+                "{name} of the program continues in {}, not in {own}; to have it there: standfast restart --redirect",
+                ForShell(path)
+            )
+        }
     }
 }
 

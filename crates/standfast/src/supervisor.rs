@@ -7,19 +7,21 @@ mod coalescing;
 mod end;
 mod levels;
 
+use end::LeftBehind;
 pub(crate) use end::newest;
 
 use crate::background::Background;
 use crate::checkpoint::{Checkpointing, Destination};
 use crate::coalesce::Coalescing;
 use crate::control::{ClientId, ControlSocket};
+use crate::directed::MinInterval;
 use crate::flushing::{FlushSchedule, Flushing};
 use crate::foreground::Foreground;
 use crate::front::FrontLine;
 use crate::identity::in_lease;
 use crate::manner::FlushCosts;
 use crate::notice::{Listener, Notice};
-use crate::options::JobOptions;
+use crate::options::{Interval, JobOptions};
 use crate::outlook::{Outlook, look};
 use crate::report::CheckpointReport;
 use crate::schedule::Schedule;
@@ -94,6 +96,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         served: Vec::new(),
         terminated: false,
         stop_wanted: false,
+        left_behind: LeftBehind::default(),
         last_checkpoint: None,
         past: Past::default(),
         last_failure: None,
@@ -151,6 +154,8 @@ struct Supervisor<'a, 'l> {
     terminated: bool,
     /// Whether that SIGTERM's checkpoint has not begun.
     stop_wanted: bool,
+    /// How those ended that the program had left behind.
+    left_behind: LeftBehind,
     last_checkpoint: Option<CheckpointReport>,
     past: Past,
     last_failure: Option<String>,
@@ -225,6 +230,9 @@ impl Supervisor<'_, '_> {
             if ready.job
                 && let Some(status) = self.heed_job()?
             {
+                if ended.is_some() {
+                    self.left_behind.note(status);
+                }
                 let first = *ended.get_or_insert(status);
                 if !self.follow_descendants(first) {
                     return Ok(first);
@@ -264,6 +272,10 @@ impl Supervisor<'_, '_> {
         }
         self.is_named = false;
         self.heartbeat_due = Instant::now();
+        if matches!(ending, Some(Ending::Killed { .. })) {
+            // Checkpoints that hold the program must not give way to such that hold its remains only.
+            self.schedule = Schedule::new(Interval::Off, MinInterval::Never, Instant::now());
+        }
         match (&self.foreground.front, ending) {
             (Some(_), Some(ending)) if !self.post.wait => self.go_into_background(processes, ending),
             _ => self.say(&Notice::GoesOn { processes }),
@@ -276,7 +288,9 @@ impl Supervisor<'_, '_> {
         self.foreground.take_back();
         self.renew_lease(Instant::now());
         let directory = self.post.directory.clone();
-        self.say(&Notice::InBackground { directory, processes });
+        let is_interrupted = matches!(ending, Ending::Killed { .. }) && !ending.is_own_failure();
+        let interrupted = is_interrupted.then(|| ending.to_string());
+        self.say(&Notice::InBackground { directory, processes, interrupted });
         self.let_front_go(ending);
     }
 

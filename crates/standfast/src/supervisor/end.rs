@@ -42,11 +42,12 @@ impl Supervisor<'_, '_> {
             self.await_descendants();
         }
         let ended = now_nanoseconds();
-        self.settle_memory(ending);
+        let of_job = self.left_behind.of_job(ending);
+        self.settle_memory(of_job);
         // First what we say, which may go where the program's output goes, then how that stands.
-        self.tell_end(ending);
-        self.record(ending, ended);
-        self.remove_finished(ending);
+        self.tell_end(of_job);
+        self.record(of_job, ended);
+        self.remove_finished(of_job);
         if !self.leave_descendants() {
             self.release_lease();
         }
@@ -80,7 +81,8 @@ impl Supervisor<'_, '_> {
     /// Removes the checkpoints of a program that has finished, if they are not to stay. How it ended has been noted: should
     /// this be broken off, nothing is taken for unfinished.
     fn remove_finished(&mut self, ending: Ending) {
-        let is_wanted = self.post.options.keep_finished == KeepFinished::No && ending == Ending::Exited { status: 0 };
+        let is_done = ending == Ending::Exited { status: 0 } && self.left_behind == LeftBehind::Well;
+        let is_wanted = self.post.options.keep_finished == KeepFinished::No && is_done;
         let Destination { levels, lease, .. } = &self.post.destination;
         if is_wanted && let Err(error) = levels.directory.remove_checkpoints(lease) {
             self.warn(format!("the checkpoints could not be removed: {error}"));
@@ -135,6 +137,39 @@ impl Supervisor<'_, '_> {
     }
 }
 
+/// How processes ended that the program had left behind, of those that were watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum LeftBehind {
+    /// By themselves, if there were any.
+    #[default]
+    Well,
+    /// Of one nobody told.
+    Unknown,
+    /// A signal killed one.
+    Killed(i32),
+}
+
+impl LeftBehind {
+    /// One more has ended.
+    pub(super) fn note(&mut self, status: Option<ExitStatus>) {
+        *self = match (*self, status.map(Ending::of_status)) {
+            (killed @ Self::Killed(_), _) => killed,
+            (_, Some(Ending::Killed { signal })) => Self::Killed(signal),
+            (_, None) => Self::Unknown,
+            (before, Some(_)) => before,
+        };
+    }
+
+    /// How a job ended whose program ended like this: one that finished was interrupted all the same if what it had left
+    /// behind was killed.
+    fn of_job(self, program: Ending) -> Ending {
+        match (program, self) {
+            (Ending::Exited { status: 0 }, Self::Killed(signal)) => Ending::Killed { signal },
+            _ => program,
+        }
+    }
+}
+
 /// The newest generation of the present life, on whichever level.
 pub(crate) fn newest(levels: &Levels) -> Option<u64> {
     let manifests = levels.each().filter_map(|(_, level)| level.manifest().ok());
@@ -153,4 +188,26 @@ fn file_end(path: &Path) -> Option<FileEnd> {
     let file = std::fs::metadata(path).ok()?;
     let modified_nanoseconds = file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec());
     Some(FileEnd { device: file.dev(), inode: file.ino(), length: file.len(), modified_nanoseconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    #[test]
+    fn a_job_is_finished_only_if_nothing_killed_what_its_program_had_left_behind() {
+        let after = |raw: &[Option<i32>]| {
+            let mut left_behind = LeftBehind::default();
+            raw.iter().for_each(|status| left_behind.note(status.map(ExitStatus::from_raw)));
+            left_behind
+        };
+        let finished = Ending::Exited { status: 0 };
+        assert_eq!(after(&[]).of_job(finished), finished);
+        assert_eq!(after(&[Some(0), Some(1 << 8)]), LeftBehind::Well);
+        assert_eq!(after(&[None, Some(0)]), LeftBehind::Unknown);
+        assert_eq!(after(&[None, Some(9), Some(0), None]).of_job(finished), Ending::Killed { signal: 9 });
+        let failed = Ending::Exited { status: 4 };
+        assert_eq!(after(&[Some(9)]).of_job(failed), failed, "the program's own end says more");
+    }
 }
