@@ -10,7 +10,7 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::RunResult;
 use standfast_tests::running::{PATIENCE, Running, patience_for_a_whole_run, until};
-use standfast_tests::victims::{APPEND_NODE, APPEND_SHELL, Program, Victim};
+use standfast_tests::victims::{APPEND_NODE, APPEND_SHELL, DATABASE, Program, Victim};
 use standfast_tests::{seed, skip};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -38,8 +38,12 @@ fn kill_everything(arena: &Arena) -> Result<()> {
     arena.clear();
     until(PATIENCE, "everything to end", || {
         let lives = |pid: &Pid| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+            // The threads of a process do not all end at once, nor does its main thread last.
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            threads.into_iter().any(|thread| {
+                let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+                stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+            })
         };
         Ok((!all.iter().any(lives)).then_some(()))
     })
@@ -110,6 +114,42 @@ fn lines_that_a_shell_appends_are_neither_lost_nor_doubled() -> Result<()> {
 #[test]
 fn lines_that_node_appends_are_neither_lost_nor_doubled() -> Result<()> {
     is_undisturbed(APPEND_NODE, &[])
+}
+
+#[test]
+fn a_database_that_is_not_saved_is_named_before_the_first_kill() -> Result<()> {
+    match killed_with_everything(DATABASE, &[])? {
+        Some(Passage::Told(told)) => {
+            ensure!(told.contains("measured.db") && told.contains("--save-files"), "{told}");
+            Ok(())
+        }
+        Some(Passage::Undisturbed(_)) => bail!("the user was not told"),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn a_database_that_is_saved_survives() -> Result<()> {
+    is_undisturbed(DATABASE, &["--save-files"])
+}
+
+#[test]
+fn files_that_programs_hand_to_each_other_are_named_at_the_second_checkpoint() -> Result<()> {
+    let (arena, other) = (Arena::new()?, Arena::new()?);
+    let part = other.work().join("part.s");
+    let script = format!(
+        "{WAIT} echo code > {0}; sh -c 'while [ ! -e end ]; do sleep 0.01; done' sh {0}; echo done",
+        part.display()
+    );
+    let (shell, running) = Shell::run(&arena, &script)?;
+    until(PATIENCE, "the file", || Ok(part.exists().then_some(())))?;
+    for _ in 0..4 {
+        shell.standfast.checkpoint()?;
+    }
+    fs::write(arena.work().join("end"), "")?;
+    let told = running.wait(PATIENCE)?.well("the job")?.errors;
+    ensure!(told.contains("part.s") && told.contains("--save-folder"), "{told}");
+    Ok(())
 }
 
 /// A job whose main program, a shell, does `script` and then waits at the gate `name`.

@@ -514,6 +514,11 @@ impl Freezer {
         self.shared.listing.take_news()
     }
 
+    /// Looks what the last checkpoint did not save that a restart will miss; see [`Freezer::listing_news`].
+    pub fn judge_unsaved(&self) {
+        self.shared.listing.judge_unsaved();
+    }
+
     /// Files that the job does not hold open and that had changed at the last checkpoint.
     pub fn changed_files(&self) -> Vec<Output> {
         self.shared.listing.changed()

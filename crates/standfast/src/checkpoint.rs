@@ -594,6 +594,7 @@ fn complete(
         expected_pause_nanoseconds: moments.choice.pause.map(nanoseconds),
         is_in_memory: moments.level == Level::Memory,
     };
+    freezer.judge_unsaved();
     let retention = destination.retain(moments.level);
     let retention = retention.and(keep_code(destination, freezer, captured.state.code_files()));
     if moments.last_read.max(report.pages_read) >= GIVE_BACK_PAGES {

@@ -494,6 +494,18 @@ fn write_listing_news(f: &mut fmt::Formatter<'_>, news: &ListingNews) -> fmt::Re
 and asks for --files rollback, which cuts it back, or keep. To have it put back instead, run with --save-folder",
             ForShell(path)
         ),
+        ListingNews::Database { paths } => write!(
+            f,
+            "{} belong to an SQLite database that is too large to be saved by itself. A restart will be refused once the \
+program has written to it after the checkpoint. Run it with --save-files=SIZE, or --save-folder for its directory",
+            paths.iter().map(|path| ForShell(path).to_string()).collect::<Vec<_>>().join(", ")
+        ),
+        ListingNews::HandedOn { path } => write!(
+            f,
+            "programs of the job hand files to each other by name, such as {}, and checkpoints do not save these. A restart \
+fails where one has been removed since. Set TMPDIR to a directory of the job's own and run it with --save-folder",
+            ForShell(path)
+        ),
         ListingNews::TooMuch { path } => write!(
             f,
             "{} holds too many files to be listed with each checkpoint. What the program appends there to files that it does \

@@ -125,6 +125,7 @@ impl Census {
         state.pid_namespace = system_v::pid_namespace(pids[0]);
         state.surroundings = Some(surroundings::of(&state, &pids));
         files::note_contents(&mut state, &frozen.shared);
+        frozen.shared.listing.note_unsaved(&state);
         // Nothing stands in the way of the checkpoint any more. Where it cannot be set, a restart may have to wait.
         with_ports.iter().for_each(|socket| drop(frozen.shared.reused_ports.set(socket.as_fd())));
         Ok(Self { state, pages, objects, outputs, unconfirmed })

@@ -59,7 +59,7 @@ impl Entry {
 }
 
 /// When a file was created, where its file system tells.
-fn born(status: &Metadata) -> Option<i64> {
+pub(super) fn born(status: &Metadata) -> Option<i64> {
     let since = status.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_nanos()).ok().filter(|born| *born > 0)
 }

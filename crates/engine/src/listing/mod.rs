@@ -8,13 +8,14 @@
 //! ```
 
 mod directory;
+mod unsaved;
 
 use crate::census::Output;
 use crate::files::{Digests, FileKey, Haste, Look, TICK_NANOSECONDS, digest_of, open, residents};
 use crate::folders::Folders;
 use directory::{Budget, home_of, is_common, local_directory};
 pub(crate) use directory::{Contents, Entry};
-use standfast_format::records::{Bytes, FileIdentity, FileReference, ListedDirectory, ListedFile};
+use standfast_format::records::{Bytes, FileIdentity, FileReference, JobState, ListedDirectory, ListedFile};
 use standfast_linux::proc::{self, leased_inodes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -24,6 +25,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use unsaved::Unsaved;
+pub(crate) use unsaved::is_database;
 
 /// Names in all directories together. To look at one costs about a microsecond, while the program stands still as well.
 const NAMES_MAX: usize = 2000;
@@ -67,6 +70,7 @@ struct State {
     /// What was recorded last, and what of it had changed by then.
     recorded: Option<HashMap<FileKey, FileIdentity>>,
     changed: Vec<PathBuf>,
+    unsaved: Unsaved,
     news: Vec<ListingNews>,
     /// Whether the limits have been said.
     is_limit_told: bool,
@@ -91,6 +95,16 @@ pub enum ListingNews {
     /// A file that existed before the job is being appended to.
     Grows {
         /// The file.
+        path: PathBuf,
+    },
+    /// Files of a database are written in place, and too large to be saved by themselves.
+    Database {
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
+    /// Programs of the job hand files to each other that are nowhere saved.
+    HandedOn {
+        /// One of them.
         path: PathBuf,
     },
     /// There is more in a directory than can be listed with each checkpoint.
@@ -135,6 +149,10 @@ impl Listing {
         state.written.extend(job.outputs.keys().take(room));
         let found = state.choose(job);
         state.chosen = found.iter().map(|(chosen, _)| chosen.clone()).collect();
+        let State { unsaved, chosen, news, .. } = &mut *state;
+        let is_listed = |place: &Path| chosen.iter().any(|chosen| chosen.path == place);
+        let is_covered = |place: &Path| is_listed(place) || is_apart(place, job.folders);
+        unsaved.find_handed_on(job, is_covered, started, news);
         let mut references: Vec<_> = found.iter().flat_map(|(chosen, contents)| referred(chosen, contents)).collect();
         // What has changed in the life of the job comes first, the newest of it before the others.
         references.sort_by_key(|(_, _, reference)| std::cmp::Reverse(reference.identity.changed_nanoseconds));
@@ -199,6 +217,17 @@ impl Listing {
         let listed = listed.collect();
         state.note_changed(identities);
         Some(listed)
+    }
+
+    /// Takes note of what a checkpoint with these records does not save.
+    pub(crate) fn note_unsaved(&self, state: &JobState) {
+        self.state().unsaved.note(state);
+    }
+
+    /// Looks at what the last checkpoint did not save, while the program runs.
+    pub(crate) fn judge_unsaved(&self) {
+        let State { unsaved, news, .. } = &mut *self.state();
+        unsaved.judge_open(news);
     }
 
     /// Files that have changed between the last two records, opened for reading: what the program has appended to them must

@@ -11,6 +11,7 @@ use super::listing::{ListedNow, look};
 use super::plan::FilePlan;
 use super::streams::Streams;
 use crate::files::{FileKey, build_id, digest_of, identity, is_fresh, open, other_writers, times_tell_at};
+use crate::listing::is_database;
 use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
 use standfast_linux::sys::process;
@@ -279,7 +280,7 @@ impl<'a> Reckoning<'a> {
         let found = digest_of(&opened, file.length, recorded.coverage).map_err(unreadable)?;
         if found != recorded {
             let why = "what it held at the checkpoint has been changed since";
-            return Err(Objection::new(why, format!("put the old version back; {KEEP}")));
+            return Err(Objection::new(why, remedy_for_changed(file)));
         }
         let is_only_touched =
             now.len() == file.length && identity(now).modified_nanoseconds == file.identity.modified_nanoseconds;
@@ -373,6 +374,17 @@ impl<'a> Reckoning<'a> {
 
 fn with_versions(why: String, file: &FileReference) -> String {
     versions(file).map_or_else(|| why.clone(), |versions| format!("{why} ({versions})"))
+}
+
+/// What to do about a file that does not hold any more what it held. A database is more than one file, and none of them
+/// may be exchanged alone, nor be gone on with as it is: the program has the old state of it in its memory.
+fn remedy_for_changed(file: &FileReference) -> String {
+    if is_database(&file.path.0) {
+        return "put back what all files of the database held at the checkpoint, its log (-wal) among them; or begin \
+anew: standfast run --fresh --save-files=SIZE, which saves them"
+            .to_owned();
+    }
+    format!("put the old version back; {KEEP}")
 }
 
 /// Which version of an executable or a library was recorded and which is there now, where it is another one.
