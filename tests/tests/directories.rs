@@ -174,3 +174,24 @@ fn a_directory_without_write_permission_fails_the_checkpoint_and_nothing_else() 
     running.wait(PATIENCE)?.well("the job")?;
     RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
 }
+
+#[test]
+fn of_what_a_user_keeps_in_the_directory_nothing_is_removed() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    fs::create_dir(arena.images())?;
+    let theirs = ["thesis.tmp", "manifest.tmp", ".tmp", "control", "terminal"].map(|name| arena.images().join(name));
+    theirs.iter().try_for_each(|path| fs::write(path, "theirs"))?;
+    fs::create_dir(arena.images().join("epoch-10"))?;
+    let program = SMALL.with(&[])?;
+    let running = standfast.run(Checkpoints::EveryMilliseconds(50), &program)?;
+    standfast.await_gate()?;
+    open_gate(&arena)?;
+    running.wait(PATIENCE)?.well("the job")?;
+    for path in theirs {
+        let kept = fs::read_to_string(&path).with_context(|| format!("{} is gone", path.display()))?;
+        ensure!(kept == "theirs", "{} holds something else", path.display());
+    }
+    ensure!(arena.images().join("epoch-10").is_dir(), "a folder is gone");
+    Ok(())
+}

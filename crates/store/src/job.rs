@@ -1,8 +1,10 @@
 //! The directory of a job: opened, described, its manifest read and rewritten.
 
 use crate::encode::{Encodings, Rates};
+use crate::keepsakes::is_keepsake_name;
 use crate::lease::{self, Claim, Here, Lease, LeaseCore, Standing};
 use crate::prepare::{Pool, Slot};
+use crate::random::{CLOCK_STEM, LEASE_STEM, MANIFEST_STEM, temporary_name, temporary_stem};
 use crate::trust::{check_trusted, open_trusted};
 use crate::{Directory, Medium, StoreError, random};
 use standfast_format::manifest::{
@@ -16,7 +18,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(crate) const MANIFEST: &str = "manifest";
-const MANIFEST_TEMPORARY: &str = "manifest.tmp";
 
 /// The directory of a job. Reading needs no more than this; whatever writes also takes the [`Lease`].
 ///
@@ -284,28 +285,23 @@ impl Shelf {
     }
 
     fn replace_manifest(&self, sealed: &[u8]) -> io::Result<()> {
-        let file = match self.medium.create(MANIFEST_TEMPORARY) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.medium.remove(MANIFEST_TEMPORARY)?;
-                self.medium.create(MANIFEST_TEMPORARY)
-            }
-            other => other,
-        }?;
+        let temporary = temporary_name(MANIFEST_STEM);
+        let file = self.medium.create(&temporary)?;
         let complete = file.write_at(sealed, 0).and_then(|()| file.sync());
-        if let Err(error) = complete.and_then(|()| self.medium.rename(MANIFEST_TEMPORARY, MANIFEST)) {
+        if let Err(error) = complete.and_then(|()| self.medium.rename(&temporary, MANIFEST)) {
             // What cannot be removed now, the next holder of the lease removes.
-            let _ = self.medium.remove(MANIFEST_TEMPORARY);
+            let _ = self.medium.remove(&temporary);
             return Err(error);
         }
         self.medium.sync()
     }
 
-    /// Removes half-written files and images that the manifest does not name. Without a manifest that can be read
+    /// Removes half-written files and images that the manifest does not name, and nothing of the user's. Without a manifest that can be read
     /// nobody knows which images those are, so all stay.
     pub(crate) fn clear_leftovers(&self, manifest: Option<&Manifest>) {
         let generations = manifest.map(|manifest| &manifest.generations);
         let is_named = |name: &str| generations.is_none_or(|all| all.iter().any(|it| image_name(it) == name));
-        let leftover = |name: &str| name.ends_with(TEMPORARY_SUFFIX) || (is_image_name(name) && !is_named(name));
+        let leftover = |name: &str| is_half_written(name) || (is_image_name(name) && !is_named(name));
         // Leftovers cost room and nothing else: what cannot be removed is tried again next time.
         for name in self.medium.list().unwrap_or_default().iter().filter(|name| leftover(name)) {
             let _ = self.medium.remove(name);
@@ -339,9 +335,6 @@ impl Shelf {
 /// The manifest as this process knows it, while nobody else in this process reads or changes it.
 pub(crate) type KnownManifest<'a> = MutexGuard<'a, Option<Manifest>>;
 
-/// How the names of files end that are not complete.
-pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
-
 const IMAGE_PREFIX: &str = "generation-";
 const IMAGE_SUFFIX: &str = ".image";
 
@@ -371,6 +364,14 @@ pub(crate) fn is_image_name(name: &str) -> bool {
     parts().is_some_and(|(number, revision)| image_name_of(number, revision) == name)
 }
 
+/// Whether the store names files so before they are complete.
+fn is_half_written(name: &str) -> bool {
+    let is_ours = |stem: &str| {
+        [LEASE_STEM, CLOCK_STEM, MANIFEST_STEM].contains(&stem) || is_image_name(stem) || is_keepsake_name(stem)
+    };
+    temporary_stem(name).is_some_and(is_ours)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,5 +393,36 @@ mod tests {
         ] {
             assert!(!is_image_name(name), "{name}");
         }
+    }
+
+    #[test]
+    fn of_the_users_files_none_is_taken_for_a_leftover() {
+        let place = tempfile::tempdir().unwrap();
+        let token = crate::random_token();
+        let ours = [
+            format!("lease.{token}.tmp"),
+            format!("clock.{token}.tmp"),
+            format!("manifest.{token}.tmp"),
+            format!("generation-00000001.image.{token}.tmp"),
+            format!("generation-00000001.2.image.{token}.tmp"),
+            format!("keepsake-{token}-libc.so.6.{token}.tmp"),
+        ];
+        let theirs = [
+            "thesis.tmp".to_owned(),
+            "manifest.tmp".to_owned(),
+            ".tmp".to_owned(),
+            format!("thesis.{token}.tmp"),
+            format!("keepsake-{token}.tmp"),
+            format!("generation-1.image.{token}.tmp"),
+        ];
+        for name in ours.iter().chain(&theirs) {
+            std::fs::write(place.path().join(name), "").unwrap();
+        }
+        let directory = JobDirectory::create(place.path()).unwrap();
+        let lease = directory.take_lease(Claim { purpose: crate::Purpose::Live, force: false }).unwrap();
+        directory.begin(&lease, JobDescription::default(), RunOptions::default()).unwrap();
+        lease.release().unwrap();
+        assert!(ours.iter().all(|name| !place.path().join(name).exists()));
+        assert!(theirs.iter().all(|name| place.path().join(name).exists()));
     }
 }

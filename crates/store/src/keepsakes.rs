@@ -1,6 +1,7 @@
 //! Keepsakes: copies of the executable and the libraries that a job runs from, so that an upgrade of the system does not
 //! lose the job. Each is named for what it holds, and stays as long as the job's directory.
 
+use crate::random::temporary_name;
 use crate::shared_binaries::SharedBinaries;
 use crate::{JobDirectory, Lease, StoreError};
 use standfast_core::Checksum;
@@ -51,15 +52,23 @@ impl JobDirectory {
     }
 
     fn copy(&self, name: &str, path: &Path) -> io::Result<()> {
-        let half_written = format!("{name}.tmp");
-        let mut from = File::open(path)?;
-        let mut to = File::create(self.path().join(&half_written))?;
-        // Goes by copy_file_range(2), and so by reflink where that exists.
-        io::copy(&mut from, &mut to)?;
-        to.set_permissions(Permissions::from_mode(MODE))?;
-        to.sync_all()?;
-        self.shelf.medium.rename(&half_written, name)?;
-        self.shelf.medium.sync()
+        let half_written = temporary_name(name);
+        let copy = || {
+            let mut from = File::open(path)?;
+            let mut to = File::create_new(self.path().join(&half_written))?;
+            // Goes by copy_file_range(2), and so by reflink where that exists.
+            io::copy(&mut from, &mut to)?;
+            to.set_permissions(Permissions::from_mode(MODE))?;
+            to.sync_all()?;
+            self.shelf.medium.rename(&half_written, name)?;
+            self.shelf.medium.sync()
+        };
+        let copied = copy();
+        if copied.is_err() {
+            // What cannot be removed now, the next holder of the lease removes.
+            let _ = self.shelf.medium.remove(&half_written);
+        }
+        copied
     }
 }
 
@@ -75,6 +84,12 @@ fn name_of(checksum: Checksum, path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "._-+".contains(letter) { letter } else { '_' };
     format!("{PREFIX}{digits}-{}", name.chars().map(plain).take(NAME_BYTES_MAX).collect::<String>())
+}
+
+/// Whether [`name_of`] gives such names.
+pub(crate) fn is_keepsake_name(name: &str) -> bool {
+    let digits = |rest: &str| rest.split_once('-').map(|(digits, _)| digits.len());
+    name.strip_prefix(PREFIX).and_then(digits) == Some(2 * size_of::<Checksum>())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Random names: of jobs, leases and temporary files.
+//! Random names: of jobs, leases and temporary files, by which what this crate has made in a directory is told from what its user
+//! keeps there.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -16,7 +17,51 @@ pub(crate) fn bytes() -> [u8; 16] {
     bytes
 }
 
+/// How the names of files end that are not complete.
+const TEMPORARY_SUFFIX: &str = ".tmp";
+const TOKEN_DIGITS: usize = 32;
+/// What temporary files become, or serve.
+pub(crate) const LEASE_STEM: &str = "lease";
+pub(crate) const CLOCK_STEM: &str = "clock";
+pub(crate) const MANIFEST_STEM: &str = "manifest";
+
+/// A name for a temporary file that becomes `stem`, and that nobody else draws: `STEM.0123456789abcdef0123456789abcdef.tmp`.
+pub(crate) fn temporary_name(stem: &str) -> String {
+    format!("{stem}.{}{TEMPORARY_SUFFIX}", random_token())
+}
+
+/// What a temporary file was to become, if [`temporary_name`] gives such names.
+pub(crate) fn temporary_stem(name: &str) -> Option<&str> {
+    let (stem, token) = name.strip_suffix(TEMPORARY_SUFFIX)?.rsplit_once('.')?;
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (token.len() == TOKEN_DIGITS && token.bytes().all(is_digit)).then_some(stem)
+}
+
 /// 16 bytes that nobody else draws, as 32 hexadecimal digits.
 pub fn random_token() -> String {
     bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_are_given_here_are_taken_for_temporary_files() {
+        assert_eq!(temporary_stem(&temporary_name("manifest")), Some("manifest"));
+        assert_eq!(temporary_stem(&temporary_name("a.b")), Some("a.b"));
+        let token = random_token();
+        for name in [
+            "notes.tmp",
+            "manifest.tmp",
+            ".tmp",
+            "x.0123.tmp",
+            &format!("x.{token}"),
+            &format!("x-{token}.tmp"),
+            &format!("x.{}.tmp", token.replace(|_| true, "X")),
+            &format!("x.{token}.tmp.gz"),
+        ] {
+            assert_eq!(temporary_stem(name), None, "{name}");
+        }
+    }
 }

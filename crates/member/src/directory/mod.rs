@@ -128,7 +128,7 @@ impl Directory {
     /// Those of the file system; a copy of another version.
     pub fn epochs(&self) -> Result<Vec<HeldEpoch>, MemberError> {
         let mut held = Vec::new();
-        for folder in folders(&self.path, "epoch-")? {
+        for folder in folders(&self.path, is_epoch_name)? {
             held.extend(held_in(&folder)?);
         }
         Ok(by_age(held))
@@ -236,7 +236,7 @@ impl Directory {
     /// Those of the file system; where it is another job's directory.
     pub(crate) fn remove_all(&self, job: JobId) -> Result<(), MemberError> {
         self.epochs_of(job)?;
-        folders(&self.path, "epoch-")?.iter().try_for_each(|folder| clear(folder))?;
+        folders(&self.path, is_epoch_name)?.iter().try_for_each(|folder| clear(folder))?;
         let _ = fs::remove_file(self.path.join("life"));
         // It may be somebody's working directory.
         let _ = fs::remove_dir(&self.path);
@@ -251,7 +251,7 @@ impl Directory {
 /// The epochs of which shelves lie in this folder, the newest first.
 pub(crate) fn held_in(folder: &Path) -> Result<Vec<HeldEpoch>, MemberError> {
     let mut held: BTreeMap<EpochId, HeldEpoch> = BTreeMap::new();
-    for path in folders(folder, "seat-")? {
+    for path in folders(folder, is_seat_name)? {
         let state = match read_state(&path) {
             Ok(Some(state)) => state,
             // Sound, but of another version: it is not lost, and must not be taken for it.
@@ -283,8 +283,22 @@ fn remove(held: &HeldEpoch) -> Result<(), MemberError> {
     folder.map_or(Ok(()), clear)
 }
 
-/// The directories within one whose names begin like this.
-fn folders(within: &Path, prefix: &str) -> Result<Vec<PathBuf>, MemberError> {
+/// Whether the folders of epochs are named so (see [`Directory::place`]). The directory may be somebody's working directory,
+/// with an `epoch-10` of his own in it.
+fn is_epoch_name(name: &str) -> bool {
+    let parts: Vec<&str> = name.split('-').collect();
+    let is_number = |text: &str| text.parse::<u64>().is_ok_and(|number| number.to_string() == text);
+    matches!(parts[..], ["epoch", number, life, random]
+        if is_number(number) && is_number(life)
+            && random.len() == 16 && u64::from_str_radix(random, 16).is_ok_and(|it| format!("{it:016x}") == random))
+}
+
+fn is_seat_name(name: &str) -> bool {
+    name.starts_with("seat-")
+}
+
+/// The directories within one whose names are of one kind.
+fn folders(within: &Path, is_named_so: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, MemberError> {
     let entries = match fs::read_dir(within) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(MemberError::file(within))?,
@@ -292,11 +306,26 @@ fn folders(within: &Path, prefix: &str) -> Result<Vec<PathBuf>, MemberError> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.map_err(MemberError::file(within))?.path();
-        let named = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix));
+        let named = path.file_name().and_then(|name| name.to_str()).is_some_and(&is_named_so);
         if named && path.is_dir() {
             found.push(path);
         }
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_the_users_are_not_taken_for_epochs() {
+        assert!(is_epoch_name("epoch-40-2-9f3c000000000000"));
+        for name in
+            ["epoch-10", "epoch-10-best", "epoch-1-2-3", "epoch-01-2-9f3c000000000000", "epoch-1-2-9F3C000000000000"]
+        {
+            assert!(!is_epoch_name(name), "{name}");
+        }
+    }
 }

@@ -27,7 +27,7 @@ pub fn scavenge(memory: &Path, job: JobId, directory: &Path) -> Result<Scavenged
     directory.epochs_of(job)?;
     let mut scavenged = Scavenged { pieces: Vec::new(), lost: Vec::new() };
     let held = memory_place::find(memory, job)?;
-    for path in held.map_or(Ok(Vec::new()), |held| super::folders(&held, "seat-"))? {
+    for path in held.map_or(Ok(Vec::new()), |held| super::folders(&held, super::is_seat_name))? {
         let Ok(shelf) = FileShelf::open_found(&path) else { continue };
         let sealed = shelf.sealed();
         let newest_known = sealed.iter().rposition(|it| it.marked && it.level == Level::Encoded).unwrap_or(0);

@@ -3,6 +3,7 @@
 //! longer names.
 
 use rustix::fd::{AsFd as _, AsRawFd as _};
+use rustix::fs::{AtFlags, FileType};
 use rustix::net::sockopt::socket_peercred;
 use standfast_store::Directory;
 use std::fs::Permissions;
@@ -32,7 +33,7 @@ impl SocketPlace {
     }
 
     /// Listens there, for this user only. Whoever calls this holds the job's lease, so a socket that lies there is a dead
-    /// one's. Nobody is waited for.
+    /// one's. Anything else of this name is the user's, and stays. Nobody is waited for.
     pub(crate) fn listen(&self) -> io::Result<UnixListener> {
         self.remove()?;
         let listener = UnixListener::bind(self.address())?;
@@ -42,7 +43,12 @@ impl SocketPlace {
     }
 
     pub(crate) fn remove(&self) -> io::Result<()> {
-        match rustix::fs::unlinkat(&self.directory, self.name, rustix::fs::AtFlags::empty()) {
+        match rustix::fs::statat(&self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::Socket => return Ok(()),
+            // Whatever stands in the way of looking stands in the way of removing.
+            Ok(_) | Err(_) => {}
+        }
+        match rustix::fs::unlinkat(&self.directory, self.name, AtFlags::empty()) {
             Err(rustix::io::Errno::NOENT) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }

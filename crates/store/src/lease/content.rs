@@ -25,14 +25,12 @@ pub(super) struct Facts {
     pub(super) supervisor_lives: bool,
     /// The same for the program.
     pub(super) program_lives: bool,
-    /// Time since the last heartbeat.
-    pub(super) silent: Duration,
 }
 
-/// How things stand, given a lease and the facts.
-pub(super) fn judge(holder: Holder, facts: &Facts) -> Standing {
+/// How things stand, given a lease, the facts, and the time since the last heartbeat.
+pub(super) fn judge(holder: Holder, facts: &Facts, silent: impl FnOnce() -> Duration) -> Standing {
     if holder.host != facts.host {
-        return Standing::Elsewhere(holder, facts.silent);
+        return Standing::Elsewhere(holder, silent());
     }
     if holder.boot_id != facts.boot_id {
         // The machine was started again since: nothing of that time lives.
@@ -40,7 +38,7 @@ pub(super) fn judge(holder: Holder, facts: &Facts) -> Standing {
     }
     if holder.pid_namespace != facts.pid_namespace {
         // A container on this machine: its process numbers mean something else here.
-        return Standing::Elsewhere(holder, facts.silent);
+        return Standing::Elsewhere(holder, silent());
     }
     match holder.program {
         _ if facts.supervisor_lives => Standing::Supervised(holder),
@@ -127,7 +125,6 @@ mod tests {
             pid_namespace: 1,
             supervisor_lives: false,
             program_lives: false,
-            silent: SILENT,
         }
     }
 
@@ -147,10 +144,10 @@ mod tests {
             (Facts { host: "there".into(), boot_id: "later".into(), ..facts() }, Standing::Elsewhere(holder(), SILENT)),
         ];
         for (facts, expected) in cases {
-            assert_eq!(judge(holder(), &facts), expected, "{facts:?}");
+            assert_eq!(judge(holder(), &facts, || SILENT), expected, "{facts:?}");
         }
         let unnamed = Holder { program: None, ..holder() };
-        let standing = judge(unnamed.clone(), &Facts { program_lives: true, ..facts() });
+        let standing = judge(unnamed.clone(), &Facts { program_lives: true, ..facts() }, || SILENT);
         assert_eq!(standing, Standing::Abandoned(unnamed), "a lease that names no program has none");
     }
 

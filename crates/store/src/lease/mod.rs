@@ -9,6 +9,7 @@ mod here;
 
 pub use here::{Here, Processes, SystemProcesses};
 
+use crate::random::{CLOCK_STEM, LEASE_STEM, temporary_name};
 use crate::trust::open_trusted;
 use crate::{LockGuard, Medium, MediumFile, StoreError};
 use content::{Content, Facts, LEASE_BYTES_MAX};
@@ -279,14 +280,13 @@ impl Desk {
             pid_namespace: self.here.pid_namespace,
             supervisor_lives: self.here.lives(holder.supervisor),
             program_lives: holder.program.is_some_and(|program| self.here.program_lives(program)),
-            silent: self.now().duration_since(beaten).unwrap_or_default(),
         };
-        Ok(content::judge(holder, &facts))
+        Ok(content::judge(holder, &facts, || self.now().duration_since(beaten).unwrap_or_default()))
     }
 
     /// The time by the clock that sets the heartbeat: that of a file written just now, in the same place.
     fn now(&self) -> SystemTime {
-        let name = format!("clock-{}.tmp", crate::random_token());
+        let name = temporary_name(CLOCK_STEM);
         let time = self.medium.create(&name).and_then(|file| {
             file.touch()?;
             Ok(file.status()?.modified)
@@ -311,7 +311,7 @@ impl Desk {
     }
 
     fn write_temporary(&self, content: &Content) -> Result<String, StoreError> {
-        let name = format!("lease-{}.tmp", crate::random_token());
+        let name = temporary_name(LEASE_STEM);
         let written = self.medium.create(&name).and_then(|file| {
             file.write_at(content.encode().as_bytes(), 0)?;
             file.sync()

@@ -9,8 +9,9 @@ pub(crate) use pool::Pool;
 
 use crate::chain::LINKS_MAX;
 use crate::encode::{Origin, Shrinker};
-use crate::job::{Shelf, TEMPORARY_SUFFIX, image_name_of};
+use crate::job::{Shelf, image_name_of};
 use crate::lease::LeaseCore;
+use crate::random::temporary_name;
 use crate::{JobDirectory, Lease, MediumFile, StoreError};
 use pipeline::{Pipeline, Priority, Written};
 use standfast_core::PageSet;
@@ -300,8 +301,7 @@ impl Draft {
             return Err(StoreError::Busy);
         }
         // Random, so that a supervisor that lost its lease without noticing cannot touch the file of the next.
-        let token = crate::random_token();
-        let name = format!("{final_name}.{token}{TEMPORARY_SUFFIX}");
+        let name = temporary_name(&final_name);
         Ok(Self { shelf, lease, slot, final_name, name, kept: false })
     }
 
