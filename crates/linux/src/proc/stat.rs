@@ -18,6 +18,8 @@ pub struct Stat {
     pub terminal: u32,
     /// The signal that tells its parent of its end; 0 for none.
     pub exit_signal: i32,
+    /// The kernel's own flags of the thread; see [`Stat::is_exiting`].
+    pub flags: u32,
     /// Page faults that needed no disk, of all its threads, ended ones too. A first write to a protected page is one.
     pub faults: u64,
     /// How many threads it has, with those that have ended and not been reaped.
@@ -33,7 +35,15 @@ pub struct Stat {
     pub wait_status: i32,
 }
 
+/// `PF_EXITING` of `include/linux/sched.h`; it has had this value since Linux 2.6.
+const EXITING: u32 = 0x4;
+
 impl Stat {
+    /// Whether the thread executes no more instructions of its program: it is exiting, or has ended.
+    pub fn is_exiting(&self) -> bool {
+        self.flags & EXITING != 0 || matches!(self.state, b'Z' | b'X')
+    }
+
     /// Of a process.
     ///
     /// # Errors
@@ -72,6 +82,7 @@ impl Stat {
                 session: parse(field(6)?)?,
                 terminal: parse::<i32>(field(7)?)? as u32,
                 exit_signal: parse(field(38)?)?,
+                flags: parse(field(9)?)?,
                 faults: number(10)?,
                 threads: number(20)? as usize,
                 start_time: number(22)?,
@@ -101,7 +112,9 @@ mod tests {
         (5..=52).for_each(|number| text.extend(format!(" {number}").bytes()));
         let stat = Stat::parse(&text).unwrap();
         assert_eq!((stat.state, stat.parent, stat.threads, stat.start_time, stat.cpu), (b'S', 42, 20, 22, 39));
-        assert_eq!(stat.faults, 10);
+        assert_eq!((stat.flags, stat.faults), (9, 10));
+        assert!(!stat.is_exiting());
+        assert!(Stat { flags: 4, ..stat.clone() }.is_exiting() && Stat { state: b'Z', ..stat }.is_exiting());
         assert!(Stat::parse(b"7 (a) S 1").is_err());
     }
 }

@@ -26,6 +26,12 @@ pub struct Status {
     pub caught: u64,
     /// Pending for the thread and for the process.
     pub pending: u64,
+    /// Pending for the process, whichever thread takes them.
+    pub shared_pending: u64,
+    /// Whether it is writing a core file, after which it ends.
+    pub dumps_core: bool,
+    /// How often it has gone to sleep so far.
+    pub times_slept: u64,
     /// Blocked signals.
     pub blocked: u64,
     /// 0 off, 1 strict, 2 filter.
@@ -108,7 +114,13 @@ impl Status {
                 b"Umask" => status.umask = parse_octal(value).unwrap_or_default(),
                 b"SigIgn" => status.ignored = hex(),
                 b"SigCgt" => status.caught = hex(),
-                b"SigPnd" | b"ShdPnd" => status.pending |= hex(),
+                b"SigPnd" => status.pending |= hex(),
+                b"ShdPnd" => {
+                    status.shared_pending = hex();
+                    status.pending |= status.shared_pending;
+                }
+                b"voluntary_ctxt_switches" => status.times_slept = parse(value).unwrap_or_default(),
+                b"CoreDumping" => status.dumps_core = value == b"1",
                 b"SigBlk" => status.blocked = hex(),
                 b"Seccomp" => status.seccomp = parse(value).unwrap_or_default(),
                 b"NoNewPrivs" => status.no_new_privileges = value == b"1",
@@ -155,7 +167,7 @@ mod tests {
             SigBlk:\t0000000000000004\nSeccomp:\t2\nNoNewPrivs:\t1\nVmLck:\t      12 kB\nVmPin:\t      16 kB\nTHP_enabled:\t0\nx86_Thread_features:\tshstk wrss\n\
             Seccomp_filters:\t3\nGid:\t5\t6\t7\t8\nGroups:\t4 27 \nCapInh:\t1\nCapPrm:\t2\nCapEff:\t3\nCapBnd:\t4\n\
             CapAmb:\t5\nSpeculation_Store_Bypass:\tthread force mitigated\n\
-            SpeculationIndirectBranch:\tconditional disabled\n";
+            SpeculationIndirectBranch:\tconditional disabled\nCoreDumping:\t1\nvoluntary_ctxt_switches:\t12\n";
         let expected = Status {
             ids: vec![10, 4],
             process_ids: vec![9, 3],
@@ -167,6 +179,9 @@ mod tests {
             ignored: 0x1000,
             caught: u64::MAX,
             pending: 3,
+            shared_pending: 2,
+            dumps_core: true,
+            times_slept: 12,
             blocked: 4,
             seccomp: 2,
             no_new_privileges: true,
