@@ -3,11 +3,14 @@
 use crate::arguments::{Arguments, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Status, Verify};
 use crate::homes::shared_binaries;
 use crate::tables;
+use crate::voice::say;
 use anyhow::bail;
 use clap::CommandFactory;
 use serde::Serialize;
 use standfast::doctor::{Finding, examine_machine, examine_process};
-use standfast::{Afterwards, CleanRequest, examine_group_memory, group_memory, printable_json, printable_lines};
+use standfast::{
+    Afterwards, CleanRequest, Notice, examine_group_memory, group_memory, printable_json, printable_lines,
+};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -31,7 +34,7 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Verify(verify) => verify_generations(&verify),
         Command::Coalesce(Coalesce { place }) => {
-            let report = standfast::coalesce(&place.directory)?;
+            let report = standfast::coalesce(&place.directory, &mut speak)?;
             print(place.form, &report, || tables::coalescing(&report))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -50,9 +53,14 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Passes on what is said before the answer.
+fn speak(notice: &Notice) {
+    say(&notice.to_string());
+}
+
 fn take_checkpoint(checkpoint: &Checkpoint) -> anyhow::Result<ExitCode> {
     let afterwards = if checkpoint.stop { Afterwards::Stop } else { Afterwards::Continue };
-    let report = standfast::checkpoint(&checkpoint.place.directory, afterwards)?;
+    let report = standfast::checkpoint(&checkpoint.place.directory, afterwards, &mut speak)?;
     print(checkpoint.place.form, &report, || tables::checkpoint(&report))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,8 +4,10 @@ use crate::Error;
 use crate::background::Background;
 use crate::checkpoint::Destination;
 use crate::control::{ControlError, Reply, Request, ask};
+use crate::notice::Listener;
 use crate::options::JobOptions;
 use crate::report::CoalescingReport;
+use crate::takeover::take_lease;
 use rustix::process::setpriority_process;
 use standfast_store::{Claim, CoalesceRule, Coalesced, JobDirectory, Level, Levels, Purpose, StoreError};
 use std::io;
@@ -97,24 +99,24 @@ fn kept_in_memory(levels: &Levels) -> NonZeroU32 {
 ///
 /// # Errors
 /// When a checkpoint on the way is damaged or the disk refuses; everything stays as it was.
-pub fn coalesce(directory: &Path) -> Result<CoalescingReport, Error> {
+pub fn coalesce(directory: &Path, listener: &mut Listener<'_>) -> Result<CoalescingReport, Error> {
     match ask(directory, Request::Coalesce) {
         Ok(Reply::Coalesced(report)) => Ok(report),
         Ok(Reply::Failed { message }) => Err(Error::Declined(format!("nothing was coalesced: {message}"))),
         Ok(_) => Err(Error::Declined(
             "the supervisor answered another question: use the same standfast on both sides".into(),
         )),
-        Err(ControlError::Nobody) => without_supervisor(directory),
+        Err(ControlError::Nobody) => without_supervisor(directory, listener),
         Err(source) => Err(Error::Unanswered { directory: directory.to_owned(), source: source.into() }),
     }
 }
 
-fn without_supervisor(path: &Path) -> Result<CoalescingReport, Error> {
+fn without_supervisor(path: &Path, listener: &mut Listener<'_>) -> Result<CoalescingReport, Error> {
     let of_store = |error| Error::of_store(path, error);
     let directory = JobDirectory::open(path).map_err(of_store)?;
     // Before the lease, which would leave a trace where there is no job.
     let options = JobOptions::from_record(directory.manifest().map_err(of_store)?.options);
-    let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false }).map_err(of_store)?;
+    let lease = take_lease(&directory, path, Claim { purpose: Purpose::Live, force: false }, listener)?;
     let rule = CoalesceRule::at_once(options.keep.get());
     let outcome = directory.coalesce(&lease, rule, &AtomicBool::new(false));
     let outcome = outcome.and_then(|coalesced| {

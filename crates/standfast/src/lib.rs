@@ -68,6 +68,7 @@ mod snapshots;
 mod spelling;
 mod status;
 mod supervisor;
+mod takeover;
 mod terminal;
 
 pub use attach::{AttachRequest, Departure, attach};

@@ -159,6 +159,11 @@ pub enum Notice {
         /// The job's directory.
         directory: PathBuf,
     },
+    /// An earlier life of the job is about to end, and is waited for.
+    AwaitsExit {
+        /// The process that is not through yet.
+        pid: i32,
+    },
     /// Nobody waits for us any more, or hears us.
     Alone {
         /// The job's directory.
@@ -242,6 +247,7 @@ impl Notice {
             | Self::GoesOn { .. }
             | Self::InBackground { .. }
             | Self::Detached { .. }
+            | Self::AwaitsExit { .. }
             | Self::LeftBehind { .. }
             | Self::Stopped { .. }
             | Self::Unfinished { .. }
@@ -340,6 +346,9 @@ impl fmt::Display for Notice {
             ),
             Self::Detached { directory } => {
                 write!(f, "the program runs in the background; its terminal: standfast attach {}", ForShell(directory))
+            }
+            Self::AwaitsExit { pid } => {
+                write!(f, "waiting for the previous run of this job to end: process {pid} is still exiting")
             }
             Self::Alone { .. } => f.write_str("nobody waits for the program here any more"),
             Self::TerminalLost => f.write_str(

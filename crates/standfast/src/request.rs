@@ -4,10 +4,12 @@ use crate::Error;
 use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Purpose};
 use crate::control::{ControlError, Reply, Request, ask};
 use crate::identity::in_engine;
+use crate::notice::Listener;
 use crate::options::JobOptions;
 use crate::report::CheckpointReport;
 use crate::run::save_folders;
 use crate::snapshots::Past;
+use crate::takeover::await_exit;
 use standfast_engine::{Advised, Job};
 use standfast_format::manifest::Outcome;
 use standfast_store::{Claim, JobDirectory, Levels, Standing, StoreError};
@@ -28,7 +30,11 @@ pub enum Afterwards {
 ///
 /// # Errors
 /// When none was taken; the program runs on.
-pub fn checkpoint(directory: &Path, afterwards: Afterwards) -> Result<CheckpointReport, Error> {
+pub fn checkpoint(
+    directory: &Path,
+    afterwards: Afterwards,
+    listener: &mut Listener<'_>,
+) -> Result<CheckpointReport, Error> {
     let request = Request::Checkpoint { stop: afterwards == Afterwards::Stop };
     match ask(directory, request) {
         Ok(Reply::Taken(report)) => Ok(report),
@@ -36,16 +42,21 @@ pub fn checkpoint(directory: &Path, afterwards: Afterwards) -> Result<Checkpoint
         Ok(_) => Err(Error::Declined(
             "the supervisor answered another question: use the same standfast on both sides".into(),
         )),
-        Err(ControlError::Nobody) => without_supervisor(directory, afterwards),
+        Err(ControlError::Nobody) => without_supervisor(directory, afterwards, listener),
         Err(source) => Err(Error::Unanswered { directory: directory.to_owned(), source: source.into() }),
     }
 }
 
 /// Takes the checkpoint in this process, of a program whose supervisor is gone.
-fn without_supervisor(path: &Path, afterwards: Afterwards) -> Result<CheckpointReport, Error> {
+fn without_supervisor(
+    path: &Path,
+    afterwards: Afterwards,
+    listener: &mut Listener<'_>,
+) -> Result<CheckpointReport, Error> {
     let of_store = |error| Error::of_store(path, error);
     let directory = JobDirectory::open(path).map_err(of_store)?;
     let manifest = directory.manifest().map_err(of_store)?;
+    await_exit(&directory, standfast_store::Purpose::Adopt, listener).map_err(of_store)?;
     match directory.standing().map_err(of_store)? {
         Standing::Free | Standing::Abandoned(_) => return Err(Error::NothingRuns(path.to_owned())),
         Standing::Supervised(_) => {

@@ -12,6 +12,7 @@ use crate::schedule::{self, Schedule};
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
 use crate::supervisor::{Post, foreground_of, newest, supervise};
+use crate::takeover::take_lease;
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use standfast_engine::{
@@ -99,7 +100,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     }
     request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let claim = Claim { purpose: Purpose::Live, force: request.force };
-    let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
+    let lease = Arc::new(take_lease(&directory, &request.directory, claim, listener)?);
     // The life that held the lease until now may have come to its end.
     if is_finished().map_err(of_store)? {
         return Ok(tell_finished(request, &directory, listener));

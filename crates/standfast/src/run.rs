@@ -12,6 +12,7 @@ use crate::restart::{Continuation, continue_job, is_hopeless};
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
+use crate::takeover::take_lease;
 use crate::terminal::{self, HeldTerminal, TerminalKind};
 use crate::{Ending, Error};
 use standfast_core::Root;
@@ -119,7 +120,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
     let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);
     request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let claim = Claim { purpose: Purpose::Live, force: request.force };
-    let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
+    let lease = Arc::new(take_lease(&directory, path, claim, listener)?);
     let description = describe(request)?;
     let found = find_manifest(&directory, request.unfinished).map_err(of_store)?;
     let plan = plan_run(found.as_ref(), &description, request.unfinished);

@@ -103,6 +103,7 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         unobserved: None,
         uncloned: None,
         unheeded: None,
+        stopped_for: Vec::new(),
         stopped_behind: None,
         has_front: post.front.is_some(),
         foreground: foreground_of(pid, post.terminal.as_deref(), post.front.clone()),
@@ -165,6 +166,8 @@ struct Supervisor<'a, 'l> {
     uncloned: Option<String>,
     /// Why what the program directs about its memory is not heeded.
     unheeded: Option<String>,
+    /// Who waits until the job that was stopped can be restarted.
+    stopped_for: Vec<ClientId>,
     /// The generation behind which the program was stopped.
     stopped_behind: Option<u64>,
     foreground: Foreground,
@@ -263,9 +266,7 @@ impl Supervisor<'_, '_> {
             return false;
         }
         let ending = status.map(Ending::of_status);
-        if matches!(ending, Some(Ending::Killed { .. })) {
-            self.await_descendants();
-        }
+        self.await_descendants();
         let processes = self.job.descendants();
         if !processes.iter().any(|pid| self.job.follow(*pid)) {
             return false;

@@ -1,7 +1,7 @@
 //! What a job keeps, and its removal when nobody needs it any more: all that the store has put into the directory, and
 //! nothing else. First the manifest names no generation any more, then the images go, the manifest and the lease last.
 
-use crate::job::{MANIFEST, TEMPORARY_SUFFIX, is_image_name};
+use crate::job::{MANIFEST, is_half_written, is_image_name};
 use crate::keepsakes::is_keepsake;
 use crate::lease::{LEASE, LOCK};
 use crate::shared_binaries::SharedBinaries;
@@ -9,9 +9,6 @@ use crate::tails::is_tail;
 use crate::{Claim, JobDirectory, Lease, StoreError};
 use std::path::Path;
 use std::sync::Arc;
-
-/// How names of temporary files begin that the store makes.
-const TEMPORARY_PREFIXES: [&str; 5] = ["manifest", "lease-", "clock-", "generation-", "keepsake-"];
 
 /// What the directory of a job holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,7 +72,7 @@ impl JobDirectory {
             [MANIFEST, LEASE, LOCK].contains(&name.as_str())
                 || others.contains(&name.as_str())
                 || is_kept(name)
-                || is_temporary(name)
+                || is_half_written(name)
         };
         Ok(self.names()?.into_iter().filter(|name| !is_ours(name)).collect())
     }
@@ -92,7 +89,7 @@ impl JobDirectory {
             other => other?,
         }
         let medium = &self.shelf.medium;
-        let ours = self.names()?.into_iter().filter(|name| others.contains(&name.as_str()) || is_temporary(name));
+        let ours = self.names()?.into_iter().filter(|name| others.contains(&name.as_str()) || is_half_written(name));
         for name in ours.chain([MANIFEST.to_owned()]) {
             remove(medium, &name).map_err(|error| StoreError::writing(&self.shelf.path_of(&name), error))?;
         }
@@ -137,10 +134,6 @@ fn is_kept(name: &str) -> bool {
     is_image_name(name) || is_tail(name) || is_keepsake(name)
 }
 
-fn is_temporary(name: &str) -> bool {
-    name.ends_with(TEMPORARY_SUFFIX) && TEMPORARY_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,7 +145,8 @@ mod tests {
         let directory = JobDirectory::create(path).unwrap();
         let lease = directory.take_lease(LIVE).unwrap();
         directory.begin(&lease, Default::default(), Default::default()).unwrap();
-        for name in ["generation-00000001.image", "generation-00000001.tail-01-log", "lease-abc.tmp"] {
+        let half_written = crate::random::temporary_name("lease");
+        for name in ["generation-00000001.image", "generation-00000001.tail-01-log", &half_written] {
             std::fs::write(path.join(name), "1234").unwrap();
         }
         (directory, lease)

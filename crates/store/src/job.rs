@@ -1,7 +1,7 @@
 //! The directory of a job: opened, described, its manifest read and rewritten.
 
 use crate::encode::{Encodings, Rates};
-use crate::keepsakes::is_keepsake_name;
+use crate::keepsakes::is_keepsake;
 use crate::lease::{self, Claim, Here, Lease, LeaseCore, Standing};
 use crate::prepare::{Pool, Slot};
 use crate::random::{CLOCK_STEM, LEASE_STEM, MANIFEST_STEM, temporary_name, temporary_stem};
@@ -365,9 +365,9 @@ pub(crate) fn is_image_name(name: &str) -> bool {
 }
 
 /// Whether the store names files so before they are complete.
-fn is_half_written(name: &str) -> bool {
+pub(crate) fn is_half_written(name: &str) -> bool {
     let is_ours = |stem: &str| {
-        [LEASE_STEM, CLOCK_STEM, MANIFEST_STEM].contains(&stem) || is_image_name(stem) || is_keepsake_name(stem)
+        [LEASE_STEM, CLOCK_STEM, MANIFEST_STEM].contains(&stem) || is_image_name(stem) || is_keepsake(stem)
     };
     temporary_stem(name).is_some_and(is_ours)
 }

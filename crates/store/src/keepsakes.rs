@@ -86,12 +86,6 @@ fn name_of(checksum: Checksum, path: &Path) -> String {
     format!("{PREFIX}{digits}-{}", name.chars().map(plain).take(NAME_BYTES_MAX).collect::<String>())
 }
 
-/// Whether [`name_of`] gives such names.
-pub(crate) fn is_keepsake_name(name: &str) -> bool {
-    let digits = |rest: &str| rest.split_once('-').map(|(digits, _)| digits.len());
-    name.strip_prefix(PREFIX).and_then(digits) == Some(2 * size_of::<Checksum>())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,7 +24,8 @@ pub(crate) struct ClientId(u64);
 /// The listening socket and whoever is connected.
 pub(crate) struct ControlSocket {
     place: SocketPlace,
-    listener: UnixListener,
+    /// `None` once nobody is to come in any more.
+    listener: Option<UnixListener>,
     clients: Vec<Client>,
     next: u64,
 }
@@ -42,7 +43,7 @@ impl ControlSocket {
     pub(crate) fn bind(directory: &Path) -> io::Result<Self> {
         let place = SocketPlace::open(directory, SOCKET_NAME)?;
         let listener = place.listen()?;
-        Ok(Self { place, listener, clients: Vec::new(), next: 0 })
+        Ok(Self { place, listener: Some(listener), clients: Vec::new(), next: 0 })
     }
 
     /// What to poll: the listener and all clients that have not stated their request.
@@ -50,8 +51,9 @@ impl ControlSocket {
         let asking = self.clients.iter().filter(|client| !client.has_asked);
         let clients = asking.map(|client| PollFd::new(&client.stream, PollFlags::IN));
         let accepts = self.clients.len() < CLIENTS_MAX;
-        let listener = accepts.then(|| PollFd::new(&self.listener, PollFlags::IN));
-        listener.into_iter().chain(clients)
+        let listener =
+            self.listener.iter().filter(move |_| accepts).map(|listener| PollFd::new(listener, PollFlags::IN));
+        listener.chain(clients)
     }
 
     /// When a client runs out of time to state its request.
@@ -100,9 +102,18 @@ impl ControlSocket {
         drop(client.stream.write_all(&line));
     }
 
+    /// Lets nobody in any more and gives up the name, which the job's next supervisor will have; whoever waits for an answer
+    /// can still be given it. Call it before the lease is released.
+    pub(crate) fn close(&mut self) {
+        if self.listener.take().is_some() {
+            // The next supervisor removes it if this fails.
+            drop(self.place.remove());
+        }
+    }
+
     fn accept(&mut self, now: Instant) {
         while self.clients.len() < CLIENTS_MAX {
-            let Ok((stream, _)) = self.listener.accept() else { return };
+            let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { return };
             let is_welcome = is_trusted(&stream).unwrap_or(false) && stream.set_nonblocking(true).is_ok();
             if is_welcome {
                 let id = ClientId(self.next);
@@ -115,8 +126,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // The next supervisor removes it if this fails.
-        drop(self.place.remove());
+        self.close();
     }
 }
 
@@ -204,6 +214,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_the_users_in_the_place_of_the_socket_stays() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join(SOCKET_NAME);
+        std::fs::write(&file, "theirs").unwrap();
+        assert!(ControlSocket::bind(scratch.path()).is_err());
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "theirs");
+    }
+
+    #[test]
     fn a_client_that_says_nothing_is_dropped_in_time_and_one_that_talks_nonsense_is_told() {
         let scratch = tempfile::tempdir().unwrap();
         let mut socket = ControlSocket::bind(scratch.path()).unwrap();
@@ -218,6 +237,24 @@ mod tests {
         assert_eq!(socket.deadline(), Some(now + SILENCE_MAX));
         socket.take_requests(now + SILENCE_MAX);
         assert_eq!(silent.read(&mut [0]).unwrap(), 0, "hung up");
+    }
+
+    #[test]
+    fn whoever_waits_is_answered_after_the_socket_has_been_given_up_to_the_next() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut socket = ControlSocket::bind(scratch.path()).unwrap();
+        let mut client = UnixStream::connect(scratch.path().join(SOCKET_NAME)).unwrap();
+        client.write_all(&encode(Request::Checkpoint { stop: true })).unwrap();
+        let [(id, _)] = socket.take_requests(Instant::now())[..] else { panic!("one has asked") };
+        socket.close();
+        let next = ControlSocket::bind(scratch.path()).unwrap();
+        socket.answer(id, &Reply::Noted);
+        drop(socket);
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).unwrap();
+        assert_eq!(decode(&told), Ok(Reply::Noted));
+        assert!(scratch.path().join(SOCKET_NAME).exists(), "it is the next one's");
+        drop(next);
     }
 
     #[test]

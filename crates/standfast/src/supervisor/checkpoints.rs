@@ -104,6 +104,8 @@ impl Supervisor<'_, '_> {
         if purpose == Purpose::Stop {
             self.stopped_behind = Some(report.generation);
             self.stop_wanted = false;
+            // They are answered when the job can be restarted.
+            self.stopped_for.append(&mut self.served);
         }
         self.answer_served(&Reply::Taken(report));
     }

@@ -1,24 +1,25 @@
 //! The end of a job's life: what is told, noted and given back. Not how the end is noticed: that is the event loop's.
 
-use super::Supervisor;
+use super::{Post, Supervisor};
 use crate::checkpoint::Destination;
 use crate::coalesce::Coalescing;
-use crate::control::Reply;
+use crate::control::{ControlSocket, Reply};
 use crate::identity::in_lease;
 use crate::notice::Notice;
 use crate::options::KeepFinished;
+use crate::takeover::EXIT_MAX;
 use crate::{Ending, Error};
-use standfast_engine::ProcessIdentity;
+use standfast_engine::{ProcessIdentity, Vitality};
 use standfast_format::manifest::{FileEnd, Outcome};
-use standfast_store::{Holdings, Levels};
+use standfast_store::{Holdings, Lease, Levels};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long the other processes of a job are given to end as well when its program was killed.
-const KILLED_TOGETHER_MAX: Duration = Duration::from_millis(300);
+/// How long the other processes of a job are given to end as well when its program has ended.
+const END_TOGETHER_MAX: Duration = Duration::from_millis(300);
 /// Between two looks whether they have.
 const DESCENDANTS_PAUSE: Duration = Duration::from_millis(2);
 
@@ -38,9 +39,7 @@ impl Supervisor<'_, '_> {
             (None, Some(status)) => Ending::of_status(status),
             (None, None) => return Err(Error::EndUnknown),
         };
-        if matches!(ending, Ending::Killed { .. }) {
-            self.await_descendants();
-        }
+        self.await_descendants();
         let ended = now_nanoseconds();
         let of_job = self.left_behind.of_job(ending);
         self.settle_memory(of_job);
@@ -48,16 +47,37 @@ impl Supervisor<'_, '_> {
         self.tell_end(of_job);
         self.record(of_job, ended);
         self.remove_finished(of_job);
-        if !self.leave_descendants() {
-            self.release_lease();
-        }
+        self.leave();
         Ok(ending)
     }
 
-    /// What kills a program often kills all of its processes, and not at the very same moment.
+    /// Gives the directory up, and tells those who have had the job stopped, since it can be restarted now.
+    fn leave(mut self) {
+        // The name of the socket first: the next supervisor may be there as soon as the lease is released.
+        self.post.control.iter_mut().for_each(ControlSocket::close);
+        let has_left = self.leave_descendants();
+        let Self { post: Post { destination, mut control, .. }, stopped_for, last_checkpoint, listener, .. } = self;
+        let lease = Arc::into_inner(destination.lease).filter(|_| !has_left);
+        if let Some(Err(error)) = lease.map(Lease::release) {
+            listener(&Notice::Trouble { reason: format!("the lease could not be given back: {error}") });
+        }
+        if let (Some(report), Some(control)) = (last_checkpoint, &mut control) {
+            stopped_for.into_iter().for_each(|client| control.answer(client, &Reply::Taken(report)));
+        }
+    }
+
+    /// A job's processes often end together, and not at the very same moment: what kills its program kills the others, and
+    /// children whose input has ended end as well. Those that are exiting already are waited for longer: they hold memory,
+    /// files and ports that the job's next life wants.
     pub(super) fn await_descendants(&self) {
-        let deadline = Instant::now() + KILLED_TOGETHER_MAX;
-        while !self.job.descendants().is_empty() && Instant::now() < deadline {
+        let begun = Instant::now();
+        let is_alive = |pid: &i32| ProcessIdentity::of(*pid).is_ok_and(|it| it.vitality() == Vitality::Alive);
+        loop {
+            let descendants = self.job.descendants();
+            let limit = if descendants.iter().any(is_alive) { END_TOGETHER_MAX } else { EXIT_MAX };
+            if descendants.is_empty() || begun.elapsed() >= limit {
+                return;
+            }
             std::thread::sleep(DESCENDANTS_PAUSE);
         }
     }
@@ -100,14 +120,6 @@ impl Supervisor<'_, '_> {
         }
         self.say(&Notice::LeftBehind { processes: descendants });
         true
-    }
-
-    fn release_lease(self) {
-        let Some(lease) = Arc::into_inner(self.post.destination.lease) else { return };
-        if let Err(error) = lease.release() {
-            let reason = format!("the lease could not be given back: {error}");
-            (self.listener)(&Notice::Trouble { reason });
-        }
     }
 
     /// Names the command that continues the job, where there is something to continue.

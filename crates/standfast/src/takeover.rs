@@ -1,0 +1,199 @@
+//! Takes the lease of a job for a new life. A life that is about to end is waited for: its supervisor may be saving how it
+//! ended, and the kernel may still be freeing the memory and closing the files of processes that were killed. A life that
+//! goes on is refused.
+//!
+//! The decision is pure ([`Patience`]); looking, saying and sleeping are not.
+
+use crate::Error;
+use crate::identity::in_engine;
+use crate::notice::{Listener, Notice};
+use standfast_engine::{ProcessIdentity, Vitality, exiting_since, group_vitality};
+use standfast_store::{Claim, Holder, JobDirectory, Lease, Purpose, Standing, StoreError};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a life that is about to end is waited for. The kernel frees 10 GB a second; a supervisor that flushes a
+/// checkpoint from memory has some seconds of grace for that.
+pub(crate) const EXIT_MAX: Duration = Duration::from_secs(30);
+/// How long a life must look alive before it is refused: between taking its SIGKILL and being marked as exiting a thread
+/// looks like any other, for as long as it has no processor; and what a program has left behind may just be noticing that.
+pub(crate) const ALIVE_MIN: Duration = Duration::from_millis(300);
+/// From when on the user is told what is waited for.
+const QUIET_MAX: Duration = Duration::from_secs(1);
+/// Between two looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Takes the lease for a new life of the job, after waiting for an earlier one that is about to end.
+pub(crate) fn take_lease(
+    directory: &JobDirectory,
+    path: &Path,
+    claim: Claim,
+    listener: &mut Listener<'_>,
+) -> Result<Lease, Error> {
+    let of_store = |error| Error::of_store(path, error);
+    await_exit(directory, claim.purpose, listener).map_err(of_store)?;
+    directory.take_lease(claim).map_err(of_store)
+}
+
+/// Waits while whoever holds the lease is about to end. What then stands in the way of taking it, the attempt says.
+pub(crate) fn await_exit(
+    directory: &JobDirectory,
+    purpose: Purpose,
+    listener: &mut Listener<'_>,
+) -> Result<(), StoreError> {
+    let mut patience = Patience::new(Instant::now());
+    let mut remains = None;
+    loop {
+        let seen = match directory.standing()? {
+            // Who is not named in the lease may not be through either, and still write to the job's files. Only those that are
+            // exiting now: on a busy machine some others always are.
+            Standing::Abandoned(holder) => {
+                let remains = remains.get_or_insert_with(|| exiting_since(in_engine(holder.supervisor)));
+                remains.retain(|process| process.vitality() == Vitality::Exiting);
+                remains.first().map_or(Seen::Nothing, |process| Seen::Exiting(process.pid))
+            }
+            standing => look(&standing, purpose),
+        };
+        match patience.next(Instant::now(), seen) {
+            Step::GoOn => return Ok(()),
+            Step::Wait => {}
+            Step::SayAndWait(pid) => listener(&Notice::AwaitsExit { pid }),
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// What was seen of an earlier life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// Nothing that would have to be waited for.
+    Nothing,
+    /// It is about to end, and this process is the last that was seen of it.
+    Exiting(i32),
+    /// It seems to go on.
+    Alive,
+}
+
+/// What is to be done next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// To take the lease, or to be refused.
+    GoOn,
+    /// To look again soon.
+    Wait,
+    /// The same, after telling the user which process is waited for.
+    SayAndWait(i32),
+}
+
+/// How long has been waited, and for what.
+#[derive(Debug)]
+struct Patience {
+    begun: Instant,
+    alive_since: Option<Instant>,
+    has_said: bool,
+}
+
+impl Patience {
+    fn new(now: Instant) -> Self {
+        Self { begun: now, alive_since: None, has_said: false }
+    }
+
+    fn next(&mut self, now: Instant, seen: Seen) -> Step {
+        let waited = now.saturating_duration_since(self.begun);
+        match seen {
+            Seen::Nothing => Step::GoOn,
+            Seen::Alive => {
+                let since = *self.alive_since.get_or_insert(now);
+                if now.saturating_duration_since(since) < ALIVE_MIN { Step::Wait } else { Step::GoOn }
+            }
+            Seen::Exiting(_) if waited >= EXIT_MAX => Step::GoOn,
+            Seen::Exiting(pid) => {
+                self.alive_since = None;
+                let says = waited >= QUIET_MAX && !self.has_said;
+                self.has_said |= says;
+                if says { Step::SayAndWait(pid) } else { Step::Wait }
+            }
+        }
+    }
+}
+
+fn look(standing: &Standing, purpose: Purpose) -> Seen {
+    match standing {
+        Standing::Supervised(holder) => look_at_supervised(holder, purpose),
+        // The program is wanted as it is.
+        Standing::Orphaned(..) if purpose == Purpose::Adopt => Seen::Nothing,
+        Standing::Orphaned(_, program) => look_at_program(in_engine(*program)),
+        Standing::Free | Standing::Abandoned(_) | Standing::Elsewhere(..) | Standing::Unreadable => Seen::Nothing,
+    }
+}
+
+fn look_at_supervised(holder: &Holder, purpose: Purpose) -> Seen {
+    let supervisor = in_engine(holder.supervisor);
+    match (supervisor.vitality(), holder.program.map(in_engine)) {
+        (Vitality::Alive, Some(program)) if purpose == Purpose::Live => match look_at_program(program) {
+            // It takes note of its program's end.
+            Seen::Nothing => Seen::Exiting(supervisor.pid),
+            seen => seen,
+        },
+        (Vitality::Alive, _) => Seen::Alive,
+        (Vitality::Exiting | Vitality::Gone, _) => Seen::Exiting(supervisor.pid),
+    }
+}
+
+fn look_at_program(program: ProcessIdentity) -> Seen {
+    let seen = |pid, vitality| match vitality {
+        Vitality::Gone => Seen::Nothing,
+        Vitality::Exiting => Seen::Exiting(pid),
+        Vitality::Alive => Seen::Alive,
+    };
+    match program.vitality() {
+        // The kernel gives its number to nobody else as long as it has a group.
+        Vitality::Gone if ProcessIdentity::of(program.pid).is_ok_and(|now| now != program) => Seen::Nothing,
+        Vitality::Gone => group_vitality(program.pid).map_or(Seen::Nothing, |(pid, vitality)| seen(pid, vitality)),
+        vitality => seen(program.pid, vitality),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(milliseconds: u64) -> Instant {
+        static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *BEGUN.get_or_init(Instant::now) + Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn who_is_about_to_end_is_waited_for_and_named_once_after_a_second() {
+        let mut patience = Patience::new(after(0));
+        assert_eq!(patience.next(after(0), Seen::Exiting(7)), Step::Wait);
+        assert_eq!(patience.next(after(999), Seen::Exiting(7)), Step::Wait);
+        assert_eq!(patience.next(after(1000), Seen::Exiting(7)), Step::SayAndWait(7));
+        assert_eq!(patience.next(after(20_000), Seen::Exiting(8)), Step::Wait);
+        assert_eq!(patience.next(after(20_001), Seen::Nothing), Step::GoOn);
+    }
+
+    #[test]
+    fn who_never_ends_is_not_waited_for_for_ever() {
+        let mut patience = Patience::new(after(0));
+        assert_eq!(patience.next(after(29_999), Seen::Exiting(7)), Step::SayAndWait(7));
+        assert_eq!(patience.next(after(30_000), Seen::Exiting(7)), Step::GoOn);
+    }
+
+    #[test]
+    fn who_goes_on_is_refused_soon_but_not_at_the_first_look() {
+        let mut patience = Patience::new(after(0));
+        assert_eq!(patience.next(after(0), Seen::Alive), Step::Wait);
+        assert_eq!(patience.next(after(299), Seen::Alive), Step::Wait);
+        assert_eq!(patience.next(after(300), Seen::Alive), Step::GoOn);
+    }
+
+    #[test]
+    fn who_is_seen_to_end_after_all_is_waited_for() {
+        let mut patience = Patience::new(after(0));
+        assert_eq!(patience.next(after(0), Seen::Alive), Step::Wait);
+        assert_eq!(patience.next(after(200), Seen::Exiting(7)), Step::Wait);
+        assert_eq!(patience.next(after(400), Seen::Alive), Step::Wait);
+        assert_eq!(patience.next(after(700), Seen::Alive), Step::GoOn);
+    }
+}
