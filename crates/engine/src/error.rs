@@ -13,13 +13,15 @@ pub enum EngineError {
     /// The program holds things that could not be brought back. Nothing was written.
     #[error("{}", Obstacle::list(.0))]
     Refused(Vec<Obstacle>),
-    /// The program did not stop in time; it runs on.
-    #[error("thread {tid} of the program did not stop within {} s; it may hang in the kernel", .limit.as_secs())]
+    /// The program does not stop; it runs on.
+    #[error(
+        "thread {tid} of the program does not stop: it hangs in the kernel (on a disk or a network file system that does not answer), or waits for a child of vfork that has executed no program yet"
+    )]
     Unstoppable {
         /// The thread.
         tid: i32,
-        /// How long it was waited for.
-        limit: Duration,
+        /// How long the others have stood still for that.
+        stood_still: Duration,
     },
     /// The program may not be looked at.
     #[error("process {pid} may not be looked at: {reason}")]

@@ -4,8 +4,10 @@
 //! task, and each one is or heals into its own state. So giving up on a freeze is: return the error and end the thread.
 //! [`stopping`] holds the chase for processes and threads that come and go meanwhile.
 
+mod sleepers;
 mod stopping;
 
+use crate::exit::Vitality;
 use crate::job::Shared;
 use crate::tree::{Member, Roots};
 use crate::turn;
@@ -24,6 +26,8 @@ use stopping::Stopping;
 const HEALING_PAUSE: Duration = Duration::from_millis(1);
 /// How long the other threads of a program whose main thread has ended are given to end as well.
 const DYING_MAX: Duration = Duration::from_millis(500);
+/// How long the kernel may take to free what a killed job has held, 10 GB a second, before nobody waits for that any more.
+const EXIT_MAX: Duration = Duration::from_secs(30);
 /// How often a freeze is begun anew because a thread is in the middle of the vdso. One that hardly ever leaves it can be
 /// restarted under the same kernel only.
 const LOOKS_AT_VDSO_MAX: u32 = 3;
@@ -79,10 +83,11 @@ impl Frozen {
     /// Stops a job.
     pub(crate) fn new(roots: Roots, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
         let turn = shared.turn.take();
-        let deadline = Instant::now() + limit;
+        let begun = Instant::now();
+        let deadline = begun + limit;
         let mut looks = 0;
         loop {
-            let stopped = Stopping::new(&shared, limit, deadline).stop(&roots);
+            let stopped = Stopping::new(&shared, begun, deadline).stop(&roots);
             let stopped = stopped.map_err(|error| if_another_ended(error, roots.main))?;
             // A thread in the middle of the vdso could go on under this kernel only: it is soon through.
             looks += 1;
@@ -99,7 +104,7 @@ impl Frozen {
                 return Ok(Self { processes, zombies, main, reaper, shared, _turn: turn, _thread: PhantomData });
             }
             if Instant::now() > deadline {
-                return Err(EngineError::Unstoppable { tid: roots.main.pid, limit });
+                return Err(EngineError::Unstoppable { tid: roots.main.pid, stood_still: begun.elapsed() });
             }
             std::thread::sleep(HEALING_PAUSE);
         }
@@ -132,19 +137,27 @@ impl Frozen {
         outcome
     }
 
-    /// Ends the job where it stands, with SIGKILL: not one more instruction is executed.
+    /// Ends the job where it stands, with SIGKILL: not one more instruction is executed. Returns when its memory and files
+    /// are free, or the kernel takes very long for that.
     ///
     /// # Errors
     /// When it had ended already.
     pub fn kill(mut self) -> Result<(), EngineError> {
         let mut outcome = Ok(());
-        for (place, frozen) in self.processes.drain(..).enumerate() {
+        for (place, frozen) in self.processes.iter().enumerate() {
             let killed =
                 process::kill(frozen.pid, libc::SIGKILL).map_err(|source| kernel("ending the program", source));
             if place == 0 {
                 outcome = killed;
             }
         }
+        let deadline = Instant::now() + EXIT_MAX;
+        let is_there = |it: &FrozenProcess| ProcessIdentity::of(it.pid).is_ok_and(|it| it.vitality() != Vitality::Gone);
+        while self.processes.iter().any(is_there) && Instant::now() < deadline {
+            std::thread::sleep(HEALING_PAUSE);
+        }
+        // In this order, so that parents get the news of their children.
+        self.processes.drain(..).for_each(drop);
         outcome
     }
 }
@@ -250,7 +263,7 @@ pub(crate) fn refine(error: TaskError, pid: i32, shared: &Shared) -> EngineError
             }
             EngineError::Ended
         }
-        TaskError::TimedOut { tid } => EngineError::Unstoppable { tid, limit: Duration::ZERO },
+        TaskError::TimedOut { tid } => EngineError::Unstoppable { tid, stood_still: Duration::ZERO },
         TaskError::Kernel { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             forbidden(pid, source)
         }

@@ -36,9 +36,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long the threads of a program may take to stop. One that hangs in the kernel longer (a dead network file system)
-/// would hold up all the others.
+/// How long the threads of a program may take to stop, as long as one stops after the other.
 pub(crate) const FREEZE_MAX: Duration = Duration::from_secs(10);
+
+/// How long a thread that hangs in the kernel is waited for before a freeze. The program runs meanwhile.
+const STOPPABLE_MAX: Duration = Duration::from_secs(5);
 
 /// How long programs may take to give free memory back: a gigabyte takes some tenths of a second.
 const FREE_MEMORY_MAX: Duration = Duration::from_secs(1);
@@ -227,8 +229,16 @@ impl Failure {
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Engine(EngineError::Refused(obstacles)) => obstacles.iter().all(|it| it.passing),
-            Self::Disabled | Self::Outdated => true,
+            Self::Engine(EngineError::Unstoppable { .. }) | Self::Disabled | Self::Outdated => true,
             _ => false,
+        }
+    }
+
+    /// How long the program has stood still in vain, where one of its threads did not stop.
+    pub(crate) fn stood_still(&self) -> Option<Duration> {
+        match self {
+            Self::Engine(EngineError::Unstoppable { stood_still, .. }) => Some(*stood_still),
+            _ => None,
         }
     }
 
@@ -385,8 +395,9 @@ fn attempt_at(
 ) -> Attempt {
     let started = Instant::now();
     let failed = |failure, given_up| {
-        // Whoever has disabled checkpoints does not wait for one.
-        let is_told = matches!(failure, Failure::Disabled);
+        // Whoever has disabled checkpoints does not wait for one; a program that does not stop is not stopped once more.
+        // Those in it that wait ask again, and hear it then.
+        let is_told = matches!(failure, Failure::Disabled) || failure.stood_still().is_some();
         Attempt { outcome: Err(failure), is_told, _given_up: given_up }
     };
     if let Err(error) = rehearse() {
@@ -400,7 +411,9 @@ fn attempt_at(
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),
     };
-    give_back_free_memory(freezer);
+    if let Err(error) = give_back_free_memory(freezer) {
+        return failed(error.into(), Some(prepared));
+    }
     freezer.look_ahead();
     let options = destination.capture_options(&prepared, choice.method, asking);
     let (ahead, earlier) = match read_ahead(freezer, &mut prepared, options, choice) {
@@ -448,6 +461,7 @@ fn attempt_at(
 fn freeze(freezer: &Freezer) -> Result<(Frozen, Instant), Failure> {
     let mut looks = 0;
     loop {
+        freezer.await_stoppable(STOPPABLE_MAX)?;
         let freezing = Instant::now();
         let frozen = freezer.freeze(FREEZE_MAX)?;
         match frozen.readiness()? {
@@ -467,14 +481,22 @@ fn freeze(freezer: &Freezer) -> Result<(Frozen, Instant), Failure> {
 }
 
 /// Has programs whose library offers that give back what their allocators hold as free. Where that takes too long it is saved.
-fn give_back_free_memory(freezer: &Freezer) {
+/// Fails only where a second freeze would fail as well.
+fn give_back_free_memory(freezer: &Freezer) -> Result<(), EngineError> {
     if !freezer.may_ask_for_free_memory() {
-        return;
+        return Ok(());
     }
-    if let Ok(frozen) = freezer.freeze(FREEZE_MAX) {
-        let asked = frozen.ask_for_free_memory();
-        drop(frozen.thaw());
-        asked.unwrap_or_default().wait(FREE_MEMORY_MAX);
+    freezer.await_stoppable(STOPPABLE_MAX)?;
+    match freezer.freeze(FREEZE_MAX) {
+        Ok(frozen) => {
+            let asked = frozen.ask_for_free_memory();
+            drop(frozen.thaw());
+            asked.unwrap_or_default().wait(FREE_MEMORY_MAX);
+            Ok(())
+        }
+        Err(error @ EngineError::Unstoppable { .. }) => Err(error),
+        // What this is about the checkpoint itself will say.
+        Err(_) => Ok(()),
     }
 }
 
@@ -511,6 +533,7 @@ fn read_ahead(
     if choice.method != Method::Precopy {
         return Ok((Ahead::default(), Duration::ZERO));
     }
+    freezer.await_stoppable(STOPPABLE_MAX)?;
     let freezing = Instant::now();
     let mut frozen = freezer.freeze(FREEZE_MAX)?;
     let mut ahead = frozen.foresee(options)?;

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 /// How soon a checkpoint that failed for a passing reason is tried again; doubled at each further failure.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
+/// A program that was stopped in vain runs so many times as long before that is tried again: it stands still for less than 1 %
+/// of the time.
+const RUNS_BETWEEN: u32 = 100;
+
 /// The timer of a job: armed when the job starts and again after each checkpoint (L4), so that a slow disk stretches the
 /// time between checkpoints and never lets them pile up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(crate) enum Outcome {
     Taken,
     /// It failed for a reason that may be gone in a moment.
     FailedInPassing,
+    /// The same, after the program has stood still for so long.
+    StoodStill(Duration),
     /// It failed for a reason that stays.
     Failed,
 }
@@ -74,6 +80,7 @@ impl Schedule {
             Outcome::Taken => Duration::ZERO,
             // A program that asks in a loop shall not fail in a loop.
             Outcome::FailedInPassing | Outcome::Failed => RETRY_FIRST,
+            Outcome::StoodStill(stood_still) => RETRY_FIRST.max(stood_still.saturating_mul(RUNS_BETWEEN)),
         };
         self.heeded = match self.min_interval {
             MinInterval::Never => None,
@@ -84,10 +91,13 @@ impl Schedule {
         let Interval::Every(interval) = self.interval else { return };
         let wait = match outcome {
             Outcome::FailedInPassing => self.retry.min(interval),
+            Outcome::StoodStill(stood_still) => self.retry.min(interval).max(stood_still.saturating_mul(RUNS_BETWEEN)),
             Outcome::Taken | Outcome::Failed => interval,
         };
         self.retry = match outcome {
-            Outcome::FailedInPassing => self.retry.saturating_mul(2).min(interval.max(RETRY_FIRST)),
+            Outcome::FailedInPassing | Outcome::StoodStill(_) => {
+                self.retry.saturating_mul(2).min(interval.max(RETRY_FIRST))
+            }
             Outcome::Taken | Outcome::Failed => RETRY_FIRST,
         };
         self.due = Some(now + wait);
@@ -114,6 +124,27 @@ mod tests {
     fn a_passing_obstacle_is_tried_again_after_1_2_4_seconds_up_to_the_interval() {
         let interval = Duration::from_secs(10);
         assert_eq!(waits(interval, &[Outcome::FailedInPassing; 6]), [1, 2, 4, 8, 10, 10]);
+    }
+
+    #[test]
+    fn a_program_that_is_stopped_in_vain_stands_still_for_less_than_a_hundredth_of_the_time() {
+        for milliseconds in [0, 1, 200, 10_000] {
+            let stood_still = Duration::from_millis(milliseconds);
+            for interval in [Duration::from_millis(10), Duration::from_secs(1), Duration::from_secs(3600)] {
+                let mut now = Instant::now();
+                let begun = now;
+                let mut schedule = Schedule::new(Interval::Every(interval), MinInterval::default(), now);
+                let mut stopped = Duration::ZERO;
+                for _ in 0..20 {
+                    now = schedule.due().expect("an interval was given") + stood_still;
+                    stopped += stood_still;
+                    schedule.arm(now, Outcome::StoodStill(stood_still));
+                    assert!(schedule.heeded_in(now) >= Some(stood_still * 100));
+                }
+                let all = schedule.due().expect("an interval was given") - begun;
+                assert!(stopped * 100 <= all, "{stopped:?} of {all:?} at {interval:?}");
+            }
+        }
     }
 
     #[test]

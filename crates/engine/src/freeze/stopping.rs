@@ -4,8 +4,8 @@
 //! is repeated until it finds nobody new and everybody found stands still or has ended.
 //!
 //! The parent of a vfork(2) does not stop before its child has executed a program or ended, and cannot be let go
-//! meanwhile: such a child is left running until then. If that takes too long, the freeze fails, and the end of this
-//! thread lets go of the parent.
+//! meanwhile: such a child is left running until then. Nor does a task stop that the kernel has put to sleep for a disk. Where
+//! nobody comes to a stop any more the freeze fails, and the end of this thread lets go of the parent.
 
 use super::{FrozenProcess, FrozenTask, forbidden, kernel, refine};
 use crate::job::Shared;
@@ -23,6 +23,12 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEFORK | li
 const LOOKS_BEFORE_SLEEP: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(100);
 
+/// How long the others stand still for those that are asleep in the kernel, when nobody comes to a stop any more. However many
+/// there are, one stops after the other, and each begins this time anew.
+const ASLEEP_MAX: Duration = Duration::from_millis(200);
+/// The same for those that want a processor: on a busy machine, or below a limit of processor time, they get one late.
+const READY_MAX: Duration = Duration::from_secs(2);
+
 /// Those who stand still, in the order of [`Roots::members`], and zombies.
 pub(super) type Stopped = (Vec<FrozenProcess>, Vec<Member>);
 
@@ -32,10 +38,18 @@ type Look = fn(&Task) -> Result<Option<Standstill>, TaskError>;
 /// A freeze under way.
 pub(super) struct Stopping<'a> {
     shared: &'a Shared,
-    limit: Duration,
+    begun: Instant,
     deadline: Instant,
+    progress: Progress,
     /// Those that are being stopped, or have been.
     chased: Vec<Chased>,
+}
+
+/// How many tasks stand still, how many do not yet, and since when that has been so.
+struct Progress {
+    still: usize,
+    stopping: usize,
+    since: Instant,
 }
 
 /// One process on its way to standing still.
@@ -48,8 +62,10 @@ struct Chased {
 }
 
 impl<'a> Stopping<'a> {
-    pub(super) fn new(shared: &'a Shared, limit: Duration, deadline: Instant) -> Self {
-        Self { shared, limit, deadline, chased: Vec::new() }
+    /// The job has been brought to a stop since `begun`, which is given up at the deadline.
+    pub(super) fn new(shared: &'a Shared, begun: Instant, deadline: Instant) -> Self {
+        let progress = Progress { still: 0, stopping: 0, since: begun };
+        Self { shared, begun, deadline, progress, chased: Vec::new() }
     }
 
     /// Returns when everybody stands still; `None` if it has to be begun again, since somebody has executed a program behind
@@ -69,8 +85,9 @@ impl<'a> Stopping<'a> {
                 return self.finish(members);
             };
             self.wait(roots.main.pid)?;
-            if Instant::now() >= self.deadline {
-                return Err(EngineError::Unstoppable { tid: self.stuck().unwrap_or(running), limit: self.limit });
+            if self.is_hopeless(running, Instant::now()) {
+                let tid = self.stuck().unwrap_or(running);
+                return Err(EngineError::Unstoppable { tid, stood_still: self.begun.elapsed() });
             }
         }
     }
@@ -103,6 +120,23 @@ impl<'a> Stopping<'a> {
     fn stands_still(&self, pid: i32) -> bool {
         let chased = self.chased.iter().find(|chased| chased.frozen.pid == pid);
         chased.is_some_and(|chased| chased.stopping.is_empty() && !chased.frozen.tasks.is_empty())
+    }
+
+    /// Whether those that do not stand still yet are not to be waited for any longer.
+    fn is_hopeless(&mut self, running: i32, now: Instant) -> bool {
+        let still = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
+        let stopping = self.chased.iter().map(|chased| chased.stopping.len()).sum();
+        if (still, stopping) != (self.progress.still, self.progress.stopping) {
+            self.progress = Progress { still, stopping, since: now };
+        }
+        let waited = now.saturating_duration_since(self.progress.since);
+        // The kernel may be freeing the memory of one that exits.
+        let is_busy = |stat: Stat| stat.state == b'R' || stat.is_exiting();
+        let mut stopping = self.chased.iter().flat_map(|chased| &chased.stopping);
+        let wants_processor = |task: &Task| Stat::of_task(task.process(), task.tid()).is_ok_and(is_busy);
+        now >= self.deadline
+            || waited >= READY_MAX
+            || waited >= ASLEEP_MAX && !stopping.any(wants_processor) && !Stat::of(running).is_ok_and(is_busy)
     }
 
     /// A task that has been asked to stop and does not.

@@ -129,7 +129,11 @@ impl Supervisor<'_, '_> {
         if self.put_off(failure, purpose) {
             return;
         }
-        let attempt = if failure.is_passing() { Attempt::FailedInPassing } else { Attempt::Failed };
+        let attempt = match failure.stood_still() {
+            Some(stood_still) => Attempt::StoodStill(stood_still),
+            None if failure.is_passing() => Attempt::FailedInPassing,
+            None => Attempt::Failed,
+        };
         self.schedule.arm(Instant::now(), attempt);
         let reason = without_numbers(&failure.to_string());
         self.answer_served(&Reply::Failed { message: reason.clone() });

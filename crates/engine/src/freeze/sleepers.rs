@@ -1,0 +1,61 @@
+//! Tasks that would not stop if they were asked to: the kernel has put them to sleep for a disk, or until a child of vfork has
+//! executed a program. They are waited for while the job runs, and not while it stands still.
+//!
+//! A task that falls asleep for a moment again and again (a database that syncs) is not meant: each sleep must be a new one.
+
+use crate::EngineError;
+use crate::job::Freezer;
+use standfast_linux::proc::{self, Stat, Status};
+use std::time::{Duration, Instant};
+
+/// Between two looks: at first soon, then less often.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// A task in an uninterruptible sleep, and which of its sleeps that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sleeper {
+    pid: i32,
+    tid: i32,
+    times_slept: u64,
+}
+
+impl Sleeper {
+    /// Of a task, if it sleeps so.
+    fn of(pid: i32, tid: i32) -> Option<Self> {
+        let sleeps = || Stat::of_task(pid, tid).is_ok_and(|stat| stat.state == b'D');
+        if !sleeps() {
+            return None;
+        }
+        let times_slept = Status::of_task(pid, tid).ok()?.times_slept;
+        sleeps().then_some(Self { pid, tid, times_slept })
+    }
+
+    fn still_sleeps(&self) -> bool {
+        Self::of(self.pid, self.tid) == Some(*self)
+    }
+}
+
+impl Freezer {
+    /// Waits until each task of the job has been seen outside an uninterruptible sleep, or in another one. The job runs
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::Unstoppable`] when one sleeps on for longer than `limit`.
+    pub fn await_stoppable(&self, limit: Duration) -> Result<(), EngineError> {
+        let deadline = Instant::now() + limit;
+        let tasks = |pid: i32| proc::numbers(pid, "task").unwrap_or_default().into_iter().map(move |tid| (pid, tid));
+        let all = self.members().into_iter().flat_map(tasks);
+        let mut sleepers: Vec<Sleeper> = all.filter_map(|(pid, tid)| Sleeper::of(pid, tid)).collect();
+        let mut pause = PAUSE_MIN;
+        while let Some(sleeper) = sleepers.first() {
+            if Instant::now() >= deadline {
+                return Err(EngineError::Unstoppable { tid: sleeper.tid, stood_still: Duration::ZERO });
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(PAUSE_MAX);
+            sleepers.retain(Sleeper::still_sleeps);
+        }
+        Ok(())
+    }
+}
