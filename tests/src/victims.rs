@@ -102,6 +102,10 @@ pub const PLAIN: Victim = c("plain", include_str!("../victims/plain.c"));
 pub const LOOPS: Victim = c("loops", include_str!("../victims/loops.c"));
 /// Much memory, for measurements.
 pub const BULK: Victim = c("bulk", include_str!("../victims/bulk.c"));
+/// Much memory, threads and children: it takes its time to end.
+pub const HEAVY: Victim = c("heavy", include_str!("../victims/heavy.c"));
+/// A thread that cannot be stopped before a gate opens, beside one that can.
+pub const VFORKED: Victim = c("vforked", include_str!("../victims/vforked.c"));
 /// A tree of processes, for measurements.
 pub const FAMILY: Victim = c("family", include_str!("../victims/family.c"));
 /// Writes to a share of its pages, for measurements.

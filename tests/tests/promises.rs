@@ -19,6 +19,7 @@ mod jobs;
 mod languages;
 mod levels;
 mod limits;
+mod lives;
 mod mapped_writes;
 mod mpi;
 mod other_users;
@@ -32,6 +33,7 @@ mod printed;
 mod proxied_terminal;
 mod saved_folders;
 mod snapshots;
+mod standstill;
 mod stuck;
 mod terminals;
 

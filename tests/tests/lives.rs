@@ -1,0 +1,176 @@
+//! One life right after the other: whoever is about to end is waited for and never taken for a living one.
+//!
+//! `STANDFAST_ROUNDS` says how often each is tried (`make soak`).
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::libc;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::running::{Output, PATIENCE, Running, until};
+use standfast_tests::victims::{HEAVY, Program};
+use std::fs;
+
+/// How often a life follows the other.
+fn rounds() -> usize {
+    std::env::var("STANDFAST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4)
+}
+
+/// A program with much memory, threads and so many children, of which there is a checkpoint.
+fn checkpointed<'a>(arena: &'a Arena, children: &str) -> Result<(Standfast<'a>, Running)> {
+    let program = HEAVY.with(&["200", "4", children])?;
+    let standfast = Standfast::new(arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    standfast.checkpoint()?;
+    Ok((standfast, running))
+}
+
+/// Restarts it, which must not be refused.
+fn restarted(arena: &Arena, standfast: Standfast<'_>, round: usize) -> Result<Running> {
+    let mut command = standfast.command(&["restart", "-v"]);
+    command.arg(arena.images());
+    let mut running = Running::start(arena, &format!("restart-{round}"), Output::Nowhere, &mut command)?;
+    until(PATIENCE, "the program to run again", || {
+        let said = running.errors_so_far();
+        if !said.contains("the program runs as") && running.has_ended()? {
+            bail!("round {round}: the restart ended: {}", running.errors_so_far());
+        }
+        Ok(said.contains("the program runs as").then_some(()))
+    })?;
+    Ok(running)
+}
+
+/// Whoever has ended is taken note of, so that no zombies pile up.
+fn has_ended(running: Running) -> Result<()> {
+    running.wait(PATIENCE).map(drop)
+}
+
+#[test]
+fn a_restart_right_after_kill_9_of_everything_is_not_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, mut running) = checkpointed(&arena, "1")?;
+    for round in 0..rounds() {
+        arena.processes().into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));
+        let again = restarted(&arena, standfast, round)?;
+        has_ended(std::mem::replace(&mut running, again))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_restart_right_after_kill_9_of_the_program_is_not_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, mut running) = checkpointed(&arena, "0")?;
+    for round in 0..rounds() {
+        let program = standfast.program_pid()?.context("it runs")?;
+        kill(program, Signal::SIGKILL)?;
+        let again = restarted(&arena, standfast, round)?;
+        has_ended(std::mem::replace(&mut running, again))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_job_that_checkpoint_stop_has_stopped_can_be_restarted_at_once() -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, mut running) = checkpointed(&arena, "1")?;
+    for round in 0..rounds() {
+        standfast.ask("checkpoint", &arena.images(), &["--stop"])?.well("checkpoint --stop")?;
+        ensure!(!arena.images().join("lease").exists(), "round {round}: it is still held");
+        let again = restarted(&arena, standfast, round)?;
+        has_ended(std::mem::replace(&mut running, again))?;
+    }
+    Ok(())
+}
+
+/// The shell leaves a child that ends when it notices that the shell has.
+const LEAVES_A_CHILD: &str = "mkfifo line; cat line & exec 9> line; rm line; exit 0";
+
+#[test]
+fn a_run_right_after_a_run_is_not_refused() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let program = Program { path: "/bin/sh".into(), arguments: vec!["-c".into(), LEAVES_A_CHILD.into()] };
+    for round in 0..2 * rounds() {
+        let mut command = standfast.run_command(Checkpoints::OnRequest, &program);
+        Running::complete(&arena, &format!("run-{round}"), &mut command)?.well("the run")?;
+    }
+    Ok(())
+}
+
+/// Keeps a process from ending.
+struct HeldAtExit {
+    threads: Vec<Pid>,
+}
+
+impl HeldAtExit {
+    fn hold(process: Pid) -> Result<Self> {
+        let tasks = fs::read_dir(format!("/proc/{process}/task"))?;
+        let tids = tasks.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let threads: Vec<Pid> = tids.map(Pid::from_raw).collect();
+        for thread in &threads {
+            ptrace::seize(*thread, Options::PTRACE_O_TRACEEXIT)?;
+        }
+        Ok(Self { threads })
+    }
+
+    /// Waits until it stands before its end.
+    fn await_exit(&self) -> Result<()> {
+        let flags = WaitPidFlag::__WALL | WaitPidFlag::from_bits_retain(libc::__WNOTHREAD);
+        for thread in &self.threads {
+            let status = waitpid(*thread, Some(flags))?;
+            ensure!(
+                matches!(status, WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXIT)),
+                "{thread} has not come to its exit: {status:?}"
+            );
+        }
+        Ok(())
+    }
+
+    fn let_go(self) -> Result<()> {
+        self.threads.iter().try_for_each(|thread| ptrace::detach(*thread, None)).context("letting it end")
+    }
+}
+
+/// Kills everything, keeps one process from ending, and restarts.
+fn is_named_and_waited_for(choose: impl Fn(Standfast<'_>) -> Result<Pid>) -> Result<()> {
+    let arena = Arena::new()?;
+    let (standfast, running) = checkpointed(&arena, "1")?;
+    let pid = choose(standfast)?;
+    let held = HeldAtExit::hold(pid)?;
+    arena.processes().into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));
+    held.await_exit()?;
+    let mut again = standfast.restart(&arena.images(), "again")?;
+    let line = format!("process {pid} is still exiting");
+    until(PATIENCE, "a word about who is waited for", || {
+        ensure!(!again.has_ended()?, "it was not waited for: {}", again.errors_so_far());
+        Ok(again.errors_so_far().contains(&line).then_some(()))
+    })?;
+    held.let_go()?;
+    standfast.checkpoint_when_supervised()?;
+    has_ended(running)
+}
+
+#[test]
+fn a_supervisor_that_takes_long_to_end_is_named_and_waited_for() -> Result<()> {
+    is_named_and_waited_for(|standfast| standfast.supervisor_pid())
+}
+
+#[test]
+fn a_program_that_takes_long_to_end_is_named_and_waited_for() -> Result<()> {
+    is_named_and_waited_for(|standfast| standfast.program_pid()?.context("it runs"))
+}
+
+#[test]
+fn a_child_that_takes_long_to_end_is_named_and_waited_for() -> Result<()> {
+    is_named_and_waited_for(|standfast| {
+        let program = standfast.program_pid()?.context("it runs")?;
+        let children = fs::read_to_string(format!("/proc/{program}/task/{program}/children"))?;
+        Ok(Pid::from_raw(children.trim().parse()?))
+    })
+}

@@ -1,0 +1,38 @@
+//! A thread that does not stop does not make the others stand still.
+#![allow(missing_docs, reason = "a test binary")]
+
+use anyhow::{Context as _, Result, ensure};
+use nix::unistd::Pid;
+use standfast_tests::arena::Arena;
+use standfast_tests::command::{Checkpoints, Standfast};
+use standfast_tests::running::{Output, PATIENCE, Running, until};
+use standfast_tests::victims::VFORKED;
+use std::fs;
+
+/// Whether somebody has stopped a process, or is about to.
+fn is_traced(process: Pid) -> Result<bool> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).context("status names a tracer")?;
+    Ok(tracer.trim() != "0")
+}
+
+#[test]
+fn a_parent_of_vfork_is_waited_for_while_the_other_threads_run() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &VFORKED.with(&[])?)?;
+    standfast.await_gate()?;
+    let program = standfast.program_pid()?.context("it runs")?;
+    let mut command = standfast.command(&["checkpoint"]);
+    let mut asked = Running::start(&arena, "asked", Output::Log, command.arg(arena.images()))?;
+    until(PATIENCE, "the checkpoint to be given up", || {
+        ensure!(!is_traced(program)?, "all threads were stopped for one that does not stop");
+        Ok(asked.has_ended()?.then_some(()))
+    })?;
+    let said = asked.wait(PATIENCE)?.refusal("a checkpoint with a thread in vfork")?;
+    ensure!(said.contains("does not stop"), "{said}");
+    fs::write(arena.work().join("gate"), "")?;
+    standfast.checkpoint()?;
+    fs::write(arena.work().join("end"), "")?;
+    running.wait(PATIENCE)?.well("the program").map(drop)
+}
