@@ -13,7 +13,9 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::victims::{HEAVY, Program};
-use std::fs;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 /// How often a life follows the other.
 fn rounds() -> usize {
@@ -173,4 +175,44 @@ fn a_child_that_takes_long_to_end_is_named_and_waited_for() -> Result<()> {
         let children = fs::read_to_string(format!("/proc/{program}/task/{program}/children"))?;
         Ok(Pid::from_raw(children.trim().parse()?))
     })
+}
+
+/// The lease of a job that was killed with everything, as if it had been taken in another boot.
+fn in_another_boot(arena: &Arena) -> Result<PathBuf> {
+    let (_, running) = checkpointed(arena, "0")?;
+    arena.processes().into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));
+    has_ended(running)?;
+    let lease = arena.images().join("lease");
+    let text = fs::read_to_string(&lease)?;
+    let boot = text.lines().find(|line| line.starts_with("boot=")).context("a lease names its boot")?;
+    let text = text.replace(boot, "boot=another").replace("end=1\n", "heartbeat=1\nend=1\n");
+    fs::write(&lease, text)?;
+    Ok(lease)
+}
+
+#[test]
+fn a_lease_of_another_boot_whose_heartbeat_stands_is_taken_after_it_was_watched() -> Result<()> {
+    let arena = Arena::new()?;
+    in_another_boot(&arena)?;
+    let standfast = Standfast::new(&arena)?;
+    let again = restarted(&arena, standfast, 0)?;
+    let said = again.errors_so_far();
+    ensure!(said.contains("watching its heartbeat for 2 s"), "it was taken without a look: {said}");
+    Ok(())
+}
+
+#[test]
+fn a_lease_of_another_boot_whose_heartbeat_goes_on_is_left_alone() -> Result<()> {
+    let arena = Arena::new()?;
+    let lease = in_another_boot(&arena)?;
+    let standfast = Standfast::new(&arena)?;
+    let mut again = standfast.restart(&arena.images(), "again")?;
+    // Another machine of this name shows that it lives.
+    until(PATIENCE, "the restart to be refused", || {
+        File::options().write(true).open(&lease)?.set_modified(SystemTime::now())?;
+        Ok(again.has_ended()?.then_some(()))
+    })?;
+    let said = again.wait(PATIENCE)?.refusal("a restart beside a living job")?;
+    ensure!(said.contains("heartbeat goes on"), "{said}");
+    Ok(())
 }

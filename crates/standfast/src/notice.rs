@@ -164,6 +164,13 @@ pub enum Notice {
         /// The process that is not through yet.
         pid: i32,
     },
+    /// The lease was taken in another boot, of this machine or of one of the same name: whether its holder lives is watched.
+    WatchesHeartbeat {
+        /// The machine's name.
+        host: String,
+        /// How long that takes.
+        time: Duration,
+    },
     /// Nobody waits for us any more, or hears us.
     Alone {
         /// The job's directory.
@@ -248,6 +255,7 @@ impl Notice {
             | Self::InBackground { .. }
             | Self::Detached { .. }
             | Self::AwaitsExit { .. }
+            | Self::WatchesHeartbeat { .. }
             | Self::LeftBehind { .. }
             | Self::Stopped { .. }
             | Self::Unfinished { .. }
@@ -350,6 +358,11 @@ impl fmt::Display for Notice {
             Self::AwaitsExit { pid } => {
                 write!(f, "waiting for the previous run of this job to end: process {pid} is still exiting")
             }
+            Self::WatchesHeartbeat { host, time } => write!(
+                f,
+                "the job was supervised before this machine was started, or is supervised on another one that is named {host} as well: watching its heartbeat for {} s to tell which",
+                time.as_secs()
+            ),
             Self::Alone { .. } => f.write_str("nobody waits for the program here any more"),
             Self::TerminalLost => f.write_str(
                 "the process that held the program's terminal is gone: the program is told so as when any terminal is lost (SIGHUP)",

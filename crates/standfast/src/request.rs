@@ -64,7 +64,7 @@ fn without_supervisor(
             return Err(Error::Unanswered { directory: path.to_owned(), source });
         }
         // What may stand in the way of taking the lease is told by the attempt.
-        Standing::Orphaned(..) | Standing::Elsewhere(..) | Standing::Unreadable => {}
+        Standing::Orphaned(..) | Standing::OtherBoot(..) | Standing::Elsewhere(..) | Standing::Unreadable => {}
     }
     let claim = Claim { purpose: standfast_store::Purpose::Adopt, force: false };
     let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);

@@ -104,8 +104,9 @@ fn stands(standing: &Standing, outcome: Outcome) -> Stands {
     match standing {
         Standing::Supervised(_) => Stands::Running,
         Standing::Orphaned(..) => Stands::Unprotected,
+        Standing::OtherBoot(_, pulse, silent) if *silent < 2 * pulse.heartbeat => Stands::Elsewhere,
         Standing::Elsewhere(..) | Standing::Unreadable => Stands::Elsewhere,
-        Standing::Free | Standing::Abandoned(_) => match outcome {
+        Standing::Free | Standing::Abandoned(_) | Standing::OtherBoot(..) => match outcome {
             Outcome::Running => Stands::BrokenOff,
             Outcome::Exited { status } => Stands::Exited { status },
             Outcome::Killed { signal } => Stands::Killed { signal },

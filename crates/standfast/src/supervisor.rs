@@ -33,13 +33,11 @@ use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use standfast_engine::{Job, News, Output, TerminalHolder, hold_child_signal};
 use standfast_linux::hold_output_signal;
+use standfast_store::HEARTBEAT;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How often the lease is renewed. Whoever looks at it from another host sees by this that the job is alive.
-const HEARTBEAT: Duration = Duration::from_secs(20);
 
 /// What a supervisor is given beside the job.
 pub(crate) struct Post {

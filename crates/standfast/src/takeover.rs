@@ -8,7 +8,7 @@ use crate::Error;
 use crate::identity::in_engine;
 use crate::notice::{Listener, Notice};
 use standfast_engine::{ProcessIdentity, Vitality, exiting_since, group_vitality};
-use standfast_store::{Claim, Holder, JobDirectory, Lease, Purpose, Standing, StoreError};
+use standfast_store::{Claim, Holder, JobDirectory, Lease, Pulse, Purpose, Standing, StoreError};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ pub(crate) const EXIT_MAX: Duration = Duration::from_secs(30);
 pub(crate) const ALIVE_MIN: Duration = Duration::from_millis(300);
 /// From when on the user is told what is waited for.
 const QUIET_MAX: Duration = Duration::from_secs(1);
+/// Between two looks at a heartbeat.
+const WATCH_PAUSE: Duration = Duration::from_millis(200);
 /// Between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
@@ -32,7 +34,8 @@ pub(crate) fn take_lease(
 ) -> Result<Lease, Error> {
     let of_store = |error| Error::of_store(path, error);
     await_exit(directory, claim.purpose, listener).map_err(of_store)?;
-    directory.take_lease(claim).map_err(of_store)
+    let watched = if claim.force { None } else { watch_heartbeat(directory, listener).map_err(of_store)? };
+    directory.take_watched_lease(claim, watched.as_ref()).map_err(of_store)
 }
 
 /// Waits while whoever holds the lease is about to end. What then stands in the way of taking it, the attempt says.
@@ -60,6 +63,53 @@ pub(crate) fn await_exit(
             Step::SayAndWait(pid) => listener(&Notice::AwaitsExit { pid }),
         }
         std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// Watches the heartbeat of a lease that was taken in another boot, for two of its periods. Which one that was, if it has not
+/// moved: nobody lives who could have moved it. Clocks are not compared, since those of two machines differ.
+fn watch_heartbeat(directory: &JobDirectory, listener: &mut Listener<'_>) -> Result<Option<Pulse>, StoreError> {
+    let Standing::OtherBoot(holder, pulse, _) = directory.standing()? else { return Ok(None) };
+    let watch = Watch { time: 2 * pulse.heartbeat, pulse, begun: Instant::now() };
+    listener(&Notice::WatchesHeartbeat { host: holder.host, time: watch.time });
+    loop {
+        std::thread::sleep(WATCH_PAUSE);
+        let now = Instant::now();
+        match watch.next(now, &directory.standing()?) {
+            Watched::Moved => return Ok(None),
+            Watched::Dead => return Ok(Some(watch.pulse)),
+            Watched::Unknown => {}
+        }
+    }
+}
+
+/// A heartbeat under observation.
+struct Watch {
+    pulse: Pulse,
+    begun: Instant,
+    time: Duration,
+}
+
+/// What has been seen of it so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    /// It has moved, or the lease has changed hands.
+    Moved,
+    /// It has not, and would have.
+    Dead,
+    /// It has not, but might.
+    Unknown,
+}
+
+impl Watch {
+    fn next(&self, now: Instant, standing: &Standing) -> Watched {
+        match standing {
+            Standing::OtherBoot(_, pulse, _) if *pulse == self.pulse => {
+                let is_over = now.saturating_duration_since(self.begun) > self.time;
+                if is_over { Watched::Dead } else { Watched::Unknown }
+            }
+            _ => Watched::Moved,
+        }
     }
 }
 
@@ -123,7 +173,11 @@ fn look(standing: &Standing, purpose: Purpose) -> Seen {
         // The program is wanted as it is.
         Standing::Orphaned(..) if purpose == Purpose::Adopt => Seen::Nothing,
         Standing::Orphaned(_, program) => look_at_program(in_engine(*program)),
-        Standing::Free | Standing::Abandoned(_) | Standing::Elsewhere(..) | Standing::Unreadable => Seen::Nothing,
+        Standing::Free
+        | Standing::Abandoned(_)
+        | Standing::OtherBoot(..)
+        | Standing::Elsewhere(..)
+        | Standing::Unreadable => Seen::Nothing,
     }
 }
 

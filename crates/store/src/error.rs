@@ -118,6 +118,12 @@ pub enum StoreError {
         /// How long the last heartbeat is ago.
         silent: Duration,
     },
+    /// The lease was taken in another boot, on this machine or one of the same name, and may be alive there.
+    #[error(
+        "the job is supervised on another machine that is named {} as well, whose heartbeat goes on; stop it there, or use --force if you are sure that it no longer runs",
+        .0.host
+    )]
+    HeldByNamesake(Holder),
     /// The lease cannot be read, so nobody knows who holds it.
     #[error("the lease {} cannot be understood; if you are sure that the job runs nowhere, use --force", .0.display())]
     LeaseUnreadable(PathBuf),

@@ -2,7 +2,7 @@
 
 use crate::encode::{Encodings, Rates};
 use crate::keepsakes::is_keepsake;
-use crate::lease::{self, Claim, Here, Lease, LeaseCore, Standing};
+use crate::lease::{self, Claim, Here, Lease, LeaseCore, Pulse, Standing};
 use crate::prepare::{Pool, Slot};
 use crate::random::{CLOCK_STEM, LEASE_STEM, MANIFEST_STEM, temporary_name, temporary_stem};
 use crate::trust::{check_trusted, open_trusted};
@@ -106,10 +106,18 @@ impl JobDirectory {
     /// Takes the lease, clears away what a dead writer left half done and reads the manifest again.
     ///
     /// # Errors
-    /// [`StoreError::Supervised`], [`StoreError::ProgramStillRuns`], [`StoreError::HeldElsewhere`],
+    /// [`StoreError::Supervised`], [`StoreError::ProgramStillRuns`], [`StoreError::HeldElsewhere`], [`StoreError::HeldByNamesake`],
     /// [`StoreError::LeaseUnreadable`], [`StoreError::Medium`].
     pub fn take_lease(&self, claim: Claim) -> Result<Lease, StoreError> {
-        let lease = Lease::take(Arc::clone(&self.shelf.medium), Arc::clone(&self.shelf.here), claim)?;
+        self.take_watched_lease(claim, None)
+    }
+
+    /// The same of a lease that was taken in another boot ([`Standing::OtherBoot`]), if its heartbeat still is `watched`.
+    ///
+    /// # Errors
+    /// [`StoreError::HeldByNamesake`] if it is not; those of [`JobDirectory::take_lease`].
+    pub fn take_watched_lease(&self, claim: Claim, watched: Option<&Pulse>) -> Result<Lease, StoreError> {
+        let lease = Lease::take(Arc::clone(&self.shelf.medium), Arc::clone(&self.shelf.here), claim, watched)?;
         let manifest = self.shelf.read_manifest().ok();
         self.shelf.clear_leftovers(manifest.as_ref());
         *self.shelf.known_manifest() = manifest;

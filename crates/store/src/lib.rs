@@ -74,7 +74,9 @@ pub use encode::Encodings;
 pub use error::StoreError;
 pub use flush::{Pacer, Pacing};
 pub use job::JobDirectory;
-pub use lease::{Claim, Here, Holder, Lease, ProcessIdentity, Processes, Purpose, Standing, SystemProcesses};
+pub use lease::{
+    Claim, HEARTBEAT, Here, Holder, Lease, ProcessIdentity, Processes, Pulse, Purpose, Standing, SystemProcesses,
+};
 pub use levels::{Level, Levels};
 pub use medium::{Directory, LockGuard, Medium, MediumFile, Status};
 pub use prepare::{Plan, Prepared, Sealed, Writing};

@@ -1,6 +1,6 @@
 //! The lease as text, and what follows from it. Pure: who lives and how long it has been silent are told from outside.
 
-use super::{Claim, Holder, ProcessIdentity, Purpose, Standing};
+use super::{Claim, HEARTBEAT, Holder, ProcessIdentity, Pulse, Purpose, Standing};
 use crate::StoreError;
 use std::path::Path;
 use std::time::Duration;
@@ -8,11 +8,16 @@ use std::time::Duration;
 /// Longest lease that is read: a host name has at most 255 bytes, everything else is short.
 pub(super) const LEASE_BYTES_MAX: u64 = 4096;
 
-/// What stands in the file: the holder, and a random token by which it knows its own lease again.
+/// The longest time between two heartbeats that a lease may promise: whoever wants it watches for twice as long.
+const HEARTBEAT_SECONDS_MAX: u64 = 3600;
+
+/// What stands in the file: the holder, a random token by which it knows its own lease again, and how often it shows that it
+/// lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) token: String,
     pub(super) holder: Holder,
+    pub(super) heartbeat: Duration,
 }
 
 /// What can be found out about the holder of a lease from here.
@@ -27,14 +32,14 @@ pub(super) struct Facts {
     pub(super) program_lives: bool,
 }
 
-/// How things stand, given a lease, the facts, and the time since the last heartbeat.
-pub(super) fn judge(holder: Holder, facts: &Facts, silent: impl FnOnce() -> Duration) -> Standing {
+/// How things stand, given a lease, the facts, the last heartbeat, and the time since then.
+pub(super) fn judge(holder: Holder, facts: &Facts, pulse: Pulse, silent: impl FnOnce() -> Duration) -> Standing {
     if holder.host != facts.host {
         return Standing::Elsewhere(holder, silent());
     }
     if holder.boot_id != facts.boot_id {
-        // The machine was started again since: nothing of that time lives.
-        return Standing::Abandoned(holder);
+        // This machine was started again since, and nothing of that time lives; or it is another machine of this name.
+        return Standing::OtherBoot(holder, pulse, silent());
     }
     if holder.pid_namespace != facts.pid_namespace {
         // A container on this machine: its process numbers mean something else here.
@@ -47,14 +52,22 @@ pub(super) fn judge(holder: Holder, facts: &Facts, silent: impl FnOnce() -> Dura
     }
 }
 
-/// Whether a claim is granted as things stand, and the program that comes with the lease.
-pub(super) fn decide(standing: Standing, claim: Claim, lease: &Path) -> Result<Option<ProcessIdentity>, StoreError> {
+/// Whether a claim is granted as things stand, and the program that comes with the lease. `watched` is the heartbeat that
+/// has been watched, and has not moved.
+pub(super) fn decide(
+    standing: Standing,
+    claim: Claim,
+    watched: Option<&Pulse>,
+    lease: &Path,
+) -> Result<Option<ProcessIdentity>, StoreError> {
     match standing {
         Standing::Free | Standing::Abandoned(_) => Ok(None),
         Standing::Supervised(holder) => Err(StoreError::Supervised(holder)),
         Standing::Orphaned(_, program) if claim.purpose == Purpose::Adopt => Ok(Some(program)),
         Standing::Orphaned(_, program) => Err(StoreError::ProgramStillRuns { pid: program.pid }),
         Standing::Elsewhere(..) | Standing::Unreadable if claim.force => Ok(None),
+        Standing::OtherBoot(_, pulse, _) if claim.force || watched == Some(&pulse) => Ok(None),
+        Standing::OtherBoot(holder, ..) => Err(StoreError::HeldByNamesake(holder)),
         Standing::Elsewhere(holder, silent) => Err(StoreError::HeldElsewhere { holder, silent }),
         Standing::Unreadable => Err(StoreError::LeaseUnreadable(lease.to_owned())),
     }
@@ -71,6 +84,10 @@ impl Content {
         if let Some(program) = program {
             text += &format!("program={} {}\n", program.pid, program.start_time);
         }
+        // Left out where it is as usual, so that earlier versions understand the lease.
+        if self.heartbeat != HEARTBEAT {
+            text += &format!("heartbeat={}\n", self.heartbeat.as_secs());
+        }
         text + "end=1\n"
     }
 
@@ -86,13 +103,23 @@ impl Content {
         let boot_id = value("boot")?.to_owned();
         let pid_namespace = value("pid-namespace")?.parse().ok()?;
         let supervisor = decode_process(value("supervisor")?)?;
-        let program = match lines.next() {
+        let mut lines = lines.peekable();
+        let program = match lines.next_if(|line| line.starts_with("program=")) {
             Some(line) => Some(decode_process(line.strip_prefix("program=")?)?),
             None => None,
         };
-        let complete = lines.next().is_none();
-        complete.then_some(Self { token, holder: Holder { host, boot_id, pid_namespace, supervisor, program } })
+        let heartbeat = match lines.next() {
+            Some(line) => decode_heartbeat(line.strip_prefix("heartbeat=")?)?,
+            None => HEARTBEAT,
+        };
+        let holder = Holder { host, boot_id, pid_namespace, supervisor, program };
+        lines.next().is_none().then_some(Self { token, holder, heartbeat })
     }
+}
+
+fn decode_heartbeat(value: &str) -> Option<Duration> {
+    let seconds = value.parse().ok().filter(|seconds| (1..=HEARTBEAT_SECONDS_MAX).contains(seconds))?;
+    Some(Duration::from_secs(seconds))
 }
 
 fn decode_process(value: &str) -> Option<ProcessIdentity> {
@@ -103,10 +130,15 @@ fn decode_process(value: &str) -> Option<ProcessIdentity> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::SystemTime;
 
     const SUPERVISOR: ProcessIdentity = ProcessIdentity { pid: 10, start_time: 100 };
     const PROGRAM: ProcessIdentity = ProcessIdentity { pid: 11, start_time: 110 };
     const SILENT: Duration = Duration::from_secs(90);
+
+    fn pulse() -> Pulse {
+        Pulse { token: "abc".into(), beaten: SystemTime::UNIX_EPOCH, heartbeat: HEARTBEAT }
+    }
 
     fn holder() -> Holder {
         Holder {
@@ -130,31 +162,32 @@ mod tests {
 
     #[test]
     fn a_lease_is_judged_by_what_can_be_seen_from_here() {
+        let other_boot = || Standing::OtherBoot(holder(), pulse(), SILENT);
         let cases = [
             (facts(), Standing::Abandoned(holder())),
             (Facts { supervisor_lives: true, ..facts() }, Standing::Supervised(holder())),
             (Facts { supervisor_lives: true, program_lives: true, ..facts() }, Standing::Supervised(holder())),
             (Facts { program_lives: true, ..facts() }, Standing::Orphaned(holder(), PROGRAM)),
-            (Facts { boot_id: "later".into(), ..facts() }, Standing::Abandoned(holder())),
+            (Facts { boot_id: "later".into(), ..facts() }, other_boot()),
             // Numbers that mean something else: a process of that number proves nothing.
-            (Facts { boot_id: "later".into(), supervisor_lives: true, ..facts() }, Standing::Abandoned(holder())),
+            (Facts { boot_id: "later".into(), supervisor_lives: true, ..facts() }, other_boot()),
             (Facts { pid_namespace: 2, ..facts() }, Standing::Elsewhere(holder(), SILENT)),
-            (Facts { pid_namespace: 2, boot_id: "later".into(), ..facts() }, Standing::Abandoned(holder())),
+            (Facts { pid_namespace: 2, boot_id: "later".into(), ..facts() }, other_boot()),
             (Facts { host: "there".into(), ..facts() }, Standing::Elsewhere(holder(), SILENT)),
             (Facts { host: "there".into(), boot_id: "later".into(), ..facts() }, Standing::Elsewhere(holder(), SILENT)),
         ];
         for (facts, expected) in cases {
-            assert_eq!(judge(holder(), &facts, || SILENT), expected, "{facts:?}");
+            assert_eq!(judge(holder(), &facts, pulse(), || SILENT), expected, "{facts:?}");
         }
         let unnamed = Holder { program: None, ..holder() };
-        let standing = judge(unnamed.clone(), &Facts { program_lives: true, ..facts() }, || SILENT);
+        let standing = judge(unnamed.clone(), &Facts { program_lives: true, ..facts() }, pulse(), || SILENT);
         assert_eq!(standing, Standing::Abandoned(unnamed), "a lease that names no program has none");
     }
 
     #[test]
     fn force_takes_what_cannot_be_seen_and_never_what_is_seen_to_live() {
         let granted = |standing: Standing, purpose, force| {
-            decide(standing, Claim { purpose, force }, Path::new("lease")).map_err(|error| error.to_string())
+            decide(standing, Claim { purpose, force }, None, Path::new("lease")).map_err(|error| error.to_string())
         };
         for purpose in [Purpose::Live, Purpose::Adopt] {
             for force in [false, true] {
@@ -165,6 +198,14 @@ mod tests {
                 assert_eq!(granted(Standing::Unreadable, purpose, force).is_ok(), force);
             }
         }
+        let watched = |pulse: &Pulse, force| {
+            let claim = Claim { purpose: Purpose::Live, force };
+            let standing = Standing::OtherBoot(holder(), self::pulse(), SILENT);
+            decide(standing, claim, Some(pulse), Path::new("lease")).is_ok()
+        };
+        let moved = Pulse { beaten: SystemTime::UNIX_EPOCH + Duration::from_nanos(1), ..pulse() };
+        assert!(granted(Standing::OtherBoot(holder(), pulse(), SILENT), Purpose::Live, false).is_err());
+        assert!(watched(&pulse(), false) && !watched(&moved, false) && watched(&moved, true));
         let orphaned = || Standing::Orphaned(holder(), PROGRAM);
         assert_eq!(granted(orphaned(), Purpose::Adopt, false), Ok(Some(PROGRAM)));
         assert!(granted(orphaned(), Purpose::Live, true).is_err());
@@ -175,7 +216,7 @@ mod tests {
     fn a_refusal_names_the_holder_and_how_long_it_has_been_silent() {
         let message = |standing| {
             let claim = Claim { purpose: Purpose::Live, force: false };
-            decide(standing, claim, Path::new("lease")).unwrap_err().to_string()
+            decide(standing, claim, None, Path::new("lease")).unwrap_err().to_string()
         };
         let supervised = message(Standing::Supervised(holder()));
         assert!(supervised.contains("process 10") && supervised.contains("on here"), "{supervised}");
@@ -185,8 +226,9 @@ mod tests {
 
     #[test]
     fn a_lease_reads_back_as_it_was_written_and_cut_off_not_at_all() {
-        for program in [None, Some(PROGRAM)] {
-            let content = Content { token: "abc".into(), holder: Holder { program, ..holder() } };
+        let heartbeats = [HEARTBEAT, Duration::from_secs(1)];
+        for (program, heartbeat) in [None, Some(PROGRAM)].into_iter().flat_map(|it| heartbeats.map(|beat| (it, beat))) {
+            let content = Content { token: "abc".into(), holder: Holder { program, ..holder() }, heartbeat };
             let text = content.encode();
             assert_eq!(Content::decode(&text), Some(content));
             for length in 0..text.len() {

@@ -21,6 +21,9 @@ use std::time::{Duration, SystemTime};
 pub(crate) const LEASE: &str = "lease";
 pub(crate) const LOCK: &str = "lock";
 
+/// How often the holder of a lease shows that it lives.
+pub const HEARTBEAT: Duration = Duration::from_secs(20);
+
 /// How often the lease may slip away between looking and taking before that is called an error.
 const ATTEMPTS_MAX: u32 = 8;
 
@@ -48,6 +51,15 @@ pub struct Holder {
     pub program: Option<ProcessIdentity>,
 }
 
+/// The last heartbeat of a lease. Two that are equal are the same one: nobody has shown since that he lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulse {
+    pub(crate) token: String,
+    pub(crate) beaten: SystemTime,
+    /// How often there is one while the holder lives.
+    pub heartbeat: Duration,
+}
+
 /// How things stand with a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
@@ -59,6 +71,10 @@ pub enum Standing {
     Orphaned(Holder, ProcessIdentity),
     /// Supervisor and program are gone.
     Abandoned(Holder),
+    /// It is held under this machine's name, and was taken in another boot: before this machine was started again, or on
+    /// another machine of the same name (clones, containers). Whether the heartbeat moves tells these apart; the time since
+    /// then is by the clock of the file system, and only for people.
+    OtherBoot(Holder, Pulse, Duration),
     /// It is held where one cannot look from here, last heard of so long ago.
     Elsewhere(Holder, Duration),
     /// There is a lease that cannot be understood.
@@ -91,7 +107,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn take(medium: Arc<dyn Medium>, here: Arc<Here>, claim: Claim) -> Result<Self, StoreError> {
+    pub(crate) fn take(
+        medium: Arc<dyn Medium>,
+        here: Arc<Here>,
+        claim: Claim,
+        watched: Option<&Pulse>,
+    ) -> Result<Self, StoreError> {
         let desk = Desk { medium, here };
         let holder = Holder {
             host: desk.here.host.clone(),
@@ -100,7 +121,8 @@ impl Lease {
             supervisor: desk.here.supervisor,
             program: None,
         };
-        let content = desk.take(Content { token: crate::random_token(), holder }, claim)?;
+        let content =
+            desk.take(Content { token: crate::random_token(), holder, heartbeat: HEARTBEAT }, claim, watched)?;
         Ok(Self { core: Arc::new(LeaseCore { desk, content: Mutex::new(content) }), released: false })
     }
 
@@ -123,7 +145,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Shows that the holder lives. Call it every 20 seconds or so.
+    /// Shows that the holder lives. Call it each [`HEARTBEAT`].
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`], [`StoreError::Medium`].
@@ -205,7 +227,7 @@ pub(crate) fn standing(medium: &Arc<dyn Medium>, here: &Arc<Here>) -> Result<Sta
 /// Whether a lease could be had as it is asked for.
 pub(crate) fn would_grant(medium: &Arc<dyn Medium>, here: &Arc<Here>, claim: Claim) -> Result<(), StoreError> {
     let desk = Desk { medium: Arc::clone(medium), here: Arc::clone(here) };
-    content::decide(desk.standing()?, claim, &desk.path()).map(drop)
+    content::decide(desk.standing()?, claim, None, &desk.path()).map(drop)
 }
 
 /// Where leases are written and read.
@@ -217,7 +239,7 @@ struct Desk {
 
 impl Desk {
     /// Makes `content` the lease, with the program added that comes with it.
-    fn take(&self, content: Content, claim: Claim) -> Result<Content, StoreError> {
+    fn take(&self, content: Content, claim: Claim, watched: Option<&Pulse>) -> Result<Content, StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             let temporary = self.write_temporary(&content)?;
             let linked = self.medium.link(&temporary, LEASE);
@@ -229,7 +251,7 @@ impl Desk {
             }
             match linked.map_err(|error| (error.kind(), error)) {
                 Err((io::ErrorKind::AlreadyExists, _)) => {
-                    if let Some(content) = self.take_over(&content, claim)? {
+                    if let Some(content) = self.take_over(&content, claim, watched)? {
                         return Ok(content);
                     }
                 }
@@ -243,7 +265,12 @@ impl Desk {
     }
 
     /// Replaces a lease whose holder may be gone; `None` if it has been given back meanwhile.
-    fn take_over(&self, content: &Content, claim: Claim) -> Result<Option<Content>, StoreError> {
+    fn take_over(
+        &self,
+        content: &Content,
+        claim: Claim,
+        watched: Option<&Pulse>,
+    ) -> Result<Option<Content>, StoreError> {
         let _lock = self.medium.lock(LOCK).map_err(|source| StoreError::Medium {
             action: "lock",
             path: self.medium.path().join(LOCK),
@@ -255,7 +282,7 @@ impl Desk {
             return Ok(None);
         }
         let mut content = content.clone();
-        content.holder.program = content::decide(standing, claim, &self.path())?;
+        content.holder.program = content::decide(standing, claim, watched, &self.path())?;
         self.replace(&content)?;
         Ok(Some(content))
     }
@@ -270,7 +297,7 @@ impl Desk {
         let Some(Found { content, file }) = self.read()? else {
             return Ok(Standing::Free);
         };
-        let Some(Content { holder, .. }) = content else {
+        let Some(Content { holder, token, heartbeat }) = content else {
             return Ok(Standing::Unreadable);
         };
         let beaten = file.status().map_err(|error| StoreError::reading(&self.path(), error))?.modified;
@@ -281,7 +308,8 @@ impl Desk {
             supervisor_lives: self.here.lives(holder.supervisor),
             program_lives: holder.program.is_some_and(|program| self.here.program_lives(program)),
         };
-        Ok(content::judge(holder, &facts, || self.now().duration_since(beaten).unwrap_or_default()))
+        let pulse = Pulse { token, beaten, heartbeat };
+        Ok(content::judge(holder, &facts, pulse, || self.now().duration_since(beaten).unwrap_or_default()))
     }
 
     /// The time by the clock that sets the heartbeat: that of a file written just now, in the same place.

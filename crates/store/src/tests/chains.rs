@@ -4,7 +4,8 @@
 use super::disk::{Disk, Fault, Survival};
 use super::encodings::any_encodings;
 use super::{
-    LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, some_pages, state, written,
+    AFTER_REBOOT, LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, some_pages, state,
+    written,
 };
 use crate::{CoalesceRule, JobDirectory, Lease, Plan, StoreError, Wish, Writing};
 use proptest::prelude::*;
@@ -297,7 +298,7 @@ fn assert_whole(disk: &Disk, context: &str) {
         let image = directory.image(generation.number).unwrap_or_else(|error| panic!("{context}: {error}"));
         pages_of(&image).unwrap_or_else(|error| panic!("{context}: {error}"));
     }
-    let lease = directory.take_lease(LIVE).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let lease = directory.take_lease(AFTER_REBOOT).unwrap_or_else(|error| panic!("{context}: {error}"));
     let manifest = directory.manifest().unwrap();
     let images = disk.names().into_iter().filter(|name| name.starts_with("generation")).count();
     assert_eq!(images, manifest.generations.len(), "{context}: leftovers are cleared away");

@@ -2,7 +2,7 @@
 //! was reported as committed is there.
 
 use super::disk::{Disk, Fault, Survival};
-use super::{LIVE, begin, checkpoint, fill, newest, open_on, page, some_pages, state};
+use super::{AFTER_REBOOT, LIVE, begin, checkpoint, fill, newest, open_on, page, some_pages, state};
 use crate::{StoreError, Wish};
 use standfast_format::manifest::Outcome;
 use standfast_format::{BoxError, ImageSink};
@@ -76,7 +76,7 @@ fn assert_recovers(disk: &Disk, must_be_second: bool, context: &str) {
         "two" => assert_eq!(pages, some_pages(2), "{context}"),
         other => panic!("{context}: there is no {other}"),
     }
-    let lease = directory.take_lease(LIVE).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let lease = directory.take_lease(AFTER_REBOOT).unwrap_or_else(|error| panic!("{context}: {error}"));
     let leftovers: Vec<_> = disk.names().into_iter().filter(|name| name.ends_with(".tmp")).collect();
     assert_eq!(leftovers, [""; 0], "{context}: leftovers are cleared away");
     let third = checkpoint(&directory, &lease, &some_pages(3), "three");

@@ -164,3 +164,29 @@ fn a_lease_that_cannot_be_understood_is_only_taken_by_force() {
     assert!(on(&disk, beside(&[])).take_lease(Claim { force: true, ..LIVE }).is_ok());
     drop(lease);
 }
+
+#[test]
+fn a_holder_of_another_boot_is_taken_for_dead_only_when_its_heartbeat_has_been_seen_to_stand() {
+    let disk = Disk::new();
+    let lease = open_on(disk.medium(), 1).take_lease(LIVE).unwrap();
+    lease.set_program(PROGRAM).unwrap();
+    let later = on(&disk, Here { boot_id: "another".into(), ..beside(&[]) });
+    let pulse = || match later.standing().unwrap() {
+        Standing::OtherBoot(holder, pulse, _) => {
+            assert_eq!(holder.host, "here");
+            pulse
+        }
+        other => panic!("{other:?}"),
+    };
+    let watched = pulse();
+    assert!(matches!(later.take_lease(LIVE), Err(StoreError::HeldByNamesake(_))), "nobody has watched it");
+    disk.pass(Duration::from_secs(20));
+    lease.heartbeat().unwrap();
+    assert_ne!(pulse(), watched);
+    assert!(matches!(later.take_watched_lease(LIVE, Some(&watched)), Err(StoreError::HeldByNamesake(_))), "it lives");
+    let watched = pulse();
+    disk.pass(Duration::from_secs(40));
+    assert_eq!(pulse(), watched);
+    assert!(later.take_watched_lease(LIVE, Some(&watched)).is_ok());
+    assert!(matches!(lease.heartbeat(), Err(StoreError::LeaseLost(_))));
+}

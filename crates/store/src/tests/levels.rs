@@ -3,7 +3,7 @@
 
 use super::disk::{Disk, Fault, Survival};
 use super::encodings::any_encodings;
-use super::{LIVE, Pages, begin, checkpoint_upon, open_on, page, pages_of, some_pages, written};
+use super::{AFTER_REBOOT, LIVE, Pages, begin, checkpoint_upon, open_on, page, pages_of, some_pages, written};
 use crate::{CoalesceRule, JobDirectory, Lease, Level, Levels, Pacing, StoreError, Wish};
 use proptest::prelude::*;
 use standfast_format::BoxError;
@@ -157,7 +157,7 @@ fn assert_both_whole(disk: &Disk, memory: &Disk, context: &str) {
     let (_, at, pages) = found(&Levels::new(levels.directory.clone(), None));
     assert!(at == 1 || at == 3, "{context}: {at}");
     assert_eq!(pages, history(at as u8), "{context}");
-    let lease = levels.directory.take_lease(LIVE).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let lease = levels.directory.take_lease(AFTER_REBOOT).unwrap_or_else(|error| panic!("{context}: {error}"));
     flush(&levels, &lease, number(3)).unwrap_or_else(|error| panic!("{context}: {error}"));
     let (_, at, pages) = found(&Levels::new(levels.directory.clone(), None));
     assert_eq!((at, pages), (3, history(3)), "{context}");

@@ -26,6 +26,8 @@ use std::time::Duration;
 type Pages = BTreeMap<(u32, u64), Vec<u8>>;
 
 const LIVE: Claim = Claim { purpose: Purpose::Live, force: false };
+/// The same of a lease of an earlier boot whose heartbeat nobody watches here.
+const AFTER_REBOOT: Claim = Claim { purpose: Purpose::Live, force: true };
 
 /// The processes of a machine that does not exist.
 #[derive(Debug, Default)]
