@@ -25,8 +25,13 @@ use crate::shelf::{FileShelf, PieceCopy, clear, make_directory, read_checked, re
 use standfast_format::manifest::JobId;
 use standfast_group::{EpochId, Level, Life, PieceId, Plan, Seat};
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+
+const OWNER_ONLY: u32 = 0o700;
+const WRITTEN_BY_OTHERS: u32 = 0o022;
 
 /// A directory with copies of epochs.
 #[derive(Debug, Clone)]
@@ -127,6 +132,7 @@ impl Directory {
     /// # Errors
     /// Those of the file system; a copy of another version.
     pub fn epochs(&self) -> Result<Vec<HeldEpoch>, MemberError> {
+        self.check()?;
         let mut held = Vec::new();
         for folder in folders(&self.path, is_epoch_name)? {
             held.extend(held_in(&folder)?);
@@ -157,6 +163,7 @@ impl Directory {
     /// # Errors
     /// Those of the file system; where the note is damaged.
     pub(crate) fn life(&self) -> Result<Life, MemberError> {
+        self.check()?;
         let path = self.path.join("life");
         match read_checked(&path)? {
             None => Ok(Life::default()),
@@ -244,7 +251,22 @@ impl Directory {
     }
 
     fn make(&self) -> Result<(), MemberError> {
-        fs::create_dir_all(&self.path).map_err(MemberError::file(&self.path))
+        let made = DirBuilder::new().recursive(true).mode(OWNER_ONLY).create(&self.path);
+        made.map_err(MemberError::file(&self.path))?;
+        self.check()
+    }
+
+    /// Refuses a directory that others may have written to: what lies there becomes the job's memory. One that is not there
+    /// holds nothing.
+    fn check(&self) -> Result<(), MemberError> {
+        let found = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(MemberError::file(&self.path))?,
+        };
+        if found.uid() == rustix::process::geteuid().as_raw() && found.mode() & WRITTEN_BY_OTHERS == 0 {
+            return Ok(());
+        }
+        Err(MemberError::unusable(&self.path, "it is another user's, or others may write it (`chmod go-w` it)"))
     }
 }
 
@@ -318,6 +340,7 @@ fn folders(within: &Path, is_named_so: impl Fn(&str) -> bool) -> Result<Vec<Path
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn folders_of_the_users_are_not_taken_for_epochs() {
@@ -327,5 +350,22 @@ mod tests {
         {
             assert!(!is_epoch_name(name), "{name}");
         }
+    }
+
+    #[test]
+    fn what_others_may_have_written_is_not_believed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("new").join("directory");
+        let directory = Directory::new(&path);
+        assert!(directory.epochs().unwrap().is_empty() && directory.life().unwrap() == Life::default());
+        directory.note_life(Life(3)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ONLY);
+        assert_eq!(directory.life().unwrap(), Life(3));
+        for mode in [0o770, 0o707] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(directory.epochs().is_err() && directory.life().is_err() && directory.note_life(Life(4)).is_err());
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(directory.life().unwrap(), Life(3));
     }
 }
