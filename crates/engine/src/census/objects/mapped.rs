@@ -4,6 +4,7 @@
 use super::{Access, Found, ObjectKey, Objects, Windows};
 use crate::census::Output;
 use crate::census::descriptors::may_map_again;
+use crate::files::open;
 use crate::job::Inheritance;
 use crate::{EngineError, Obstacle, SavedFiles};
 use standfast_core::{Address, PageRange};
@@ -12,7 +13,6 @@ use standfast_format::records::{
 };
 use standfast_linux::proc::{self, Map, WholeFileLock};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -68,8 +68,11 @@ impl Objects {
         let unreadable = |error: io::Error| {
             Unfit::new(format!("it is mapped shared and writable, and cannot be read ({error})"), "make it readable")
         };
-        let contents = File::open(OsStr::from_bytes(&file.path.0)).map_err(unreadable)?;
+        let contents = open(&file.path.0).map_err(unreadable)?;
         let status = contents.metadata().map_err(unreadable)?;
+        if !status.is_file() {
+            return Err(unreadable(io::Error::other("something else has come in its place")));
+        }
         check_writable(&file, status.uid())?;
         let kind = ObjectKind::MappedFile {
             mode: status.mode() & super::PERMISSIONS,
@@ -120,9 +123,9 @@ impl Objects {
         if self.position(key).is_some() || file.length > bytes_max {
             return Ok(());
         }
-        let contents = File::open(OsStr::from_bytes(&file.path.0))?;
+        let contents = open(&file.path.0)?;
         let status = contents.metadata()?;
-        if ObjectKey::of_file(&status) == key {
+        if status.is_file() && ObjectKey::of_file(&status) == key {
             let mode = status.mode() & super::PERMISSIONS;
             let file = file.clone();
             let kind = ObjectKind::MappedFile { file, mode, lock: None, other_writer: None, saved };
@@ -141,7 +144,7 @@ impl Objects {
         };
         let writable = |file: &FileReference| {
             let path = OsStr::from_bytes(&file.path.0);
-            Some(Output { path: path.into(), file: File::open(path).ok()? })
+            Some(Output { path: path.into(), file: open(path.as_bytes()).ok()? })
         };
         self.found.iter().filter_map(output).chain(self.writable.values().filter_map(writable)).collect()
     }

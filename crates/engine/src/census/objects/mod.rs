@@ -16,7 +16,7 @@ mod segment;
 mod windows;
 
 use super::system_v::SystemV;
-use crate::files::{self, FileKey, Proof};
+use crate::files::{self, FileKey, Proof, open};
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
 pub(super) use mapped::Unfit;
@@ -312,10 +312,12 @@ fn stamp_of(record: &MemoryObject, file: &File) -> Option<FileIdentity> {
 
 /// A file in a folder, which must be the one that was found there.
 fn open_again(path: &Path, key: ObjectKey) -> io::Result<File> {
-    let file = File::open(path)?;
+    let file = open(path.as_os_str().as_bytes())?;
     let status = file.metadata()?;
     let changed = || io::Error::other(format!("somebody else has put another file in the place of {}", path.display()));
-    if ObjectKey::of_file(&status) == key { Ok(file) } else { Err(changed()) }
+    // The number of one that is gone is given to the next that is made, whatever that is.
+    let is_it = status.is_file() && ObjectKey::of_file(&status) == key;
+    if is_it { Ok(file) } else { Err(changed()) }
 }
 
 fn read_file(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
@@ -370,5 +372,24 @@ fn deleted_or_shared(path: &[u8], mode: u32) -> ObjectKind {
     match path.strip_suffix(DELETED).unwrap_or(path) {
         SHARED_ANONYMOUS => ObjectKind::SharedMemory,
         path => ObjectKind::DeletedFile { path: path.into(), mode },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody else may make one where others may make files, and the program stands still meanwhile.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        std::fs::write(&path, "contents").unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        let key = ObjectKey::of_file(&found);
+        assert!(open_again(&path, key).is_ok());
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(open_again(&path, key).is_err());
     }
 }
