@@ -83,7 +83,9 @@ pub(crate) fn residents(directories: &BTreeSet<FileKey>, job: &[i32]) -> BTreeSe
         let place = std::fs::metadata(format!("/proc/{pid}/cwd")).ok()?;
         let key = Some((place.dev(), place.ino())).filter(|key| directories.contains(key))?;
         let is_other = program(pid) != ours && !ancestors(pid).any(|it| job.contains(&it));
-        is_other.then_some(key)
+        // Of one that has ended meanwhile the ancestors were not found: the job's own children come and go all the time.
+        let is_there = std::fs::metadata(format!("/proc/{pid}/cwd")).is_ok();
+        (is_other && is_there).then_some(key)
     };
     let pids = proc::all().unwrap_or_default();
     pids.into_iter().filter(|pid| !own.contains(pid)).filter_map(lives_there).collect()

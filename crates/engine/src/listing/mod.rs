@@ -245,6 +245,7 @@ impl State {
         let home = job.pids.first().and_then(|pid| home_of(*pid));
         let mut waiting: VecDeque<(PathBuf, usize)> =
             first_directories(job).into_iter().map(|path| (path, 0)).collect();
+        let working = working_directories(job);
         let mut budget = Budget { names: NAMES_MAX, until: Instant::now() + LISTING_MAX };
         let mut seen = BTreeSet::new();
         let mut found = Vec::new();
@@ -256,7 +257,8 @@ impl State {
             if seen.len() > DIRECTORIES_MAX {
                 break;
             }
-            let is_shared = is_common(&path, &status, home.as_deref());
+            // Where the job merely has a log open, the others there are hardly its own.
+            let is_shared = is_common(&path, &status, home.as_deref()) || depth == 0 && !working.contains(&path);
             match Contents::within(&path, &mut budget) {
                 Ok(Some(contents)) => {
                     let below = contents.directories.iter().filter(|name| depth == 0 && !is_shared && is_plain(name));
@@ -321,12 +323,16 @@ impl State {
     }
 }
 
+fn working_directories(job: &Outline<'_>) -> Vec<PathBuf> {
+    let path = |link: Vec<u8>| PathBuf::from(OsStr::from_bytes(&link));
+    job.pids.iter().filter_map(|pid| proc::link(*pid, "cwd").ok()).map(path).collect()
+}
+
 /// Working directories, and those of the files that the job has open for writing.
 fn first_directories(job: &Outline<'_>) -> Vec<PathBuf> {
-    let path = |link: Vec<u8>| PathBuf::from(OsStr::from_bytes(&link));
-    let working = job.pids.iter().filter_map(|pid| proc::link(*pid, "cwd").ok()).map(path);
+    let working = working_directories(job);
     let of_outputs = job.outputs.values().filter_map(|output| Path::new(OsStr::from_bytes(output)).parent());
-    let mut all: Vec<_> = working.chain(of_outputs.map(Path::to_owned)).collect();
+    let mut all: Vec<_> = working.into_iter().chain(of_outputs.map(Path::to_owned)).collect();
     let mut seen = BTreeSet::new();
     all.retain(|path| path.is_absolute() && seen.insert(path.clone()));
     all
