@@ -151,6 +151,30 @@ fn a_restart_that_is_to_redirect_the_output_continues_in_the_new_file() -> Resul
     Ok(())
 }
 
+/// As batch systems do, which say in a job's output why they have ended it.
+#[test]
+fn an_output_to_which_others_have_added_continues_where_that_of_the_restart_is_collected() -> Result<()> {
+    let program = SMALL.with(&[])?;
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    standfast.await_gate()?;
+    standfast.ask("checkpoint", &arena.images(), &["--stop"])?.well("checkpoint --stop")?;
+    ensure!(running.wait(PATIENCE)?.exited(75), "a job that was stopped behind a checkpoint ends with 75");
+    let old = arena.work().join(OUTPUT);
+    fs::write(&old, "*** cancelled due to a time limit ***\n")?;
+    open_gate(&arena)?;
+    let refused = Running::start(&arena, "refused", Output::Nowhere, &mut standfast.restart_command(&arena.images()))?;
+    let refused = refused.wait(PATIENCE)?.refusal("an output that goes nowhere")?;
+    ensure!(refused.contains("--redirect") && refused.contains("--files rollback"), "no remedies: {refused}");
+    let mut command = standfast.restart_command(&arena.images());
+    let ended = Running::start(&arena, "restart", Output::Log, &mut command)?.wait(PATIENCE)?.well("restart")?;
+    ensure!(ended.output.starts_with("small: "), "the new file holds {:?}", ended.output);
+    ensure!(ended.errors.contains("standard output continues in"), "not a word of it: {}", ended.errors);
+    ensure!(fs::read_to_string(old)?.starts_with("*** cancelled"), "what others have written is gone");
+    Ok(())
+}
+
 #[test]
 fn resume_starts_fresh_where_there_is_nothing_to_continue() -> Result<()> {
     let program = SMALL.with(&[])?;

@@ -6,7 +6,7 @@ use bytesize::ByteSize;
 use standfast_engine::{BrokenPromise, FileNote, JobIds, ListingNews};
 use standfast_store::TAIL_BYTES_MAX;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Hears what a supervisor has to say.
@@ -473,15 +473,13 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             "folder {} holds again what it held at the checkpoint: {changed} files put back, {removed} removed that had come since",
             ForShell(path)
         ),
-        FileNote::StreamNotOpened { stream, from, to } => {
-            write!(
-                f,
-                "{} continues in {}, since {} may not be opened by this user; it keeps what was written since the checkpoint",
-                stream_name(*stream),
-                ForShell(to),
-                ForShell(from)
-            )
-        }
+        FileNote::StreamElsewhere { stream, from, to, why } => write!(
+            f,
+            "{} continues in {}, not in {}: {why}; that file keeps what was written since the checkpoint",
+            stream_name(*stream),
+            stream_target(to),
+            ForShell(from)
+        ),
         FileNote::StreamMoved { stream, from, to } => write!(
             f,
             "{} continues in {}, where that of this command goes, and no longer in {}",
@@ -490,10 +488,7 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             ForShell(from)
         ),
         FileNote::StreamStays { stream, path, own } => {
-            let own = match own.to_str() {
-                Some(pipe) if pipe.starts_with("pipe:") => "the pipe of this command".to_owned(),
-                _ => ForShell(own).to_string(),
-            };
+            let own = stream_target(own);
             let name = stream_name(*stream);
             write!(
                 f,
@@ -501,6 +496,14 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
                 ForShell(path)
             )
         }
+    }
+}
+
+/// Where a stream of this command goes.
+fn stream_target(path: &Path) -> String {
+    match path.to_str() {
+        Some(pipe) if pipe.starts_with("pipe:") => "the pipe of this command".to_owned(),
+        _ => ForShell(path).to_string(),
     }
 }
 

@@ -138,14 +138,16 @@ pub enum FileNote {
         /// Where the restart's goes.
         to: PathBuf,
     },
-    /// A standard stream that was a file which may not be opened again continues in the one that the restart has.
-    StreamNotOpened {
+    /// A standard stream that was a file continues in the one that the restart has, since the file cannot be continued.
+    StreamElsewhere {
         /// 1 or 2.
         stream: i32,
         /// The file of the run.
         from: PathBuf,
         /// What the restart has.
         to: PathBuf,
+        /// Why the file cannot be continued.
+        why: String,
     },
     /// A standard stream that was a file continues there, although that of the restart goes to another file or a pipe.
     StreamStays {

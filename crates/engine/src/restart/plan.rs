@@ -389,7 +389,7 @@ impl Obstacles {
         match &file.kind {
             OpenFileKind::Stream { stream, .. } => FilePlan::Own(*stream as i32),
             OpenFileKind::Regular { file: reference, .. } => {
-                let (how, note) = match as_stream(job, place, reckoning.options.streams) {
+                let (mut how, mut note) = match as_stream(job, place, reckoning.options.streams) {
                     (FilePlan::AsRecorded, stays) => match reckoning.instead_of_unopenable(place) {
                         Ok((FilePlan::AsRecorded, _)) => (FilePlan::AsRecorded, stays),
                         Ok(instead) => instead,
@@ -400,18 +400,22 @@ impl Obstacles {
                     },
                     known => known,
                 };
-                found.notes.extend(note);
                 if !matches!(how, FilePlan::Own(_)) {
                     match reckoning.judge_open(place, how) {
                         Ok(plan) => found.regular.push(plan),
                         Err(Objection { why, mut remedy }) => {
-                            if streams::can_be_redirected(job, place) {
-                                remedy = format!("{remedy}; {}", streams::REDIRECT);
+                            if let Some((own, elsewhere)) = reckoning.instead_of_changed(place, &why) {
+                                (how, note) = (own, Some(elsewhere));
+                            } else {
+                                if streams::can_be_redirected(job, place) {
+                                    remedy = format!("{remedy}; {}", streams::REDIRECT);
+                                }
+                                self.add(&format!("file {}", reference.path), &why, &remedy);
                             }
-                            self.add(&format!("file {}", reference.path), &why, &remedy);
                         }
                     }
                 }
+                found.notes.extend(note);
                 how
             }
             OpenFileKind::Device { path, number } => {
