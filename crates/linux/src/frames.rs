@@ -206,6 +206,17 @@ impl Drop for FrameFile {
 mod tests {
     use super::*;
 
+    /// Opens a file that has just been let go of: a child that another test has just made has the lock as well, until it
+    /// executes its program.
+    pub(super) fn open_again(path: &Path) -> FrameFile {
+        loop {
+            match FrameFile::open(path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                opened => return opened.unwrap(),
+            }
+        }
+    }
+
     #[test]
     fn what_is_written_is_there_when_the_file_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -234,13 +245,7 @@ mod tests {
         let refused = FrameFile::open(&path).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
         drop(frames);
-        // A child that another test has just made has the lock as well, until it executes its program.
-        let frames = loop {
-            match FrameFile::open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
-                opened => break opened.unwrap(),
-            }
-        };
+        let frames = open_again(&path);
         assert_eq!(frames.frames(), 2048);
         assert_eq!(frames.frame(7), &[7; PAGE_BYTES]);
         assert_eq!(frames.frame(2047), &content);

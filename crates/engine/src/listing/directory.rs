@@ -12,24 +12,34 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Anybody may write there.
 const OTHERS_WRITE: u32 = 0o002;
 
-/// How much may be listed, which all directories of a job share.
+/// How much may be listed, which all directories of a job share. Time counts as far as this thread has a processor: a busy
+/// machine does not make a directory larger.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    pub(super) names: usize,
-    pub(super) until: Instant,
+    names: usize,
+    until_nanoseconds: u64,
 }
 
 impl Budget {
+    pub(super) fn new(names: usize, time: Duration) -> Self {
+        let until_nanoseconds = processor_nanoseconds() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
+        Self { names, until_nanoseconds }
+    }
+
     fn take(&mut self) -> bool {
-        let is_left = self.names > 0 && Instant::now() < self.until;
+        let is_left = self.names > 0 && processor_nanoseconds() < self.until_nanoseconds;
         self.names = self.names.saturating_sub(1);
         is_left
     }
+}
+
+fn processor_nanoseconds() -> u64 {
+    process::clock_nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// A name that is a regular file.
@@ -96,7 +106,7 @@ impl Contents {
 
     /// All of it, however much.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let mut budget = Budget { names: usize::MAX, until: Instant::now() + super::LISTING_AT_RESTART_MAX };
+        let mut budget = Budget::new(usize::MAX, super::LISTING_AT_RESTART_MAX);
         Self::within(path, &mut budget)?.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
 }

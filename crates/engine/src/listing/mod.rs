@@ -30,7 +30,7 @@ pub(crate) use unsaved::is_database;
 
 /// Names in all directories together. To look at one costs about a microsecond, while the program stands still as well.
 const NAMES_MAX: usize = 2000;
-/// How long listing may take where it is tried first, while the program runs.
+/// How much of a processor listing may take where it is tried first, while the program runs.
 const LISTING_MAX: Duration = Duration::from_millis(5);
 /// A restart is in less of a hurry.
 const LISTING_AT_RESTART_MAX: Duration = Duration::from_secs(10);
@@ -177,7 +177,7 @@ impl Listing {
         let mut state = self.state();
         state.started?;
         let mut identities = HashMap::new();
-        let mut budget = Budget { names: 2 * NAMES_MAX, until: Instant::now() + 2 * LISTING_MAX };
+        let mut budget = Budget::new(2 * NAMES_MAX, 2 * LISTING_MAX);
         let mut bytes_left = SAMPLED_BYTES_MAX;
         let leased = leased_inodes().unwrap_or_default();
         let listed = state.chosen.iter().filter_map(|chosen| {
@@ -246,7 +246,7 @@ impl State {
         let mut waiting: VecDeque<(PathBuf, usize)> =
             first_directories(job).into_iter().map(|path| (path, 0)).collect();
         let working = working_directories(job);
-        let mut budget = Budget { names: NAMES_MAX, until: Instant::now() + LISTING_MAX };
+        let mut budget = Budget::new(NAMES_MAX, LISTING_MAX);
         let mut seen = BTreeSet::new();
         let mut found = Vec::new();
         while let Some((path, depth)) = waiting.pop_front() {

@@ -124,10 +124,10 @@ fn arguments_too_long_to_be_read_are_not_written() {
 
 #[test]
 fn a_field_that_a_later_standfast_adds_does_not_stop_this_one() {
-    // The manifest's array with one more place at its end: the 7 that are filled, an empty one, and one that holds 42.
+    // The manifest's array with one more place at its end: the 7 that are filled, two empty ones, and one that holds 42.
     let body = minicbor::to_vec(manifest()).unwrap();
     assert_eq!(body[0], 0x87);
-    let mut longer = [&[0x89], &body[1..], &[0xf6, 0x18, 42]].concat();
+    let mut longer = [&[0x8a], &body[1..], &[0xf6, 0xf6, 0x18, 42]].concat();
     longer.splice(..0, (longer.len() as u32).to_le_bytes());
     longer.splice(..0, MANIFEST_VERSION.to_le_bytes());
     longer.splice(..0, *b"SFMANIF\n");

@@ -73,6 +73,7 @@ unsafe fn give_back(place: *mut libc::c_void, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frames::tests::open_again;
     use crate::frames::{BYTES_MAPPED, FrameFile};
     use std::path::Path;
 
@@ -91,7 +92,7 @@ mod tests {
         frames.grow().unwrap();
         frames.write(1, &[7; 4096]);
         drop(frames);
-        let frames = FrameFile::open(&path).unwrap();
+        let frames = open_again(&path);
         assert_eq!((frames.frame(0), frames.frame(1)), (&[0; 4096], &[7; 4096]));
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let of_frames = maps.split_once(path.to_str().unwrap()).expect("it is mapped").1;

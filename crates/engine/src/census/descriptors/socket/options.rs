@@ -60,6 +60,7 @@ const BUFFERS: [i32; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
 
 /// Level, name and length, in the order in which they are set.
 const GENERAL: &[(i32, usize)] = &[
+    (libc::SO_DEBUG, WORD),
     (libc::SO_REUSEADDR, WORD),
     (libc::SO_REUSEPORT, WORD),
     (libc::SO_BINDTODEVICE, NAME),
