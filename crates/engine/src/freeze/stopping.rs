@@ -28,6 +28,8 @@ const SLEEP: Duration = Duration::from_micros(100);
 const ASLEEP_MAX: Duration = Duration::from_millis(200);
 /// The same for those that want a processor: on a busy machine, or below a limit of processor time, they get one late.
 const READY_MAX: Duration = Duration::from_secs(2);
+/// How often nobody must have been found to come to a stop. A look at hundreds of processes takes its time on a busy machine.
+const LOOKS_MIN: u32 = 5;
 
 /// Those who stand still, in the order of [`Roots::members`], and zombies.
 pub(super) type Stopped = (Vec<FrozenProcess>, Vec<Member>);
@@ -45,11 +47,12 @@ pub(super) struct Stopping<'a> {
     chased: Vec<Chased>,
 }
 
-/// How many tasks stand still, how many do not yet, and since when that has been so.
+/// How many tasks stand still, how many do not yet, since when that has been so, and how often that was found.
 struct Progress {
     still: usize,
     stopping: usize,
     since: Instant,
+    looks: u32,
 }
 
 /// One process on its way to standing still.
@@ -64,7 +67,7 @@ struct Chased {
 impl<'a> Stopping<'a> {
     /// The job has been brought to a stop since `begun`, which is given up at the deadline.
     pub(super) fn new(shared: &'a Shared, begun: Instant, deadline: Instant) -> Self {
-        let progress = Progress { still: 0, stopping: 0, since: begun };
+        let progress = Progress { still: 0, stopping: 0, since: begun, looks: 0 };
         Self { shared, begun, deadline, progress, chased: Vec::new() }
     }
 
@@ -77,16 +80,17 @@ impl<'a> Stopping<'a> {
                 return Err(EngineError::Ended);
             }
             let news = self.seize_new(&members, roots.main.pid)? | self.bury(&members);
-            let running = members.iter().find(|member| member.wait_status.is_none() && !self.stands_still(member.pid));
-            let Some(running) = running.map(|member| member.pid) else {
+            let is_running = |it: &&Member| it.wait_status.is_none() && !self.stands_still(it.pid);
+            let running: Vec<i32> = members.iter().filter(is_running).map(|member| member.pid).collect();
+            let Some(first) = running.first() else {
                 if news || !roots.are_all(&members) {
                     continue;
                 }
                 return self.finish(members);
             };
             self.wait(roots.main.pid)?;
-            if self.is_hopeless(running, Instant::now()) {
-                let tid = self.stuck().unwrap_or(running);
+            if self.is_hopeless(&running, Instant::now()) {
+                let tid = self.stuck().unwrap_or(*first);
                 return Err(EngineError::Unstoppable { tid, stood_still: self.begun.elapsed() });
             }
         }
@@ -122,21 +126,25 @@ impl<'a> Stopping<'a> {
         chased.is_some_and(|chased| chased.stopping.is_empty() && !chased.frozen.tasks.is_empty())
     }
 
-    /// Whether those that do not stand still yet are not to be waited for any longer.
-    fn is_hopeless(&mut self, running: i32, now: Instant) -> bool {
+    /// Whether the processes that do not stand still yet, children of vfork among them, are not to be waited for any longer.
+    fn is_hopeless(&mut self, running: &[i32], now: Instant) -> bool {
         let still = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
         let stopping = self.chased.iter().map(|chased| chased.stopping.len()).sum();
         if (still, stopping) != (self.progress.still, self.progress.stopping) {
-            self.progress = Progress { still, stopping, since: now };
+            self.progress = Progress { still, stopping, since: now, looks: 0 };
         }
+        self.progress.looks += 1;
         let waited = now.saturating_duration_since(self.progress.since);
         // The kernel may be freeing the memory of one that exits.
         let is_busy = |stat: Stat| stat.state == b'R' || stat.is_exiting();
         let mut stopping = self.chased.iter().flat_map(|chased| &chased.stopping);
         let wants_processor = |task: &Task| Stat::of_task(task.process(), task.tid()).is_ok_and(is_busy);
         now >= self.deadline
-            || waited >= READY_MAX
-            || waited >= ASLEEP_MAX && !stopping.any(wants_processor) && !Stat::of(running).is_ok_and(is_busy)
+            || waited >= READY_MAX && self.progress.looks >= LOOKS_MIN
+            || waited >= ASLEEP_MAX
+                && self.progress.looks >= LOOKS_MIN
+                && !stopping.any(wants_processor)
+                && !running.iter().any(|pid| Stat::of(*pid).is_ok_and(is_busy))
     }
 
     /// A task that has been asked to stop and does not.

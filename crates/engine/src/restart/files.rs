@@ -77,11 +77,13 @@ pub(super) struct RegularPlan {
 pub(super) struct Objection {
     pub(super) why: String,
     pub(super) remedy: String,
+    /// Whether what the file held at the checkpoint is as it was, and others have added to it since.
+    pub(super) is_addition: bool,
 }
 
 impl Objection {
     pub(super) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { why: why.into(), remedy: remedy.into() }
+        Self { why: why.into(), remedy: remedy.into(), is_addition: false }
     }
 }
 
@@ -229,7 +231,7 @@ impl<'a> Reckoning<'a> {
             let remedy = format!(
                 "to cut it back all the same, what is cut off being kept: standfast restart --files rollback; {KEEP}"
             );
-            return Err(Objection::new(why, remedy));
+            return Err(Objection { is_addition: true, ..Objection::new(why, remedy) });
         }
         Ok(RegularPlan { cut: Some(file.length), ..unmoved })
     }

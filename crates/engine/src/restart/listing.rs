@@ -213,7 +213,7 @@ impl Family {
             plan.listed.iter().filter(|listed| !listed.is_doubtful || known.contains(name(listed))).collect();
         let objected = settled.iter().filter_map(|listed| Some((listed, listed.against.clone()?)));
         let mut obstacles: Vec<_> = objected
-            .map(|(listed, Objection { why, remedy })| Obstacle {
+            .map(|(listed, Objection { why, remedy, .. })| Obstacle {
                 what: format!("file {}", listed.path.display()),
                 why,
                 remedy,

@@ -230,7 +230,7 @@ impl Construction {
                 continue;
             }
             differing.push(mapped);
-            if let Some(Objection { why, remedy }) = mapped.against.clone() {
+            if let Some(Objection { why, remedy, .. }) = mapped.against.clone() {
                 obstacles.push(Obstacle { what: format!("mapped file {}", file.path), why, remedy, passing: false });
             }
         }

@@ -331,7 +331,7 @@ impl Obstacles {
 
     /// Code and data that come from a file again must be what they were.
     fn check_unchanged(&mut self, reckoning: &Reckoning<'_>, file: &FileReference, role: &str) {
-        if let Err(Objection { why, remedy }) = reckoning.judge_mapped(file) {
+        if let Err(Objection { why, remedy, .. }) = reckoning.judge_mapped(file) {
             self.add(&format!("{role} {}", file.path), &why, &remedy);
         }
     }
@@ -360,7 +360,7 @@ impl Obstacles {
             });
             match judged {
                 Ok(plan) => plans.push(plan),
-                Err(Objection { why, remedy }) => self.add(&format!("mapped file {}", file.path), &why, &remedy),
+                Err(Objection { why, remedy, .. }) => self.add(&format!("mapped file {}", file.path), &why, &remedy),
             }
         }
         plans
@@ -372,7 +372,7 @@ impl Obstacles {
         for (place, folder) in reckoning.job.folders.iter().enumerate() {
             match reckoning.judge_folder(place) {
                 Ok(plan) => plans.extend(plan),
-                Err(Objection { why, remedy }) => self.add(&format!("folder {}", folder.path), &why, &remedy),
+                Err(Objection { why, remedy, .. }) => self.add(&format!("folder {}", folder.path), &why, &remedy),
             }
         }
         plans
@@ -403,10 +403,11 @@ impl Obstacles {
                 if !matches!(how, FilePlan::Own(_)) {
                     match reckoning.judge_open(place, how) {
                         Ok(plan) => found.regular.push(plan),
-                        Err(Objection { why, mut remedy }) => {
-                            if let Some((own, elsewhere)) = reckoning.instead_of_changed(place, &why) {
+                        Err(objection) => {
+                            if let Some((own, elsewhere)) = reckoning.instead_of_added_to(place, &objection) {
                                 (how, note) = (own, Some(elsewhere));
                             } else {
+                                let Objection { why, mut remedy, .. } = objection;
                                 if streams::can_be_redirected(job, place) {
                                     remedy = format!("{remedy}; {}", streams::REDIRECT);
                                 }

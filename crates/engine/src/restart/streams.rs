@@ -5,10 +5,10 @@
 //! ```text
 //! the restart's stream is the recorded file      its descriptor is used: the path need not be open to this user
 //! another file, a pipe, a terminal               the recorded file is opened again; by Streams::Redirected it is not
-//! ...and the recorded file cannot be continued   a file or pipe of the restart's takes its place; else the restart is refused
+//! ...and others have added to that file          a file or pipe of the restart's takes its place; else the restart is refused
 //! ```
 
-use super::files::{FileNote, FilePolicy, Reckoning, path_of};
+use super::files::{FileNote, Objection, Reckoning, path_of};
 use super::plan::FilePlan;
 use crate::job::is_inherited;
 use standfast_format::records::{JobState, OpenFileKind};
@@ -97,18 +97,18 @@ impl Reckoning<'_> {
         Ok((FilePlan::Own(stream), Some(FileNote::StreamElsewhere { stream, from: path.to_owned(), to, why })))
     }
 
-    /// Of a standard output that has changed since the checkpoint, so that it cannot be continued: the stream of ours that takes
-    /// its place, where somebody collects what we write there. A batch system that adds a line of its own to the output
-    /// of each job must not stop the next one.
-    pub(super) fn instead_of_changed(&self, place: usize, why: &str) -> Option<(FilePlan, FileNote)> {
+    /// Of a standard output that others have added to since the checkpoint: the stream of ours that takes its place, where
+    /// somebody collects what we write there. A batch system that adds a line of its own to the output of each job must not
+    /// stop the next one.
+    pub(super) fn instead_of_added_to(&self, place: usize, objection: &Objection) -> Option<(FilePlan, FileNote)> {
         let open = &self.job.open_files[place];
         let OpenFileKind::Regular { file, .. } = &open.kind else { return None };
-        if self.options.policy != FilePolicy::Auto || open.flags & O_ACCMODE != O_WRONLY {
+        if !objection.is_addition || open.flags & O_ACCMODE == O_RDONLY {
             return None;
         }
         let stream = stream_of(self.job, place).filter(|stream| *stream > 0)?;
         let own = OwnStream::of(stream).filter(|own| own.access != O_RDONLY && own.catches_output())?;
-        let (from, why) = (path_of(file).to_owned(), why.to_owned());
+        let (from, why) = (path_of(file).to_owned(), objection.why.clone());
         Some((FilePlan::Own(stream), FileNote::StreamElsewhere { stream, from, to: own.path, why }))
     }
 }
