@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long anything may take that should be done in a moment. Generous: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How long a victim may take from its beginning to its end: more of them where they have more to do (`make soak`).
 pub fn patience_for_a_whole_run() -> Duration {
