@@ -229,7 +229,8 @@ pub const POSTGRES: Victim = about(
 );
 
 /// A shell's loop of `>>`.
-pub const APPEND_SHELL: Victim = script("append-shell", include_str!("../victims/appending/shell.sh"), &["sh"], "sh");
+pub const APPEND_SHELL: Victim =
+    script("append-shell", include_str!("../victims/appending/shell.sh"), &["env", "dash"], "sh");
 /// `appendFile` of Node.js.
 pub const APPEND_NODE: Victim = script("append-node", include_str!("../victims/appending/node.js"), &["node"], "js");
 /// gcc under make, with files of its own in a directory for temporary ones.
