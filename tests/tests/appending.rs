@@ -254,3 +254,30 @@ fn what_is_written_after_the_end_that_was_seen_refuses_the_restart() -> Result<(
     ensure!(shell.text("results.txt")?.ends_with("by hand\n"), "it was cut back all the same");
     Ok(())
 }
+
+#[test]
+fn a_file_that_is_cut_back_shows_the_time_that_it_had() -> Result<()> {
+    let arena = Arena::new()?;
+    let script = format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
+    let (shell, running) = Shell::run(&arena, &script)?;
+    shell.await_text("results.txt", "one\n")?;
+    let modified = || arena.work().join("results.txt").metadata()?.modified().context("the time of a file");
+    let was = modified()?;
+    shell.standfast.checkpoint()?;
+    // More than a tick of the clock by which files are dated.
+    sleep(Duration::from_millis(50));
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("results.txt", "two\n")?;
+    kill_everything(&arena)?;
+    running.wait(PATIENCE)?;
+    ensure!(modified()? != was, "the second line has the time of the first");
+    fs::remove_file(arena.work().join("gate"))?;
+    let restarted = shell.standfast.restart(&arena.images(), "restart")?;
+    until(PATIENCE, "the restart", || Ok(shell.standfast.status(&arena.images())?["live"].is_object().then_some(())))?;
+    ensure!(shell.text("results.txt")? == "one\n" && modified()? == was, "it does not show the time that it had");
+    standfast_tests::result::open_gate(&arena)?;
+    fs::write(arena.work().join("end"), "")?;
+    restarted.wait(PATIENCE)?.well("the restart")?;
+    ensure!(shell.text("results.txt")? == "one\ntwo\n", "{:?}", shell.text("results.txt")?);
+    Ok(())
+}

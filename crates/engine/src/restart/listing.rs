@@ -17,7 +17,7 @@ use crate::files::{FileKey, TICK_NANOSECONDS, digest_of, open};
 use crate::freeze::kernel;
 use crate::listing::{Contents, Entry, is_older, is_plain};
 use crate::{EngineError, Obstacle};
-use standfast_format::records::{ListedDirectory, ListedFile};
+use standfast_format::records::{FileIdentity, ListedDirectory, ListedFile};
 use standfast_linux::sys::process;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -40,6 +40,8 @@ pub(super) struct ListedPlan {
     length: u64,
     /// How long it was at the checkpoint; `None` where it was not there.
     cut: Option<u64>,
+    /// What it was, where it is that again when it has been cut back.
+    was: Option<FileIdentity>,
     /// Whether it is the job's only if the job knows its name.
     is_doubtful: bool,
     /// What speaks against cutting it back, if it is the job's.
@@ -171,6 +173,7 @@ impl Reckoning<'_> {
             key: now.key(),
             length: now.length,
             cut: Some(was.length),
+            was: is_unchanged.map(|_| was.identity),
             is_doubtful: directory.is_shared && !was.is_written,
             against: against.map(|it| Objection::new(why(it), CHOICE)),
         })
@@ -188,6 +191,7 @@ impl Reckoning<'_> {
             key: now.key(),
             length: now.length,
             cut: None,
+            was: None,
             is_doubtful: true,
             against: None,
         })
@@ -233,7 +237,7 @@ impl Family {
 
     /// Cuts them back and sets them aside; nothing is touched before all of it has been kept.
     pub(super) fn cut_back_listed(
-        &self,
+        &mut self,
         settled: &[&ListedPlan],
         keep: &mut KeepTail<'_>,
     ) -> Result<Vec<FileNote>, EngineError> {
@@ -256,6 +260,9 @@ impl Family {
             listed
                 .cut_back(&file)
                 .map_err(|source| kernel(&format!("cutting {} back", listed.path.display()), source))?;
+            if let Some(was) = &listed.was {
+                self.processes[0].put_time_back(&listed.path, was, &file);
+            }
         }
         Ok(notes)
     }

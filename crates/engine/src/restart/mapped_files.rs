@@ -14,7 +14,7 @@ use crate::freeze::kernel;
 use crate::{EngineError, Obstacle, folders};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{
-    Backing, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
+    Backing, FileIdentity, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
 };
 use standfast_linux::sys::file::set_modified;
 use standfast_linux::{Access, Folder, HeldPath};
@@ -277,9 +277,10 @@ impl Construction {
     }
 
     /// Gives a file that holds again what it held the time of modification that it had.
-    pub(super) fn put_time_back(&mut self, reference: &FileReference, file: &File) {
-        if let Err(error) = set_modified(file.as_fd(), reference.identity.modified_nanoseconds) {
-            self.notes.push(format!("{} shows the time of this restart as its modification ({error})", reference.path));
+    pub(super) fn put_time_back(&mut self, path: &Path, was: &FileIdentity, file: &File) {
+        if let Err(error) = set_modified(file.as_fd(), was.modified_nanoseconds) {
+            let path = path.display();
+            self.notes.push(format!("{path} shows the time of this restart as its modification ({error})"));
         }
     }
 
@@ -293,7 +294,7 @@ impl Construction {
             let was = reference.identity.modified_nanoseconds;
             let is_later = file.metadata().is_ok_and(|now| identity(&now).modified_nanoseconds != was);
             if is_later && covers(&mapped.shown, object.length) {
-                self.put_time_back(reference, &file);
+                self.put_time_back(path_of(reference), &reference.identity, &file);
             }
         }
     }
@@ -317,7 +318,7 @@ impl Construction {
             }
             let mut put = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at);
             self.compare(mapped, object.length, &file, &mut put).map_err(writing)?;
-            self.put_time_back(reference, &file);
+            self.put_time_back(path_of(reference), &reference.identity, &file);
             notes.push(FileNote::PutBack { path: path_of(reference).to_owned() });
         }
         Ok(notes)

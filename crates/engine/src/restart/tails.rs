@@ -68,7 +68,7 @@ impl Family {
             let is_longer = file.metadata().map_err(cutting)?.len() > length;
             if is_longer {
                 file.set_len(length).map_err(cutting)?;
-                self.processes[0].put_time_back(reference, &file);
+                self.processes[0].put_time_back(path_of(reference), &reference.identity, &file);
             }
         }
         Ok(notes)
