@@ -10,7 +10,7 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::RunResult;
 use standfast_tests::running::{PATIENCE, Running, patience_for_a_whole_run, until};
-use standfast_tests::victims::{APPEND_NODE, APPEND_SHELL, DATABASE, Program, Victim};
+use standfast_tests::victims::{APPEND_NODE, APPEND_SHELL, COMPILER_FILES, DATABASE, Program, Victim};
 use standfast_tests::{seed, skip};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -131,6 +131,64 @@ fn a_database_that_is_not_saved_is_named_before_the_first_kill() -> Result<()> {
 #[test]
 fn a_database_that_is_saved_survives() -> Result<()> {
     is_undisturbed(DATABASE, &["--save-files"])
+}
+
+#[test]
+fn a_compilers_files_are_named_before_the_first_kill() -> Result<()> {
+    match killed_with_everything(COMPILER_FILES, &[])? {
+        Some(Passage::Told(told)) => {
+            ensure!(told.contains("/cc") && told.contains("--save-folder"), "{told}");
+            Ok(())
+        }
+        Some(Passage::Undisturbed(_)) => bail!("the user was not told"),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn a_temporary_file_that_is_handed_to_a_program_is_named_at_the_first_checkpoint_that_sees_it() -> Result<()> {
+    let (arena, other) = (Arena::new()?, Arena::new()?);
+    // Made by mktemp, open for writing in the program that is handed its name.
+    let script = format!(
+        "{WAIT} file=$(mktemp {}/XXXXXX); echo made > made; \
+         sh -c 'exec > $0; while [ ! -e end ]; do sleep 0.01; done' $file; echo done",
+        other.work().display()
+    );
+    let (shell, running) = Shell::run(&arena, &script)?;
+    shell.await_text("made", "made")?;
+    until(PATIENCE, "the program that writes", || {
+        let open = other_writers_of(&arena, &other.work());
+        Ok(open.then_some(()))
+    })?;
+    shell.standfast.checkpoint()?;
+    until(PATIENCE, "the warning", || Ok(running.errors_so_far().contains("--save-folder").then_some(())))?;
+    fs::write(arena.work().join("end"), "")?;
+    running.wait(PATIENCE)?.well("the job")?;
+    Ok(())
+}
+
+/// Whether a process of the arena has a file in `place` as its standard output.
+fn other_writers_of(arena: &Arena, place: &std::path::Path) -> bool {
+    let output = |pid: &Pid| fs::read_link(format!("/proc/{pid}/fd/1"));
+    arena.processes().iter().any(|pid| output(pid).is_ok_and(|path| path.starts_with(place)))
+}
+
+#[test]
+fn what_a_program_writes_to_by_the_name_it_was_given_is_no_reason_to_warn() -> Result<()> {
+    let (arena, other) = (Arena::new()?, Arena::new()?);
+    let script = format!(
+        "{WAIT} sh -c 'exec > $0; while [ ! -e end ]; do sleep 0.01; done' {}/results; echo done",
+        other.work().display()
+    );
+    let (shell, running) = Shell::run(&arena, &script)?;
+    until(PATIENCE, "the program that writes", || Ok(other_writers_of(&arena, &other.work()).then_some(())))?;
+    for _ in 0..4 {
+        shell.standfast.checkpoint()?;
+    }
+    fs::write(arena.work().join("end"), "")?;
+    let told = running.wait(PATIENCE)?.well("the job")?.errors;
+    ensure!(!told.contains("--save-f"), "{told}");
+    Ok(())
 }
 
 #[test]

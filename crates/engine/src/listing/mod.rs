@@ -25,8 +25,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use unsaved::Unsaved;
 pub(crate) use unsaved::is_database;
+use unsaved::{Cover, Unsaved};
 
 /// Names in all directories together. To look at one costs about a microsecond, while the program stands still as well.
 const NAMES_MAX: usize = 2000;
@@ -150,9 +150,13 @@ impl Listing {
         let found = state.choose(job);
         state.chosen = found.iter().map(|(chosen, _)| chosen.clone()).collect();
         let State { unsaved, chosen, news, .. } = &mut *state;
-        let is_listed = |place: &Path| chosen.iter().any(|chosen| chosen.path == place);
-        let is_covered = |place: &Path| is_listed(place) || is_apart(place, job.folders);
-        unsaved.find_handed_on(job, is_covered, started, news);
+        let cover = |place: &Path| match chosen.iter().find(|chosen| chosen.path == place) {
+            _ if is_apart(place, job.folders) => Cover::Whole,
+            Some(chosen) if !chosen.is_shared => Cover::Whole,
+            Some(_) => Cover::Listed,
+            None => Cover::None,
+        };
+        unsaved.find_handed_on(job, cover, started, news);
         let mut references: Vec<_> = found.iter().flat_map(|(chosen, contents)| referred(chosen, contents)).collect();
         // What has changed in the life of the job comes first, the newest of it before the others.
         references.sort_by_key(|(_, _, reference)| std::cmp::Reverse(reference.identity.changed_nanoseconds));

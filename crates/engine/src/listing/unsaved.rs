@@ -4,7 +4,7 @@
 use super::{ListingNews, Outline, is_older};
 use crate::files::{FileKey, open};
 use standfast_format::records::{FileReference, JobState, ObjectKind, OpenFileKind};
-use standfast_linux::proc;
+use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -18,8 +18,23 @@ const O_APPEND: u32 = libc::O_APPEND as u32;
 const DATABASES: [&[u8]; 3] = [b"SQLite format 3\0", b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"];
 /// At how many checkpoints something must be seen to be named.
 const SIGHTINGS: u32 = 2;
+/// What open(2) is mostly asked for, and what of it mkstemp(3) is.
+const USUAL_MODE: u32 = 0o666;
+const OWNER_ONLY: u32 = 0o600;
+const PERMISSIONS: u32 = 0o7777;
 /// Directories with files that programs hand to each other, at most.
 const PLACES_MAX: usize = 16;
+
+/// What checkpoints tell of the files in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cover {
+    /// What they held, or that they are the job's own.
+    Whole,
+    /// Which there were: others use it as well.
+    Listed,
+    /// Nothing.
+    None,
+}
 
 /// What has been seen so far.
 #[derive(Debug, Default)]
@@ -65,36 +80,78 @@ impl Unsaved {
     pub(super) fn find_handed_on(
         &mut self,
         job: &Outline<'_>,
-        is_covered: impl Fn(&Path) -> bool,
+        cover: impl Fn(&Path) -> Cover,
         started: i64,
         news: &mut Vec<ListingNews>,
     ) {
-        let mut seen: HashMap<PathBuf, PathBuf> = HashMap::new();
+        let mut seen: HashMap<PathBuf, Argument> = HashMap::new();
         for pid in job.pids {
-            let line = proc::read(*pid, "cmdline").unwrap_or_default();
-            for argument in line.split(|byte| *byte == 0).filter(|argument| argument.starts_with(b"/")) {
-                let path = Path::new(OsStr::from_bytes(argument));
-                let Some(place) = path.parent().filter(|place| !is_covered(place)) else { continue };
-                let Ok(status) = path.symlink_metadata() else { continue };
-                let key = (status.dev(), status.ino());
-                let is_ours = status.is_file() && status.uid() == process::effective_user();
-                let born = super::directory::born(&status).filter(|_| is_ours && !job.outputs.contains_key(&key));
-                if born.is_some_and(|born| !is_older(Some(born), started)) {
-                    seen.insert(place.to_owned(), path.to_owned());
+            for argument in created_arguments(*pid, started) {
+                let Some(place) = argument.path.parent() else { continue };
+                // What the job has open is brought back. A temporary file is one that somebody else will want next.
+                let is_open = job.outputs.contains_key(&argument.key);
+                let is_missed = match cover(place) {
+                    Cover::None if !is_open => true,
+                    Cover::None | Cover::Listed => argument.is_temporary && !(is_open && Some(pid) == job.pids.first()),
+                    Cover::Whole => false,
+                };
+                if !is_missed {
+                    continue;
+                }
+                let is_better = seen.get(place).is_none_or(|known| !known.is_temporary);
+                if is_better {
+                    seen.insert(place.to_owned(), argument);
                 }
             }
         }
-        for (place, path) in seen {
+        for (place, Argument { path, is_temporary, .. }) in seen {
             if self.places.len() >= PLACES_MAX && !self.places.contains_key(&place) {
                 continue;
             }
             let sightings = self.places.entry(place).or_default();
-            *sightings += 1;
-            if *sightings == SIGHTINGS {
+            let was_told = *sightings >= SIGHTINGS;
+            *sightings = if is_temporary { SIGHTINGS } else { *sightings + 1 };
+            if *sightings >= SIGHTINGS && !was_told {
                 news.push(ListingNews::HandedOn { path });
             }
         }
     }
+}
+
+/// A file that the job has created, and that is an argument of one of its programs.
+pub(super) struct Argument {
+    pub(super) path: PathBuf,
+    key: FileKey,
+    /// Whether it was made for temporary use: mkstemp(3) and its like make files for their owner only, whatever others the
+    /// process makes.
+    is_temporary: bool,
+}
+
+/// The files of this user among the arguments of a process that have come into being since then.
+pub(super) fn created_arguments(pid: i32, started: i64) -> Vec<Argument> {
+    let line = proc::read(pid, "cmdline").unwrap_or_default();
+    let created = |path: &[u8]| {
+        let path = Path::new(OsStr::from_bytes(path));
+        let status = path.symlink_metadata().ok()?;
+        let is_ours = status.is_file() && status.uid() == process::effective_user();
+        let born = super::directory::born(&status).filter(|_| is_ours)?;
+        let is_temporary = || status.mode() & PERMISSIONS == OWNER_ONLY && makes_files_for_others(pid);
+        let argument =
+            || Argument { path: path.to_owned(), key: (status.dev(), status.ino()), is_temporary: is_temporary() };
+        (!is_older(Some(born), started)).then(argument)
+    };
+    line.split(|byte| *byte == 0).filter_map(path_in).filter_map(created).collect()
+}
+
+/// The absolute path that an argument is, or that follows an option in it.
+fn path_in(argument: &[u8]) -> Option<&[u8]> {
+    let (option, path) = argument.split_at(argument.iter().position(|byte| *byte == b'/')?);
+    let is_option = matches!(option, [] | [b'-', _]) || option.ends_with(b"=") || option.ends_with(b"@");
+    is_option.then_some(path)
+}
+
+fn makes_files_for_others(pid: i32) -> bool {
+    Status::of(pid).is_ok_and(|status| USUAL_MODE & !status.umask != OWNER_ONLY)
 }
 
 /// Whether a file is one of an SQLite database.
@@ -107,6 +164,21 @@ pub(crate) fn is_database(path: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_found_in_arguments_of_compilers() {
+        for (argument, path) in [
+            ("/tmp/cc1.s", Some("/tmp/cc1.s")),
+            ("-o/tmp/cc1.o", Some("/tmp/cc1.o")),
+            ("@/tmp/cc1", Some("/tmp/cc1")),
+            ("-plugin-opt=-fresolution=/tmp/cc1.res", Some("/tmp/cc1.res")),
+            ("unit1.o", None),
+            ("https://example.org/file", None),
+            ("s/tmp/var/", None),
+        ] {
+            assert_eq!(path_in(argument.as_bytes()), path.map(str::as_bytes), "{argument}");
+        }
+    }
 
     #[test]
     fn a_database_and_its_log_are_known_by_their_beginnings() {
