@@ -146,6 +146,26 @@ fn a_compilers_files_are_named_before_the_first_kill() -> Result<()> {
 }
 
 #[test]
+fn what_a_shell_appends_is_put_back_with_all_that_it_writes() -> Result<()> {
+    is_undisturbed(APPEND_SHELL, &["--save-folder", "auto"])
+}
+
+#[test]
+fn what_node_appends_is_put_back_with_all_that_it_writes() -> Result<()> {
+    is_undisturbed(APPEND_NODE, &["--save-folder", "auto"])
+}
+
+#[test]
+fn a_database_that_the_job_was_seen_to_write_survives() -> Result<()> {
+    is_undisturbed(DATABASE, &["--save-folder", "auto"])
+}
+
+#[test]
+fn a_compilers_files_that_the_job_was_seen_to_write_survive() -> Result<()> {
+    is_undisturbed(COMPILER_FILES, &["--save-folder", "auto"])
+}
+
+#[test]
 fn a_temporary_file_that_is_handed_to_a_program_is_named_at_the_first_checkpoint_that_sees_it() -> Result<()> {
     let (arena, other) = (Arena::new()?, Arena::new()?);
     // Made by mktemp, open for writing in the program that is handed its name.
@@ -192,6 +212,33 @@ fn what_a_program_writes_to_by_the_name_it_was_given_is_no_reason_to_warn() -> R
 }
 
 #[test]
+fn a_file_that_is_cut_back_shows_the_time_that_it_had() -> Result<()> {
+    let arena = Arena::new()?;
+    let script = format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
+    let (shell, running) = Shell::run(&arena, &script)?;
+    shell.await_text("results.txt", "one\n")?;
+    let modified = || arena.work().join("results.txt").metadata()?.modified().context("the time of a file");
+    let was = modified()?;
+    shell.standfast.checkpoint()?;
+    // More than a tick of the clock by which files are dated.
+    sleep(Duration::from_millis(50));
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("results.txt", "two\n")?;
+    kill_everything(&arena)?;
+    running.wait(PATIENCE)?;
+    ensure!(modified()? != was, "the second line has the time of the first");
+    fs::remove_file(arena.work().join("gate"))?;
+    let restarted = shell.standfast.restart(&arena.images(), "restart")?;
+    until(PATIENCE, "the restart", || Ok(shell.standfast.status(&arena.images())?["live"].is_object().then_some(())))?;
+    ensure!(shell.text("results.txt")? == "one\n" && modified()? == was, "it does not show the time that it had");
+    standfast_tests::result::open_gate(&arena)?;
+    fs::write(arena.work().join("end"), "")?;
+    restarted.wait(PATIENCE)?.well("the restart")?;
+    ensure!(shell.text("results.txt")? == "one\ntwo\n", "{:?}", shell.text("results.txt")?);
+    Ok(())
+}
+
+#[test]
 fn files_that_programs_hand_to_each_other_are_named_at_the_second_checkpoint() -> Result<()> {
     let (arena, other) = (Arena::new()?, Arena::new()?);
     let part = other.work().join("part.s");
@@ -218,9 +265,14 @@ struct Shell<'a> {
 
 impl<'a> Shell<'a> {
     fn run(arena: &'a Arena, script: &str) -> Result<(Self, Running)> {
+        Self::run_with(arena, script, &[])
+    }
+
+    fn run_with(arena: &'a Arena, script: &str, options: &[&str]) -> Result<(Self, Running)> {
         let standfast = Standfast::new(arena)?;
         let program = Program { path: PathBuf::from("/bin/sh"), arguments: vec!["-c".into(), script.into()] };
-        let running = standfast.run(Checkpoints::OnRequest, &program)?;
+        let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
+        let running = standfast.run_with(&options, Checkpoints::OnRequest, &program)?;
         standfast.await_program()?;
         Ok((Self { arena, standfast }, running))
     }
@@ -294,6 +346,109 @@ fn what_somebody_else_leaves_in_the_working_directory_is_not_touched() -> Result
 }
 
 #[test]
+fn names_that_are_made_at_run_time_are_named_or_put_right() -> Result<()> {
+    // Not a name of these stands in the memory of the shell, nor in the script.
+    let script = format!(
+        "{WAIT} await gate; mkdir out.$((1 + 1)); for i in 1 2 3; do echo line >> log.$((i * 7)); \
+         echo line >> out.$((1 + 1))/log.$((i * 7)); done; ln -s there link.$((1 + 1)); echo done > written; await end; \
+         echo done"
+    );
+    for (options, wanted) in [(&[][..], "line\nline\n"), (&["--save-folder", "auto"], "line\n")] {
+        let arena = Arena::new()?;
+        let (shell, running) = Shell::run_with(&arena, &script, options)?;
+        shell.standfast.checkpoint()?;
+        standfast_tests::result::open_gate(&arena)?;
+        shell.await_text("written", "done")?;
+        kill_everything(&arena)?;
+        running.wait(PATIENCE)?;
+        let restarted = shell.standfast.restart(&arena.images(), "restart")?;
+        if !options.is_empty() {
+            // The gate has been made since the checkpoint as well.
+            let are_gone = || {
+                ["gate", "written", "link.2"]
+                    .iter()
+                    .all(|name| !arena.work().join(name).is_symlink() && !arena.work().join(name).exists())
+            };
+            until(PATIENCE, "what has come since to be set aside", || Ok(are_gone().then_some(())))?;
+            standfast_tests::result::open_gate(&arena)?;
+        }
+        shell.await_text("written", "done")?;
+        fs::write(arena.work().join("end"), "")?;
+        let errors = restarted.wait(PATIENCE)?.errors;
+        for name in ["log.7", "log.21"] {
+            ensure!(shell.text(name)? == wanted, "{options:?} {name}: {:?} {errors}", shell.text(name)?);
+        }
+        if options.is_empty() {
+            ensure!(errors.contains("log.") && errors.contains("--files rollback"), "{errors}");
+        } else {
+            ensure!(shell.text("out.2/log.14")? == wanted, "{:?} {errors}", shell.text("out.2/log.14")?);
+            ensure!(errors.contains("kept in"), "{errors}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_that_the_job_replaces_after_the_checkpoint_is_put_back_though_it_runs() -> Result<()> {
+    let arena = Arena::new()?;
+    let script = "cp /bin/sh tool; ./tool -c 'echo begun > begun; while [ ! -e gate ]; do sleep 0.01; done; :'; \
+                  ./tool -c 'echo ran > ran; :'; cp /bin/true new; mv new tool; echo done > replaced; \
+                  while [ ! -e end ]; do sleep 0.01; done; echo done";
+    let (shell, running) = Shell::run_with(&arena, script, &["--save-folder", "auto"])?;
+    shell.await_text("begun", "begun")?;
+    // Once before, so that a copy of what runs has been kept.
+    shell.standfast.checkpoint()?;
+    shell.standfast.checkpoint()?;
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("replaced", "done")?;
+    kill_everything(&arena)?;
+    running.wait(PATIENCE)?;
+    let restarted = shell.standfast.restart(&arena.images(), "restart")?;
+    let are_gone = || ["gate", "ran", "replaced"].iter().all(|name| !arena.work().join(name).exists());
+    until(PATIENCE, "what has come since to be set aside", || Ok(are_gone().then_some(())))?;
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("replaced", "done")?;
+    fs::write(arena.work().join("end"), "")?;
+    restarted.wait(PATIENCE)?.well("the restart")?;
+    ensure!(shell.text("ran")? == "ran\n", "the second run was another program");
+    Ok(())
+}
+
+#[test]
+fn a_file_from_before_the_program_is_put_back_if_it_was_saved_and_named_if_not() -> Result<()> {
+    let arena = Arena::new()?;
+    for name in ["early.txt", "late.txt"] {
+        fs::write(arena.work().join(name), "old text\n")?;
+    }
+    // The kernel tells when a file was created by its tick.
+    sleep(Duration::from_millis(50));
+    let script = format!(
+        "{WAIT} echo one > early.txt; echo begun > begun; await gate; echo two >> early.txt; echo two > late.txt; \
+         echo done > written; await end; echo done"
+    );
+    let (shell, running) = Shell::run_with(&arena, &script, &["--save-folder", "auto"])?;
+    shell.await_text("begun", "begun")?;
+    for _ in 0..3 {
+        shell.standfast.checkpoint()?;
+    }
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("written", "done")?;
+    kill_everything(&arena)?;
+    let told = running.wait(PATIENCE)?.errors;
+    ensure!(!told.contains("--files"), "it is saved, and needs no word: {told}");
+    let restarted = shell.standfast.restart(&arena.images(), "restart")?;
+    let are_gone = || ["gate", "written"].iter().all(|name| !arena.work().join(name).exists());
+    until(PATIENCE, "what has come since to be set aside", || Ok(are_gone().then_some(())))?;
+    standfast_tests::result::open_gate(&arena)?;
+    shell.await_text("written", "done")?;
+    fs::write(arena.work().join("end"), "")?;
+    let errors = restarted.wait(PATIENCE)?.well("the restart")?.errors;
+    ensure!(shell.text("early.txt")? == "one\ntwo\n", "{:?}", shell.text("early.txt")?);
+    ensure!(errors.contains("late.txt") && errors.contains("not saved"), "{errors}");
+    Ok(())
+}
+
+#[test]
 fn what_is_written_after_the_end_that_was_seen_refuses_the_restart() -> Result<()> {
     let arena = Arena::new()?;
     let script = format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
@@ -310,32 +465,5 @@ fn what_is_written_after_the_end_that_was_seen_refuses_the_restart() -> Result<(
     let refused = shell.standfast.restart(&arena.images(), "refused")?.wait(PATIENCE)?.refusal("the restart")?;
     ensure!(refused.contains("results.txt") && refused.contains("since the program ended"), "{refused}");
     ensure!(shell.text("results.txt")?.ends_with("by hand\n"), "it was cut back all the same");
-    Ok(())
-}
-
-#[test]
-fn a_file_that_is_cut_back_shows_the_time_that_it_had() -> Result<()> {
-    let arena = Arena::new()?;
-    let script = format!("{WAIT} echo one >> results.txt; await gate; echo two >> results.txt; await end; echo done");
-    let (shell, running) = Shell::run(&arena, &script)?;
-    shell.await_text("results.txt", "one\n")?;
-    let modified = || arena.work().join("results.txt").metadata()?.modified().context("the time of a file");
-    let was = modified()?;
-    shell.standfast.checkpoint()?;
-    // More than a tick of the clock by which files are dated.
-    sleep(Duration::from_millis(50));
-    standfast_tests::result::open_gate(&arena)?;
-    shell.await_text("results.txt", "two\n")?;
-    kill_everything(&arena)?;
-    running.wait(PATIENCE)?;
-    ensure!(modified()? != was, "the second line has the time of the first");
-    fs::remove_file(arena.work().join("gate"))?;
-    let restarted = shell.standfast.restart(&arena.images(), "restart")?;
-    until(PATIENCE, "the restart", || Ok(shell.standfast.status(&arena.images())?["live"].is_object().then_some(())))?;
-    ensure!(shell.text("results.txt")? == "one\n" && modified()? == was, "it does not show the time that it had");
-    standfast_tests::result::open_gate(&arena)?;
-    fs::write(arena.work().join("end"), "")?;
-    restarted.wait(PATIENCE)?.well("the restart")?;
-    ensure!(shell.text("results.txt")? == "one\ntwo\n", "{:?}", shell.text("results.txt")?);
     Ok(())
 }

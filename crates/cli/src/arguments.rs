@@ -4,8 +4,8 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
     Compress, Delta, DetachKey, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, GenerationNumber, Grace, Ids,
-    Incremental, Interval, Keep, KeepFinished, MaxFiles, Memory, MinInterval, SaveFiles, Snapshot, Stack, TerminalKind,
-    Track,
+    Incremental, Interval, Keep, KeepFinished, MaxFiles, Memory, MinInterval, SaveFiles, SaveFolder, Snapshot, Stack,
+    TerminalKind, Track,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -180,9 +180,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
     pub(crate) save_files: Option<SaveFiles>,
     /// Save this directory with each checkpoint, with all that is in it, open or not, and put it back as a whole at a restart:
-    /// what has come since is removed. Of a database, say, that runs in the job. More than one may be named
+    /// what has come since is removed. Of a database, say, that runs in the job. 'auto' saves the files that the job was
+    /// seen to write where it works, and moves away what it has created since. More than one may be named
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) save_folder: Vec<PathBuf>,
+    pub(crate) save_folder: Vec<SaveFolder>,
     /// Connections whose other end is outside the job: 'refuse' the checkpoint, or let a restart bring them back as
     /// connections that the other end has 'reset' [default: refuse]
     #[arg(long, value_name = "POLICY")]

@@ -113,6 +113,7 @@ fn word(key: &str, argument: &Arg, value: &Value) -> anyhow::Result<Option<Strin
 mod tests {
     use super::*;
     use crate::arguments::{Command, Run};
+    use standfast::SaveFolder;
 
     fn run(line: &str, text: &str) -> anyhow::Result<Run> {
         let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(said.keep, Some("5".parse().unwrap()));
         assert_eq!(said.incremental, Some("on".parse().unwrap()));
         assert!(said.resume && !said.wait);
-        assert_eq!(said.save_folder, [Path::new("a"), Path::new("b")]);
+        assert_eq!(said.save_folder, ["a", "b"].map(|name| SaveFolder::Directory(name.into())));
         assert_eq!(said.directory.as_deref(), Some(Path::new("there")));
         assert_eq!(said.command_line, ["prog", "run", "--keep", "9"]);
     }

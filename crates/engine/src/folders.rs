@@ -3,6 +3,7 @@
 
 use standfast_linux::Folder;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -18,6 +19,8 @@ pub(crate) struct Folders {
     pub(crate) paths: Vec<PathBuf>,
     /// The job's own directory, which belongs to none of them.
     pub(crate) except: Option<PathBuf>,
+    /// Whether the files that the job is seen to write elsewhere are saved as well.
+    pub(crate) saves_written: bool,
 }
 
 /// What a folder holds, by paths below it, directories before what is in them; the folder itself has the empty one. Links
@@ -52,6 +55,11 @@ pub(crate) fn open(folder: &Path) -> io::Result<Folder> {
         Some(libc::ELOOP) => io::Error::other("a symbolic link has taken the place of a directory in its path"),
         _ => error,
     })
+}
+
+/// Whether what the job writes in a directory of this name may be the job's: those of jobs are the supervisors'.
+pub(crate) fn is_of_programs(name: &OsStr) -> bool {
+    !name.as_encoded_bytes().ends_with(b".standfast")
 }
 
 /// The path of what has this name in a folder.

@@ -339,7 +339,12 @@ impl Job {
     /// Has later checkpoints save these directories, with all that is in them but `except`, the job's own directory. All are
     /// absolute paths.
     pub fn save_folders(&self, paths: Vec<PathBuf>, except: Option<PathBuf>) {
-        *self.shared.folders() = Folders { paths, except };
+        *self.shared.folders() = Folders { paths, except, saves_written: false };
+    }
+
+    /// Has later checkpoints save the files that the job is seen to write, in the directories that are listed.
+    pub fn save_written_files(&self) {
+        self.shared.folders().saves_written = true;
     }
 
     /// Takes over which files the life before was seen to write through shared mappings.

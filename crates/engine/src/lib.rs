@@ -53,7 +53,7 @@ pub use exit::{Vitality, exiting_since, group_vitality};
 pub use free_memory::Asked;
 pub use freeze::Frozen;
 pub use job::{Assistance, Freezer, Job, Launch, News, ProcessIdentity};
-pub use listing::ListingNews;
+pub use listing::{ListingNews, NotSaved};
 pub use read::{CaptureOptions, Captured, Reading, SavedFiles, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{

@@ -242,7 +242,7 @@ fn folders() -> Vec<SavedFolder> {
         entry(b"state", FolderItem::File { object: 2 }),
         entry(b"latest", FolderItem::Link { target: b"state"[..].into() }),
     ];
-    vec![SavedFolder { path: b"/srv"[..].into(), entries }]
+    vec![SavedFolder { path: b"/srv"[..].into(), entries, is_part: None }]
 }
 
 /// A state in which everything occurs.
@@ -404,6 +404,7 @@ fn manifest() -> Manifest {
         working_directory: b"/srv/ada"[..].into(),
         started_nanoseconds: 1_700_000_000_000_000_000,
         folders: vec![b"/srv/ada/data"[..].into()],
+        saves_written: None,
     };
     let options = RunOptions {
         interval: Some(Interval::Every { milliseconds: 1500 }),

@@ -402,9 +402,10 @@ prop_compose! {
     fn folder()(
         path in bytes(),
         entries in prop::collection::vec((bytes(), any::<(u32, u32, u32)>(), folder_item()), 0..4),
+        is_part in any::<Option<bool>>(),
     ) -> SavedFolder {
         let entries = entries.into_iter().map(|(name, (mode, user, group), item)| FolderEntry { name, mode, user, group, item });
-        SavedFolder { path, entries: entries.collect() }
+        SavedFolder { path, entries: entries.collect(), is_part }
     }
 }
 

@@ -98,7 +98,7 @@ pub use options::{
 pub use request::{Afterwards, checkpoint};
 pub use restart::{RestartRequest, find_directories, restart};
 pub use run::{RunRequest, default_directory, run};
-pub use scope::{ExternalSockets, SaveFiles};
+pub use scope::{ExternalSockets, SaveFiles, SaveFolder};
 pub use snapshots::{Method, Snapshot, Why};
 pub use spelling::{ForShell, InWords, without_numbers};
 pub use standfast_core::{printable, printable_json, printable_lines};

@@ -3,7 +3,7 @@
 use crate::report::CheckpointReport;
 use crate::spelling::ForShell;
 use bytesize::ByteSize;
-use standfast_engine::{BrokenPromise, FileNote, JobIds, ListingNews};
+use standfast_engine::{BrokenPromise, FileNote, JobIds, ListingNews, NotSaved};
 use standfast_store::TAIL_BYTES_MAX;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -458,6 +458,41 @@ fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
             ForShell(path),
             ForShell(kept)
         ),
+        FileNote::Replaced { path, kept } => write!(
+            f,
+            "{} has been changed since the checkpoint and is put back; what it held is kept in {}",
+            ForShell(path),
+            ForShell(kept)
+        ),
+        FileNote::MoreKept { count, place } => write!(
+            f,
+            "and {} more, created or changed after the checkpoint; kept in {}",
+            counted(*count, "file"),
+            ForShell(place)
+        ),
+        FileNote::FilesPutBack { path, changed } => {
+            write!(f, "put back {} in {} as at the checkpoint", counted(*changed, "file"), ForShell(path))
+        }
+        FileNote::LinkRemoved { path, target } => write!(
+            f,
+            "removed the link {} to {}, which was made after the checkpoint",
+            ForShell(path),
+            ForShell(target)
+        ),
+        FileNote::ChangedUnsaved { paths } => write!(
+            f,
+            "{} changed or removed after the checkpoint, and not saved by it, such as {}: look whether the program needs what was \
+there",
+            counted(paths.len(), "file"),
+            shown(paths)
+        ),
+        FileNote::Stay { paths } => write!(
+            f,
+            "left {} alone, created after the checkpoint, such as {}. If the program appends to such files their lines are \
+doubled: a restart with --files rollback moves them away, and a run with --save-folder auto has each restart do so",
+            counted(paths.len(), "file"),
+            shown(paths)
+        ),
         FileNote::Keepsake { versions, path, kept } => write!(
             f,
             "{} is another file now{}: the program goes on with the copy that was kept of it, {}",
@@ -511,6 +546,45 @@ fn stream_name(stream: i32) -> &'static str {
     if stream == 2 { "standard error" } else { "standard output" }
 }
 
+/// The first of many paths.
+fn shown(paths: &[PathBuf]) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<_> = paths.iter().take(SHOWN).map(|path| ForShell(path).to_string()).collect();
+    shown.join(", ")
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn write_not_saved(f: &mut fmt::Formatter<'_>, path: &Path, why: NotSaved) -> fmt::Result {
+    let path = ForShell(path);
+    match why {
+        NotSaved::TooMuch => write!(
+            f,
+            "{path} holds too much for --save-folder auto: what the program writes there is not saved. If that is in a \
+directory of the job's own, name it: --save-folder {path}; for temporary files, set TMPDIR to such a directory"
+        ),
+        NotSaved::Elsewhere => write!(
+            f,
+            "{path} lies on another machine: --save-folder auto does not save what the program writes there. To have it \
+saved: --save-folder {path}"
+        ),
+        NotSaved::Shared => write!(
+            f,
+            "{path} is also used by others: of the files there, --save-folder auto puts back those whose names the program \
+knows. Run the program in a directory of its own"
+        ),
+        NotSaved::TooLong => write!(
+            f,
+            "{path} is too long for --save-folder auto (64 MiB at most) and is not saved. To have it saved, name its \
+directory with --save-folder"
+        ),
+        NotSaved::Linked => write!(f, "{path} has several names (hard links): --save-folder auto does not save it"),
+        NotSaved::Unreadable => write!(f, "{path} cannot be read: --save-folder auto does not save it"),
+    }
+}
+
 fn write_listing_news(f: &mut fmt::Formatter<'_>, news: &ListingNews) -> fmt::Result {
     match news {
         ListingNews::Grows { path } => write!(
@@ -522,15 +596,16 @@ and asks for --files rollback, which cuts it back, or keep. To have it put back 
         ListingNews::Database { paths } => write!(
             f,
             "{} belong to an SQLite database that is too large to be saved by itself. A restart will be refused once the \
-program has written to it after the checkpoint. Run it with --save-files=SIZE, or --save-folder for its directory",
+program has written to it after the checkpoint. Run it with --save-files=SIZE, or --save-folder auto",
             paths.iter().map(|path| ForShell(path).to_string()).collect::<Vec<_>>().join(", ")
         ),
         ListingNews::HandedOn { path } => write!(
             f,
             "programs of the job hand files to each other by name, such as {}, and checkpoints do not save these. A restart \
-fails where one has been removed since. Set TMPDIR to a directory of the job's own and run it with --save-folder",
+fails where one has been removed since. Run it with --save-folder auto, which saves them",
             ForShell(path)
         ),
+        ListingNews::NotSaved { path, why } => write_not_saved(f, path, *why),
         ListingNews::TooMuch { path } => write!(
             f,
             "{} holds too many files to be listed with each checkpoint. What the program appends there to files that it does \

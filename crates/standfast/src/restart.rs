@@ -349,6 +349,11 @@ fn revive(
         Ids::New => IdPolicy::New,
     };
     let mut keep_tail = |tail: &Tail<'_>| -> Result<PathBuf, BoxError> {
+        if tail.is_removed
+            && let Some(kept) = job.directory.keep_file(&job.lease, choice.number, tail.path, tail.file)?
+        {
+            return Ok(kept);
+        }
         let bytes_max = if tail.is_whole { u64::MAX } else { TAIL_BYTES_MAX };
         let part = (tail.start, tail.bytes, bytes_max);
         let kept = job.directory.keep_tail(&job.lease, choice.number, tail.path, tail.file, part);

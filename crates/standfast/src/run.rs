@@ -9,6 +9,7 @@ use crate::levels::Memory;
 use crate::notice::{Listener, Notice};
 use crate::options::{JobOptions, OptionChoices};
 use crate::restart::{Continuation, continue_job, is_hopeless};
+use crate::scope::SaveFolder;
 use crate::signals::SignalInbox;
 use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
@@ -40,8 +41,8 @@ pub struct RunRequest {
     pub options: OptionChoices,
     /// Whether checkpoints go to memory first; if nothing is said not, or as the job that is continued does.
     pub memory: Option<Memory>,
-    /// Directories that are saved with all that is in them, and put back as a whole.
-    pub folders: Vec<PathBuf>,
+    /// Directories that are saved with all that is in them, and put back as a whole; or what the job is seen to write.
+    pub folders: Vec<SaveFolder>,
     /// What a `.ckptrc` says about that, if there is one. The options have more weight.
     pub ckptrc: Option<Ckptrc>,
     /// What to do about an unfinished job in the directory.
@@ -262,7 +263,8 @@ fn describe(request: &RunRequest) -> Result<JobDescription, Error> {
         arguments: request.arguments.iter().map(|argument| argument.as_bytes().into()).collect(),
         working_directory: here.as_os_str().as_bytes().into(),
         started_nanoseconds: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
-        folders: request.folders.iter().map(|folder| settled(folder)).collect::<Result<_, _>>()?,
+        folders: request.folders.iter().filter_map(SaveFolder::directory).map(settled).collect::<Result<_, _>>()?,
+        saves_written: request.folders.contains(&SaveFolder::Written).then_some(true),
     })
 }
 
@@ -283,6 +285,9 @@ fn settled(folder: &Path) -> Result<Bytes, Error> {
 pub(crate) fn save_folders(job: &Job, description: &JobDescription, directory: &Path) {
     let paths = description.folders.iter().map(|path| PathBuf::from(OsStr::from_bytes(&path.0)));
     job.save_folders(paths.collect(), std::path::absolute(directory).ok());
+    if description.saves_written == Some(true) {
+        job.save_written_files();
+    }
     job.list_directories(started(description));
 }
 

@@ -3,7 +3,9 @@
 use crate::options::{Kept, OptionError, words};
 use serde::Serialize;
 use standfast_engine::{ExternalSockets as OfEngine, SavedFiles};
+use std::ffi::OsString;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 const KIB: u64 = 1024;
@@ -87,6 +89,30 @@ impl fmt::Display for SaveFiles {
                 }
             }
         }
+    }
+}
+
+/// What is saved beside the job's memory, and put back by a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SaveFolder {
+    /// The files that the job is seen to write, wherever it works.
+    Written,
+    /// A directory, with all that is in it.
+    Directory(PathBuf),
+}
+
+impl SaveFolder {
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Written => None,
+            Self::Directory(path) => Some(path),
+        }
+    }
+}
+
+impl From<OsString> for SaveFolder {
+    fn from(text: OsString) -> Self {
+        if text == "auto" { Self::Written } else { Self::Directory(text.into()) }
     }
 }
 

@@ -4,15 +4,16 @@
 use crate::job::{Shelf, image_stem};
 use crate::{JobDirectory, Lease, StoreError};
 use standfast_format::manifest::GenerationNumber;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::collections::BTreeSet;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Of a longer tail only this much is kept, its beginning: a program that writes that much will write it again, and its
 /// disk has other uses.
 pub const TAIL_BYTES_MAX: u64 = 64 << 20;
 /// Tails kept of one generation; a job that dies at once after each restart must not fill the disk.
-const TAILS_MAX: u32 = 99;
+const TAILS_MAX: u32 = 9999;
 /// Of the name of a file this much is in the name of its tail.
 const NAME_BYTES_MAX: usize = 100;
 const COPY_BYTES: usize = 1 << 20;
@@ -31,8 +32,9 @@ impl JobDirectory {
         (start, bytes, bytes_max): (u64, u64, u64),
     ) -> Result<PathBuf, StoreError> {
         self.shelf.check_lease(lease.core());
-        let (name, kept) = self.shelf.create_tail(number, path)?;
+        let name = self.shelf.name_of_tail(number, path)?;
         let full = self.shelf.path_of(&name);
+        let kept = self.shelf.medium.create(&name).map_err(|error| StoreError::writing(&full, error))?;
         let mut buffer = vec![0; COPY_BYTES];
         let mut copied = 0;
         while copied < bytes.min(bytes_max) {
@@ -49,6 +51,36 @@ impl JobDirectory {
         Ok(full)
     }
 
+    /// Keeps a file whose name at `path` is about to go, by another name and without a copy. `None` where that cannot be.
+    ///
+    /// # Errors
+    /// When what it holds cannot be made durable.
+    pub fn keep_file(
+        &self,
+        lease: &Lease,
+        number: GenerationNumber,
+        path: &Path,
+        file: &File,
+    ) -> Result<Option<PathBuf>, StoreError> {
+        self.shelf.check_lease(lease.core());
+        let name = self.shelf.name_of_tail(number, path)?;
+        let full = self.shelf.path_of(&name);
+        if std::fs::hard_link(path, &full).is_err() {
+            return Ok(None);
+        }
+        let key = |status: Metadata| (status.dev(), status.ino());
+        let is_it =
+            full.symlink_metadata().map(key).is_ok_and(|kept| file.metadata().map(key).is_ok_and(|it| it == kept));
+        if !is_it {
+            // Somebody else has put another file in its place.
+            let _ = self.shelf.medium.remove(&name);
+            return Ok(None);
+        }
+        let synced = file.sync_all().and_then(|()| self.shelf.medium.sync());
+        synced.map_err(|error| StoreError::writing(&full, error))?;
+        Ok(Some(full))
+    }
+
     /// The tails that are kept beside the image of a generation, oldest first.
     ///
     /// # Errors
@@ -62,23 +94,18 @@ impl JobDirectory {
 }
 
 impl Shelf {
-    fn create_tail(
-        &self,
-        number: GenerationNumber,
-        path: &Path,
-    ) -> Result<(String, std::sync::Arc<dyn crate::MediumFile>), StoreError> {
+    fn name_of_tail(&self, number: GenerationNumber, path: &Path) -> Result<String, StoreError> {
         let prefix = tail_prefix(number);
         let origin = plain_name(path);
         let taken = self.medium.list().map_err(|error| StoreError::reading(self.medium.path(), error))?;
-        let is_taken = |place: &u32| taken.iter().any(|name| name.starts_with(&format!("{prefix}{place:02}-")));
-        let place = (1..TAILS_MAX).find(|place| !is_taken(place)).unwrap_or(TAILS_MAX);
+        let place_of = |name: &String| name.strip_prefix(&prefix)?.split_once('-')?.0.parse().ok();
+        let places: BTreeSet<u32> = taken.iter().filter_map(place_of).collect();
+        let place = (1..TAILS_MAX).find(|place| !places.contains(place)).unwrap_or(TAILS_MAX);
         for name in taken.iter().filter(|name| name.starts_with(&format!("{prefix}{TAILS_MAX:02}-"))) {
             // The last place is used again and again; that the old one stays shows in the creation.
             let _ = self.medium.remove(name);
         }
-        let name = format!("{prefix}{place:02}-{origin}");
-        let file = self.medium.create(&name).map_err(|error| StoreError::writing(&self.path_of(&name), error))?;
-        Ok((name, file))
+        Ok(format!("{prefix}{place:02}-{origin}"))
     }
 
     /// Removes the tails of generations that `is_kept` does not know.
@@ -123,6 +150,24 @@ mod tests {
 
     fn number(number: u64) -> GenerationNumber {
         GenerationNumber::new(number).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_is_kept_by_another_name_outlives_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = JobDirectory::create(&place.path().join("job")).unwrap();
+        let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false }).unwrap();
+        let path = place.path().join("result");
+        std::fs::write(&path, "all of it").unwrap();
+        let file = File::open(&path).unwrap();
+        let kept = directory.keep_file(&lease, number(3), &path, &file).unwrap().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(std::fs::read(&kept).unwrap(), b"all of it");
+        assert_eq!(directory.tails(number(3)).unwrap(), [kept]);
+        // What is at that path by then is another one.
+        std::fs::write(&path, "another").unwrap();
+        assert_eq!(directory.keep_file(&lease, number(3), &path, &file).unwrap(), None);
+        assert_eq!(directory.tails(number(3)).unwrap().len(), 1);
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod undo;
 
 use crate::freeze::{Frozen, kernel};
 use crate::job::{Inheritance, Kept};
+use crate::listing::{Listed, NotSaved};
 use crate::restart::foreseen;
 use crate::track::{Look, Pages, Track, Tracking, Tracks};
 use crate::tree::Member;
@@ -50,7 +51,8 @@ pub(crate) use running::{examine_folders, examine_with};
 use standfast_core::Address;
 use standfast_core::Checksum;
 use standfast_format::records::{
-    Clocks, FileReference, JobState, Kinship, Machine, MemoryObject, ProcessState, SemaphoreSet, StateArea, Undo,
+    Clocks, FileReference, JobState, Kinship, Machine, MemoryObject, ProcessState, SavedFolder, SemaphoreSet,
+    StateArea, Undo,
 };
 use standfast_linux::proc::{self, Map};
 use standfast_linux::processor;
@@ -88,7 +90,11 @@ impl Census {
         let portraits: Vec<&Portrait> = subjects.iter().map(|subject| &subject.portrait).collect();
         guarded::look(&subjects, &mut frozen.shared.tracks(), &mut frozen.shared.written())?;
         let mut found = Findings::of_stopped(frozen, &subjects, options, &ourselves)?;
-        let folders = found.objects.save_folders(&frozen.shared.folders(), &ourselves.status)?;
+        let listed = frozen.shared.listing.list(&frozen.shared.folders());
+        let mut folders = found.objects.save_folders(&frozen.shared.folders(), &ourselves.status)?;
+        if frozen.shared.folders().saves_written {
+            folders.extend(found.save_written(frozen, listed.as_deref().unwrap_or_default()));
+        }
         found.objects.save_files(&found.descriptors.open_files, options.saved_files);
         let relations = kinship::Relations::of(frozen, &portraits)?;
         found.objects.add_unattached_segments()?;
@@ -117,7 +123,7 @@ impl Census {
         let mut state = found.into_state(frozen, &portraits, answers, records, relations)?;
         refuse(&mut foreseen(&state))?;
         state.folders = folders;
-        state.listed = frozen.shared.listing.record();
+        state.listed = frozen.shared.listing.record(listed);
         state.forks = proc::forks().unwrap_or_default();
         state.semaphores = system_v.semaphores;
         state.message_queues = system_v.queues;
@@ -381,6 +387,19 @@ impl Findings {
         }
         found.obstacles.append(&mut found.objects.judge_system_v(&pids, inheritance));
         Ok(found)
+    }
+
+    /// Takes up the files that the job was seen to write.
+    fn save_written(&mut self, frozen: &Frozen, listed: &[Listed]) -> Vec<SavedFolder> {
+        let open_files = &self.descriptors.open_files;
+        let at_ends = objects::written_at_ends(open_files);
+        self.objects.save_written_at_ends(open_files, &at_ends);
+        let held = open_files.iter().filter_map(|open| open.kind.file());
+        let held = held.map(|file| (file.identity.device, file.identity.inode)).collect();
+        let listing = &frozen.shared.listing;
+        let (folders, unread) = self.objects.save_written(&listing.written(listed, &at_ends, &held));
+        listing.tell_not_saved(&unread, NotSaved::Unreadable);
+        folders
     }
 
     fn into_state(

@@ -42,7 +42,7 @@ fn processor_nanoseconds() -> u64 {
     process::clock_nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// A name that is a regular file.
+/// A regular file, or a symbolic link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) length: u64,
@@ -79,6 +79,7 @@ pub(super) fn born(status: &Metadata) -> Option<i64> {
 pub(crate) struct Contents {
     pub(crate) files: BTreeMap<OsString, Entry>,
     pub(crate) directories: Vec<OsString>,
+    pub(crate) links: BTreeMap<OsString, Entry>,
     pub(crate) others: Vec<OsString>,
 }
 
@@ -95,6 +96,7 @@ impl Contents {
             match entry.metadata() {
                 Ok(status) if status.is_file() => drop(found.files.insert(name, Entry::of(&status))),
                 Ok(status) if status.is_dir() => found.directories.push(name),
+                Ok(status) if status.is_symlink() => drop(found.links.insert(name, Entry::of(&status))),
                 Ok(_) => found.others.push(name),
                 // It has gone meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -102,6 +104,11 @@ impl Contents {
             }
         }
         Ok(Some(found))
+    }
+
+    /// The names of all that is no regular file.
+    pub(crate) fn other_names(&self) -> impl Iterator<Item = &OsString> {
+        self.directories.iter().chain(self.links.keys()).chain(&self.others)
     }
 
     /// All of it, however much.

@@ -9,17 +9,18 @@
 
 mod directory;
 mod unsaved;
+mod written;
 
 use crate::census::Output;
 use crate::files::{Digests, FileKey, Haste, Look, TICK_NANOSECONDS, digest_of, open, residents};
-use crate::folders::Folders;
-use directory::{Budget, home_of, is_common, local_directory};
+use crate::folders::{Folders, is_of_programs};
+use directory::{Budget, born, home_of, is_common, local_directory};
 pub(crate) use directory::{Contents, Entry};
 use standfast_format::records::{Bytes, FileIdentity, FileReference, JobState, ListedDirectory, ListedFile};
 use standfast_linux::proc::{self, leased_inodes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 pub(crate) use unsaved::is_database;
 use unsaved::{Cover, Unsaved};
+pub use written::NotSaved;
+pub(crate) use written::{FILE_BYTES_MAX, WrittenFolder};
 
 /// Names in all directories together. To look at one costs about a microsecond, while the program stands still as well.
 const NAMES_MAX: usize = 2000;
@@ -63,8 +66,9 @@ struct State {
     /// When the job began, in nanoseconds since 1970; nothing is listed where that is not known.
     started: Option<i64>,
     chosen: Vec<Chosen>,
-    /// Files that processes of the job were seen to have open for writing.
-    written: BTreeSet<FileKey>,
+    /// Files that processes of the job were seen to have open for writing, and when they were created: the number of one that
+    /// is gone is given to the next.
+    written: BTreeMap<FileKey, Option<i64>>,
     residents: Option<(Instant, BTreeSet<FileKey>, BTreeSet<FileKey>)>,
     growing: HashMap<FileKey, Growing>,
     /// What was recorded last, and what of it had changed by then.
@@ -74,6 +78,10 @@ struct State {
     news: Vec<ListingNews>,
     /// Whether the limits have been said.
     is_limit_told: bool,
+    /// What has been said not to be saved.
+    told: BTreeSet<PathBuf>,
+    /// Directories in which programs of the job have been handed files.
+    handed_on_in: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -107,11 +115,34 @@ pub enum ListingNews {
         /// One of them.
         path: PathBuf,
     },
+    /// Files that the job writes are not saved, though that was asked for.
+    NotSaved {
+        /// A file or a directory.
+        path: PathBuf,
+        /// Why they are not.
+        why: NotSaved,
+    },
     /// There is more in a directory than can be listed with each checkpoint.
     TooMuch {
         /// The directory.
         path: PathBuf,
     },
+}
+
+/// A directory as it is while the job stands still.
+pub(crate) struct Listed {
+    chosen: Chosen,
+    status: Metadata,
+    contents: Contents,
+}
+
+/// A look at directories.
+struct Walk<'a> {
+    job: &'a Outline<'a>,
+    home: Option<PathBuf>,
+    working: Vec<PathBuf>,
+    seen: BTreeSet<FileKey>,
+    found: Vec<(Chosen, FileKey, Contents)>,
 }
 
 /// What a look ahead knows of the job.
@@ -145,14 +176,13 @@ impl Listing {
     pub(crate) fn look_ahead(&self, job: &Outline<'_>) {
         let mut state = self.state();
         let Some(started) = state.started else { return };
-        let room = WRITTEN_MAX.saturating_sub(state.written.len());
-        state.written.extend(job.outputs.keys().take(room));
+        state.note_written(job.outputs);
         let found = state.choose(job);
         state.chosen = found.iter().map(|(chosen, _)| chosen.clone()).collect();
         let State { unsaved, chosen, news, .. } = &mut *state;
         let cover = |place: &Path| match chosen.iter().find(|chosen| chosen.path == place) {
             _ if is_apart(place, job.folders) => Cover::Whole,
-            Some(chosen) if !chosen.is_shared => Cover::Whole,
+            Some(chosen) if job.folders.saves_written || !chosen.is_shared => Cover::Whole,
             Some(_) => Cover::Listed,
             None => Cover::None,
         };
@@ -170,24 +200,49 @@ impl Listing {
             if Instant::now() < deadline && !leased.contains(&reference.identity.inode) {
                 self.samples.fill(reference, Look::reading(Haste::Samples));
             }
-            if !chosen.is_shared && is_older(entry.born_nanoseconds, started) {
+            // What is saved is put back, whoever has written it.
+            let is_asked_for = !chosen.is_shared && !job.folders.saves_written;
+            if is_asked_for && is_older(entry.born_nanoseconds, started) {
                 state.follow_growth(reference, job.outputs);
             }
         }
     }
 
-    /// All that is in these directories while the job stands still.
-    pub(crate) fn record(&self) -> Option<Vec<ListedDirectory>> {
-        let mut state = self.state();
+    /// All that is in these directories while the job stands still. Where what the job writes is saved, directories that have
+    /// come since the look ahead are among them.
+    pub(crate) fn list(&self, folders: &Folders) -> Option<Vec<Listed>> {
+        let state = self.state();
         state.started?;
-        let mut identities = HashMap::new();
         let mut budget = Budget::new(2 * NAMES_MAX, 2 * LISTING_MAX);
+        let mut known: BTreeSet<PathBuf> = state.chosen.iter().map(|chosen| chosen.path.clone()).collect();
+        let mut waiting: VecDeque<Chosen> = state.chosen.iter().cloned().collect();
+        let mut found = Vec::new();
+        while let Some(chosen) = waiting.pop_front() {
+            let Ok(status) = std::fs::metadata(&chosen.path) else { continue };
+            let Some(contents) = Contents::within(&chosen.path, &mut budget).ok().flatten() else { continue };
+            for name in contents.directories.iter().filter(|_| folders.saves_written && !chosen.is_shared) {
+                let path = chosen.path.join(name);
+                let is_wanted = is_of_programs(name) && !is_apart(&path, folders) && known.len() < DIRECTORIES_MAX;
+                if is_wanted && known.insert(path.clone()) {
+                    let Some(status) = local_directory(&path) else { continue };
+                    let is_shared = is_common(&path, &status, None);
+                    waiting.push_back(Chosen { path, is_shared });
+                }
+            }
+            found.push(Listed { chosen, status, contents });
+        }
+        Some(found)
+    }
+
+    /// The same as records.
+    pub(crate) fn record(&self, listed: Option<Vec<Listed>>) -> Option<Vec<ListedDirectory>> {
+        let listed = listed?;
+        let mut state = self.state();
+        let mut identities = HashMap::new();
         let mut bytes_left = SAMPLED_BYTES_MAX;
         let leased = leased_inodes().unwrap_or_default();
-        let listed = state.chosen.iter().filter_map(|chosen| {
-            let status = std::fs::metadata(&chosen.path).ok()?;
-            let contents = Contents::within(&chosen.path, &mut budget).ok().flatten()?;
-            let files = referred(chosen, &contents).into_iter().map(|(_, entry, mut reference)| {
+        let recorded = listed.iter().map(|Listed { chosen, status, contents }| {
+            let files = referred(chosen, contents).into_iter().map(|(_, entry, mut reference)| {
                 if !self.samples.fill_known(&mut reference) {
                     let cost = reference.length.min(SAMPLE_BYTES);
                     if cost <= bytes_left && !leased.contains(&reference.identity.inode) {
@@ -196,7 +251,7 @@ impl Listing {
                     }
                 }
                 let path = Path::new(OsStr::from_bytes(&reference.path.0));
-                let is_written = state.written.contains(&entry.key());
+                let is_written = state.has_written(entry);
                 if !chosen.is_shared || is_written {
                     identities.insert(entry.key(), (path.to_owned(), entry.identity));
                 }
@@ -209,18 +264,18 @@ impl Listing {
                     is_written,
                 }
             });
-            Some(ListedDirectory {
+            ListedDirectory {
                 path: bytes(chosen.path.as_os_str()),
                 device: status.dev(),
                 inode: status.ino(),
                 is_shared: chosen.is_shared,
                 files: files.collect(),
-                others: contents.directories.iter().chain(&contents.others).map(|name| bytes(name)).collect(),
-            })
+                others: contents.other_names().map(|name| bytes(name)).collect(),
+            }
         });
-        let listed = listed.collect();
+        let recorded = recorded.collect();
         state.note_changed(identities);
-        Some(listed)
+        Some(recorded)
     }
 
     /// Takes note of what a checkpoint with these records does not save.
@@ -243,34 +298,91 @@ impl Listing {
 }
 
 impl State {
+    fn note_written(&mut self, outputs: &BTreeMap<FileKey, Vec<u8>>) {
+        for (key, path) in outputs {
+            let status = std::fs::metadata(OsStr::from_bytes(path)).ok();
+            let Some(status) = status.filter(|it| (it.dev(), it.ino()) == *key) else { continue };
+            if self.written.len() < WRITTEN_MAX || self.written.contains_key(key) {
+                self.written.insert(*key, born(&status));
+            }
+        }
+    }
+
+    /// Whether a process of the job was seen to have a file open for writing.
+    fn has_written(&self, entry: &Entry) -> bool {
+        self.written.get(&entry.key()).is_some_and(|born| *born == entry.born_nanoseconds)
+    }
+
     /// The directories that can be listed within the limits, with what is in them now: working directories and those of
-    /// files that are open for writing, then what lies below them.
+    /// files that are open for writing, then what lies below them. Where what the job writes is saved, all that lies below,
+    /// and directories for temporary files.
     fn choose(&mut self, job: &Outline<'_>) -> Vec<(Chosen, Contents)> {
-        let home = job.pids.first().and_then(|pid| home_of(*pid));
-        let mut waiting: VecDeque<(PathBuf, usize)> =
-            first_directories(job).into_iter().map(|path| (path, 0)).collect();
-        let working = working_directories(job);
+        let mut walk = Walk {
+            job,
+            home: job.pids.first().and_then(|pid| home_of(*pid)),
+            working: working_directories(job),
+            seen: BTreeSet::new(),
+            found: Vec::new(),
+        };
+        self.walk(&mut walk, first_directories(job));
+        if job.folders.saves_written {
+            let temporary = self.temporary_directories(job);
+            self.walk(&mut walk, temporary);
+        }
+        let keys: BTreeSet<FileKey> = walk.found.iter().map(|(_, key, _)| *key).collect();
+        let lived_in = self.residents_of(&keys, job.job);
+        let settled = walk.found.into_iter().map(|(chosen, key, contents)| {
+            let is_shared = chosen.is_shared || lived_in.contains(&key);
+            (Chosen { is_shared, ..chosen }, contents)
+        });
+        let settled: Vec<_> = settled.collect();
+        for (chosen, _) in settled.iter().filter(|(chosen, _)| chosen.is_shared && walk.working.contains(&chosen.path))
+        {
+            self.note_unlisted(job, &chosen.path, NotSaved::Shared);
+        }
+        settled
+    }
+
+    /// Lists these directories and what lies below them, hidden ones last: they may hold much that is nobody's concern.
+    fn walk(&mut self, walk: &mut Walk<'_>, first: Vec<PathBuf>) {
+        let job = walk.job;
+        let saves_written = job.folders.saves_written;
+        let mut waiting: VecDeque<(PathBuf, usize)> = first.into_iter().map(|path| (path, 0)).collect();
+        let mut hidden: VecDeque<(PathBuf, usize)> = VecDeque::new();
         let mut budget = Budget::new(NAMES_MAX, LISTING_MAX);
-        let mut seen = BTreeSet::new();
-        let mut found = Vec::new();
-        while let Some((path, depth)) = waiting.pop_front() {
-            let Some(status) = local_directory(&path) else { continue };
-            if is_apart(&path, job.folders) || !seen.insert((status.dev(), status.ino())) {
+        while let Some((path, depth)) = waiting.pop_front().or_else(|| hidden.pop_front()) {
+            let Some(status) = local_directory(&path) else {
+                self.note_unlisted(job, &path, NotSaved::Elsewhere);
+                continue;
+            };
+            if is_apart(&path, job.folders) || !walk.seen.insert((status.dev(), status.ino())) {
                 continue;
             }
-            if seen.len() > DIRECTORIES_MAX {
+            if walk.seen.len() > DIRECTORIES_MAX {
+                self.note_unlisted(job, &path, NotSaved::TooMuch);
                 break;
             }
             // Where the job merely has a log open, the others there are hardly its own.
-            let is_shared = is_common(&path, &status, home.as_deref()) || depth == 0 && !working.contains(&path);
+            let is_common = is_common(&path, &status, walk.home.as_deref());
+            let is_shared = is_common || depth == 0 && !walk.working.contains(&path);
             match Contents::within(&path, &mut budget) {
                 Ok(Some(contents)) => {
-                    let below = contents.directories.iter().filter(|name| depth == 0 && !is_shared && is_plain(name));
-                    waiting.extend(below.map(|name| (path.join(name), depth + 1)));
-                    found.push(((Chosen { path, is_shared }), (status.dev(), status.ino()), contents));
+                    for name in contents.directories.iter().filter(|_| !is_shared && (depth == 0 || saves_written)) {
+                        match is_plain(name) {
+                            true => waiting.push_back((path.join(name), depth + 1)),
+                            false if saves_written && is_of_programs(name) => {
+                                hidden.push_back((path.join(name), depth + 1));
+                            }
+                            false => {}
+                        }
+                    }
+                    walk.found.push((Chosen { path, is_shared }, (status.dev(), status.ino()), contents));
                 }
                 Ok(None) => {
-                    if !is_shared && depth == 0 && !std::mem::replace(&mut self.is_limit_told, true) {
+                    let is_told = saves_written || is_shared || depth > 0 || self.is_limit_told;
+                    self.note_unlisted(job, &path, NotSaved::TooMuch);
+                    if !is_told {
+                        self.is_limit_told = true;
                         self.news.push(ListingNews::TooMuch { path });
                     }
                     break;
@@ -278,13 +390,6 @@ impl State {
                 Err(_) => {}
             }
         }
-        let keys: BTreeSet<FileKey> = found.iter().map(|(_, key, _)| *key).collect();
-        let lived_in = self.residents_of(&keys, job.job);
-        let settled = found.into_iter().map(|(chosen, key, contents)| {
-            let is_shared = chosen.is_shared || lived_in.contains(&key);
-            (Chosen { is_shared, ..chosen }, contents)
-        });
-        settled.collect()
     }
 
     fn note_changed(&mut self, now: HashMap<FileKey, (PathBuf, FileIdentity)>) {

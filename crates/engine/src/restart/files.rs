@@ -6,8 +6,9 @@
 //! what it has grown by             the job's own, unless somebody else was seen or must have written; then by policy
 //! ```
 
-use super::folders::in_folders;
+use super::folders::{Part, in_folders, parts, saves_written};
 use super::listing::{ListedNow, look};
+pub use super::notes::FileNote;
 use super::plan::FilePlan;
 use super::streams::Streams;
 use crate::files::{FileKey, build_id, digest_of, identity, is_fresh, open, other_writers, times_tell_at};
@@ -87,87 +88,14 @@ impl Objection {
     }
 }
 
-/// One thing that a restart has done about a file, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileNote {
-    /// It was cut back to its length at the checkpoint.
-    CutBack {
-        /// The file.
-        path: PathBuf,
-        /// How many bytes were cut off.
-        bytes: u64,
-        /// Where they were kept.
-        kept: PathBuf,
-        /// Whether all of them were, however many.
-        is_whole: bool,
-    },
-    /// It has been created since the checkpoint, and was set aside.
-    SetAside {
-        /// The file.
-        path: PathBuf,
-        /// Where what it held was kept.
-        kept: PathBuf,
-    },
-    /// It had been written through a mapping since the checkpoint, and what it held then was put back.
-    PutBack {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A folder holds again what it held at the checkpoint.
-    FolderPutBack {
-        /// The folder.
-        path: PathBuf,
-        /// How many files were written to.
-        changed: usize,
-        /// How many files and directories were removed that had come since.
-        removed: usize,
-    },
-    /// The program goes on with a copy of its executable or of a library, since the file itself is another one now, or gone.
-    Keepsake {
-        /// How it has changed, where its build-ids tell.
-        versions: Option<String>,
-        /// The file.
-        path: PathBuf,
-        /// The copy.
-        kept: PathBuf,
-    },
-    /// A standard stream that was a file continues where that of the restart goes, as asked for.
-    StreamMoved {
-        /// 1 or 2.
-        stream: i32,
-        /// The file of the run.
-        from: PathBuf,
-        /// Where the restart's goes.
-        to: PathBuf,
-    },
-    /// A standard stream that was a file continues in the one that the restart has, since the file cannot be continued.
-    StreamElsewhere {
-        /// 1 or 2.
-        stream: i32,
-        /// The file of the run.
-        from: PathBuf,
-        /// What the restart has.
-        to: PathBuf,
-        /// Why the file cannot be continued.
-        why: String,
-    },
-    /// A standard stream that was a file continues there, although that of the restart goes to another file or a pipe.
-    StreamStays {
-        /// 1 or 2.
-        stream: i32,
-        /// The file of the run.
-        path: PathBuf,
-        /// Where the restart's goes.
-        own: PathBuf,
-    },
-}
-
 /// The files of a job as they are found now.
 pub(super) struct Reckoning<'a> {
     pub(super) job: &'a JobState,
     pub(super) options: FileOptions<'a>,
     /// The files in folders of the job, as they were known at the checkpoint.
     pub(super) in_folders: BTreeSet<FileKey>,
+    /// Of memory objects that are files which the job was seen to write: whose they are.
+    pub(super) parts: HashMap<usize, Part>,
     /// The directories that the checkpoint listed, as they are now.
     pub(super) listed: Vec<ListedNow<'a>>,
     /// The files that the job has open or mapped, and who else writes to them.
@@ -178,7 +106,8 @@ impl<'a> Reckoning<'a> {
     pub(super) fn new(job: &'a JobState, options: FileOptions<'a>) -> Self {
         // What stays as it is need not be looked at.
         let listed = job.listed.as_deref().filter(|_| options.policy != FilePolicy::Keep);
-        Self { job, options, in_folders: in_folders(job), listed: look(listed), others: OnceCell::new() }
+        let listed = look(listed, saves_written(job));
+        Self { job, options, in_folders: in_folders(job), parts: parts(job), listed, others: OnceCell::new() }
     }
 
     /// How the open file at `place` goes on.
@@ -240,11 +169,12 @@ impl<'a> Reckoning<'a> {
     pub(super) fn judge_mapped(&self, file: &FileReference) -> Result<(), Objection> {
         let path = path_of(file);
         // One that a process has mapped to write, and others to read, is made again.
-        if self.is_in_image(file) && self.options.policy != FilePolicy::Refuse && !path.exists() {
+        let is_put_back = self.is_in_image(file) && !self.is_executed(file);
+        if is_put_back && self.options.policy != FilePolicy::Refuse && !path.exists() {
             return Ok(());
         }
         let now = find(path)?;
-        if now.len() < file.length && !self.is_in_image(file) {
+        if now.len() < file.length && !is_put_back {
             let why = format!("it has {} bytes, but had {} at the checkpoint", now.len(), file.length);
             return Err(Objection::new(with_versions(why, file), "put the old version back"));
         }
@@ -262,9 +192,15 @@ impl<'a> Reckoning<'a> {
         same().unwrap_or(false)
     }
 
-    /// What the file held at the checkpoint must be there still.
+    /// Whether a process executes a file, which can be put back only while nobody does.
+    fn is_executed(&self, file: &FileReference) -> bool {
+        self.job.processes.iter().any(|process| process.executable.path == file.path)
+    }
+
+    /// What the file held at the checkpoint must be there still, or is put back. A program that is another one by now goes on with
+    /// a copy.
     fn check_content(&self, file: &FileReference, path: &Path, now: &Metadata) -> Result<(), Objection> {
-        if self.is_in_image(file) {
+        if self.is_in_image(file) && !self.is_executed(file) {
             return Ok(());
         }
         let taken = i64::try_from(self.job.clocks.realtime_nanoseconds).unwrap_or(i64::MAX);

@@ -8,7 +8,9 @@ use crate::EngineError;
 use crate::files::FileKey;
 use crate::folders::{below, look_into, open};
 use crate::freeze::kernel;
-use standfast_format::records::{FileReference, FolderEntry, FolderItem, JobState, SavedFolder};
+use standfast_format::records::{
+    Bytes, FileReference, FolderEntry, FolderItem, JobState, ListedDirectory, SavedFolder,
+};
 use standfast_linux::Folder;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{Metadata, Permissions};
@@ -46,13 +48,17 @@ impl Reckoning<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => OnceLock::new(),
             opened => OnceLock::from(opened.map_err(unreadable)?),
         };
-        let look = |root: &Folder| look_into(root, self.options.own_directory);
+        let is_part = folder.is_part == Some(true);
+        let look = |root: &Folder| match is_part {
+            true => look_for(root, &folder.entries),
+            false => look_into(root, self.options.own_directory),
+        };
         let mut now = root.get().map_or(Ok(BTreeMap::new()), look).map_err(unreadable)?;
         let mut missing = 0;
         for entry in &folder.entries {
             match now.remove(as_path(&entry.name)) {
                 None => missing += 1,
-                Some(found) if is_kind(&entry.item, &found) => {}
+                Some(found) if is_kind(&entry.item, &found) || self.is_doubtful(&entry.item) => {}
                 Some(_) => {
                     let why =
                         format!("something of another kind has taken the place of {}", full(folder, entry).display());
@@ -62,7 +68,7 @@ impl Reckoning<'_> {
         }
         let ordinary = |status: &Metadata| status.is_dir() || status.is_file() || status.is_symlink();
         let extra: Vec<_> = now.into_iter().rev().filter(|(_, it)| ordinary(it)).map(|(name, _)| name).collect();
-        if self.options.policy == FilePolicy::Refuse && missing + extra.len() > 0 {
+        if self.options.policy == FilePolicy::Refuse && !is_part && missing + extra.len() > 0 {
             let why =
                 format!("{missing} things in it are gone and {} new, and --files refuse was asked for", extra.len());
             return Err(Objection::new(why, "to put back what it held: standfast restart --files auto"));
@@ -70,11 +76,28 @@ impl Reckoning<'_> {
         Ok(Some(FolderPlan { place, extra, root }))
     }
 
+    fn is_doubtful(&self, item: &FolderItem) -> bool {
+        let FolderItem::File { object } = item else { return false };
+        self.parts.get(&(*object as usize)).is_some_and(|part| part.is_doubtful)
+    }
+
     /// Whether a file is in a folder that is put back as a whole.
     pub(super) fn is_in_folder(&self, file: &FileReference) -> bool {
         let key = (file.identity.device, file.identity.inode);
         self.options.policy != FilePolicy::Keep && self.in_folders.contains(&key)
     }
+}
+
+/// What these names stand for, as far as they are there.
+fn look_for(root: &Folder, entries: &[FolderEntry]) -> io::Result<BTreeMap<PathBuf, Metadata>> {
+    let mut found = BTreeMap::new();
+    for name in entries.iter().map(|entry| as_path(&entry.name)) {
+        match root.find(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            held => drop(found.insert(name.to_owned(), held?.metadata()?)),
+        }
+    }
+    Ok(found)
 }
 
 fn is_kind(item: &FolderItem, found: &Metadata) -> bool {
@@ -96,6 +119,10 @@ impl FolderPlan {
             return Ok(root);
         }
         let path = as_path(&folder.path);
+        // It may have been made meanwhile, with a file that is open in it.
+        if let Ok(made) = open(path) {
+            return Ok(self.root.get_or_init(|| made));
+        }
         let name = Path::new(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
         let parent = open(path.parent().unwrap_or(Path::new("/")))?;
         let mode = folder.entries.iter().find(|entry| entry.name.0.is_empty()).map_or(OWNER_ONLY, |entry| entry.mode);
@@ -158,16 +185,33 @@ impl JobPlan<'_> {
     pub(super) fn make_missing_in_folders(&self) -> Result<(), EngineError> {
         for (plan, folder) in self.folders() {
             let making = |path: &Path, source| kernel(&format!("making {} anew", path.display()), source);
+            let mut entries = folder.entries.iter().filter(|entry| !self.is_doubtful_entry(entry)).peekable();
             // A folder that was not there yet is left so.
-            if folder.entries.is_empty() {
+            if entries.peek().is_none() {
                 continue;
             }
             let root = plan.root(folder).map_err(|source| making(as_path(&folder.path), source))?;
-            for entry in &folder.entries {
+            for entry in entries {
                 self.make_missing(root, entry).map_err(|source| making(&full(folder, entry), source))?;
             }
         }
         Ok(())
+    }
+
+    /// Makes the file that a memory object is, where it is missing in its folder.
+    pub(super) fn make_missing_object(&self, object: usize) -> io::Result<()> {
+        for (plan, folder) in self.folders() {
+            let is_it =
+                |entry: &&FolderEntry| matches!(entry.item, FolderItem::File { object: it } if it as usize == object);
+            if let (Some(root), Some(entry)) = (plan.root.get(), folder.entries.iter().find(is_it)) {
+                return self.make_missing(root, entry);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_doubtful_entry(&self, entry: &FolderEntry) -> bool {
+        matches!(entry.item, FolderItem::File { object } if self.is_doubtful(object as usize))
     }
 
     fn make_missing(&self, root: &Folder, entry: &FolderEntry) -> io::Result<()> {
@@ -199,7 +243,7 @@ impl JobPlan<'_> {
                 plan.remove(folder, name).map_err(removing)?;
             }
             if let Some(root) = plan.root.get() {
-                for entry in folder.entries.iter().rev() {
+                for entry in folder.entries.iter().rev().filter(|entry| !self.is_doubtful_entry(entry)) {
                     let putting = |source| kernel(&format!("putting {} right", full(folder, entry).display()), source);
                     give_attributes(root, entry, self.file_of(entry)).map_err(putting)?;
                 }
@@ -207,7 +251,9 @@ impl JobPlan<'_> {
             let before = put_back.len();
             put_back.retain(|note| !matches!(note, FileNote::PutBack { path: of } if of.starts_with(&path)));
             let (changed, removed) = (before - put_back.len(), plan.extra.len());
-            if changed + removed > 0 {
+            if folder.is_part == Some(true) && changed > 0 {
+                put_back.push(FileNote::FilesPutBack { path, changed });
+            } else if changed + removed > 0 {
                 put_back.push(FileNote::FolderPutBack { path, changed, removed });
             }
         }
@@ -250,6 +296,45 @@ fn time(nanoseconds: i64) -> SystemTime {
     if nanoseconds < 0 { UNIX_EPOCH - since } else { UNIX_EPOCH + since }
 }
 
+/// Whose a file is that the job was seen to write, in a directory of which no more is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Whether it is the job's only if the job knows its name.
+    pub(super) is_doubtful: bool,
+    /// Whether what it holds now is to be kept before it is put back: the job was not seen to have it open.
+    pub(super) keeps: bool,
+}
+
+/// The files that the job was seen to write, by their places among the memory objects.
+pub(super) fn parts(job: &JobState) -> HashMap<usize, Part> {
+    let listed: HashMap<&Bytes, &ListedDirectory> =
+        job.listed.iter().flatten().map(|listed| (&listed.path, listed)).collect();
+    let held: BTreeSet<FileKey> = job.files().map(|file| (file.identity.device, file.identity.inode)).collect();
+    let is_held = |object: u32| {
+        let file = job.objects.get(object as usize).and_then(|object| object.kind.file());
+        file.is_some_and(|file| held.contains(&(file.identity.device, file.identity.inode)))
+    };
+    let mut found = HashMap::new();
+    for folder in job.folders.iter().filter(|folder| folder.is_part == Some(true)) {
+        let listed = listed.get(&folder.path);
+        let files = listed.into_iter().flat_map(|listed| &listed.files);
+        let written: BTreeSet<&Bytes> = files.filter(|file| file.is_written).map(|file| &file.name).collect();
+        let is_shared = listed.is_none_or(|listed| listed.is_shared);
+        for entry in &folder.entries {
+            if let FolderItem::File { object } = entry.item {
+                let keeps = !written.contains(&entry.name);
+                found.insert(object as usize, Part { is_doubtful: is_shared && keeps && !is_held(object), keeps });
+            }
+        }
+    }
+    found
+}
+
+/// Whether checkpoints of the job save the files that it was seen to write.
+pub(super) fn saves_written(job: &JobState) -> bool {
+    job.folders.iter().any(|folder| folder.is_part == Some(true))
+}
+
 /// The files in folders of a job, by device and inode at the checkpoint.
 pub(super) fn in_folders(job: &JobState) -> BTreeSet<FileKey> {
     let entries = job.folders.iter().flat_map(|folder| &folder.entries);
@@ -264,6 +349,7 @@ pub(super) fn in_folders(job: &JobState) -> BTreeSet<FileKey> {
 mod tests {
     use super::*;
     use crate::restart::files::FileOptions;
+    use standfast_format::records::{FileIdentity, ListedFile, MemoryObject, ObjectKind, ProcessState, SavedPart};
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
 
@@ -278,7 +364,7 @@ mod tests {
         };
         let entries = vec![entry(""), entry(directory)];
         JobState {
-            folders: vec![SavedFolder { path: path.as_os_str().as_bytes().into(), entries }],
+            folders: vec![SavedFolder { path: path.as_os_str().as_bytes().into(), entries, is_part: None }],
             ..JobState::default()
         }
     }
@@ -304,6 +390,62 @@ mod tests {
         assert!(give_attributes(root, &job.folders[0].entries[1], None).is_err());
         assert!(outside.join("new").exists());
         assert_eq!(outside.metadata().unwrap().mode() & PERMISSIONS, 0o711);
+    }
+
+    #[test]
+    fn in_a_directory_of_others_a_file_is_the_jobs_if_it_was_seen_with_it_or_knows_its_name() {
+        let file = |name: &str, inode| FileReference {
+            path: format!("/tmp/{name}").into_bytes().into(),
+            identity: FileIdentity { device: 1, inode, ..FileIdentity::default() },
+            ..FileReference::default()
+        };
+        let names = ["unsure", "written", "held"];
+        let object = |(inode, name): (u64, &&str)| MemoryObject {
+            kind: ObjectKind::MappedFile {
+                file: file(name, inode),
+                mode: 0o600,
+                lock: None,
+                other_writer: None,
+                saved: SavedPart::Whole,
+            },
+            length: 0,
+            huge_page_bytes: 0,
+            modified_nanoseconds: None,
+        };
+        let entry = |(object, name): (u32, &&str)| FolderEntry {
+            name: name.as_bytes().into(),
+            mode: 0o600,
+            user: 0,
+            group: 0,
+            item: FolderItem::File { object },
+        };
+        let listed = |name: &&str| ListedFile {
+            name: name.as_bytes().into(),
+            is_written: *name == "written",
+            ..ListedFile::default()
+        };
+        let path: Bytes = b"/tmp"[..].into();
+        let folder =
+            SavedFolder { path: path.clone(), entries: (0..).zip(&names).map(entry).collect(), is_part: Some(true) };
+        let mut job = JobState {
+            objects: (0..).zip(&names).map(object).collect(),
+            folders: vec![folder],
+            listed: Some(vec![ListedDirectory {
+                path,
+                is_shared: true,
+                files: names.iter().map(listed).collect(),
+                ..ListedDirectory::default()
+            }]),
+            processes: vec![ProcessState { executable: file("held", 2), ..ProcessState::default() }],
+            ..JobState::default()
+        };
+        let doubtful = |job: &JobState| {
+            let parts = parts(job);
+            [0, 1, 2].map(|object| (parts[&object].is_doubtful, parts[&object].keeps))
+        };
+        assert_eq!(doubtful(&job), [(true, true), (false, false), (false, true)]);
+        job.listed.iter_mut().flatten().for_each(|listed| listed.is_shared = false);
+        assert_eq!(doubtful(&job), [(false, true), (false, false), (false, true)]);
     }
 
     #[test]

@@ -5,21 +5,23 @@
 //! ```text
 //! listed, longer, below as it was    appended to: cut back, unless it may be somebody else's doing
 //! listed, below not as it was        written again from its beginning, as it will be once more: left alone
-//! not listed, created since          set aside, if the job knows its name; else left alone
+//! not listed, created since          set aside, if the job knows its name, or where that was asked for; else left alone
 //! ```
 
 use super::family::Family;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path, in_use, is_own_stream};
+use super::folders::saves_written;
 use super::names::NamesInMemory;
 use super::plan::JobPlan;
 use super::tails::{KeepTail, Tail};
 use crate::files::{FileKey, TICK_NANOSECONDS, digest_of, open};
+use crate::folders::is_of_programs;
 use crate::freeze::kernel;
 use crate::listing::{Contents, Entry, is_older, is_plain};
 use crate::{EngineError, Obstacle};
-use standfast_format::records::{FileIdentity, ListedDirectory, ListedFile};
+use standfast_format::records::{FileIdentity, JobState, ListedDirectory, ListedFile};
 use standfast_linux::sys::process;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,8 +29,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Files of one restart that are cut back or set aside: each is kept, and so many fit beside an image.
-const FILES_MAX: usize = 64;
+/// Files of one restart that are cut back or set aside: each is kept. No more than that are listed.
+const FILES_MAX: usize = 2000;
+/// How much is looked at in directories that have come since.
+const COME_NAMES_MAX: usize = 2000;
 const CHOICE: &str = "to cut it back, what is cut off being kept: standfast restart --files rollback; to go on with it as it is: --files keep";
 
 /// A file that has grown or come since the checkpoint.
@@ -44,6 +48,8 @@ pub(super) struct ListedPlan {
     was: Option<FileIdentity>,
     /// Whether it is the job's only if the job knows its name.
     is_doubtful: bool,
+    /// Whether others are likely to write in its directory.
+    is_shared: bool,
     /// What speaks against cutting it back, if it is the job's.
     against: Option<Objection>,
 }
@@ -53,21 +59,48 @@ pub(super) struct ListedPlan {
 pub(super) struct ListedNow<'a> {
     was: &'a ListedDirectory,
     now: Contents,
-    /// What is in directories that have come since.
+    /// What is in directories that have come since, by their paths below it.
     below: Vec<(PathBuf, Contents)>,
 }
 
-/// The listed directories as they are now; those that are gone, or other ones, are nobody's business.
-pub(super) fn look<'a>(listed: Option<&'a [ListedDirectory]>) -> Vec<ListedNow<'a>> {
+/// What goes with the files that are set aside.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct ComePlan {
+    /// Symbolic links, which are removed, with where they lead.
+    links: Vec<(PathBuf, PathBuf)>,
+    /// Directories, which are removed where nothing is in them any more, those above behind those below.
+    directories: Vec<PathBuf>,
+}
+
+/// The listed directories as they are now; those that are gone, or other ones, are nobody's business. `is_deep` has all
+/// looked at that has come since, and not only what lies right below.
+pub(super) fn look<'a>(listed: Option<&'a [ListedDirectory]>, is_deep: bool) -> Vec<ListedNow<'a>> {
+    let paths: BTreeSet<&[u8]> = listed.unwrap_or_default().iter().map(|was| was.path.0.as_slice()).collect();
     let found = |was: &'a ListedDirectory| {
         let path = as_path(&was.path);
         let status = path.metadata().ok()?;
         let is_same = (status.dev(), status.ino()) == (was.device, was.inode);
         let now = is_same.then(|| Contents::of(path))?.ok()?;
+        let is_deep = is_deep && !was.is_shared;
+        let is_looked_into = |name: &OsStr| if is_deep { is_of_programs(name) } else { is_plain(name) };
         let known = names(was);
-        let come = now.directories.iter().filter(|name| !known.contains(name.as_bytes()) && is_plain(name));
-        let below = come.filter_map(|name| Some((PathBuf::from(name), Contents::of(&path.join(name)).ok()?)));
-        Some(ListedNow { was, below: below.collect(), now })
+        let mut waiting: Vec<_> = now.directories.iter().filter(|name| !known.contains(name.as_bytes())).collect();
+        waiting.retain(|name| is_looked_into(name) && !paths.contains(path.join(name).as_os_str().as_bytes()));
+        let mut waiting: Vec<PathBuf> = waiting.into_iter().map(PathBuf::from).collect();
+        let mut below = Vec::new();
+        let mut names_left = COME_NAMES_MAX;
+        while let Some(place) = waiting.pop() {
+            let Ok(contents) = Contents::of(&path.join(&place)) else { continue };
+            let names = contents.files.len() + contents.other_names().count();
+            if names > names_left {
+                break;
+            }
+            names_left -= names;
+            let deeper = contents.directories.iter().filter(|name| is_deep && is_looked_into(name));
+            waiting.extend(deeper.map(|name| place.join(name)));
+            below.push((place, contents));
+        }
+        Some(ListedNow { was, below, now })
     };
     listed.unwrap_or_default().iter().filter_map(found).collect()
 }
@@ -99,6 +132,22 @@ impl<'a> ListedNow<'a> {
         all
     }
 
+    /// Symbolic links that were not there, and directories, likewise.
+    fn come(&self, is_created: impl Fn(&Entry) -> bool) -> ComePlan {
+        let known = names(self.was);
+        let path = as_path(&self.was.path);
+        let here = self.now.links.iter().filter(|(name, _)| !known.contains(name.as_bytes()));
+        let mut links: Vec<_> = here.map(|(name, now)| (path.join(name), now)).collect();
+        let mut directories = Vec::new();
+        for (place, contents) in self.below.iter().rev() {
+            links.extend(contents.links.iter().map(|(name, now)| (path.join(place).join(name), now)));
+            directories.push(path.join(place));
+        }
+        let links = links.into_iter().filter(|(_, now)| is_created(now));
+        let links = links.filter_map(|(path, _)| Some((path.clone(), std::fs::read_link(path).ok()?)));
+        ComePlan { links: links.collect(), directories }
+    }
+
     /// The files that are judged one by one.
     pub(super) fn keys(&self) -> impl Iterator<Item = FileKey> + '_ {
         self.grown().map(|(_, now)| now.key()).chain(self.created().into_iter().map(|(_, now)| now.key()))
@@ -112,21 +161,80 @@ impl Reckoning<'_> {
             return Vec::new();
         }
         let known = in_use(self.job);
-        // What was there under another name has not been created since.
+        let saved = saved_paths(self.job);
         let files = self.listed.iter().flat_map(|directory| &directory.was.files);
-        let there: BTreeSet<FileKey> = files.map(|it| (it.identity.device, it.identity.inode)).collect();
+        let there: HashMap<FileKey, Option<i64>> =
+            files.map(|it| ((it.identity.device, it.identity.inode), it.born_nanoseconds)).collect();
+        // The number of a file that is gone is given to the next that is made, which is another one.
+        let is_same = |now: &Entry| match there.get(&now.key()) {
+            Some(born) => born.is_none() || *born == now.born_nanoseconds,
+            None => now.born_nanoseconds.is_none_or(|born| born <= self.taken().saturating_add(TICK_NANOSECONDS)),
+        };
+        let is_in_use = |now: &Entry| known.contains(&now.key()) && is_same(now);
         let mut plans = Vec::new();
         for directory in &self.listed {
             let path = as_path(&directory.was.path);
-            for (was, now) in directory.grown().filter(|(_, now)| !known.contains(&now.key())) {
-                plans.extend(self.judge_grown(directory.was, &path.join(OsStr::from_bytes(&was.name.0)), was, now));
+            for (was, now) in directory.grown().filter(|(_, now)| !is_in_use(now)) {
+                let path = path.join(OsStr::from_bytes(&was.name.0));
+                if !saved.contains(&path) {
+                    plans.extend(self.judge_grown(directory.was, &path, was, now));
+                }
             }
-            let is_new = |now: &Entry| !known.contains(&now.key()) && !there.contains(&now.key());
-            for (name, now) in directory.created().into_iter().filter(|(_, now)| is_new(now)) {
-                plans.extend(self.judge_new(&path.join(name), now));
+            // What was there under another name has not been created since.
+            let was_there = |now: &Entry| is_in_use(now) || there.contains_key(&now.key()) && is_same(now);
+            for (name, now) in directory.created().into_iter().filter(|(_, now)| !was_there(now)) {
+                plans.extend(self.judge_new(directory.was, &path.join(name), now));
             }
         }
         plans
+    }
+
+    /// Whether all that has been created in a directory since is the job's by the user's word, if it may be the job's at all.
+    fn are_claimed(&self, directory: &ListedDirectory) -> bool {
+        let is_asked = match self.options.policy {
+            FilePolicy::Rollback => true,
+            FilePolicy::Auto => saves_written(self.job),
+            FilePolicy::Keep | FilePolicy::Refuse => false,
+        };
+        is_asked && !directory.is_shared
+    }
+
+    /// Files that are not what they were, though all that the job writes in their directories was to be saved: they had
+    /// not been written yet, or were too long.
+    pub(super) fn changed_unsaved(&self) -> Option<FileNote> {
+        let (in_use, saved) = (in_use(self.job), saved_paths(self.job));
+        let is_ours =
+            |directory: &&ListedNow<'_>| self.options.policy == FilePolicy::Auto && self.are_claimed(directory.was);
+        let mut paths = Vec::new();
+        for directory in self.listed.iter().filter(is_ours) {
+            for was in &directory.was.files {
+                let name = OsStr::from_bytes(&was.name.0);
+                let path = as_path(&directory.was.path).join(name);
+                let is_other = in_use.contains(&(was.identity.device, was.identity.inode)) || saved.contains(&path);
+                let is_changed = directory.now.files.get(name).is_none_or(|now| {
+                    let is_touched = now.identity.modified_nanoseconds != was.identity.modified_nanoseconds;
+                    // What has only grown is cut back, or refuses the restart.
+                    let has_only_grown =
+                        || now.length > was.length && !matches!(is_unchanged_below(&path, was), Ok(Some(false)));
+                    is_touched && !has_only_grown()
+                });
+                if !is_other && is_changed {
+                    paths.push(path);
+                }
+            }
+        }
+        (!paths.is_empty()).then_some(FileNote::ChangedUnsaved { paths })
+    }
+
+    /// Links and directories that have come since where what has been created since is set aside.
+    pub(super) fn judge_come(&self) -> ComePlan {
+        let mut all = ComePlan::default();
+        for directory in self.listed.iter().filter(|directory| self.are_claimed(directory.was)) {
+            let come = directory.come(|now| self.is_created(now));
+            all.links.extend(come.links);
+            all.directories.extend(come.directories);
+        }
+        all
     }
 
     fn judge_grown(
@@ -136,15 +244,7 @@ impl Reckoning<'_> {
         was: &ListedFile,
         now: &Entry,
     ) -> Option<ListedPlan> {
-        let is_unchanged = match was.digest {
-            _ if was.length == 0 => Some(true),
-            Some(digest) => {
-                let found =
-                    open(path.as_os_str().as_bytes()).and_then(|it| digest_of(&it, was.length, digest.coverage));
-                Some(found.ok()? == digest)
-            }
-            None => None,
-        };
+        let is_unchanged = is_unchanged_below(path, was).ok()?;
         if is_unchanged == Some(false) {
             return None;
         }
@@ -175,46 +275,82 @@ impl Reckoning<'_> {
             cut: Some(was.length),
             was: is_unchanged.map(|_| was.identity),
             is_doubtful: directory.is_shared && !was.is_written,
+            is_shared: directory.is_shared,
             against: against.map(|it| Objection::new(why(it), CHOICE)),
         })
     }
 
     /// A file that was not there is set aside where the job has created it. It must be a file of this user's that has come
     /// into being since, and was not moved there.
-    fn judge_new(&self, path: &Path, now: &Entry) -> Option<ListedPlan> {
-        let taken = i64::try_from(self.job.clocks.realtime_nanoseconds).unwrap_or(i64::MAX);
-        let is_created = now.born_nanoseconds.is_some_and(|born| born >= taken.saturating_sub(TICK_NANOSECONDS));
-        let is_ours = now.owner == process::effective_user() && now.links == 1 && now.length > 0;
-        let is_wanted = self.options.policy != FilePolicy::Refuse && is_created && is_ours && !is_own_stream(now.key());
-        (is_wanted && self.later_writer(path, now).is_none()).then(|| ListedPlan {
+    fn judge_new(&self, directory: &ListedDirectory, path: &Path, now: &Entry) -> Option<ListedPlan> {
+        let is_claimed = self.are_claimed(directory);
+        // Whether a file is there counts where it is put back with all that the job has written.
+        let is_something = now.length > 0 || is_claimed && saves_written(self.job);
+        let is_ours = self.is_created(now) && is_something && !is_own_stream(now.key());
+        let is_wanted = self.options.policy != FilePolicy::Refuse && is_ours;
+        // It stays then, and harms only a program that appends to it.
+        let against = || self.later_writer(path, now).map(|why| Objection::new(why, ""));
+        is_wanted.then(|| ListedPlan {
             path: path.to_owned(),
             key: now.key(),
             length: now.length,
             cut: None,
             was: None,
-            is_doubtful: true,
-            against: None,
+            is_doubtful: !is_claimed,
+            is_shared: directory.is_shared,
+            against: against(),
         })
+    }
+
+    /// Whether something of this user's has come into being since the checkpoint.
+    fn is_created(&self, now: &Entry) -> bool {
+        let is_new = |born: i64| born >= self.taken().saturating_sub(TICK_NANOSECONDS);
+        now.born_nanoseconds.is_some_and(is_new) && now.owner == process::effective_user()
+    }
+
+    /// When the checkpoint was taken.
+    fn taken(&self) -> i64 {
+        i64::try_from(self.job.clocks.realtime_nanoseconds).unwrap_or(i64::MAX)
     }
 
     /// Why somebody else has written to a file, or may be about to.
     fn later_writer(&self, path: &Path, now: &Entry) -> Option<String> {
         let is_own = is_own_stream(now.key());
         let foreign = path.metadata().ok().and_then(|status| self.foreign_writer(None, &status, is_own));
+        foreign.or_else(|| self.late_writer(&now.identity))
+    }
+
+    /// Why somebody must have written to a file that was so when the job had ended, as far as that was seen.
+    pub(super) fn late_writer(&self, now: &FileIdentity) -> Option<String> {
+        let is_own = is_own_stream((now.device, now.inode));
         let ended = self.options.ended_nanoseconds.filter(|_| !is_own);
-        let is_late = ended.is_some_and(|end| now.identity.modified_nanoseconds > end.saturating_add(TICK_NANOSECONDS));
-        foreign.or_else(|| is_late.then(|| "somebody else has written to it since the program ended".to_owned()))
+        let is_late = ended.is_some_and(|end| now.modified_nanoseconds > end.saturating_add(TICK_NANOSECONDS));
+        is_late.then(|| "somebody else has written to it since the program ended".to_owned())
     }
 }
 
 impl Family {
-    /// Those of the files that are the job's. Refuses, before anything is written, where one of them may not be cut back.
-    pub(super) fn settle_listed<'a>(&self, plan: &'a JobPlan<'_>) -> Result<Vec<&'a ListedPlan>, EngineError> {
-        let name = |listed: &'a ListedPlan| listed.path.file_name().unwrap_or_default().as_bytes();
-        let doubtful = plan.listed.iter().filter(|listed| listed.is_doubtful);
-        let known = NamesInMemory::find(self, plan, doubtful.map(name).collect());
-        let settled: Vec<_> =
-            plan.listed.iter().filter(|listed| !listed.is_doubtful || known.contains(name(listed))).collect();
+    /// Which names of doubtful files the job knows.
+    pub(super) fn known_names<'a>(&self, plan: &'a JobPlan<'_>) -> NamesInMemory<'a> {
+        let listed = plan.listed.iter().filter(|listed| listed.is_doubtful).map(name);
+        NamesInMemory::find(self, plan, listed.chain(plan.doubtful_names()).collect())
+    }
+
+    /// Those of the files that are the job's, and those that stay since nobody knows. Refuses, before anything is written, where
+    /// one of them may not be cut back.
+    pub(super) fn settle_listed<'a>(
+        &self,
+        plan: &'a JobPlan<'_>,
+        known: &NamesInMemory<'_>,
+    ) -> Result<(Vec<&'a ListedPlan>, Option<FileNote>), EngineError> {
+        let is_ours = |listed: &&ListedPlan| {
+            let may_go = listed.cut.is_some() || listed.against.is_none();
+            may_go && (!listed.is_doubtful || known.contains(name(listed)))
+        };
+        let (settled, others): (Vec<_>, Vec<_>) = plan.listed.iter().partition(is_ours);
+        let stay = others.into_iter().filter(|listed| listed.cut.is_none() && !listed.is_shared);
+        let paths: Vec<_> = stay.map(|listed| listed.path.clone()).collect();
+        let stay = (!paths.is_empty()).then_some(FileNote::Stay { paths });
         let objected = settled.iter().filter_map(|listed| Some((listed, listed.against.clone()?)));
         let mut obstacles: Vec<_> = objected
             .map(|(listed, Objection { why, remedy, .. })| Obstacle {
@@ -232,13 +368,14 @@ impl Family {
                 passing: false,
             });
         }
-        if obstacles.is_empty() { Ok(settled) } else { Err(EngineError::Refused(obstacles)) }
+        if obstacles.is_empty() { Ok((settled, stay)) } else { Err(EngineError::Refused(obstacles)) }
     }
 
     /// Cuts them back and sets them aside; nothing is touched before all of it has been kept.
     pub(super) fn cut_back_listed(
         &mut self,
         settled: &[&ListedPlan],
+        come: &ComePlan,
         keep: &mut KeepTail<'_>,
     ) -> Result<Vec<FileNote>, EngineError> {
         let mut notes = Vec::new();
@@ -248,7 +385,8 @@ impl Family {
             let file = listed.open().map_err(|source| kernel(&format!("opening {}", path.display()), source))?;
             let start = listed.cut.unwrap_or_default();
             let bytes = listed.length - start;
-            let kept = keep(&Tail { path: &path, file: &file, start, bytes, is_whole: true })
+            let is_removed = listed.cut.is_none();
+            let kept = keep(&Tail { path: &path, file: &file, start, bytes, is_whole: true, is_removed })
                 .map_err(|source| EngineError::Tail { path: path.display().to_string(), source })?;
             notes.push(match listed.cut {
                 Some(_) => FileNote::CutBack { path, bytes, kept, is_whole: true },
@@ -264,7 +402,48 @@ impl Family {
                 self.processes[0].put_time_back(&listed.path, was, &file);
             }
         }
+        come.remove(&mut notes);
         Ok(notes)
+    }
+}
+
+/// Whether a file that is no shorter than it was holds up to that length what it held, where that is known.
+fn is_unchanged_below(path: &Path, was: &ListedFile) -> io::Result<Option<bool>> {
+    match was.digest {
+        _ if was.length == 0 => Ok(Some(true)),
+        Some(digest) => {
+            let file = open(path.as_os_str().as_bytes())?;
+            Ok(Some(digest_of(&file, was.length, digest.coverage)? == digest))
+        }
+        None => Ok(None),
+    }
+}
+
+/// The last part of the path of a file.
+fn name(listed: &ListedPlan) -> &[u8] {
+    listed.path.file_name().unwrap_or_default().as_bytes()
+}
+
+/// The files of which what they held is in the image, since the job was seen to write them.
+fn saved_paths(job: &JobState) -> BTreeSet<PathBuf> {
+    let parts = job.folders.iter().filter(|folder| folder.is_part == Some(true));
+    parts
+        .flat_map(|folder| folder.entries.iter().map(|entry| as_path(&folder.path).join(as_path(&entry.name))))
+        .collect()
+}
+
+impl ComePlan {
+    /// Removes what is left of it. What cannot be removed harms nobody but a program that makes it again.
+    fn remove(&self, notes: &mut Vec<FileNote>) {
+        for (link, target) in &self.links {
+            let is_it = std::fs::read_link(link).is_ok_and(|now| now == *target);
+            if is_it && std::fs::remove_file(link).is_ok() {
+                notes.push(FileNote::LinkRemoved { path: link.clone(), target: target.clone() });
+            }
+        }
+        for directory in &self.directories {
+            let _ = std::fs::remove_dir(directory);
+        }
     }
 }
 

@@ -7,8 +7,10 @@
 use super::address_space::ToMap;
 use super::construction::Construction;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
+use super::names::NamesInMemory;
 use super::plan::JobPlan;
 use super::remake::Remaking;
+use super::tails::{KeepTail, Tail};
 use crate::files::{FileKey, identity};
 use crate::freeze::kernel;
 use crate::{EngineError, Obstacle, folders};
@@ -22,6 +24,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -51,6 +54,10 @@ pub(super) struct MappedPlan {
     stays: bool,
     /// The file that was judged, which alone may be written to; `None` where it was gone.
     judged: Option<FileKey>,
+    /// Whether it is the job's only if the job knows its name.
+    pub(super) is_doubtful: bool,
+    /// Whether what it holds now is kept before it is written to.
+    keeps: bool,
 }
 
 /// Where the files are of which something is put back, by their places among the memory objects.
@@ -72,10 +79,18 @@ impl Reckoning<'_> {
         };
         let shown = shown(self.job, object);
         let stays = self.options.policy == FilePolicy::Keep;
-        let plan = MappedPlan { object, against: None, stays, shown, judged: None };
+        let part = self.parts.get(&object).copied();
+        let is_doubtful = part.is_some_and(|part| part.is_doubtful);
+        let keeps = part.is_some_and(|part| part.keeps);
+        let plan = MappedPlan { object, against: None, stays, shown, judged: None, is_doubtful, keeps };
         let is_whole = covers(&plan.shown, record.length);
         let now = match find(path_of(file)) {
             Ok(now) => now,
+            // Something of somebody else's: the job knows nothing of it, or finds it as any program would.
+            Err(_) if is_doubtful && path_of(file).symlink_metadata().is_ok() => {
+                return Ok(MappedPlan { stays: true, ..plan });
+            }
+            Err(_) if is_doubtful => return Ok(plan),
             Err(_) if is_whole && self.options.policy != FilePolicy::Refuse && !path_of(file).exists() => {
                 return Ok(MappedPlan { stays: false, ..plan });
             }
@@ -94,8 +109,9 @@ impl Reckoning<'_> {
             // What is in a folder may be replaced as the job likes.
             (!same && !self.is_in_folder(file)).then(|| "another file has taken its place".to_owned())
         };
+        let late = || part.and_then(|_| self.late_writer(&identity(&now)));
         let against = match self.options.policy {
-            FilePolicy::Auto => self.foreign_writer(other_writer.as_ref(), &now, false).or_else(replaced),
+            FilePolicy::Auto => self.foreign_writer(other_writer.as_ref(), &now, false).or_else(replaced).or_else(late),
             FilePolicy::Refuse => Some("--files refuse was asked for".to_owned()),
             FilePolicy::Rollback | FilePolicy::Keep => None,
         };
@@ -153,7 +169,7 @@ fn covers(parts: &[PageRange], length: u64) -> bool {
 
 /// Makes saved files anew, empty, that are gone: before anybody opens them.
 pub(super) fn make_missing(plan: &JobPlan<'_>) -> Result<(), EngineError> {
-    for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays) {
+    for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays && !mapped.is_doubtful) {
         let object = &plan.job.objects[mapped.object];
         let ObjectKind::MappedFile { file, mode, .. } = &object.kind else { continue };
         if !path_of(file).exists() {
@@ -216,13 +232,24 @@ impl Construction {
     }
 
     /// The mapped files that do not hold what they held; refuses, before anything is written, where they may not be put
-    /// right.
-    pub(super) fn differing<'a>(&self, plan: &'a JobPlan<'_>) -> Result<Vec<&'a MappedPlan>, EngineError> {
+    /// right. Of the doubtful ones those that the job knows.
+    pub(super) fn differing<'a>(
+        &self,
+        plan: &'a JobPlan<'_>,
+        known: &NamesInMemory<'_>,
+    ) -> Result<Vec<&'a MappedPlan>, EngineError> {
         let folders = plan.files_in_folders();
         let mut differing = Vec::new();
         let mut obstacles = Vec::new();
         for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays) {
             let ObjectKind::MappedFile { file, .. } = &plan.job.objects[mapped.object].kind else { continue };
+            if mapped.is_doubtful && (!known.contains(name_of(file)) || !folders.contains_key(&mapped.object)) {
+                continue;
+            }
+            if mapped.is_doubtful && !path_of(file).exists() {
+                differing.push(mapped);
+                continue;
+            }
             if !self
                 .differs(plan, mapped, &folders)
                 .map_err(|source| kernel(&format!("comparing {}", file.path), source))?
@@ -286,7 +313,8 @@ impl Construction {
 
     /// The same for all that the job alone has written to since, also where it has written what was there before.
     fn put_times_back(&mut self, plan: &JobPlan<'_>, folders: &InFolders<'_>) {
-        for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays && mapped.against.is_none()) {
+        let are_ours = |mapped: &&MappedPlan| !mapped.stays && !mapped.is_doubtful && mapped.against.is_none();
+        for mapped in plan.mapped.iter().filter(are_ours) {
             let object = &plan.job.objects[mapped.object];
             let ObjectKind::MappedFile { file: reference, .. } = &object.kind else { continue };
             let found = find_mapped(object, mapped, folders).and_then(|found| found.reopen(Access::Read));
@@ -312,6 +340,9 @@ impl Construction {
             let object = &plan.job.objects[mapped.object];
             let ObjectKind::MappedFile { file: reference, .. } = &object.kind else { continue };
             let writing = |source| kernel(&format!("putting back what {} held", reference.path), source);
+            if mapped.is_doubtful {
+                plan.make_missing_object(mapped.object).map_err(writing)?;
+            }
             let file = open_to_write(object, mapped, &folders).map_err(writing)?;
             if !may_grow(object) || file.metadata().map_err(writing)?.len() < object.length {
                 file.set_len(object.length).map_err(writing)?;
@@ -379,6 +410,49 @@ pub(super) fn make_anew(file: &FileReference, length: u64, mode: u32) -> io::Res
     made.set_permissions(Permissions::from_mode(mode))?;
     made.set_len(length)?;
     set_modified(made.as_fd(), file.identity.modified_nanoseconds)
+}
+
+/// The last part of the path of a file.
+fn name_of(file: &FileReference) -> &[u8] {
+    path_of(file).file_name().unwrap_or_default().as_bytes()
+}
+
+impl JobPlan<'_> {
+    /// Keeps what files hold that only the job's directories tell to be its own, before it is overwritten. Says where.
+    pub(super) fn keep_replaced(
+        &self,
+        differing: &[&MappedPlan],
+        keep: &mut KeepTail<'_>,
+    ) -> Result<Vec<FileNote>, EngineError> {
+        let folders = self.files_in_folders();
+        let mut notes = Vec::new();
+        for mapped in differing.iter().filter(|mapped| mapped.keeps && mapped.judged.is_some()) {
+            let object = &self.job.objects[mapped.object];
+            let ObjectKind::MappedFile { file: reference, .. } = &object.kind else { continue };
+            let reading = |source| kernel(&format!("reading {}", reference.path), source);
+            let file = find_mapped(object, mapped, &folders).and_then(|found| found.reopen(Access::Read));
+            let file = file.map_err(reading)?;
+            let bytes = file.metadata().map_err(reading)?.len();
+            if bytes > 0 {
+                let path = path_of(reference);
+                let kept = keep(&Tail { path, file: &file, start: 0, bytes, is_whole: true, is_removed: false })
+                    .map_err(|source| EngineError::Tail { path: path.display().to_string(), source })?;
+                notes.push(FileNote::Replaced { path: path.to_owned(), kept });
+            }
+        }
+        Ok(notes)
+    }
+
+    /// The names of the files that are the job's only if it knows them.
+    pub(super) fn doubtful_names(&self) -> impl Iterator<Item = &[u8]> {
+        let objects = self.mapped.iter().filter(|mapped| mapped.is_doubtful && !mapped.stays);
+        objects.filter_map(|mapped| self.job.objects[mapped.object].kind.file()).map(name_of)
+    }
+
+    /// Whether the file behind an object is the job's only if it knows its name.
+    pub(super) fn is_doubtful(&self, object: usize) -> bool {
+        self.mapped.iter().any(|mapped| mapped.object == object && mapped.is_doubtful)
+    }
 }
 
 /// The files that the life before was seen to write through mappings, as they are found now.

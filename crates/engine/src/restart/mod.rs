@@ -19,6 +19,7 @@
 //! filling        pages delivered and verified
 //! mapped_files   files that the program writes through mappings
 //! folders        directories that go with the job
+//! notes          what is told of files
 //! listing        files that the job appends to without holding them open; names, by which it knows them
 //! system_v       segments, semaphores and message queues, under their old ids
 //! stops          what job control had stopped is stopped again
@@ -50,6 +51,7 @@ mod listing;
 mod mapped_files;
 mod names;
 mod namespaces;
+mod notes;
 mod objects;
 mod plan;
 mod processor_state;
@@ -77,6 +79,7 @@ pub use files::{FileNote, FileOptions, FilePolicy};
 pub(crate) use foreseen::foreseen;
 pub use ids::{IdPolicy, JobIds};
 pub use namespaces::ClockPolicy;
+use notes::condensed;
 use plan::JobPlan;
 pub(crate) use rehearsed_births::rehearse_births;
 use remake::Remade;
@@ -150,11 +153,14 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     let mut remade = Remade::default();
     let build = |()| family.build(&plan, source, options.on_wait);
     let built = plan.remake.carry_out(&mut remade).and_then(build).and_then(|()| {
-        let differing = family.main().differing(&plan)?;
-        let appended = family.settle_listed(&plan)?;
+        let known = family.known_names(&plan);
+        let differing = family.main().differing(&plan, &known)?;
+        let (appended, stay) = family.settle_listed(&plan, &known)?;
+        files.extend(stay);
         // First what is cut off is kept: what is put back may end where the tail began.
         files.extend(family.cut_back(&plan, options.keep_tail)?);
-        files.extend(family.cut_back_listed(&appended, options.keep_tail)?);
+        files.extend(plan.keep_replaced(&differing, options.keep_tail)?);
+        files.extend(family.cut_back_listed(&appended, &plan.come, options.keep_tail)?);
         files.extend(family.processes[0].put_back(&plan, &differing)?);
         plan.put_folders_right(&mut files)?;
         system_v::remove_made_since(source.state());
@@ -183,7 +189,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
             let code = source.state().code_files().filter(|file| (options.keepsake)(file).is_some());
             code.for_each(|file| job.freezer().has_copy_of(file));
             let notes = plan.remarks.iter().cloned().chain(family.notes()).collect();
-            Ok(Restarted { job, ids: family.main().ids.clone(), notes, files })
+            Ok(Restarted { job, ids: family.main().ids.clone(), notes, files: condensed(files) })
         }
         Err(error) => {
             family.abandon();

@@ -3,7 +3,7 @@
 use super::files::{FileNote, FileOptions, FilePolicy, Objection, Reckoning, RegularPlan, versions};
 use super::folders::FolderPlan;
 use super::foreseen::foreseen;
-use super::listing::ListedPlan;
+use super::listing::{ComePlan, ListedPlan};
 use super::mapped_files::MappedPlan;
 use super::remake::{RemakePlan, Remaking};
 use super::streams::{self, as_stream};
@@ -44,6 +44,8 @@ pub(super) struct JobPlan<'a> {
     pub(super) folders: Vec<FolderPlan>,
     /// Files that the job does not have open and that have grown or come since.
     pub(super) listed: Vec<ListedPlan>,
+    /// What else has come since and is removed.
+    pub(super) come: ComePlan,
     /// How the kernel's mappings come back.
     pub(super) vdso: Vdso,
     /// Copies that take the place of code files which are not what they were, by the paths of these.
@@ -177,7 +179,8 @@ impl<'a> JobPlan<'a> {
                 kept: kept.clone(),
             };
             notes.extend(copies.iter().map(note));
-            let listed = reckoning.judge_listed();
+            let (listed, come) = (reckoning.judge_listed(), reckoning.judge_come());
+            notes.extend(reckoning.changed_unsaved());
             Ok(Self {
                 job,
                 processes,
@@ -186,6 +189,7 @@ impl<'a> JobPlan<'a> {
                 mapped,
                 folders,
                 listed,
+                come,
                 vdso,
                 copies,
                 socket_names,
@@ -355,7 +359,9 @@ impl Obstacles {
         for (place, object) in reckoning.job.objects.iter().enumerate() {
             let ObjectKind::MappedFile { file, .. } = &object.kind else { continue };
             let judged = reckoning.judge_mapped_file(place).and_then(|plan| {
-                reckoning.provide_for(file, remaking)?;
+                if !plan.is_doubtful {
+                    reckoning.provide_for(file, remaking)?;
+                }
                 Ok(plan)
             });
             match judged {

@@ -28,6 +28,8 @@ pub struct Tail<'a> {
     pub bytes: u64,
     /// Whether all of it must be kept, however long it is.
     pub is_whole: bool,
+    /// Whether the file itself goes, so that another name for it will do.
+    pub is_removed: bool,
 }
 
 /// Keeps what is cut off, and tells where.
@@ -117,7 +119,7 @@ fn kept(
     // The program's own descriptor may be one that cannot read; one that cannot be had otherwise must do.
     let readable = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let file = readable.as_ref().unwrap_or(file);
-    let kept = keep(&Tail { path: &path, file, start, bytes, is_whole: false })
+    let kept = keep(&Tail { path: &path, file, start, bytes, is_whole: false, is_removed: false })
         .map_err(|source| EngineError::Tail { path: reference.path.to_string(), source })?;
     Ok(FileNote::CutBack { path, bytes, kept, is_whole: false })
 }

@@ -146,6 +146,9 @@ pub struct JobDescription {
     /// Directories that are saved with all that is in them: absolute paths.
     #[n(4)]
     pub folders: Vec<Bytes>,
+    /// Whether the files that the job is seen to write are saved, wherever it works.
+    #[n(5)]
+    pub saves_written: Option<bool>,
 }
 
 /// How a run was asked to protect its program. What is absent was not asked for: the default of the reader applies.

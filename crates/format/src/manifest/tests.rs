@@ -31,6 +31,7 @@ fn manifest() -> Manifest {
         working_directory: b"/srv/ada"[..].into(),
         started_nanoseconds: 1,
         folders: vec![b"/srv/ada/data"[..].into()],
+        saves_written: Some(true),
     };
     let options = RunOptions {
         interval: Some(Interval::Every { milliseconds: 600_000 }),

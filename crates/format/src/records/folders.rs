@@ -13,6 +13,9 @@ pub struct SavedFolder {
     /// there.
     #[n(1)]
     pub entries: Vec<FolderEntry>,
+    /// Whether it holds more than stands here, which is none of the job's: only what the job was seen to write was saved.
+    #[n(2)]
+    pub is_part: Option<bool>,
 }
 
 /// One name in a folder.

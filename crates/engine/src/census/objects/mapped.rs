@@ -118,7 +118,7 @@ impl Objects {
         }
     }
 
-    fn save_file(&mut self, file: &FileReference, saved: SavedPart, bytes_max: u64) -> io::Result<()> {
+    pub(super) fn save_file(&mut self, file: &FileReference, saved: SavedPart, bytes_max: u64) -> io::Result<()> {
         let key = ObjectKey::of_reference(file);
         if self.position(key).is_some() || file.length > bytes_max {
             return Ok(());

@@ -19,6 +19,7 @@ use super::system_v::SystemV;
 use crate::files::{self, FileKey, Proof, open};
 use crate::freeze::{FrozenProcess, kernel};
 use crate::{EngineError, Obstacle};
+pub(super) use folders::written_at_ends;
 pub(super) use mapped::Unfit;
 pub(super) use segment::Unattached;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
