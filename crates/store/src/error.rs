@@ -56,6 +56,9 @@ pub enum StoreError {
         /// What is wrong with it.
         source: ImageError,
     },
+    /// A file of somebody else's has a name that a checkpoint is to have.
+    #[error("{} has the name of a checkpoint and is not one: move it away, or choose another directory with -d", .0.display())]
+    NotAnImage(PathBuf),
     /// An image is whole and is not the one that the manifest means.
     #[error("{} is not the image that the manifest names: it was replaced or belongs to another job", .0.display())]
     WrongImage(PathBuf),

@@ -7,6 +7,7 @@ use crate::prepare::{Pool, Slot};
 use crate::random::{CLOCK_STEM, LEASE_STEM, MANIFEST_STEM, temporary_name, temporary_stem};
 use crate::trust::{check_trusted, open_trusted};
 use crate::{Directory, Medium, StoreError, random};
+use standfast_format::image::{MAGIC_BYTES, is_image};
 use standfast_format::manifest::{
     self, FileEnd, Generation, GenerationNumber, JobDescription, JobId, MANIFEST_BYTES_MAX, Manifest, ManifestError,
     Outcome, RunOptions,
@@ -127,10 +128,23 @@ impl JobDirectory {
     /// Begins a new job here: writes a first manifest and removes the generations of a job that was here before.
     ///
     /// # Errors
-    /// When the manifest cannot be written.
+    /// [`StoreError::NotAnImage`] where a file of the user's has the name of a checkpoint; when the manifest cannot be written.
     pub fn begin(&self, lease: &Lease, description: JobDescription, options: RunOptions) -> Result<(), StoreError> {
         let manifest = Manifest::new(JobId::from_bytes(random::bytes()), description, options);
-        self.shelf.write_manifest(lease.core(), &mut self.shelf.known_manifest(), &manifest)?;
+        let mut known = self.shelf.known_manifest();
+        // What an earlier manifest names is ours whatever has become of it.
+        let named: Vec<String> = known.iter().flat_map(|earlier| &earlier.generations).map(image_name).collect();
+        let names = self.shelf.medium.list().map_err(|error| StoreError::reading(self.path(), error))?;
+        let is_foreign = |name: &&String| is_image_name(name) && !named.contains(name) && !self.shelf.is_image(name);
+        if let Some(foreign) = names.iter().find(is_foreign) {
+            return Err(StoreError::NotAnImage(self.shelf.path_of(foreign)));
+        }
+        self.shelf.write_manifest(lease.core(), &mut known, &manifest)?;
+        drop(known);
+        for name in &named {
+            // What cannot be removed now is a leftover from now on.
+            let _ = self.shelf.medium.remove(name);
+        }
         self.shelf.clear_leftovers(Some(&manifest));
         Ok(())
     }
@@ -309,7 +323,8 @@ impl Shelf {
     pub(crate) fn clear_leftovers(&self, manifest: Option<&Manifest>) {
         let generations = manifest.map(|manifest| &manifest.generations);
         let is_named = |name: &str| generations.is_none_or(|all| all.iter().any(|it| image_name(it) == name));
-        let leftover = |name: &str| is_half_written(name) || (is_image_name(name) && !is_named(name));
+        let leftover =
+            |name: &str| is_half_written(name) || (is_image_name(name) && !is_named(name) && self.is_image(name));
         // Leftovers cost room and nothing else: what cannot be removed is tried again next time.
         for name in self.medium.list().unwrap_or_default().iter().filter(|name| leftover(name)) {
             let _ = self.medium.remove(name);
@@ -317,6 +332,13 @@ impl Shelf {
         // Those of generations in memory are kept here too.
         let may_be = |manifest: &Manifest, number| manifest.memory.is_some() || manifest.generation(number).is_some();
         self.clear_tails(|number| manifest.is_none_or(|manifest| may_be(manifest, number)));
+    }
+
+    /// Whether a file is an image, or was before it was damaged. What others have given such a name begins otherwise.
+    fn is_image(&self, name: &str) -> bool {
+        let mut beginning = [0; MAGIC_BYTES];
+        let read = self.medium.open(name).and_then(|file| file.read_at(&mut beginning, 0));
+        read.is_ok() && is_image(beginning)
     }
 
     /// Whether the file of a generation is there, as long as it should be.

@@ -98,6 +98,14 @@ pub(super) struct TailParts<'a> {
     pub(super) state: &'a [u8],
 }
 
+/// How many bytes [`is_image`] looks at.
+pub const MAGIC_BYTES: usize = MAGIC.len();
+
+/// Whether a file that begins like this is meant to be an image, damaged or not.
+pub fn is_image(beginning: [u8; MAGIC_BYTES]) -> bool {
+    beginning == MAGIC
+}
+
 impl<'a> UnverifiedHeader<'a> {
     /// Takes the first page of `file`, which may be more or all of the file.
     ///

@@ -29,7 +29,8 @@ pub use assemble::{Assembled, Contained, NewBlock, assemble};
 pub use encoding::{BlockEncoder, PageDifferences};
 pub use error::{ImageError, Part};
 pub use header::{
-    HEADER_BYTES, Header, IMAGE_VERSION, ImageIdentity, Parent, STATE_BYTES_MAX, TABLE_BYTES_MAX, UnverifiedHeader,
+    HEADER_BYTES, Header, IMAGE_VERSION, ImageIdentity, MAGIC_BYTES, Parent, STATE_BYTES_MAX, TABLE_BYTES_MAX,
+    UnverifiedHeader, is_image,
 };
 pub use index::{BLOCK_PAGES_MAX, Base, Block, Index, Inherited, sorted_runs};
 
