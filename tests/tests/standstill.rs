@@ -36,3 +36,20 @@ fn a_parent_of_vfork_is_waited_for_while_the_other_threads_run() -> Result<()> {
     fs::write(arena.work().join("end"), "")?;
     running.wait(PATIENCE)?.well("the program").map(drop)
 }
+
+/// Attempts, since a busy machine may delay one. Without the wait for those that wake, each one fails.
+const ATTEMPTS: usize = 5;
+
+/// As the threads of a database that syncs to a slow disk without a pause: each wait is longer than the others may be stopped
+/// for it.
+#[test]
+fn a_thread_that_is_asleep_in_the_kernel_time_after_time_is_caught_between() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &VFORKED.with(&["again"])?)?;
+    standfast.await_gate()?;
+    let taken = (0..ATTEMPTS).map(|_| standfast.checkpoint()).find(Result::is_ok);
+    ensure!(taken.is_some(), "it was never checkpointed; {}", arena.evidence());
+    fs::write(arena.work().join("end"), "")?;
+    running.wait(PATIENCE)?.well("the program").map(drop)
+}

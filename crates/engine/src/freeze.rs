@@ -19,6 +19,7 @@ use standfast_linux::sys::process;
 use standfast_linux::{ProcessMemory, Registers, Standstill, Task, TaskError};
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use stopping::Stopping;
 
@@ -45,6 +46,7 @@ pub struct Frozen {
     /// To whom those of the job come that lose their parent, where that is known.
     pub(crate) reaper: Option<i32>,
     pub(crate) shared: Arc<Shared>,
+    since: Instant,
     _turn: turn::Taken,
     /// A tracer is a thread: this may not move to another.
     _thread: PhantomData<*const ()>,
@@ -83,11 +85,14 @@ impl Frozen {
     /// Stops a job.
     pub(crate) fn new(roots: Roots, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
         let turn = shared.turn.take();
-        let begun = Instant::now();
-        let deadline = begun + limit;
+        let mut stopping = Stopping::new(&shared, Instant::now(), limit);
+        if shared.has_sleepers.load(Ordering::Relaxed) {
+            stopping.stop_sleepers(&roots).map_err(|error| if_another_ended(error, roots.main))?;
+        }
+        let (begun, deadline) = stopping.times();
         let mut looks = 0;
         loop {
-            let stopped = Stopping::new(&shared, begun, deadline).stop(&roots);
+            let stopped = stopping.stop(&roots);
             let stopped = stopped.map_err(|error| if_another_ended(error, roots.main))?;
             // A thread in the middle of the vdso could go on under this kernel only: it is soon through.
             looks += 1;
@@ -101,13 +106,20 @@ impl Frozen {
                     return Err(EngineError::Ended);
                 }
                 let Roots { main, reaper } = roots;
-                return Ok(Self { processes, zombies, main, reaper, shared, _turn: turn, _thread: PhantomData });
+                let since = begun;
+                return Ok(Self { processes, zombies, main, reaper, shared, since, _turn: turn, _thread: PhantomData });
             }
             if Instant::now() > deadline {
                 return Err(EngineError::Unstoppable { tid: roots.main.pid, stood_still: begun.elapsed() });
             }
             std::thread::sleep(HEALING_PAUSE);
+            stopping = Stopping::resumed(&shared, begun, deadline);
         }
+    }
+
+    /// When the first of its threads was brought to a stop, or asked to stop at the same time as all others.
+    pub fn since(&self) -> Instant {
+        self.since
     }
 
     /// All of its processes, the living first.

@@ -25,6 +25,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -205,6 +206,8 @@ pub(crate) struct Shared {
     written: Mutex<BTreeSet<FileKey>>,
     /// What is in the directories in which it works.
     pub(crate) listing: Listing,
+    /// Whether a thread hung in the kernel when that was asked before a freeze.
+    pub(crate) has_sleepers: AtomicBool,
 }
 
 impl Shared {
@@ -225,6 +228,7 @@ impl Shared {
             reused_ports: ReusedPorts::default(),
             written: Mutex::default(),
             listing: Listing::default(),
+            has_sleepers: AtomicBool::default(),
         })
     }
 
@@ -591,6 +595,11 @@ impl Freezer {
     /// Leaves those that [`Freezer::end_waits`] would end to last longer.
     pub fn pass_over_waits(&self) {
         self.shared.waits().take_due();
+    }
+
+    /// Notes whether a thread hung in the kernel just now: the next freeze begins with such threads.
+    pub(crate) fn note_sleepers(&self, are_there: bool) {
+        self.shared.has_sleepers.store(are_there, Ordering::Relaxed);
     }
 
     /// Stops every task of the job.

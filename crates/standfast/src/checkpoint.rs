@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 pub(crate) const FREEZE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a thread that hangs in the kernel is waited for before a freeze. The program runs meanwhile.
-const STOPPABLE_MAX: Duration = Duration::from_secs(5);
+pub(crate) const STOPPABLE_MAX: Duration = Duration::from_secs(5);
 
 /// How long programs may take to give free memory back: a gigabyte takes some tenths of a second.
 const FREE_MEMORY_MAX: Duration = Duration::from_secs(1);
@@ -462,8 +462,8 @@ fn freeze(freezer: &Freezer) -> Result<(Frozen, Instant), Failure> {
     let mut looks = 0;
     loop {
         freezer.await_stoppable(STOPPABLE_MAX)?;
-        let freezing = Instant::now();
         let frozen = freezer.freeze(FREEZE_MAX)?;
+        let freezing = frozen.since();
         match frozen.readiness()? {
             Readiness::Disabled => {
                 drop(frozen.thaw());
@@ -534,8 +534,8 @@ fn read_ahead(
         return Ok((Ahead::default(), Duration::ZERO));
     }
     freezer.await_stoppable(STOPPABLE_MAX)?;
-    let freezing = Instant::now();
     let mut frozen = freezer.freeze(FREEZE_MAX)?;
+    let freezing = frozen.since();
     let mut ahead = frozen.foresee(options)?;
     frozen.thaw()?;
     let pause = freezing.elapsed();

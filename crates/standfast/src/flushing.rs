@@ -3,7 +3,7 @@
 //! and there is one of them at a time.
 
 use crate::background::Background;
-use crate::checkpoint::{Destination, FREEZE_MAX, Failure, sync_outputs};
+use crate::checkpoint::{Destination, FREEZE_MAX, Failure, STOPPABLE_MAX, sync_outputs};
 use crate::levels::{DurableEvery, FlushEvery};
 use crate::manner::{Beside, FlushCosts, Manner};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -262,12 +262,12 @@ impl Flush {
             return Ended { end: Err(failure), measured: Measured::Nothing };
         }
         self.pacing.hurry();
-        let freezing = Instant::now();
-        let frozen = match freezer.freeze(FREEZE_MAX) {
+        let frozen = match freezer.await_stoppable(STOPPABLE_MAX).and_then(|()| freezer.freeze(FREEZE_MAX)) {
             Ok(frozen) => frozen,
             // That this thread ends lets go of what was stopped.
             Err(error) => return Ended { end: Err(error.into()), measured: Measured::Unstoppable },
         };
+        let freezing = frozen.since();
         let end = self.copy(&*self.pacing);
         // That it has ended meanwhile is noticed by itself.
         drop(frozen.thaw());

@@ -1,5 +1,7 @@
 //! Tasks that would not stop if they were asked to: the kernel has put them to sleep for a disk, or until a child of vfork has
 //! executed a program. They are waited for while the job runs, and not while it stands still.
+//! Those that were asleep at the look before a freeze are likely to be so again, at the same place: a database that syncs to a
+//! slow disk all the time would make each freeze fail. They are stopped first, as they wake, while the others still run.
 //!
 //! A task that falls asleep for a moment again and again (a database that syncs) is not meant: each sleep must be a new one.
 
@@ -36,6 +38,12 @@ impl Sleeper {
     }
 }
 
+/// The threads of a process that are in an uninterruptible sleep.
+pub(super) fn asleep(pid: i32) -> Vec<i32> {
+    let sleeps = |tid: &i32| Stat::of_task(pid, *tid).is_ok_and(|stat| stat.state == b'D');
+    proc::numbers(pid, "task").unwrap_or_default().into_iter().filter(sleeps).collect()
+}
+
 impl Freezer {
     /// Waits until each task of the job has been seen outside an uninterruptible sleep, or in another one. The job runs
     /// meanwhile.
@@ -47,6 +55,7 @@ impl Freezer {
         let tasks = |pid: i32| proc::numbers(pid, "task").unwrap_or_default().into_iter().map(move |tid| (pid, tid));
         let all = self.members().into_iter().flat_map(tasks);
         let mut sleepers: Vec<Sleeper> = all.filter_map(|(pid, tid)| Sleeper::of(pid, tid)).collect();
+        self.note_sleepers(!sleepers.is_empty());
         let mut pause = PAUSE_MIN;
         while let Some(sleeper) = sleepers.first() {
             if Instant::now() >= deadline {

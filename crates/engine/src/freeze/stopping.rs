@@ -7,6 +7,7 @@
 //! meanwhile: such a child is left running until then. Nor does a task stop that the kernel has put to sleep for a disk. Where
 //! nobody comes to a stop any more the freeze fails, and the end of this thread lets go of the parent.
 
+use super::sleepers::asleep;
 use super::{FrozenProcess, FrozenTask, forbidden, kernel, refine};
 use crate::job::Shared;
 use crate::tree::{Member, Roots, borrows_memory};
@@ -28,6 +29,10 @@ const SLEEP: Duration = Duration::from_micros(100);
 const ASLEEP_MAX: Duration = Duration::from_millis(200);
 /// The same for those that want a processor: on a busy machine, or below a limit of processor time, they get one late.
 const READY_MAX: Duration = Duration::from_secs(2);
+/// How long those are waited for that were asleep before the others are stopped, when none of them wakes.
+const WAKING_MAX: Duration = Duration::from_secs(1);
+/// Between two looks at them: the job runs.
+const WAKING_PAUSE: Duration = Duration::from_millis(1);
 /// How often nobody must have been found to come to a stop. A look at hundreds of processes takes its time on a busy machine.
 const LOOKS_MIN: u32 = 5;
 
@@ -65,10 +70,68 @@ struct Chased {
 }
 
 impl<'a> Stopping<'a> {
-    /// The job has been brought to a stop since `begun`, which is given up at the deadline.
-    pub(super) fn new(shared: &'a Shared, begun: Instant, deadline: Instant) -> Self {
+    /// The job is brought to a stop from `begun` on, which is given up after `limit`.
+    pub(super) fn new(shared: &'a Shared, begun: Instant, limit: Duration) -> Self {
+        Self::resumed(shared, begun, begun + limit)
+    }
+
+    /// Another attempt since `begun`, up to the same deadline.
+    pub(super) fn resumed(shared: &'a Shared, begun: Instant, deadline: Instant) -> Self {
         let progress = Progress { still: 0, stopping: 0, since: begun, looks: 0 };
         Self { shared, begun, deadline, progress, chased: Vec::new() }
+    }
+
+    /// Since when the job has been brought to a stop, and when that is given up.
+    pub(super) fn times(&self) -> (Instant, Instant) {
+        (self.begun, self.deadline)
+    }
+
+    /// Stops those that are in an uninterruptible sleep, as each wakes. The others run until then, so the job's standstill begins
+    /// with the first that has stopped.
+    pub(super) fn stop_sleepers(&mut self, roots: &Roots) -> Result<(), EngineError> {
+        let limit = self.deadline - self.begun;
+        for member in roots.members().iter().filter(|member| member.wait_status.is_none() && !borrows_memory(member)) {
+            let tids = asleep(member.pid);
+            if !tids.is_empty() {
+                match open_memory(member.pid) {
+                    Ok(memory) => self.chased.push(Chased::new(member, memory)),
+                    Err(EngineError::Ended) if member.pid != roots.main.pid => continue,
+                    Err(error) => return Err(error),
+                }
+                let chased = self.chased.last_mut().expect("it has just been added");
+                chased.seize_each(tids, roots.main.pid, self.shared)?;
+            }
+        }
+        let (mut first_stop, mut last_stop, mut still) = (None, self.begun, 0);
+        while let Some(tid) = self.stuck() {
+            self.look(roots.main.pid)?;
+            let now = Instant::now();
+            let stopped = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
+            if stopped > still {
+                first_stop = first_stop.or(Some(now));
+                (last_stop, still) = (now, stopped);
+            }
+            if now - last_stop >= WAKING_MAX {
+                let stood_still = first_stop.map_or(Duration::ZERO, |first| now - first);
+                return Err(EngineError::Unstoppable { tid, stood_still });
+            }
+            if self.stuck().is_some() {
+                std::thread::sleep(WAKING_PAUSE);
+            }
+        }
+        self.begun = first_stop.unwrap_or_else(Instant::now);
+        self.deadline = self.begun + limit;
+        self.progress.since = Instant::now();
+        Ok(())
+    }
+
+    /// Looks once who has stopped.
+    fn look(&mut self, main: i32) -> Result<(), EngineError> {
+        self.chased.iter().flat_map(|chased| &chased.stopping).for_each(|task| _ = task.reap_dead_siblings());
+        for look in [Task::poll_stop, Task::poll_silent_stop] {
+            self.chased.iter_mut().try_for_each(|chased| chased.poll(look, main, self.shared))?;
+        }
+        Ok(())
     }
 
     /// Returns when everybody stands still; `None` if it has to be begun again, since somebody has executed a program behind
@@ -105,8 +168,7 @@ impl<'a> Stopping<'a> {
             }
             std::thread::yield_now();
         }
-        self.chased.iter().flat_map(|chased| &chased.stopping).for_each(|task| _ = task.reap_dead_siblings());
-        self.chased.iter_mut().try_for_each(|chased| chased.poll(Task::poll_silent_stop, main, self.shared))?;
+        self.look(main)?;
         std::thread::sleep(SLEEP);
         Ok(())
     }
@@ -237,9 +299,16 @@ impl Chased {
     /// Seizes its threads that are not ours yet; whether there were any.
     fn seize_new(&mut self, main: i32, shared: &Shared) -> Result<bool, EngineError> {
         let pid = self.frozen.pid;
-        let Ok(tids) = proc::numbers(pid, "task") else {
-            return if pid == main { Err(EngineError::Ended) } else { Ok(false) };
-        };
+        match proc::numbers(pid, "task") {
+            Ok(tids) => self.seize_each(tids, main, shared),
+            Err(_) if pid == main => Err(EngineError::Ended),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Seizes those of these threads that are not ours yet; whether there were any.
+    fn seize_each(&mut self, tids: Vec<i32>, main: i32, shared: &Shared) -> Result<bool, EngineError> {
+        let pid = self.frozen.pid;
         let mut news = false;
         for tid in tids {
             let known = self.frozen.tasks.iter().any(|it| it.task.tid() == tid);
