@@ -3,7 +3,7 @@
 
 use crate::command::Checkpoints;
 use crate::victims::Program;
-use crate::workshop;
+use crate::{Lacking, workshop};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub enum Prepared {
     /// Its executable.
     Program(Program),
     /// What this machine lacks.
-    Lacking(String),
+    Lacking(Lacking),
 }
 
 impl Feature {
@@ -146,14 +146,14 @@ impl Feature {
         let is_root = nix::unistd::geteuid().is_root();
         for need in &self.header.needs {
             match need.as_str() {
-                "root" if !is_root => return Ok(Prepared::Lacking("it needs root".to_owned())),
-                "user" if is_root => return Ok(Prepared::Lacking("it needs a plain user".to_owned())),
+                "root" if !is_root => return Ok(Prepared::Lacking(Lacking::user("it needs root"))),
+                "user" if is_root => return Ok(Prepared::Lacking(Lacking::user("it needs a plain user"))),
                 _ => {}
             }
         }
         let compiler = self.header.compiler.as_deref().unwrap_or("cc");
         if Command::new(compiler).arg("--version").output().is_err() {
-            return Ok(Prepared::Lacking(format!("there is no {compiler}")));
+            return Ok(Prepared::Lacking(Lacking::program(compiler)));
         }
         // -march=native would bind the cache to one machine, and nobody measures anything here.
         let flags = ["-O1", "-g"].into_iter().chain(self.header.flags.iter().map(String::as_str));

@@ -21,6 +21,7 @@
 //! damage    images with flipped bits
 //! mpi       MPI programs that lose ranks and nodes
 //! watched   the same under `standfast group run`
+//! skip      promises that cannot be tested here
 //! simulated nodes with networks, processes and memory of their own
 //! stuck     launches that come no further
 //! slurm     a stand-in for Slurm
@@ -46,6 +47,7 @@ pub mod result;
 pub mod running;
 pub mod screen;
 pub mod simulated;
+pub mod skip;
 pub mod slurm;
 pub mod stuck;
 pub mod survival;
@@ -56,15 +58,9 @@ pub mod victims;
 pub mod watched;
 pub mod workshop;
 
-use std::io::Write as _;
+pub use skip::{Lacking, skip};
 
 /// The seed of a random scenario: `STANDFAST_SEED` where it is set, a fresh one otherwise. Failures name it.
 pub fn seed() -> u64 {
     std::env::var("STANDFAST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..))
-}
-
-/// Says that a test could not be done here. Written straight to stderr, past the capture of the test runner, so that a
-/// skipped promise is seen.
-pub fn skip(promise: &str, reason: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {promise}: {reason}");
 }

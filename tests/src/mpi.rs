@@ -250,7 +250,7 @@ pub fn with_every_program(promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<
     for mpi in MPIS.iter().copied() {
         match mpi.program()? {
             Some(program) => promise(mpi, &program)?,
-            None => crate::skip(mpi.name, "its compiler is not here"),
+            None => crate::skip(mpi.name, &crate::Lacking::program("its compiler")),
         }
     }
     Ok(())

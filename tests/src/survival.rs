@@ -61,7 +61,7 @@ pub fn kills_survived(victim: Victim, kills_max: u32) -> Result<Option<u32>> {
 /// As above.
 pub fn survives_with(victim: Victim, kills_max: u32, options: &'static [&'static str]) -> Result<Option<u32>> {
     let Some(program) = victim.program()? else {
-        skip(victim.name, "this machine lacks what it takes");
+        skip(victim.name, &victim.lacking());
         return Ok(None);
     };
     let native = RunResult::native(&program)?;

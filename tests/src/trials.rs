@@ -9,6 +9,7 @@
 //!
 //! In the end the result must be that of an undisturbed run, where the program could get there.
 
+use crate::Lacking;
 use crate::arena::{Arena, KEEP_EVIDENCE};
 use crate::command::{Checkpoints, ROLLBACK, Standfast, copy_folder};
 use crate::features::{Expectation, Feature, Prepared};
@@ -32,7 +33,7 @@ pub enum Verdict {
     /// The promise held.
     Kept,
     /// It could not be tried here.
-    Skipped(String),
+    Skipped(Lacking),
 }
 
 /// Tries whether the promise of `feature` holds.
@@ -46,7 +47,7 @@ pub fn judge(feature: &Feature) -> Result<Verdict> {
     };
     let native = match undisturbed(&program)? {
         Ok(native) => native,
-        Err(lacking) => return Ok(Verdict::Skipped(lacking)),
+        Err(lacking) => return Ok(Verdict::Skipped(Lacking::System(lacking))),
     };
     let mut arena = Arena::new()?;
     let outcome = Trial::new(&arena, feature, &program, &native).and_then(|trial| trial.hold());

@@ -1,7 +1,7 @@
 //! The programs that are put at risk as a whole, at random moments. Their sources are part of this library; each is
 //! compiled on first use. Those that prove one kernel feature each are another matter: see `features`.
 
-use crate::{papers, workshop};
+use crate::{Lacking, papers, workshop};
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -267,6 +267,16 @@ pub const COMPUTING: [Victim; 9] =
     [THREADS, THREADS_STATIC, SIGNALS, WAITS, CHANNELS, MEMORY, ROUTINES, OBJECTS, ARRAYS];
 
 impl Victim {
+    /// What this machine lacks if there is no program.
+    #[must_use]
+    pub fn lacking(&self) -> Lacking {
+        // PostgreSQL's servers end at once under root, whatever is installed.
+        if self.name == POSTGRES.name && nix::unistd::geteuid().is_root() {
+            return Lacking::user("it will not serve root");
+        }
+        Lacking::program("an interpreter, a compiler or a module that it needs")
+    }
+
     /// Compiles it if need be. `None` where the machine lacks what it takes: an interpreter with the module.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ fn kill_everything(arena: &Arena) -> Result<()> {
 
 fn killed_with_everything(victim: Victim, options: &[&str]) -> Result<Option<Passage>> {
     let Some(program) = victim.program()? else {
-        skip(victim.name, "this machine lacks what it takes");
+        skip(victim.name, &victim.lacking());
         return Ok(None);
     };
     let native = RunResult::native(&program)?;

@@ -73,7 +73,7 @@ fn memory_that_is_written_by_habit_comes_back_from_chains() -> Result<()> {
 
 fn survives(victim: Victim) -> Result<()> {
     let Some(program) = victim.program()? else {
-        skip(victim.name, "no Python with the module it needs");
+        skip(victim.name, &victim.lacking());
         return Ok(());
     };
     let native = RunResult::native(&program)?;

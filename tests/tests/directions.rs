@@ -7,10 +7,10 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::{OUTPUT, RunResult, open_gate};
 use standfast_tests::running::{Output, PATIENCE, Running, until};
-use standfast_tests::seed;
 use standfast_tests::survival::{Torment, survives_kills};
 use standfast_tests::victims::{DIRECTED, DIRECTOR, DRIVER, Program};
 use standfast_tests::workshop::{library, library_flags};
+use standfast_tests::{Lacking, seed, skip};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn shared_library(name: &str) -> Result<Option<String>> {
     if path.starts_with('/') {
         return Ok(Some(path));
     }
-    standfast_tests::skip("free memory of another allocator", &format!("there is no {name}"));
+    skip("free memory of another allocator", &Lacking::program(name));
     Ok(None)
 }
 
@@ -271,7 +271,7 @@ fn a_thread_that_is_stopped_in_mimalloc_holds_up_no_checkpoint() -> Result<()> {
 #[test]
 fn locks_of_musl_hold_up_no_checkpoint() -> Result<()> {
     if Command::new("musl-gcc").arg("--version").output().is_err() {
-        standfast_tests::skip("locks of musl", "there is no musl-gcc");
+        skip("locks of musl", &Lacking::program("musl-gcc"));
         return Ok(());
     }
     locks_of_an_allocator_hold_up_no_checkpoint(&Arena::new()?, "musl-gcc", None, "protected 1, held 1")
@@ -319,7 +319,7 @@ int main(void)
 #[test]
 fn free_memory_of_musl_is_in_no_image() -> Result<()> {
     if Command::new("musl-gcc").arg("--version").output().is_err() {
-        standfast_tests::skip("free memory of musl", "there is no musl-gcc");
+        skip("free memory of musl", &Lacking::program("musl-gcc"));
         return Ok(());
     }
     let made = Arena::new()?;
@@ -554,7 +554,7 @@ fn the_headers_are_c11_c17_and_cpp17_and_the_module_is_fortran_2018() -> Result<
     {
         fs::write(work.join(name), USES_ALL)?;
         if Command::new(compiler).arg("--version").output().is_err() {
-            standfast_tests::skip(standard, &format!("there is no {compiler}"));
+            skip(standard, &Lacking::program(compiler));
             continue;
         }
         let flags = if compiler == "musl-gcc" { library_flags(compiler)? } else { flags.clone() };
@@ -564,7 +564,7 @@ fn the_headers_are_c11_c17_and_cpp17_and_the_module_is_fortran_2018() -> Result<
         must_work(&mut arena.command(work.join("uses")))?;
     }
     if Command::new("gfortran").arg("--version").output().is_err() {
-        standfast_tests::skip("the Fortran module", "there is no gfortran");
+        skip("the Fortran module", &Lacking::program("gfortran"));
         return Ok(());
     }
     fs::write(work.join("standfast.f90"), include_str!("../../bindings/fortran/standfast.f90"))?;
@@ -646,10 +646,10 @@ fn what_is_installed_is_found_by_pkg_config_and_cmake() -> Result<()> {
             )?;
             runs("by-pkg-config")?;
         }
-        Err(_) => standfast_tests::skip("pkg-config finds the library", "there is no pkg-config"),
+        Err(_) => skip("pkg-config finds the library", &Lacking::program("pkg-config")),
     }
     if Command::new("cmake").arg("--version").output().is_err() {
-        standfast_tests::skip("CMake finds the library", "there is no cmake");
+        skip("CMake finds the library", &Lacking::program("cmake"));
         return Ok(());
     }
     fs::write(work.join("CMakeLists.txt"), CMAKE_LISTS)?;
@@ -700,7 +700,7 @@ fn the_python_package_leaves_dead_buffers_out() -> Result<()> {
     let arena = Arena::new()?;
     python_package(&arena.work())?;
     let Some(path) = python()? else {
-        standfast_tests::skip("the Python package", "there is no python3 with ctypes");
+        skip("the Python package", &Lacking::program("python3 with ctypes"));
         return Ok(());
     };
     let program = Program { path, arguments: ["-c", USES_PYTHON].map(Into::into).to_vec() };

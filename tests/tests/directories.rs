@@ -9,8 +9,8 @@ use standfast_tests::damage::precious_files;
 use standfast_tests::disaster::{KilledJob, Subject};
 use standfast_tests::result::{OUTPUT, RunResult, open_gate};
 use standfast_tests::running::{Ended, PATIENCE, Running};
-use standfast_tests::skip;
 use standfast_tests::victims::SMALL;
+use standfast_tests::{Lacking, skip};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn images_that_others_may_write_are_refused_when_there_is_no_other() -> Result<(
 #[test]
 fn an_image_of_another_user_is_passed_over_by_name() -> Result<()> {
     if !geteuid().is_root() {
-        skip("an image of another user is passed over by name", "only root can give files away");
+        skip("an image of another user is passed over by name", &Lacking::user("only root can give files away"));
         return Ok(());
     }
     let job = KilledJob::new(&Subject::small()?)?;
@@ -129,7 +129,7 @@ fn place_goes_bad(spoil: &str, promise: &str, wanted_words: &[&str]) -> Result<(
     let native = RunResult::native(&SMALL.with(&[])?)?;
     let arena = Arena::new()?;
     let Some(ended) = in_small_file_system(&arena, &script(spoil))? else {
-        skip(promise, "this user may not make a mount namespace");
+        skip(promise, &Lacking::system("this user may not make a mount namespace"));
         return Ok(());
     };
     ended.well("the script").with_context(|| arena.evidence())?;
@@ -155,7 +155,7 @@ fn a_read_only_file_system_fails_the_checkpoint_and_nothing_else() -> Result<()>
 #[test]
 fn a_directory_without_write_permission_fails_the_checkpoint_and_nothing_else() -> Result<()> {
     if geteuid().is_root() {
-        skip("a directory without write permission fails the checkpoint", "root may write everywhere");
+        skip("a directory without write permission fails the checkpoint", &Lacking::user("root may write everywhere"));
         return Ok(());
     }
     let program = SMALL.with(&[])?;
@@ -173,6 +173,21 @@ fn a_directory_without_write_permission_fails_the_checkpoint_and_nothing_else() 
     open_gate(&arena)?;
     running.wait(PATIENCE)?.well("the job")?;
     RunResult::read(&arena.work())?.must_equal(&RunResult::native(&program)?)
+}
+
+#[test]
+fn a_file_with_the_name_of_a_checkpoint_is_neither_removed_nor_replaced() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    fs::create_dir(arena.images())?;
+    let theirs = arena.images().join("generation-00000001.image");
+    fs::write(&theirs, "a picture of my parents")?;
+    let program = SMALL.with(&[])?;
+    let running = standfast.run(Checkpoints::OnRequest, &program)?;
+    let said = running.wait(PATIENCE)?.refusal("a run beside such a file")?;
+    ensure!(said.contains("generation-00000001.image has the name of a checkpoint"), "{said}");
+    ensure!(fs::read_to_string(&theirs)? == "a picture of my parents", "the file is another");
+    Ok(())
 }
 
 #[test]

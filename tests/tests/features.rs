@@ -7,6 +7,7 @@
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use standfast_tests::features::Feature;
+use standfast_tests::skip::note;
 use standfast_tests::trials::{Verdict, judge};
 use std::process::ExitCode;
 
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
         features
             .retain(|named| place.next().is_some_and(|place: usize| place.is_multiple_of(share)) || needs_root(named));
     }
-    let trial = |name: String, feature| Trial::ignorable_test(name, move || try_one(feature));
+    let trial = |name: String, feature| Trial::ignorable_test(name.clone(), move || try_one(&name, feature));
     let ways = ["STANDFAST_OPTIONS", "STANDFAST_SNAPSHOT", "STANDFAST_EVERY", "STANDFAST_CROWD"].map(asked);
     let chosen: Vec<Named> = match ways {
         [Some(options), ..] => protected_with(&options, features).collect(),
@@ -99,10 +100,13 @@ fn taken_every(milliseconds: u64, features: impl IntoIterator<Item = Named>) -> 
     features.into_iter().map(taken_every)
 }
 
-fn try_one(feature: anyhow::Result<Feature>) -> Result<Completion, Failed> {
+fn try_one(name: &str, feature: anyhow::Result<Feature>) -> Result<Completion, Failed> {
     let described = |problem: anyhow::Error| Failed::from(format!("{problem:#}"));
     match judge(&feature.map_err(described)?).map_err(described)? {
         Verdict::Kept => Ok(Completion::Completed),
-        Verdict::Skipped(reason) => Ok(Completion::ignored_with(reason)),
+        Verdict::Skipped(lacking) => match note(name, &lacking) {
+            Some(failure) => Err(failure.into()),
+            None => Ok(Completion::ignored_with(lacking.to_string())),
+        },
     }
 }

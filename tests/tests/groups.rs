@@ -7,14 +7,14 @@ use standfast_tests::groups::{
     python_survives_kills, waits_without_computing,
 };
 use standfast_tests::mpi::{MPIS, Mpi};
-use standfast_tests::{seed, skip};
+use standfast_tests::{Lacking, seed, skip};
 use std::path::Path;
 
 fn with_each(name: &str, promise: impl Fn(Mpi, &Path) -> Result<()>) -> Result<()> {
     for mpi in MPIS.iter().copied() {
         match program(mpi, name)? {
             Some(path) => promise(mpi, &path)?,
-            None => skip(mpi.name, "its compiler is not here"),
+            None => skip(mpi.name, &Lacking::program("its compiler")),
         }
     }
     Ok(())
@@ -25,7 +25,7 @@ fn with_open_mpi(name: &str, promise: impl Fn(Mpi, &Path) -> Result<()>) -> Resu
     match program(mpi, name)? {
         Some(path) => promise(mpi, &path),
         None => {
-            skip(mpi.name, "its compiler is not here");
+            skip(mpi.name, &Lacking::program("its compiler"));
             Ok(())
         }
     }
@@ -40,7 +40,7 @@ fn a_job_ends_at_its_time_limit_with_what_it_held_saved() -> Result<()> {
 fn a_checkpoint_that_has_no_room_is_given_up_and_the_program_goes_on() -> Result<()> {
     with_open_mpi("room", |mpi, path| {
         if goes_on_where_memory_is_too_small(mpi, path)?.is_none() {
-            skip("too little memory", "a file system cannot be mounted here");
+            skip("too little memory", &Lacking::system("a file system cannot be mounted here"));
         }
         Ok(())
     })
@@ -63,7 +63,7 @@ fn who_waits_in_a_checkpoint_leaves_the_processor_to_others() -> Result<()> {
 fn a_program_in_python_survives_kills() -> Result<()> {
     // mpi4py is Debian's, and so is its Python.
     if python_survives_kills("/usr/bin/python3", seed())?.is_none() {
-        skip("Python", "mpi4py and numpy are not here");
+        skip("Python", &Lacking::program("mpi4py or numpy"));
     }
     Ok(())
 }

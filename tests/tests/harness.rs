@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
+use standfast_tests::Lacking;
 use standfast_tests::arena::Arena;
 use standfast_tests::features::Feature;
 use standfast_tests::result::RunResult;
@@ -146,6 +147,6 @@ fn a_broken_promise_of_a_feature_is_found() -> Result<()> {
 #[test]
 fn a_feature_that_the_machine_lacks_is_skipped_with_the_reason() -> Result<()> {
     let verdict = verdict("survive", "LACKS(\"such things\"); return 0;")?;
-    ensure!(verdict == Verdict::Skipped("this machine lacks such things".to_owned()), "{verdict:?}");
+    ensure!(verdict == Verdict::Skipped(Lacking::system("this machine lacks such things")), "{verdict:?}");
     Ok(())
 }

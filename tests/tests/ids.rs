@@ -8,8 +8,8 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{PATIENCE, Running, until};
-use standfast_tests::skip;
 use standfast_tests::victims::{OWNER, Program};
+use standfast_tests::{Lacking, skip};
 use std::fs;
 
 const LIVES: usize = 10;
@@ -53,7 +53,7 @@ fn ten_restarts_one_behind_the_other_keep_the_old_ids_and_do_not_nest() -> Resul
         let (running, pid) = restarted(standfast, &arena, &format!("restart-{life}"), &[])?;
         let now = ids(pid)?;
         if now.len() == first.len() && life == 1 {
-            skip("restarts do not nest", "no namespaces here");
+            skip("restarts do not nest", &Lacking::system("no namespaces here"));
             return Ok(());
         }
         ensure!(now.len() == first.len() + 1, "life {life} lies {} namespaces deep", now.len());

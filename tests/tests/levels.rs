@@ -10,7 +10,7 @@ use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{PATIENCE, Running, until};
 use standfast_tests::survival::{Torment, survives_kills};
 use standfast_tests::victims::{DIRTIER, SMALL, Victim};
-use standfast_tests::{seed, skip};
+use standfast_tests::{Lacking, seed, skip};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -238,7 +238,7 @@ fn memory_in_which_two_generations_have_no_room_is_not_used_and_that_is_said() -
     let script = "mount -t tmpfs -o \"$1\" none \"$2\" && shift 2 && exec \"$@\"";
     let can_mount = arena.command("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
     if !can_mount {
-        skip("a level that is too small", "a file system cannot be mounted here");
+        skip("a level that is too small", &Lacking::system("a file system cannot be mounted here"));
         return Ok(());
     }
     for (asked, is_told) in [(place(&arena).display().to_string(), true), ("off".to_owned(), false)] {

@@ -7,8 +7,8 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::OUTPUT;
 use standfast_tests::running::{Ended, PATIENCE, Running, until};
-use standfast_tests::skip;
 use standfast_tests::victims::Program;
+use standfast_tests::{Lacking, skip};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ impl Play {
 fn in_memory(promise: &str) -> bool {
     let there = tempfile::tempdir_in(MEMORY).is_ok();
     if !there {
-        skip(promise, "there is no /dev/shm that this user may write to");
+        skip(promise, &Lacking::system("there is no /dev/shm that this user may write to"));
     }
     there
 }

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use standfast_tests::mpi::{Code, MPIS, Mpi, RANKS, survives, with_every_program};
 use standfast_tests::simulated::Nodes;
-use standfast_tests::{seed, skip, slurm, watched};
+use standfast_tests::{Lacking, seed, skip, slurm, watched};
 use std::path::Path;
 
 const STRIKES: usize = 2;
@@ -34,7 +34,7 @@ fn a_program_in_cpp_survives_kills() -> Result<()> {
     for mpi in MPIS.iter().copied() {
         match mpi.cpp_program()? {
             Some(program) => watched::survives_kills(mpi, &program, STRIKES, seed())?,
-            None => skip(mpi.name, "its compiler for C++ is not here"),
+            None => skip(mpi.name, &Lacking::program("its compiler for C++")),
         }
     }
     Ok(())
@@ -61,10 +61,10 @@ fn with_mpis_on_nodes(promise: impl Fn(Mpi, &Path) -> Result<bool>) -> Result<()
     for mpi in MPIS.iter().copied().filter(|mpi| mpi.name.starts_with("Open MPI")) {
         match mpi.program()? {
             Some(program) if !promise(mpi, &program).context(mpi.name)? => {
-                skip("simulated nodes", "this machine gives a plain user no namespaces");
+                skip("simulated nodes", &Lacking::system("this machine gives a plain user no namespaces"));
             }
             Some(_) => {}
-            None => skip(mpi.name, "its compiler is not here"),
+            None => skip(mpi.name, &Lacking::program("its compiler")),
         }
     }
     Ok(())

@@ -10,8 +10,8 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::Standfast;
 use standfast_tests::result::{RunResult, open_gate};
 use standfast_tests::running::{Ended, Output, PATIENCE, Running, until};
-use standfast_tests::skip;
 use standfast_tests::victims::SMALL;
+use standfast_tests::{Lacking, skip};
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
@@ -79,7 +79,7 @@ impl Scene {
     /// `None` for those who are not root.
     fn set(promise: &str) -> Result<Option<Self>> {
         if !geteuid().is_root() {
-            skip(promise, "only root can be two users");
+            skip(promise, &Lacking::user("only root can be two users"));
             return Ok(None);
         }
         let arena = Arena::new()?;
@@ -236,12 +236,12 @@ fn nobody_else_passes_for_a_supervisor() -> Result<()> {
 fn a_program_that_takes_another_users_rights_is_refused_and_runs_on() -> Result<()> {
     let promise = "a set-uid program is refused";
     if !geteuid().is_root() {
-        skip(promise, "only root can make one");
+        skip(promise, &Lacking::user("only root can make one"));
         return Ok(());
     }
     let arena = Arena::new()?;
     if statvfs(arena.folder())?.flags().contains(FsFlags::ST_NOSUID) {
-        skip(promise, "programs here do not take their owner's rights");
+        skip(promise, &Lacking::system("programs here do not take their owner's rights"));
         return Ok(());
     }
     for folder in [arena.folder().to_owned(), arena.work(), arena.logs()] {
@@ -261,7 +261,7 @@ fn a_program_that_takes_another_users_rights_is_refused_and_runs_on() -> Result<
 fn files_that_only_somebody_else_may_open_are_refused_unless_they_are_the_output() -> Result<()> {
     let promise = "what a restart could not open is refused";
     if !geteuid().is_root() {
-        skip(promise, "only root can be two users");
+        skip(promise, &Lacking::user("only root can be two users"));
         return Ok(());
     }
     let arena = Arena::new()?;
@@ -369,7 +369,7 @@ fn root_looks_at_a_users_job_and_neither_writes_nor_follows_anything_there() -> 
 fn a_saved_folder_with_a_file_of_another_user_refuses_the_checkpoint() -> Result<()> {
     let promise = "a saved folder with a file of another user refuses the checkpoint";
     if !geteuid().is_root() {
-        skip(promise, "only root can give files away");
+        skip(promise, &Lacking::user("only root can give files away"));
         return Ok(());
     }
     let arena = Arena::new()?;

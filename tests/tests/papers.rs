@@ -4,9 +4,9 @@
 use anyhow::{Context as _, Result, ensure};
 use standfast_tests::papers::{CELL, MAT, NNET, PAPERS, Paper, SOLVE, STSWM};
 use standfast_tests::result::RunResult;
-use standfast_tests::skip;
 use standfast_tests::survival::survives;
 use standfast_tests::victims::Program;
+use standfast_tests::{Lacking, skip};
 
 /// How often each is killed at most; the soak does so with all of them.
 const KILLS_MAX: u32 = 2;
@@ -16,7 +16,7 @@ fn each_program_finds_its_result_true_and_finds_it_again() -> Result<()> {
     for paper in PAPERS {
         let name = paper.victim.name;
         let Some(mut program) = paper.victim.program()? else {
-            skip(name, "this machine has no Fortran or no LAPACK");
+            skip(name, &Lacking::program("Fortran or LAPACK"));
             continue;
         };
         program.arguments = paper.tiny.iter().map(std::ffi::OsString::from).collect();

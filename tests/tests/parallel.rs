@@ -6,7 +6,7 @@ use standfast_tests::papers::{CELL, MAT, Paper, STSWM};
 use standfast_tests::parallel::{Mpi, STRUCK, checksum, survives_kills, undisturbed};
 use standfast_tests::result::RunResult;
 use standfast_tests::victims::Program;
-use standfast_tests::{seed, skip};
+use standfast_tests::{Lacking, seed, skip};
 
 /// Each with the serial program that must come to the same checksum.
 const TWINS: [(&str, Paper, &[&str]); 3] =
@@ -36,7 +36,7 @@ fn survive_kills(names: &[&str]) -> Result<()> {
     for struck in STRUCK.into_iter().filter(|(name, _)| names.contains(name)) {
         let here = survives_kills(Mpi::Open, struck, KILLS, &mut random);
         if !here.with_context(|| format!("{}, seed {seed}", struck.0))? {
-            skip(Mpi::Open.name(), "this machine has not that MPI with Fortran and ScaLAPACK");
+            skip(Mpi::Open.name(), &Lacking::program("that MPI with Fortran and ScaLAPACK"));
         }
     }
     Ok(())
@@ -78,7 +78,7 @@ fn checkpoints_take_at_most_ten_lines_of_a_program() {
 
 fn find_the_truth(mpi: Mpi) -> Result<()> {
     let Some(folder) = mpi.programs()? else {
-        skip(mpi.name(), "this machine has not that MPI with Fortran and ScaLAPACK");
+        skip(mpi.name(), &Lacking::program("that MPI with Fortran and ScaLAPACK"));
         return Ok(());
     };
     for (name, serial, arguments) in TWINS {

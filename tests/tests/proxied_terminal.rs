@@ -9,7 +9,7 @@ use standfast_tests::arena::Arena;
 use standfast_tests::command::Standfast;
 use standfast_tests::desk::Desk;
 use standfast_tests::running::{Output, PATIENCE, Running, until};
-use standfast_tests::skip;
+use standfast_tests::{Lacking, skip};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -78,7 +78,7 @@ fn a_shell_with_job_control_is_detached_attached_killed_and_restarted_with_its_j
 #[test]
 fn an_editor_comes_back_in_the_middle_of_its_work() -> Result<()> {
     if Command::new("vim").arg("--version").output().is_err() {
-        skip("an editor comes back in the middle of its work", "there is no vim here");
+        skip("an editor comes back in the middle of its work", &Lacking::program("vim"));
         return Ok(());
     }
     let arena = Arena::new()?;

@@ -1,8 +1,12 @@
 //! What a program does to its mappings between a look at them and the stop, and between two checkpoints.
-#![allow(clippy::print_stderr, reason = "a test that this machine cannot run says what is missing")]
 
+// The tests of the command from outside depend on no other crate, and no other crate on them.
+#[path = "../../../tests/src/skip.rs"]
+#[allow(dead_code, unreachable_pub, reason = "they have more reasons to skip something")]
+mod skip;
 mod support;
 
+use skip::{Lacking, skip};
 use standfast_core::{PAGE_BYTES, PageSet};
 use standfast_engine::{
     Asking, Assistance, CaptureOptions, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Tracking,
@@ -172,7 +176,10 @@ fn checkpoint(
 fn huge_pages_of_the_pool_that_were_discarded_and_read_hold_zeros() {
     let mut program = Program::new();
     if !program.obeys("pool") {
-        return eprintln!("the system's pool of huge pages is empty (vm.nr_hugepages)");
+        return skip(
+            "discarded huge pages hold zeros",
+            &Lacking::system("the pool of huge pages is empty (vm.nr_hugepages)"),
+        );
     }
     let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
     for _ in 0..2 {
@@ -188,7 +195,10 @@ fn huge_pages_of_the_pool_that_were_discarded_and_read_hold_zeros() {
 fn memory_that_is_not_what_a_look_has_seen_is_not_committed_and_right_the_next_time() {
     let mut program = Program::new();
     if !program.obeys("droppable") {
-        return eprintln!("the kernel has no droppable mappings (Linux 6.11)");
+        return skip(
+            "memory that a look has not seen is right the next time",
+            &Lacking::system("no droppable mappings (Linux 6.11)"),
+        );
     }
     let (freezer, place, mut memory) = (program.freezer(), program.place, Memory::new());
     for (before, stopped) in [
