@@ -65,6 +65,19 @@ fn a_restart_right_after_kill_9_of_everything_is_not_refused() -> Result<()> {
 }
 
 #[test]
+fn a_clean_right_after_kill_9_of_everything_is_not_refused() -> Result<()> {
+    for _ in 0..rounds() {
+        let arena = Arena::new()?;
+        let (standfast, running) = checkpointed(&arena, "1")?;
+        arena.processes().into_iter().for_each(|pid| _ = kill(pid, Signal::SIGKILL));
+        standfast.ask("clean", &arena.images(), &["--unfinished"])?.well("clean")?;
+        ensure!(!arena.images().exists(), "something is left");
+        has_ended(running)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_restart_right_after_kill_9_of_the_program_is_not_refused() -> Result<()> {
     let arena = Arena::new()?;
     let (standfast, mut running) = checkpointed(&arena, "0")?;

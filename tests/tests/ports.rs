@@ -2,33 +2,37 @@
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::open_gate;
-use standfast_tests::running::{PATIENCE, Running, until};
+use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::victims::HOLDER;
 use std::fs;
 
 const WAITS: &str = "waiting for port 127.0.0.1:";
 
-/// Restarts a server, of which a connection lingers that was made after its checkpoint.
+/// Kills a server when a connection of it lingers that was made after its checkpoint, and restarts it.
 fn restarted_beside_what_lingers(arena: &Arena, manner: &str) -> Result<Running> {
     let standfast = Standfast::new(arena)?;
     let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", manner])?)?;
     standfast.await_gate()?;
     standfast.checkpoint()?;
     open_gate(arena)?;
-    let lingering = arena.work().join("lingering");
-    until(PATIENCE, "a connection to linger", || Ok(lingering.exists().then_some(())))?;
-    ensure!(standfast.kill_job()?, "the server has ended by itself");
-    running.wait(PATIENCE)?;
+    kill_beside_what_lingers(arena, running)?;
     standfast.restart(&arena.images(), "restart")
 }
 
-#[test]
-fn a_restart_does_not_wait_for_connections_that_linger_at_a_port() -> Result<()> {
-    let arena = Arena::new()?;
-    let restarted = restarted_beside_what_lingers(&arena, "shared")?;
+fn kill_beside_what_lingers(arena: &Arena, running: Running) -> Result<()> {
+    let lingering = arena.work().join("lingering");
+    until(PATIENCE, "a connection to linger", || Ok(lingering.exists().then_some(())))?;
+    ensure!(Standfast::new(arena)?.kill_job()?, "the server has ended by itself");
+    running.wait(PATIENCE)?;
+    Ok(fs::remove_file(lingering)?)
+}
+
+/// The restarted server ends well, and nothing was waited for.
+fn ends_without_a_wait(arena: &Arena, restarted: Running) -> Result<()> {
     fs::write(arena.work().join("end"), "")?;
     let ended = restarted.wait(PATIENCE)?.well("the restarted server").with_context(|| arena.evidence())?;
     ensure!(!ended.errors.contains(WAITS), "{}", ended.errors);
@@ -36,12 +40,80 @@ fn a_restart_does_not_wait_for_connections_that_linger_at_a_port() -> Result<()>
 }
 
 #[test]
-fn a_restart_that_waits_for_a_port_says_so() -> Result<()> {
+fn a_restart_does_not_wait_for_connections_that_linger_at_a_port() -> Result<()> {
+    let arena = Arena::new()?;
+    let restarted = restarted_beside_what_lingers(&arena, "shared")?;
+    ends_without_a_wait(&arena, restarted)
+}
+
+/// The second life is killed before it has a checkpoint of its own.
+#[test]
+fn a_second_life_leaves_no_connection_to_wait_for_either() -> Result<()> {
+    let arena = Arena::new()?;
+    let restarted = restarted_beside_what_lingers(&arena, "shared")?;
+    kill_beside_what_lingers(&arena, restarted)?;
+    let again = Standfast::new(&arena)?.restart(&arena.images(), "restart-again")?;
+    ends_without_a_wait(&arena, again)
+}
+
+/// The program has undone what the checkpoint has set, as if the connection had ended before the first one.
+#[test]
+fn a_local_connection_that_lingers_without_permission_is_ended() -> Result<()> {
     let arena = Arena::new()?;
     let restarted = restarted_beside_what_lingers(&arena, "alone")?;
+    ends_without_a_wait(&arena, restarted)
+}
+
+/// Has a port for itself until it is ended, and does not listen there: that would be refused at once.
+const HOLDS: &str = r"
+import socket, sys, time
+held = socket.socket()
+held.bind(('127.0.0.1', int(sys.argv[1])))
+print('bound', file=sys.stderr, flush=True)
+time.sleep(3600)
+";
+
+/// Restarts a server whose port another program has by now. Returns when the wait for it has been reported.
+fn restarted_beside_another(arena: &Arena) -> Result<(Running, Running)> {
+    let standfast = Standfast::new(arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", "shared"])?)?;
+    standfast.await_gate()?;
+    standfast.checkpoint()?;
+    ensure!(standfast.kill_job()?, "the server has ended by itself");
+    running.wait(PATIENCE)?;
+    let port = fs::read_to_string(arena.work().join("port"))?;
+    let mut command = arena.command("python3");
+    let another = Running::start(arena, "another", Output::Nowhere, command.args(["-c", HOLDS, &port]))?;
+    until(PATIENCE, "the port to be taken", || Ok(another.errors_so_far().contains("bound").then_some(())))?;
+    let restarted = standfast.restart(&arena.images(), "restart")?;
     until(PATIENCE, "the wait to be reported", || Ok(restarted.errors_so_far().contains(WAITS).then_some(())))?;
-    // It would go on after a minute.
-    arena.clear();
-    restarted.wait(PATIENCE)?;
+    Ok((restarted, another))
+}
+
+#[test]
+fn a_restart_waits_for_a_port_and_says_so() -> Result<()> {
+    let arena = Arena::new()?;
+    let (restarted, another) = restarted_beside_another(&arena)?;
+    another.signal(Signal::SIGKILL)?;
+    another.wait(PATIENCE)?;
+    open_gate(&arena)?;
+    fs::write(arena.work().join("end"), "")?;
+    restarted.wait(PATIENCE)?.well("the restarted server").map(drop)
+}
+
+#[test]
+fn a_restart_that_waits_for_a_port_ends_when_it_is_told_to() -> Result<()> {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let arena = Arena::new()?;
+        let (restarted, another) = restarted_beside_another(&arena)?;
+        restarted.signal(signal)?;
+        let said = restarted.wait(PATIENCE)?.refusal("a restart that was called off")?;
+        ensure!(said.contains(&format!("ended by {signal}")), "{said}");
+        another.signal(Signal::SIGKILL)?;
+        another.wait(PATIENCE)?;
+        arena.wait_until_empty(PATIENCE)?;
+        let status = Standfast::new(&arena)?.status(&arena.images())?;
+        ensure!(status["live"].is_null(), "{status}");
+    }
     Ok(())
 }

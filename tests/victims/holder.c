@@ -189,7 +189,7 @@ static void hold_session(const char *path)
 }
 
 /* Listens without SO_REUSEADDR, and once the gate is open leaves a connection behind that lingers at its port. One that is
- * `alone` sees to it that nobody can have the port meanwhile. */
+ * `alone` sees to it that nobody can bind the port meanwhile. Its port is in a file `port`. */
 static void hold_server(const char *manner)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -198,6 +198,8 @@ static void hold_server(const char *manner)
     char byte;
     CHECK(listener >= 0 && bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 1) == 0);
     CHECK(getsockname(listener, (struct sockaddr *)&at, &length) == 0);
+    FILE *port = fopen("port", "w");
+    CHECK(port && fprintf(port, "%d", ntohs(at.sin_port)) > 0 && fclose(port) == 0);
     wait_at_gate();
     if (strcmp(manner, "alone") == 0)
         CHECK(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &off, sizeof off) == 0);

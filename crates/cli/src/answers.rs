@@ -69,7 +69,8 @@ fn remove(clean: Clean) -> anyhow::Result<ExitCode> {
     let Clean { place, dry_run, unfinished, force } = clean;
     let shared_binaries = shared_binaries();
     let directory = place.directory;
-    let report = standfast::clean(&CleanRequest { directory, unfinished, force, dry_run, shared_binaries })?;
+    let report =
+        standfast::clean(&CleanRequest { directory, unfinished, force, dry_run, shared_binaries }, &mut speak)?;
     print(place.form, &report, || tables::cleaning(&report))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -215,7 +215,7 @@ fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
         keepsake: &|_| None,
         keep_tail: &mut keep_tail,
         news: RestartNews { generation: 1, directory: Path::new("/"), advised: Advised::default() },
-        on_wait: &|_| {},
+        on_wait: &|_| Ok(()),
         hold_terminal: &mut hold_terminal,
         before_thaw: &mut before_thaw,
     };

@@ -3,9 +3,11 @@
 use crate::Error;
 use crate::control::SOCKET_NAME as CONTROL;
 use crate::messages::MESSAGES;
+use crate::notice::Listener;
 use crate::report::CleaningReport;
+use crate::takeover::{await_exit, take_lease};
 use crate::terminal::SOCKET_NAME as TERMINAL;
-use standfast_store::{Claim, Holdings, JobDirectory, Levels, Purpose, StoreError};
+use standfast_store::{Claim, Holdings, JobDirectory, Levels, Purpose, Standing, StoreError};
 use std::path::PathBuf;
 
 /// Names of the supervisor's in a job's directory.
@@ -30,13 +32,17 @@ pub struct CleanRequest {
 ///
 /// # Errors
 /// When the job runs, or has not finished and nobody said that it may go all the same; when something cannot be removed.
-pub fn clean(request: &CleanRequest) -> Result<CleaningReport, Error> {
+pub fn clean(request: &CleanRequest, listener: &mut Listener<'_>) -> Result<CleaningReport, Error> {
     let of_store = |error| Error::of_store(&request.directory, error);
     let directory = JobDirectory::open(&request.directory).map_err(of_store)?;
     request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let claim = Claim { purpose: Purpose::Live, force: request.force };
-    // Before the lease, which would leave a trace where there is no job.
-    directory.would_grant(claim).map_err(of_store)?;
+    // Before the lease, which would leave a trace where there is no job. The heartbeat of another boot is watched when the lease
+    // is taken.
+    await_exit(&directory, &request.directory, claim.purpose, None, listener)?;
+    if !matches!(directory.standing().map_err(of_store)?, Standing::OtherBoot(..)) {
+        directory.would_grant(claim).map_err(of_store)?;
+    }
     request.check(&directory)?;
     let report = |levels: Option<&Levels>, left| {
         let each = |shelf: &JobDirectory| shelf.holdings().map_err(of_store);
@@ -54,7 +60,7 @@ pub fn clean(request: &CleanRequest) -> Result<CleaningReport, Error> {
         let left = directory.foreign_names(&SUPERVISORS).map_err(of_store)?;
         return report(levels().as_ref(), left);
     }
-    let lease = directory.take_lease(claim).map_err(of_store)?;
+    let lease = take_lease(&directory, &request.directory, claim, None, listener)?;
     // It may have been continued before we had the lease.
     request.check(&directory)?;
     let mut levels = levels();

@@ -116,7 +116,7 @@ fn without_supervisor(path: &Path, listener: &mut Listener<'_>) -> Result<Coales
     let directory = JobDirectory::open(path).map_err(of_store)?;
     // Before the lease, which would leave a trace where there is no job.
     let options = JobOptions::from_record(directory.manifest().map_err(of_store)?.options);
-    let lease = take_lease(&directory, path, Claim { purpose: Purpose::Live, force: false }, listener)?;
+    let lease = take_lease(&directory, path, Claim { purpose: Purpose::Live, force: false }, None, listener)?;
     let rule = CoalesceRule::at_once(options.keep.get());
     let outcome = directory.coalesce(&lease, rule, &AtomicBool::new(false));
     let outcome = outcome.and_then(|coalesced| {

@@ -74,6 +74,12 @@ pub enum Error {
     /// The job ended, and the kernel did not tell how.
     #[error("the program ended, and how it ended could not be learnt: look at its results before you trust them")]
     EndUnknown,
+    /// The user has ended a wait before the program ran.
+    #[error("ended by {} while it waited; the job is as it was before", signal_name(*.signal))]
+    CalledOff {
+        /// The signal with which the user did.
+        signal: i32,
+    },
     /// The supervisor could not carry a request out; its own words.
     #[error("{0}")]
     Declined(String),
@@ -121,6 +127,10 @@ impl Error {
     pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action, source }
     }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    signal_hook::low_level::signal_name(signal).unwrap_or("a signal")
 }
 
 /// Why a supervisor did not answer, in words.

@@ -16,8 +16,9 @@ use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpgrp, getpid, pidfd_open, pidfd_send_signal, waitpid};
-use signal_hook::consts::signal::SIGCHLD;
+use signal_hook::consts::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use standfast_linux::{Half, step_aside};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -198,6 +199,15 @@ impl FrontLine {
             }
             Err(_) => None,
         }
+    }
+
+    /// The signal with which the front has been asked to end, if it has been: as long as no program runs that it could be meant
+    /// for. It is not taken.
+    pub(crate) fn asks_to_end(&self) -> Option<i32> {
+        let mut bytes = [0; 2 * MESSAGES_AT_ONCE];
+        let (length, _) = recv(&self.0.stream, &mut bytes, RecvFlags::PEEK).ok()?;
+        let mut signals = bytes[..length].chunks_exact(2).map(|message| i32::from(message[0]));
+        signals.find(|signal| [SIGTERM, SIGINT, SIGQUIT, SIGHUP].contains(signal))
     }
 
     /// Stops the front as job control does, so that the shell takes note.

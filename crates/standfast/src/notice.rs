@@ -287,7 +287,7 @@ impl fmt::Display for Notice {
             Self::Without { remark } => f.write_str(remark),
             Self::AddressAwaited { address, rest } => write!(
                 f,
-                "waiting for port {address}, up to {} s: a connection of the previous life still holds it",
+                "waiting for port {address}, up to {} s: a connection of the previous life, or another program, still holds it",
                 rest.as_secs_f64().ceil()
             ),
             Self::File(note) => write_file_note(f, note),

@@ -56,7 +56,7 @@ fn without_supervisor(
     let of_store = |error| Error::of_store(path, error);
     let directory = JobDirectory::open(path).map_err(of_store)?;
     let manifest = directory.manifest().map_err(of_store)?;
-    await_exit(&directory, standfast_store::Purpose::Adopt, listener).map_err(of_store)?;
+    await_exit(&directory, path, standfast_store::Purpose::Adopt, None, listener)?;
     match directory.standing().map_err(of_store)? {
         Standing::Free | Standing::Abandoned(_) => return Err(Error::NothingRuns(path.to_owned())),
         Standing::Supervised(_) => {

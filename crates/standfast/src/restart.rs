@@ -32,7 +32,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A wait for an address that lasts longer is reported.
+const UNREPORTED_MAX: Duration = Duration::from_secs(1);
 
 /// What to restart.
 #[derive(Debug, Clone)]
@@ -100,7 +103,7 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
     }
     request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let claim = Claim { purpose: Purpose::Live, force: request.force };
-    let lease = Arc::new(take_lease(&directory, &request.directory, claim, listener)?);
+    let lease = Arc::new(take_lease(&directory, &request.directory, claim, request.front.as_ref(), listener)?);
     // The life that held the lease until now may have come to its end.
     if is_finished().map_err(of_store)? {
         return Ok(tell_finished(request, &directory, listener));
@@ -310,9 +313,18 @@ fn revive(
     listener: &mut Listener<'_>,
 ) -> Result<(Restarted, Seat), Unrevived> {
     let listener = RefCell::new(listener);
-    let on_wait = |wait: &engine::AddressWait| {
-        let engine::AddressWait { address, rest } = wait.clone();
-        (listener.borrow_mut())(&Notice::AddressAwaited { address, rest });
+    let (reported, called_off) = (RefCell::new(None), OnceCell::new());
+    let on_wait = |wait: &engine::AddressWait| -> Result<(), BoxError> {
+        if let Some(signal) = job.front.as_ref().and_then(FrontLine::asks_to_end) {
+            let _ = called_off.set(signal);
+            return Err("the restart was called off".into());
+        }
+        let engine::AddressWait { address, waited, rest } = wait.clone();
+        if waited >= UNREPORTED_MAX && reported.borrow().as_ref() != Some(&address) {
+            reported.replace(Some(address.clone()));
+            (listener.borrow_mut())(&Notice::AddressAwaited { address, rest });
+        }
+        Ok(())
     };
     let ends = life.manifest.ends.clone();
     let (began, ended) = (started(&life.manifest.description), life.manifest.ended_nanoseconds);
@@ -389,6 +401,11 @@ fn revive(
             before_thaw: &mut before_thaw,
         },
     );
+    if revived.is_err()
+        && let Some(signal) = called_off.get()
+    {
+        return Err(Unrevived::Other(Box::new(Error::CalledOff { signal: *signal })));
+    }
     match (revived, refusal) {
         (Ok(revived), _) => {
             let signals = signals.expect("the engine asks before it thaws");

@@ -121,7 +121,7 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
     let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);
     request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
     let claim = Claim { purpose: Purpose::Live, force: request.force };
-    let lease = Arc::new(take_lease(&directory, path, claim, listener)?);
+    let lease = Arc::new(take_lease(&directory, path, claim, request.front.as_ref(), listener)?);
     let description = describe(request)?;
     let found = find_manifest(&directory, request.unfinished).map_err(of_store)?;
     let plan = plan_run(found.as_ref(), &description, request.unfinished);

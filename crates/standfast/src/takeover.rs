@@ -5,10 +5,11 @@
 //! The decision is pure ([`Patience`]); looking, saying and sleeping are not.
 
 use crate::Error;
+use crate::front::FrontLine;
 use crate::identity::in_engine;
 use crate::notice::{Listener, Notice};
 use standfast_engine::{ProcessIdentity, Vitality, exiting_since, group_vitality};
-use standfast_store::{Claim, Holder, JobDirectory, Lease, Pulse, Purpose, Standing, StoreError};
+use standfast_store::{Claim, Holder, JobDirectory, Lease, Pulse, Purpose, Standing};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -25,29 +26,33 @@ const WATCH_PAUSE: Duration = Duration::from_millis(200);
 /// Between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Takes the lease for a new life of the job, after waiting for an earlier one that is about to end.
+/// Takes the lease for a new life of the job, after waiting for an earlier one that is about to end. The user can end the wait
+/// at the `front`.
 pub(crate) fn take_lease(
     directory: &JobDirectory,
     path: &Path,
     claim: Claim,
+    front: Option<&FrontLine>,
     listener: &mut Listener<'_>,
 ) -> Result<Lease, Error> {
     let of_store = |error| Error::of_store(path, error);
-    await_exit(directory, claim.purpose, listener).map_err(of_store)?;
-    let watched = if claim.force { None } else { watch_heartbeat(directory, listener).map_err(of_store)? };
+    await_exit(directory, path, claim.purpose, front, listener)?;
+    let watched = if claim.force { None } else { watch_heartbeat(directory, path, front, listener)? };
     directory.take_watched_lease(claim, watched.as_ref()).map_err(of_store)
 }
 
 /// Waits while whoever holds the lease is about to end. What then stands in the way of taking it, the attempt says.
 pub(crate) fn await_exit(
     directory: &JobDirectory,
+    path: &Path,
     purpose: Purpose,
+    front: Option<&FrontLine>,
     listener: &mut Listener<'_>,
-) -> Result<(), StoreError> {
+) -> Result<(), Error> {
     let mut patience = Patience::new(Instant::now());
     let mut remains = None;
     loop {
-        let seen = match directory.standing()? {
+        let seen = match directory.standing().map_err(|error| Error::of_store(path, error))? {
             // Who is not named in the lease may not be through either, and still write to the job's files. Only those that are
             // exiting now: on a busy machine some others always are.
             Standing::Abandoned(holder) => {
@@ -62,24 +67,39 @@ pub(crate) fn await_exit(
             Step::Wait => {}
             Step::SayAndWait(pid) => listener(&Notice::AwaitsExit { pid }),
         }
+        if_called_off(front)?;
         std::thread::sleep(LOOK_PAUSE);
     }
 }
 
 /// Watches the heartbeat of a lease that was taken in another boot, for two of its periods. Which one that was, if it has not
 /// moved: nobody lives who could have moved it. Clocks are not compared, since those of two machines differ.
-fn watch_heartbeat(directory: &JobDirectory, listener: &mut Listener<'_>) -> Result<Option<Pulse>, StoreError> {
-    let Standing::OtherBoot(holder, pulse, _) = directory.standing()? else { return Ok(None) };
+fn watch_heartbeat(
+    directory: &JobDirectory,
+    path: &Path,
+    front: Option<&FrontLine>,
+    listener: &mut Listener<'_>,
+) -> Result<Option<Pulse>, Error> {
+    let standing = || directory.standing().map_err(|error| Error::of_store(path, error));
+    let Standing::OtherBoot(holder, pulse, _) = standing()? else { return Ok(None) };
     let watch = Watch { time: 2 * pulse.heartbeat, pulse, begun: Instant::now() };
     listener(&Notice::WatchesHeartbeat { host: holder.host, time: watch.time });
     loop {
         std::thread::sleep(WATCH_PAUSE);
-        let now = Instant::now();
-        match watch.next(now, &directory.standing()?) {
+        if_called_off(front)?;
+        match watch.next(Instant::now(), &standing()?) {
             Watched::Moved => return Ok(None),
             Watched::Dead => return Ok(Some(watch.pulse)),
             Watched::Unknown => {}
         }
+    }
+}
+
+/// An error when the user wants to wait no longer.
+fn if_called_off(front: Option<&FrontLine>) -> Result<(), Error> {
+    match front.and_then(FrontLine::asks_to_end) {
+        Some(signal) => Err(Error::CalledOff { signal }),
+        None => Ok(()),
     }
 }
 

@@ -73,6 +73,7 @@ use crate::freeze::kernel;
 use crate::job::{End, Inheritance, Job, stay_in_sight};
 use crate::{EngineError, ProcessIdentity};
 pub use descriptors::AddressWait;
+pub(crate) use descriptors::OnWait;
 pub(crate) use descriptors::{directory_of, path_in};
 use family::Family;
 pub use files::{FileNote, FileOptions, FilePolicy};
@@ -106,8 +107,8 @@ pub struct RestartOptions<'a> {
     pub keep_tail: &'a mut KeepTail<'a>,
     /// What programs that direct their own checkpoints are told.
     pub news: RestartNews<'a>,
-    /// Called when an address has been waited for a second.
-    pub on_wait: &'a dyn Fn(&AddressWait),
+    /// Called again and again while an address is waited for; an error calls the restart off.
+    pub on_wait: &'a OnWait<'a>,
     /// Takes the master of the job's terminal where that was held outside: before the job runs, and only then.
     pub hold_terminal: &'a mut dyn FnMut(OwnedFd) -> Result<(), BoxError>,
     /// Called when the job is rebuilt and about to run, with its identity: the last moment to say no.

@@ -63,6 +63,20 @@ pub fn set_number(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     set_option(socket, level, name, &value.to_le_bytes())
 }
 
+/// bind(2).
+pub fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
+    let (from, length) = (address.as_ptr().cast(), address.len() as libc::socklen_t);
+    // SAFETY: `address` is live and as long as said.
+    check(unsafe { libc::bind(socket.as_raw_fd(), from, length) }.into()).map(drop)
+}
+
+/// connect(2).
+pub fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
+    let (from, length) = (address.as_ptr().cast(), address.len() as libc::socklen_t);
+    // SAFETY: `address` is live and as long as said.
+    check(unsafe { libc::connect(socket.as_raw_fd(), from, length) }.into()).map(drop)
+}
+
 /// getsockname(2): its own address, as the kernel keeps it.
 pub fn name(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     address(|into, room| {

@@ -24,6 +24,7 @@ use pipe::PipeEnds;
 use socket::{Made, Names};
 pub(crate) use socket::{directory_of, path_in};
 use standfast_core::Address;
+use standfast_format::BoxError;
 use standfast_format::records::{JobState, OpenFile, OpenFileKind};
 use standfast_linux::sys::process;
 use std::cell::RefCell;
@@ -46,12 +47,14 @@ const O_CLOEXEC: u64 = libc::O_CLOEXEC as u64;
 pub struct AddressWait {
     /// Address and port.
     pub address: String,
+    /// How long it has been waited for.
+    pub waited: Duration,
     /// For how long it is waited for at most.
     pub rest: Duration,
 }
 
-/// Is told of waits.
-pub(super) type OnWait<'a> = dyn Fn(&AddressWait) + 'a;
+/// Called again and again during a wait; an error ends it, and the restart.
+pub(crate) type OnWait<'a> = dyn Fn(&AddressWait) -> Result<(), BoxError> + 'a;
 
 /// The open files of a job, made and parked in its main process; every process made by it later has them too.
 #[derive(Debug)]
@@ -147,7 +150,7 @@ struct Opening<'a> {
 impl<'a> Opening<'a> {
     fn new(process: &'a Construction, plan: &'a Plan<'a>, parking: u64) -> Self {
         let (pipes, sockets, names, terminals, queues, sharing) = Default::default();
-        Self { process, plan, parking, pipes, sockets, names, terminals, queues, sharing, on_wait: &|_| {} }
+        Self { process, plan, parking, pipes, sockets, names, terminals, queues, sharing, on_wait: &|_| Ok(()) }
     }
 }
 

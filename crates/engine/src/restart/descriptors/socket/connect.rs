@@ -1,5 +1,6 @@
 //! Pairs of connected sockets, and the names of sockets.
 
+use super::lingering::end_lingering;
 use super::{Made, describe, has_name, is_tcp, options, reachable};
 use crate::EngineError;
 use crate::freeze::kernel;
@@ -16,8 +17,6 @@ const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
 /// second on the way to oneself, and a port on which a server without SO_REUSEADDR listened for a minute.
 const TAKEN_MAX: Duration = Duration::from_secs(65);
 const TAKEN_PAUSE: Duration = Duration::from_millis(20);
-/// A wait that lasts longer is reported.
-const UNREPORTED_MAX: Duration = Duration::from_secs(1);
 /// A connection to oneself takes microseconds.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_PAUSE: Duration = Duration::from_micros(200);
@@ -246,27 +245,36 @@ impl Opening<'_> {
         patience: Patience,
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
+        let is_bind = call == libc::SYS_bind && is_tcp_socket(made);
+        let mut has_tried = false;
         let deadline = begun + if patience == Patience::Long { TAKEN_MAX } else { Duration::ZERO };
-        let mut is_reported = false;
         loop {
             let argument = self.process.argument(address)?;
             match self.call(action, call, [made.number, argument, address.len() as u64, 0, 0, 0]) {
+                Err(EngineError::Kernel { source, .. })
+                    if source.raw_os_error() == Some(libc::EADDRINUSE) && is_bind && !has_tried =>
+                {
+                    has_tried = true;
+                    end_lingering(address);
+                }
                 Err(EngineError::Kernel { source, .. })
                     if matches!(source.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE))
                         && Endpoint::of(address).is_some()
                         && Instant::now() < deadline =>
                 {
-                    if !is_reported && begun.elapsed() >= UNREPORTED_MAX {
-                        is_reported = true;
-                        let rest = deadline.saturating_duration_since(Instant::now());
-                        (self.on_wait)(&AddressWait { address: describe(&address.into()), rest });
-                    }
+                    let rest = deadline.saturating_duration_since(Instant::now());
+                    let wait = AddressWait { address: describe(&address.into()), waited: begun.elapsed(), rest };
+                    (self.on_wait)(&wait).map_err(EngineError::Image)?;
                     std::thread::sleep(TAKEN_PAUSE);
                 }
                 answer => return answer.map(drop),
             }
         }
     }
+}
+
+fn is_tcp_socket(made: &Made) -> bool {
+    socket::number(made.own(), libc::SOL_SOCKET, libc::SO_PROTOCOL).is_ok_and(|it| it == libc::IPPROTO_TCP)
 }
 
 /// The same internet address, with a port of the kernel's choice.

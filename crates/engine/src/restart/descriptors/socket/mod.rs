@@ -5,6 +5,7 @@
 //! for a moment, to be connected to.
 
 mod connect;
+mod lingering;
 mod messages;
 mod names;
 mod options;

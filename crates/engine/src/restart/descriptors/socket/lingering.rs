@@ -1,0 +1,78 @@
+//! Connections of the life before that linger at a port of the job, in TIME-WAIT. The kernel lets nobody bind the port for a
+//! minute, unless the program had set SO_REUSEADDR before they ended. A connection whose ends
+//! were both on this machine has no late segments to wait for, so it may end at once.
+//!
+//! Its other end can end it without privileges: TIME-WAIT answers a SYN from there with an ACK, which a socket that is
+//! connecting answers with a reset, and a reset ends TIME-WAIT (RFC 1337, section 2; `net.ipv4.tcp_rfc1337` prevents it where it
+//! is 1). Where that fails the port is waited for.
+
+use standfast_linux::proc::{Endpoint, TcpConnection};
+use standfast_linux::sys::socket;
+use std::io;
+use std::os::fd::AsFd;
+
+/// As the kernel numbers states (include/net/tcp_states.h).
+const TIME_WAIT: u8 = 6;
+const LISTEN: u8 = 10;
+
+/// Ends those that keep a TCP socket from this address.
+pub(super) fn end_lingering(address: &[u8]) {
+    let (Some(wanted), Ok(all)) = (Endpoint::of(address), TcpConnection::all()) else { return };
+    // A SYN to a port where another program listens would be a connection to it.
+    if all.iter().any(|it| it.state == LISTEN && it.local.port == wanted.port) {
+        return;
+    }
+    let lingering = all.iter().filter(|it| it.state == TIME_WAIT && wanted.serves(&it.local));
+    lingering.for_each(|connection| _ = end(connection));
+}
+
+/// Takes the place of its other end, and connects to it. The kernel refuses the place where that is another machine's.
+fn end(connection: &TcpConnection) -> io::Result<()> {
+    let family = if connection.local.address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let other_end = socket::create(family, libc::SOCK_STREAM, 0)?;
+    socket::set_number(other_end.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    socket::bind(other_end.as_fd(), &connection.remote.to_address(family))?;
+    // It does not block; on the loopback device the segments are mostly exchanged when it returns.
+    socket::connect(other_end.as_fd(), &connection.local.to_address(family))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    /// A port at which a connection lingers that had no SO_REUSEADDR.
+    fn lingering(address: &str) -> Vec<u8> {
+        let listener = TcpListener::bind(address).unwrap();
+        socket::set_number(listener.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 0).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        drop(listener.accept().unwrap());
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "whoever closes first lingers");
+        socket::name(listener.as_fd()).unwrap()
+    }
+
+    #[test]
+    fn a_port_at_which_a_local_connection_lingers_can_be_had_at_once() {
+        let is_strict = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rfc1337").is_ok_and(|it| it.trim() == "1");
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(probe) = TcpListener::bind(address) else { continue };
+            drop(probe);
+            let port = lingering(address);
+            let family = i32::from(u16::from_le_bytes([port[0], port[1]]));
+            let bound = || {
+                let fresh = socket::create(family, libc::SOCK_STREAM, 0)?;
+                socket::set_number(fresh.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+                socket::bind(fresh.as_fd(), &port)
+            };
+            assert_eq!(bound().unwrap_err().raw_os_error(), Some(libc::EADDRINUSE));
+            end_lingering(&port);
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while bound().is_err() && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            assert!(bound().is_ok() || is_strict, "{address}: {:?}", bound());
+        }
+    }
+}
