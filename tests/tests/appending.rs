@@ -117,8 +117,13 @@ fn lines_that_node_appends_are_neither_lost_nor_doubled() -> Result<()> {
 }
 
 #[test]
-fn a_database_that_is_not_saved_is_named_before_the_first_kill() -> Result<()> {
-    match killed_with_everything(DATABASE, &[])? {
+fn a_database_is_saved_and_survives() -> Result<()> {
+    is_undisturbed(DATABASE, &[])
+}
+
+#[test]
+fn a_database_that_is_too_large_is_named_before_the_first_kill() -> Result<()> {
+    match killed_with_everything(DATABASE, &["--save-files=1M"])? {
         Some(Passage::Told(told)) => {
             ensure!(told.contains("measured.db") && told.contains("--save-files"), "{told}");
             Ok(())
@@ -126,11 +131,6 @@ fn a_database_that_is_not_saved_is_named_before_the_first_kill() -> Result<()> {
         Some(Passage::Undisturbed(_)) => bail!("the user was not told"),
         None => Ok(()),
     }
-}
-
-#[test]
-fn a_database_that_is_saved_survives() -> Result<()> {
-    is_undisturbed(DATABASE, &["--save-files"])
 }
 
 #[test]

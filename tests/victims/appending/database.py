@@ -1,4 +1,4 @@
-"""Commits to an SQLite database in WAL mode, which is too large to be saved by itself."""
+"""Commits to an SQLite database in WAL mode, of more than a megabyte."""
 import hashlib
 import os
 import sqlite3

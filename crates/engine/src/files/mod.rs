@@ -2,11 +2,13 @@
 //! job does with its files is the business of these two.
 
 mod build_id;
+mod database;
 mod digest;
 mod stamp;
 mod writers;
 
 pub(crate) use build_id::build_id;
+pub(crate) use database::is_database;
 pub(crate) use digest::{Digests, Haste, Look, digest_of, identity, open};
 pub(crate) use stamp::{Proof, TICK_NANOSECONDS, is_fresh, times_tell_at};
 pub(crate) use writers::{FileKey, Writers, describe, other_holder, other_writers, residents};

@@ -26,7 +26,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-pub(crate) use unsaved::is_database;
 use unsaved::{Cover, Unsaved};
 pub use written::NotSaved;
 pub(crate) use written::{FILE_BYTES_MAX, WrittenFolder};

@@ -2,20 +2,18 @@
 //! saved by themselves, and files that the programs of a job hand to each other by name.
 
 use super::{ListingNews, Outline, is_older};
-use crate::files::{FileKey, open};
+use crate::files::{FileKey, is_database};
 use standfast_format::records::{FileReference, JobState, ObjectKind, OpenFileKind};
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_APPEND: u32 = libc::O_APPEND as u32;
-/// How the files of an SQLite database begin: the database itself, and its log in either order of bytes.
-const DATABASES: [&[u8]; 3] = [b"SQLite format 3\0", b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"];
 /// At how many checkpoints something must be seen to be named.
 const SIGHTINGS: u32 = 2;
 /// What open(2) is mostly asked for, and what of it mkstemp(3) is.
@@ -154,13 +152,6 @@ fn makes_files_for_others(pid: i32) -> bool {
     Status::of(pid).is_ok_and(|status| USUAL_MODE & !status.umask != OWNER_ONLY)
 }
 
-/// Whether a file is one of an SQLite database.
-pub(crate) fn is_database(path: &[u8]) -> bool {
-    let mut beginning = [0u8; 16];
-    let read = open(path).and_then(|file| file.read_at(&mut beginning, 0)).unwrap_or(0);
-    DATABASES.iter().any(|database| beginning[..read].starts_with(database))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,18 +168,6 @@ mod tests {
             ("s/tmp/var/", None),
         ] {
             assert_eq!(path_in(argument.as_bytes()), path.map(str::as_bytes), "{argument}");
-        }
-    }
-
-    #[test]
-    fn a_database_and_its_log_are_known_by_their_beginnings() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("file");
-        for (text, expected) in
-            [(&b"SQLite format 3\0rest"[..], true), (b"\x37\x7f\x06\x82....", true), (b"SQLite", false), (b"", false)]
-        {
-            std::fs::write(&path, text).unwrap();
-            assert_eq!(is_database(path.as_os_str().as_bytes()), expected);
         }
     }
 }

@@ -104,9 +104,10 @@ impl Objects {
         for open in open_files.iter().filter(|open| open.flags & libc::O_APPEND as u32 == 0) {
             if let OpenFileKind::Regular { file, .. } = &open.kind
                 && written.contains(&(file.identity.device, file.identity.inode))
+                && file.length <= FILE_BYTES_MAX
             {
                 // What cannot be read is left to the restart to judge.
-                let _ = self.save_file(file, SavedPart::WholeIfNeeded, FILE_BYTES_MAX);
+                let _ = self.save_file(file, SavedPart::WholeIfNeeded);
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::{Access, Found, ObjectKey, Objects, Windows};
 use crate::census::Output;
 use crate::census::descriptors::may_map_again;
-use crate::files::open;
+use crate::files::{is_database, open};
 use crate::job::Inheritance;
 use crate::{EngineError, Obstacle, SavedFiles};
 use standfast_core::{Address, PageRange};
@@ -22,6 +22,8 @@ const O_APPEND: u32 = libc::O_APPEND as u32;
 /// How much a file may hold that is saved for the case that it is gone or overwritten by the restart: temporary ones and
 /// what compilers write holds little.
 const SMALL_FILE_BYTES: u64 = 1 << 20;
+/// As much of a file of an SQLite database: overwritten in place as it is, a restart would otherwise be refused.
+const DATABASE_BYTES: u64 = 64 << 20;
 
 /// Why memory cannot be saved.
 pub(in crate::census) struct Unfit {
@@ -90,22 +92,29 @@ impl Objects {
     /// to at its end need not be, but for the case that it is gone by the restart: nothing below is overwritten. What cannot be read is left
     /// to the restart to judge.
     pub(in crate::census) fn save_files(&mut self, open_files: &[OpenFile], which: SavedFiles) {
-        let (saved, bytes_max) = match which {
+        let (saved, bytes_max, database_bytes_max) = match which {
             SavedFiles::None => return,
-            SavedFiles::IfNeeded => (SavedPart::WholeIfNeeded, SMALL_FILE_BYTES),
-            SavedFiles::UpTo(bytes_max) => (SavedPart::Whole, bytes_max),
+            SavedFiles::IfNeeded => (SavedPart::WholeIfNeeded, SMALL_FILE_BYTES, DATABASE_BYTES),
+            SavedFiles::UpTo(bytes_max) => (SavedPart::Whole, bytes_max, bytes_max),
+        };
+        let is_small = |file: &FileReference| {
+            file.length <= bytes_max || file.length <= database_bytes_max && is_database(&file.path.0)
         };
         let is_wanted = |open: &&OpenFile| {
             open.flags & O_ACCMODE != 0 && (open.flags & O_APPEND == 0 || saved == SavedPart::WholeIfNeeded)
         };
         for open in open_files.iter().filter(is_wanted) {
-            if let OpenFileKind::Regular { file, .. } = &open.kind {
-                // Too large, or not to be read.
-                let _ = self.save_file(file, saved, bytes_max);
+            if let OpenFileKind::Regular { file, .. } = &open.kind
+                && is_small(file)
+            {
+                // It may not be readable.
+                let _ = self.save_file(file, saved);
             }
         }
         for file in std::mem::take(&mut self.writable).into_values() {
-            let _ = self.save_file(&file, saved, bytes_max);
+            if is_small(&file) {
+                let _ = self.save_file(&file, saved);
+            }
             self.writable.insert((file.identity.device, file.identity.inode), file);
         }
         for found in self.found.iter_mut().filter(|_| saved == SavedPart::Whole) {
@@ -118,9 +127,9 @@ impl Objects {
         }
     }
 
-    pub(super) fn save_file(&mut self, file: &FileReference, saved: SavedPart, bytes_max: u64) -> io::Result<()> {
+    pub(super) fn save_file(&mut self, file: &FileReference, saved: SavedPart) -> io::Result<()> {
         let key = ObjectKey::of_reference(file);
-        if self.position(key).is_some() || file.length > bytes_max {
+        if self.position(key).is_some() {
             return Ok(());
         }
         let contents = open(&file.path.0)?;

@@ -1,0 +1,38 @@
+//! Which files belong to an SQLite database. Its programs overwrite them in place, and each file is wrong without the others.
+
+use super::open;
+use std::os::unix::fs::FileExt;
+
+/// How these files begin: the database itself, its write-ahead log in either order of bytes, its rollback journal.
+const BEGINNINGS: [&[u8]; 4] =
+    [b"SQLite format 3\0", b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"];
+
+/// Whether a file is one of an SQLite database.
+pub(crate) fn is_database(path: &[u8]) -> bool {
+    let mut beginning = [0u8; 16];
+    let read = open(path).and_then(|file| file.read_at(&mut beginning, 0)).unwrap_or(0);
+    BEGINNINGS.iter().any(|wanted| beginning[..read].starts_with(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn a_database_its_log_and_its_journal_are_known_by_their_beginnings() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        for (text, expected) in [
+            (&b"SQLite format 3\0rest"[..], true),
+            (b"\x37\x7f\x06\x82....", true),
+            (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7....", true),
+            (b"\xd9\xd5\x05\xf9", false),
+            (b"SQLite", false),
+            (b"", false),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(is_database(path.as_os_str().as_bytes()), expected);
+        }
+    }
+}
