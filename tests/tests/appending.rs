@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use standfast_tests::arena::Arena;
 use standfast_tests::command::{Checkpoints, Standfast};
 use standfast_tests::result::RunResult;
-use standfast_tests::running::{PATIENCE, Running, patience_for_a_whole_run, until};
+use standfast_tests::running::{Output, PATIENCE, Running, patience_for_a_whole_run, until};
 use standfast_tests::victims::{APPEND_NODE, APPEND_SHELL, COMPILER_FILES, DATABASE, Program, Victim};
 use standfast_tests::{seed, skip};
 use std::fs::{self, OpenOptions};
@@ -384,6 +384,54 @@ fn names_that_are_made_at_run_time_are_named_or_put_right() -> Result<()> {
             ensure!(shell.text("out.2/log.14")? == wanted, "{:?} {errors}", shell.text("out.2/log.14")?);
             ensure!(errors.contains("kept in"), "{errors}");
         }
+    }
+    Ok(())
+}
+
+/// Adds a row to a database in a program of its own.
+const ADD: &str = "add() { python3 -c \"import sqlite3; base = sqlite3.connect('runs.db'); \
+    base.execute('create table if not exists runs (name text)'); base.execute('insert into runs values (?)', ['$1']); \
+    base.commit()\"; echo $1 >> written; };";
+
+#[test]
+fn a_database_that_programs_open_and_close_is_named_and_refuses_the_restart_or_is_put_back() -> Result<()> {
+    let script = format!(
+        "{WAIT} {ADD} add one; await two; add two; await three; add three; await end; \
+         python3 -c \"import sqlite3; print(*sqlite3.connect('runs.db').execute('select name from runs'))\" > rows"
+    );
+    for (options, policy, wanted) in [
+        (&[][..], "keep", "('one',) ('two',) ('three',) ('three',)\n"),
+        (&["--save-folder", "auto"], "auto", "('one',) ('two',) ('three',)\n"),
+    ] {
+        let arena = Arena::new()?;
+        let (shell, running) = Shell::run_with(&arena, &script, options)?;
+        shell.await_text("written", "one")?;
+        shell.standfast.checkpoint()?;
+        fs::write(arena.work().join("two"), "")?;
+        shell.await_text("written", "two")?;
+        shell.standfast.checkpoint()?;
+        fs::write(arena.work().join("three"), "")?;
+        shell.await_text("written", "three")?;
+        kill_everything(&arena)?;
+        let told = running.wait(PATIENCE)?.errors;
+        if options.is_empty() {
+            ensure!(told.contains("runs.db") && told.contains("--save-folder auto"), "{told}");
+            let refused =
+                shell.standfast.restart(&arena.images(), "refused")?.wait(PATIENCE)?.refusal("the restart")?;
+            ensure!(refused.contains("runs.db") && refused.contains("--files keep"), "{refused}");
+        } else {
+            ensure!(!told.contains("runs.db"), "{told}");
+        }
+        let mut restart = shell.standfast.restart_command(&arena.images());
+        restart.args(["--files", policy]);
+        let mut restarted = Running::start(&arena, "restart", Output::Log, &mut restart)?;
+        until(PATIENCE, "the job to end", || {
+            // What has been made since the checkpoint may be set aside.
+            ["three", "end"].iter().try_for_each(|gate| fs::write(arena.work().join(gate), ""))?;
+            Ok(restarted.has_ended()?.then_some(()))
+        })?;
+        let errors = restarted.wait(PATIENCE)?.well("the restart")?.errors;
+        ensure!(shell.text("rows")? == wanted, "{options:?}: {:?} {errors}", shell.text("rows")?);
     }
     Ok(())
 }

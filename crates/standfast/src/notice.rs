@@ -599,6 +599,12 @@ and asks for --files rollback, which cuts it back, or keep. To have it put back 
 program has written to it after the checkpoint. Run it with --save-files=SIZE, or --save-folder auto",
             paths.iter().map(|path| ForShell(path).to_string()).collect::<Vec<_>>().join(", ")
         ),
+        ListingNews::ClosedDatabase { path } => write!(
+            f,
+            "{} is an SQLite database that programs of the job open and close again, and checkpoints do not save it. A restart \
+will be refused once it has been written to after the checkpoint. Run it with --save-folder auto",
+            ForShell(path)
+        ),
         ListingNews::HandedOn { path } => write!(
             f,
             "programs of the job hand files to each other by name, such as {}, and checkpoints do not save these. A restart \

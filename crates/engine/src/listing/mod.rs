@@ -109,6 +109,11 @@ pub enum ListingNews {
         /// The files.
         paths: Vec<PathBuf>,
     },
+    /// Programs of the job open a database, write to it and close it again.
+    ClosedDatabase {
+        /// The file.
+        path: PathBuf,
+    },
     /// Programs of the job hand files to each other that are nowhere saved.
     HandedOn {
         /// One of them.
@@ -193,6 +198,14 @@ impl Listing {
         self.samples.begin();
         self.samples.keep_only(&keys);
         state.growing.retain(|key, _| keys.contains(key));
+        if !job.folders.saves_written {
+            let closed = references
+                .iter()
+                .filter(|(chosen, entry, _)| !chosen.is_shared && !job.outputs.contains_key(&entry.key()));
+            let closed: Vec<_> = closed.map(|(_, _, reference)| reference).collect();
+            let State { unsaved, news, .. } = &mut *state;
+            unsaved.judge_closed(&closed, news);
+        }
         let leased = leased_inodes().unwrap_or_default();
         let deadline = Instant::now() + SAMPLING_MAX;
         for (chosen, entry, reference) in &mut references {

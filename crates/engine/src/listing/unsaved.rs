@@ -40,6 +40,9 @@ pub(super) struct Unsaved {
     /// Files of the last checkpoint that are open for writing in place and not saved.
     open: Vec<FileReference>,
     databases: HashMap<FileKey, u32>,
+    /// Files that nobody in the job has open, with their times of modification at the last look.
+    closed: HashMap<FileKey, i64>,
+    closed_databases: BTreeSet<FileKey>,
     places: HashMap<PathBuf, u32>,
 }
 
@@ -70,6 +73,20 @@ impl Unsaved {
         paths.dedup();
         if !paths.is_empty() {
             news.push(ListingNews::Database { paths });
+        }
+    }
+
+    /// Looks whether these files, which nobody in the job has open, are of databases and have been written to since the last look.
+    pub(super) fn judge_closed(&mut self, files: &[&FileReference], news: &mut Vec<ListingNews>) {
+        let last = std::mem::take(&mut self.closed);
+        for file in files {
+            let key = (file.identity.device, file.identity.inode);
+            let modified = file.identity.modified_nanoseconds;
+            self.closed.insert(key, modified);
+            let is_written = last.get(&key).is_some_and(|last| *last != modified);
+            if is_written && is_database(&file.path.0) && self.closed_databases.insert(key) {
+                news.push(ListingNews::ClosedDatabase { path: OsStr::from_bytes(&file.path.0).into() });
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! ```text
 //! listed, longer, below as it was    appended to: cut back, unless it may be somebody else's doing
 //! listed, below not as it was        written again from its beginning, as it will be once more: left alone
+//! listed, of a database, changed     written in place, and would be once more: refused
 //! not listed, created since          set aside, if the job knows its name, or where that was asked for; else left alone
 //! ```
 
@@ -14,7 +15,7 @@ use super::folders::saves_written;
 use super::names::NamesInMemory;
 use super::plan::JobPlan;
 use super::tails::{KeepTail, Tail};
-use crate::files::{FileKey, TICK_NANOSECONDS, digest_of, open};
+use crate::files::{FileKey, TICK_NANOSECONDS, digest_of, is_database, open};
 use crate::folders::is_of_programs;
 use crate::freeze::kernel;
 use crate::listing::{Contents, Entry, is_older, is_plain};
@@ -111,13 +112,17 @@ fn names(was: &ListedDirectory) -> BTreeSet<&[u8]> {
 }
 
 impl<'a> ListedNow<'a> {
-    /// Files that are longer than they were, with what they were.
-    fn grown(&self) -> impl Iterator<Item = (&'a ListedFile, &Entry)> {
+    /// Files that are still there, with what they were.
+    fn same(&self) -> impl Iterator<Item = (&'a ListedFile, &Entry)> {
         self.was.files.iter().filter_map(|file| {
             let now = self.now.files.get(OsStr::from_bytes(&file.name.0))?;
-            let is_same = now.key() == (file.identity.device, file.identity.inode);
-            (is_same && now.length > file.length).then_some((file, now))
+            (now.key() == (file.identity.device, file.identity.inode)).then_some((file, now))
         })
+    }
+
+    /// Those that are longer than they were.
+    fn grown(&self) -> impl Iterator<Item = (&'a ListedFile, &Entry)> {
+        self.same().filter(|(was, now)| now.length > was.length)
     }
 
     /// Files that were not there, by their paths below the directory.
@@ -174,10 +179,10 @@ impl Reckoning<'_> {
         let mut plans = Vec::new();
         for directory in &self.listed {
             let path = as_path(&directory.was.path);
-            for (was, now) in directory.grown().filter(|(_, now)| !is_in_use(now)) {
+            for (was, now) in directory.same().filter(|(_, now)| !is_in_use(now)) {
                 let path = path.join(OsStr::from_bytes(&was.name.0));
                 if !saved.contains(&path) {
-                    plans.extend(self.judge_grown(directory.was, &path, was, now));
+                    plans.extend(self.judge_same(directory.was, &path, was, now));
                 }
             }
             // What was there under another name has not been created since.
@@ -235,6 +240,20 @@ impl Reckoning<'_> {
             all.directories.extend(come.directories);
         }
         all
+    }
+
+    fn judge_same(
+        &self,
+        directory: &ListedDirectory,
+        path: &Path,
+        was: &ListedFile,
+        now: &Entry,
+    ) -> Option<ListedPlan> {
+        let is_changed = now.identity.modified_nanoseconds != was.identity.modified_nanoseconds;
+        if is_changed && is_database(path.as_os_str().as_bytes()) {
+            return Some(changed_database(directory, path, was, now));
+        }
+        (now.length > was.length).then(|| self.judge_grown(directory, path, was, now))?
     }
 
     fn judge_grown(
@@ -416,6 +435,23 @@ fn is_unchanged_below(path: &Path, was: &ListedFile) -> io::Result<Option<bool>>
             Ok(Some(digest_of(&file, was.length, digest.coverage)? == digest))
         }
         None => Ok(None),
+    }
+}
+
+/// A file of a database that programs of the job open and close again: nobody can take back what they have written.
+fn changed_database(directory: &ListedDirectory, path: &Path, was: &ListedFile, now: &Entry) -> ListedPlan {
+    let why = "it belongs to an SQLite database, the program did not have it open at the checkpoint, and it has been written to since";
+    let remedy = "put back what all files of the database held at the checkpoint; or begin anew: standfast run --fresh --save-folder \
+                  auto, which saves them; to go on with it as it is: standfast restart --files keep";
+    ListedPlan {
+        path: path.to_owned(),
+        key: now.key(),
+        length: now.length,
+        cut: Some(was.length),
+        was: None,
+        is_doubtful: directory.is_shared && !was.is_written,
+        is_shared: directory.is_shared,
+        against: Some(Objection::new(why, remedy)),
     }
 }
 
