@@ -134,10 +134,13 @@ impl<'a> Standfast<'a> {
     /// # Errors
     /// When it does not within [`PATIENCE`].
     pub fn checkpoint_when_supervised(&self) -> Result<()> {
-        until(PATIENCE, "a supervisor that takes a checkpoint", || {
+        let mut last = String::new();
+        let taken = until(PATIENCE, "a supervisor that takes a checkpoint", || {
             let ended = self.ask("checkpoint", &self.arena.images(), &[])?;
+            last = ended.errors;
             Ok(ended.status.success().then_some(()))
-        })
+        });
+        taken.with_context(|| format!("the last answer: {last}"))
     }
 
     /// `verify`, which must find every generation good.

@@ -167,7 +167,7 @@ fn is_named_and_waited_for(choose: impl Fn(Standfast<'_>) -> Result<Pid>) -> Res
         Ok(again.errors_so_far().contains(&line).then_some(()))
     })?;
     held.let_go()?;
-    standfast.checkpoint_when_supervised()?;
+    standfast.checkpoint_when_supervised().with_context(|| again.errors_so_far())?;
     has_ended(running)
 }
 

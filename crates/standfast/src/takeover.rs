@@ -160,12 +160,15 @@ enum Step {
 struct Patience {
     begun: Instant,
     alive_since: Option<Instant>,
-    has_said: bool,
+    /// The process that is waited for, and since when.
+    waits_for: Option<(i32, Instant)>,
+    /// The last that the user was told of.
+    told: Option<i32>,
 }
 
 impl Patience {
     fn new(now: Instant) -> Self {
-        Self { begun: now, alive_since: None, has_said: false }
+        Self { begun: now, alive_since: None, waits_for: None, told: None }
     }
 
     fn next(&mut self, now: Instant, seen: Seen) -> Step {
@@ -179,9 +182,12 @@ impl Patience {
             Seen::Exiting(_) if waited >= EXIT_MAX => Step::GoOn,
             Seen::Exiting(pid) => {
                 self.alive_since = None;
-                let says = waited >= QUIET_MAX && !self.has_said;
-                self.has_said |= says;
-                if says { Step::SayAndWait(pid) } else { Step::Wait }
+                let (_, since) = *self.waits_for.insert(self.waits_for.filter(|it| it.0 == pid).unwrap_or((pid, now)));
+                if self.told == Some(pid) || now.saturating_duration_since(since) < QUIET_MAX {
+                    return Step::Wait;
+                }
+                self.told = Some(pid);
+                Step::SayAndWait(pid)
             }
         }
     }
@@ -238,18 +244,21 @@ mod tests {
     }
 
     #[test]
-    fn who_is_about_to_end_is_waited_for_and_named_once_after_a_second() {
+    fn who_is_waited_for_for_a_second_is_named_once() {
         let mut patience = Patience::new(after(0));
         assert_eq!(patience.next(after(0), Seen::Exiting(7)), Step::Wait);
         assert_eq!(patience.next(after(999), Seen::Exiting(7)), Step::Wait);
         assert_eq!(patience.next(after(1000), Seen::Exiting(7)), Step::SayAndWait(7));
+        assert_eq!(patience.next(after(1001), Seen::Exiting(7)), Step::Wait);
         assert_eq!(patience.next(after(20_000), Seen::Exiting(8)), Step::Wait);
-        assert_eq!(patience.next(after(20_001), Seen::Nothing), Step::GoOn);
+        assert_eq!(patience.next(after(21_000), Seen::Exiting(8)), Step::SayAndWait(8));
+        assert_eq!(patience.next(after(21_001), Seen::Nothing), Step::GoOn);
     }
 
     #[test]
     fn who_never_ends_is_not_waited_for_for_ever() {
         let mut patience = Patience::new(after(0));
+        assert_eq!(patience.next(after(28_999), Seen::Exiting(7)), Step::Wait);
         assert_eq!(patience.next(after(29_999), Seen::Exiting(7)), Step::SayAndWait(7));
         assert_eq!(patience.next(after(30_000), Seen::Exiting(7)), Step::GoOn);
     }
