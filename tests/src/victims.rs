@@ -274,6 +274,10 @@ impl Victim {
         if self.name == POSTGRES.name && nix::unistd::geteuid().is_root() {
             return Lacking::user("it will not serve root");
         }
+        // rustup installs Rust for one user. Root, who has it, runs these tests as well.
+        if matches!(self.language, Language::Rust) && !nix::unistd::geteuid().is_root() {
+            return Lacking::user("this user has no Rust");
+        }
         Lacking::program("an interpreter, a compiler or a module that it needs")
     }
 
