@@ -4,11 +4,13 @@
 
 use super::family::Family;
 use super::plan::JobPlan;
+use aho_corasick::AhoCorasick;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::Mapping;
 use standfast_linux::{PageScan, Populated};
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 
 /// Shorter names stand in any memory by chance.
 const NAME_BYTES_MIN: usize = 3;
@@ -18,6 +20,8 @@ const MEMORY_BYTES_MAX: u64 = 16 << 30;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// How much is read at a time.
 const PIECE_PAGES: u64 = (1 << 20) / PAGE_BYTES as u64;
+/// Up to so many names are looked for one after the other, each at the speed of memory.
+const FEW_NAMES: usize = 8;
 /// A name and what stands beside it, across the edge of two pieces.
 const OVERLAP_BYTES: usize = 300;
 
@@ -28,11 +32,10 @@ pub(super) struct NamesInMemory<'a>(BTreeSet<&'a [u8]>);
 impl<'a> NamesInMemory<'a> {
     /// Looks for `names` in the memory of all processes of a job that has been rebuilt.
     pub(super) fn find(family: &Family, plan: &JobPlan<'_>, names: BTreeSet<&'a [u8]>) -> Self {
-        let mut missing: BTreeSet<&[u8]> = names.into_iter().filter(|name| name.len() >= NAME_BYTES_MIN).collect();
-        let mut found = Self::default();
+        let mut search = Search::new(names.into_iter().filter(|name| name.len() >= NAME_BYTES_MIN).collect());
         let mut bytes_left = MEMORY_BYTES_MAX;
         for (built, process) in family.processes.iter().zip(&plan.job.processes) {
-            if missing.is_empty() {
+            if search.is_over() {
                 break;
             }
             // What cannot be read holds no name that we know of.
@@ -40,7 +43,7 @@ impl<'a> NamesInMemory<'a> {
             let mut piece = Vec::new();
             for range in ranges.into_iter().flat_map(pieces) {
                 bytes_left = bytes_left.saturating_sub(range.bytes());
-                if missing.is_empty() || bytes_left == 0 {
+                if search.is_over() || bytes_left == 0 {
                     break;
                 }
                 let edge = piece.len().saturating_sub(OVERLAP_BYTES);
@@ -51,18 +54,68 @@ impl<'a> NamesInMemory<'a> {
                     piece.clear();
                     continue;
                 }
-                missing.retain(|name| {
-                    let is_there = holds(&piece, name);
-                    is_there.then(|| found.0.insert(name));
-                    !is_there
-                });
+                search.look_in(&piece);
             }
         }
-        found
+        Self(search.found)
     }
 
     pub(super) fn contains(&self, name: &[u8]) -> bool {
         self.0.contains(name)
+    }
+}
+
+/// A search for names in memory, in one pass where they are many.
+struct Search<'a> {
+    missing: BTreeSet<&'a [u8]>,
+    found: BTreeSet<&'a [u8]>,
+    many: Option<Many<'a>>,
+}
+
+/// An automaton that finds all of these names, and costs more than a search for a few.
+struct Many<'a> {
+    automaton: AhoCorasick,
+    names: Vec<&'a [u8]>,
+}
+
+impl<'a> Search<'a> {
+    fn new(names: BTreeSet<&'a [u8]>) -> Self {
+        Self { many: Many::of(&names), missing: names, found: BTreeSet::new() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    fn look_in(&mut self, memory: &[u8]) {
+        let found: Vec<&[u8]> = match &self.many {
+            Some(many) => many.in_memory(memory).collect(),
+            None => self.missing.iter().copied().filter(|name| holds(memory, name)).collect(),
+        };
+        for name in found {
+            if self.missing.remove(name) {
+                self.found.insert(name);
+            }
+        }
+        if self.many.as_ref().is_some_and(|many| self.missing.len() <= many.names.len() / 2) {
+            self.many = Many::of(&self.missing);
+        }
+    }
+}
+
+impl<'a> Many<'a> {
+    /// `None` where a search for one after the other is quicker.
+    fn of(names: &BTreeSet<&'a [u8]>) -> Option<Self> {
+        if names.len() <= FEW_NAMES {
+            return None;
+        }
+        let automaton = AhoCorasick::new(names).ok()?;
+        Some(Self { automaton, names: names.iter().copied().collect() })
+    }
+
+    fn in_memory<'m>(&'m self, memory: &'m [u8]) -> impl Iterator<Item = &'a [u8]> + 'm {
+        let found = self.automaton.find_overlapping_iter(memory);
+        found.filter(|found| stands_alone(memory, found.range())).map(|found| self.names[found.pattern().as_usize()])
     }
 }
 
@@ -93,11 +146,13 @@ fn pieces(range: PageRange) -> impl Iterator<Item = PageRange> {
 
 /// Whether a name stands somewhere as a name of its own, and not as a part of another.
 fn holds(memory: &[u8], name: &[u8]) -> bool {
-    memchr::memmem::find_iter(memory, name).any(|at| {
-        let before = at.checked_sub(1).map_or(0, |place| memory[place]);
-        let after = memory.get(at + name.len()).copied().unwrap_or(0);
-        ends_name(before) && ends_name(after)
-    })
+    memchr::memmem::find_iter(memory, name).any(|at| stands_alone(memory, at..at + name.len()))
+}
+
+fn stands_alone(memory: &[u8], name: Range<usize>) -> bool {
+    let before = name.start.checked_sub(1).map_or(0, |place| memory[place]);
+    let after = memory.get(name.end).copied().unwrap_or(0);
+    ends_name(before) && ends_name(after)
 }
 
 /// Whether a byte may stand beside a name in text: not in the middle of data, nor of another name.
@@ -117,6 +172,23 @@ mod tests {
         }
         for text in [&b"old-results.txt"[..], b"results.txt.old", b"results.tx", b"\x01results.txt\x02", b""] {
             assert!(!holds(text, b"results.txt"), "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn many_names_are_found_as_few_are() {
+        let names: Vec<String> = (0..40).map(|number| format!("log.{number}")).collect();
+        let memory = b"log.7\0old-log.8 log.39.txt 'log.3' log.21\n";
+        for some in [&names[..8], &names] {
+            let mut search = Search::new(some.iter().map(|name| name.as_bytes()).collect());
+            assert_eq!(search.many.is_some(), some.len() > FEW_NAMES);
+            search.look_in(memory);
+            let wanted: BTreeSet<&[u8]> = [&b"log.3"[..], b"log.7", b"log.21"]
+                .into_iter()
+                .filter(|name| some.iter().any(|it| it.as_bytes() == *name))
+                .collect();
+            assert_eq!(search.found, wanted);
+            assert!(!search.is_over());
         }
     }
 
