@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// How soon a checkpoint that failed for a passing reason is tried again; doubled at each further failure.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-/// A program that was stopped in vain runs so many times as long before that is tried again. It stands still for 0.5 % of the
+/// A program that was stopped in vain runs this many times as long before that is tried again. It stands still for 0.5 % of the
 /// time, so that of any minute in which 600 ms would be 1 % it loses less even where an attempt falls at either end.
 const RUNS_BETWEEN: u32 = 200;
 

@@ -242,6 +242,7 @@ impl Reckoning<'_> {
         all
     }
 
+    /// What becomes of a file that is still there and is not open.
     fn judge_same(
         &self,
         directory: &ListedDirectory,
@@ -253,7 +254,7 @@ impl Reckoning<'_> {
         if is_changed && is_database(path.as_os_str().as_bytes()) {
             return Some(changed_database(directory, path, was, now));
         }
-        (now.length > was.length).then(|| self.judge_grown(directory, path, was, now))?
+        if now.length > was.length { self.judge_grown(directory, path, was, now) } else { None }
     }
 
     fn judge_grown(

@@ -20,7 +20,7 @@ const MEMORY_BYTES_MAX: u64 = 16 << 30;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// How much is read at a time.
 const PIECE_PAGES: u64 = (1 << 20) / PAGE_BYTES as u64;
-/// Up to so many names are looked for one after the other, each at the speed of memory.
+/// Up to this many names are searched for one after the other, which is quicker than an automaton for all.
 const FEW_NAMES: usize = 8;
 /// A name and what stands beside it, across the edge of two pieces.
 const OVERLAP_BYTES: usize = 300;
