@@ -33,7 +33,7 @@ enum Passage {
 }
 
 /// Ends everything, program and supervisor; waits until the kernel has done with all of it.
-fn kill_everything(arena: &Arena) -> Result<()> {
+pub(crate) fn kill_everything(arena: &Arena) -> Result<()> {
     let all = arena.processes();
     arena.clear();
     until(PATIENCE, "everything to end", || {
@@ -258,9 +258,9 @@ fn files_that_programs_hand_to_each_other_are_named_at_the_second_checkpoint() -
 }
 
 /// A job whose main program, a shell, does `script` and then waits at the gate `name`.
-struct Shell<'a> {
+pub(crate) struct Shell<'a> {
     arena: &'a Arena,
-    standfast: Standfast<'a>,
+    pub(crate) standfast: Standfast<'a>,
 }
 
 impl<'a> Shell<'a> {
@@ -268,7 +268,7 @@ impl<'a> Shell<'a> {
         Self::run_with(arena, script, &[])
     }
 
-    fn run_with(arena: &'a Arena, script: &str, options: &[&str]) -> Result<(Self, Running)> {
+    pub(crate) fn run_with(arena: &'a Arena, script: &str, options: &[&str]) -> Result<(Self, Running)> {
         let standfast = Standfast::new(arena)?;
         let program = Program { path: PathBuf::from("/bin/sh"), arguments: vec!["-c".into(), script.into()] };
         let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
@@ -290,7 +290,7 @@ impl<'a> Shell<'a> {
         file.write_all(text.as_bytes()).context("appending")
     }
 
-    fn text(&self, name: &str) -> Result<String> {
+    pub(crate) fn text(&self, name: &str) -> Result<String> {
         fs::read_to_string(self.arena.work().join(name)).with_context(|| format!("reading {name}"))
     }
 }

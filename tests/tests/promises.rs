@@ -31,6 +31,7 @@ mod passing_through;
 mod ports;
 mod printed;
 mod proxied_terminal;
+mod replaced;
 mod saved_folders;
 mod snapshots;
 mod standstill;

@@ -28,6 +28,7 @@ fn file(path: &str) -> FileReference {
         identity,
         digest,
         build_id: Some(b"\xb1d"[..].into()),
+        other_names: None,
     }
 }
 

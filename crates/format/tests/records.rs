@@ -26,14 +26,21 @@ fn digest() -> impl Strategy<Value = FileDigest> {
 }
 
 prop_compose! {
+    fn other_names()(count: u64, found in prop::collection::vec(bytes(), 0..3)) -> OtherNames {
+        OtherNames { count, found }
+    }
+}
+
+prop_compose! {
     fn file()(
         path in bytes(),
         length: u64,
         identity in identity(),
         digest in prop::option::of(digest()),
         build_id in prop::option::of(bytes()),
+        other_names in prop::option::of(other_names()),
     ) -> FileReference {
-        FileReference { path, length, identity, digest, build_id }
+        FileReference { path, length, identity, digest, build_id, other_names }
     }
 }
 

@@ -103,6 +103,16 @@ impl Folder {
         check(unsafe { libc::symlinkat(target.as_ptr(), parent.number(), name.as_ptr()) }.into()).map(drop)
     }
 
+    /// Gives what has `name` another name as well.
+    ///
+    /// # Errors
+    /// When something has that one already, or it cannot be given.
+    pub fn link(&self, name: &Path, other: &Path) -> io::Result<()> {
+        let ((from, name), (to, other)) = (self.split(name)?, self.split(other)?);
+        // SAFETY: both names are live.
+        check(unsafe { libc::linkat(from.number(), name.as_ptr(), to.number(), other.as_ptr(), 0) }.into()).map(drop)
+    }
+
     /// Removes a name; a directory must be empty.
     ///
     /// # Errors

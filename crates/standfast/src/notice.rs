@@ -500,6 +500,12 @@ doubled: a restart with --files rollback moves them away, and a run with --save-
             versions.as_ref().map_or(", or gone".to_owned(), |versions| format!(" ({versions})")),
             ForShell(kept)
         ),
+        FileNote::CopiedBack { path, from } => write!(
+            f,
+            "{} is there again as it was at the checkpoint: copied from {}, its name since",
+            ForShell(path),
+            ForShell(from)
+        ),
         FileNote::PutBack { path } => {
             write!(f, "{} holds again what it held at the checkpoint, as saved with it", ForShell(path))
         }
@@ -603,6 +609,12 @@ program has written to it after the checkpoint. Run it with --save-files=SIZE, o
             f,
             "{} is an SQLite database that programs of the job open and close again, and checkpoints do not save it. A restart \
 will be refused once it has been written to after the checkpoint. Run it with --save-folder auto",
+            ForShell(path)
+        ),
+        ListingNews::Gone { path } => write!(
+            f,
+            "{} was open for writing at the last checkpoint, and has been removed or replaced since. A restart from a \
+checkpoint in the middle of writing such a file is refused. Run it with --save-folder auto, or --save-files=SIZE",
             ForShell(path)
         ),
         ListingNews::HandedOn { path } => write!(

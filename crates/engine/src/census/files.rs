@@ -43,11 +43,34 @@ pub(super) fn reference(path: &[u8]) -> Result<FileReference, String> {
 pub(super) struct References {
     known: HashMap<Vec<u8>, Result<FileReference, String>>,
     /// Names in directories, by inode.
-    names: HashMap<PathBuf, HashMap<u64, OsString>>,
+    names: HashMap<PathBuf, HashMap<u64, Vec<OsString>>>,
 }
 
-/// How many names of a directory are looked at for a file that has got another one.
+/// How many names of a directory are looked at for a file that has another one.
 const NAMES_MAX: usize = 1000;
+
+/// The names in a directory, by inode.
+pub(super) fn names_in(directory: &Path) -> HashMap<u64, Vec<OsString>> {
+    let mut names: HashMap<u64, Vec<OsString>> = HashMap::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten().take(NAMES_MAX) {
+        names.entry(entry.ino()).or_default().push(entry.file_name());
+    }
+    names
+}
+
+/// A file with this key that `path` does not lead to any more, as the kernel shows it, and that has another name in the same
+/// directory. `names` are those of directories that have been looked at.
+fn linked_elsewhere(
+    path: &[u8],
+    key: FileKey,
+    names: &mut HashMap<PathBuf, HashMap<u64, Vec<OsString>>>,
+) -> Option<FileReference> {
+    let gone = Path::new(OsStr::from_bytes(path.strip_suffix(b" (deleted)")?));
+    let directory = gone.parent().filter(|directory| directory.is_absolute())?;
+    let names = names.entry(directory.to_owned()).or_insert_with(|| names_in(directory)).get(&key.1)?;
+    let found = names.iter().filter_map(|name| reference(directory.join(name).as_os_str().as_bytes()).ok());
+    found.into_iter().find(|file| key_of(file) == key)
+}
 
 impl References {
     /// As [`reference`].
@@ -72,16 +95,14 @@ impl References {
     /// A file that is mapped under a name which it has no more, and has another one in the same directory: sem_open(3) maps
     /// a semaphore under one for the time being. Others find it by the other.
     fn linked_elsewhere(&mut self, map: &Map) -> Option<FileReference> {
-        let gone = map.path.strip_suffix(b" (deleted)").filter(|_| map.shared)?;
-        let directory = Path::new(OsStr::from_bytes(gone)).parent().filter(|directory| directory.is_absolute())?;
-        let names = self.names.entry(directory.to_owned()).or_insert_with(|| {
-            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-            entries.take(NAMES_MAX).map(|entry| (entry.ino(), entry.file_name())).collect()
-        });
-        let path = directory.join(names.get(&map.inode)?);
-        let file = reference(path.as_os_str().as_bytes()).ok()?;
-        (key_of(&file) == (map.device, map.inode)).then_some(file)
+        let path = Some(&map.path).filter(|_| map.shared)?;
+        linked_elsewhere(path, (map.device, map.inode), &mut self.names)
     }
+}
+
+/// A regular file that a process has open, under the name by which a restart must find it again. `path` is as the kernel shows it.
+pub(super) fn opened(path: &[u8], key: FileKey) -> Result<FileReference, String> {
+    reference(path).or_else(|why| linked_elsewhere(path, key, &mut HashMap::new()).ok_or(why))
 }
 
 /// Reads the files of a running job, and looks who else writes to them, what was said about memory and who sleeps, so that
@@ -203,6 +224,6 @@ fn mapped_files(state: &JobState) -> BTreeSet<FileKey> {
     mapped.collect()
 }
 
-fn key_of(file: &FileReference) -> FileKey {
+pub(super) fn key_of(file: &FileReference) -> FileKey {
     (file.identity.device, file.identity.inode)
 }

@@ -3,7 +3,7 @@
 
 use crate::Obstacle;
 use crate::restart::{directory_of, path_in};
-use standfast_format::records::{Bytes, JobState, ObjectKind, OpenFileKind, Socket, SocketState, Surrounding};
+use standfast_format::records::{Bytes, JobState, OpenFileKind, Socket, SocketState, Surrounding};
 use standfast_linux::proc;
 use standfast_linux::sys::tree::may_access;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const DELETED: &[u8] = b" (deleted)";
 /// A larger directory holds something, and is not listed while the program stands still.
 const SMALL_DIRECTORY_BYTES: u64 = 4096;
@@ -84,11 +85,10 @@ fn surrounding(path: &[u8], there: &Metadata, empty: bool, removed: bool) -> Sur
 fn remade_paths(state: &JobState) -> impl Iterator<Item = PathBuf> {
     let sockets = state.sockets.iter().filter_map(|socket| socket_path(state, socket));
     let pipes = state.pipes.iter().filter_map(|pipe| Some(as_path(pipe.path.as_ref()?).to_owned()));
-    let files = state.objects.iter().filter_map(|object| match &object.kind {
-        ObjectKind::MappedFile { file, .. } => Some(as_path(&file.path).to_owned()),
-        _ => None,
-    });
-    sockets.chain(pipes).chain(files)
+    let written = state.open_files.iter().filter(|open| open.flags & O_ACCMODE != 0);
+    let open = written.filter_map(|open| open.kind.file());
+    let files = state.objects.iter().filter_map(|object| object.kind.file()).chain(open);
+    sockets.chain(pipes).chain(files.map(|file| as_path(&file.path).to_owned()))
 }
 
 /// Directories in which the job is, or that it has open or watches.

@@ -114,6 +114,11 @@ pub enum ListingNews {
         /// The file.
         path: PathBuf,
     },
+    /// A file that was open for writing at a checkpoint, and is not saved, has gone since.
+    Gone {
+        /// Where it was.
+        path: PathBuf,
+    },
     /// Programs of the job hand files to each other that are nowhere saved.
     HandedOn {
         /// One of them.
@@ -190,6 +195,7 @@ impl Listing {
             Some(_) => Cover::Listed,
             None => Cover::None,
         };
+        unsaved.find_gone(news);
         unsaved.find_handed_on(job, cover, started, news);
         let mut references: Vec<_> = found.iter().flat_map(|(chosen, contents)| referred(chosen, contents)).collect();
         // What has changed in the life of the job comes first, the newest of it before the others.

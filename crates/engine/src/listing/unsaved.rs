@@ -1,15 +1,18 @@
 //! Files that a restart will miss, seen while there is time to do something about it: databases that are too large to be
-//! saved by themselves, and files that the programs of a job hand to each other by name.
+//! saved by themselves, files that are replaced when they are complete, and files that the programs of a job hand to each
+//! other by name.
 
-use super::{ListingNews, Outline, is_older};
-use crate::files::{FileKey, is_database};
-use standfast_format::records::{FileReference, JobState, ObjectKind, OpenFileKind};
+use super::directory::born;
+use super::{ListingNews, NAMES_MAX, Outline, is_older};
+use crate::files::{FileKey, TICK_NANOSECONDS, is_database};
+use standfast_format::records::{FileReference, JobState, ObjectKind};
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
@@ -37,13 +40,24 @@ pub(super) enum Cover {
 /// What has been seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Unsaved {
-    /// Files of the last checkpoint that are open for writing in place and not saved.
-    open: Vec<FileReference>,
+    /// Files that were open for writing at the last checkpoint, and are not saved.
+    open: Vec<Open>,
+    /// When that was, in nanoseconds since 1970.
+    taken: i64,
+    /// Directories in which such files have gone.
+    gone_from: BTreeSet<PathBuf>,
     databases: HashMap<FileKey, u32>,
     /// Files that nobody in the job has open, with their times of modification at the last look.
     closed: HashMap<FileKey, i64>,
     closed_databases: BTreeSet<FileKey>,
     places: HashMap<PathBuf, u32>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: FileReference,
+    /// Whether it may be overwritten, and not only added to.
+    is_in_place: bool,
 }
 
 impl Unsaved {
@@ -52,18 +66,20 @@ impl Unsaved {
         let key = |file: &FileReference| (file.identity.device, file.identity.inode);
         let of_object = |kind: &ObjectKind| kind.file().map(key);
         let saved: BTreeSet<FileKey> = state.objects.iter().filter_map(|object| of_object(&object.kind)).collect();
-        let in_place = state.open_files.iter().filter(|it| it.flags & O_ACCMODE != 0 && it.flags & O_APPEND == 0);
-        let files = in_place.filter_map(|it| match &it.kind {
-            OpenFileKind::Regular { file, .. } => Some(file),
-            _ => None,
+        let written = state.open_files.iter().filter(|it| it.flags & O_ACCMODE != 0);
+        let files = written.filter_map(|it| {
+            let file = it.kind.file().filter(|file| !saved.contains(&key(file)))?.clone();
+            Some(Open { file, is_in_place: it.flags & O_APPEND == 0 })
         });
-        self.open = files.filter(|file| !saved.contains(&key(file))).cloned().collect();
+        self.open = files.collect();
+        self.taken = i64::try_from(state.clocks.realtime_nanoseconds).unwrap_or(i64::MAX);
     }
 
     /// Looks for databases among them.
     pub(super) fn judge_open(&mut self, news: &mut Vec<ListingNews>) {
         let mut paths = Vec::new();
-        for file in self.open.drain(..).filter(|file| is_database(&file.path.0)) {
+        let in_place = self.open.iter().filter(|open| open.is_in_place).map(|open| &open.file);
+        for file in in_place.filter(|file| is_database(&file.path.0)) {
             let sightings = self.databases.entry((file.identity.device, file.identity.inode)).or_default();
             *sightings += 1;
             if *sightings == SIGHTINGS {
@@ -73,6 +89,19 @@ impl Unsaved {
         paths.dedup();
         if !paths.is_empty() {
             news.push(ListingNews::Database { paths });
+        }
+    }
+
+    /// Looks which of them have gone since, so that a restart would not find them: removed, or renamed and then replaced.
+    pub(super) fn find_gone(&mut self, news: &mut Vec<ListingNews>) {
+        for Open { file, .. } in self.open.drain(..) {
+            let key = (file.identity.device, file.identity.inode);
+            let path = Path::new(OsStr::from_bytes(&file.path.0));
+            let Some(directory) = path.parent().filter(|_| self.gone_from.len() < PLACES_MAX) else { continue };
+            let is_there = path.metadata().is_ok_and(|now| (now.dev(), now.ino()) == key);
+            if !is_there && !is_in(directory, key, self.taken) && self.gone_from.insert(directory.to_owned()) {
+                news.push(ListingNews::Gone { path: path.to_owned() });
+            }
         }
     }
 
@@ -133,6 +162,14 @@ impl Unsaved {
     }
 }
 
+/// Whether a file that was there at some time is in a directory, under whatever name. Its number may be another's by now.
+fn is_in(directory: &Path, (device, inode): FileKey, then: i64) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().take(NAMES_MAX);
+    let named = entries.filter(|entry| entry.ino() == inode).filter_map(|entry| entry.metadata().ok());
+    let is_it = |now: &Metadata| now.dev() == device && born(now).is_none_or(|born| born <= then + TICK_NANOSECONDS);
+    named.into_iter().any(|now| is_it(&now))
+}
+
 /// A file that the job has created, and that is an argument of one of its programs.
 pub(super) struct Argument {
     pub(super) path: PathBuf,
@@ -149,7 +186,7 @@ pub(super) fn created_arguments(pid: i32, started: i64) -> Vec<Argument> {
         let path = Path::new(OsStr::from_bytes(path));
         let status = path.symlink_metadata().ok()?;
         let is_ours = status.is_file() && status.uid() == process::effective_user();
-        let born = super::directory::born(&status).filter(|_| is_ours)?;
+        let born = born(&status).filter(|_| is_ours)?;
         let is_temporary = || status.mode() & PERMISSIONS == OWNER_ONLY && makes_files_for_others(pid);
         let argument =
             || Argument { path: path.to_owned(), key: (status.dev(), status.ino()), is_temporary: is_temporary() };

@@ -80,7 +80,9 @@ impl Family {
         main.make_objects(&root, parking)?;
         let system_v = SystemV::make(main, &root)?;
         plan.make_missing_in_folders()?;
+        plan.return_names()?;
         make_missing(plan)?;
+        plan.return_other_names()?;
         let mut parked = main.open_files(&root, parking, on_wait)?;
         main.notes.append(&mut parked.notes);
         self.held = parked.held.take();

@@ -9,6 +9,7 @@
 use super::folders::{Part, in_folders, parts, saves_written};
 use super::listing::{ListedNow, look};
 pub use super::notes::FileNote;
+use super::other_names::{NamesPlan, judge_names};
 use super::plan::FilePlan;
 use super::streams::Streams;
 use crate::files::{FileKey, build_id, digest_of, identity, is_database, is_fresh, open, other_writers, times_tell_at};
@@ -16,7 +17,7 @@ use standfast_format::manifest::FileEnd;
 use standfast_format::records::{Bytes, Coverage, FileReference, JobState, OpenFile, OpenFileKind};
 use standfast_linux::sys::process;
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -70,6 +71,8 @@ pub(super) struct RegularPlan {
     pub(super) cut: Option<u64>,
     /// The file that was judged, which alone may be cut back; `None` where it was gone.
     pub(super) judged: Option<FileKey>,
+    /// Where it is now, if it has been renamed since and is copied back.
+    pub(super) renamed: Option<PathBuf>,
 }
 
 /// Why a file does not do, and the remedy.
@@ -95,6 +98,8 @@ pub(super) struct Reckoning<'a> {
     pub(super) in_folders: BTreeSet<FileKey>,
     /// Of memory objects that are files which the job was seen to write: whose they are.
     pub(super) parts: HashMap<usize, Part>,
+    /// What becomes of the names of files that had several.
+    pub(super) names: BTreeMap<FileKey, NamesPlan>,
     /// The directories that the checkpoint listed, as they are now.
     pub(super) listed: Vec<ListedNow<'a>>,
     /// The files that the job has open or mapped, and who else writes to them.
@@ -106,7 +111,8 @@ impl<'a> Reckoning<'a> {
         // What stays as it is need not be looked at.
         let listed = job.listed.as_deref().filter(|_| options.policy != FilePolicy::Keep);
         let listed = look(listed, saves_written(job));
-        Self { job, options, in_folders: in_folders(job), parts: parts(job), listed, others: OnceCell::new() }
+        let names = judge_names(job, options.policy);
+        Self { job, options, in_folders: in_folders(job), parts: parts(job), names, listed, others: OnceCell::new() }
     }
 
     /// How the open file at `place` goes on.
@@ -117,15 +123,18 @@ impl<'a> Reckoning<'a> {
         };
         let path = match how {
             FilePlan::OwnFile(stream) => PathBuf::from(format!("/proc/self/fd/{stream}")),
-            _ => path_of(file).to_owned(),
+            _ => self.path_now(file).to_owned(),
         };
         let is_saved = self.is_in_image(file);
         if is_saved && self.options.policy != FilePolicy::Refuse && !path.exists() {
-            return Ok(RegularPlan { place, offset: *offset, cut: None, judged: None });
+            return Ok(RegularPlan { place, offset: *offset, cut: None, judged: None, renamed: None });
         }
-        let now = find(&path)?;
+        let now = match find(&path) {
+            Err(gone) if !path.exists() => return self.judge_renamed(place, file, gone),
+            found => found?,
+        };
         let judged = Some((now.dev(), now.ino()));
-        let unmoved = RegularPlan { place, offset: *offset, cut: None, judged };
+        let unmoved = RegularPlan { place, offset: *offset, cut: None, judged, renamed: None };
         if self.is_in_folder(file) {
             return Ok(unmoved);
         }
@@ -162,6 +171,20 @@ impl<'a> Reckoning<'a> {
             return Err(Objection { is_addition: true, ..Objection::new(why, remedy) });
         }
         Ok(RegularPlan { cut: Some(file.length), ..unmoved })
+    }
+
+    /// How an open file goes on that its name does not lead to any more, which is what `gone` says.
+    fn judge_renamed(&self, place: usize, file: &FileReference, gone: Objection) -> Result<RegularPlan, Objection> {
+        let OpenFileKind::Regular { offset, .. } = self.job.open_files[place].kind else { return Err(gone) };
+        let is_wanted = self.options.policy != FilePolicy::Refuse;
+        let Some(from) = self.renamed(file).filter(|_| is_wanted) else { return Err(gone) };
+        let now = find(&from)?;
+        let elsewhere = |why| format!("it has been renamed to {} since, and {why}", from.display());
+        if now.len() < file.length {
+            return Err(Objection { why: elsewhere("is shorter now".to_owned()), ..gone });
+        }
+        self.check_content(file, &from, &now).map_err(|it| Objection { why: elsewhere(it.why), ..it })?;
+        Ok(RegularPlan { place, offset, cut: None, judged: None, renamed: Some(from) })
     }
 
     /// Whether a file that is mapped, or executed, still is what it was.

@@ -336,7 +336,7 @@ pub(super) fn saves_written(job: &JobState) -> bool {
 }
 
 /// The files in folders of a job, by device and inode at the checkpoint.
-pub(super) fn in_folders(job: &JobState) -> BTreeSet<FileKey> {
+pub(crate) fn in_folders(job: &JobState) -> BTreeSet<FileKey> {
     let entries = job.folders.iter().flat_map(|folder| &folder.entries);
     let objects = entries.filter_map(|entry| match entry.item {
         FolderItem::File { object } => job.objects.get(object as usize),

@@ -23,7 +23,7 @@ use crate::{EngineError, Obstacle};
 use standfast_format::records::{FileIdentity, JobState, ListedDirectory, ListedFile};
 use standfast_linux::sys::process;
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -135,6 +135,13 @@ impl<'a> ListedNow<'a> {
             all.extend(contents.files.iter().map(|(name, now)| (place.join(name), now)));
         }
         all
+    }
+
+    /// The path of what is found in it, or in what has come below it.
+    pub(super) fn find(&self, name_in: &impl Fn(&Contents) -> Option<OsString>) -> Option<PathBuf> {
+        let path = as_path(&self.was.path);
+        let below = || self.below.iter().find_map(|(place, contents)| Some(path.join(place).join(name_in(contents)?)));
+        name_in(&self.now).map(|name| path.join(name)).or_else(below)
     }
 
     /// Symbolic links that were not there, and directories, likewise.
@@ -329,7 +336,7 @@ impl Reckoning<'_> {
     }
 
     /// When the checkpoint was taken.
-    fn taken(&self) -> i64 {
+    pub(super) fn taken(&self) -> i64 {
         i64::try_from(self.job.clocks.realtime_nanoseconds).unwrap_or(i64::MAX)
     }
 

@@ -84,7 +84,7 @@ impl Reckoning<'_> {
         let keeps = part.is_some_and(|part| part.keeps);
         let plan = MappedPlan { object, against: None, stays, shown, judged: None, is_doubtful, keeps };
         let is_whole = covers(&plan.shown, record.length);
-        let now = match find(path_of(file)) {
+        let now = match find(self.path_now(file)) {
             Ok(now) => now,
             // Something of somebody else's: the job knows nothing of it, or finds it as any program would.
             Err(_) if is_doubtful && path_of(file).symlink_metadata().is_ok() => {

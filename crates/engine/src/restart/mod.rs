@@ -5,6 +5,7 @@
 //! plan           what must be there is there, else refused by name; nothing has been touched
 //! surroundings   paths and addresses that the job shares with others
 //! streams        standard output and error that were files: continued there, or redirected
+//! other_names    files that had several names, or have been renamed since
 //! remake         directories, named pipes and files of sockets that are gone, made again
 //! ids            old or new process and thread ids, and what follows from that
 //! namespaces     which ones the job needs here for its old ids and its clocks
@@ -53,6 +54,7 @@ mod names;
 mod namespaces;
 mod notes;
 mod objects;
+mod other_names;
 mod plan;
 mod processor_state;
 mod rehearsed_births;
@@ -77,6 +79,7 @@ pub(crate) use descriptors::OnWait;
 pub(crate) use descriptors::{directory_of, path_in};
 use family::Family;
 pub use files::{FileNote, FileOptions, FilePolicy};
+pub(crate) use folders::in_folders;
 pub(crate) use foreseen::foreseen;
 pub use ids::{IdPolicy, JobIds};
 pub use namespaces::ClockPolicy;

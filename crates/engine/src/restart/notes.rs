@@ -23,6 +23,13 @@ pub enum FileNote {
         /// Where what it held was kept.
         kept: PathBuf,
     },
+    /// It has been renamed since the checkpoint, and was copied back.
+    CopiedBack {
+        /// The file.
+        path: PathBuf,
+        /// Its present name.
+        from: PathBuf,
+    },
     /// It had been written through a mapping since the checkpoint, and what it held then was put back.
     PutBack {
         /// The file.

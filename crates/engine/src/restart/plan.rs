@@ -1,10 +1,11 @@
 //! Decides whether and how a job can be rebuilt here. Looks, and touches nothing.
 
-use super::files::{FileNote, FileOptions, FilePolicy, Objection, Reckoning, RegularPlan, versions};
+use super::files::{FileNote, FileOptions, FilePolicy, Objection, Reckoning, RegularPlan, path_of, versions};
 use super::folders::FolderPlan;
 use super::foreseen::foreseen;
 use super::listing::{ComePlan, ListedPlan};
 use super::mapped_files::MappedPlan;
+use super::other_names::NamesPlan;
 use super::remake::{RemakePlan, Remaking};
 use super::streams::{self, as_stream};
 use super::vdso::{self, Vdso};
@@ -40,6 +41,8 @@ pub(super) struct JobPlan<'a> {
     pub(super) regular: Vec<RegularPlan>,
     /// For each file that is mapped shared and written: what becomes of it.
     pub(super) mapped: Vec<MappedPlan>,
+    /// For each file that had several names: what becomes of them.
+    pub(super) names: Vec<NamesPlan>,
     /// For each folder that does not stay as it is: what becomes of it.
     pub(super) folders: Vec<FolderPlan>,
     /// Files that the job does not have open and that have grown or come since.
@@ -160,6 +163,7 @@ impl<'a> JobPlan<'a> {
             processes.push(ProcessPlan { executable, scratch: scratch.unwrap_or_default() });
         }
         let mut remaking = Remaking::new(job);
+        obstacles.check_names(&reckoning, &mut remaking);
         let mapped = obstacles.check_mapped_files(&reckoning, &mut remaking);
         let folders = obstacles.check_folders(&reckoning);
         obstacles.check_working_directories(job, &mut remaking);
@@ -187,6 +191,7 @@ impl<'a> JobPlan<'a> {
                 files,
                 regular,
                 mapped,
+                names: reckoning.names.into_values().collect(),
                 folders,
                 listed,
                 come,
@@ -353,6 +358,16 @@ impl Obstacles {
         }
     }
 
+    /// Files that had several names.
+    fn check_names(&mut self, reckoning: &Reckoning<'_>, remaking: &mut Remaking<'_>) {
+        for names in reckoning.names.values() {
+            if let Some(Objection { why, remedy, .. }) = &names.against {
+                self.add(&format!("file {}", names.own.display()), why, remedy);
+            }
+            names.absent().for_each(|path| remaking.expect(path));
+        }
+    }
+
     /// Files that the program writes through a mapping.
     fn check_mapped_files(&mut self, reckoning: &Reckoning<'_>, remaking: &mut Remaking<'_>) -> Vec<MappedPlan> {
         let mut plans = Vec::new();
@@ -407,7 +422,15 @@ impl Obstacles {
                     known => known,
                 };
                 if !matches!(how, FilePlan::Own(_)) {
-                    match reckoning.judge_open(place, how) {
+                    let judged = reckoning.judge_open(place, how).and_then(|plan| {
+                        if let Some(from) = &plan.renamed {
+                            reckoning.provide_for(reference, &mut found.remaking)?;
+                            note =
+                                Some(FileNote::CopiedBack { path: path_of(reference).to_owned(), from: from.clone() });
+                        }
+                        Ok(plan)
+                    });
+                    match judged {
                         Ok(plan) => found.regular.push(plan),
                         Err(objection) => {
                             if let Some((own, elsewhere)) = reckoning.instead_of_added_to(place, &objection) {

@@ -22,6 +22,20 @@ pub struct FileReference {
     /// Of an executable or a library the linker's name for it (ELF note `NT_GNU_BUILD_ID`), where it has one.
     #[n(4)]
     pub build_id: Option<Bytes>,
+    /// Its other names, where it has some and the job may write it.
+    #[n(5)]
+    pub other_names: Option<OtherNames>,
+}
+
+/// The names of a file beside the one by which it is known (`link(2)`).
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
+pub struct OtherNames {
+    /// How many it has.
+    #[n(0)]
+    pub count: u64,
+    /// Those that were found, as absolute paths.
+    #[n(1)]
+    pub found: Vec<Bytes>,
 }
 
 /// Which file: where all of this is as it was, nobody has changed the file.

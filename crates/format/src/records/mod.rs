@@ -25,7 +25,7 @@ pub use descriptors::{
     Descriptor, EpollInterest, FileLock, LockKind, OpenFile, OpenFileKind, PipeContents, ProcSubject, SignalTarget,
     StandardStream, TimerDescriptor, Watch,
 };
-pub use files::{Coverage, FileDigest, FileIdentity, FileReference};
+pub use files::{Coverage, FileDigest, FileIdentity, FileReference, OtherNames};
 pub use folders::{FolderEntry, FolderItem, SavedFolder};
 pub use ipc::{MessageQueue, PosixQueue, PriorityMessage, Semaphore, SemaphoreSet, SystemVName, TypedMessage, Undo};
 pub use kinship::{Kinship, Untold};

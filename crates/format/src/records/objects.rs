@@ -113,6 +113,14 @@ impl ObjectKind {
             _ => None,
         }
     }
+
+    /// The same, to be changed.
+    pub fn file_mut(&mut self) -> Option<&mut FileReference> {
+        match self {
+            Self::MappedFile { file, .. } => Some(file),
+            _ => None,
+        }
+    }
 }
 
 /// To whom pages belong.

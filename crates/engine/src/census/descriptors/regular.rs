@@ -1,7 +1,7 @@
 //! Regular files: found again by path.
 
 use super::{Known, O_ACCMODE, Unfit, Walk};
-use crate::census::{Output, reference};
+use crate::census::{Output, opened};
 use standfast_format::records::OpenFileKind;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,7 +13,7 @@ const IN_PLACE: &str = "keep files in place while the program has them open";
 impl Walk<'_> {
     pub(super) fn regular(&mut self, place: usize) -> Known {
         let shown = &self.shown[place];
-        let file = reference(&shown.target).map_err(|why| Unfit::with_remedy(why, IN_PLACE))?;
+        let file = opened(&shown.target, shown.identity()).map_err(|why| Unfit::with_remedy(why, IN_PLACE))?;
         if (file.identity.device, file.identity.inode) != shown.identity() {
             return Err(Unfit::with_remedy("another file has taken its place since it was opened", IN_PLACE));
         }

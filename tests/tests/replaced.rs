@@ -1,0 +1,115 @@
+//! Results that are written under a temporary name and take the place of the last one when they are complete.
+#![allow(missing_docs, reason = "a test binary")]
+
+use super::appending::{Shell, kill_everything};
+use anyhow::{Result, ensure};
+use standfast_tests::arena::Arena;
+use standfast_tests::running::{Output, PATIENCE, Running, until};
+use std::fs;
+
+/// Writes two results of 3 MiB, and stops in the middle of each, and at last.
+const RESULTS: &str = r#"exec python3 -c "
+import os, time
+def stop(place):
+    open('at-' + place, 'w').close()
+    while not os.path.exists('after-' + place): time.sleep(0.01)
+for place in 'first', 'second':
+    part = open('result.part', 'wb')
+    part.write(place.encode() * (3 << 18))
+    part.flush()
+    stop(place)
+    part.write(b'.')
+    part.close()
+    os.replace('result.part', 'result')
+stop('last')
+""#;
+
+#[test]
+fn a_result_that_the_next_one_replaces_is_named_and_refuses_the_restart_or_is_put_back() -> Result<()> {
+    for options in [&[][..], &["--save-folder", "auto"]] {
+        let arena = Arena::new()?;
+        let (shell, running) = Shell::run_with(&arena, RESULTS, options)?;
+        let await_file = |name: &str| until(PATIENCE, name, || Ok(arena.work().join(name).exists().then_some(())));
+        let pass = |place: &str| fs::write(arena.work().join(format!("after-{place}")), "");
+        await_file("at-first")?;
+        shell.standfast.checkpoint()?;
+        pass("first")?;
+        await_file("at-second")?;
+        pass("second")?;
+        await_file("at-last")?;
+        shell.standfast.checkpoint()?;
+        kill_everything(&arena)?;
+        let told = running.wait(PATIENCE)?.errors;
+        let restart = |name: &str| {
+            let mut restart = shell.standfast.restart_command(&arena.images());
+            Running::start(&arena, name, Output::Log, restart.args(["--at", "1"]))
+        };
+        if options.is_empty() {
+            ensure!(told.contains("result.part") && told.contains("--save-folder auto"), "{told}");
+            let refused = restart("refused")?.wait(PATIENCE)?.refusal("the restart")?;
+            ensure!(refused.contains("result.part") && refused.contains("cannot be found"), "{refused}");
+            continue;
+        }
+        ensure!(!told.contains("result.part"), "{told}");
+        let mut restarted = restart("restart")?;
+        until(PATIENCE, "the job to end", || {
+            // What has been made since the checkpoint is set aside.
+            ["first", "second", "last"].iter().try_for_each(|place| pass(place))?;
+            Ok(restarted.has_ended()?.then_some(()))
+        })?;
+        restarted.wait(PATIENCE)?.well("the restart")?;
+        ensure!(shell.text("result")? == format!("{}.", "second".repeat(3 << 18)), "another result");
+    }
+    Ok(())
+}
+
+/// Makes a file with a second name, stops, and takes both names from it.
+fn with_two_names(second: &str, at_last: &str) -> String {
+    format!(
+        r#"exec python3 -c "
+import os, time
+def stop(place):
+    open('at-' + place, 'w').close()
+    while not os.path.exists('after-' + place): time.sleep(0.01)
+os.mkdir('elsewhere')
+file = open('own', 'x+')
+file.write('held')
+file.flush()
+os.link('own', '{second}')
+stop('first')
+file.seek(0)
+print(file.read(), file=open('read', 'w'))
+os.unlink('own')
+os.unlink('{second}')
+{at_last}
+stop('last')
+""#
+    )
+}
+
+#[test]
+fn a_file_that_cannot_have_its_names_again_refuses_the_restart_until_it_is_said_what_to_do() -> Result<()> {
+    for (second, at_last, named) in [
+        ("other", "open('other', 'x').close()", "other as well, which another file has by now"),
+        ("elsewhere/other", "", "1 more of its names were not in its directory"),
+    ] {
+        let arena = Arena::new()?;
+        let (shell, running) = Shell::run_with(&arena, &with_two_names(second, at_last), &[])?;
+        let await_file = |name: &str| until(PATIENCE, name, || Ok(arena.work().join(name).exists().then_some(())));
+        await_file("at-first")?;
+        shell.standfast.checkpoint()?;
+        fs::write(arena.work().join("after-first"), "")?;
+        await_file("at-last")?;
+        kill_everything(&arena)?;
+        running.wait(PATIENCE)?;
+        let refused = shell.standfast.restart(&arena.images(), "refused")?.wait(PATIENCE)?.refusal("the restart")?;
+        ensure!(refused.contains(named) && refused.contains("--files keep"), "{refused}");
+        fs::remove_file(arena.work().join("read"))?;
+        let mut restart = shell.standfast.restart_command(&arena.images());
+        let mut restarted = Running::start(&arena, "kept", Output::Log, restart.args(["--files", "keep"]))?;
+        until(PATIENCE, "what was held", || Ok(shell.text("read").is_ok_and(|read| read == "held\n").then_some(())))?;
+        kill_everything(&arena)?;
+        restarted.has_ended()?;
+    }
+    Ok(())
+}
