@@ -81,6 +81,8 @@ struct State {
     told: BTreeSet<PathBuf>,
     /// Directories in which programs of the job have been handed files.
     handed_on_in: BTreeSet<PathBuf>,
+    /// Inodes of files with leases, as of the look ahead: the kernel takes ten milliseconds and more to tell them.
+    leased: BTreeSet<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -212,10 +214,10 @@ impl Listing {
             let State { unsaved, news, .. } = &mut *state;
             unsaved.judge_closed(&closed, news);
         }
-        let leased = leased_inodes().unwrap_or_default();
+        state.leased = leased_inodes().unwrap_or_default();
         let deadline = Instant::now() + SAMPLING_MAX;
         for (chosen, entry, reference) in &mut references {
-            if Instant::now() < deadline && !leased.contains(&reference.identity.inode) {
+            if Instant::now() < deadline && !state.leased.contains(&reference.identity.inode) {
                 self.samples.fill(reference, Look::reading(Haste::Samples));
             }
             // What is saved is put back, whoever has written it.
@@ -258,12 +260,11 @@ impl Listing {
         let mut state = self.state();
         let mut identities = HashMap::new();
         let mut bytes_left = SAMPLED_BYTES_MAX;
-        let leased = leased_inodes().unwrap_or_default();
         let recorded = listed.iter().map(|Listed { chosen, status, contents }| {
             let files = referred(chosen, contents).into_iter().map(|(_, entry, mut reference)| {
                 if !self.samples.fill_known(&mut reference) {
                     let cost = reference.length.min(SAMPLE_BYTES);
-                    if cost <= bytes_left && !leased.contains(&reference.identity.inode) {
+                    if cost <= bytes_left && !state.leased.contains(&reference.identity.inode) {
                         bytes_left -= cost;
                         self.samples.fill(&mut reference, Look::reading(Haste::Samples));
                     }
