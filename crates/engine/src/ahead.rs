@@ -56,13 +56,12 @@ impl Frozen {
         if self.shared.tracks().resolve(options.tracking) != Tracking::Pagemap {
             return Ok(Ahead::default());
         }
-        let of_process = |(process, pages): (&FrozenProcess, Pages)| {
+        let looked_at = self.processes.iter().zip(census.identities).zip(census.pages);
+        let of_process = |((process, identity), pages): ((&FrozenProcess, ProcessIdentity), Pages)| {
             let wanted = pages.changed.into_iter().filter(|(_, beneath)| *beneath == Beneath::Zeros).collect();
-            let (identity, is_shared) = (ProcessIdentity::of(process.pid)?, process.memory.leaves_shared());
-            Ok(OfProcess { identity, is_shared, wanted, batches: Vec::new() })
+            OfProcess { identity, is_shared: process.memory.leaves_shared(), wanted, batches: Vec::new() }
         };
-        let processes = self.processes.iter().zip(census.pages).map(of_process).collect::<Result<_, EngineError>>()?;
-        Ok(Ahead { processes })
+        Ok(Ahead { processes: looked_at.map(of_process).collect() })
     }
 }
 

@@ -295,9 +295,9 @@ impl Frozen {
         tracks.promises.begin();
         let (mut changed, mut unchanged, mut unheeded) = (0, 0, None);
         let (mut clones, mut uncloned, mut kept, mut broken) = (Vec::new(), None, Vec::new(), Vec::new());
-        for (place, (process, mut held)) in self.processes.iter().zip(census.pages).enumerate() {
+        let looked_at = self.processes.iter().zip(census.identities).zip(census.pages);
+        for (place, ((process, identity), mut held)) in looked_at.enumerate() {
             let owner = place as u32;
-            let identity = ProcessIdentity::of(process.pid)?;
             let promises = &mut tracks.promises;
             let program = process.program(identity);
             let mut directions = process.directions(program, &mut promises.tables)?;

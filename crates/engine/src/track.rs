@@ -263,6 +263,8 @@ pub(crate) struct Pages {
 pub(crate) struct Look {
     /// The number that it has in the image.
     pub(crate) owner: u32,
+    /// Its page faults so far.
+    pub(crate) faults: u64,
     /// Where less than this share of its pages has not changed, in percent, all count as changed.
     pub(crate) unchanged_percent_min: u8,
     /// Whether what cannot be observed is compared, and huge pages as well as long as they change, rather than observed and
@@ -292,7 +294,7 @@ impl Track {
         otherwise: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
     ) -> Result<Pages, EngineError> {
         let scanning = |source| kernel("scanning the program's pages", source);
-        self.news = self.faults_since_look();
+        self.news = how.faults.saturating_sub(self.faults);
         self.faults += self.news;
         if self.protection.is_none() {
             return self.look_at_bits(how, places, otherwise).map_err(scanning);

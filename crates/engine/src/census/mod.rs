@@ -72,6 +72,8 @@ use threads::Also;
 #[derive(Debug)]
 pub(crate) struct Census {
     pub(crate) state: JobState,
+    /// For each process: which it is.
+    pub(crate) identities: Vec<ProcessIdentity>,
     /// For each process: which pages hold something.
     pub(crate) pages: Vec<Pages>,
     /// For each memory object: which of its pages hold something, and where they are read.
@@ -111,6 +113,7 @@ impl Census {
         // Of processes that have been put under observation just now.
         guarded::look(&subjects, &mut tracks, &mut frozen.shared.written())?;
         let pages = stop.look(&mut found, &mut tracks, &answers, is_second)?;
+        let identities = stop.identities;
         let with_ports = std::mem::take(&mut found.descriptors.with_ports);
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
         outputs.extend(found.objects.outputs());
@@ -136,7 +139,7 @@ impl Census {
         frozen.shared.listing.note_unsaved(&state);
         // Nothing stands in the way of the checkpoint any more. Where it cannot be set, a restart may have to wait.
         with_ports.iter().for_each(|socket| drop(frozen.shared.reused_ports.set(socket.as_fd())));
-        Ok(Self { state, pages, objects, outputs, unconfirmed })
+        Ok(Self { state, identities, pages, objects, outputs, unconfirmed })
     }
 }
 
@@ -215,6 +218,7 @@ impl Stop<'_> {
     ) -> Result<Vec<Pages>, EngineError> {
         let look = Look {
             owner: 0,
+            faults: 0,
             unchanged_percent_min: self.options.unchanged_percent_min,
             compares: self.options.tracking == Tracking::Auto,
             is_second,
@@ -222,11 +226,12 @@ impl Stop<'_> {
         let asked = self.frozen.processes.iter().zip(answers).zip(found.processes.iter_mut());
         let spaces = asked.zip(tracks.of_each(&self.identities)).enumerate().map(|(place, (asked, track))| {
             let ((process, inner), of_process) = asked;
+            let look = Look { owner: place as u32, faults: self.portraits[place].stat.faults, ..look };
             Mutex::new(memory::Space {
                 pid: process.pid,
                 mappings: &mut of_process.mappings,
                 live_stack: inner.live_stack(process, self.options.stack),
-                track: track.filter(|_| self.observes).map(|track| (track, Look { owner: place as u32, ..look })),
+                track: track.filter(|_| self.observes).map(|track| (track, look)),
             })
         });
         let populated = |space: &Mutex<memory::Space<'_>>| space.lock().unwrap_or_else(PoisonError::into_inner).look();
