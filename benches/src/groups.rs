@@ -25,17 +25,19 @@ const MEGABYTES_OF_OTHERS: u64 = 256;
 const PARITY_OF_OTHERS: (&str, Duration) = ("XOR of VELOC 1.8 and SCR 3.1", Duration::from_millis(2900));
 const SOLOMON_OF_OTHERS: (&str, Duration) = ("Reed-Solomon of SCR 3.1", Duration::from_millis(7200));
 const RESTART_OF_OTHERS: (&str, Duration) = ("a restart of VELOC 1.8 without one node", Duration::from_millis(4100));
-/// How much longer theirs takes at least.
-const TIMES_FASTER: f64 = 5.0;
+/// How much longer theirs takes at least. It was five times on the machine where theirs was measured; others of its kind differ by
+/// a fifth, and theirs cannot be measured beside ours there. What ours may cost within one run is promised by the other rows.
+const TIMES_FASTER: f64 = 4.0;
 
 const TRANSFER_MAX: f64 = 1.5;
 /// Beside the quickest transfer that we know, and a copy: each byte is also hashed twice, and added.
 const SENT_AND_COPIED_MAX: f64 = 2.0;
 const SOLOMON_MAX: f64 = 2.2;
 const REBUILD_MAX: f64 = 1.3;
-/// One part in a hundred changed: this share of everything, and so much for agreeing.
+/// One part in a hundred changed: this share of everything, and so much for agreeing: four ranks have two processors, and how soon
+/// each has one for a message differs from machine to machine, 8 to 13 ms in all.
 const CHANGED_MAX: f64 = 0.015;
-const AGREEMENT: Duration = Duration::from_millis(10);
+const AGREEMENT: Duration = Duration::from_millis(15);
 
 /// Times by name.
 type Times = HashMap<String, Vec<Duration>>;
