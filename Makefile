@@ -40,7 +40,7 @@ soak: ## hours of killing with random seeds, resumable (SOAK="--hours 8")
 	VICTIM_TIMES=$(SOAK_TIMES) STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test promises -- languages::
 	STANDFAST_CROWD=1 $(CARGO) test --release -p standfast-tests --test features
 	STANDFAST_KILLS=$(SOAK_KILLS) $(CARGO) test --release -p standfast-tests --test promises -- jobs::
-	STANDFAST_SWEEP=600 $(CARGO) test --release -p standfast-tests --test promises -- disasters::a_tree disasters::a_restart_of_a_tree
+	STANDFAST_SWEEP=2000 $(CARGO) test --release -p standfast-tests --test promises -- disasters::a_tree disasters::a_restart_of_a_tree
 	STANDFAST_EVERY=10 $(CARGO) test --release -p standfast-tests --test features
 	STANDFAST_CHECKPOINTS=$(SOAK_CHECKPOINTS) $(CARGO) test --release -p standfast-tests --test promises -- in_a_row
 	scripts/mpi-wheels target/mpi

@@ -7,30 +7,22 @@ use standfast_tests::damage::one_flipped_bit_is_noticed;
 use standfast_tests::disaster::{Before, Disaster, FlushDisaster, KilledJob, Subject};
 use standfast_tests::seed;
 use standfast_tests::tracer::Sighting;
-use std::time::{Duration, Instant};
 
-/// How long one sweep may take in this slice. Calls are struck in strides that grow until it fits.
-const SWEEP_TIME: Duration = Duration::from_secs(8);
-/// And one for each further way to take memory, and of a tree of processes. `STANDFAST_SWEEP` says it otherwise, in seconds.
-const FURTHER_SWEEP_TIME: Duration = Duration::from_secs(3);
-
-/// So often is struck at least, however long that takes.
-const STRIKES_MIN: u64 = 5;
+/// How many calls one sweep strikes in this slice, evenly apart. `STANDFAST_SWEEP` says it otherwise.
+const STRIKES: u64 = 24;
+/// And one for each further way to take memory, and of a tree of processes.
+const FURTHER_STRIKES: u64 = 8;
 
 /// No checkpoint of so small a program takes so many calls: a sweep that does not end would be a fault of its own.
 const CALLS_MAX: u64 = 20_000;
 
 /// Strikes at growing `n` until there is no n-th call. Begins with a probe past the end, so that the stride is known;
 /// a random offset lets repeated test runs meet all calls in time.
-fn sweep(usual: Duration, mut strike: impl FnMut(u64) -> Result<Sighting>) -> Result<()> {
-    let wished = std::env::var("STANDFAST_SWEEP").ok().and_then(|seconds| seconds.parse().ok());
-    let time = wished.map_or(usual, Duration::from_secs);
-    let begin = Instant::now();
+fn sweep(usual: u64, mut strike: impl FnMut(u64) -> Result<Sighting>) -> Result<()> {
+    let wished = std::env::var("STANDFAST_SWEEP").ok().and_then(|strikes| strikes.parse().ok());
     let Sighting { calls, struck } = strike(CALLS_MAX)?;
     ensure!(struck.is_none() && calls > 0, "saw {calls} calls");
-    let one = begin.elapsed();
-    let affordable = u64::try_from(time.as_millis() / one.as_millis().max(1))?.max(STRIKES_MIN);
-    let stride = calls.div_ceil(affordable);
+    let stride = calls.div_ceil(wished.unwrap_or(usual).max(1));
     let first = 1 + Rng::with_seed(seed()).u64(..stride);
     let (mut struck_often, mut fewest) = (0, calls);
     for at in (first..=calls).step_by(usize::try_from(stride)?) {
@@ -48,12 +40,12 @@ fn sweep(usual: Duration, mut strike: impl FnMut(u64) -> Result<Sighting>) -> Re
 
 fn sweep_checkpoint(before: Before, disaster: Disaster) -> Result<()> {
     let subject = Subject::small()?;
-    sweep(SWEEP_TIME, |at| subject.strike_checkpoint(before, disaster, at))
+    sweep(STRIKES, |at| subject.strike_checkpoint(before, disaster, at))
 }
 
 /// Checkpoints of another program, or taken in another way.
 fn sweep_further(subject: &Subject, disaster: Disaster) -> Result<()> {
-    sweep(FURTHER_SWEEP_TIME, |at| subject.strike_checkpoint(Before::OneGeneration, disaster, at))
+    sweep(FURTHER_STRIKES, |at| subject.strike_checkpoint(Before::OneGeneration, disaster, at))
 }
 
 #[test]
@@ -86,7 +78,7 @@ fn a_tree_outlives_its_supervisor_and_no_clone_or_its_maker_is_left_wherever_it_
 #[test]
 fn memory_that_is_full_from_any_call_of_a_checkpoint_on_has_it_go_to_the_disk() -> Result<()> {
     let subject = Subject::small()?.in_memory();
-    sweep(FURTHER_SWEEP_TIME, |at| subject.strike_full_memory(at))
+    sweep(FURTHER_STRIKES, |at| subject.strike_full_memory(at))
 }
 
 /// Strikes flushes, in turns while the program stands still and beside it.
@@ -96,7 +88,7 @@ fn sweep_flush(disaster: FlushDisaster) -> Result<()> {
         .map(|manner| small.protected_with(&["--flush-every", "1", "--flush", manner]))
         .into_iter()
         .cycle();
-    sweep(FURTHER_SWEEP_TIME, |at| {
+    sweep(FURTHER_STRIKES, |at| {
         let subject = subjects.next().expect("they come again and again");
         subject.strike_flush(disaster, at)
     })
@@ -126,7 +118,7 @@ fn memory_that_is_emptied_at_any_call_of_a_flush_leaves_a_whole_generation_and_t
 fn a_chain_that_is_struck_at_any_call_of_coalescing_keeps_what_it_held() -> Result<()> {
     let subject = Subject::small()?.protected_with(&["--incremental", "on", "--max-files", "100"]);
     for disaster in [Disaster::SupervisorKilled, Disaster::DiskFull] {
-        sweep(FURTHER_SWEEP_TIME, |at| subject.strike_coalescing(disaster, at))?;
+        sweep(FURTHER_STRIKES, |at| subject.strike_coalescing(disaster, at))?;
     }
     Ok(())
 }
@@ -160,7 +152,7 @@ fn the_very_first_checkpoint_killed_at_any_call_leaves_a_program_that_runs_on() 
 #[test]
 fn a_restart_killed_at_any_call_leaves_a_job_that_can_be_restarted() -> Result<()> {
     let job = KilledJob::new(&Subject::small()?)?;
-    sweep(SWEEP_TIME, |at| job.strike_restart(at))
+    sweep(STRIKES, |at| job.strike_restart(at))
 }
 
 /// Strikes checkpoints of a tree of processes.
@@ -187,14 +179,14 @@ fn a_tree_that_loses_a_process_at_any_call_of_a_checkpoint_goes_on_without_it() 
 #[test]
 fn a_restart_of_a_tree_killed_at_any_call_leaves_nothing_and_a_job_that_can_be_restarted() -> Result<()> {
     let job = KilledJob::new(&Subject::ring()?)?;
-    sweep(FURTHER_SWEEP_TIME, |at| job.strike_restart(at))
+    sweep(FURTHER_STRIKES, |at| job.strike_restart(at))
 }
 
 #[test]
 fn a_restart_of_a_tree_that_loses_any_process_at_any_call_fails_whole() -> Result<()> {
     let job = KilledJob::new(&Subject::ring()?)?;
     let mut random = Rng::with_seed(seed());
-    sweep(FURTHER_SWEEP_TIME, |at| job.strike_restarting(at, random.usize(..1000)))
+    sweep(FURTHER_STRIKES, |at| job.strike_restarting(at, random.usize(..1000)))
 }
 
 #[test]

@@ -4,26 +4,27 @@
 
 use super::family::Family;
 use super::plan::JobPlan;
-use aho_corasick::AhoCorasick;
+use crate::abreast;
+use aho_corasick::{AhoCorasick, packed};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::Mapping;
-use standfast_linux::{PageScan, Populated};
+use standfast_linux::{PageScan, Populated, ProcessMemory};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
+use std::sync::{PoisonError, RwLock};
 
 /// Shorter names stand in any memory by chance.
 const NAME_BYTES_MIN: usize = 3;
-/// So much memory is searched: some seconds. Whoever has more of it is taken not to know the name.
+/// No name is longer.
+const NAME_BYTES_MAX: usize = 255;
+/// So much memory is searched: a second or two. Whoever has more of it is taken not to know the name.
 const MEMORY_BYTES_MAX: u64 = 16 << 30;
 /// Mapped files that are longer are data.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// How much is read at a time.
-const PIECE_PAGES: u64 = (1 << 20) / PAGE_BYTES as u64;
-/// Up to this many names are searched for one after the other, which is quicker than an automaton for all.
-const FEW_NAMES: usize = 8;
-/// A name and what stands beside it, across the edge of two pieces.
-const OVERLAP_BYTES: usize = 300;
+/// How much is read at a time: it fits a processor's cache.
+const PIECE_PAGES: u64 = (256 << 10) / PAGE_BYTES as u64;
 
 /// The names that were found.
 #[derive(Debug, Default)]
@@ -32,32 +33,18 @@ pub(super) struct NamesInMemory<'a>(BTreeSet<&'a [u8]>);
 impl<'a> NamesInMemory<'a> {
     /// Looks for `names` in the memory of all processes of a job that has been rebuilt.
     pub(super) fn find(family: &Family, plan: &JobPlan<'_>, names: BTreeSet<&'a [u8]>) -> Self {
-        let mut search = Search::new(names.into_iter().filter(|name| name.len() >= NAME_BYTES_MIN).collect());
+        let names = names.into_iter().filter(|name| (NAME_BYTES_MIN..=NAME_BYTES_MAX).contains(&name.len()));
+        let search = RwLock::new(Search::new(names.collect()));
         let mut bytes_left = MEMORY_BYTES_MAX;
         for (built, process) in family.processes.iter().zip(&plan.job.processes) {
-            if search.is_over() {
-                break;
-            }
             // What cannot be read holds no name that we know of.
             let Ok(ranges) = searched(built.pid(), &process.mappings) else { continue };
-            let mut piece = Vec::new();
-            for range in ranges.into_iter().flat_map(pieces) {
-                bytes_left = bytes_left.saturating_sub(range.bytes());
-                if search.is_over() || bytes_left == 0 {
-                    break;
-                }
-                let edge = piece.len().saturating_sub(OVERLAP_BYTES);
-                piece.drain(..edge);
-                let old = piece.len();
-                piece.resize(old + range.bytes() as usize, 0);
-                if built.memory.read(range.start(), &mut piece[old..]).is_err() {
-                    piece.clear();
-                    continue;
-                }
-                search.look_in(&piece);
-            }
+            let mut pieces: Vec<Piece> = ranges.into_iter().flat_map(pieces).collect();
+            pieces.truncate((bytes_left / (PIECE_PAGES * PAGE_BYTES as u64)) as usize);
+            bytes_left -= pieces.iter().map(Piece::bytes).sum::<u64>().min(bytes_left);
+            abreast::each(&pieces, |piece| piece.search(&built.memory, &search));
         }
-        Self(search.found)
+        Self(search.into_inner().unwrap_or_else(PoisonError::into_inner).found)
     }
 
     pub(super) fn contains(&self, name: &[u8]) -> bool {
@@ -65,57 +52,118 @@ impl<'a> NamesInMemory<'a> {
     }
 }
 
-/// A search for names in memory, in one pass where they are many.
+/// A part of a range in which names may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    start: u64,
+    end: u64,
+    whole: PageRange,
+}
+
+impl Piece {
+    fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// What is read for it: a byte before it, and as much behind it as a name that begins in it may have.
+    fn window(&self) -> Range<u64> {
+        let start = self.whole.start().get().max(self.start.saturating_sub(1));
+        start..self.whole.end().get().min(self.end + NAME_BYTES_MAX as u64)
+    }
+
+    fn search(&self, memory: &ProcessMemory, search: &RwLock<Search<'_>>) {
+        thread_local! {
+            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let names = search.read().unwrap_or_else(PoisonError::into_inner);
+        if names.missing.is_empty() {
+            return;
+        }
+        let window = self.window();
+        let begin = (self.start - window.start) as usize;
+        let found = BUFFER.with_borrow_mut(|buffer| {
+            let bytes = (window.end - window.start) as usize;
+            if buffer.len() < bytes {
+                buffer.resize(bytes, 0);
+            }
+            let read = memory.read(Address::new(window.start), &mut buffer[..bytes]);
+            read.map_or_else(|_| Vec::new(), |()| names.look_in(&buffer[..bytes], begin..begin + self.bytes() as usize))
+        });
+        drop(names);
+        if !found.is_empty() {
+            search.write().unwrap_or_else(PoisonError::into_inner).note(&found);
+        }
+    }
+}
+
+/// A search for names in memory, in one pass however many they are.
 struct Search<'a> {
     missing: BTreeSet<&'a [u8]>,
     found: BTreeSet<&'a [u8]>,
-    many: Option<Many<'a>>,
+    finder: Finder,
 }
 
-/// An automaton that finds all of these names, and costs more than a search for a few.
-struct Many<'a> {
-    automaton: AhoCorasick,
-    names: Vec<&'a [u8]>,
+/// Finds where any of the missing names begins.
+enum Finder {
+    /// Some dozens of names at once, by what their first bytes have in common.
+    Few(packed::Searcher),
+    /// Any number; at a fraction of the speed.
+    Many(AhoCorasick),
+    /// There is nothing to be found.
+    None,
+}
+
+impl Finder {
+    fn of(names: &BTreeSet<&[u8]>) -> Self {
+        match packed::Searcher::new(names) {
+            Some(few) => Self::Few(few),
+            None if names.is_empty() => Self::None,
+            None => AhoCorasick::new(names).map_or(Self::None, Self::Many),
+        }
+    }
 }
 
 impl<'a> Search<'a> {
     fn new(names: BTreeSet<&'a [u8]>) -> Self {
-        Self { many: Many::of(&names), missing: names, found: BTreeSet::new() }
+        Self { finder: Finder::of(&names), missing: names, found: BTreeSet::new() }
     }
 
-    fn is_over(&self) -> bool {
-        self.missing.is_empty()
-    }
-
-    fn look_in(&mut self, memory: &[u8]) {
-        let found: Vec<&[u8]> = match &self.many {
-            Some(many) => many.in_memory(memory).collect(),
-            None => self.missing.iter().copied().filter(|name| holds(memory, name)).collect(),
+    /// The missing names that begin in `part` of some memory and stand there by themselves.
+    fn look_in(&self, memory: &[u8], part: Range<usize>) -> Vec<&'a [u8]> {
+        let mut found = Vec::new();
+        // One name may begin like another.
+        let mut note = |at: usize| {
+            let here = self.missing.iter().filter(|name| memory[at..].starts_with(name));
+            found.extend(here.filter(|name| stands_alone(memory, at..at + name.len())));
         };
-        for name in found {
-            if self.missing.remove(name) {
-                self.found.insert(name);
+        match &self.finder {
+            Finder::Few(few) => {
+                let mut at = part.start;
+                while let Some(found) = few.find_in(memory, (at..memory.len()).into()) {
+                    if found.start() >= part.end {
+                        break;
+                    }
+                    note(found.start());
+                    at = found.start() + 1;
+                }
             }
+            Finder::Many(many) => {
+                let places = many.find_overlapping_iter(memory).map(|found| found.start());
+                places.filter(|at| part.contains(at)).for_each(note);
+            }
+            Finder::None => {}
         }
-        if self.many.as_ref().is_some_and(|many| self.missing.len() <= many.names.len() / 2) {
-            self.many = Many::of(&self.missing);
-        }
-    }
-}
-
-impl<'a> Many<'a> {
-    /// `None` where a search for one after the other is quicker.
-    fn of(names: &BTreeSet<&'a [u8]>) -> Option<Self> {
-        if names.len() <= FEW_NAMES {
-            return None;
-        }
-        let automaton = AhoCorasick::new(names).ok()?;
-        Some(Self { automaton, names: names.iter().copied().collect() })
+        found
     }
 
-    fn in_memory<'m>(&'m self, memory: &'m [u8]) -> impl Iterator<Item = &'a [u8]> + 'm {
-        let found = self.automaton.find_overlapping_iter(memory);
-        found.filter(|found| stands_alone(memory, found.range())).map(|found| self.names[found.pattern().as_usize()])
+    fn note(&mut self, names: &[&'a [u8]]) {
+        let before = self.missing.len();
+        for name in names.iter().filter(|name| self.missing.remove(*name)) {
+            self.found.insert(name);
+        }
+        if self.missing.len() < before {
+            self.finder = Finder::of(&self.missing);
+        }
     }
 }
 
@@ -134,21 +182,16 @@ fn searched(pid: i32, mappings: &[Mapping]) -> io::Result<Vec<PageRange>> {
 }
 
 /// A range in parts of which each is read at once.
-fn pieces(range: PageRange) -> impl Iterator<Item = PageRange> {
-    let mut at = range.start();
+fn pieces(whole: PageRange) -> impl Iterator<Item = Piece> {
+    let mut rest = whole;
     std::iter::from_fn(move || {
-        let piece = PageRange::between(at, range.end());
-        let piece = PageRange::new(at, piece.pages().min(PIECE_PAGES));
-        at = piece.end();
-        (piece.pages() > 0).then_some(piece)
+        let (piece, behind) = rest.split_at(PIECE_PAGES);
+        rest = behind;
+        (piece.pages() > 0).then(|| Piece { start: piece.start().get(), end: piece.end().get(), whole })
     })
 }
 
-/// Whether a name stands somewhere as a name of its own, and not as a part of another.
-fn holds(memory: &[u8], name: &[u8]) -> bool {
-    memchr::memmem::find_iter(memory, name).any(|at| stands_alone(memory, at..at + name.len()))
-}
-
+/// Whether a name stands there as a name of its own, and not as a part of another.
 fn stands_alone(memory: &[u8], name: Range<usize>) -> bool {
     let before = name.start.checked_sub(1).map_or(0, |place| memory[place]);
     let after = memory.get(name.end).copied().unwrap_or(0);
@@ -165,30 +208,53 @@ fn ends_name(byte: u8) -> bool {
 mod tests {
     use super::*;
 
+    fn found<'a>(memory: &[u8], names: &[&'a [u8]]) -> BTreeSet<&'a [u8]> {
+        let mut search = Search::new(names.iter().copied().collect());
+        let found = search.look_in(memory, 0..memory.len());
+        search.note(&found);
+        assert_eq!(search.found.len() + search.missing.len(), names.len());
+        search.found
+    }
+
     #[test]
     fn a_name_counts_where_it_stands_by_itself() {
+        let holds = |text: &[u8]| !found(text, &[b"results.txt"]).is_empty();
         for text in [&b"echo $i >> results.txt; true"[..], b"results.txt", b"\0data/results.txt\0", b"'results.txt'"] {
-            assert!(holds(text, b"results.txt"), "{}", text.escape_ascii());
+            assert!(holds(text), "{}", text.escape_ascii());
         }
         for text in [&b"old-results.txt"[..], b"results.txt.old", b"results.tx", b"\x01results.txt\x02", b""] {
-            assert!(!holds(text, b"results.txt"), "{}", text.escape_ascii());
+            assert!(!holds(text), "{}", text.escape_ascii());
         }
     }
 
     #[test]
-    fn many_names_are_found_as_few_are() {
-        let names: Vec<String> = (0..40).map(|number| format!("log.{number}")).collect();
+    fn any_number_of_names_is_found_also_where_one_begins_like_another() {
+        let names: Vec<String> = (0..400).map(|number| format!("log.{number}")).collect();
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let memory = b"log.7\0old-log.8 log.39.txt 'log.3' log.21\n";
-        for some in [&names[..8], &names] {
-            let mut search = Search::new(some.iter().map(|name| name.as_bytes()).collect());
-            assert_eq!(search.many.is_some(), some.len() > FEW_NAMES);
-            search.look_in(memory);
-            let wanted: BTreeSet<&[u8]> = [&b"log.3"[..], b"log.7", b"log.21"]
-                .into_iter()
-                .filter(|name| some.iter().any(|it| it.as_bytes() == *name))
-                .collect();
-            assert_eq!(search.found, wanted);
-            assert!(!search.is_over());
+        let wanted: BTreeSet<&[u8]> = [&b"log.3"[..], b"log.7", b"log.21"].into();
+        for many in [1, 8, 40, 100, 400] {
+            let few: BTreeSet<&[u8]> = names[..many].iter().copied().filter(|name| wanted.contains(name)).collect();
+            assert_eq!(found(memory, &names[..many]), few, "{many}");
+        }
+        assert!(matches!(Finder::of(&names.into_iter().collect()), Finder::Many(_)));
+    }
+
+    #[test]
+    fn a_name_across_the_edge_of_two_pieces_is_found_once_and_whole() {
+        let whole = PageRange::new(Address::new(0x10_0000), 2 * PIECE_PAGES);
+        let (edge, base) = ((PIECE_PAGES * PAGE_BYTES as u64) as usize, whole.start().get());
+        for (text, at) in (0..14).flat_map(|before| [("\0results.txt\0", before), ("\0results.txt7", before)]) {
+            let mut memory = vec![0; 2 * edge];
+            memory[edge - at..edge - at + text.len()].copy_from_slice(text.as_bytes());
+            let search = Search::new([&b"results.txt"[..]].into());
+            let times = pieces(whole).map(|piece| {
+                let window = piece.window();
+                let (start, end) = ((window.start - base) as usize, (window.end - base) as usize);
+                let begin = (piece.start - window.start) as usize;
+                search.look_in(&memory[start..end], begin..begin + piece.bytes() as usize).len()
+            });
+            assert_eq!(times.sum::<usize>(), usize::from(text.ends_with('\0')), "{text:?} {at} bytes before the edge");
         }
     }
 
@@ -196,8 +262,8 @@ mod tests {
     fn every_page_of_a_range_is_in_one_piece() {
         let range = PageRange::new(Address::new(4096), 2 * PIECE_PAGES + 3);
         let found: Vec<_> = pieces(range).collect();
-        assert_eq!(found.iter().map(|piece| piece.pages()).sum::<u64>(), range.pages());
-        assert!(found.windows(2).all(|pair| pair[0].end() == pair[1].start()));
-        assert_eq!((found[0].start(), found[2].end()), (range.start(), range.end()));
+        assert_eq!(found.iter().map(Piece::bytes).sum::<u64>(), range.bytes());
+        assert!(found.windows(2).all(|pair| pair[0].end == pair[1].start));
+        assert_eq!((found[0].window().start, found[2].window().end), (range.start().get(), range.end().get()));
     }
 }

@@ -592,7 +592,7 @@ pub(super) fn hole(process: &ProcessState) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use standfast_format::records::{MappingAttributes, Protection};
+    use standfast_format::records::{MappingAttributes, PendingSignal, Protection, ThreadState};
 
     fn process(ranges: &[(u64, u64)]) -> ProcessState {
         let mapping = |&(start, end): &(u64, u64)| Mapping {
@@ -618,11 +618,35 @@ mod tests {
 
     #[test]
     fn an_image_of_an_impossible_process_is_refused() {
-        for ranges in [&[(0x2000, 0x1000)][..], &[(0x1001, 0x2000)], &[(0x1000, 0x3000), (0x2000, 0x4000)]] {
+        let thread = |registers| ThreadState { registers: vec![0; registers], ..ThreadState::default() };
+        let signal = |bytes: usize| PendingSignal { signal: 10, information: vec![0u8; bytes].into() };
+        let sound = ProcessState { threads: vec![thread(REGISTERS)], ..process(&[(0x1000, 0x2000), (0x2000, 0x4000)]) };
+        let object = |object, offset| {
+            let mut process = sound.clone();
+            process.mappings[0].backing = Backing::SharedObject { object, offset };
+            process
+        };
+        let is_refused = |process: &ProcessState| {
             let mut obstacles = Obstacles::default();
-            obstacles.check_shape(&process(ranges), 0);
-            assert!(!obstacles.0.is_empty(), "{ranges:x?}");
+            obstacles.check_shape(process, 1);
+            !obstacles.0.is_empty()
+        };
+        assert!(!is_refused(&sound) && !is_refused(&object(0, 0x1000)));
+        for ranges in [
+            &[(0x2000, 0x1000)][..],
+            &[(0x1001, 0x2000)],
+            &[(0x1000, 0x2001)],
+            &[(0x1000, ADDRESS_END + 0x1000)],
+            &[(0x1000, 0x3000), (0x2000, 0x4000)],
+        ] {
+            assert!(is_refused(&ProcessState { threads: sound.threads.clone(), ..process(ranges) }), "{ranges:x?}");
         }
+        assert!(is_refused(&object(1, 0)), "an object that is not there");
+        assert!(is_refused(&object(0, 0x1001)), "not the beginning of a page");
+        assert!(is_refused(&ProcessState { threads: Vec::new(), ..sound.clone() }));
+        assert!(is_refused(&ProcessState { threads: vec![thread(REGISTERS - 1)], ..sound.clone() }));
+        assert!(is_refused(&ProcessState { pending: vec![signal(127)], ..sound.clone() }));
+        assert!(!is_refused(&ProcessState { pending: vec![signal(128)], ..sound }));
     }
 
     fn named(was: &Machine) -> Vec<String> {
