@@ -15,8 +15,10 @@ pub(crate) const LOOPS: [&str; 3] = ["malloc", "open", "spawn"];
 /// About half a second each.
 const ROUNDS: &str = "80000";
 
-/// At most this much slower, unless native runs differ more among themselves.
-const BOUND: f64 = 1.01;
+/// At most this much slower, unless native runs differ more among themselves. Supervision adds nothing to these calls; but a loop
+/// of 0.6 microseconds goes at one of two speeds, 4 % apart, by where the kernel has put its pages, natively as well. At 1.01 the
+/// row missed in every second run of the same code on one host.
+const BOUND: f64 = 1.05;
 
 /// Runs the loop natively, supervised, natively again, and so on.
 pub(crate) fn with_checkpoints_off(kind: &str, repeats: usize) -> Result<Verdict> {
