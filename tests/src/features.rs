@@ -122,6 +122,14 @@ impl Feature {
         self
     }
 
+    /// Whether what lies in the file system is the point: what is put back differs from image to image.
+    #[must_use]
+    pub fn rolls_back_from_each(&self) -> bool {
+        const OF_FILES: [&str; 8] =
+            ["appended", "deleted", "directory", "file", "folder", "large-file", "mapped", "saved"];
+        OF_FILES.iter().any(|word| self.name.starts_with(word)) || self.header.run.iter().any(|it| it.contains("save"))
+    }
+
     /// The same among short-lived processes of its job, where it can be.
     #[must_use]
     pub fn crowded(self) -> Self {

@@ -5,7 +5,7 @@ use crate::arena::Arena;
 use crate::command::Standfast;
 use crate::mpi::library;
 use crate::result::RunResult;
-use crate::running::{Output, PATIENCE, Running, until};
+use crate::running::{Ended, Output, PATIENCE, Running, until};
 use crate::victims::{Program, in_path};
 use crate::workshop;
 use anyhow::{Context as _, Result, ensure};
@@ -178,11 +178,23 @@ fn killed(mpi: Mpi, program: &Path, arguments: &[&str], strikes: usize, random: 
             Ok(ranks.iter().all(is_gone).then_some(()))
         })?;
     }
-    let ended = running.wait(2 * PATIENCE)?.well("the killed job").with_context(|| arena.evidence())?;
+    let ended = running.wait(2 * PATIENCE)?;
+    // Ranks that have come to the result let go of what they held: one that is struck behind that has nobody to help it.
+    if let Some(output) = result_before_an_end(&ended) {
+        return Ok((output, struck));
+    }
+    let ended = ended.well("the killed job").with_context(|| arena.evidence())?;
     let left: Vec<_> = fs::read_dir(&memory)?.flatten().map(|entry| entry.path()).collect();
     ensure!(left.is_empty(), "left in memory: {left:?}");
     arena.wait_until_empty(PATIENCE)?;
     Ok((ended.output, struck))
+}
+
+/// What a job said up to its result, where it has told that and ended badly behind it.
+fn result_before_an_end(ended: &Ended) -> Option<String> {
+    let is_over = !ended.exited(0) && ended.errors.contains("cannot be recovered");
+    let end = ended.output.lines().position(|line| line.starts_with("checksum ")).filter(|_| is_over)?;
+    Some(ended.output.lines().take(end + 1).map(|line| format!("{line}\n")).collect())
 }
 
 /// Waits for a random moment after all ranks have sealed something in this life: while they start up Open MPI's launcher does not

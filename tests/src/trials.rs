@@ -1,8 +1,9 @@
 //! What is done to a feature's victim at each of its moments.
 //!
 //! ```text
-//! survive         at every moment: two checkpoints, SIGKILL, restart from the second, on to the next; then from a copy of each
-//!                 of these images once more, when the program had long gone on
+//! survive         at every moment: two checkpoints, SIGKILL, restart from the second, on to the next; then from a copy of the
+//!                 last of these images once more, when the program had long gone on; of each of them where files or folders
+//!                 are the point, or `STANDFAST_EVERY_IMAGE=1` asks for it
 //! refuse          at every moment: the checkpoint is refused by name, nothing is written, the program runs on
 //! refuse-restart  at every moment: checkpoint, SIGKILL, and the restart is refused by name
 //! ```
@@ -107,7 +108,8 @@ impl<'a> Trial<'a> {
         ensure!(reached > 0, "the victim has no moment at which it could be struck");
         if self.feature.header.expect == Expectation::Survive && self.feature.header.no_rollback.is_none() {
             self.moments.open_all()?;
-            for number in 1..=reached {
+            let first = if self.feature.rolls_back_from_each() || asks_for_each() { 1 } else { reached };
+            for number in first..=reached {
                 self.rolled_back(number).with_context(|| format!("from the image of moment {number}, at the end"))?;
             }
         }
@@ -233,6 +235,10 @@ impl<'a> Trial<'a> {
         let bad = findings.iter().filter(|finding| finding["is_fine"] != Value::Bool(true));
         Ok(bad.map(Value::to_string).collect::<Vec<_>>().join("\n"))
     }
+}
+
+fn asks_for_each() -> bool {
+    std::env::var_os("STANDFAST_EVERY_IMAGE").is_some()
 }
 
 fn names_all(words: &[String], said: &str) -> Result<()> {

@@ -41,6 +41,7 @@ fn memory_that_is_changed_in_every_way_comes_back_from_chains() -> Result<()> {
 }
 
 #[test]
+#[ignore = "5 s; chains stay"]
 fn memory_that_is_changed_in_every_way_comes_back_from_copies() -> Result<()> {
     churn_survives(&["--snapshot", "copy", "--keep", "1"])
 }
@@ -56,6 +57,7 @@ fn memory_that_is_changed_in_every_way_comes_back_from_what_has_changed_in_pages
 }
 
 #[test]
+#[ignore = "5 s; chains stay"]
 fn memory_that_is_changed_in_every_way_comes_back_from_full_images() -> Result<()> {
     churn_survives(&["--incremental", "off"])
 }
@@ -87,6 +89,7 @@ fn survives(victim: Victim) -> Result<()> {
 }
 
 #[test]
+#[ignore = "44 s; each kind is killed by itself"]
 fn programs_of_all_kinds_survive_kills_with_a_checkpoint_every_few_milliseconds() -> Result<()> {
     let victims = [SIGNALS, WAITS, CHANNELS, MEMORY, ROUTINES, OBJECTS, ARRAYS];
     victims.into_iter().try_for_each(|victim| survives(victim).context(victim.name))
@@ -190,6 +193,7 @@ fn taken_by(supervisor: Pid) -> Result<(usize, u64)> {
 }
 
 #[test]
+#[ignore = "19 s: it takes many to tell a leak"]
 fn five_hundred_checkpoints_in_a_row_leave_files_bytes_descriptors_and_memory_bounded() -> Result<()> {
     let count: u32 = std::env::var("STANDFAST_CHECKPOINTS").ok().and_then(|it| it.parse().ok()).unwrap_or(500);
     let arena = Arena::new()?;

@@ -1,8 +1,9 @@
 //! One test for each victim in `tests/victims/features`, found by reading the folder: `cargo test --test features NAME`.
 //! Slices of them are tried with another way to take memory as well, with a checkpoint every few milliseconds, and among
-//! hundreds of short-lived processes of the same job; with `STANDFAST_SNAPSHOT=fork`, `STANDFAST_EVERY=10` (milliseconds),
-//! or `STANDFAST_CROWD=1`, all are, in that way alone; and so with whatever `STANDFAST_OPTIONS="--compress auto"` says. `STANDFAST_SHARE=3` leaves out two thirds of those that run without
-//! privileges as well as with them.
+//! hundreds of short-lived processes of the same job: with `-- --include-ignored`. With `STANDFAST_SNAPSHOT=fork`,
+//! `STANDFAST_EVERY=10` (milliseconds), or `STANDFAST_CROWD=1`, all are, in that way alone; and so with whatever
+//! `STANDFAST_OPTIONS="--compress auto"` says. `STANDFAST_SHARE=3` leaves out two thirds of those that run without privileges as
+//! well as with them.
 #![allow(missing_docs, reason = "a test binary")]
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -35,8 +36,9 @@ fn main() -> ExitCode {
         features
             .retain(|named| place.next().is_some_and(|place: usize| place.is_multiple_of(share)) || needs_root(named));
     }
-    let trial = |name: String, feature| Trial::ignorable_test(name.clone(), move || try_one(&name, feature));
+    let trial = |(name, feature): Named| Trial::ignorable_test(name.clone(), move || try_one(&name, feature));
     let ways = ["STANDFAST_OPTIONS", "STANDFAST_SNAPSHOT", "STANDFAST_EVERY", "STANDFAST_CROWD"].map(asked);
+    let mut in_other_ways: Vec<Named> = Vec::new();
     let chosen: Vec<Named> = match ways {
         [Some(options), ..] => protected_with(&options, features).collect(),
         [_, Some(snapshot), ..] => taken_by(&snapshot, features).collect(),
@@ -47,12 +49,14 @@ fn main() -> ExitCode {
         [_, _, _, Some(_)] => crowded(features).collect(),
         _ => {
             let slices = slice().expect("as above").zip(SNAPSHOTS.iter().cycle());
-            let slices: Vec<_> = slices.flat_map(|(feature, snapshot)| taken_by(snapshot, [feature])).collect();
+            in_other_ways.extend(slices.flat_map(|(feature, snapshot)| taken_by(snapshot, [feature])));
             let others = || Feature::all().expect("as above").into_iter().skip(SLICE / 2).step_by(SLICE);
-            features.into_iter().chain(slices).chain(crowded(others())).chain(taken_every(EVERY, others())).collect()
+            in_other_ways.extend(crowded(others()).chain(taken_every(EVERY, others())));
+            features
         }
     };
-    let trials = chosen.into_iter().map(|(name, feature)| trial(name, feature)).collect();
+    let in_other_ways = in_other_ways.into_iter().map(trial).map(|trial| trial.with_ignored_flag(true));
+    let trials = chosen.into_iter().map(trial).chain(in_other_ways).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -30,6 +30,7 @@ fn threaded_c_survives_kills() -> Result<()> {
 }
 
 #[test]
+#[ignore = "6 s; Go, which is static, stays"]
 fn static_c_survives_kills() -> Result<()> {
     survives(THREADS_STATIC)
 }
@@ -45,11 +46,13 @@ fn python_survives_kills() -> Result<()> {
 }
 
 #[test]
+#[ignore = "9 s; Python stays"]
 fn numpy_survives_kills() -> Result<()> {
     survives(ARRAYS)
 }
 
 #[test]
+#[ignore = "8 s; C with glibc stays"]
 fn c_with_musl_survives_kills() -> Result<()> {
     survives(THREADS_MUSL)
 }
@@ -60,6 +63,7 @@ fn rust_survives_kills() -> Result<()> {
 }
 
 #[test]
+#[ignore = "4 s; threaded C stays"]
 fn fortran_with_openmp_survives_kills() -> Result<()> {
     survives(FORTRAN)
 }
@@ -75,21 +79,25 @@ fn node_survives_kills() -> Result<()> {
 }
 
 #[test]
+#[ignore = "4 s; Python stays as the interpreter"]
 fn perl_survives_kills() -> Result<()> {
     survives(PERL)
 }
 
 #[test]
+#[ignore = "5 s; Python stays as the interpreter"]
 fn awk_survives_kills() -> Result<()> {
     survives(AWK)
 }
 
 #[test]
+#[ignore = "5 s; Python stays as the interpreter"]
 fn r_survives_kills() -> Result<()> {
     survives(R)
 }
 
 #[test]
+#[ignore = "6 s; Python stays as the interpreter"]
 fn octave_survives_kills() -> Result<()> {
     survives(OCTAVE)
 }
@@ -110,6 +118,7 @@ fn pipes_and_descriptors_keep_their_contents_across_kills() -> Result<()> {
 }
 
 #[test]
+#[ignore = "20 s; each kind has a victim of its own"]
 fn memory_of_all_kinds_survives_kills() -> Result<()> {
     survives(MEMORY)
 }
@@ -121,6 +130,7 @@ fn one_image_can_be_restarted_many_times_and_from_a_copy() -> Result<()> {
 }
 
 #[test]
+#[ignore = "8 s; that of C stays"]
 fn one_image_of_go_can_be_restarted_many_times_and_from_a_copy() -> Result<()> {
     let program = ROUTINES.with(&[])?;
     one_image_serves_many_restarts(&program, &RunResult::native(&program)?, seed())

@@ -20,6 +20,7 @@ fn a_job_under_parity_survives_lost_ranks_and_nodes() -> Result<()> {
 }
 
 #[test]
+#[ignore = "9 s; lost nodes under parity stay"]
 fn a_job_under_reed_solomon_survives_two_lost_nodes() -> Result<()> {
     with_every_mpi(Code::ReedSolomon)
 }
@@ -30,6 +31,7 @@ fn the_headers_are_cpp_as_well() -> Result<()> {
 }
 
 #[test]
+#[ignore = "12 s; those in C stay"]
 fn a_program_in_cpp_survives_kills() -> Result<()> {
     for mpi in MPIS.iter().copied() {
         match mpi.cpp_program()? {
@@ -46,11 +48,13 @@ fn a_watched_job_is_launched_again_by_itself() -> Result<()> {
 }
 
 #[test]
+#[ignore = "24 s; one that ends by itself stays"]
 fn a_watched_job_that_hangs_ends_itself_and_is_launched_again() -> Result<()> {
     with_every_program(|mpi, program| watched::survives_a_hang(mpi, program, seed()))
 }
 
 #[test]
+#[ignore = "18 s; the time limit, which saves as well, stays"]
 fn what_a_job_held_in_memory_is_saved_rebuilt_and_gone_on_from() -> Result<()> {
     with_every_program(|mpi, program| watched::goes_on_from_what_was_saved(mpi, program, seed()))
 }
@@ -97,6 +101,7 @@ fn a_job_under_parity_survives_strikes_at_its_ranks_and_nodes() -> Result<()> {
 }
 
 #[test]
+#[ignore = "14 s; the one under parity stays"]
 fn a_job_under_reed_solomon_survives_strikes_at_its_ranks_and_nodes() -> Result<()> {
     struck_on_nodes(Code::ReedSolomon)
 }

@@ -35,6 +35,7 @@ fn each_program_finds_its_result_true_and_finds_it_again() -> Result<()> {
 }
 
 #[test]
+#[ignore = "4 s; another of the papers' programs stays"]
 fn a_product_of_matrices_from_disk_survives_kills() -> Result<()> {
     survives(MAT.victim, KILLS_MAX)
 }
@@ -50,11 +51,13 @@ fn a_shallow_water_model_survives_kills() -> Result<()> {
 }
 
 #[test]
+#[ignore = "5 s; another of the papers' programs stays"]
 fn matrices_that_are_dead_between_two_systems_are_not_missed_after_kills() -> Result<()> {
     survives_directed(SOLVE)
 }
 
 #[test]
+#[ignore = "6 s; another of the papers' programs stays"]
 fn links_of_which_a_few_bytes_are_read_only_survive_kills() -> Result<()> {
     survives_directed(NNET)
 }

@@ -48,6 +48,7 @@ fn parallel_programs_in_c_that_lose_ranks_come_to_the_undisturbed_result() -> Re
 }
 
 #[test]
+#[ignore = "57 s; those in C stay"]
 fn parallel_programs_in_fortran_that_lose_ranks_come_to_the_undisturbed_result() -> Result<()> {
     survive_kills(&["pcg", "pstswm", "psolve"])
 }
