@@ -19,7 +19,7 @@ use std::sync::{PoisonError, RwLock};
 const NAME_BYTES_MIN: usize = 3;
 /// No name is longer.
 const NAME_BYTES_MAX: usize = 255;
-/// So much memory is searched: a second or two. Whoever has more of it is taken not to know the name.
+/// So much memory is searched: some seconds. Whoever has more of it is taken not to know the name.
 const MEMORY_BYTES_MAX: u64 = 16 << 30;
 /// Mapped files that are longer are data.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -39,9 +39,12 @@ impl<'a> NamesInMemory<'a> {
         for (built, process) in family.processes.iter().zip(&plan.job.processes) {
             // What cannot be read holds no name that we know of.
             let Ok(ranges) = searched(built.pid(), &process.mappings) else { continue };
-            let mut pieces: Vec<Piece> = ranges.into_iter().flat_map(pieces).collect();
-            pieces.truncate((bytes_left / (PIECE_PAGES * PAGE_BYTES as u64)) as usize);
-            bytes_left -= pieces.iter().map(Piece::bytes).sum::<u64>().min(bytes_left);
+            let fits = |piece: &Piece| {
+                let fits = piece.bytes() <= bytes_left;
+                bytes_left -= if fits { piece.bytes() } else { 0 };
+                fits
+            };
+            let pieces: Vec<Piece> = in_pieces(&ranges).take_while(fits).collect();
             abreast::each(&pieces, |piece| piece.search(&built.memory, &search));
         }
         Self(search.into_inner().unwrap_or_else(PoisonError::into_inner).found)
@@ -79,16 +82,18 @@ impl Piece {
         if names.missing.is_empty() {
             return;
         }
-        let window = self.window();
-        let begin = (self.start - window.start) as usize;
-        let found = BUFFER.with_borrow_mut(|buffer| {
-            let bytes = (window.end - window.start) as usize;
-            if buffer.len() < bytes {
-                buffer.resize(bytes, 0);
-            }
-            let read = memory.read(Address::new(window.start), &mut buffer[..bytes]);
-            read.map_or_else(|_| Vec::new(), |()| names.look_in(&buffer[..bytes], begin..begin + self.bytes() as usize))
+        let own = self.start..self.end;
+        // What lies beside it may not be readable.
+        let found = [self.window(), own].into_iter().find_map(|window| {
+            let begin = (self.start - window.start) as usize;
+            BUFFER.with_borrow_mut(|buffer| {
+                buffer.resize(buffer.len().max((window.end - window.start) as usize), 0);
+                let memory_there = &mut buffer[..(window.end - window.start) as usize];
+                memory.read(Address::new(window.start), memory_there).ok()?;
+                Some(names.look_in(memory_there, begin..begin + self.bytes() as usize))
+            })
         });
+        let found = found.unwrap_or_default();
         drop(names);
         if !found.is_empty() {
             search.write().unwrap_or_else(PoisonError::into_inner).note(&found);
@@ -118,7 +123,9 @@ impl Finder {
         match packed::Searcher::new(names) {
             Some(few) => Self::Few(few),
             None if names.is_empty() => Self::None,
-            None => AhoCorasick::new(names).map_or(Self::None, Self::Many),
+            None => {
+                Self::Many(AhoCorasick::new(names).expect("it has a state for a byte of some names, not for billions"))
+            }
         }
     }
 }
@@ -181,9 +188,17 @@ fn searched(pid: i32, mappings: &[Mapping]) -> io::Result<Vec<PageRange>> {
     Ok(ranges)
 }
 
+/// All ranges in pieces. A name may go on from one range to the next where nothing lies between them.
+fn in_pieces(ranges: &[PageRange]) -> impl Iterator<Item = Piece> + '_ {
+    ranges.chunk_by(|one, next| one.end() == next.start()).flat_map(|adjacent| {
+        let whole = PageRange::between(adjacent[0].start(), adjacent[adjacent.len() - 1].end());
+        adjacent.iter().flat_map(move |range| pieces(*range, whole))
+    })
+}
+
 /// A range in parts of which each is read at once.
-fn pieces(whole: PageRange) -> impl Iterator<Item = Piece> {
-    let mut rest = whole;
+fn pieces(range: PageRange, whole: PageRange) -> impl Iterator<Item = Piece> {
+    let mut rest = range;
     std::iter::from_fn(move || {
         let (piece, behind) = rest.split_at(PIECE_PAGES);
         rest = behind;
@@ -248,7 +263,9 @@ mod tests {
             let mut memory = vec![0; 2 * edge];
             memory[edge - at..edge - at + text.len()].copy_from_slice(text.as_bytes());
             let search = Search::new([&b"results.txt"[..]].into());
-            let times = pieces(whole).map(|piece| {
+            let halves =
+                [0, PIECE_PAGES].map(|at| PageRange::new(Address::new(base + at * PAGE_BYTES as u64), PIECE_PAGES));
+            let times = in_pieces(&halves).map(|piece| {
                 let window = piece.window();
                 let (start, end) = ((window.start - base) as usize, (window.end - base) as usize);
                 let begin = (piece.start - window.start) as usize;
@@ -261,7 +278,7 @@ mod tests {
     #[test]
     fn every_page_of_a_range_is_in_one_piece() {
         let range = PageRange::new(Address::new(4096), 2 * PIECE_PAGES + 3);
-        let found: Vec<_> = pieces(range).collect();
+        let found: Vec<_> = in_pieces(&[range]).collect();
         assert_eq!(found.iter().map(Piece::bytes).sum::<u64>(), range.bytes());
         assert!(found.windows(2).all(|pair| pair[0].end == pair[1].start));
         assert_eq!((found[0].window().start, found[2].window().end), (range.start().get(), range.end().get()));
