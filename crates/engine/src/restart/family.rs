@@ -6,6 +6,7 @@ use super::construction::{Construction, building, end_processes};
 use super::descriptors::{OnWait, parking};
 use super::ids::IdPolicy;
 use super::kinship::Remains;
+use super::known_names::KnownNames;
 use super::mapped_files::{Attached, make_missing};
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
@@ -70,6 +71,7 @@ impl Family {
         &mut self,
         plan: &JobPlan<'_>,
         source: &dyn ImageSource,
+        names: &KnownNames<'_>,
         on_wait: &OnWait<'_>,
     ) -> Result<(), EngineError> {
         let pinned = self.pin();
@@ -93,7 +95,8 @@ impl Family {
             process.map_everything(&plan.of(place))?;
         }
         drop(pinned);
-        self.deliver_pages(plan, source)?;
+        names.look_at_mapped_files(self, plan);
+        self.deliver_pages(plan, source, names)?;
         let _pinned = self.pin();
         self.main().seal_filled(&root)?;
         system_v.fill(self.main(), &root)?;

@@ -2,6 +2,7 @@
 
 use super::address_space::is_mapped;
 use super::family::Family;
+use super::known_names::KnownNames;
 use super::objects::is_inside;
 use super::plan::JobPlan;
 use crate::EngineError;
@@ -14,8 +15,13 @@ use standfast_format::{BoxError, Contents, ImageSource, Run};
 static ZEROS: [u8; 16 * PAGE_BYTES] = [0; 16 * PAGE_BYTES];
 
 impl Family {
-    /// Fills processes and objects.
-    pub(super) fn deliver_pages(&self, plan: &JobPlan<'_>, source: &dyn ImageSource) -> Result<(), EngineError> {
+    /// Fills processes and objects, and looks for names in what they are filled with.
+    pub(super) fn deliver_pages(
+        &self,
+        plan: &JobPlan<'_>,
+        source: &dyn ImageSource,
+        names: &KnownNames<'_>,
+    ) -> Result<(), EngineError> {
         for run in source.runs() {
             let has_place = match plan.job.owner(run.owner) {
                 Some(Owner::Process(process)) => is_mapped(&plan.job.processes[process], run.range),
@@ -27,8 +33,18 @@ impl Family {
                 return Err(EngineError::Image(message.into()));
             }
         }
-        let place = |runs: &[Run], bytes: &[u8]| self.place(plan, runs, bytes);
+        let place = |runs: &[Run], bytes: &[u8]| {
+            names.look_at(runs, bytes);
+            self.place(plan, runs, bytes)
+        };
         source.deliver(&place).map_err(EngineError::Image)?;
+        names.look_at_seams(|owner, start, into| {
+            let process = match plan.job.owner(owner) {
+                Some(Owner::Process(process)) => &self.processes[process],
+                _ => self.main(),
+            };
+            process.read_placed(plan.job, owner, start, into)
+        });
         for run in source.runs().iter().filter(|run| run.contents == Contents::Zero) {
             // New objects hold zeros.
             let Some(Owner::Process(process)) = plan.job.owner(run.owner) else { continue };

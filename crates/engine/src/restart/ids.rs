@@ -82,7 +82,7 @@ impl Construction {
                 let (piece, tail) = rest.split_at(PIECE_PAGES);
                 let bytes = &mut bytes[..piece.bytes() as usize];
                 let reading = |source| kernel("looking for held locks", source);
-                self.read_placed(plan, run.owner, piece, bytes).map_err(reading)?;
+                self.read_placed(plan.job, run.owner, piece.start(), bytes).map_err(reading)?;
                 if let Some(place) = held_lock(bytes, &owners) {
                     let lock = piece.start().get() + place as u64;
                     let why = format!("a lock at {lock:#x} is held and names its owner by the old thread id");

@@ -12,7 +12,7 @@
 use super::family::Family;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path, in_use, is_own_stream};
 use super::folders::saves_written;
-use super::names::NamesInMemory;
+use super::known_names::KnownNames;
 use super::plan::JobPlan;
 use super::tails::{KeepTail, Tail};
 use crate::files::{FileKey, TICK_NANOSECONDS, digest_of, is_database, open};
@@ -356,24 +356,30 @@ impl Reckoning<'_> {
     }
 }
 
-impl Family {
-    /// Which names of doubtful files the job knows.
-    pub(super) fn known_names<'a>(&self, plan: &'a JobPlan<'_>) -> NamesInMemory<'a> {
-        let listed = plan.listed.iter().filter(|listed| listed.is_doubtful).map(name);
-        NamesInMemory::find(self, plan, listed.chain(plan.doubtful_names()).collect())
+impl ListedPlan {
+    /// Whether it is settled if it is the job's.
+    fn may_go(&self) -> bool {
+        self.cut.is_some() || self.against.is_none()
     }
+}
 
+impl JobPlan<'_> {
+    /// The names of files that are the job's only if it knows them.
+    pub(super) fn names_in_doubt(&self) -> impl Iterator<Item = &[u8]> {
+        let listed = self.listed.iter().filter(|listed| listed.is_doubtful && listed.may_go());
+        listed.map(name).chain(self.doubtful_names())
+    }
+}
+
+impl Family {
     /// Those of the files that are the job's, and those that stay since nobody knows. Refuses, before anything is written, where
     /// one of them may not be cut back.
     pub(super) fn settle_listed<'a>(
         &self,
         plan: &'a JobPlan<'_>,
-        known: &NamesInMemory<'_>,
+        known: &KnownNames<'_>,
     ) -> Result<(Vec<&'a ListedPlan>, Option<FileNote>), EngineError> {
-        let is_ours = |listed: &&ListedPlan| {
-            let may_go = listed.cut.is_some() || listed.against.is_none();
-            may_go && (!listed.is_doubtful || known.contains(name(listed)))
-        };
+        let is_ours = |listed: &&ListedPlan| listed.may_go() && (!listed.is_doubtful || known.contains(name(listed)));
         let (settled, others): (Vec<_>, Vec<_>) = plan.listed.iter().partition(is_ours);
         let stay = others.into_iter().filter(|listed| listed.cut.is_none() && !listed.is_shared);
         let paths: Vec<_> = stay.map(|listed| listed.path.clone()).collect();

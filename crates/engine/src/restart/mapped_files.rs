@@ -7,7 +7,7 @@
 use super::address_space::ToMap;
 use super::construction::Construction;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, find, path_of};
-use super::names::NamesInMemory;
+use super::known_names::KnownNames;
 use super::plan::JobPlan;
 use super::remake::Remaking;
 use super::tails::{KeepTail, Tail};
@@ -236,7 +236,7 @@ impl Construction {
     pub(super) fn differing<'a>(
         &self,
         plan: &'a JobPlan<'_>,
-        known: &NamesInMemory<'_>,
+        known: &KnownNames<'_>,
     ) -> Result<Vec<&'a MappedPlan>, EngineError> {
         let folders = plan.files_in_folders();
         let mut differing = Vec::new();

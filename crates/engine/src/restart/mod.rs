@@ -48,6 +48,7 @@ mod folders;
 mod foreseen;
 mod ids;
 mod kinship;
+mod known_names;
 mod listing;
 mod mapped_files;
 mod names;
@@ -82,6 +83,7 @@ pub use files::{FileNote, FileOptions, FilePolicy};
 pub(crate) use folders::in_folders;
 pub(crate) use foreseen::foreseen;
 pub use ids::{IdPolicy, JobIds};
+use known_names::KnownNames;
 pub use namespaces::ClockPolicy;
 use notes::condensed;
 use plan::JobPlan;
@@ -155,9 +157,9 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     let mut family = Family::begin(&plan, (options.ids, options.clocks), InheritedSignals::none())?;
     let mut files = plan.notes.clone();
     let mut remade = Remade::default();
-    let build = |()| family.build(&plan, source, options.on_wait);
+    let known = KnownNames::new(plan.names_in_doubt(), source.runs());
+    let build = |()| family.build(&plan, source, &known, options.on_wait);
     let built = plan.remake.carry_out(&mut remade).and_then(build).and_then(|()| {
-        let known = family.known_names(&plan);
         let differing = family.main().differing(&plan, &known)?;
         let (appended, stay) = family.settle_listed(&plan, &known)?;
         files.extend(stay);

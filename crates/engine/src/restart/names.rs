@@ -1,117 +1,54 @@
-//! Which names of files a job knows: those that stand in the memory with which it goes on. Where the directory cannot tell
-//! whose a file is, this does: a program that is about to write to a file has its name somewhere, and hardly has that of
-//! somebody else's.
+//! Which of some names stand in a piece of memory, each by itself and not as a part of another. All are looked for in one
+//! pass, however many they are.
 
-use super::family::Family;
-use super::plan::JobPlan;
-use crate::abreast;
 use aho_corasick::{AhoCorasick, packed};
-use standfast_core::{Address, PAGE_BYTES, PageRange};
-use standfast_format::records::Mapping;
-use standfast_linux::{PageScan, Populated, ProcessMemory};
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io;
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock};
 
 /// Shorter names stand in any memory by chance.
 const NAME_BYTES_MIN: usize = 3;
 /// No name is longer.
-const NAME_BYTES_MAX: usize = 255;
-/// So much memory is searched: some seconds. Whoever has more of it is taken not to know the name.
-const MEMORY_BYTES_MAX: u64 = 16 << 30;
-/// Mapped files that are longer are data.
-const FILE_BYTES_MAX: u64 = 64 << 20;
-/// How much is read at a time: it fits a processor's cache.
-const PIECE_PAGES: u64 = (256 << 10) / PAGE_BYTES as u64;
+pub(super) const NAME_BYTES_MAX: usize = 255;
+/// By so many of its first bytes a name is looked for at first.
+const QUICK_BYTES: usize = 2;
+/// One place in so many bytes may begin like a name without being one: to look at it takes as long as to pass them.
+const QUICK_BYTES_PER_MISS: usize = 1024;
 
-/// The names that were found.
-#[derive(Debug, Default)]
-pub(super) struct NamesInMemory<'a>(BTreeSet<&'a [u8]>);
-
-impl<'a> NamesInMemory<'a> {
-    /// Looks for `names` in the memory of all processes of a job that has been rebuilt.
-    pub(super) fn find(family: &Family, plan: &JobPlan<'_>, names: BTreeSet<&'a [u8]>) -> Self {
-        let names = names.into_iter().filter(|name| (NAME_BYTES_MIN..=NAME_BYTES_MAX).contains(&name.len()));
-        let search = RwLock::new(Search::new(names.collect()));
-        let mut bytes_left = MEMORY_BYTES_MAX;
-        for (built, process) in family.processes.iter().zip(&plan.job.processes) {
-            // What cannot be read holds no name that we know of.
-            let Ok(ranges) = searched(built.pid(), &process.mappings) else { continue };
-            let fits = |piece: &Piece| {
-                let fits = piece.bytes() <= bytes_left;
-                bytes_left -= if fits { piece.bytes() } else { 0 };
-                fits
-            };
-            let pieces: Vec<Piece> = in_pieces(&ranges).take_while(fits).collect();
-            abreast::each(&pieces, |piece| piece.search(&built.memory, &search));
-        }
-        Self(search.into_inner().unwrap_or_else(PoisonError::into_inner).found)
-    }
-
-    pub(super) fn contains(&self, name: &[u8]) -> bool {
-        self.0.contains(name)
-    }
-}
-
-/// A part of a range in which names may begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Piece {
-    start: u64,
-    end: u64,
-    whole: PageRange,
-}
-
-impl Piece {
-    fn bytes(&self) -> u64 {
-        self.end - self.start
-    }
-
-    /// What is read for it: a byte before it, and as much behind it as a name that begins in it may have.
-    fn window(&self) -> Range<u64> {
-        let start = self.whole.start().get().max(self.start.saturating_sub(1));
-        start..self.whole.end().get().min(self.end + NAME_BYTES_MAX as u64)
-    }
-
-    fn search(&self, memory: &ProcessMemory, search: &RwLock<Search<'_>>) {
-        thread_local! {
-            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-        }
-        let names = search.read().unwrap_or_else(PoisonError::into_inner);
-        if names.missing.is_empty() {
-            return;
-        }
-        let own = self.start..self.end;
-        // What lies beside it may not be readable.
-        let found = [self.window(), own].into_iter().find_map(|window| {
-            let begin = (self.start - window.start) as usize;
-            BUFFER.with_borrow_mut(|buffer| {
-                buffer.resize(buffer.len().max((window.end - window.start) as usize), 0);
-                let memory_there = &mut buffer[..(window.end - window.start) as usize];
-                memory.read(Address::new(window.start), memory_there).ok()?;
-                Some(names.look_in(memory_there, begin..begin + self.bytes() as usize))
-            })
-        });
-        let found = found.unwrap_or_default();
-        drop(names);
-        if !found.is_empty() {
-            search.write().unwrap_or_else(PoisonError::into_inner).note(&found);
-        }
-    }
-}
-
-/// A search for names in memory, in one pass however many they are.
-struct Search<'a> {
+/// A search for names, and what it has found so far.
+#[derive(Debug)]
+pub(super) struct Search<'a> {
     missing: BTreeSet<&'a [u8]>,
     found: BTreeSet<&'a [u8]>,
     finder: Finder,
 }
 
-/// Finds where any of the missing names begins.
+/// A piece of memory, and whether more lies before and behind it, which decides whether a name at its edge ends there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub memory: &'a [u8],
+    pub is_first: bool,
+    pub is_last: bool,
+}
+
+impl View<'_> {
+    /// Where a name may stand so that what stands beside it can be told.
+    fn inner(&self) -> Range<usize> {
+        let length = self.memory.len();
+        let first = usize::from(!self.is_first).min(length);
+        first..length.saturating_sub(usize::from(!self.is_last)).max(first)
+    }
+}
+
+/// Finds where any of the missing names may begin.
+#[derive(Debug)]
 enum Finder {
-    /// Some dozens of names at once, by what their first bytes have in common.
-    Few(packed::Searcher),
+    /// Some dozens of names at once.
+    Few {
+        /// By two bytes of each: twice as fast as by four, until too much else begins like them.
+        quick: packed::Searcher,
+        /// By as many bytes as can be looked at together.
+        sure: packed::Searcher,
+    },
     /// Any number; at a fraction of the speed.
     Many(AhoCorasick),
     /// There is nothing to be found.
@@ -120,10 +57,11 @@ enum Finder {
 
 impl Finder {
     fn of(names: &BTreeSet<&[u8]>) -> Self {
-        match packed::Searcher::new(names) {
-            Some(few) => Self::Few(few),
-            None if names.is_empty() => Self::None,
-            None => {
+        let beginnings: BTreeSet<&[u8]> = names.iter().map(|name| &name[..QUICK_BYTES]).collect();
+        match (packed::Searcher::new(beginnings), packed::Searcher::new(names)) {
+            (Some(quick), Some(sure)) => Self::Few { quick, sure },
+            _ if names.is_empty() => Self::None,
+            _ => {
                 Self::Many(AhoCorasick::new(names).expect("it has a state for a byte of some names, not for billions"))
             }
         }
@@ -131,39 +69,51 @@ impl Finder {
 }
 
 impl<'a> Search<'a> {
-    fn new(names: BTreeSet<&'a [u8]>) -> Self {
-        Self { finder: Finder::of(&names), missing: names, found: BTreeSet::new() }
+    pub(super) fn new(names: impl Iterator<Item = &'a [u8]>) -> Self {
+        let missing = names.filter(|name| (NAME_BYTES_MIN..=NAME_BYTES_MAX).contains(&name.len())).collect();
+        Self { finder: Finder::of(&missing), missing, found: BTreeSet::new() }
     }
 
-    /// The missing names that begin in `part` of some memory and stand there by themselves.
-    fn look_in(&self, memory: &[u8], part: Range<usize>) -> Vec<&'a [u8]> {
+    /// Whether nothing is left to look for.
+    pub(super) fn is_over(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// The missing names that stand there by themselves. A name that reaches an edge behind which more memory lies does not
+    /// count.
+    pub(super) fn look_in(&self, view: &View<'_>) -> Vec<&'a [u8]> {
+        let (memory, inner) = (view.memory, view.inner());
         let mut found = Vec::new();
         // One name may begin like another.
         let mut note = |at: usize| {
-            let here = self.missing.iter().filter(|name| memory[at..].starts_with(name));
+            let mut here = self.missing.iter().filter(|name| memory[at..inner.end].starts_with(name)).peekable();
+            let is_there = here.peek().is_some();
             found.extend(here.filter(|name| stands_alone(memory, at..at + name.len())));
+            is_there
         };
         match &self.finder {
-            Finder::Few(few) => {
-                let mut at = part.start;
-                while let Some(found) = few.find_in(memory, (at..memory.len()).into()) {
-                    if found.start() >= part.end {
-                        break;
-                    }
-                    note(found.start());
-                    at = found.start() + 1;
+            Finder::Few { quick, sure } => {
+                let (mut at, mut misses_left) = (inner.start, inner.len() / QUICK_BYTES_PER_MISS);
+                let next = |at: usize, misses_left: usize| {
+                    let finder = if misses_left > 0 { quick } else { sure };
+                    finder.find_in(memory, (at..inner.end).into()).map(|place| place.start())
+                };
+                while let Some(place) = next(at, misses_left) {
+                    misses_left -= usize::from(!note(place)).min(misses_left);
+                    at = place + 1;
                 }
             }
             Finder::Many(many) => {
-                let places = many.find_overlapping_iter(memory).map(|found| found.start());
-                places.filter(|at| part.contains(at)).for_each(note);
+                let places = many.find_overlapping_iter(&memory[..inner.end]).map(|found| found.start());
+                places.filter(|at| *at >= inner.start).for_each(|at| _ = note(at));
             }
             Finder::None => {}
         }
         found
     }
 
-    fn note(&mut self, names: &[&'a [u8]]) {
+    /// Notes that they were found.
+    pub(super) fn note(&mut self, names: &[&'a [u8]]) {
         let before = self.missing.len();
         for name in names.iter().filter(|name| self.missing.remove(*name)) {
             self.found.insert(name);
@@ -172,38 +122,11 @@ impl<'a> Search<'a> {
             self.finder = Finder::of(&self.missing);
         }
     }
-}
 
-/// Where names may stand: in what is populated, and in what the program has mapped of files, its executable among them.
-fn searched(pid: i32, mappings: &[Mapping]) -> io::Result<Vec<PageRange>> {
-    let scan = PageScan::open(pid)?;
-    let mut ranges = Vec::new();
-    for mapping in mappings {
-        let range = PageRange::between(Address::new(mapping.start), Address::new(mapping.end));
-        match mapping.backing.file() {
-            Some(_) if range.bytes() <= FILE_BYTES_MAX && mapping.protection.read => ranges.push(range),
-            _ => scan.populated(range, Populated::Any, &mut ranges)?,
-        }
+    /// Whether a name was found.
+    pub(super) fn has_found(&self, name: &[u8]) -> bool {
+        self.found.contains(name)
     }
-    Ok(ranges)
-}
-
-/// All ranges in pieces. A name may go on from one range to the next where nothing lies between them.
-fn in_pieces(ranges: &[PageRange]) -> impl Iterator<Item = Piece> + '_ {
-    ranges.chunk_by(|one, next| one.end() == next.start()).flat_map(|adjacent| {
-        let whole = PageRange::between(adjacent[0].start(), adjacent[adjacent.len() - 1].end());
-        adjacent.iter().flat_map(move |range| pieces(*range, whole))
-    })
-}
-
-/// A range in parts of which each is read at once.
-fn pieces(range: PageRange, whole: PageRange) -> impl Iterator<Item = Piece> {
-    let mut rest = range;
-    std::iter::from_fn(move || {
-        let (piece, behind) = rest.split_at(PIECE_PAGES);
-        rest = behind;
-        (piece.pages() > 0).then(|| Piece { start: piece.start().get(), end: piece.end().get(), whole })
-    })
 }
 
 /// Whether a name stands there as a name of its own, and not as a part of another.
@@ -224,9 +147,8 @@ mod tests {
     use super::*;
 
     fn found<'a>(memory: &[u8], names: &[&'a [u8]]) -> BTreeSet<&'a [u8]> {
-        let mut search = Search::new(names.iter().copied().collect());
-        let found = search.look_in(memory, 0..memory.len());
-        search.note(&found);
+        let mut search = Search::new(names.iter().copied());
+        search.note(&search.look_in(&View { memory, is_first: true, is_last: true }));
         assert_eq!(search.found.len() + search.missing.len(), names.len());
         search.found
     }
@@ -243,6 +165,21 @@ mod tests {
     }
 
     #[test]
+    fn a_name_at_an_edge_counts_where_nothing_lies_behind_it() {
+        let search = Search::new([&b"results.txt"[..]].into_iter());
+        let holds = |memory: &[u8], is_first, is_last| !search.look_in(&View { memory, is_first, is_last }).is_empty();
+        for (text, first, last) in
+            [("results.txt ", true, false), (" results.txt", false, true), ("results.txt", true, true)]
+        {
+            for (is_first, is_last) in [(false, false), (false, true), (true, false), (true, true)] {
+                let expected = (is_first || !first) && (is_last || !last);
+                assert_eq!(holds(text.as_bytes(), is_first, is_last), expected, "{text:?} {is_first} {is_last}");
+            }
+        }
+        assert!(!holds(b"", false, false));
+    }
+
+    #[test]
     fn any_number_of_names_is_found_also_where_one_begins_like_another() {
         let names: Vec<String> = (0..400).map(|number| format!("log.{number}")).collect();
         let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
@@ -256,31 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn a_name_across_the_edge_of_two_pieces_is_found_once_and_whole() {
-        let whole = PageRange::new(Address::new(0x10_0000), 2 * PIECE_PAGES);
-        let (edge, base) = ((PIECE_PAGES * PAGE_BYTES as u64) as usize, whole.start().get());
-        for (text, at) in (0..14).flat_map(|before| [("\0results.txt\0", before), ("\0results.txt7", before)]) {
-            let mut memory = vec![0; 2 * edge];
-            memory[edge - at..edge - at + text.len()].copy_from_slice(text.as_bytes());
-            let search = Search::new([&b"results.txt"[..]].into());
-            let halves =
-                [0, PIECE_PAGES].map(|at| PageRange::new(Address::new(base + at * PAGE_BYTES as u64), PIECE_PAGES));
-            let times = in_pieces(&halves).map(|piece| {
-                let window = piece.window();
-                let (start, end) = ((window.start - base) as usize, (window.end - base) as usize);
-                let begin = (piece.start - window.start) as usize;
-                search.look_in(&memory[start..end], begin..begin + piece.bytes() as usize).len()
-            });
-            assert_eq!(times.sum::<usize>(), usize::from(text.ends_with('\0')), "{text:?} {at} bytes before the edge");
-        }
-    }
-
-    #[test]
-    fn every_page_of_a_range_is_in_one_piece() {
-        let range = PageRange::new(Address::new(4096), 2 * PIECE_PAGES + 3);
-        let found: Vec<_> = in_pieces(&[range]).collect();
-        assert_eq!(found.iter().map(Piece::bytes).sum::<u64>(), range.bytes());
-        assert!(found.windows(2).all(|pair| pair[0].end == pair[1].start));
-        assert_eq!((found[0].window().start, found[2].window().end), (range.start().get(), range.end().get()));
+    fn a_name_is_found_behind_much_that_begins_like_it() {
+        let memory = ["re result result.tx ".repeat(1000), " results.txt ".to_owned()].concat();
+        assert_eq!(found(memory.as_bytes(), &[b"results.txt", b"reserved"]), [&b"results.txt"[..]].into());
     }
 }

@@ -19,8 +19,8 @@ use super::plan::Plan;
 use super::system_v::SystemV;
 use crate::EngineError;
 use crate::freeze::kernel;
-use standfast_core::{PAGE_BYTES, PageRange};
-use standfast_format::records::{Backing, Mapping, MemoryObject, ObjectKind, Owner};
+use standfast_core::{Address, PAGE_BYTES};
+use standfast_format::records::{Backing, JobState, Mapping, MemoryObject, ObjectKind, Owner};
 use standfast_format::{BoxError, Run};
 use standfast_linux::sys::{file, process};
 use std::ffi::OsStr;
@@ -146,21 +146,21 @@ impl Construction {
         object.own.write_all_at(&bytes[..inside], object.base + start).map_err(Into::into)
     }
 
-    /// Reads pages that have been placed, whoever owns them.
+    /// Reads what has been placed from `start` on: an address of this process, or an offset in an object.
     pub(super) fn read_placed(
         &self,
-        plan: &Plan<'_>,
+        job: &JobState,
         owner: u32,
-        range: PageRange,
+        start: Address,
         into: &mut [u8],
     ) -> std::io::Result<()> {
-        match plan.job.owner(owner) {
+        match job.owner(owner) {
             Some(Owner::Object(object)) => {
                 let object = &self.objects[object];
-                let inside = object.length.saturating_sub(range.start().get()).min(into.len() as u64) as usize;
-                object.own.read_exact_at(&mut into[..inside], object.base + range.start().get())
+                let inside = object.length.saturating_sub(start.get()).min(into.len() as u64) as usize;
+                object.own.read_exact_at(&mut into[..inside], object.base + start.get())
             }
-            _ => self.memory.read(range.start(), into),
+            _ => self.memory.read(start, into),
         }
     }
 
