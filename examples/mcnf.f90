@@ -202,7 +202,7 @@ contains
         if (commodity > 0 .and. found_length > 0) column_cost(leaving) = sum(cost(found(:found_length), commodity))
     end subroutine pivot
 
-    ! Inverts the basis anew, against the rounding of many pivots.
+    ! Inverts the basis again, against the rounding of many pivots.
     subroutine refresh()
         integer :: row, at, info, pivoted(rows)
         real(real64) :: work(64*rows)

@@ -1,7 +1,7 @@
 ! solve: several systems of linear equations, one after the other, each with its solution written to disk.
 !
 ! SOLVE of the papers of 1995 and 1996, a driver of LAPACK's LU decomposition. Between two systems the matrix is dead: the
-! next one is generated anew. Incremental checkpoints save nothing here, as all of it has been written.
+! next one is generated again. Incremental checkpoints save nothing here, as all of it has been written.
 !
 ! Self-check: the normwise backward error of each solution, |b - A x| / (|A| |x| + |b|) (Rigal and Gaches 1967).
 !

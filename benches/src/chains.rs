@@ -116,7 +116,7 @@ pub(crate) fn differences_by_measurement(megabytes: u64, repeats: usize, say: &m
     Ok(())
 }
 
-/// A first write behind a checkpoint against one that mprotect and a handler notice.
+/// A first write after a checkpoint against one that mprotect and a handler notice.
 pub(crate) fn first_write(repeats: usize) -> Result<Verdict> {
     const GAIN_MIN: f64 = 2.5;
     let (mut noted, mut handled) = (Vec::new(), Vec::new());

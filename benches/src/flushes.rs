@@ -13,7 +13,7 @@ use standfast_tests::victims::{DIRTIER, Program};
 use std::process::Stdio;
 use std::time::Duration;
 
-const MANNERS: [&str; 3] = ["auto", "background", "foreground"];
+const FLUSH_MODES: [&str; 3] = ["auto", "background", "foreground"];
 /// What the choice may take longer than the better of the two: what it took to measure them is in it.
 const WORSE_MAX: f64 = 1.03;
 const INTERVAL_MILLISECONDS: u64 = 1000;
@@ -32,10 +32,10 @@ pub(crate) fn where_they_cost_less(
 ) -> Result<()> {
     let program = DIRTIER.with(&[&megabytes.to_string(), "small", "rounds", PERMILLE, ROUNDS, steps])?;
     for (processors, what) in [(None, "a processor to spare"), (Some("0"), "none to spare")] {
-        let mut times = MANNERS.map(|_| Vec::new());
+        let mut times = FLUSH_MODES.map(|_| Vec::new());
         for _ in 0..repeats {
-            for (manner, times) in MANNERS.iter().zip(&mut times) {
-                times.push(timed(&program, manner, processors)?);
+            for (flush_mode, times) in FLUSH_MODES.iter().zip(&mut times) {
+                times.push(timed(&program, flush_mode, processors)?);
             }
         }
         let [auto, background, foreground] = times.map(|times| median(&times));
@@ -46,11 +46,11 @@ pub(crate) fn where_they_cost_less(
 }
 
 /// How long the program computes, by its own watch, on these processors.
-fn timed(program: &Program, manner: &str, processors: Option<&str>) -> Result<Duration> {
+fn timed(program: &Program, flush_mode: &str, processors: Option<&str>) -> Result<Duration> {
     let (arena, place) = (Arena::new()?, Place::new()?);
     let standfast = Standfast::new(&arena)?;
     let memory = place.path().display().to_string();
-    let options = ["--memory", &memory, "--flush-every", "1", "--flush", manner].map(str::to_owned);
+    let options = ["--memory", &memory, "--flush-every", "1", "--flush", flush_mode].map(str::to_owned);
     let checkpoints = Checkpoints::EveryMilliseconds(INTERVAL_MILLISECONDS);
     let mut command = standfast.run_command_with(&options, checkpoints, program);
     if let Some(processors) = processors {

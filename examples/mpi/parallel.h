@@ -43,7 +43,7 @@ static inline size_t first_of(int of_rank, size_t count)
     return count * (size_t)of_rank / (size_t)ranks;
 }
 
-/* The verdict over the largest of what the ranks have found; told by one, heeded by all. */
+/* The verdict over the largest of what the ranks have found; told by one, honoured by all. */
 static inline void check_all(const char *what, double found, double most)
 {
     double largest, badness = found <= most ? 0 : 1;

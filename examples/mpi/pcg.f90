@@ -5,7 +5,7 @@
 ! Each rank has some planes of the cube (Hestenes and Stiefel 1952; the preconditioner is the diagonal).
 !
 ! Scalar products are added plane by plane in one order, so that nothing depends on the number of ranks. Self-checks: the
-! residual, calculated anew; and the solution, which is known, as the right-hand side was made from it.
+! residual, calculated again; and the solution, which is known, as the right-hand side was made from it.
 !
 ! usage: mpirun -n RANKS pcg [SIDE OF THE CUBE (64) [ITERATIONS AT MOST (1000)]]
 program pcg

@@ -7,36 +7,36 @@ use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Beginning, Input, MemoryShelf, Message, Muster, Nothing, Output, Plan, Process, Rank, Seat, Settings, Term,
-    WayBack, encode,
+    Beginning, Input, LogicalRank, Membership, MemoryShardStore, Message, Nothing, Output, Plan, Process, Rank,
+    RecoveryMode, Settings, Term, encode,
 };
 use std::sync::Arc;
 
 fuzz_target!(|input: &[u8]| {
-    let plan = Plan::rotating(JobId::from_bytes([1; 16]), WayBack::Relaunch, Scheme::Parity, 3).expect("a plan");
+    let plan = Plan::rotating(JobId::from_bytes([1; 16]), RecoveryMode::Relaunch, Scheme::Parity, 3).expect("a plan");
     let plan = Arc::new(plan);
     let costs = Costs { latency_nanoseconds: 1, page_nanoseconds: 1 };
-    let beginning = Beginning { rank: Rank(0), prefers: Some(Seat(0)), started: false, costs, encode_every: 1 };
-    let mut process = Process::new(plan.clone(), Settings { beginning, compress: true, anew: None });
-    let (mut payload, mut shelf) = (Nothing::default(), MemoryShelf::default());
-    let muster = Muster { number: 1, present: (0..3).map(Rank).collect() };
-    let mut inputs = vec![Input::Muster(muster)];
+    let beginning = Beginning { rank: Rank(0), prefers: Some(LogicalRank(0)), started: false, costs, encode_every: 1 };
+    let mut process = Process::new(plan.clone(), Settings { beginning, compress: true, full: None });
+    let (mut payload, mut shard_store) = (Nothing::default(), MemoryShardStore::default());
+    let membership = Membership { number: 1, present: (0..3).map(Rank).collect() };
+    let mut inputs = vec![Input::Membership(membership)];
     let mut rest = input;
     loop {
         while let Some(input) = inputs.pop() {
-            for output in process.handle(input, &mut payload, &mut shelf) {
+            for output in process.handle(input, &mut payload, &mut shard_store) {
                 match output {
-                    Output::Survey(muster) => inputs.push(Input::Surveyed(muster, shelf.survey())),
+                    Output::Survey(membership) => inputs.push(Input::Surveyed(membership, shard_store.survey())),
                     Output::Seal(work) => {
-                        shelf.seal(work);
+                        shard_store.seal(work);
                         inputs.push(Input::Sealed(work.epoch));
                     }
-                    Output::Mark(epoch) => {
-                        shelf.mark(epoch);
-                        inputs.push(Input::Marked(epoch));
+                    Output::Acknowledge(epoch) => {
+                        shard_store.acknowledge(epoch);
+                        inputs.push(Input::Acknowledged(epoch));
                     }
-                    Output::Keep { epoch, seat, life } => {
-                        shelf.keep(epoch, seat, life);
+                    Output::Keep { epoch, logical_rank, life } => {
+                        shard_store.keep(epoch, logical_rank, life);
                         inputs.push(Input::Kept);
                     }
                     Output::Resume(_) => inputs.push(Input::Arrived(1)),
@@ -54,7 +54,7 @@ fuzz_target!(|input: &[u8]| {
             minicbor::decode(body).map(Message::Data).ok()
         };
         let Some(message) = message else { continue };
-        let term = Term { muster: 1, round: u32::from(head >> 6) };
+        let term = Term { membership: 1, round: u32::from(head >> 6) };
         let from = Rank(u32::from(head >> 1 & 3));
         inputs.push(Input::Message(from, encode(&plan, term, message)));
     }

@@ -6,13 +6,13 @@ use libfuzzer_sys::fuzz_target;
 use standfast_core::Checksum;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
-use standfast_group::{Arrival, Control, Message, Phase, Plan, Term, WayBack, decode, encode};
+use standfast_group::{Arrival, Control, Message, Phase, Plan, RecoveryMode, Term, decode, encode};
 
 /// As `message.rs` has it.
 const FOOT_BYTES: usize = 80;
 
 fuzz_target!(|input: &[u8]| {
-    let plan = Plan::rotating(JobId::from_bytes([1; 16]), WayBack::Relaunch, Scheme::Parity, 4).expect("a plan");
+    let plan = Plan::rotating(JobId::from_bytes([1; 16]), RecoveryMode::Relaunch, Scheme::Parity, 4).expect("a plan");
     let _ = decode(&plan, input.to_vec());
     let Some((kind, body)) = input.split_first() else { return };
     let (pages, body) = body.split_at(if kind & 2 == 0 { 0 } else { body.len() / 2 });

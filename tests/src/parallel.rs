@@ -222,8 +222,10 @@ fn awaits_strike(
 /// When each process has sealed last.
 fn sealed(memory: &Path) -> Vec<SystemTime> {
     let within = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let seats = within(memory.to_owned()).flat_map(within).flat_map(within);
-    seats.filter_map(|seat| fs::metadata(seat.join("state")).and_then(|file| file.modified()).ok()).collect()
+    let logical_ranks = within(memory.to_owned()).flat_map(within).flat_map(within);
+    logical_ranks
+        .filter_map(|logical_rank| fs::metadata(logical_rank.join("state")).and_then(|file| file.modified()).ok())
+        .collect()
 }
 
 /// The last line of an output: the checksum.

@@ -225,7 +225,7 @@ impl<'a> Trial<'a> {
         let mut command = self.standfast.command(&["doctor", "--json", &pid]);
         let said = Running::complete(self.arena, "doctor", &mut command)?;
         if said.output.is_empty() {
-            // Some obstacles are in the way of the look itself.
+            // Some blockers are in the way of the look itself.
             return said.refusal("a look at the program");
         }
         let diagnosis: Value = serde_json::from_str(&said.output).with_context(|| format!("doctor said {said:?}"))?;

@@ -235,11 +235,11 @@ pub fn goes_on_from_what_was_saved(mpi: Mpi, program: &Path, seed: u64) -> Resul
     let whole = |held: &&Value| held["place"] == "directory" && held["missing"].as_array().is_some_and(Vec::is_empty);
     let newest = status.as_array().and_then(|epochs| epochs.iter().find(whole));
     let newest = newest.with_context(|| format!("no epoch is whole: {status}; {}", watched.said()))?.clone();
-    ensure!(newest["bears"] == 1, "{newest}");
+    ensure!(newest["tolerates"] == 1, "{newest}");
     take_away_one_piece(&watched.arena)?;
     fs::remove_dir_all(watched.memory())?;
     let rebuilt = watched.ask(&["rebuild"])?;
-    ensure!(rebuilt["seats"].as_array().is_some_and(|seats| seats.len() == 1), "{rebuilt}");
+    ensure!(rebuilt["logical_ranks"].as_array().is_some_and(|logical_ranks| logical_ranks.len() == 1), "{rebuilt}");
     let verified = watched.ask(&["verify"])?;
     ensure!(
         verified.as_array().is_some_and(|it| it.len() >= RANKS && it.iter().all(|it| it["damage"].is_null())),
@@ -254,9 +254,9 @@ pub fn goes_on_from_what_was_saved(mpi: Mpi, program: &Path, seed: u64) -> Resul
 /// Of each epoch in the directory, that of the second rank.
 fn take_away_one_piece(arena: &Arena) -> Result<()> {
     for entry in fs::read_dir(arena.images())? {
-        let seat = entry?.path().join("seat-1");
-        if seat.is_dir() {
-            fs::remove_dir_all(seat)?;
+        let logical_rank = entry?.path().join("seat-1");
+        if logical_rank.is_dir() {
+            fs::remove_dir_all(logical_rank)?;
         }
     }
     Ok(())
@@ -365,7 +365,7 @@ pub fn goes_on_with_fewer_nodes(mpi: Mpi, program: &Path, nodes: &Nodes, seed: u
     let mut running = watched.start_on(nodes, &Job { name: "fewer", ..Job::on(&others.join(","), &[]) })?;
     watched.wait_for_a_moment(&mut running)?;
     let ended = watched.check(running)?;
-    ensure!(!ended.errors.contains("joined as 0"), "it began anew; {}", watched.said());
+    ensure!(!ended.errors.contains("joined as 0"), "it began again; {}", watched.said());
     let is_there = |path: &&String| !path.starts_with(&format!("./{}/", nodes.name(lost)));
     let expected: BTreeSet<String> = of_the_other.iter().filter(is_there).cloned().collect();
     let left = nodes.left()?;

@@ -492,7 +492,7 @@ fn a_file_from_before_the_program_is_put_back_if_it_was_saved_and_named_if_not()
     fs::write(arena.work().join("end"), "")?;
     let errors = restarted.wait(PATIENCE)?.well("the restart")?.errors;
     ensure!(shell.text("early.txt")? == "one\ntwo\n", "{:?}", shell.text("early.txt")?);
-    ensure!(errors.contains("late.txt") && errors.contains("not saved"), "{errors}");
+    ensure!(errors.contains("late.txt") && errors.contains("did not save them"), "{errors}");
     Ok(())
 }
 

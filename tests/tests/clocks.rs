@@ -1,4 +1,4 @@
-//! A restart after a reboot: the machine's monotonic clocks have started anew, the program's go on.
+//! A restart after a reboot: the machine's monotonic clocks have started again, the program's go on.
 #![allow(missing_docs, reason = "a test binary")]
 
 use anyhow::{Result, ensure};
@@ -15,7 +15,7 @@ use std::process::Stdio;
 const AHEAD_SECONDS: &str = "864000";
 
 #[test]
-fn monotonic_clocks_never_go_back_when_the_machine_has_started_anew() -> Result<()> {
+fn monotonic_clocks_never_go_back_when_the_machine_has_started_again() -> Result<()> {
     let program = CLOCKS.with(&[])?;
     let arena = Arena::new()?;
     let standfast = Standfast::new(&arena)?;

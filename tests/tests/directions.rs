@@ -1,4 +1,4 @@
-//! Programs that direct their own checkpoints by libstandfast: what they say is heeded to the byte, nothing that counts is
+//! Programs that direct their own checkpoints by libstandfast: what they say is honoured to the byte, nothing that counts is
 //! lost, and they hear what has come of it.
 #![allow(missing_docs, reason = "a test binary")]
 
@@ -411,7 +411,7 @@ fn a_refused_checkpoint_is_told_to_the_program() -> Result<()> {
 }
 
 #[test]
-fn requests_before_the_least_interval_are_not_heeded() -> Result<()> {
+fn requests_before_the_least_interval_are_not_honoured() -> Result<()> {
     for (options, next) in [(["--min-interval", "1h"], "next 0"), (["--min-interval", "never"], "next 0")] {
         let stage = Stage::new("not-due", &options)?;
         let Stage { arena, running } = stage;

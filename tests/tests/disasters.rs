@@ -85,7 +85,7 @@ fn memory_that_is_full_from_any_call_of_a_checkpoint_on_has_it_go_to_the_disk() 
 fn sweep_flush(disaster: FlushDisaster) -> Result<()> {
     let small = Subject::small()?.in_memory();
     let mut subjects = ["foreground", "background"]
-        .map(|manner| small.protected_with(&["--flush-every", "1", "--flush", manner]))
+        .map(|flush_mode| small.protected_with(&["--flush-every", "1", "--flush", flush_mode]))
         .into_iter()
         .cycle();
     sweep(FURTHER_STRIKES, |at| {

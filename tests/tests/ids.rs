@@ -21,7 +21,7 @@ fn ids(pid: Pid) -> Result<Vec<i32>> {
     line.split_whitespace().map(|id| id.parse().context("an id")).collect()
 }
 
-/// A program that stands at its gate behind a checkpoint, killed.
+/// A program that stands at its gate after a checkpoint, killed.
 fn killed_behind_checkpoint(standfast: Standfast<'_>, program: &Program) -> Result<Vec<i32>> {
     let running = standfast.run(Checkpoints::OnRequest, program)?;
     standfast.await_gate()?;
@@ -73,7 +73,7 @@ fn ten_restarts_one_behind_the_other_keep_the_old_ids_and_do_not_nest() -> Resul
 
 /// A restart says which ids the job has, and what follows from that.
 fn tells_what_the_job_sees(said: &str) -> Result<()> {
-    let always = ["old process ids", "its own processes only", "pid file"];
+    let always = ["old process ids", "only its own processes", "pid file"];
     // Only these get a user namespace as well.
     let of_plain_users = ["belong to nobody", "set-uid programs do not work"];
     let is_root = nix::unistd::geteuid().is_root();

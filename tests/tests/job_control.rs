@@ -101,7 +101,7 @@ fn what_is_left_behind_is_named_and_protected_on_in_the_background() -> Result<(
     let standfast = Standfast::new(&arena)?;
     let ended = run_leaving(&arena, &[])?.wait(PATIENCE)?;
     ensure!(ended.exited(4), "instead of the program's status: {}; {}", ended.status, ended.errors);
-    ensure!(ended.errors.contains("left behind"), "not told: {}", ended.errors);
+    ensure!(ended.errors.contains("remaining processes stay supervised"), "not told: {}", ended.errors);
     run_leaving(&arena, &["--fresh"])?.wait(PATIENCE)?.refusal("a second life beside the first")?;
     standfast.checkpoint()?;
     let survivor = standfast.program_pid()?.context("the survivor is named")?;
@@ -141,7 +141,9 @@ fn wait_stays_with_what_is_left_behind_and_protects_it() -> Result<()> {
     let running = run_leaving(&arena, &["--wait"])?;
     let named =
         || -> Result<String> { Ok(standfast.ask("status", &arena.images(), &["--json"])?.well("status")?.output) };
-    until(PATIENCE, "the main process to end", || Ok(running.errors_so_far().contains("left behind").then_some(())))?;
+    until(PATIENCE, "the main process to end", || {
+        Ok(running.errors_so_far().contains("remaining processes stay supervised").then_some(()))
+    })?;
     let survivor = until(PATIENCE, "the survivor to be named", || {
         let status: serde_json::Value = serde_json::from_str(&named()?).context("status answers in JSON")?;
         Ok(status["program_pid"].as_i64())

@@ -92,7 +92,7 @@ fn a_job_goes_on_from_memory_and_after_a_reboot_from_the_disk() -> Result<()> {
             fs::create_dir(place(&arena))?;
         }
         let said = goes_on(standfast, &arena, if reboot { 4 } else { 6 })?;
-        ensure!(said.contains("in memory cannot be had any more") == reboot, "said: {said}");
+        ensure!(said.contains("checkpoints in memory are lost") == reboot, "said: {said}");
     }
     Ok(())
 }
@@ -120,12 +120,8 @@ fn where_the_disk_takes_nothing_in_time_what_is_where_is_told_and_the_job_goes_o
     running.signal(Signal::SIGTERM)?;
     let ended = running.wait(PATIENCE)?;
     ensure!(ended.exited(75), "{:?} said: {}", ended.status, ended.errors);
-    let told = "the newest checkpoint (3) is in memory only";
-    ensure!(
-        ended.errors.contains(told) && ended.errors.contains("the newest on the disk: 1"),
-        "said: {}",
-        ended.errors
-    );
+    let told = "the newest checkpoint (3) is only in memory";
+    ensure!(ended.errors.contains(told) && ended.errors.contains("the newest on disk: 1"), "said: {}", ended.errors);
     goes_on(standfast, &arena, 3).map(drop)
 }
 
@@ -138,7 +134,7 @@ fn memory_that_is_emptied_under_a_running_job_costs_nothing_but_what_was_there()
     for level in fs::read_dir(place(&arena))?.flatten() {
         fs::remove_dir_all(level.path())?;
     }
-    // To the disk, since memory is gone; then memory is made anew.
+    // To the disk, since memory is gone; then memory is made again.
     (0..2).try_for_each(|_| standfast.checkpoint())?;
     let found = generations(standfast, &arena)?;
     let newest = found.last().context("there are some")?.0;
@@ -200,7 +196,7 @@ fn checkpoints_are_flushed_while_the_program_stands_still_where_that_is_wanted()
     }
     let status = standfast.status(&arena.images())?;
     let flush = &status["live"]["flush"];
-    ensure!(flush["manner"] == "foreground" && flush["is_asked"] == true, "{flush}");
+    ensure!(flush["flush_mode"] == "foreground" && flush["is_asked"] == true, "{flush}");
     until(PATIENCE, "it to be measured", || {
         let status = standfast.status(&arena.images())?;
         Ok(status["live"]["flush"]["foreground_nanoseconds_per_mib"].as_u64().filter(|time| *time > 0))

@@ -123,7 +123,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
         "other descriptors",
         "GPU and RDMA devices",
         Test(
-            "../../crates/engine/src/census/descriptors/refused.rs",
+            "../../crates/engine/src/collect/descriptors/refused.rs",
             "what_keeps_state_in_hardware_is_named_with_a_way_round_it",
         ),
     ),
@@ -178,7 +178,7 @@ const PROOFS: &[(&str, &str, Proof)] = &[
         "restrictions",
         "shadow stacks",
         Test(
-            "../../crates/engine/src/census/restrictions.rs",
+            "../../crates/engine/src/collect/restrictions.rs",
             "restrictions_that_a_new_process_would_not_have_are_named",
         ),
     ),

@@ -141,7 +141,7 @@ fn a_restart_that_is_to_redirect_the_output_continues_in_the_new_file() -> Resul
     let running = standfast.run(Checkpoints::OnRequest, &program)?;
     standfast.await_gate()?;
     standfast.ask("checkpoint", &arena.images(), &["--stop"])?.well("checkpoint --stop")?;
-    ensure!(running.wait(PATIENCE)?.exited(75), "a job that was stopped behind a checkpoint ends with 75");
+    ensure!(running.wait(PATIENCE)?.exited(75), "a job that was stopped after a checkpoint ends with 75");
     open_gate(&arena)?;
     let mut command = standfast.restart_command(&arena.images());
     command.arg("--redirect");
@@ -160,7 +160,7 @@ fn an_output_to_which_others_have_added_continues_where_that_of_the_restart_is_c
     let running = standfast.run(Checkpoints::OnRequest, &program)?;
     standfast.await_gate()?;
     standfast.ask("checkpoint", &arena.images(), &["--stop"])?.well("checkpoint --stop")?;
-    ensure!(running.wait(PATIENCE)?.exited(75), "a job that was stopped behind a checkpoint ends with 75");
+    ensure!(running.wait(PATIENCE)?.exited(75), "a job that was stopped after a checkpoint ends with 75");
     let old = arena.work().join(OUTPUT);
     fs::write(&old, "*** cancelled due to a time limit ***\n")?;
     open_gate(&arena)?;

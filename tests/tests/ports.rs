@@ -13,9 +13,9 @@ use std::fs;
 const WAITS: &str = "waiting for port 127.0.0.1:";
 
 /// Kills a server when a connection of it lingers that was made after its checkpoint, and restarts it.
-fn restarted_beside_what_lingers(arena: &Arena, manner: &str) -> Result<Running> {
+fn restarted_beside_what_lingers(arena: &Arena, flush_mode: &str) -> Result<Running> {
     let standfast = Standfast::new(arena)?;
-    let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", manner])?)?;
+    let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", flush_mode])?)?;
     standfast.await_gate()?;
     standfast.checkpoint()?;
     open_gate(arena)?;

@@ -146,7 +146,7 @@ fn a_copy_takes_no_more_memory_than_what_has_changed_and_a_fixed_buffer() -> Res
     for turn in 0..3 {
         fs::write(&go, "")?;
         until(PATIENCE, "the program to write", || Ok((!go.exists()).then_some(())))?;
-        // The high-water mark begins anew (proc(5)).
+        // The high-water mark begins again (proc(5)).
         fs::write(format!("/proc/{supervisor}/clear_refs"), "5")?;
         standfast.checkpoint()?;
         let (most, bound) = (high_water_kib(supervisor)?, CHANGED_KIB + OWN_KIB);

@@ -2,7 +2,7 @@
 //! simulator: `cargo xtask simulate`.
 //!
 //! Tidy reads, and says what it found; it changes nothing. The rules are pure functions over text ([`rooms`], [`sources`],
-//! [`documents`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
+//! [`documents`], [`words`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
 #![forbid(unsafe_code)]
 
 mod code;
@@ -11,6 +11,7 @@ mod finding;
 mod rooms;
 mod sources;
 mod tidy;
+mod words;
 
 use std::io::Write;
 use std::process::{Command, ExitCode};

@@ -1,7 +1,7 @@
 //! Fetches what the rules look at: git's list of files, their text, cargo's list of packages. Decides nothing itself.
 
 use crate::finding::Finding;
-use crate::{documents, rooms, sources};
+use crate::{documents, rooms, sources, words};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,6 +58,7 @@ pub(crate) fn check() -> Result<Report, TidyError> {
     for path in files.iter().filter(|path| *path != GENERATED) {
         let Some(text) = read_text(&top.join(path))? else { continue };
         findings.extend(sources::check(path, &text));
+        findings.extend(words::check(path, &text));
         if path.ends_with(".md") {
             findings.extend(documents::dead_links(path, &text, &files));
         }

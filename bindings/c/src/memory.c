@@ -83,7 +83,7 @@ static void sweep(size_t bytes, int clean_max)
     }
 }
 
-/* mimalloc keeps what is free for a while, which begins anew whenever more becomes free, and 2.0 also when all is to be
+/* mimalloc keeps what is free for a while, which begins again whenever more becomes free, and 2.0 also when all is to be
  * collected. */
 static void collect_of_thread(void)
 {

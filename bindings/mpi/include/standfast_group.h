@@ -53,7 +53,7 @@ typedef struct standfast_transport {
     int (*quiescent)(void *context, char *words, size_t length);
 } standfast_transport;
 
-/* Codes: how many lost nodes are borne, and at what price. */
+/* Codes: how many lost nodes are tolerated, and at what price. */
 enum standfast_code {
     STANDFAST_PARITY = 0,      /* one in each group; the cheapest */
     STANDFAST_REED_SOLOMON = 1 /* `checks` in each group */

@@ -107,7 +107,7 @@ pub unsafe extern "C" fn standfast_group_join(
         let pulse = Pulse::new();
         // SAFETY: valid, and its strings end.
         let settings = unsafe { options::settings(options) }?;
-        if let Some(path) = &settings.milestones {
+        if let Some(path) = &settings.launch_progress {
             let _ = MILESTONES.set(path.clone());
         }
         let line = Line::new(table, pulse.clone())?;

@@ -62,7 +62,7 @@ pub(crate) unsafe fn settings(options: Option<&Options>) -> Result<Settings, Str
     let directory = text(options.directory).filter(|path| !path.is_empty());
     let path = |bytes| PathBuf::from(OsStr::from_bytes(bytes));
     let directory = directory.map(path);
-    let milestones = text(options.milestones).filter(|path| !path.is_empty()).map(path);
+    let launch_progress = text(options.milestones).filter(|path| !path.is_empty()).map(path);
     let (directory_every, encode_every) = (options.directory_every.into(), options.encode_every.max(1).into());
-    Ok(Settings { scheme, group_members, tracking, directory, directory_every, encode_every, milestones, ..base })
+    Ok(Settings { scheme, group_members, tracking, directory, directory_every, encode_every, launch_progress, ..base })
 }

@@ -2,14 +2,14 @@
 
 use crate::arguments::{Arguments, Checkpoint, Clean, Coalesce, Command, Doctor, Form, Inspect, Man, Status, Verify};
 use crate::homes::shared_binaries;
+use crate::reporter::say;
 use crate::tables;
-use crate::voice::say;
 use anyhow::bail;
 use clap::CommandFactory;
 use serde::Serialize;
 use standfast::doctor::{Finding, examine_machine, examine_process};
 use standfast::{
-    Afterwards, CleanRequest, Notice, examine_group_memory, group_memory, printable_json, printable_lines,
+    Afterwards, CleanRequest, JobEvent, examine_group_memory, group_memory, printable_json, printable_lines,
 };
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -54,8 +54,8 @@ pub(crate) fn answer(question: Command) -> anyhow::Result<ExitCode> {
 }
 
 /// Passes on what is said before the answer.
-fn speak(notice: &Notice) {
-    say(&notice.to_string());
+fn speak(event: &JobEvent) {
+    say(&event.to_string());
 }
 
 fn take_checkpoint(checkpoint: &Checkpoint) -> anyhow::Result<ExitCode> {

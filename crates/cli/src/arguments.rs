@@ -15,68 +15,68 @@ const EXAMPLES: &str = "\
 Examples:
   standfast run ./heat 4096           protect a program; a checkpoint every 10 minutes
   standfast run -i 1m -- ./heat -v    every minute; options after -- are the program's
-  standfast restart                   it was killed: continue it from its newest checkpoint
-  standfast status heat.standfast     how does it stand?
+  standfast restart                   after a crash: continue from the newest checkpoint
+  standfast status heat.standfast     show its state
   standfast checkpoint heat.standfast --stop
-                                      save it now and stop it; restart continues it
-  standfast clean heat.standfast      it has finished: remove its checkpoints
+                                      take a checkpoint now and stop; restart continues
+  standfast clean heat.standfast      after it has finished: remove its checkpoints
 
-Exit status of run and restart: the program's own; killed by a signal: the same signal;
-75 when stopped behind a checkpoint (SIGTERM, or checkpoint --stop). Otherwise 0 for success,
-1 for failure, 2 for a wrong command line; 127 and 126 when the program to run is not found
-or cannot be executed.";
+Exit status of run and restart: that of the program, or the signal that killed it; 75 when it
+was stopped after a checkpoint (SIGTERM, or checkpoint --stop). Other commands: 0 for success, 1
+for failure, 2 for an invalid command line. 127 and 126: the program was not found or could not be
+executed.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
   standfast run ./heat 4096
   standfast run -d /scratch/heat -i 30s -- ./heat 4096
-  standfast run --resume -- ./heat 4096     in a batch job: starts it or continues it,
-                                            whichever applies, so that it can be requeued
+  standfast run --resume -- ./heat 4096     in a batch job that may be requeued: starts the
+                                            program the first time, then continues it
 
-SIGTERM takes a checkpoint, stops the program and ends with status 75. A second one goes to
-the program. A checkpoint that fails never harms the program: it is told and tried again.
+SIGTERM takes a checkpoint, stops the program and exits with status 75. A second SIGTERM is passed
+to the program. A checkpoint that fails never harms the program: it is reported and retried.
 
-Where the current directory has a standfast.toml, what stands there below [run], by the names of these
-options, holds where nothing is said here: interval = \"90s\", say. Behind it comes a .ckptrc, as the
-libckpt paper of 1995 defines it.";
+Options can also be set in standfast.toml in the current directory, in the section [run], under the
+names of these options: interval = \"90s\". A .ckptrc, as the libckpt paper of 1995 defines it, is
+read after that. The command line takes precedence.";
 
 const RESTART_EXAMPLES: &str = "\
 Examples:
-  standfast restart                   the only *.standfast directory right here
+  standfast restart                   the only *.standfast in the current directory
   standfast restart /scratch/heat
   standfast restart heat.standfast --at 7
-                                      from that checkpoint; later ones are set aside, not removed
+                                      from checkpoint 7; later ones are set aside, not removed
 
 Files that the program wrote are cut back to their length at the checkpoint; what is cut off is
-kept in the job's directory. See --files for those that others write as well. A file that the
-output of the run was redirected to stays the program's output; see --redirect.
+kept in the job's directory. See --files for files that others write too. If the output of the run
+was redirected to a file, it continues there; see --redirect.
 
-A job that has finished (status 0) is not restarted: this says so and ends with status 0, so that a
-script can restart whatever it finds until the job is done. To repeat a part of it, name the
-checkpoint with --at.";
+A job that has finished (status 0) is not restarted: the command says so and exits with status 0, so
+that a script can restart jobs in a loop until all are done. To repeat a part of a finished job, name
+the checkpoint with --at.";
 
 const CHECKPOINT_EXAMPLES: &str = "\
 Examples:
   standfast checkpoint heat.standfast
   standfast checkpoint --stop heat.standfast && standfast restart heat.standfast
 
-Returns when the checkpoint is safe on disk. Also saves a program whose supervisor has died.";
+Returns when the checkpoint is durable on disk. Also works if the supervisor has died.";
 
 const ATTACH_EXAMPLES: &str = "\
 Examples:
   standfast run --terminal proxied -- bash
                                       Ctrl-\\ Ctrl-\\ detaches
-  standfast attach bash.standfast     back to it, from any terminal; whoever was attached is detached
+  standfast attach bash.standfast     reattaches, from any terminal; detaches whoever was attached
 
-The program was started with --terminal proxied or --detach. It keeps its terminal when the supervisor
-is killed, and gets it back with its settings at a restart.";
+The program must have been started with --terminal proxied or --detach. It keeps its terminal when the
+supervisor is killed, and gets it back with its settings at a restart.";
 
 const COALESCE_EXAMPLES: &str = "\
 Examples:
   standfast coalesce heat.standfast
 
-A supervisor does this by itself from time to time; the program runs meanwhile. Checkpoints that are
-to be kept stay, each can be restarted as before.";
+The supervisor does this by itself from time to time, while the program runs. Every checkpoint that is
+kept can still be restarted.";
 
 const CLEAN_EXAMPLES: &str = "\
 Examples:
@@ -85,8 +85,8 @@ Examples:
   standfast run --keep-finished no -- ./heat
                                       removes its checkpoints itself when the program has finished
 
-Files of your own in the directory stay, and the directory with them. A job that runs is refused; one
-that was killed, stopped or has failed needs --unfinished.";
+Files that are not Standfast's stay, and so does the directory then. A running job is refused; one
+that was killed, was stopped or failed needs --unfinished.";
 
 const GROUP_RUN_EXAMPLES: &str = "\
 Examples:
@@ -96,17 +96,17 @@ Examples:
                       mpirun --host {nodes} ./solver
   standfast group run --nodes slurm --spares 1 -- srun --nodelist={nodes} ./solver
 
-The processes checkpoint themselves into each other's memory, with libstandfast_group. Whenever a
-launch fails, the job is launched again and goes on from its newest checkpoint; what was lost with
-a process or a node is rebuilt. On SIGTERM, at the time limit, or when the tries are used up, what
-is in memory is saved in the directory, and the same command goes on with the job later.";
+The processes keep their checkpoints in each other's memory, with libstandfast_group. When a launch
+fails, the job is launched again and continues from its newest checkpoint; shards that were lost with
+a process or a node are rebuilt. On SIGTERM, at the time limit, or after the last try, checkpoints in
+memory are saved to the directory, and the same command continues the job later.";
 
 const GROUP_REBUILD_EXAMPLES: &str = "\
 Examples:
-  standfast group status /scratch/solver    which epochs are there, and what they lack
-  standfast group rebuild /scratch/solver   make the newest one whole, without the program
+  standfast group status /scratch/solver    show the epochs and their missing shards
+  standfast group rebuild /scratch/solver   rebuild the newest one, without the program
 
-A relaunched job does the same by itself.";
+A relaunched job does this by itself.";
 
 /// Keeps long-running programs safe: checkpoints any unmodified program, and continues it after a crash.
 #[derive(Parser, Debug)]
@@ -121,10 +121,10 @@ pub(crate) struct Arguments {
 /// How much is said.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct Volume {
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Tell about each checkpoint
+    /// Report each checkpoint
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
 }
@@ -148,127 +148,128 @@ pub(crate) enum Command {
     Man(Man),
 }
 
-/// Run a program under protection
+/// Run a program and take checkpoints of it
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct Run {
-    /// Where checkpoints go [default: PROGRAM.standfast, right here]
+    /// Directory for the checkpoints [default: PROGRAM.standfast in the current directory]
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
-    /// Time between checkpoints, such as 90s, 10m or 1h; 'off' for none but on request [default: 10m]
+    /// Time between checkpoints, such as 90s, 10m or 1h; 'off': only on request [default: 10m]
     #[arg(short, long, alias = "maxtime", value_name = "TIME")]
     pub(crate) interval: Option<Interval>,
-    /// Least time between checkpoints that the program itself asks for (checkpoint_here); 'never' to heed none of these
+    /// Minimum interval between program-requested checkpoints (checkpoint_here); 'never' ignores them
     /// [default: 0s]
     #[arg(long, alias = "mintime", value_name = "TIME")]
     pub(crate) min_interval: Option<MinInterval>,
-    /// How many checkpoints are kept [default: 2]
+    /// Number of checkpoints to keep [default: 2]
     #[arg(long, value_name = "N")]
     pub(crate) keep: Option<Keep>,
-    /// Process ids after a restart: 'auto' for the old ones where that is allowed, 'new' [default: auto]
+    /// Process ids after a restart: 'auto' restores the old ones where permitted, 'new' takes new ones [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub(crate) ids: Option<Ids>,
-    /// What is saved of the main thread's stack: 'live' or, for coroutines kept below it, 'whole' [default: live]
+    /// Save the main thread's stack: 'live' saves the part in use, 'whole' all of it, for coroutines kept below it
+    /// [default: live]
     #[arg(long, value_name = "PART")]
     pub(crate) stack: Option<Stack>,
-    /// What a restart does about files that have grown or changed since: 'auto' to cut off what the program wrote and
-    /// refuse in case of doubt, 'rollback' to cut off whoever wrote it, 'keep', 'refuse' [default: auto]
+    /// Restart with files that have grown or changed: 'auto' cuts off what the program wrote and refuses when in doubt,
+    /// 'rollback' cuts off whatever was written by anyone, 'keep' changes nothing, 'refuse' refuses [default: auto]
     #[arg(long, value_name = "POLICY")]
     pub(crate) files: Option<Files>,
-    /// Save the files that the program may write, up to this size each [64M if none is given], and put them back
-    /// at a restart; 'auto' saves those up to 1M and leaves what they have grown by; 'off' [default: auto]
+    /// Save files that the program may write, up to SIZE each [64M if no size is given], and restore them at a restart;
+    /// 'auto' saves files up to 1M and keeps what was appended to them; 'off' saves none [default: auto]
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
     pub(crate) save_files: Option<SaveFiles>,
-    /// Save this directory with each checkpoint, with all that is in it, open or not, and put it back as a whole at a restart:
-    /// what has come since is removed. Of a database, say, that runs in the job. 'auto' saves the files that the job was
-    /// seen to write where it works, and moves away what it has created since. More than one may be named
+    /// Save this directory with every checkpoint, whether its files are open or not, and restore it as a whole: a
+    /// restart removes what was added since. For a database that runs in the job, for example. 'auto' saves the files
+    /// that the job was seen to write where it works, and moves away files that it created since. Can be given more
+    /// than once
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) save_folder: Vec<SaveFolder>,
-    /// Connections whose other end is outside the job: 'refuse' the checkpoint, or let a restart bring them back as
-    /// connections that the other end has 'reset' [default: refuse]
+    /// Connections to processes outside the job: 'refuse' refuses the checkpoint, 'reset' restores them as connections
+    /// that the peer has reset [default: refuse]
     #[arg(long, value_name = "POLICY")]
     pub(crate) external_sockets: Option<ExternalSockets>,
-    /// Save only what has changed since the checkpoint before: 'on', 'off' or 'auto', which saves processes whole most
-    /// of which has changed [default: auto]
+    /// Save only what has changed since the previous checkpoint: 'on', 'off', or 'auto', which saves a process in full
+    /// when most of it has changed [default: auto]
     #[arg(long, value_name = "WHEN")]
     pub(crate) incremental: Option<Incremental>,
-    /// How many checkpoint files may build upon each other before they are coalesced in the background [default: 16]
+    /// Maximum length of a chain of checkpoint files before it is coalesced in the background [default: 16]
     #[arg(long, alias = "maxfiles", value_name = "N")]
     pub(crate) max_files: Option<MaxFiles>,
-    /// How memory is taken: 'copy' to copy it, let the program run on and write it then, 'fork' to read and write it when
-    /// the program runs on, from clones of its processes, 'precopy' to read it while the program runs and what it writes
-    /// meanwhile once more, 'sequential' to write it while the program stands still, 'auto' for what costs the program
-    /// least [default: auto]
+    /// When memory is read and written: 'copy' copies it during the pause and writes it after, 'fork' reads and writes
+    /// it after the pause from clones of the processes, 'precopy' reads it before the pause and again only what has
+    /// changed, 'sequential' does all of it during the pause, 'auto' picks what costs the program least [default: auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) snapshot: Option<Snapshot>,
-    /// How it is found out what has changed: 'pagemap' by the kernel, 'hash' by reading and comparing everything, 'auto',
-    /// 'off' [default: auto]
+    /// Dirty-page detection: 'pagemap' asks the kernel, 'hash' reads and compares all memory, 'auto' picks one, 'off'
+    /// saves everything [default: auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) track: Option<Track>,
-    /// Keep pages as what has changed in them since the checkpoint before: 'previous' wherever that is shorter, 'auto' where
-    /// it is quicker than to write them, 'none' [default: none]
+    /// Store pages as differences from the previous checkpoint: 'previous' wherever that is shorter, 'auto' where it is
+    /// faster, 'none' never [default: none]
     #[arg(long, value_name = "HOW")]
     pub(crate) delta: Option<Delta>,
-    /// Compress checkpoints: with 'lz4', with 'zstd', 'auto' with what is quicker than to write more, if anything is,
-    /// 'none' [default: none]
+    /// Compress checkpoints: 'lz4', 'zstd', 'auto' where it is faster than writing more, 'none' [default: none]
     #[arg(long, value_name = "HOW")]
     pub(crate) compress: Option<Compress>,
-    /// For programs with libstandfast: tell who writes to memory that has been excluded as read-only, and fill what is dead
-    /// with a pattern at each restart
+    /// For programs with libstandfast: report writes to memory excluded as read-only, and fill dead memory with a
+    /// pattern at each restart
     #[arg(long)]
     pub(crate) check_exclusions: bool,
-    /// For programs with libstandfast: leave what the allocator holds as free out of all checkpoints. A thread of the library
-    /// gives it back before each
+    /// For programs with libstandfast: exclude the allocator's free memory from all checkpoints. A thread of the
+    /// library releases it before each one
     #[arg(long)]
     pub(crate) free_memory: bool,
-    /// Go by .ckptrc, and by what the paper says of settings that are not there, also without such a file: for programs
+    /// Read .ckptrc, and use the paper's defaults for settings that are missing, even without such a file: for programs
     /// that put themselves under Standfast
     #[arg(long)]
     pub(crate) ckptrc: bool,
-    /// Where in memory checkpoints go first, such as /dev/shm; 'auto' for that where there is room, 'off' [default: off]
+    /// Write checkpoints to memory first, in a directory such as /dev/shm; 'auto' does so where there is enough space,
+    /// 'off' never [default: off]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) memory: Option<Memory>,
-    /// One in so many checkpoints in memory goes on to the disk [default: 16]
+    /// Flush every Nth in-memory checkpoint to disk [default: 16]
     #[arg(long, value_name = "N")]
     pub(crate) flush_every: Option<FlushEvery>,
-    /// Where checkpoints in memory are brought to the disk: 'background' beside the program, 'foreground' while it stands
-    /// still, 'auto' where that costs the program less time [default: auto]
+    /// Flush in-memory checkpoints in the 'background' while the program runs, in the 'foreground' while it is stopped,
+    /// or 'auto': whichever costs the program less time [default: auto]
     #[arg(long, value_name = "WHERE")]
     pub(crate) flush: Option<Flush>,
-    /// Longest time between checkpoints on the disk while there are newer ones in memory [default: 10m]
+    /// Maximum time between checkpoints on disk while newer ones are only in memory [default: 10m]
     #[arg(long, value_name = "TIME")]
     pub(crate) durable_every: Option<DurableEvery>,
-    /// Whether checkpoints stay when the program has ended with status 0: 'yes', until standfast clean removes them, or
+    /// Keep the checkpoints after the program has exited with status 0: 'yes', until standfast clean removes them, or
     /// 'no' [default: yes]
     #[arg(long, value_name = "WHETHER")]
     pub(crate) keep_finished: Option<KeepFinished>,
-    /// How long the newest checkpoint may take from memory to the disk when the job is stopped or fails [default: 30s]
+    /// Time limit for flushing the newest checkpoint to disk when the job is stopped or fails [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub(crate) grace: Option<Grace>,
-    /// Continue an unfinished job if there is one with a good checkpoint; otherwise start
+    /// Continue an unfinished job if it has a good checkpoint; otherwise start the program
     #[arg(long, conflicts_with = "fresh")]
     pub(crate) resume: bool,
-    /// With --resume: send standard output and error where those of this command go, also if they went to files
+    /// With --resume: redirect standard output and error to those of this command, even if they were files
     #[arg(long)]
     pub(crate) redirect: bool,
-    /// Give an unfinished job up, remove its checkpoints and start
+    /// Discard an unfinished job and its checkpoints, then start
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Take the directory over from another host or container that is known to be dead
+    /// Take over the directory from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,
-    /// Stay until all processes of the job have ended, not only the program itself; otherwise what it leaves behind is
-    /// protected on in the background
+    /// Wait until all processes of the job have exited; without it the command ends with the program, and remaining
+    /// processes stay supervised in the background
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Its terminal: 'shared' with this command; 'proxied': one of its own, with job control, that survives a crash with
-    /// its settings, and from which one detaches; 'auto': one of its own for a shell that is typed into [default: auto]
+    /// Terminal of the program: 'shared' with this command; 'proxied': its own, with job control, which survives a
+    /// crash and can be detached from; 'auto': proxied for an interactive shell, else shared [default: auto]
     #[arg(long, value_name = "KIND")]
     pub(crate) terminal: Option<TerminalKind>,
-    /// Do not wait: the program runs in the background, on a terminal of its own; see attach
+    /// Run in the background, on a terminal of its own, and return at once; see standfast attach
     #[arg(long, conflicts_with = "wait")]
     pub(crate) detach: bool,
-    /// The key that, pressed twice, detaches; 'none' for none [default: ^\\]
+    /// Key that detaches when pressed twice; 'none' disables it [default: ^\\]
     #[arg(long, value_name = "KEY")]
     pub(crate) detach_key: Option<DetachKey>,
     /// The program and its arguments
@@ -280,55 +281,55 @@ pub(crate) struct Run {
 #[derive(Args, Debug)]
 #[command(after_help = RESTART_EXAMPLES)]
 pub(crate) struct Restart {
-    /// The directory of its checkpoints [default: the only *.standfast right here]
+    /// Directory of the checkpoints [default: the only *.standfast in the current directory]
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
-    /// Take DIR for the program, and continue it from where .ckptrc has its checkpoints
+    /// DIR is the program; continue it from the directory that .ckptrc names
     #[arg(long, requires = "directory")]
     pub(crate) ckptrc: bool,
-    /// The checkpoint to continue from [default: the newest good one]
+    /// Checkpoint to continue from [default: the newest good one]
     #[arg(long, value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,
-    /// Files that have grown or changed since the checkpoint: 'auto', 'rollback', 'keep' or 'refuse', this time
+    /// Files that have grown or changed since the checkpoint, for this restart: 'auto', 'rollback', 'keep' or 'refuse'
     /// [default: as in the run]
     #[arg(long, value_name = "POLICY")]
     pub(crate) files: Option<Files>,
-    /// Process ids: 'auto' for the old ones where that is allowed, 'new' [default: as in the run]
+    /// Process ids: 'auto' restores the old ones where permitted, 'new' takes new ones [default: as in the run]
     #[arg(long, value_name = "POLICY")]
     pub(crate) ids: Option<Ids>,
-    /// Where in memory checkpoints go first: a directory, 'auto' or 'off' [default: as in the run]
+    /// Write checkpoints to memory first: a directory, 'auto' or 'off' [default: as in the run]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) memory: Option<Memory>,
-    /// Send standard output and error where those of this command go, also if they went to files [default: they continue
-    /// in these files]
+    /// Redirect standard output and error to those of this command, even if they were files [default: they continue in
+    /// those files]
     #[arg(long)]
     pub(crate) redirect: bool,
-    /// Let monotonic clocks jump back to those of this machine, instead of going on where they were
+    /// Let monotonic clocks jump to those of this machine instead of continuing where they were
     #[arg(long)]
     pub(crate) clock_jump: bool,
-    /// Take the directory over from another host or container that is known to be dead
+    /// Take over the directory from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,
-    /// Stay until all processes of the job have ended, not only the program itself; otherwise what it leaves behind is
-    /// protected on in the background
+    /// Wait until all processes of the job have exited; without it the command ends with the program, and remaining
+    /// processes stay supervised in the background
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Do not wait: the program runs in the background
+    /// Run in the background and return at once
     #[arg(long, conflicts_with = "wait")]
     pub(crate) detach: bool,
-    /// The key that, pressed twice, detaches; 'none' for none [default: ^\\]
+    /// Key that detaches when pressed twice; 'none' disables it [default: ^\\]
     #[arg(long, value_name = "KEY")]
     pub(crate) detach_key: Option<DetachKey>,
 }
 
-/// Show the terminal of a running program that has one of its own, and type there
+/// Attach to the terminal of a running program that has one of its own
 #[derive(Args, Debug)]
 #[command(after_help = ATTACH_EXAMPLES)]
 pub(crate) struct Attach {
-    /// The directory of its checkpoints
+    /// Directory of the checkpoints
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// The key that, pressed twice, detaches; 'none' for none [default: ^\\]
+    /// Key that detaches when pressed twice; 'none' disables it [default: ^\\]
     #[arg(long, value_name = "KEY")]
     pub(crate) detach_key: Option<DetachKey>,
 }
@@ -339,12 +340,12 @@ pub(crate) struct Attach {
 pub(crate) struct Checkpoint {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Stop the program where the checkpoint was taken
+    /// Stop the program after the checkpoint
     #[arg(long)]
     pub(crate) stop: bool,
 }
 
-/// Show how a job stands: running or not, its last checkpoint, the next
+/// Show the state of a job: running or not, its last checkpoint, the next one
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -363,22 +364,22 @@ pub(crate) struct List {
 pub(crate) struct Inspect {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// The checkpoint [default: the newest good one]
+    /// Checkpoint to show [default: the newest good one]
     #[arg(value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,
 }
 
-/// Read checkpoints from end to end and verify every byte
+/// Verify every byte of the checkpoints
 #[derive(Args, Debug)]
 pub(crate) struct Verify {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// The checkpoint [default: all]
+    /// Checkpoint to verify [default: all]
     #[arg(value_name = "GENERATION", value_parser = generation)]
     pub(crate) at: Option<GenerationNumber>,
 }
 
-/// Merge checkpoints that build upon each other into one, and remove what only led up to it
+/// Merge a chain of checkpoints into one, and remove those that are no longer needed
 #[derive(Args, Debug)]
 #[command(after_help = COALESCE_EXAMPLES)]
 pub(crate) struct Coalesce {
@@ -386,72 +387,73 @@ pub(crate) struct Coalesce {
     pub(crate) place: Place,
 }
 
-/// Remove what a finished job keeps: its checkpoints and its directory
+/// Remove the checkpoints and the directory of a finished job
 #[derive(Args, Debug)]
 #[command(after_help = CLEAN_EXAMPLES)]
 pub(crate) struct Clean {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Say what would be removed, and remove nothing
+    /// Print what would be removed, and remove nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Remove the checkpoints of a job that has not finished as well: it can never be restarted again
+    /// Also remove the checkpoints of an unfinished job, which can then never be restarted
     #[arg(long)]
     pub(crate) unfinished: bool,
-    /// Take the directory over from another host or container that is known to be dead
+    /// Take over the directory from another host or container that is known to be dead
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// Show what this machine offers, and what in a process could not be restored
+/// Show what this machine supports, and what in a process could not be restored
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
-    /// A running process to look at
+    /// Running process to examine
     #[arg(value_name = "PID")]
     pub(crate) pid: Option<i32>,
     #[command(flatten)]
     pub(crate) form: Form,
 }
 
-/// Programs of many processes (MPI) that keep each other's state in memory: see standfast_mpi.h
+/// Run MPI programs whose processes keep each other's checkpoints in memory: see standfast_mpi.h
 #[derive(Subcommand, Debug)]
 pub(crate) enum Group {
     Run(GroupRun),
     Status(GroupStatus),
     Verify(GroupVerify),
     Rebuild(GroupRebuild),
-    Scavenge(GroupScavenge),
+    Salvage(GroupSalvage),
     End(GroupEnd),
-    Forget(GroupForget),
+    Purge(GroupPurge),
     Watch(GroupWatch),
 }
 
-/// Launch a job of many processes, and again when it has lost some of them
+/// Launch a job of many processes, and relaunch it when some are lost
 #[derive(Args, Debug)]
 #[command(after_help = GROUP_RUN_EXAMPLES)]
 pub(crate) struct GroupRun {
-    /// Where the job's name is kept until it is done, and checkpoints that are copied to disk; all nodes see it
+    /// Directory for the job's name, kept until the job is done, and for checkpoints copied to disk; visible to all
+    /// nodes
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "group.standfast")]
     pub(crate) directory: PathBuf,
-    /// How often it is launched at most
+    /// Maximum number of launches
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tries: u32,
-    /// How long it may take in all, such as 90m; what is in memory is saved then
+    /// Total time limit, such as 90m; checkpoints in memory are saved to disk when it is reached
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) time_limit: Option<Duration>,
-    /// How long a process may go without a checkpoint, or wait in one, before it ends itself, such as 10m
+    /// Time after which a process without a checkpoint, or waiting in one, ends itself, such as 10m
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) hang: Option<Duration>,
-    /// How long a launch may take until all processes have joined; 0s for as long as it likes
+    /// Time limit for all processes to join after a launch; 0s for no limit
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = humantime::parse_duration)]
     pub(crate) start_limit: Duration,
-    /// How long the launcher may go on when one of the processes has ended; 0s for as long as it likes
+    /// Time limit for the launcher to end after one of the processes has ended; 0s for no limit
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     pub(crate) loss_limit: Duration,
-    /// How long the launcher may go on when all processes have left the group; 0s for as long as it likes
+    /// Time limit for the launcher to end after all processes have left the group; 0s for no limit
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
     pub(crate) finish_limit: Duration,
-    /// Time between checkpoints, such as 60s, where the program leaves that to the command
+    /// Time between checkpoints, such as 60s, where the program leaves it to this command
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) interval: Option<Duration>,
     /// Copy every Nth checkpoint to the directory, in the background; 0 for none
@@ -460,28 +462,29 @@ pub(crate) struct GroupRun {
     /// Encode every Nth checkpoint across the nodes; those between survive lost processes but no lost node
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) encode_every: u32,
-    /// How many lost processes of a group are borne: 1 by parity, more by Reed-Solomon
+    /// Number of lost processes of a group that are tolerated: 1 with parity, more with Reed-Solomon
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub(crate) checks: u32,
-    /// Give checkpoints up that are taken while messages are under way, and name them (programs with -DSTANDFAST_MPI_COUNT)
+    /// Abandon checkpoints that are taken while messages are in flight, and name those messages (programs with
+    /// -DSTANDFAST_MPI_COUNT)
     #[arg(long)]
     pub(crate) check_quiescent: bool,
-    /// The nodes that it may run on, or `slurm` for those of the allocation; {nodes} in the command stands for those that are
-    /// taken
+    /// Nodes that the job may use, or 'slurm' for those of the allocation; {nodes} in the command is replaced by those
+    /// in use
     #[arg(long, value_name = "NODE,...", value_delimiter = ',')]
     pub(crate) nodes: Vec<String>,
-    /// How many of them are kept for those that die
+    /// Number of nodes kept in reserve for those that fail
     #[arg(long, value_name = "N", default_value_t = 0, requires = "nodes")]
     pub(crate) spares: usize,
-    /// What carries a command out on a node: AGENT NODE COMMAND; `ssh`, or `srun` for the nodes of Slurm
+    /// Command that runs a command on a node, as AGENT NODE COMMAND: 'ssh', or 'srun' for the nodes of Slurm
     #[arg(long, value_name = "COMMAND", requires = "nodes")]
     pub(crate) agent: Option<String>,
-    /// The command that launches all its processes, with its arguments
+    /// Command that launches all processes, with its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Show what of a job is in its directory and in this node's memory, and what could be lost
+/// Show which shards of a job are in its directory and in this node's memory, and how many losses they tolerate
 #[derive(Args, Debug)]
 pub(crate) struct GroupStatus {
     #[command(flatten)]
@@ -495,7 +498,7 @@ pub(crate) struct GroupVerify {
     pub(crate) place: Place,
 }
 
-/// Rebuild what the newest checkpoint in a job's directory lacks
+/// Rebuild the missing shards of the newest checkpoint in a job's directory
 #[derive(Args, Debug)]
 #[command(after_help = GROUP_REBUILD_EXAMPLES)]
 pub(crate) struct GroupRebuild {
@@ -503,19 +506,19 @@ pub(crate) struct GroupRebuild {
     pub(crate) place: Place,
 }
 
-/// Save what a job that has ended has in this node's memory in its directory
+/// Copy the shards that an ended job left in this node's memory to its directory
 #[derive(Args, Debug)]
-pub(crate) struct GroupScavenge {
+pub(crate) struct GroupSalvage {
     #[command(flatten)]
     pub(crate) place: Place,
 }
 
-/// End what is left of a job's processes on this node, whose launcher is gone
+/// End the remaining processes of a job on this node whose launcher is gone
 ///
 /// `standfast group run` does so on all its nodes before each launch.
 #[derive(Args, Debug)]
 pub(crate) struct GroupEnd {
-    /// The directory that `standfast group run` was given
+    /// Directory that was given to `standfast group run`
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 }
@@ -526,17 +529,17 @@ pub(crate) struct GroupEnd {
 #[derive(Args, Debug)]
 #[command(hide = true)]
 pub(crate) struct GroupWatch {
-    /// The directory that `standfast group run` was given
+    /// Directory that was given to `standfast group run`
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 }
 
-/// Remove what a job that nobody wants any more has in this node's memory
+/// Remove a job's shards from this node's memory, for a job that is no longer wanted
 ///
 /// `standfast group run` does so on all its nodes when the job is done.
 #[derive(Args, Debug)]
-pub(crate) struct GroupForget {
-    /// The directory that `standfast group run` was given
+pub(crate) struct GroupPurge {
+    /// Directory that was given to `standfast group run`
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 }
@@ -552,7 +555,7 @@ pub(crate) struct Completions {
 /// Print the manual page
 #[derive(Args, Debug)]
 pub(crate) struct Man {
-    /// The command it is about [default: all in short]
+    /// Command to describe [default: a summary of all]
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Option<String>,
 }
@@ -560,7 +563,7 @@ pub(crate) struct Man {
 /// Which job, and how the answer is written.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// The directory of its checkpoints
+    /// Directory of the checkpoints
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
     #[command(flatten)]
@@ -570,7 +573,7 @@ pub(crate) struct Place {
 /// How an answer is written.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct Form {
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -4,11 +4,11 @@ use crate::answers::print;
 use crate::arguments::{Group, GroupRun, Place};
 use crate::leave::leave;
 use crate::program;
+use crate::reporter::say;
 use crate::slurm;
-use crate::voice::say;
 use anyhow::{anyhow, bail};
 use standfast::{
-    Ending, GroupEnding, GroupEpoch, GroupPiece, GroupRequest, GroupSaved, LaunchLimits, Nodes, group_memory, printable,
+    Ending, GroupEnding, GroupEpoch, GroupRequest, GroupSaved, GroupShard, LaunchLimits, Nodes, group_memory, printable,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,19 +22,19 @@ pub(crate) fn answer(question: Group) -> anyhow::Result<ExitCode> {
         Group::Verify(verify) => self::verify(&verify.place),
         Group::Rebuild(rebuild) => {
             let report = standfast::group_rebuild(&rebuild.place.directory)?;
-            print(rebuild.place.form, &report, || match report.seats.len() {
+            print(rebuild.place.form, &report, || match report.logical_ranks.len() {
                 0 => format!("epoch {} lacked nothing\n", report.epoch),
-                rebuilt => format!("epoch {} is whole: {rebuilt} pieces were rebuilt\n", report.epoch),
+                rebuilt => format!("epoch {} is whole: {rebuilt} shards were rebuilt\n", report.epoch),
             })?;
             Ok(ExitCode::SUCCESS)
         }
-        Group::Scavenge(scavenge) => {
-            let saved = standfast::group_scavenge(&scavenge.place.directory, &memory())?;
-            print(scavenge.place.form, &saved, || saved_in_words(&saved))?;
+        Group::Salvage(salvage) => {
+            let saved = standfast::group_salvage(&salvage.place.directory, &memory())?;
+            print(salvage.place.form, &saved, || saved_in_words(&saved))?;
             Ok(if saved.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        Group::Forget(forget) => {
-            standfast::group_forget(&forget.directory, &memory())?;
+        Group::Purge(purge) => {
+            standfast::group_purge(&purge.directory, &memory())?;
             Ok(ExitCode::SUCCESS)
         }
         Group::Watch(watch) => {
@@ -51,7 +51,7 @@ pub(crate) fn answer(question: Group) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Where this node's processes keep their pieces.
+/// Where this node's processes keep their shards.
 fn memory() -> PathBuf {
     group_memory(|name| std::env::var_os(name))
 }
@@ -66,40 +66,40 @@ fn status(place: &Place) -> anyhow::Result<ExitCode> {
 }
 
 fn in_words(held: &GroupEpoch) -> String {
-    let seats = held.held.len() + held.missing.len();
+    let logical_ranks = held.held.len() + held.missing.len();
     let missing: Vec<String> = held.missing.iter().map(u32::to_string).collect();
     let missing = if missing.is_empty() { String::new() } else { format!(", not of {}", missing.join(", ")) };
     let standing = match held.suffices {
         true if held.level == "local" => "whole; local: bears no loss".to_owned(),
-        true if held.missing.is_empty() => format!("whole; bears the loss of {} more in each group", held.bears),
-        true => format!("can be rebuilt; bears the loss of {} more in each group", held.bears),
+        true if held.missing.is_empty() => format!("whole; bears the loss of {} more in each group", held.tolerates),
+        true => format!("can be rebuilt; bears the loss of {} more in each group", held.tolerates),
         false if held.place == "memory" => "not enough by itself: other nodes may hold the rest".to_owned(),
         false => "not enough to go on from".to_owned(),
     };
-    let held_seats = held.held.len();
+    let held_logical_ranks = held.held.len();
     format!(
-        "epoch {} in {}: pieces of {held_seats} of {seats} processes{missing}; {standing}\n",
+        "epoch {} in {}: shards of {held_logical_ranks} of {logical_ranks} processes{missing}; {standing}\n",
         held.epoch, held.place
     )
 }
 
 fn verify(place: &Place) -> anyhow::Result<ExitCode> {
-    let pieces = standfast::group_verify(&place.directory)?;
-    if pieces.is_empty() {
+    let shards = standfast::group_verify(&place.directory)?;
+    if shards.is_empty() {
         bail!("there is no epoch in the directory: nothing to verify");
     }
-    let line = |piece: &GroupPiece| {
-        let found = piece.damage.as_deref().unwrap_or("good");
-        format!("epoch {}, process {}: {}\n", piece.epoch, piece.seat, printable(found))
+    let line = |shard: &GroupShard| {
+        let found = shard.damage.as_deref().unwrap_or("good");
+        format!("epoch {}, process {}: {}\n", shard.epoch, shard.logical_rank, printable(found))
     };
-    print(place.form, &pieces, || pieces.iter().map(line).collect())?;
-    let is_good = pieces.iter().all(|piece| piece.damage.is_none());
+    print(place.form, &shards, || shards.iter().map(line).collect())?;
+    let is_good = shards.iter().all(|shard| shard.damage.is_none());
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn saved_in_words(saved: &GroupSaved) -> String {
     let lost: String = saved.lost.iter().map(|reason| format!("not saved: {}\n", printable(reason))).collect();
-    format!("{} pieces are in the directory\n{lost}", saved.pieces.len())
+    format!("{} shards are in the directory\n{lost}", saved.shards.len())
 }
 
 /// Those that were named, or those of the Slurm allocation, and by what they are reached.
@@ -142,7 +142,7 @@ fn run(run: GroupRun) -> anyhow::Result<ExitCode> {
         memory: memory(),
         command: run.command,
     };
-    match standfast::run_group(&request, &mut |notice| say(&notice.to_string()))? {
+    match standfast::run_group(&request, &mut |event| say(&event.to_string()))? {
         GroupEnding::Done => Ok(ExitCode::SUCCESS),
         GroupEnding::Failed(status) => leave(Ending::Exited { status }),
         GroupEnding::Killed(signal) => leave(Ending::Killed { signal }),

@@ -7,15 +7,15 @@ mod group;
 mod homes;
 mod leave;
 mod program;
+mod reporter;
 mod settings;
 mod slurm;
 mod supervise;
 mod tables;
-mod voice;
 
 use arguments::Command;
+use reporter::{Reporter, say};
 use std::process::ExitCode;
-use voice::{Voice, say};
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| say(&format!("internal error, please report it: {panic}"))));
@@ -27,11 +27,11 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let voice = Voice::new(arguments.volume);
+    let reporter = Reporter::new(arguments.volume);
     let outcome = match arguments.command {
-        Command::Run(run) => supervise::run(run, voice),
+        Command::Run(run) => supervise::run(run, reporter),
         Command::Attach(attach) => supervise::attach(attach),
-        Command::Restart(restart) => supervise::restart(restart, voice),
+        Command::Restart(restart) => supervise::restart(restart, reporter),
         Command::Group(question) => group::answer(question),
         question => answers::answer(question),
     };

@@ -3,7 +3,7 @@
 //! words of the command line, which is then read as if somebody had typed them.
 
 use crate::arguments::Arguments;
-use crate::voice::leave_with;
+use crate::reporter::leave_with;
 use anyhow::{Context as _, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser};
@@ -17,7 +17,7 @@ pub(crate) const SETTINGS: &str = "standfast.toml";
 /// The table in it.
 const TABLE: &str = "run";
 
-/// What is decided at each start anew.
+/// What is decided at each start again.
 const NOT_SETTINGS: [&str; 4] = ["fresh", "force", "help", "version"];
 
 /// The command line, with what the file says where the line does not.

@@ -4,18 +4,18 @@ use crate::arguments::{Attach, Restart, Run};
 use crate::homes::shared_binaries;
 use crate::leave::leave;
 use crate::program;
-use crate::voice::{Voice, say};
+use crate::reporter::{Reporter, say};
 use anyhow::{Context, bail};
 use standfast::{
-    Assistance, AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, FrontLine, Left,
-    Memory, Notice, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
+    Assistance, AttachRequest, CKPTRC, Ckptrc, ClockPolicy, Departure, Ending, Error, ForShell, ForegroundConnection,
+    JobEvent, Left, Memory, OptionChoices, RestartRequest, RunRequest, Side, Streams, Unfinished,
 };
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(run: Run, reporter: Reporter) -> anyhow::Result<ExitCode> {
     let mut words = run.command_line.into_iter();
     let program = words.next().expect("the command line names a program");
     if let Err(missing) = program::find(&program, std::env::var_os("PATH")) {
@@ -72,10 +72,10 @@ pub(crate) fn run(run: Run, voice: Voice) -> anyhow::Result<ExitCode> {
         shared_binaries: shared_binaries(),
         assistance: Assistance { check_exclusions: run.check_exclusions, free_memory: run.free_memory },
     };
-    behind_front(&attach, |front| standfast::run(&request(front), &mut |notice| hear(notice, voice)))
+    behind_front(&attach, |front| standfast::run(&request(front), &mut |event| hear(event, reporter)))
 }
 
-pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode> {
+pub(crate) fn restart(restart: Restart, reporter: Reporter) -> anyhow::Result<ExitCode> {
     let directory = match restart.directory {
         Some(program) if restart.ckptrc => {
             Ckptrc::load(Path::new(CKPTRC))?.unwrap_or_default().directory(program.as_os_str())
@@ -104,34 +104,34 @@ pub(crate) fn restart(restart: Restart, voice: Voice) -> anyhow::Result<ExitCode
             shared_binaries: shared_binaries(),
         }
     };
-    behind_front(&attach, |front| standfast::restart(&request(front), &mut |notice| hear(notice, voice)))
+    behind_front(&attach, |front| standfast::restart(&request(front), &mut |event| hear(event, reporter)))
 }
 
 pub(crate) fn attach(attach: Attach) -> anyhow::Result<ExitCode> {
     let request = AttachRequest { directory: attach.directory, detach_key: attach.detach_key.unwrap_or_default() };
     match standfast::attach(&request)? {
-        Departure::Detached => tell_way_back(&request.directory),
+        Departure::Detached => tell_recovery_mode(&request.directory),
         Departure::Ended => say("the program has ended"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_way_back(directory: &Path) {
+fn tell_recovery_mode(directory: &Path) {
     say(&format!("detached; the program runs on. Back to it: standfast attach {}", ForShell(directory)));
 }
 
 /// Supervises in a process behind this one.
 fn behind_front(
     attach: &AttachRequest,
-    supervise: impl FnOnce(FrontLine) -> Result<Ending, Error>,
+    supervise: impl FnOnce(ForegroundConnection) -> Result<Ending, Error>,
 ) -> anyhow::Result<ExitCode> {
     match standfast::split()? {
-        Side::Front(front) => {
+        Side::ForegroundProxy(front) => {
             let_go_of_streams();
             match front.serve(attach)? {
                 Left::Ended(ending) => leave(ending),
                 Left::Detached => {
-                    tell_way_back(&attach.directory);
+                    tell_recovery_mode(&attach.directory);
                     Ok(ExitCode::SUCCESS)
                 }
             }
@@ -152,11 +152,11 @@ fn from_here(memory: Memory) -> anyhow::Result<Memory> {
     })
 }
 
-fn hear(notice: &Notice, voice: Voice) {
-    voice.notice(notice);
-    match notice {
-        Notice::Running { .. } => let_go_of_streams(),
-        Notice::Alone { directory } => speak_into(directory),
+fn hear(event: &JobEvent, reporter: Reporter) {
+    reporter.event(event);
+    match event {
+        JobEvent::Running { .. } => let_go_of_streams(),
+        JobEvent::Alone { directory } => speak_into(directory),
         _ => {}
     }
 }

@@ -5,10 +5,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use humantime::{format_duration, format_rfc3339_seconds};
 use standfast::doctor::Finding;
 use standfast::report::{
-    CheckpointReport, CleaningReport, CoalescingReport, GenerationReport, InspectionReport, LiveReport, ProcessReport,
-    Standing, StatusReport, VerificationReport,
+    CheckpointReport, CleaningReport, CoalescingReport, GenerationReport, InspectionReport, JobStatus, LiveReport,
+    ProcessReport, StatusReport, VerificationReport,
 };
-use standfast::{Ending, FlushReport, ForShell, Interval, Manner, printable};
+use standfast::{Ending, FlushMode, FlushReport, ForShell, Interval, printable};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -24,7 +24,7 @@ pub(crate) fn status(status: &StatusReport) -> String {
     let mut facts = vec![
         ("job", words.map(String::as_str).collect::<Vec<_>>().join(" ")),
         ("started", format!("{} in {}", moment(status.started_nanoseconds), status.working_directory)),
-        ("state", standing(status)),
+        ("state", job_state(status)),
     ];
     if let Some(live) = &status.live {
         facts.extend(live_facts(live, status.options.interval));
@@ -64,7 +64,7 @@ fn durability(status: &StatusReport) -> Vec<(&'static str, String)> {
 }
 
 /// How a job stands, and what can be done about it.
-fn standing(status: &StatusReport) -> String {
+fn job_state(status: &StatusReport) -> String {
     let directory = ForShell(&status.directory);
     let can_continue = status.generations.iter().any(|generation| !generation.is_superseded);
     let remedy = if can_continue { format!("; continue with: standfast restart {directory}") } else { String::new() };
@@ -73,29 +73,29 @@ fn standing(status: &StatusReport) -> String {
     } else {
         String::new()
     };
-    match status.standing {
-        Standing::Running => match status.program_pid {
+    match status.state {
+        JobStatus::Running => match status.program_pid {
             Some(pid) => format!("runs as process {pid}, protected"),
             None => "is being started".to_owned(),
         },
-        Standing::Unprotected => {
+        JobStatus::Unprotected => {
             let pid = status.program_pid.map_or_else(String::new, |pid| format!(" as process {pid}"));
             format!(
                 "runs{pid}, but its supervisor is gone; save it once more with: standfast checkpoint --stop {directory}"
             )
         }
-        Standing::Elsewhere => "held by another host or container, which cannot be seen from here".to_owned(),
-        Standing::BrokenOff => format!("broke off{remedy}"),
-        Standing::Killed { signal } => {
+        JobStatus::Elsewhere => "held by another host or container, which cannot be seen from here".to_owned(),
+        JobStatus::Crashed => format!("crashed{remedy}"),
+        JobStatus::Killed { signal } => {
             let ending = Ending::Killed { signal };
             format!("was {ending}{}", if ending.is_own_failure() { repeat } else { remedy })
         }
-        Standing::Stopped => format!("was stopped behind a checkpoint{remedy}"),
-        Standing::Exited { status: 0 } if can_continue => {
+        JobStatus::Stopped => format!("was stopped after a checkpoint{remedy}"),
+        JobStatus::Exited { status: 0 } if can_continue => {
             format!("finished; remove what it keeps with: standfast clean {directory}")
         }
-        Standing::Exited { status: 0 } => "finished".to_owned(),
-        Standing::Exited { status } => format!("ended with status {status}{repeat}"),
+        JobStatus::Exited { status: 0 } => "finished".to_owned(),
+        JobStatus::Exited { status } => format!("ended with status {status}{repeat}"),
     }
 }
 
@@ -115,9 +115,9 @@ fn live_facts(live: &LiveReport, interval: Interval) -> Vec<(&'static str, Strin
 
 /// Where checkpoints in memory are brought to the disk, and why.
 fn flush(report: &FlushReport) -> String {
-    let place = match report.manner {
-        Manner::Background => "beside the program",
-        Manner::Foreground => "while the program stands still",
+    let place = match report.flush_mode {
+        FlushMode::Background => "beside the program",
+        FlushMode::Foreground => "while the program stands still",
     };
     let why = if report.is_asked { ", as asked for" } else { "" };
     let costs = match (report.background_nanoseconds_per_mib, report.foreground_nanoseconds_per_mib) {
@@ -317,7 +317,7 @@ pub(crate) fn findings(machine: &[Finding], process: Option<&[Finding]>) -> Stri
     let mut text: String = machine.iter().map(finding).collect();
     match process {
         Some([]) => text += "ok    process: nothing in it stands in the way of a checkpoint\n",
-        Some(obstacles) => text.extend(obstacles.iter().map(finding)),
+        Some(blockers) => text.extend(blockers.iter().map(finding)),
         None => {}
     }
     text
@@ -402,16 +402,16 @@ mod tests {
 
     #[test]
     fn it_is_said_where_flushes_run_and_by_what_that_is_known() {
-        let report = |manner, is_asked, beside, still| FlushReport {
-            manner,
+        let report = |flush_mode, is_asked, beside, still| FlushReport {
+            flush_mode,
             is_asked,
             background_nanoseconds_per_mib: beside,
             foreground_nanoseconds_per_mib: still,
         };
-        let learnt = flush(&report(Manner::Foreground, false, Some(2_500_000), Some(400_000)));
+        let learnt = flush(&report(FlushMode::Foreground, false, Some(2_500_000), Some(400_000)));
         assert!(learnt.starts_with("while the program stands still:"), "{learnt}");
         assert!(learnt.contains("wait 2.5 ms longer") && learnt.contains("still for 0.4 ms"), "{learnt}");
-        let asked = flush(&report(Manner::Background, true, None, None));
+        let asked = flush(&report(FlushMode::Background, true, None, None));
         assert!(asked.starts_with("beside the program, as asked for") && asked.contains("not measured"), "{asked}");
     }
 

@@ -23,7 +23,7 @@ mod mask;
 mod page;
 mod page_set;
 mod printable;
-mod residue;
+mod syndrome;
 pub mod words;
 
 pub use checksum::{Checksum, Root};
@@ -31,4 +31,4 @@ pub use mask::{MASK_BYTES, MASK_WORD_BYTES, MASK_WORDS, Mask};
 pub use page::{Address, PAGE_BYTES, PageRange, is_zero, merge_ranges};
 pub use page_set::PageSet;
 pub use printable::{is_printable, printable, printable_json, printable_lines};
-pub use residue::Residue;
+pub use syndrome::Syndrome;

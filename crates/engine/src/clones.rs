@@ -5,21 +5,22 @@
 //! stands still.
 
 use crate::EngineError;
-use crate::census::HUGE_PAGES;
+use crate::collect::HUGE_PAGES;
 use crate::freeze::{Frozen, FrozenProcess, kernel, refine};
 use standfast_core::{PageRange, PageSet};
-use standfast_format::Beneath;
+use standfast_format::BackingPage;
 use standfast_format::records::JobState;
 use standfast_linux::proc::{Map, Stat, Status};
 use standfast_linux::{
-    Foothold, FootholdError, Injector, Kinship, MemoryClone, OwnState, PageScan, PinnedToCpu, Populated, TaskError,
+    CloneParent, Injector, MemoryClone, OwnState, PageScan, ParasiteArea, ParasiteAreaError, PinnedToCpu, Populated,
+    TaskError,
 };
 use std::io;
 
 /// Why a process has no clone.
 pub(crate) type Reason = String;
 
-/// Makes a clone of a process of a job whose census stands, or says why there can be none.
+/// Makes a clone of a process of a job whose collection stands, or says why there can be none.
 pub(crate) fn clone_of(
     frozen: &Frozen,
     process: &FrozenProcess,
@@ -27,17 +28,17 @@ pub(crate) fn clone_of(
 ) -> Result<Result<MemoryClone, Reason>, EngineError> {
     let parent = Stat::of(process.pid).map_err(|_| EngineError::Ended)?.parent;
     let is_ours = parent == std::process::id() as i32 || Some(parent) == frozen.reaper;
-    let kinship = if is_ours { Kinship::Sibling } else { Kinship::Orphan };
-    if kinship == Kinship::Orphan && state.processes.iter().any(|process| process.switches.subreaper) {
+    let parent = if is_ours { CloneParent::Sibling } else { CloneParent::Orphan };
+    if parent == CloneParent::Orphan && state.processes.iter().any(|process| process.switches.subreaper) {
         return Ok(Err("a process of the job takes orphans, and would find the clone among them".to_owned()));
     }
-    inject(frozen, process, kinship)
+    inject(frozen, process, parent)
 }
 
 fn inject(
     frozen: &Frozen,
     process: &FrozenProcess,
-    kinship: Kinship,
+    parent: CloneParent,
 ) -> Result<Result<MemoryClone, Reason>, EngineError> {
     let (pid, main) = (process.pid, &process.tasks[0]);
     let ended = |error: TaskError| refine(error, pid, &frozen.shared);
@@ -45,9 +46,9 @@ fn inject(
     let _pinned = PinnedToCpu::new(stat.cpu);
     let extended = main.task.extended_registers().map_err(ended)?;
     let tasks: Vec<_> = process.tasks.iter().map(|task| (&task.task, task.registers)).collect();
-    let foothold = match Foothold::find(&process.memory, &process.maps, &tasks, extended.len()) {
-        Ok(foothold) => foothold,
-        Err(FootholdError::Task(error)) => return Err(ended(error)),
+    let parasite_area = match ParasiteArea::find(&process.memory, &process.maps, &tasks, extended.len()) {
+        Ok(parasite_area) => parasite_area,
+        Err(ParasiteAreaError::Task(error)) => return Err(ended(error)),
         Err(error) => return Ok(Err(error.to_string())),
     };
     let status = Status::of(pid).map_err(|_| EngineError::Ended)?;
@@ -59,18 +60,18 @@ fn inject(
         first_call: main.interrupted.call,
         ids: (inner(&status.process_ids)?, inner(&status.ids)?),
     };
-    // Without a bell: no signal at all may come between.
-    let injector = Injector::new(&process.memory, &foothold, None);
-    let made = injector.take(&main.task, own).and_then(|puppet| {
-        let made = puppet.clone_memory(kinship)?;
-        puppet.release().map(|()| made)
+    // Without a completion signal: no signal at all may come between.
+    let injector = Injector::new(&process.memory, &parasite_area, None);
+    let made = injector.take(&main.task, own).and_then(|remote_task| {
+        let made = remote_task.clone_memory(parent)?;
+        remote_task.release().map(|()| made)
     });
     // The memory goes back whatever happened; if the program is gone there is none.
-    let given_back = foothold.give_back(&process.memory, &main.task);
+    let given_back = parasite_area.give_back(&process.memory, &main.task);
     let made = made.map_err(ended)?;
     match given_back {
         Ok(()) => Ok(made.map_err(|error| error.to_string())),
-        Err(FootholdError::Task(error)) => Err(ended(error)),
+        Err(ParasiteAreaError::Task(error)) => Err(ended(error)),
         Err(error) => Err(kernel("giving borrowed memory back", io::Error::other(error))),
     }
 }
@@ -104,15 +105,15 @@ fn scanning(source: io::Error) -> EngineError {
 }
 
 /// Some pages of a process, ascending, and what lies beneath them.
-pub(crate) type Pieces = Vec<(PageRange, Beneath)>;
+pub(crate) type Pieces = Vec<(PageRange, BackingPage)>;
 
 /// Divides pages into those of a set and the others.
-pub(crate) fn divide(pages: &[(PageRange, Beneath)], set: &PageSet) -> (Pieces, Pieces) {
+pub(crate) fn divide(pages: &[(PageRange, BackingPage)], set: &PageSet) -> (Pieces, Pieces) {
     let (mut inside, mut outside) = (Vec::new(), Vec::new());
-    for beneath in [Beneath::Zeros, Beneath::File] {
-        let of_kind = PageSet::of(pages.iter().filter(|(_, kind)| *kind == beneath).map(|(range, _)| *range));
-        inside.extend(of_kind.intersection(set).ranges().iter().map(|range| (*range, beneath)));
-        outside.extend(of_kind.difference(set).ranges().iter().map(|range| (*range, beneath)));
+    for backing_page in [BackingPage::Zeros, BackingPage::File] {
+        let of_kind = PageSet::of(pages.iter().filter(|(_, kind)| *kind == backing_page).map(|(range, _)| *range));
+        inside.extend(of_kind.intersection(set).ranges().iter().map(|range| (*range, backing_page)));
+        outside.extend(of_kind.difference(set).ranges().iter().map(|range| (*range, backing_page)));
     }
     inside.sort_unstable_by_key(|(range, _)| range.start());
     outside.sort_unstable_by_key(|(range, _)| range.start());
@@ -130,12 +131,13 @@ mod tests {
 
     #[test]
     fn pages_are_divided_and_each_keeps_what_lies_beneath_it() {
-        let wanted = [(pages(0, 4), Beneath::Zeros), (pages(4, 2), Beneath::File), (pages(9, 1), Beneath::Zeros)];
+        let wanted =
+            [(pages(0, 4), BackingPage::Zeros), (pages(4, 2), BackingPage::File), (pages(9, 1), BackingPage::Zeros)];
         let (inside, outside) = divide(&wanted, &PageSet::of([pages(2, 3), pages(20, 1)]));
-        assert_eq!(inside, [(pages(2, 2), Beneath::Zeros), (pages(4, 1), Beneath::File)]);
+        assert_eq!(inside, [(pages(2, 2), BackingPage::Zeros), (pages(4, 1), BackingPage::File)]);
         assert_eq!(
             outside,
-            [(pages(0, 2), Beneath::Zeros), (pages(5, 1), Beneath::File), (pages(9, 1), Beneath::Zeros)]
+            [(pages(0, 2), BackingPage::Zeros), (pages(5, 1), BackingPage::File), (pages(9, 1), BackingPage::Zeros)]
         );
     }
 }

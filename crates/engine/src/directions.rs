@@ -1,7 +1,7 @@
-//! What a program directs about its own checkpoints (L11 to L14, M6, M7): found in its memory while it stands still, heeded,
+//! What a program directs about its own checkpoints (L11 to L14, M6, M7): found in its memory while it stands still, honoured,
 //! and answered there.
 //!
-//! Directions only ever take pages out of what the census has found, and what cannot be read takes out nothing. Read-only
+//! Directions only ever take pages out of what the collection has found, and what cannot be read takes out nothing. Read-only
 //! memory is inherited from the last committed checkpoint without being looked at: the programmer has promised. For that it
 //! is kept here which pages that checkpoint holds.
 
@@ -16,7 +16,7 @@ use standfast_core::directions::{
     self, Blanks, DirectionsError, HEADER_BYTES, Header, Message, Outline, PLACES, Regions, Times, Told, Usage,
 };
 use standfast_core::{Address, PageRange, PageSet};
-use standfast_format::Beneath;
+use standfast_format::BackingPage;
 use standfast_linux::proc::Map;
 use standfast_linux::{ProcessMemory, monotonic_clocks_of};
 use std::os::unix::ffi::OsStrExt;
@@ -48,7 +48,7 @@ pub enum Readiness {
     Disabled,
 }
 
-/// What programs are told together with an outcome: for how long no request is heeded, and when the next checkpoint comes
+/// What programs are told together with an outcome: for how long no request is honoured, and when the next checkpoint comes
 /// anyhow; `None` for never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Advised {
@@ -253,7 +253,7 @@ struct Promise {
 
 /// What has become of what a program directs.
 #[derive(Debug, Default)]
-pub(crate) struct Heeded {
+pub(crate) struct Honoured {
     /// Pages of which the image will not hold what they hold now, whatever the next checkpoint finds about them.
     pub(crate) stale: PageSet,
     /// What of the pages that are to be saved does not count.
@@ -295,7 +295,7 @@ impl Promises {
         (program, owner): (ProgramIdentity, u32),
         directions: Option<&mut Directions>,
         pages: &mut Pages,
-    ) -> Heeded {
+    ) -> Honoured {
         let before = self.saved.iter().find(|promise| promise.program.process() == program.process());
         // The promises of a program end with it: execve has replaced the memory of which they spoke.
         let saved = before.filter(|promise| promise.program.is(&program));
@@ -304,7 +304,7 @@ impl Promises {
             (Some(directions), _) => directions,
             // It had something to say at the last checkpoint, which lacks what counts now.
             (None, Some(_)) => &mut nothing,
-            (None, None) => return Heeded::default(),
+            (None, None) => return Honoured::default(),
         };
         let present = |pages: &Pages| {
             let fresh = pages.changed.iter().chain(&pages.compared).map(|(range, _)| *range);
@@ -331,11 +331,11 @@ impl Promises {
             pages.was = saved.owner;
         }
         let was = before.map(|before| before.owner);
-        let heeded = Heeded { stale, blanks: (!blanks.is_empty()).then(|| Arc::clone(&blanks)), was };
+        let honoured = Honoured { stale, blanks: (!blanks.is_empty()).then(|| Arc::clone(&blanks)), was };
         let is_needed = directions.table.has_read_only() || directions.changes.has_read_only();
         let pages = if is_needed { present(pages) } else { PageSet::default() };
         self.seen.push(Promise { program, owner, epoch: directions.epoch, is_needed, pages, whole, blanks });
-        heeded
+        honoured
     }
 }
 
@@ -344,15 +344,16 @@ fn revive(pages: &mut Pages, lacking: &PageSet) {
     let revived = pages.unchanged.intersection(lacking);
     if !revived.is_empty() {
         pages.unchanged = pages.unchanged.difference(&revived);
-        pages.changed.extend(revived.ranges().iter().map(|range| (*range, Beneath::Zeros)));
+        pages.changed.extend(revived.ranges().iter().map(|range| (*range, BackingPage::Zeros)));
         pages.changed.sort_unstable_by_key(|(range, _)| range.start());
     }
 }
 
 fn take_out(pages: &mut Pages, out: &PageSet) {
-    let without = |ranges: &mut Vec<(PageRange, Beneath)>| {
-        let kinds = [Beneath::Zeros, Beneath::File].map(|kind| {
-            let of_kind = PageSet::of(ranges.iter().filter(|(_, beneath)| *beneath == kind).map(|(range, _)| *range));
+    let without = |ranges: &mut Vec<(PageRange, BackingPage)>| {
+        let kinds = [BackingPage::Zeros, BackingPage::File].map(|kind| {
+            let of_kind =
+                PageSet::of(ranges.iter().filter(|(_, backing_page)| *backing_page == kind).map(|(range, _)| *range));
             (of_kind.difference(out), kind)
         });
         *ranges = kinds.iter().flat_map(|(set, kind)| set.ranges().iter().map(|range| (*range, *kind))).collect();

@@ -11,8 +11,8 @@ pub enum EngineError {
     #[error("the program ended")]
     Ended,
     /// The program holds things that could not be brought back. Nothing was written.
-    #[error("{}", Obstacle::list(.0))]
-    Refused(Vec<Obstacle>),
+    #[error("{}", Blocker::list(.0))]
+    Refused(Vec<Blocker>),
     /// The program does not stop; it runs on.
     #[error(
         "thread {tid} of the program does not stop: it hangs in the kernel (on a disk or a network file system that does not answer), or waits for a child of vfork that has executed no program yet"
@@ -54,7 +54,7 @@ pub enum EngineError {
 
 /// One thing that stands in the way of a checkpoint or a restart, by name, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Obstacle {
+pub struct Blocker {
     /// The thing: `descriptor 5 (TCP socket)`.
     pub what: String,
     /// Why it cannot be carried over.
@@ -65,14 +65,14 @@ pub struct Obstacle {
     pub passing: bool,
 }
 
-impl Obstacle {
+impl Blocker {
     /// The first few, each once: processes of a job may have the same open.
-    fn list(obstacles: &[Self]) -> String {
+    fn list(blockers: &[Self]) -> String {
         const SHOWN: usize = 5;
         let mut different: Vec<&Self> = Vec::new();
-        for obstacle in obstacles {
-            if !different.contains(&obstacle) {
-                different.push(obstacle);
+        for blocker in blockers {
+            if !different.contains(&blocker) {
+                different.push(blocker);
             }
         }
         let mut list = different.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -83,7 +83,7 @@ impl Obstacle {
     }
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.why)?;
         if self.remedy.is_empty() { Ok(()) } else { write!(f, " ({})", self.remedy) }
@@ -96,15 +96,15 @@ mod tests {
 
     #[test]
     fn what_several_processes_have_in_common_is_said_once() {
-        let obstacle = |what: &str| Obstacle {
+        let blocker = |what: &str| Blocker {
             what: what.to_owned(),
             why: "it is in the way".to_owned(),
             remedy: String::new(),
             passing: false,
         };
-        let said = Obstacle::list(&[obstacle("a"), obstacle("b"), obstacle("a"), obstacle("b")]);
+        let said = Blocker::list(&[blocker("a"), blocker("b"), blocker("a"), blocker("b")]);
         assert_eq!(said, "a: it is in the way; b: it is in the way");
-        let many: Vec<_> = ('a'..='h').map(|name| obstacle(&name.to_string())).collect();
-        assert!(Obstacle::list(&many).ends_with("; and 3 more"));
+        let many: Vec<_> = ('a'..='h').map(|name| blocker(&name.to_string())).collect();
+        assert!(Blocker::list(&many).ends_with("; and 3 more"));
     }
 }

@@ -1,5 +1,5 @@
 //! Folders: directories that go with the job, with all that is in them, open or not. This file finds what is in one; what
-//! is saved of it is the census's business, and how it is made whole again that of a restart.
+//! is saved of it is the collection's business, and how it is made whole again that of a restart.
 
 use standfast_linux::Folder;
 use std::collections::BTreeMap;

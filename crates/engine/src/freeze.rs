@@ -9,10 +9,10 @@ mod stopping;
 
 use crate::exit::Vitality;
 use crate::job::Shared;
+use crate::tracer_lock::TracerLockGuard;
 use crate::tree::{Member, Roots};
-use crate::turn;
 use crate::waits::Interrupted;
-use crate::{EngineError, Obstacle, ProcessIdentity};
+use crate::{Blocker, EngineError, ProcessIdentity};
 use standfast_core::Address;
 use standfast_linux::proc::{self, Map};
 use standfast_linux::sys::process;
@@ -29,7 +29,7 @@ const HEALING_PAUSE: Duration = Duration::from_millis(1);
 const DYING_MAX: Duration = Duration::from_millis(500);
 /// How long the kernel may take to free what a killed job has held, 10 GB a second, before nobody waits for that any more.
 const EXIT_MAX: Duration = Duration::from_secs(30);
-/// How often a freeze is begun anew because a thread is in the middle of the vdso. One that hardly ever leaves it can be
+/// How often a freeze is begun again because a thread is in the middle of the vdso. One that hardly ever leaves it can be
 /// restarted under the same kernel only.
 const LOOKS_AT_VDSO_MAX: u32 = 3;
 /// Size of the code that heals, at the end of the vdso.
@@ -47,7 +47,7 @@ pub struct Frozen {
     pub(crate) reaper: Option<i32>,
     pub(crate) shared: Arc<Shared>,
     since: Instant,
-    _turn: turn::Taken,
+    _tracer_lock: TracerLockGuard,
     /// A tracer is a thread: this may not move to another.
     _thread: PhantomData<*const ()>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct FrozenTask {
 impl Frozen {
     /// Stops a job.
     pub(crate) fn new(roots: Roots, shared: Arc<Shared>, limit: Duration) -> Result<Self, EngineError> {
-        let turn = shared.turn.take();
+        let tracer_lock = shared.tracer_lock.take();
         let mut stopping = Stopping::new(&shared, Instant::now(), limit);
         if shared.has_sleepers.load(Ordering::Relaxed) {
             stopping.stop_sleepers(&roots).map_err(|error| if_another_ended(error, roots.main))?;
@@ -107,7 +107,16 @@ impl Frozen {
                 }
                 let Roots { main, reaper } = roots;
                 let since = begun;
-                return Ok(Self { processes, zombies, main, reaper, shared, since, _turn: turn, _thread: PhantomData });
+                return Ok(Self {
+                    processes,
+                    zombies,
+                    main,
+                    reaper,
+                    shared,
+                    since,
+                    _tracer_lock: tracer_lock,
+                    _thread: PhantomData,
+                });
             }
             if Instant::now() > deadline {
                 return Err(EngineError::Unstoppable { tid: roots.main.pid, stood_still: begun.elapsed() });
@@ -221,7 +230,7 @@ impl Drop for FrozenProcess {
 impl FrozenTask {
     /// Looks at a task that stands still, and puts right what our stop and our injections would otherwise change: an
     /// EINTR that only the stop has caused, a restartable sequence that the kernel would forget to abort, and a time limit
-    /// that would begin anew.
+    /// that would begin again.
     pub(crate) fn new(
         task: Task,
         stop: Standstill,
@@ -301,7 +310,7 @@ fn goes_on(main: ProcessIdentity) -> bool {
 /// What it means that the looked-at has ended, where it was not the main process.
 pub(crate) fn if_another_ended(error: EngineError, main: ProcessIdentity) -> EngineError {
     if matches!(error, EngineError::Ended) && goes_on(main) {
-        return EngineError::Refused(vec![Obstacle {
+        return EngineError::Refused(vec![Blocker {
             what: "a process of the program".to_owned(),
             why: "it was ended, from outside, while it was looked at".to_owned(),
             remedy: String::new(),

@@ -6,9 +6,9 @@
 //! ours for each page, and the time to read all of them.
 
 use crate::ProcessIdentity;
-use crate::census::ObjectKey;
+use crate::collect::ObjectKey;
 use standfast_core::{Address, Checksum, PAGE_BYTES, PageRange, PageSet, is_zero};
-use standfast_format::Beneath;
+use standfast_format::BackingPage;
 use standfast_format::records::FileIdentity;
 
 /// Whose pages they are, the same in one checkpoint and the next.
@@ -48,12 +48,12 @@ impl Hashes {
     }
 
     /// Compares the pages of an owner.
-    pub(crate) fn sieve(&mut self, key: Key, owner: u32) -> Sieve<'_> {
+    pub(crate) fn page_filter(&mut self, key: Key, owner: u32) -> PageFilter<'_> {
         let saved = self.saved.iter().find(|known| known.key == key);
         self.seen.push(Known { key, owner, pages: Vec::new(), stamp: None });
         let seen = &mut self.seen.last_mut().expect("it was just pushed").pages;
         let (was, saved) = saved.map_or((owner, &[][..]), |known| (known.owner, &known.pages));
-        Sieve { was, saved: Saved(saved), seen, unchanged: Vec::new(), changed: Vec::new() }
+        PageFilter { was, saved: Saved(saved), seen, unchanged: Vec::new(), changed: Vec::new() }
     }
 
     /// Notes when the owner that was compared last had been touched last.
@@ -87,7 +87,7 @@ impl Hashes {
 
 /// Finds out which pages of one owner have not changed.
 #[derive(Debug)]
-pub(crate) struct Sieve<'a> {
+pub(crate) struct PageFilter<'a> {
     /// The number that the owner had in the last committed generation.
     pub(crate) was: u32,
     /// What its pages held there.
@@ -114,19 +114,19 @@ impl Saved<'_> {
     /// Compares pages, whose contents stand in `bytes` one after the other, and hands those on that have changed.
     pub(crate) fn sift(
         self,
-        ranges: &[(PageRange, Beneath)],
+        ranges: &[(PageRange, BackingPage)],
         bytes: &[u8],
-        mut changed: impl FnMut(PageRange, Beneath, &[u8]),
+        mut changed: impl FnMut(PageRange, BackingPage, &[u8]),
     ) -> Sifted {
         let mut sifted = Sifted::default();
         let Some((first, _)) = ranges.first() else { return sifted };
         let mut saved = &self.0[self.0.partition_point(|(address, _)| *address < first.start())..];
         let (contents, _) = bytes.as_chunks::<PAGE_BYTES>();
-        let places = ranges.iter().flat_map(|(range, beneath)| {
+        let places = ranges.iter().flat_map(|(range, backing_page)| {
             let page = |page| PageRange::new(range.start().plus(page * PAGE_BYTES as u64), 1);
-            (0..range.pages()).map(move |number| (page(number), *beneath))
+            (0..range.pages()).map(move |number| (page(number), *backing_page))
         });
-        for ((place, beneath), bytes) in places.zip(contents) {
+        for ((place, backing_page), bytes) in places.zip(contents) {
             if !is_zero(bytes) {
                 let now = (place.start(), Checksum::of(bytes));
                 sifted.seen.push(now);
@@ -141,13 +141,13 @@ impl Saved<'_> {
                 }
                 sifted.changed.push(place);
             }
-            changed(place, beneath, bytes);
+            changed(place, backing_page, bytes);
         }
         sifted
     }
 }
 
-impl Sieve<'_> {
+impl PageFilter<'_> {
     /// Takes what was found, ascending.
     pub(crate) fn take(&mut self, sifted: Sifted) {
         self.seen.extend(sifted.seen);
@@ -175,13 +175,14 @@ mod tests {
     /// Which pages have changed, by what they hold, and which have not.
     fn look(hashes: &mut Hashes, pieces: Vec<(PageRange, Vec<u8>)>) -> (Vec<u8>, u64) {
         hashes.begin();
-        let mut sieve = hashes.sieve(KEY, 0);
+        let mut page_filter = hashes.page_filter(KEY, 0);
         let mut changed = Vec::new();
         for (range, bytes) in pieces {
-            let sifted = sieve.saved.sift(&[(range, Beneath::Zeros)], &bytes, |_, _, page| changed.push(page[0]));
-            sieve.take(sifted);
+            let sifted =
+                page_filter.saved.sift(&[(range, BackingPage::Zeros)], &bytes, |_, _, page| changed.push(page[0]));
+            page_filter.take(sifted);
         }
-        (changed, sieve.into_pages().0.pages())
+        (changed, page_filter.into_pages().0.pages())
     }
 
     #[test]
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_bears_the_same_stamp_as_in_the_committed_checkpoint_need_not_be_read() {
+    fn what_tolerates_the_same_stamp_as_in_the_committed_checkpoint_need_not_be_read() {
         let stamp = |changed_nanoseconds| Some(FileIdentity { changed_nanoseconds, ..FileIdentity::default() });
         let mut hashes = Hashes::default();
         look(&mut hashes, vec![pages(0, &[1, 0, 3])]);

@@ -1,6 +1,6 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
-use crate::census::{KnownObjects, Looks, known_here};
+use crate::collect::{KnownObjects, Looks, known_here};
 use crate::directions::{CHECK_VARIABLE, DIRECTORY_VARIABLE, FREE_VARIABLE};
 use crate::endpoint::TerminalHolder;
 use crate::files::{Digests, FileKey, Writers};
@@ -8,11 +8,11 @@ use crate::folders::Folders;
 use crate::freeze::{Frozen, kernel};
 use crate::listing::{Listing, ListingNews};
 use crate::reused_ports::ReusedPorts;
+use crate::tracer_lock::TracerLock;
 use crate::track::{Tracking, Tracks};
 use crate::tree::{Member, Roots};
-use crate::turn::Turn;
 use crate::waits::{self, Waits};
-use crate::{EngineError, ExternalSockets, Obstacle, Output};
+use crate::{Blocker, EngineError, ExternalSockets, Output};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::FileReference;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
@@ -85,7 +85,7 @@ impl ProcessIdentity {
     }
 }
 
-/// What a life of the job was given when it started, by device and inode, so that a census can tell it from what the
+/// What a life of the job was given when it started, by device and inode, so that a collection can tell it from what the
 /// program has opened itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Inheritance {
@@ -193,7 +193,7 @@ pub(crate) struct Shared {
     /// The waits in which its threads have been met.
     waits: Mutex<Waits>,
     /// Who may stop its threads.
-    pub(crate) turn: Arc<Turn>,
+    pub(crate) tracer_lock: Arc<TracerLock>,
     /// Address spaces under observation.
     tracks: Mutex<Tracks>,
     /// Who holds the master of its terminal, where that is outside.
@@ -221,7 +221,7 @@ impl Shared {
             status: Mutex::default(),
             kept: Mutex::default(),
             waits: Mutex::default(),
-            turn: Arc::default(),
+            tracer_lock: Arc::default(),
             tracks: Mutex::default(),
             terminal: Mutex::default(),
             folders: Mutex::default(),
@@ -360,21 +360,21 @@ impl Job {
     /// them now, so that the first checkpoint can tell what has grown.
     pub fn list_directories(&self, started_nanoseconds: i64) {
         self.shared.listing.begin(started_nanoseconds);
-        crate::census::list_ahead(&self.roots, &self.shared);
+        crate::collect::list_ahead(&self.roots, &self.shared);
     }
 
-    /// Takes over the waits of threads that have been made anew.
+    /// Takes over the waits of threads that have been made again.
     pub(crate) fn go_on_with(&self, waits: &Waits) {
         self.shared.waits().append(waits);
     }
 
-    /// Takes over sockets that have been made anew, by their cookies, and share their ports by our doing.
+    /// Takes over sockets that have been made again, by their cookies, and share their ports by our doing.
     pub(crate) fn share_ports_of(&self, sockets: impl IntoIterator<Item = u64>) {
         self.shared.reused_ports.extend(sockets);
     }
 
     /// Counts descendants that lose their parent, and so come to this process, as part of the job. Only for a process that
-    /// looks after one job and starts no others.
+    /// supervises one job and starts no others.
     pub fn keep_strays(&mut self) {
         self.roots.reaper.get_or_insert(std::process::id() as i32);
     }
@@ -514,7 +514,7 @@ impl Freezer {
     /// Reads what would hold up the stop: the files of the job, who else writes to them, and what its programs direct. They
     /// run meanwhile.
     pub fn look_ahead(&self) {
-        crate::census::look_ahead(&self.roots, &self.shared);
+        crate::collect::look_ahead(&self.roots, &self.shared);
         crate::tables::look_ahead(&self.members(), &self.shared);
     }
 
@@ -535,26 +535,26 @@ impl Freezer {
 
     /// The files with code that the job runs from, as far as they were read whole.
     pub fn code_files(&self) -> Vec<FileReference> {
-        crate::census::code_files(&self.roots, &self.shared)
+        crate::collect::code_files(&self.roots, &self.shared)
     }
 
     /// Says that there is a copy of a file with code, which a restart will find: should the file be replaced while the job
-    /// runs, that is no obstacle any more.
+    /// runs, that is no blocker any more.
     pub fn has_copy_of(&self, file: &FileReference) {
         self.shared.kept().insert((file.identity.device, file.identity.inode), file.clone());
     }
 
-    /// What in the job could not be carried over: the part of the census that needs no freeze.
+    /// What in the job could not be carried over: the part of the collection that needs no freeze.
     ///
     /// # Errors
     /// When it is gone or may not be looked at.
-    pub fn examine(&self, external_sockets: ExternalSockets) -> Result<Vec<Obstacle>, EngineError> {
+    pub fn examine(&self, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
         let kept = self.shared.kept().clone();
         let terminal = self.shared.terminal();
-        let found = crate::census::examine_with(self.roots.main.pid, external_sockets, &kept, terminal.as_deref());
-        found.and_then(|mut obstacles| {
-            obstacles.append(&mut crate::census::examine_folders(&self.shared.folders())?);
-            Ok(obstacles)
+        let found = crate::collect::examine_with(self.roots.main.pid, external_sockets, &kept, terminal.as_deref());
+        found.and_then(|mut blockers| {
+            blockers.append(&mut crate::collect::examine_folders(&self.shared.folders())?);
+            Ok(blockers)
         })
     }
 

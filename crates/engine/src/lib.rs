@@ -1,10 +1,10 @@
-//! The process engine: freezes a job, takes a census, reads its memory; rebuilds it and lets it go.
+//! The process engine: freezes a job, takes a collection, reads its memory; rebuilds it and lets it go.
 //!
 //! A job is a tree of processes. The engine knows nothing of files that hold images: pages and
 //! records leave through [`standfast_format::ImageSink`] and come back through [`standfast_format::ImageSource`].
 //!
 //! ```text
-//! Job -- freezer() --> Freezer -- freeze() --> Frozen -- capture(sink) --> census, pages
+//! Job -- freezer() --> Freezer -- freeze() --> Frozen -- capture(sink) --> collection, pages
 //!                                                |-- foresee()  --> Ahead, read while it runs
 //!                                                |-- thaw()    it runs on; Captured::read_on(sink), from clones
 //!                                                `-- kill()    it ends where it stands
@@ -13,10 +13,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod abreast;
-mod ahead;
-mod census;
 mod clones;
+mod collect;
 mod delays;
 mod directions;
 mod endpoint;
@@ -29,6 +27,8 @@ mod freeze;
 mod hashes;
 mod job;
 mod listing;
+mod pool;
+mod precopy;
 mod program;
 mod read;
 mod reading;
@@ -37,23 +37,23 @@ mod restart;
 mod reused_ports;
 mod tables;
 mod terminals;
+mod tracer_lock;
 mod track;
 mod tree;
-mod turn;
 mod waits;
 mod watch;
 
-pub use ahead::Ahead;
-pub use census::{Asking, ExternalSockets, Output, Unconfirmed, examine};
+pub use collect::{Asking, ExternalSockets, Output, Unconfirmed, examine};
 pub use delays::{Delays, own_delay};
 pub use directions::{Advised, DIRECTORY_VARIABLE, Readiness};
 pub use endpoint::TerminalHolder;
-pub use error::{EngineError, Obstacle};
+pub use error::{Blocker, EngineError};
 pub use exit::{Vitality, exiting_since, group_vitality};
 pub use free_memory::Asked;
 pub use freeze::Frozen;
 pub use job::{Assistance, Freezer, Job, Launch, News, ProcessIdentity};
 pub use listing::{ListingNews, NotSaved};
+pub use precopy::Precopied;
 pub use read::{CaptureOptions, Captured, Reading, SavedFiles, StackPart};
 pub use rehearsal::rehearse;
 pub use restart::{

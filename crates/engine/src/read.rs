@@ -1,11 +1,11 @@
 //! Reads the pages of a frozen job into an image, from its processes or from clones of them when the job runs on.
 
-use crate::ahead::{Ahead, Kept};
-use crate::census::{Asking, Census, ExternalSockets, ObjectContents, Output, Unconfirmed};
 use crate::clones::{clone_of, copied, divide};
+use crate::collect::{Asking, Collection, ExternalSockets, ObjectContents, Output, Unconfirmed};
 use crate::freeze::{Frozen, if_another_ended, kernel, refine};
-use crate::hashes::{Key, Sieve};
+use crate::hashes::{Key, PageFilter};
 use crate::job::Shared;
+use crate::precopy::{Kept, Precopied};
 use crate::reading::{Gathering, Wanted};
 use crate::tables::Directions;
 use crate::track::{Pages, Tracking, Tracks};
@@ -14,7 +14,7 @@ use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::Blanks;
 use standfast_core::{PageRange, PageSet};
 use standfast_format::records::JobState;
-use standfast_format::{Beneath, ImageSink};
+use standfast_format::{BackingPage, ImageSink};
 use standfast_linux::{MemoryClone, ProcessMemory};
 use std::io;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ pub struct Captured {
     pub unobserved: Option<String>,
     /// Why a process was not cloned, where that was asked for.
     pub uncloned: Option<String>,
-    /// Why what a program directs about its memory was not heeded, and all of it saved.
+    /// Why what a program directs about its memory was not honoured, and all of it saved.
     pub unheeded: Option<String>,
     /// Promises of programs that have not been kept since the checkpoint before, where that is checked; not all, should there
     /// be many.
@@ -112,7 +112,7 @@ pub struct Captured {
     /// Pages that were read ahead and are yet to be handed to the sink.
     kept: Vec<Kept>,
     /// What nobody kept.
-    ahead: Ahead,
+    precopied: Precopied,
     /// Processes whose memory is yet to be read.
     clones: Vec<Cloned>,
     /// Clones that are on their way out.
@@ -137,7 +137,7 @@ impl Captured {
         !self.clones.is_empty()
     }
 
-    /// Hands on what was read ahead, and reads what is yet to be read, from clones of the processes. The job may run
+    /// Hands on what was read precopied, and reads what is yet to be read, from clones of the processes. The job may run
     /// meanwhile.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Captured {
         for kept in std::mem::take(&mut self.kept) {
             self.pages += kept.save(sink)?;
         }
-        std::mem::take(&mut self.ahead).give_back(sink)?;
+        std::mem::take(&mut self.precopied).give_back(sink)?;
         let shared = Arc::clone(&self.shared);
         for Cloned { rest, clone } in std::mem::take(&mut self.clones) {
             let saved = rest.save(clone.memory(), &mut shared.tracks(), sink);
@@ -178,9 +178,9 @@ struct ToRead {
     owner: u32,
     identity: ProcessIdentity,
     /// To be saved, ascending.
-    changed: Vec<(PageRange, Beneath)>,
+    changed: Vec<(PageRange, BackingPage)>,
     /// To be saved where they are not as they were, ascending.
-    compared: Vec<(PageRange, Beneath)>,
+    compared: Vec<(PageRange, BackingPage)>,
     /// What of them does not count. Such pages are not compared: what does not count is no matter, and a checksum would say of
     /// what has come to count that it is as it was.
     blanks: Option<Arc<Blanks>>,
@@ -254,31 +254,31 @@ impl ToRead {
         if self.compared.is_empty() {
             return Ok(Saved { changed, unchanged: 0 });
         }
-        let sieve = tracks.hashes.sieve(Key::Process(identity), owner);
+        let page_filter = tracks.hashes.page_filter(Key::Process(identity), owner);
         let wanted = Wanted { owner, ranges: &self.compared, blanks: None, read: &read };
-        let compared = Compared::of(&wanted, sieve, None, sink)?;
+        let compared = Compared::of(&wanted, page_filter, None, sink)?;
         tracks.of(identity).into_iter().for_each(|track| track.learn_compared(&compared.changed));
         Ok(Saved { changed: changed + compared.saved, unchanged: compared.inherited })
     }
 }
 
 impl Frozen {
-    /// Takes the census, refuses by name what could not be brought back, and reads all memory into `sink`, which is yet
+    /// Takes the collection, refuses by name what could not be brought back, and reads all memory into `sink`, which is yet
     /// to be finished with [`Captured::state`]: the program need not stand still for that.
     ///
     /// # Errors
     /// [`EngineError::Refused`] before anything went into the sink; others at any time. The job stays frozen and whole.
     pub fn capture(&mut self, sink: &mut dyn ImageSink, options: CaptureOptions) -> Result<Captured, EngineError> {
-        self.capture_behind(Ahead::default(), sink, options)
+        self.capture_behind(Precopied::default(), sink, options)
     }
 
-    /// The same, of a job of which some was read ahead. What of that counts is handed to the sink by [`Captured::read_on`].
+    /// The same, of a job of which some was read precopied. What of that counts is handed to the sink by [`Captured::read_on`].
     ///
     /// # Errors
     /// As above.
     pub fn capture_behind(
         &mut self,
-        mut ahead: Ahead,
+        mut precopied: Precopied,
         sink: &mut dyn ImageSink,
         options: CaptureOptions,
     ) -> Result<Captured, EngineError> {
@@ -286,8 +286,8 @@ impl Frozen {
         if !options.builds_upon_last {
             self.shared.tracks().forget();
         }
-        let census =
-            Census::take(self, options, !ahead.is_empty()).map_err(|error| if_another_ended(error, self.main))?;
+        let collection = Collection::take(self, options, !precopied.is_empty())
+            .map_err(|error| if_another_ended(error, self.main))?;
         let looking = begin.elapsed();
         let mut tracks = self.shared.tracks();
         let tracking = tracks.resolve(options.tracking);
@@ -295,34 +295,34 @@ impl Frozen {
         tracks.promises.begin();
         let (mut changed, mut unchanged, mut unheeded) = (0, 0, None);
         let (mut clones, mut uncloned, mut kept, mut broken) = (Vec::new(), None, Vec::new(), Vec::new());
-        let looked_at = self.processes.iter().zip(census.identities).zip(census.pages);
+        let looked_at = self.processes.iter().zip(collection.identities).zip(collection.pages);
         for (place, ((process, identity), mut held)) in looked_at.enumerate() {
             let owner = place as u32;
             let promises = &mut tracks.promises;
             let program = process.program(identity);
             let mut directions = process.directions(program, &mut promises.tables)?;
-            let heeded = promises.keep((program, owner), directions.as_mut(), &mut held);
+            let honoured = promises.keep((program, owner), directions.as_mut(), &mut held);
             broken.append(&mut promises.watch.look((program, process), directions.as_ref()));
-            tracks.of(identity).into_iter().for_each(|track| track.disown(&heeded.stale));
+            tracks.of(identity).into_iter().for_each(|track| track.disown(&honoured.stale));
             if let Some(Directions { table, problem, .. }) = directions {
                 tracks.promises.tables.put(program, table);
                 unheeded = problem.or(unheeded);
             }
-            if let Some(was) = heeded.was.or_else(|| tracks.was(identity)) {
+            if let Some(was) = honoured.was.or_else(|| tracks.was(identity)) {
                 sink.follow(owner, was);
             }
             if !held.unchanged.is_empty() {
                 sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
                 unchanged += held.unchanged.pages();
             }
-            let mut ours = ahead.keep((identity, owner), &held.still, heeded.blanks.as_ref());
-            let mut rest = ToRead::of((owner, identity), held, heeded.blanks, tracking);
+            let mut ours = precopied.keep((identity, owner), &held.still, honoured.blanks.as_ref());
+            let mut rest = ToRead::of((owner, identity), held, honoured.blanks, tracking);
             let (read, unread) = divide(&rest.changed, &ours.pages);
             ours.pages = PageSet::of(read.into_iter().map(|(range, _)| range));
             rest.changed = unread;
             kept.push(ours);
             if options.reading == Reading::Cloned && !rest.is_empty() {
-                match clone_of(self, process, &census.state)? {
+                match clone_of(self, process, &collection.state)? {
                     Ok(clone) => {
                         let held = PageSet::of(copied(&clone, process, &rest.pages())?);
                         let lacking = rest.split_off_those_outside(&held);
@@ -336,7 +336,7 @@ impl Frozen {
             changed += saved.changed;
             unchanged += saved.unchanged;
         }
-        let of_objects = self.save_objects(&census.state, &census.objects, (&mut tracks, tracking), sink)?;
+        let of_objects = self.save_objects(&collection.state, &collection.objects, (&mut tracks, tracking), sink)?;
         changed += of_objects.changed;
         unchanged += of_objects.unchanged;
         self.check_alive()?;
@@ -344,7 +344,7 @@ impl Frozen {
             tracks.note_read(changed);
         }
         Ok(Captured {
-            state: census.state,
+            state: collection.state,
             processes: self.processes.len(),
             tasks: self.processes.iter().map(|process| process.tasks.len()).sum(),
             pages: changed,
@@ -352,14 +352,14 @@ impl Frozen {
             huge_pages_split: tracks.huge_pages_split(),
             first_writes: tracks.first_writes(),
             looking,
-            outputs: census.outputs,
+            outputs: collection.outputs,
             unobserved: tracks.problem().map(str::to_owned),
             uncloned,
             unheeded,
             broken,
-            unconfirmed: Some(census.unconfirmed),
+            unconfirmed: Some(collection.unconfirmed),
             kept,
-            ahead,
+            precopied,
             clones,
             ended: Vec::new(),
             shared: Arc::clone(&self.shared),
@@ -387,7 +387,7 @@ impl Frozen {
                 sink.follow(owner, was);
             }
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
-            let ranges: Vec<_> = object.ranges.iter().map(|range| (*range, Beneath::Zeros)).collect();
+            let ranges: Vec<_> = object.ranges.iter().map(|range| (*range, BackingPage::Zeros)).collect();
             let wanted = Wanted { owner, ranges: &ranges, blanks: None, read: &read };
             if tracking == Tracking::Off {
                 saved.changed += wanted.save(sink)?;
@@ -397,8 +397,8 @@ impl Frozen {
                 }
                 saved.unchanged += untouched.pages();
             } else if Gathering::takes(&wanted) {
-                let sieve = tracks.hashes.sieve(key, owner);
-                let compared = Compared::of(&wanted, sieve, Some(&mut gathering), sink)?;
+                let page_filter = tracks.hashes.page_filter(key, owner);
+                let compared = Compared::of(&wanted, page_filter, Some(&mut gathering), sink)?;
                 saved.add(&compared);
                 tracks.hashes.set_stamp(object.stamp);
             } else {
@@ -409,8 +409,8 @@ impl Frozen {
         for (owner, key, object, ranges) in large {
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
             let wanted = Wanted { owner, ranges: &ranges, blanks: None, read: &read };
-            let sieve = tracks.hashes.sieve(key, owner);
-            saved.add(&Compared::of(&wanted, sieve, None, sink)?);
+            let page_filter = tracks.hashes.page_filter(key, owner);
+            saved.add(&Compared::of(&wanted, page_filter, None, sink)?);
             tracks.hashes.set_stamp(object.stamp);
         }
         Ok(saved)
@@ -449,16 +449,16 @@ impl Compared {
     /// Saves what of some pages has changed, and notes the others as inherited.
     fn of(
         wanted: &Wanted<'_>,
-        mut sieve: Sieve<'_>,
+        mut page_filter: PageFilter<'_>,
         gathering: Option<&mut Gathering>,
         sink: &mut dyn ImageSink,
     ) -> Result<Self, EngineError> {
         let saved = match gathering {
-            Some(gathering) => gathering.save_changed(wanted, &mut sieve, sink)?,
-            None => wanted.save_changed(&mut sieve, sink)?,
+            Some(gathering) => gathering.save_changed(wanted, &mut page_filter, sink)?,
+            None => wanted.save_changed(&mut page_filter, sink)?,
         };
-        let was = sieve.was;
-        let (unchanged, changed) = sieve.into_pages();
+        let was = page_filter.was;
+        let (unchanged, changed) = page_filter.into_pages();
         if !unchanged.is_empty() {
             sink.inherit(wanted.owner, was, &unchanged).map_err(EngineError::Image)?;
         }

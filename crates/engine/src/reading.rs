@@ -3,10 +3,10 @@
 
 use crate::EngineError;
 use crate::freeze::kernel;
-use crate::hashes::{Sieve, Sifted};
+use crate::hashes::{PageFilter, Sifted};
 use standfast_core::directions::Blanks;
 use standfast_core::{PAGE_BYTES, PageRange};
-use standfast_format::{Beneath, ImageSink, PageBatch};
+use standfast_format::{BackingPage, ImageSink, PageBatch};
 use std::io;
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
@@ -32,7 +32,7 @@ pub(crate) type Read<'a> = &'a (dyn Fn(&[PageRange], &mut [u8]) -> io::Result<()
 pub(crate) struct Wanted<'a> {
     /// Its number in the image.
     pub(crate) owner: u32,
-    pub(crate) ranges: &'a [(PageRange, Beneath)],
+    pub(crate) ranges: &'a [(PageRange, BackingPage)],
     /// What of them does not count.
     pub(crate) blanks: Option<&'a Arc<Blanks>>,
     pub(crate) read: Read<'a>,
@@ -48,7 +48,8 @@ impl Wanted<'_> {
                 let mut batch = sink.lend().map_err(EngineError::Image)?;
                 let ranges = uncut.cut((batch.bytes.len() / PAGE_BYTES) as u64);
                 batch.bytes.truncate(pages_of(&ranges) as usize * PAGE_BYTES);
-                batch.ranges = ranges.into_iter().map(|(range, beneath)| (self.owner, range, beneath)).collect();
+                batch.ranges =
+                    ranges.into_iter().map(|(range, backing_page)| (self.owner, range, backing_page)).collect();
                 batch.blanks = self.blanks.cloned();
                 group.push(batch);
                 if uncut.is_empty() {
@@ -86,7 +87,8 @@ impl Wanted<'_> {
                 *room = left;
                 let ranges = uncut.cut((batch.bytes.len() / PAGE_BYTES) as u64);
                 batch.bytes.truncate(pages_of(&ranges) as usize * PAGE_BYTES);
-                batch.ranges = ranges.into_iter().map(|(range, beneath)| (self.owner, range, beneath)).collect();
+                batch.ranges =
+                    ranges.into_iter().map(|(range, backing_page)| (self.owner, range, backing_page)).collect();
                 group.push(batch);
             }
             if group.is_empty() {
@@ -109,10 +111,14 @@ impl Wanted<'_> {
     }
 
     /// Hands those to the sink that have changed. Returns how many these are.
-    pub(crate) fn save_changed(&self, sieve: &mut Sieve<'_>, sink: &mut dyn ImageSink) -> Result<u64, EngineError> {
+    pub(crate) fn save_changed(
+        &self,
+        page_filter: &mut PageFilter<'_>,
+        sink: &mut dyn ImageSink,
+    ) -> Result<u64, EngineError> {
         let mut uncut = Uncut::of(self.ranges);
         let pieces: Vec<_> = std::iter::from_fn(|| (!uncut.is_empty()).then(|| uncut.cut(PIECE_PAGES))).collect();
-        let (saved, next_piece) = (sieve.saved, AtomicUsize::new(0));
+        let (saved, next_piece) = (page_filter.saved, AtomicUsize::new(0));
         let found = Mutex::new(Vec::new());
         let mut changed = 0;
         while next_piece.load(Ordering::Relaxed) < pieces.len() {
@@ -132,7 +138,8 @@ impl Wanted<'_> {
                         let bytes = &mut bytes[..pages_of(piece) as usize * PAGE_BYTES];
                         let ranges: Vec<_> = piece.iter().map(|(range, _)| *range).collect();
                         (self.read)(&ranges, bytes)?;
-                        let keep = |page, beneath, bytes: &[u8]| batch.push((self.owner, page, beneath), bytes);
+                        let keep =
+                            |page, backing_page, bytes: &[u8]| batch.push((self.owner, page, backing_page), bytes);
                         let sifted = saved.sift(piece, bytes, keep);
                         found.lock().unwrap_or_else(PoisonError::into_inner).push((place, sifted));
                     }
@@ -148,7 +155,7 @@ impl Wanted<'_> {
         }
         let mut found: Vec<(usize, Sifted)> = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         found.sort_unstable_by_key(|(place, _)| *place);
-        found.into_iter().for_each(|(_, sifted)| sieve.take(sifted));
+        found.into_iter().for_each(|(_, sifted)| page_filter.take(sifted));
         Ok(changed)
     }
 }
@@ -170,7 +177,7 @@ impl Gathering {
     pub(crate) fn save_changed(
         &mut self,
         wanted: &Wanted<'_>,
-        sieve: &mut Sieve<'_>,
+        page_filter: &mut PageFilter<'_>,
         sink: &mut dyn ImageSink,
     ) -> Result<u64, EngineError> {
         if self.filling.as_ref().is_some_and(|filling| !filling.has_room()) {
@@ -186,9 +193,9 @@ impl Gathering {
         let ranges: Vec<_> = wanted.ranges.iter().map(|(range, _)| *range).collect();
         (wanted.read)(&ranges, &mut self.bytes).map_err(|source| kernel("reading the program's files", source))?;
         let before = filling.bytes;
-        let keep = |page, beneath, bytes: &[u8]| filling.push((wanted.owner, page, beneath), bytes);
-        let sifted = sieve.saved.sift(wanted.ranges, &self.bytes, keep);
-        sieve.take(sifted);
+        let keep = |page, backing_page, bytes: &[u8]| filling.push((wanted.owner, page, backing_page), bytes);
+        let sifted = page_filter.saved.sift(wanted.ranges, &self.bytes, keep);
+        page_filter.take(sifted);
         Ok(((filling.bytes - before) / PAGE_BYTES) as u64)
     }
 
@@ -198,18 +205,18 @@ impl Gathering {
     }
 }
 
-fn pages_of(ranges: &[(PageRange, Beneath)]) -> u64 {
+fn pages_of(ranges: &[(PageRange, BackingPage)]) -> u64 {
     ranges.iter().map(|(range, _)| range.pages()).sum()
 }
 
 /// Ranges of which pieces are cut off.
 struct Uncut<'a> {
-    first: Option<(PageRange, Beneath)>,
-    rest: std::slice::Iter<'a, (PageRange, Beneath)>,
+    first: Option<(PageRange, BackingPage)>,
+    rest: std::slice::Iter<'a, (PageRange, BackingPage)>,
 }
 
 impl<'a> Uncut<'a> {
-    fn of(ranges: &'a [(PageRange, Beneath)]) -> Self {
+    fn of(ranges: &'a [(PageRange, BackingPage)]) -> Self {
         let mut rest = ranges.iter();
         Self { first: rest.next().copied(), rest }
     }
@@ -219,14 +226,14 @@ impl<'a> Uncut<'a> {
     }
 
     /// The next pages, so many unless no more are left.
-    fn cut(&mut self, pages: u64) -> Vec<(PageRange, Beneath)> {
+    fn cut(&mut self, pages: u64) -> Vec<(PageRange, BackingPage)> {
         assert!(pages > 0, "a sink lends room for a page at least");
         let (mut piece, mut room) = (Vec::new(), pages);
-        while let Some((range, beneath)) = self.first.filter(|_| room > 0) {
+        while let Some((range, backing_page)) = self.first.filter(|_| room > 0) {
             let (head, tail) = range.split_at(room);
-            piece.push((head, beneath));
+            piece.push((head, backing_page));
             room -= head.pages();
-            self.first = if tail.pages() > 0 { Some((tail, beneath)) } else { self.rest.next().copied() };
+            self.first = if tail.pages() > 0 { Some((tail, backing_page)) } else { self.rest.next().copied() };
         }
         piece
     }
@@ -249,14 +256,14 @@ impl Filling {
         self.batch.bytes.len() - self.bytes >= PIECE_PAGES as usize * PAGE_BYTES
     }
 
-    fn push(&mut self, (owner, page, beneath): (u32, PageRange, Beneath), bytes: &[u8]) {
+    fn push(&mut self, (owner, page, backing_page): (u32, PageRange, BackingPage), bytes: &[u8]) {
         self.batch.bytes[self.bytes..][..bytes.len()].copy_from_slice(bytes);
         self.bytes += bytes.len();
         match self.batch.ranges.last_mut() {
-            Some((last, range, kind)) if (*last, *kind, range.end()) == (owner, beneath, page.start()) => {
+            Some((last, range, kind)) if (*last, *kind, range.end()) == (owner, backing_page, page.start()) => {
                 *range = PageRange::between(range.start(), page.end());
             }
-            _ => self.batch.ranges.push((owner, page, beneath)),
+            _ => self.batch.ranges.push((owner, page, backing_page)),
         }
     }
 

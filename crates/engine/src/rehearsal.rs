@@ -2,7 +2,7 @@
 //! program is asked from within, let go, and must live on to its own end. A kernel, container or processor on which that
 //! goes wrong shows it here.
 
-use crate::census::ask_from_within;
+use crate::collect::ask_from_within;
 use crate::freeze::{Frozen, kernel};
 use crate::job::{Inheritance, Shared};
 use crate::tree::Roots;

@@ -45,14 +45,14 @@ pub(crate) struct Directions {
     pub(crate) table: Table,
     /// What it has said since.
     pub(crate) changes: Changes,
-    /// Why they are not heeded.
+    /// Why they are not honoured.
     pub(crate) problem: Option<String>,
     /// Who has said it, where that is noted: see [`Header::records`].
     pub(crate) records: Option<(Address, u64)>,
 }
 
 /// The table that a header leads to, as far as it was known, and what has been said since. An error says why they cannot be
-/// heeded.
+/// honoured.
 pub(crate) fn decoded(
     memory: &ProcessMemory,
     header: &Header,

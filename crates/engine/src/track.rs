@@ -5,7 +5,7 @@
 //! is saved again, or compared by checksum. A new program in the process, a moved or fresh mapping, a page that was
 //! discarded: none of them is under observation, or not in that generation.
 
-mod foresight;
+mod dirty_estimate;
 mod habits;
 mod windows;
 
@@ -14,10 +14,10 @@ use crate::freeze::kernel;
 use crate::hashes::{Hashes, Key};
 use crate::reading::readers;
 use crate::{EngineError, ProcessIdentity};
-use foresight::Foresight;
+use dirty_estimate::DirtyEstimate;
 use habits::{Division, Habits};
 use standfast_core::{PageRange, PageSet};
-use standfast_format::Beneath;
+use standfast_format::BackingPage;
 use standfast_linux::proc::Stat;
 use standfast_linux::{SoftDirty, WriteProtection, WrittenScan};
 use std::io;
@@ -25,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How it is found out what has changed.
+/// Dirty-page detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tracking {
     /// Not at all: every checkpoint saves everything.
@@ -60,7 +60,7 @@ pub(crate) struct Tracks {
     generation: Option<u64>,
     /// Why the last address space that was to be observed is not.
     problem: Option<String>,
-    foresight: Foresight,
+    dirty_estimate: DirtyEstimate,
 }
 
 impl Tracks {
@@ -88,13 +88,13 @@ impl Tracks {
     pub(crate) fn expected_pages(&self) -> Option<u64> {
         self.generation?;
         let news = self.spaces.iter().map(Track::faults_since_look).sum();
-        Some(self.foresight.pages(news) + self.spaces.iter().map(|track| track.carried.pages()).sum::<u64>())
+        Some(self.dirty_estimate.pages(news) + self.spaces.iter().map(|track| track.carried.pages()).sum::<u64>())
     }
 
     /// Takes note of how many pages a capture has read.
     pub(crate) fn note_read(&mut self, pages: u64) {
         if self.generation.is_some() {
-            self.foresight.learn(pages, self.spaces.iter().map(|track| track.news).sum());
+            self.dirty_estimate.learn(pages, self.spaces.iter().map(|track| track.news).sum());
         }
     }
 
@@ -223,7 +223,7 @@ pub(crate) struct Place {
     /// The part that counts.
     pub(crate) live: PageRange,
     /// What lies beneath its pages.
-    pub(crate) beneath: Beneath,
+    pub(crate) backing_page: BackingPage,
     /// What the program has said about huge pages: that it wants them, or that it wants none.
     pub(crate) wants_huge_pages: Option<bool>,
     /// Whether its pages are huge pages from the system's pool.
@@ -235,7 +235,7 @@ impl Place {
     /// is discarded leaves a marker behind, by which the page that takes its place is protected from birth: until it is
     /// written again it looks like the old one, which it is not.
     fn is_observable(&self) -> bool {
-        self.beneath == Beneath::Zeros && !self.is_of_pool
+        self.backing_page == BackingPage::Zeros && !self.is_of_pool
     }
 }
 
@@ -243,9 +243,9 @@ impl Place {
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     /// To be saved.
-    pub(crate) changed: Vec<(PageRange, Beneath)>,
+    pub(crate) changed: Vec<(PageRange, BackingPage)>,
     /// To be compared by checksum.
-    pub(crate) compared: Vec<(PageRange, Beneath)>,
+    pub(crate) compared: Vec<(PageRange, BackingPage)>,
     /// As in the last committed generation.
     pub(crate) unchanged: PageSet,
     /// Observed, and not written since the last look.
@@ -314,7 +314,7 @@ impl Track {
                 let mut division = self.habits.divide(place.live, &held.populated, &huge, comparing_is_dear);
                 let compared = std::mem::take(&mut division.compared);
                 self.look_at(&scan, place, division, &held.swapped, is_crowded, &mut found).map_err(scanning)?;
-                pages.compared.extend(compared.iter().map(|range| (*range, place.beneath)));
+                pages.compared.extend(compared.iter().map(|range| (*range, place.backing_page)));
                 let [populated, compared] =
                     [&held.populated, &compared].map(|ranges| PageSet::of(ranges.iter().copied()));
                 found.all.extend(populated.difference(&compared).ranges());
@@ -323,7 +323,7 @@ impl Track {
             } else {
                 let mut held = Vec::new();
                 otherwise(place, &mut held).map_err(scanning)?;
-                unobservable.extend(held.into_iter().map(|range| (range, place.beneath)));
+                unobservable.extend(held.into_iter().map(|range| (range, place.backing_page)));
             }
         }
         self.compared = pages.compared.iter().map(|(range, _)| range.pages()).sum();
@@ -335,7 +335,7 @@ impl Track {
         Ok(pages)
     }
 
-    /// The same by soft-dirty bits, which all begin anew.
+    /// The same by soft-dirty bits, which all begin again.
     fn look_at_bits(
         &mut self,
         how: Look,
@@ -349,7 +349,7 @@ impl Track {
             populated(place, &mut held)?;
             match place.is_observable() {
                 true => found.all.extend(held),
-                false => unobservable.extend(held.into_iter().map(|range| (range, place.beneath))),
+                false => unobservable.extend(held.into_iter().map(|range| (range, place.backing_page))),
             }
         }
         bits.written(&found.all, &mut found.written)?;
@@ -482,7 +482,7 @@ impl Track {
         }
         self.is = how.owner;
         self.carried = self.carried.union(&self.seen.difference(&unchanged));
-        pages.changed.extend(observed.difference(&unchanged).ranges().iter().map(|range| (*range, Beneath::Zeros)));
+        pages.changed.extend(observed.difference(&unchanged).ranges().iter().map(|range| (*range, BackingPage::Zeros)));
         (pages.unchanged, pages.was) = (unchanged, self.was);
     }
 }

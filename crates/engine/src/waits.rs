@@ -1,13 +1,13 @@
 //! Waits with a time limit keep it, however often they are interrupted by a checkpoint or a restart.
 //!
 //! The kernel makes an interrupted call again with all of its arguments, the time limit among them, unless it is one of the
-//! few for which it remembers when to stop (`nanosleep`, `poll`, `futex`); and a process that is made anew remembers
+//! few for which it remembers when to stop (`nanosleep`, `poll`, `futex`); and a process that is made again remembers
 //! nothing. The arguments are the program's and stay as they are. So we remember when a wait was met first and how long it
 //! may last, and *end* it at that time, with the answer that the kernel gives when a limit is reached. A wait lasts longer
 //! than asked for by what it had lasted when it was met first and was not seen to sleep before that, and never shorter.
 //!
 //! That a wait is the same one, and not a later one with the same arguments, is known by a tag that we leave at the call
-//! ([`Registers::tag_wait`]). Older kernels have no room for it: there each checkpoint begins the limit anew.
+//! ([`Registers::tag_wait`]). Older kernels have no room for it: there each checkpoint begins the limit again.
 
 use crate::freeze::{FrozenTask, refine};
 use crate::job::Shared;
@@ -28,7 +28,7 @@ const STOP_MAX: Duration = Duration::from_millis(500);
 const SLEEP: Duration = Duration::from_micros(50);
 /// One part in so many by which two clocks of a machine differ in speed, at most: adjustments are limited to half of that.
 const CLOCKS_DIFFER: u64 = 1000;
-/// Calls that sleep for at most some time, if they are told so, and whose limits a new process or a stop begins anew.
+/// Calls that sleep for at most some time, if they are told so, and whose limits a new process or a stop begins again.
 const MAY_HAVE_LIMITS: [i64; 17] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -171,7 +171,7 @@ impl Waits {
         Interrupted { call: Some(call), end }
     }
 
-    /// Takes note of a wait in which a thread was, in a process that has been made anew. Its registers must not have been
+    /// Takes note of a wait in which a thread was, in a process that has been made again. Its registers must not have been
     /// changed since they were saved.
     pub(crate) fn resume(&mut self, (pid, tid): (i32, i32), registers: &mut Registers, wait: &Wait) {
         let is_there = registers.pending_restart() == Abort::Restart { number: wait.call };
@@ -218,7 +218,7 @@ impl Waits {
 
 /// Ends the waits whose limits have been reached. Only the threads in question stop, and only for that.
 pub(crate) fn end_those_due(shared: &Shared) {
-    let _turn = shared.turn.take();
+    let _tracer_lock = shared.tracer_lock.take();
     let due = shared.waits().take_due();
     for (tid, met) in due {
         // It may have ended, or be in another call by now.

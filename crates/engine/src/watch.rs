@@ -189,6 +189,10 @@ mod tests {
         let found =
             |changed: &[u64]| -> Vec<u64> { copy(&now, changed).changed(&before).iter().map(|it| it.1).collect() };
         assert_eq!(found(&[0x1018, 0x1019, 0x2044, 0x6003]), [0x1018, 0x2044, 0x6003], "one a region");
-        assert_eq!(found(&[0x100f, 0x1020, 0x2110, 0x6004]), [], "not promised, promised since, promised anew, behind");
+        assert_eq!(
+            found(&[0x100f, 0x1020, 0x2110, 0x6004]),
+            [],
+            "not promised, promised since, promised again, behind"
+        );
     }
 }

@@ -84,7 +84,7 @@ static size_t limit_of(const struct region *region)
     }
 }
 
-static void map_anew(struct region *region)
+static void map_again(struct region *region)
 {
     static const enum kind kinds[] = {ANONYMOUS, ANONYMOUS, ANONYMOUS,   ANONYMOUS,   ANONYMOUS,  OF_FILE,
                                       OF_FILE,   OBJECT,    FILE_SHARED, MEMORY_FILE, MEMORY_FILE};
@@ -352,7 +352,7 @@ static void dig(size_t depth)
         dig(depth - 1);
 }
 
-static void begin_anew(const char *turns)
+static void begin_again(const char *turns)
 {
     char seed[32];
     snprintf(seed, sizeof seed, "%lu", (unsigned long)next());
@@ -384,7 +384,7 @@ static void have_child(void)
     if (executes) {
         char text[32];
         snprintf(text, sizeof text, "%lu", (unsigned long)turns);
-        begin_anew(text);
+        begin_again(text);
     }
     churn(turns);
     _exit(0);
@@ -395,7 +395,7 @@ static void churn(uint64_t turns)
     for (uint64_t turn = 0; turn != turns; turn++) {
         struct region *region = &regions[below(REGIONS)];
         if (region->at == NULL)
-            map_anew(region);
+            map_again(region);
         else
             change(region);
         if (below(8) == 0)
@@ -411,7 +411,7 @@ static void churn(uint64_t turns)
         if (!is_child && below(2048) == 0)
             have_child();
         if (!is_child && below(40000) == 0)
-            begin_anew(NULL);
+            begin_again(NULL);
         if (below(32) == 0)
             usleep(100);
     }

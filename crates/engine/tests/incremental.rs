@@ -5,8 +5,8 @@ mod support;
 use fastrand::Rng;
 use standfast_core::{PAGE_BYTES, PageSet};
 use standfast_engine::{
-    Ahead, Assistance, CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Reading,
-    Tracking,
+    Assistance, CaptureOptions, EngineError, Freezer, InheritedSignals, Job, Launch, LaunchTerminal, Precopied,
+    Reading, Tracking,
 };
 use standfast_format::records::{JobState, MemoryObject, ObjectKind, ProcessState};
 use standfast_format::{BoxError, ImageSink, PageBatch};
@@ -95,7 +95,7 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
             let builds_upon_last = parent.is_some();
             let mut flat = Flat { parent: parent.unwrap_or_default(), ..Flat::default() };
             let options = CaptureOptions { tracking, builds_upon_last, reading, ..CaptureOptions::default() };
-            let mut early = Ahead::default();
+            let mut early = Precopied::default();
             if reads_ahead {
                 match frozen.foresee(options) {
                     Ok(foreseen) => early = foreseen,
@@ -114,8 +114,8 @@ fn both(freezer: &Freezer, how: How, parent: Option<Memory>, commit: bool) -> Re
             };
             let mut captured = match frozen.capture_behind(early, &mut flat, options) {
                 Ok(captured) => captured,
-                Err(EngineError::Refused(obstacles)) if obstacles.iter().all(|it| it.what.starts_with("System V")) => {
-                    return Err(EngineError::Refused(obstacles));
+                Err(EngineError::Refused(blockers)) if blockers.iter().all(|it| it.what.starts_with("System V")) => {
+                    return Err(EngineError::Refused(blockers));
                 }
                 Err(error) => panic!("what could be captured once can be again: {error}"),
             };

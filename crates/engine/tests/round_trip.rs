@@ -212,7 +212,7 @@ fn continued(held: &Held) -> Result<ExitStatus, EngineError> {
         ids: IdPolicy::Auto,
         clocks: ClockPolicy::Continue,
         files: FileOptions::default(),
-        keepsake: &|_| None,
+        saved_binary: &|_| None,
         keep_tail: &mut keep_tail,
         news: RestartNews { generation: 1, directory: Path::new("/"), advised: Advised::default() },
         on_wait: &|_| Ok(()),

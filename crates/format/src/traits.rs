@@ -34,7 +34,7 @@ pub enum Contents {
 
 /// What pages lie upon: decides whether a page of zeros may simply be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Beneath {
+pub enum BackingPage {
     /// Fresh memory reads as zero: a zero page is not stored.
     Zeros,
     /// A file shows through where no page is stored: a zero page is recorded as such.
@@ -45,7 +45,7 @@ pub enum Beneath {
 #[derive(Debug, Default)]
 pub struct PageBatch {
     /// Where the pages belong: owner, pages, what lies beneath. The sum of their lengths is the length of `bytes`.
-    pub ranges: Vec<(u32, PageRange, Beneath)>,
+    pub ranges: Vec<(u32, PageRange, BackingPage)>,
     /// Their contents, one after the other. Lent at full length with contents that mean nothing: fill from the start and
     /// cut it to what was filled.
     pub bytes: Vec<u8>,

@@ -1,6 +1,6 @@
 //! Images and manifests of every released format open for ever: the files in `golden` were written once and stay as
 //! they are. As long as a version is current, today's writer makes the same bytes. Before a release the files can be
-//! written anew: `cargo test -p standfast-format --test golden -- --ignored`.
+//! written again: `cargo test -p standfast-format --test golden -- --ignored`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic, in its own functions too")]
 
@@ -186,7 +186,7 @@ fn sockets() -> Vec<Socket> {
         SocketState::Unconnected,
         SocketState::Listening { backlog: 5 },
         SocketState::Paired { peer: 3 },
-        SocketState::Widowed { peer: b"\x01\0/tmp/gone"[..].into() },
+        SocketState::PeerClosed { peer: b"\x01\0/tmp/gone"[..].into() },
         SocketState::Waiting { listener: 1, place: 2 },
         SocketState::Towards { address: b"\x01\0/dev/log"[..].into() },
         SocketState::Reset,
@@ -281,11 +281,11 @@ fn state() -> JobState {
             parent_death_signal: 9,
             ..ProcessSwitches::default()
         },
-        kinship: Kinship { process_group: 4242, stopped_by: Some(20), ..Kinship::default() },
+        process_tree: ProcessTree { process_group: 4242, stopped_by: Some(20), ..ProcessTree::default() },
     };
     let zombie = ProcessState {
         pid: 4243,
-        kinship: Kinship {
+        process_tree: ProcessTree {
             parent: Some(0),
             process_group: 4242,
             session: 4000,
@@ -495,7 +495,7 @@ fn the_manifest_of_version_1_opens_and_todays_writer_makes_it_byte_for_byte() {
 }
 
 #[test]
-#[ignore = "writes the files anew: only for a version that has not been released"]
+#[ignore = "writes the files again: only for a version that has not been released"]
 fn write_golden_files() {
     std::fs::write("tests/golden/image-1.image", image()).unwrap();
     std::fs::write("tests/golden/manifest-1.manifest", seal(&manifest()).unwrap()).unwrap();

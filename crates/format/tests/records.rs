@@ -300,7 +300,7 @@ prop_compose! {
             0 => SocketState::Unconnected,
             1 => SocketState::Listening { backlog: number },
             2 => SocketState::Paired { peer: number },
-            3 => SocketState::Widowed { peer },
+            3 => SocketState::PeerClosed { peer },
             4 => SocketState::Waiting { listener: number, place: number },
             5 => SocketState::Towards { address: peer },
             6 => SocketState::Reset,

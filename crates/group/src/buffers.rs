@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a buffer of pages is made larger by, so that it need not move to become a message: foot, body with the residues of seven
-/// sums, and what a driver adds.
+/// What a buffer of pages is made larger by, so that it need not move to become a message: foot, body with the syndromes of
+/// seven sums, and what a driver adds.
 const ROOM_BYTES: usize = 4096;
 /// Sizes are rounded up to this: a sum and the message with it fit the same buffers.
 const GRANULE_BYTES: usize = 16 << 10;

@@ -1,27 +1,28 @@
 //! What to recover: from everybody's report to an epoch and to who sits where. A pure function, run by the coordinator alone.
 //!
-//! The newest epoch is taken of which the sealed pieces suffice in *every* group, whether or not anybody has marked it:
-//! marks lag behind. Of a local epoch every piece must be there, and with whoever sits on its seat. Pieces are the same epoch's only if life, number and random id agree, so the piece of a process that
-//! comes back from a history that was given up is just a piece of another epoch.
+//! The newest epoch is taken of which the sealed shards suffice in *every* group, whether or not anybody has acknowledged it:
+//! acknowledges lag behind. Of a local epoch every shard must be there, and with whoever sits on its logical rank. Shards are
+//! the same epoch's only if life, number and random id agree, so the shard of a process that comes back from a history that
+//! was given up is just a shard of another epoch.
 
-use crate::identity::{EpochId, Level, Life, Rank, Seat};
+use crate::identity::{EpochId, Level, Life, LogicalRank, Rank};
 use crate::plan::Plan;
-use crate::shelf::PieceId;
+use crate::shard_store::ShardId;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A sealed piece that a process has. Whether its pages are what was written shows when it is recovered.
+/// A sealed shard that a process has. Whether its pages are what was written shows when it is recovered.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Holding {
     /// Of which epoch.
     #[n(0)]
     pub epoch: EpochId,
-    /// Of which seat.
+    /// Of which logical rank.
     #[n(1)]
-    pub seat: Seat,
+    pub logical_rank: LogicalRank,
     /// Whether the process has learned that everybody sealed it.
     #[n(2)]
-    pub marked: bool,
+    pub acknowledged: bool,
     /// How it is kept.
     #[n(3)]
     pub level: Level,
@@ -38,22 +39,22 @@ pub struct Report {
     pub started: bool,
     /// Where it would sit if nothing speaks against it; `None` for a spare.
     #[n(2)]
-    pub prefers: Option<Seat>,
+    pub prefers: Option<LogicalRank>,
     /// What it has.
     #[n(3)]
     pub holdings: Vec<Holding>,
     /// Whether its storage shows that it was there when the job began and that nothing can have been promised since: whoever
-    /// is told that an epoch counts is told after all have sealed it, and in a recovery after all have marked it. Holds if no
-    /// life has begun after that.
+    /// is told that an epoch counts is told after all have sealed it, and in a recovery after all have acknowledged it. Holds
+    /// if no life has begun after that.
     #[n(4)]
     pub unpromised: bool,
 }
 
 impl Report {
-    /// Takes a piece out that proved damaged; says whether it stood here.
-    pub(crate) fn loses(&mut self, piece: PieceId) -> bool {
+    /// Takes a shard out that proved damaged; says whether it stood here.
+    pub(crate) fn loses(&mut self, shard: ShardId) -> bool {
         let before = self.holdings.len();
-        self.holdings.retain(|it| (it.epoch, it.seat) != (piece.epoch, piece.seat));
+        self.holdings.retain(|it| (it.epoch, it.logical_rank) != (shard.epoch, shard.logical_rank));
         self.holdings.len() < before
     }
 }
@@ -67,12 +68,12 @@ pub struct Restore {
     /// The epoch to go back to; `None` at the very start of a job.
     #[n(1)]
     pub epoch: Option<EpochId>,
-    /// Who sits where from now on. A keeper's seat may stay empty, a member's never does.
+    /// Who sits where from now on. A parity node's logical rank may stay empty, a member's never does.
     #[n(2)]
-    pub seats: Vec<(Seat, Rank)>,
-    /// Whose pieces there are. A process may hold another seat's piece than the one it takes: it lends it.
+    pub logical_ranks: Vec<(LogicalRank, Rank)>,
+    /// Whose shards there are. A process may hold another logical rank's shard than the one it takes: it lends it.
     #[n(3)]
-    pub sources: Vec<(Seat, Rank)>,
+    pub sources: Vec<(LogicalRank, Rank)>,
     /// How the epoch is kept.
     #[n(4)]
     pub level: Level,
@@ -81,13 +82,13 @@ pub struct Restore {
 /// Why nothing can be recovered.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The application had begun, and no piece of any epoch is left or was ever sealed.
+    /// The application had begun, and no shard of any epoch is left or was ever sealed.
     #[n(0)]
-    #[error("there is no epoch to go back to: the job had begun, and nobody holds a sealed piece that can be read")]
+    #[error("there is no epoch to go back to: the job had begun, and nobody holds a sealed shard that can be read")]
     Nothing,
-    /// There are pieces, but of no epoch enough.
+    /// There are shards, but of no epoch enough.
     #[n(1)]
-    #[error("epoch {epoch} cannot be recovered: group {group} lacks the pieces of {} seats, more than its code bears", .missing.len())]
+    #[error("epoch {epoch} cannot be recovered: group {group} lacks the shards of {} logical ranks, more than its code bears", .missing.len())]
     TooMuchLost {
         /// The newest epoch.
         #[n(0)]
@@ -95,9 +96,9 @@ pub enum Refusal {
         /// The first group that is not whole.
         #[n(1)]
         group: u32,
-        /// Seats of that group without a piece.
+        /// Logical ranks of that group without a shard.
         #[n(2)]
-        missing: Vec<Seat>,
+        missing: Vec<LogicalRank>,
     },
     /// Fewer processes than members.
     #[n(3)]
@@ -123,7 +124,7 @@ pub enum Refusal {
     },
 }
 
-/// Epochs that were tried in this muster and could not be rebuilt, with the reason; some of them nobody holds any more.
+/// Epochs that were tried in this membership and could not be rebuilt, with the reason; some of them nobody holds any more.
 pub type Rejected = BTreeMap<EpochId, String>;
 
 /// What to recover from these reports.
@@ -133,15 +134,17 @@ pub type Rejected = BTreeMap<EpochId, String>;
 pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected) -> Result<Restore, Refusal> {
     let life = reports.values().map(latest_life).max().unwrap_or_default();
     let life = Life(life.0 + 1);
-    let holdings = || reports.values().flat_map(|report| &report.holdings).filter(|holding| plan.has(holding.seat));
+    let holdings =
+        || reports.values().flat_map(|report| &report.holdings).filter(|holding| plan.has(holding.logical_rank));
     let named = holdings().map(|holding| (holding.epoch, holding.level)).collect::<BTreeSet<_>>();
     let mut epochs: Vec<_> = named.into_iter().collect();
     // That of an encoded epoch says more: those between are expected to go first.
     let (mut refusal, mut refusal_of_local) = (None, None);
     // Of two histories the later life is the one that was gone on with. Equal in life and number, at most one was ever
-    // marked, unless more was lost than is borne.
-    let marked: BTreeSet<_> = holdings().filter(|holding| holding.marked).map(|holding| holding.epoch).collect();
-    epochs.sort_by_key(|(epoch, _)| (epoch.life, epoch.number, marked.contains(epoch), epoch.random));
+    // acknowledged, unless more was lost than is tolerated.
+    let acknowledged: BTreeSet<_> =
+        holdings().filter(|holding| holding.acknowledged).map(|holding| holding.epoch).collect();
+    epochs.sort_by_key(|(epoch, _)| (epoch.life, epoch.number, acknowledged.contains(epoch), epoch.random));
     for (epoch, level) in epochs.into_iter().rev() {
         let refusal = if level == Level::Encoded { &mut refusal } else { &mut refusal_of_local };
         if let Some(reason) = rejected.get(&epoch) {
@@ -153,24 +156,33 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
         }
         let holders = holders(reports, (epoch, level), plan);
         let lacking = match level {
-            Level::Encoded => plan.lacking(|seat| holders.contains_key(&seat)),
-            Level::Local(_) => plan.incomplete(|seat| holders.contains_key(&seat)),
+            Level::Encoded => plan.lacking(|logical_rank| holders.contains_key(&logical_rank)),
+            Level::Local(_) => plan.incomplete(|logical_rank| holders.contains_key(&logical_rank)),
         };
         if let Some((group, missing)) = lacking {
             refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing });
             continue;
         }
-        let seats = seated(plan, reports, &holders)?;
-        let sources = sources(&holders, &seats);
-        let moves = sources.iter().find(|(seat, rank)| seats.get(seat) != Some(rank)).map(|(seat, _)| *seat);
+        let logical_ranks = seated(plan, reports, &holders)?;
+        let sources = sources(&holders, &logical_ranks);
+        let moves = sources
+            .iter()
+            .find(|(logical_rank, rank)| logical_ranks.get(logical_rank) != Some(rank))
+            .map(|(logical_rank, _)| *logical_rank);
         match moves.filter(|_| level != Level::Encoded) {
-            // Nobody rebuilds a local piece, nor hands it over.
-            Some(seat) => {
-                let (group, _) = plan.place(seat);
-                refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing: vec![seat] });
+            // Nobody rebuilds a local shard, nor hands it over.
+            Some(logical_rank) => {
+                let (group, _) = plan.place(logical_rank);
+                refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing: vec![logical_rank] });
             }
             None => {
-                return Ok(Restore { life, epoch: Some(epoch), seats: seats.into_iter().collect(), sources, level });
+                return Ok(Restore {
+                    life,
+                    epoch: Some(epoch),
+                    logical_ranks: logical_ranks.into_iter().collect(),
+                    sources,
+                    level,
+                });
             }
         }
     }
@@ -184,8 +196,8 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
     match refusal {
         Some(refusal) if !reports.values().any(none_was_promised) => Err(refusal),
         _ => {
-            let seats = seated(plan, reports, &Holders::new())?.into_iter().collect();
-            Ok(Restore { life, epoch: None, seats, sources: Vec::new(), level: Level::Encoded })
+            let logical_ranks = seated(plan, reports, &Holders::new())?.into_iter().collect();
+            Ok(Restore { life, epoch: None, logical_ranks, sources: Vec::new(), level: Level::Encoded })
         }
     }
 }
@@ -195,90 +207,104 @@ fn latest_life(report: &Report) -> Life {
     held.unwrap_or_default().max(report.life)
 }
 
-/// Who has a seat's piece of the epoch that is recovered. Usually one process for each seat. A node that comes back has a
-/// piece that another one has as well; and where it has taken another seat, it has two until that recovery is settled.
-type Holders = BTreeMap<Seat, Vec<Rank>>;
+/// Who has a logical rank's shard of the epoch that is recovered. Usually one process for each logical rank. A node that
+/// comes back has a shard that another one has as well; and where it has taken another logical rank, it has two until that
+/// recovery is settled.
+type Holders = BTreeMap<LogicalRank, Vec<Rank>>;
 
-/// In the order in which they come into question: those first that have nothing else, then those that prefer the seat.
+/// In the order in which they come into question: those first that have nothing else, then those that prefer the logical rank.
 ///
 /// Of a local epoch they have what it stands upon as well.
 fn holders(reports: &BTreeMap<Rank, Report>, (epoch, level): (EpochId, Level), plan: &Plan) -> Holders {
-    let of_epoch = |report: &Report| -> Vec<Seat> {
-        let stands = |seat: Seat| match level {
-            Level::Local(Some(base)) => report.holdings.iter().any(|it| it.epoch == base && it.seat == seat),
+    let of_epoch = |report: &Report| -> Vec<LogicalRank> {
+        let stands = |logical_rank: LogicalRank| match level {
+            Level::Local(Some(base)) => {
+                report.holdings.iter().any(|it| it.epoch == base && it.logical_rank == logical_rank)
+            }
             Level::Local(None) | Level::Encoded => true,
         };
-        let of_it = |it: &&Holding| (it.epoch, it.level) == (epoch, level) && plan.has(it.seat) && stands(it.seat);
-        report.holdings.iter().filter(of_it).map(|holding| holding.seat).collect()
+        let of_it = |it: &&Holding| {
+            (it.epoch, it.level) == (epoch, level) && plan.has(it.logical_rank) && stands(it.logical_rank)
+        };
+        report.holdings.iter().filter(of_it).map(|holding| holding.logical_rank).collect()
     };
     let mut holders = Holders::new();
     for (rank, report) in reports {
-        of_epoch(report).into_iter().for_each(|seat| holders.entry(seat).or_default().push(*rank));
+        of_epoch(report).into_iter().for_each(|logical_rank| holders.entry(logical_rank).or_default().push(*rank));
     }
-    for (seat, ranks) in &mut holders {
+    for (logical_rank, ranks) in &mut holders {
         ranks.sort_by_key(|rank| {
             let report = &reports[rank];
-            (of_epoch(report).len(), report.prefers != Some(*seat), *rank)
+            (of_epoch(report).len(), report.prefers != Some(*logical_rank), *rank)
         });
     }
     holders
 }
 
-/// Whoever sits on a seat and has its piece uses that; it must not be written anew. Otherwise the first who has it lends it.
-fn sources(holders: &Holders, seats: &BTreeMap<Seat, Rank>) -> Vec<(Seat, Rank)> {
-    let source = |(seat, ranks): (&Seat, &Vec<Rank>)| {
-        let own = seats.get(seat).filter(|rank| ranks.contains(rank));
-        (*seat, *own.unwrap_or(&ranks[0]))
+/// Whoever sits on a logical rank and has its shard uses that; it must not be written again. Otherwise the first who has it
+/// lends it.
+fn sources(holders: &Holders, logical_ranks: &BTreeMap<LogicalRank, Rank>) -> Vec<(LogicalRank, Rank)> {
+    let source = |(logical_rank, ranks): (&LogicalRank, &Vec<Rank>)| {
+        let own = logical_ranks.get(logical_rank).filter(|rank| ranks.contains(rank));
+        (*logical_rank, *own.unwrap_or(&ranks[0]))
     };
     holders.iter().map(source).collect()
 }
 
-/// Who sits where. Whoever has a member's piece keeps that seat, or one of them. Empty members' seats go to who prefers
-/// them, then to spares, then to keepers; what is left over becomes keeper.
-fn seated(plan: &Plan, reports: &BTreeMap<Rank, Report>, holders: &Holders) -> Result<BTreeMap<Seat, Rank>, Refusal> {
-    let mut seats: BTreeMap<Seat, Rank> = BTreeMap::new();
+/// Who sits where. Whoever has a member's shard keeps that logical rank, or one of them. Empty members' logical ranks go to
+/// Who prefers them, then to spares, then to parity nodes; what is left over becomes parity node.
+fn seated(
+    plan: &Plan,
+    reports: &BTreeMap<Rank, Report>,
+    holders: &Holders,
+) -> Result<BTreeMap<LogicalRank, Rank>, Refusal> {
+    let mut logical_ranks: BTreeMap<LogicalRank, Rank> = BTreeMap::new();
     let mut free: BTreeSet<Rank> = reports.keys().copied().collect();
-    // Members come first, so that who has a member's and a keeper's piece sits down as the member.
-    let (members, keepers): (Vec<_>, Vec<_>) = holders.iter().partition(|(seat, _)| plan.is_member(**seat));
-    for (seat, ranks) in members {
+    // Members come first, so that who has a member's and a parity node's shard sits down as the member.
+    let (members, parity_nodes): (Vec<_>, Vec<_>) =
+        holders.iter().partition(|(logical_rank, _)| plan.is_member(**logical_rank));
+    for (logical_rank, ranks) in members {
         if let Some(rank) = ranks.iter().copied().find(|rank| free.remove(rank)) {
-            seats.insert(*seat, rank);
+            logical_ranks.insert(*logical_rank, rank);
         }
     }
-    let holds_check: BTreeMap<Rank, Seat> =
-        keepers.iter().flat_map(|(seat, ranks)| ranks.iter().map(|rank| (*rank, **seat))).collect();
+    let holds_check: BTreeMap<Rank, LogicalRank> = parity_nodes
+        .iter()
+        .flat_map(|(logical_rank, ranks)| ranks.iter().map(|rank| (*rank, **logical_rank)))
+        .collect();
     let prefers = |rank: &Rank| reports[rank].prefers;
-    let empty = |seats: &BTreeMap<Seat, Rank>, kind: bool| -> Vec<Seat> {
-        let all = (0..plan.seats() as u32).map(Seat);
-        all.filter(|seat| plan.is_member(*seat) == kind && !seats.contains_key(seat)).collect()
+    let empty = |logical_ranks: &BTreeMap<LogicalRank, Rank>, kind: bool| -> Vec<LogicalRank> {
+        let all = (0..plan.logical_ranks() as u32).map(LogicalRank);
+        all.filter(|logical_rank| plan.is_member(*logical_rank) == kind && !logical_ranks.contains_key(logical_rank))
+            .collect()
     };
-    for seat in empty(&seats, true) {
-        if let Some(rank) = free.iter().copied().find(|rank| prefers(rank) == Some(seat)) {
+    for logical_rank in empty(&logical_ranks, true) {
+        if let Some(rank) = free.iter().copied().find(|rank| prefers(rank) == Some(logical_rank)) {
             free.remove(&rank);
-            seats.insert(seat, rank);
+            logical_ranks.insert(logical_rank, rank);
         }
     }
-    // Spares first, processes that hold nothing next, keepers of checks last (D8).
+    // Spares first, processes that hold nothing next, parity nodes of checks last (D8).
     let reluctance = |rank: &Rank| (holds_check.contains_key(rank), prefers(rank).is_some(), *rank);
-    for seat in empty(&seats, true) {
+    for logical_rank in empty(&logical_ranks, true) {
         let Some(rank) = free.iter().copied().min_by_key(reluctance) else {
             return Err(Refusal::TooFew { members: plan.members() as u32, present: reports.len() as u32 });
         };
         free.remove(&rank);
-        seats.insert(seat, rank);
+        logical_ranks.insert(logical_rank, rank);
     }
-    for (rank, seat) in holds_check {
-        if !seats.contains_key(&seat) && free.remove(&rank) {
-            seats.insert(seat, rank);
+    for (rank, logical_rank) in holds_check {
+        if !logical_ranks.contains_key(&logical_rank) && free.remove(&rank) {
+            logical_ranks.insert(logical_rank, rank);
         }
     }
-    for seat in empty(&seats, false) {
-        let wish = free.iter().copied().find(|rank| prefers(rank) == Some(seat));
+    for logical_rank in empty(&logical_ranks, false) {
+        let wish = free.iter().copied().find(|rank| prefers(rank) == Some(logical_rank));
         let Some(rank) = wish.or_else(|| free.first().copied()) else { break };
         free.remove(&rank);
-        seats.insert(seat, rank);
+        logical_ranks.insert(logical_rank, rank);
     }
-    Ok(seats)
+    Ok(logical_ranks)
 }
 
 #[cfg(test)]

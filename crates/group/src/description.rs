@@ -1,23 +1,23 @@
-//! The description of a member's piece of an epoch: its slot map, and sums by which its pages are known again.
+//! The description of a member's shard of an epoch: its slot map, and sums by which its pages are known again.
 //!
-//! It is mirrored: every seat of the group keeps every member's, because a lost member's pages are computed from the
-//! checks, but what they are and whether they are right must be known before. Pages are checked by *stretches* of 64:
+//! It is mirrored: every logical rank of the group keeps every member's, because a lost member's pages are computed from the
+//! checks, but what they are and whether they are right must be known before. Pages are checked by *checksum blocks* of 64:
 //!
 //! ```text
-//! sum of a stretch = the sum over its pages that are not zero of XXH3(page) x (2 x place + 1)   modulo 2^128
+//! sum of a checksum block = the sum over its pages that are not zero of XXH3(page) x (2 x place + 1)   modulo 2^128
 //! ```
 //!
 //! A sum follows a change from the page before and the page now, without the other 63, and pages that trade places
 //! change it. It guards against accidents, as the checksums of an image do.
 
-use crate::identity::Seat;
+use crate::identity::LogicalRank;
 use crate::slots::{SlotError, SlotMap, SlotSet};
 use minicbor::{Decode, Encode};
 use standfast_core::delta::Page;
 use standfast_core::{Checksum, is_zero};
 
 /// Slots with one sum.
-pub const STRETCH_SLOTS: u32 = 64;
+pub const CHECKSUM_BLOCK_SLOTS: u32 = 64;
 
 /// What a page is known again by: its XXH3, or that it is zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,36 +42,36 @@ impl Fingerprint {
         self.0
     }
 
-    /// What the page adds to the sum of its stretch.
-    fn in_stretch(self, slot: u32) -> u128 {
-        let place = u128::from(slot % STRETCH_SLOTS);
+    /// What the page adds to the sum of its checksum block.
+    fn in_checksum_block(self, slot: u32) -> u128 {
+        let place = u128::from(slot % CHECKSUM_BLOCK_SLOTS);
         self.0.map_or(0, |checksum| u128::from_le_bytes(checksum.to_bytes()).wrapping_mul(2 * place + 1))
     }
 }
 
-/// One sum for each stretch of slots; stretches beyond the end are zeros.
+/// One sum for each checksum block of slots; checksum blocks beyond the end are zeros.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Sums(Vec<u128>);
 
 impl Sums {
     /// Takes a changed page into account.
     pub fn change(&mut self, slot: u32, before: Fingerprint, now: Fingerprint) {
-        let stretch = (slot / STRETCH_SLOTS) as usize;
-        if self.0.len() <= stretch {
-            self.0.resize(stretch + 1, 0);
+        let checksum_block = (slot / CHECKSUM_BLOCK_SLOTS) as usize;
+        if self.0.len() <= checksum_block {
+            self.0.resize(checksum_block + 1, 0);
         }
-        let sum = &mut self.0[stretch];
-        *sum = sum.wrapping_sub(before.in_stretch(slot)).wrapping_add(now.in_stretch(slot));
+        let sum = &mut self.0[checksum_block];
+        *sum = sum.wrapping_sub(before.in_checksum_block(slot)).wrapping_add(now.in_checksum_block(slot));
     }
 
-    /// Those of the stretches in which one of the slots is.
+    /// Those of the checksum blocks in which one of the slots is.
     fn of(&self, slots: &SlotSet) -> Self {
-        Self(slots.stretches().map(|stretch| self.0[stretch]).collect())
+        Self(slots.checksum_blocks().map(|checksum_block| self.0[checksum_block]).collect())
     }
 
-    /// Puts sums in the place of those of the stretches in which one of the slots is.
+    /// Puts sums in the place of those of the checksum blocks in which one of the slots is.
     fn replace(&mut self, slots: &SlotSet, sums: &Self) {
-        slots.stretches().zip(&sums.0).for_each(|(stretch, sum)| self.0[stretch] = *sum);
+        slots.checksum_blocks().zip(&sums.0).for_each(|(checksum_block, sum)| self.0[checksum_block] = *sum);
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -87,12 +87,12 @@ impl Sums {
         self.change(slot, Fingerprint::ZEROS, page);
     }
 
-    /// The first slot of the first stretch that differs.
+    /// The first slot of the first checksum block that differs.
     pub fn first_difference(&self, other: &Self) -> Option<u32> {
-        let stretches = self.0.len().max(other.0.len());
+        let checksum_blocks = self.0.len().max(other.0.len());
         let sum = |sums: &Self, at: usize| sums.0.get(at).copied().unwrap_or(0);
-        let stretch = (0..stretches).find(|at| sum(self, *at) != sum(other, *at))?;
-        Some(stretch as u32 * STRETCH_SLOTS)
+        let checksum_block = (0..checksum_blocks).find(|at| sum(self, *at) != sum(other, *at))?;
+        Some(checksum_block as u32 * CHECKSUM_BLOCK_SLOTS)
     }
 }
 
@@ -116,12 +116,12 @@ impl<'b, C> Decode<'b, C> for Sums {
     }
 }
 
-/// What is kept of a member's piece by every seat of its group.
+/// What is kept of a member's shard by every logical rank of its group.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Description {
-    /// Whose piece.
+    /// Whose shard.
     #[n(0)]
-    pub seat: Seat,
+    pub logical_rank: LogicalRank,
     /// Which page stands in which slot.
     #[n(1)]
     pub map: SlotMap,
@@ -135,17 +135,17 @@ pub struct Description {
 
 /// What of a description changes from one epoch to the next: a page that did not change takes one bit.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Outline {
-    /// Whose piece.
+pub struct DeltaDescriptor {
+    /// Whose shard.
     #[n(0)]
-    pub seat: Seat,
+    pub logical_rank: LogicalRank,
     /// Which page stands in which slot.
     #[n(1)]
     pub map: SlotMap,
     /// Slots of which the content changed.
     #[n(2)]
     pub changed: SlotSet,
-    /// Of the stretches in which there are such slots.
+    /// Of the checksum blocks in which there are such slots.
     #[n(3)]
     pub sums: Sums,
     /// As in [`Description::slots`].
@@ -157,25 +157,32 @@ pub struct Outline {
     pub checksum: [u8; 16],
 }
 
-impl Outline {
+impl DeltaDescriptor {
     /// What a description is beside the one before.
     pub fn new(description: &Description, changed: SlotSet) -> Self {
-        let Description { seat, map, sums, slots } = description;
+        let Description { logical_rank, map, sums, slots } = description;
         let checksum = sums.checksum().to_bytes();
-        Self { seat: *seat, map: map.clone(), sums: sums.of(&changed), slots: *slots, checksum, changed }
+        Self {
+            logical_rank: *logical_rank,
+            map: map.clone(),
+            sums: sums.of(&changed),
+            slots: *slots,
+            checksum,
+            changed,
+        }
     }
 
     /// The description that it makes of the one before; `None` where that is not the one that its owner had.
     pub fn upon(&self, before: Option<&Description>) -> Option<Description> {
-        let Self { seat, ref map, slots, .. } = *self;
+        let Self { logical_rank, ref map, slots, .. } = *self;
         let sums = before.map_or_else(Sums::default, |before| before.sums.clone());
-        let mut description = Description { seat, map: map.clone(), sums, slots };
+        let mut description = Description { logical_rank, map: map.clone(), sums, slots };
         description.complete();
         description.sums.replace(&self.changed, &self.sums);
         (description.slots == slots && description.sums.checksum().to_bytes() == self.checksum).then_some(description)
     }
 
-    /// For outlines that come from outside.
+    /// For delta descriptors that come from outside.
     ///
     /// # Errors
     /// [`SlotError::Senseless`], as [`Description::check`].
@@ -184,8 +191,8 @@ impl Outline {
         if self.map.end() > self.slots || self.changed.end() > self.slots {
             return Err(SlotError::Senseless("slots have changed that the member has not"));
         }
-        if self.changed.stretches().count() != self.sums.0.len() {
-            return Err(SlotError::Senseless("it has not as many sums as stretches that changed"));
+        if self.changed.checksum_blocks().count() != self.sums.0.len() {
+            return Err(SlotError::Senseless("it has not as many sums as checksum blocks that changed"));
         }
         Ok(())
     }
@@ -199,8 +206,8 @@ impl Description {
     /// what is allocated for the slots.
     pub fn check(&self) -> Result<(), SlotError> {
         self.map.check()?;
-        if self.map.end() > self.slots || self.slots.div_ceil(STRETCH_SLOTS) as usize != self.sums.0.len() {
-            return Err(SlotError::Senseless("it has not as many sums as stretches of slots"));
+        if self.map.end() > self.slots || self.slots.div_ceil(CHECKSUM_BLOCK_SLOTS) as usize != self.sums.0.len() {
+            return Err(SlotError::Senseless("it has not as many sums as checksum blocks of slots"));
         }
         Ok(())
     }
@@ -208,7 +215,7 @@ impl Description {
     /// Makes the sums as many as the slots ask for.
     pub(crate) fn complete(&mut self) {
         self.slots = self.slots.max(self.map.end());
-        self.sums.0.resize(self.slots.div_ceil(STRETCH_SLOTS) as usize, 0);
+        self.sums.0.resize(self.slots.div_ceil(CHECKSUM_BLOCK_SLOTS) as usize, 0);
     }
 }
 
@@ -218,7 +225,7 @@ mod tests {
     use crate::slots::RegionId;
 
     #[test]
-    fn sums_follow_changes_as_if_made_anew_and_notice_what_moves() {
+    fn sums_follow_changes_as_if_made_full_and_notice_what_moves() {
         let page = |byte: u8| Fingerprint::of(&[byte; 4096]);
         let mut sums = Sums::default();
         for slot in 0..200 {
@@ -245,7 +252,7 @@ mod tests {
     fn a_description_with_too_few_sums_is_refused() {
         let mut map = SlotMap::default();
         map.resize(RegionId(1), 65 * 4096).unwrap();
-        let mut description = Description { seat: Seat(0), map, sums: Sums::default(), slots: 0 };
+        let mut description = Description { logical_rank: LogicalRank(0), map, sums: Sums::default(), slots: 0 };
         assert!(description.check().is_err());
         description.complete();
         assert!(description.check().is_ok());

@@ -1,21 +1,21 @@
-//! The names that the protocol lives on: processes, seats, lives, epochs, terms. Plain values, nothing else.
+//! The names that the protocol lives on: processes, logical ranks, lives, epochs, terms. Plain values, nothing else.
 
 use minicbor::{Decode, Encode};
 use standfast_format::manifest::JobId;
 use std::fmt;
 
-/// A process, as the transport numbers it. Means nothing beyond the muster in which it was told.
+/// A process, as the transport numbers it. Means nothing beyond the membership in which it was told.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[cbor(transparent)]
 pub struct Rank(#[n(0)] pub u32);
 
-/// A place in the plan that a process takes: first the members in the application's order, then the keepers. Unlike a
+/// A place in the plan that a process takes: first the members in the application's order, then the parity nodes. Unlike a
 /// rank it outlives processes.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[cbor(transparent)]
-pub struct Seat(#[n(0)] pub u32);
+pub struct LogicalRank(#[n(0)] pub u32);
 
-/// A stretch of the job's history between two recoveries. Counted from 1; each recovery begins a higher one, so that an
+/// A checksum block of the job's history between two recoveries. Counted from 1; each recovery begins a higher one, so that an
 /// epoch of a history that was given up is older than every epoch of the one that took its place.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 #[cbor(transparent)]
@@ -66,13 +66,13 @@ pub enum Level {
     Local(#[n(0)] Option<EpochId>),
 }
 
-/// What a message belongs to: the muster, and within it the attempt to recover. Messages of an older term are dropped,
+/// What a message belongs to: the membership, and within it the attempt to recover. Messages of an older term are dropped,
 /// those of a newer one wait until it is told here, too.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Term {
-    /// The muster's number.
+    /// The membership's number.
     #[n(0)]
-    pub muster: u64,
+    pub membership: u64,
     /// The attempt, from 0.
     #[n(1)]
     pub round: u32,
@@ -81,16 +81,16 @@ pub struct Term {
 /// Who is there. Whoever tells it, an agreement of the message-passing system or the launcher, tells all processes in it
 /// the same list under the same number, and a higher number each time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Muster {
+pub struct Membership {
     /// Its number, from 1.
     pub number: u64,
     /// The processes; the first is the coordinator.
     pub present: Vec<Rank>,
 }
 
-impl Muster {
+impl Membership {
     /// The process that counts and decides.
     pub fn coordinator(&self) -> Rank {
-        *self.present.first().expect("whoever is told a muster is in it")
+        *self.present.first().expect("whoever is told a membership is in it")
     }
 }

@@ -1,16 +1,16 @@
-//! Where the pages of a group lie in its code: which slot of which member is which column of which row, and who holds the
+//! Where the pages of a group lie in its code: which slot of which member is which column of which stripe, and who holds the
 //! checks. Arithmetic only.
 //!
-//! *Dedicated*: every member is a column, every keeper holds one check. *Rotating*: the code has as many columns fewer than
-//! members as it has checks, and each row leaves out other members, who hold its checks; rows that leave out the same ones
-//! are a *class*. With one check and four members (`.` is the check):
+//! *Dedicated*: every member is a column, every parity node holds one check. *Rotating*: the code has as many columns fewer
+//! than members as it has checks, and each stripe leaves out other members, who hold its checks; stripes that leave out the
+//! same ones are a *stripe group*. With one check and four members (`.` is the check):
 //!
 //! ```text
-//!            member 0   1   2   3        the slots of member p in runs of 16: run 3 r + c lies in the rows from 16 r on,
-//! class 0         .   0   1   2        column c, class (p - 1 - c) mod 4
-//! class 1         2   .   0   1
-//! class 2         1   2   .   0        A member with M pages holds M / 3 check pages: parity over n members
-//! class 3         0   1   2   .        takes M / (n - 1) beside the copy of the pages themselves (D18).
+//!            member 0   1   2   3        the slots of member p in runs of 16: run 3 r + c lies in the stripes from 16 r on,
+//! stripe group 0         .   0   1   2        column c, stripe group (p - 1 - c) mod 4
+//! stripe group 1         2   .   0   1
+//! stripe group 2         1   2   .   0        A member with M pages holds M / 3 check pages: parity over n members
+//! stripe group 3         0   1   2   .        takes M / (n - 1) beside the copy of the pages themselves (D18).
 //! ```
 //!
 //! Runs, because a column's pages are read one after the other: neighbours take half the time of every third page.
@@ -21,7 +21,7 @@ use standfast_core::erasure::{Code, CodeError, Scheme};
 /// Slots of a member that are neighbours in a column, where nobody asks for another number.
 pub(crate) const RUN: u32 = 16;
 
-/// The code of a group and how its rows lie over the positions.
+/// The code of a group and how its stripes lie over the positions.
 #[derive(Clone, Debug)]
 pub struct Layout {
     code: Code,
@@ -33,46 +33,46 @@ pub struct Layout {
 /// A page in the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// Rows with the same holders.
-    pub class: usize,
+    /// Stripes with the same holders.
+    pub stripe_group: usize,
     /// Column of the code.
     pub column: usize,
-    /// Row within the class.
-    pub row: u32,
+    /// Stripe within the stripe group.
+    pub stripe: u32,
 }
 
 impl Layout {
-    /// Members and, where there are any, keepers: as many as the scheme has checks.
+    /// Members and, where there are any, parity nodes: as many as the scheme has checks.
     ///
     /// # Errors
-    /// [`CodeError::Shape`] where the scheme does not fit so many members or keepers.
-    pub fn new(scheme: Scheme, members: usize, keepers: usize) -> Result<Self, CodeError> {
-        let rotating = keepers == 0;
+    /// [`CodeError::Shape`] where the scheme does not fit so many members or parity nodes.
+    pub fn new(scheme: Scheme, members: usize, parity_nodes: usize) -> Result<Self, CodeError> {
+        let rotating = parity_nodes == 0;
         let columns = if rotating { rotating_columns(scheme, members) } else { members };
         let code = Code::new(scheme, columns)?;
         let refused = |reason| Err(CodeError::Shape { members, checks: code.checks(), reason });
         if rotating && columns + code.checks() != members {
             return refused("rotating mirrors take an even number of members");
         }
-        if !rotating && keepers != code.checks() {
-            return refused("it takes one keeper for each check");
+        if !rotating && parity_nodes != code.checks() {
+            return refused("it takes one parity node for each check");
         }
         Ok(Self { code, members, rotating, run: RUN })
     }
 
-    /// The same, with runs of so many slots: a member with few slots has them in many classes.
+    /// The same, with runs of so many slots: a member with few slots has them in many stripe groups.
     #[must_use]
     pub(crate) fn in_runs_of(self, slots: u32) -> Self {
         Self { run: slots.max(1), ..self }
     }
 
-    /// The code over one row.
+    /// The code over one stripe.
     pub fn code(&self) -> &Code {
         &self.code
     }
 
-    /// Number of classes.
-    pub fn classes(&self) -> usize {
+    /// Number of stripe groups.
+    pub fn stripe_groups(&self) -> usize {
         if self.rotating { self.members } else { 1 }
     }
 
@@ -81,23 +81,23 @@ impl Layout {
         self.members
     }
 
-    /// Members and keepers of the group.
+    /// Members and parity nodes of the group.
     pub fn positions(&self) -> usize {
         if self.rotating { self.members } else { self.members + self.code.checks() }
     }
 
     /// The member whose page is this column.
-    pub fn column_holder(&self, class: usize, column: usize) -> usize {
-        if self.rotating { (class + self.code.checks() + column) % self.members } else { column }
+    pub fn column_holder(&self, stripe_group: usize, column: usize) -> usize {
+        if self.rotating { (stripe_group + self.code.checks() + column) % self.members } else { column }
     }
 
     /// The position that holds this check.
-    pub fn check_holder(&self, class: usize, check: usize) -> usize {
-        if self.rotating { (class + check) % self.members } else { self.members + check }
+    pub fn check_holder(&self, stripe_group: usize, check: usize) -> usize {
+        if self.rotating { (stripe_group + check) % self.members } else { self.members + check }
     }
 
-    /// The class of which the position holds this check; `None` where it holds none.
-    pub fn class_of_check(&self, position: usize, check: usize) -> Option<usize> {
+    /// The stripe group of which the position holds this check; `None` where it holds none.
+    pub fn stripe_group_of_check(&self, position: usize, check: usize) -> Option<usize> {
         if self.rotating {
             Some((position + self.members - check % self.members) % self.members)
         } else {
@@ -105,50 +105,50 @@ impl Layout {
         }
     }
 
-    /// The column of a class that a member's pages are; `None` for those who hold its checks.
-    pub fn column_of(&self, class: usize, position: usize) -> Option<usize> {
+    /// The column of a stripe group that a member's pages are; `None` for those who hold its checks.
+    pub fn column_of(&self, stripe_group: usize, position: usize) -> Option<usize> {
         let columns = self.code.members();
         if !self.rotating {
             return (position < columns).then_some(position);
         }
-        let turn = (position + 2 * self.members - class - self.code.checks()) % self.members;
+        let turn = (position + 2 * self.members - stripe_group - self.code.checks()) % self.members;
         (turn < columns).then_some(turn)
     }
 
     /// Where a member's slot lies.
     pub fn cell(&self, position: usize, slot: u32) -> Cell {
         if !self.rotating {
-            return Cell { class: 0, column: position, row: slot };
+            return Cell { stripe_group: 0, column: position, stripe: slot };
         }
-        let (column, row) = self.column_and_row(slot);
-        let class = (position + 2 * self.members - self.code.checks() - column) % self.members;
-        Cell { class, column, row }
+        let (column, stripe) = self.column_and_stripe(slot);
+        let stripe_group = (position + 2 * self.members - self.code.checks() - column) % self.members;
+        Cell { stripe_group, column, stripe }
     }
 
-    /// The rows of this column that some slots of its member are, a run at a time.
-    pub(crate) fn rows_of(&self, column: usize, slots: &SlotSet) -> SlotSet {
+    /// The stripes of this column that some slots of its member are, a run at a time.
+    pub(crate) fn stripes_of(&self, column: usize, slots: &SlotSet) -> SlotSet {
         if !self.rotating {
             return slots.clone();
         }
-        let mut rows = SlotSet::default();
+        let mut stripes = SlotSet::default();
         let firsts = (0..slots.end().div_ceil(self.run)).skip(column).step_by(self.code.members());
         for (round, run) in (0..).zip(firsts) {
             for within in (0..self.run).step_by(u64::BITS as usize) {
                 let bits = slots.bits(run * self.run + within, u64::BITS.min(self.run - within));
-                rows.insert_bits(round * self.run + within, bits);
+                stripes.insert_bits(round * self.run + within, bits);
             }
         }
-        rows
+        stripes
     }
 
-    /// The slot of its member that a column's row is.
-    pub fn slot(&self, column: usize, row: u32) -> u32 {
-        let columns = if self.rotating { self.code.members() as u32 } else { return row };
-        (row / self.run * columns + column as u32) * self.run + row % self.run
+    /// The slot of its member that a column's stripe is.
+    pub fn slot(&self, column: usize, stripe: u32) -> u32 {
+        let columns = if self.rotating { self.code.members() as u32 } else { return stripe };
+        (stripe / self.run * columns + column as u32) * self.run + stripe % self.run
     }
 
-    /// How many rows the slots below this one take of a class, at most.
-    pub fn rows(&self, slots: u64) -> u64 {
+    /// How many stripes the slots below this one take of a stripe group, at most.
+    pub fn stripes(&self, slots: u64) -> u64 {
         if !self.rotating {
             return slots;
         }
@@ -158,23 +158,24 @@ impl Layout {
     }
 
     /// Of rotating checks.
-    fn column_and_row(&self, slot: u32) -> (usize, u32) {
+    fn column_and_stripe(&self, slot: u32) -> (usize, u32) {
         let (run, columns) = (slot / self.run, self.code.members() as u32);
         ((run % columns) as usize, run / columns * self.run + slot % self.run)
     }
 
     /// Whether what is left tells all the rest, when these positions are lost.
-    pub fn bears(&self, lost: &[usize]) -> bool {
-        (0..self.classes()).all(|class| {
-            let (columns, checks) = self.lost_in(class, lost);
+    pub fn tolerates(&self, lost: &[usize]) -> bool {
+        (0..self.stripe_groups()).all(|stripe_group| {
+            let (columns, checks) = self.lost_in(stripe_group, lost);
             self.code.repair(&columns, &checks).is_ok()
         })
     }
 
-    /// The columns and checks of a class that these positions hold.
-    pub fn lost_in(&self, class: usize, lost: &[usize]) -> (Vec<usize>, Vec<usize>) {
-        let columns = (0..self.code.members()).filter(|column| lost.contains(&self.column_holder(class, *column)));
-        let checks = (0..self.code.checks()).filter(|check| lost.contains(&self.check_holder(class, *check)));
+    /// The columns and checks of a stripe group that these positions hold.
+    pub fn lost_in(&self, stripe_group: usize, lost: &[usize]) -> (Vec<usize>, Vec<usize>) {
+        let columns =
+            (0..self.code.members()).filter(|column| lost.contains(&self.column_holder(stripe_group, *column)));
+        let checks = (0..self.code.checks()).filter(|check| lost.contains(&self.check_holder(stripe_group, *check)));
         (columns.collect(), checks.collect())
     }
 }
@@ -207,33 +208,34 @@ mod tests {
         ];
         let rotating = rotating.map(|(scheme, members)| Layout::new(scheme, members, 0).unwrap());
         let dedicated = [(Scheme::Parity, 5, 1), (Scheme::ReedSolomon { checks: 2 }, 4, 2), (Scheme::Mirroring, 3, 3)];
-        let dedicated = dedicated.map(|(scheme, members, keepers)| Layout::new(scheme, members, keepers).unwrap());
+        let dedicated =
+            dedicated.map(|(scheme, members, parity_nodes)| Layout::new(scheme, members, parity_nodes).unwrap());
         rotating.into_iter().chain(dedicated).collect()
     }
 
     #[test]
-    fn every_slot_has_one_cell_and_no_row_has_two_pieces_in_one_position() {
+    fn every_slot_has_one_cell_and_no_stripe_has_two_pieces_in_one_position() {
         for layout in layouts() {
             let mut seen = BTreeSet::new();
-            let mut rows = 0;
+            let mut stripes = 0;
             for (position, slot) in (0..layout.members()).flat_map(|p| (0..400).map(move |slot| (p, slot))) {
                 let cell = layout.cell(position, slot);
-                assert_eq!(layout.column_holder(cell.class, cell.column), position);
-                assert_eq!(layout.column_of(cell.class, position), Some(cell.column));
-                assert_eq!(layout.slot(cell.column, cell.row), slot);
-                rows = if slot == 0 { cell.row + 1 } else { rows.max(cell.row + 1) };
-                assert_eq!(layout.rows(u64::from(slot) + 1), u64::from(rows));
-                assert!(seen.insert((cell.class, cell.column, cell.row)));
+                assert_eq!(layout.column_holder(cell.stripe_group, cell.column), position);
+                assert_eq!(layout.column_of(cell.stripe_group, position), Some(cell.column));
+                assert_eq!(layout.slot(cell.column, cell.stripe), slot);
+                stripes = if slot == 0 { cell.stripe + 1 } else { stripes.max(cell.stripe + 1) };
+                assert_eq!(layout.stripes(u64::from(slot) + 1), u64::from(stripes));
+                assert!(seen.insert((cell.stripe_group, cell.column, cell.stripe)));
             }
-            for class in 0..layout.classes() {
-                let columns = (0..layout.code().members()).map(|column| layout.column_holder(class, column));
-                let checks = (0..layout.code().checks()).map(|check| layout.check_holder(class, check));
+            for stripe_group in 0..layout.stripe_groups() {
+                let columns = (0..layout.code().members()).map(|column| layout.column_holder(stripe_group, column));
+                let checks = (0..layout.code().checks()).map(|check| layout.check_holder(stripe_group, check));
                 let holders: BTreeSet<_> = columns.chain(checks).collect();
                 assert_eq!(holders.len(), layout.positions());
                 for check in 0..layout.code().checks() {
-                    let holder = layout.check_holder(class, check);
-                    assert_eq!(layout.class_of_check(holder, check), Some(class));
-                    assert_eq!(layout.column_of(class, holder), None);
+                    let holder = layout.check_holder(stripe_group, check);
+                    assert_eq!(layout.stripe_group_of_check(holder, check), Some(stripe_group));
+                    assert_eq!(layout.column_of(stripe_group, holder), None);
                 }
             }
         }
@@ -241,15 +243,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rows_of_some_slots_are_those_of_each(slots in proptest::collection::btree_set(0_u32..1000, 0..500)) {
+        fn the_stripes_of_some_slots_are_those_of_each(slots in proptest::collection::btree_set(0_u32..1000, 0..500)) {
             let slots: SlotSet = slots.into_iter().collect();
             let runs = |layout: Layout| [1, 3, 16, 100].map(|run| layout.clone().in_runs_of(run));
             for layout in layouts().into_iter().flat_map(runs) {
                 for column in 0..layout.code().members() {
                     let position = layout.column_holder(0, column);
                     let cells = slots.iter().map(|slot| layout.cell(position, slot));
-                    let rows: SlotSet = cells.filter(|cell| cell.column == column).map(|cell| cell.row).collect();
-                    prop_assert!(layout.rows_of(column, &slots).iter().eq(rows.iter()));
+                    let stripes: SlotSet = cells.filter(|cell| cell.column == column).map(|cell| cell.stripe).collect();
+                    prop_assert!(layout.stripes_of(column, &slots).iter().eq(stripes.iter()));
                 }
             }
         }
@@ -258,21 +260,21 @@ mod tests {
     #[test]
     fn neighbours_in_a_column_are_neighbours_in_their_member_nearly_always() {
         for layout in layouts() {
-            let apart = (0..1000).filter(|row| layout.slot(0, row + 1) != layout.slot(0, *row) + 1);
+            let apart = (0..1000).filter(|stripe| layout.slot(0, stripe + 1) != layout.slot(0, *stripe) + 1);
             assert!(apart.count() < 1000 / 15);
         }
     }
 
     #[test]
-    fn any_loss_up_to_the_tolerance_is_borne() {
+    fn any_loss_up_to_the_tolerance_is_tolerated() {
         for layout in layouts() {
             for bits in 0..1_usize << layout.positions() {
                 let lost: Vec<_> = (0..layout.positions()).filter(|position| bits >> position & 1 == 1).collect();
                 if lost.len() <= layout.code().tolerance() {
-                    assert!(layout.bears(&lost), "{:?} without {lost:?}", layout.code().scheme());
+                    assert!(layout.tolerates(&lost), "{:?} without {lost:?}", layout.code().scheme());
                 }
             }
-            assert!(!layout.bears(&(0..layout.positions()).collect::<Vec<_>>()));
+            assert!(!layout.tolerates(&(0..layout.positions()).collect::<Vec<_>>()));
         }
     }
 

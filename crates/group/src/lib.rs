@@ -16,22 +16,22 @@ mod plan;
 mod process;
 mod protocol;
 mod reckoning;
-mod shelf;
+mod shard_store;
 mod slots;
 pub mod transfer;
 
 pub use buffers::Buffers;
 pub use decide::{Holding, Refusal, Rejected, Report, Restore, decide};
-pub use description::{Description, Fingerprint, Outline, STRETCH_SLOTS, Sums};
-pub use identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};
+pub use description::{CHECKSUM_BLOCK_SLOTS, DeltaDescriptor, Description, Fingerprint, Sums};
+pub use identity::{EpochId, Level, Life, LogicalRank, Membership, Rank, Term};
 pub use layout::{Cell, Layout};
 pub use message::{Data, MESSAGE_BYTES_MAX, MESSAGE_VERSION, Message, MessageError, Node, Part, decode, encode};
 pub use payload::{Nothing, Payload};
-pub use plan::{Group, Plan, PlanError, SEATS_MAX, WayBack};
+pub use plan::{Group, LOGICAL_RANKS_MAX, Plan, PlanError, RecoveryMode};
 pub use process::{Input, Output, Process, Settings};
 pub use protocol::{
     Action, After, Arrival, Beginning, Control, Event, Phase, Protocol, Resumption, Stage, Survey, Work,
 };
 pub use reckoning::Reckoning;
-pub use shelf::{AHEAD, Damaged, LoadError, MemoryShelf, PieceId, Place, Shelf, load};
+pub use shard_store::{AHEAD, Damaged, LoadError, MemoryShardStore, Place, ShardId, ShardStore, load};
 pub use slots::{Extent, Region, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotSet};

@@ -1,12 +1,12 @@
 //! Messages as bytes: pages if there are any, then CBOR, and at the end what says to what a message belongs. The pages come
 //! first so that their buffer can become the message, and the message their buffer again: they are most of what travels, and
-//! are neither copied nor looked at here. The checksum is of the rest; what stands there for each page, its residue, is
+//! are neither copied nor looked at here. The checksum is of the rest; what stands there for each page, its syndrome, is
 //! looked at where the page is used.
 //!
 //! ```text
 //!                          0      4         6      8     24     40       48      52     56      60        64         80
 //! +--------------+--------+------+---------+------+-----+------+--------+-------+------+-------+---------+----------+
-//! | pages x byte |  body  | SFGP | version | kind | job | plan | muster | round | body | pages | unused  | checksum |
+//! | pages x byte |  body  | SFGP | version | kind | job | plan | membership | round | body | pages | unused  | checksum |
 //! +--------------+--------+------+---------+------+-----+------+--------+-------+------+-------+---------+----------+
 //!                            lengths of both ----------------------------------------^      ^      XXH3 of body and foot
 //! ```
@@ -14,17 +14,17 @@
 //! Nothing is taken from a message before length, checksum, version, job and plan are found right. What its body says is
 //! believed as far as it makes sense by itself; whether it fits what is under way is the state machines' question.
 
-use crate::description::{Description, Outline};
-use crate::identity::{EpochId, Level, Seat, Term};
+use crate::description::{DeltaDescriptor, Description};
+use crate::identity::{EpochId, Level, LogicalRank, Term};
 use crate::plan::Plan;
 use crate::protocol::{Control, Phase};
 use crate::slots::{SlotError, SlotSet};
 use minicbor::{Decode, Encode};
-use standfast_core::{Checksum, Residue};
+use standfast_core::{Checksum, Syndrome};
 use standfast_format::manifest::JobId;
 
-/// Longest message. The outline of a tebibyte of which everything has changed takes 96 MiB, its slot map a little more;
-/// parts are far below it. What takes more is refused by everybody, and the epoch given up.
+/// Longest message. The delta descriptor of a tebibyte of which everything has changed takes 96 MiB, its slot map a little
+/// more; parts are far below it. What takes more is refused by everybody, and the epoch given up.
 pub const MESSAGE_BYTES_MAX: usize = 128 << 20;
 
 /// The version that this library speaks. All processes of a job are of one build, so there is no other.
@@ -45,28 +45,29 @@ pub enum Message {
     Data(Data),
 }
 
-/// What goes between the seats of one group while they encode or rebuild.
+/// What goes between the logical ranks of one group while they encode or rebuild.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Debug)]
 pub enum Data {
     /// What a member's piece of the epoch will be, and which slots changed.
     #[n(0)]
-    Outline {
+    DeltaDescriptor {
         /// Which epoch.
         #[n(0)]
         epoch: EpochId,
         /// The member's, beside what its description was before.
         #[n(1)]
-        outline: Outline,
+        delta_descriptor: DeltaDescriptor,
     },
-    /// What a member's piece of the epoch is made of, where checks are made anew. What it has become, its outline, follows.
+    /// What a member's piece of the epoch is made of, where checks are made in full. What it has become, its delta descriptor,
+    /// follows.
     #[n(4)]
-    Draft {
+    WriteSet {
         /// Which epoch.
         #[n(0)]
         epoch: EpochId,
-        /// The member's seat.
+        /// The member's logical rank.
         #[n(1)]
-        seat: Seat,
+        logical_rank: LogicalRank,
         /// Slots that may have changed.
         #[n(2)]
         changed: SlotSet,
@@ -89,7 +90,7 @@ pub enum Data {
     Part(#[n(0)] Part),
     /// The sender has done with all pieces below this one, and takes those of the window above it.
     #[n(3)]
-    Floor {
+    LowWaterMark {
         /// Which epoch.
         #[n(0)]
         epoch: EpochId,
@@ -120,43 +121,43 @@ pub struct Part {
     /// For which node.
     #[n(4)]
     pub to: Node,
-    /// The rows of the piece that stand here.
+    /// The stripes of the piece that stand here.
     #[n(5)]
-    pub rows: u64,
-    /// How many sums stand here for each row.
+    pub stripes: u64,
+    /// How many sums stand here for each stripe.
     #[n(6)]
     pub sums: u32,
     /// Whether pages are in word form where that is shorter, each behind a byte that says so.
     #[n(7)]
     pub words: bool,
     /// What each page leaves, sum by sum, as the shares in it have it.
-    #[cbor(n(8), with = "residues")]
-    pub residues: Vec<Residue>,
+    #[cbor(n(8), with = "syndromes")]
+    pub syndromes: Vec<Syndrome>,
     /// The pages, sum by sum. They stand before the body of the message.
     #[cbor(skip)]
     pub bytes: Vec<u8>,
 }
 
-/// Residues on the wire: one string of bytes.
-mod residues {
+/// Syndromes on the wire: one string of bytes.
+mod syndromes {
     use minicbor::encode::{Error as EncodeError, Write};
     use minicbor::{Decoder, Encoder, decode::Error};
-    use standfast_core::Residue;
+    use standfast_core::Syndrome;
 
     pub(super) fn encode<C, W: Write>(
-        residues: &[Residue],
+        syndromes: &[Syndrome],
         encoder: &mut Encoder<W>,
         _: &mut C,
     ) -> Result<(), EncodeError<W::Error>> {
-        let bytes: Vec<u8> = residues.iter().flat_map(|residue| residue.to_bytes()).collect();
+        let bytes: Vec<u8> = syndromes.iter().flat_map(|syndrome| syndrome.to_bytes()).collect();
         encoder.bytes(&bytes)?.ok()
     }
 
-    pub(super) fn decode<C>(decoder: &mut Decoder<'_>, _: &mut C) -> Result<Vec<Residue>, Error> {
-        let (residues, rest) = decoder.bytes()?.as_chunks::<{ Residue::BYTES }>();
+    pub(super) fn decode<C>(decoder: &mut Decoder<'_>, _: &mut C) -> Result<Vec<Syndrome>, Error> {
+        let (syndromes, rest) = decoder.bytes()?.as_chunks::<{ Syndrome::BYTES }>();
         match rest {
-            [] => Ok(residues.iter().map(|bytes| Residue::from_bytes(*bytes)).collect()),
-            _ => Err(Error::message("a residue has 8 bytes")),
+            [] => Ok(syndromes.iter().map(|bytes| Syndrome::from_bytes(*bytes)).collect()),
+            _ => Err(Error::message("a syndrome has 8 bytes")),
         }
     }
 }
@@ -172,7 +173,7 @@ pub enum Node {
     Target(#[n(0)] u32),
     /// Takes what the target has solved: the lost column with this number.
     #[n(2)]
-    Heir(#[n(0)] u32),
+    Replacement(#[n(0)] u32),
 }
 
 /// Why some bytes are not a message to us.
@@ -239,7 +240,7 @@ pub fn encode(plan: &Plan, term: Term, message: Message) -> Vec<u8> {
     bytes.extend(kind.to_le_bytes());
     bytes.extend(plan.job().to_bytes());
     bytes.extend(plan.digest().to_bytes());
-    bytes.extend(term.muster.to_le_bytes());
+    bytes.extend(term.membership.to_le_bytes());
     bytes.extend(term.round.to_le_bytes());
     bytes.extend(length(body));
     bytes.extend(length(pages));
@@ -281,7 +282,7 @@ pub fn decode(plan: &Plan, mut bytes: Vec<u8>) -> Result<(Term, Message), Messag
     if field::<16>(foot, 24) != plan.digest().to_bytes() {
         return Err(MessageError::ForeignPlan);
     }
-    let term = Term { muster: number(foot, 40, 8), round: number(foot, 48, 4) as u32 };
+    let term = Term { membership: number(foot, 40, 8), round: number(foot, 48, 4) as u32 };
     let body = &before[pages..];
     let mut message = match kind as u16 {
         CONTROL => Message::Control(whole(body)?),
@@ -317,51 +318,58 @@ fn whole<'b, T: Decode<'b, ()>>(body: &'b [u8]) -> Result<T, MessageError> {
     Ok(value)
 }
 
-/// What a body must fulfil by itself. Its epochs must be the job's, its seats the plan's.
+/// What a body must fulfil by itself. Its epochs must be the job's, its logical ranks the plan's.
 fn check(plan: &Plan, message: &Message) -> Result<(), MessageError> {
     let senseless = |reason: String| Err(MessageError::Senseless(reason));
     let epochs = epochs(message);
     if let Some(foreign) = epochs.iter().find(|epoch| epoch.job != plan.job()) {
         return Err(MessageError::ForeignJob(foreign.job));
     }
-    if let Message::Data(Data::Floor { group, .. } | Data::Part(Part { group, .. })) = message
+    if let Message::Data(Data::LowWaterMark { group, .. } | Data::Part(Part { group, .. })) = message
         && *group as usize >= plan.groups().len()
     {
         return senseless(format!("the plan has no group {group}"));
     }
-    if let Some(seat) = seats(message).into_iter().find(|seat| !plan.has(*seat)) {
-        return senseless(format!("the plan has no seat {}", seat.0));
+    if let Some(logical_rank) = logical_ranks(message).into_iter().find(|logical_rank| !plan.has(*logical_rank)) {
+        return senseless(format!("the plan has no logical rank {}", logical_rank.0));
     }
-    let (seat, checked) = match message {
-        Message::Data(Data::Outline { outline, .. }) => (outline.seat, outline.check()),
-        Message::Data(Data::Description { description, .. }) => (description.seat, description.check()),
-        Message::Data(Data::Draft { seat, changed, held, .. }) => (*seat, check_draft(changed, held)),
+    let (logical_rank, checked) = match message {
+        Message::Data(Data::DeltaDescriptor { delta_descriptor, .. }) => {
+            (delta_descriptor.logical_rank, delta_descriptor.check())
+        }
+        Message::Data(Data::Description { description, .. }) => (description.logical_rank, description.check()),
+        Message::Data(Data::WriteSet { logical_rank, changed, held, .. }) => {
+            (*logical_rank, check_write_set(changed, held))
+        }
         Message::Data(Data::Part(part)) => return check_part(part),
         _ => return Ok(()),
     };
-    if !plan.is_member(seat) {
-        return senseless(format!("seat {} is no member's, and nothing of it can be described", seat.0));
+    if !plan.is_member(logical_rank) {
+        return senseless(format!(
+            "logical rank {} is no member's, and nothing of it can be described",
+            logical_rank.0
+        ));
     }
     checked.or_else(|error| senseless(error.to_string()))
 }
 
-fn check_draft(changed: &SlotSet, held: &SlotSet) -> Result<(), SlotError> {
+fn check_write_set(changed: &SlotSet, held: &SlotSet) -> Result<(), SlotError> {
     match changed.iter().all(|slot| held.contains(slot)) {
         true => Ok(()),
         false => Err(SlotError::Senseless("slots have changed that the member has not")),
     }
 }
 
-/// Raw pages have exactly the length that rows and sums ask for; others are shorter or a byte a page longer.
+/// Raw pages have exactly the length that stripes and sums ask for; others are shorter or a byte a page longer.
 fn check_part(part: &Part) -> Result<(), MessageError> {
-    let pages = u64::from(part.rows.count_ones()) * u64::from(part.sums);
+    let pages = u64::from(part.stripes.count_ones()) * u64::from(part.sums);
     let raw = pages * standfast_core::PAGE_BYTES as u64;
     let right = if part.words { part.bytes.len() as u64 <= raw + pages } else { part.bytes.len() as u64 == raw };
-    if right && pages > 0 && part.residues.len() as u64 == pages {
+    if right && pages > 0 && part.syndromes.len() as u64 == pages {
         return Ok(());
     }
-    let (bytes, residues) = (part.bytes.len(), part.residues.len());
-    Err(MessageError::Senseless(format!("{bytes} bytes and {residues} residues stand for {pages} pages")))
+    let (bytes, syndromes) = (part.bytes.len(), part.syndromes.len());
+    Err(MessageError::Senseless(format!("{bytes} bytes and {syndromes} syndromes stand for {pages} pages")))
 }
 
 /// The epoch that stands in the place of this one, where a message of the same term is about it.
@@ -384,7 +392,9 @@ fn epochs(message: &Message) -> Vec<EpochId> {
         Message::Control(Control::Phase(phase)) => match phase {
             Phase::Prepare(epoch, base, ..) => base.iter().chain([epoch]).copied().collect(),
             Phase::PrepareLocal(epoch, base) => vec![*base, *epoch],
-            Phase::Sealed(epoch) | Phase::Commit(epoch) | Phase::Marked(epoch) | Phase::Settled(epoch) => vec![*epoch],
+            Phase::Sealed(epoch) | Phase::Commit(epoch) | Phase::Acknowledged(epoch) | Phase::Stable(epoch) => {
+                vec![*epoch]
+            }
             Phase::Failed(epoch, _) | Phase::Abandon(epoch, _) => vec![*epoch],
             Phase::Damaged(epoch, piece) => vec![*epoch, piece.epoch],
             Phase::Arrived(_) => Vec::new(),
@@ -400,18 +410,18 @@ fn base(level: Level) -> Option<EpochId> {
     }
 }
 
-fn seats(message: &Message) -> Vec<Seat> {
+fn logical_ranks(message: &Message) -> Vec<LogicalRank> {
     match message {
         Message::Control(Control::Report(report)) => {
-            report.holdings.iter().map(|holding| holding.seat).chain(report.prefers).collect()
+            report.holdings.iter().map(|holding| holding.logical_rank).chain(report.prefers).collect()
         }
         Message::Control(Control::Restore(restore, _)) => {
-            restore.seats.iter().chain(&restore.sources).map(|(seat, _)| *seat).collect()
+            restore.logical_ranks.iter().chain(&restore.sources).map(|(logical_rank, _)| *logical_rank).collect()
         }
-        Message::Control(Control::Phase(Phase::Damaged(_, piece))) => vec![piece.seat],
-        Message::Data(Data::Outline { outline, .. }) => vec![outline.seat],
-        Message::Data(Data::Description { description, .. }) => vec![description.seat],
-        Message::Data(Data::Draft { seat, .. }) => vec![*seat],
+        Message::Control(Control::Phase(Phase::Damaged(_, piece))) => vec![piece.logical_rank],
+        Message::Data(Data::DeltaDescriptor { delta_descriptor, .. }) => vec![delta_descriptor.logical_rank],
+        Message::Data(Data::Description { description, .. }) => vec![description.logical_rank],
+        Message::Data(Data::WriteSet { logical_rank, .. }) => vec![*logical_rank],
         _ => Vec::new(),
     }
 }
@@ -420,20 +430,20 @@ impl Data {
     /// The group that it is about.
     pub fn group(&self, plan: &Plan) -> usize {
         match self {
-            Self::Outline { outline, .. } => plan.place(outline.seat).0,
-            Self::Description { description, .. } => plan.place(description.seat).0,
-            Self::Draft { seat, .. } => plan.place(*seat).0,
-            Self::Floor { group, .. } | Self::Part(Part { group, .. }) => *group as usize,
+            Self::DeltaDescriptor { delta_descriptor, .. } => plan.place(delta_descriptor.logical_rank).0,
+            Self::Description { description, .. } => plan.place(description.logical_rank).0,
+            Self::WriteSet { logical_rank, .. } => plan.place(*logical_rank).0,
+            Self::LowWaterMark { group, .. } | Self::Part(Part { group, .. }) => *group as usize,
         }
     }
 
     /// The epoch that it is about.
     pub fn epoch(&self) -> EpochId {
         match self {
-            Self::Outline { epoch, .. }
-            | Self::Draft { epoch, .. }
+            Self::DeltaDescriptor { epoch, .. }
+            | Self::WriteSet { epoch, .. }
             | Self::Description { epoch, .. }
-            | Self::Floor { epoch, .. } => *epoch,
+            | Self::LowWaterMark { epoch, .. } => *epoch,
             Self::Part(part) => part.epoch,
         }
     }

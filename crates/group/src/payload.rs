@@ -1,7 +1,7 @@
 //! What is encoded: pages in stable slots, whoever fills them.
 //!
 //! Registered regions of a program are one payload, the image of a process another; both may lie in another process than
-//! the one that drives the protocol. The before-image of a slot is what the sealed piece of the epoch before holds.
+//! the one that drives the protocol. The before-image of a slot is what the sealed shard of the epoch before holds.
 
 use crate::slots::{SlotMap, SlotSet};
 use standfast_core::delta::Page;
@@ -23,7 +23,7 @@ pub trait Payload {
     fn expect(&self, _slot: u32) {}
 }
 
-/// The payload of a keeper or spare: nothing.
+/// The payload of a parity node or spare: nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Nothing(SlotMap);
 

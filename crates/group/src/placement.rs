@@ -2,15 +2,15 @@
 //!
 //! Members are sorted by rack and node and dealt out to the groups in turn. Then a domain with c members has at most
 //! c / groups, rounded up, in any one group, and no way of dealing has fewer. Whether that is few enough is looked up in
-//! the code, loss by loss ([`weaknesses`]); keepers are part of the question.
+//! the code, loss by loss ([`weaknesses`]); parity nodes are part of the question.
 
-use crate::identity::Seat;
+use crate::identity::LogicalRank;
 use crate::plan::{Group, Plan, PlanError};
 use standfast_core::erasure::{Code, Scheme};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Where a seat's process runs.
+/// Where a logical rank's process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Site {
     /// Which rack, or other set of nodes that fails as one.
@@ -45,15 +45,15 @@ pub struct Weakness {
     /// Which group would not be recovered.
     pub group: usize,
     /// What the group would lose.
-    pub seats: Vec<Seat>,
+    pub logical_ranks: Vec<LogicalRank>,
 }
 
 impl fmt::Display for Weakness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (domain, group, seats) = (self.domain, self.group, self.seats.len());
+        let (domain, group, logical_ranks) = (self.domain, self.group, self.logical_ranks.len());
         write!(
             f,
-            "the loss of {domain} would take {seats} seats of group {group}, more than its code bears: use more nodes, \
+            "the loss of {domain} would take {logical_ranks} logical ranks of group {group}, more than its code bears: use more nodes, \
              smaller groups or more checks"
         )
     }
@@ -75,19 +75,19 @@ pub enum Demand {
 pub fn rotating_groups(sites: &[Site], scheme: Scheme, group_members: usize) -> Vec<Group> {
     let count = sites.len().div_ceil(group_members.max(1)).max(1);
     let mut order: Vec<usize> = (0..sites.len()).collect();
-    order.sort_by_key(|seat| (sites[*seat], *seat));
-    let mut groups = vec![Group { members: Vec::new(), keepers: Vec::new(), scheme }; count];
-    for (turn, seat) in order.into_iter().enumerate() {
-        groups[turn % count].members.push(Seat(seat as u32));
+    order.sort_by_key(|logical_rank| (sites[*logical_rank], *logical_rank));
+    let mut groups = vec![Group { members: Vec::new(), parity_nodes: Vec::new(), scheme }; count];
+    for (turn, logical_rank) in order.into_iter().enumerate() {
+        groups[turn % count].members.push(LogicalRank(logical_rank as u32));
     }
     groups
 }
 
-/// The same with keepers: `sites` has one entry for each member and then one for each keeper. A group takes the keepers
-/// that share a rack or node with the fewest of it.
+/// The same with parity nodes: `sites` has one entry for each member and then one for each parity node. A group takes the
+/// parity nodes that share a rack or node with the fewest of it.
 ///
 /// # Errors
-/// [`PlanError::Code`]; [`PlanError::Seats`] where there are not as many keepers as the groups have checks.
+/// [`PlanError::Code`]; [`PlanError::LogicalRanks`] where there are not as many parity nodes as the groups have checks.
 pub fn dedicated_groups(
     sites: &[Site],
     members: usize,
@@ -100,42 +100,46 @@ pub fn dedicated_groups(
         let code = Code::new(scheme, group.members.len());
         let checks = code.map_err(|source| PlanError::Code { group: index, source })?.checks();
         for _ in 0..checks {
-            let near = |keeper: &usize| {
-                let of_group = group.members.iter().chain(&group.keepers).map(|seat| sites[seat.0 as usize]);
+            let near = |parity_node: &usize| {
+                let of_group =
+                    group.members.iter().chain(&group.parity_nodes).map(|logical_rank| sites[logical_rank.0 as usize]);
                 let (racks, nodes): (Vec<_>, Vec<_>) = of_group.map(|site| (site.rack, site.node)).unzip();
-                let site = sites[*keeper];
+                let site = sites[*parity_node];
                 let count = |of: &[u32], one| of.iter().filter(|it| **it == one).count();
-                (count(&nodes, site.node), count(&racks, site.rack), *keeper)
+                (count(&nodes, site.node), count(&racks, site.rack), *parity_node)
             };
-            let keeper = left.iter().copied().min_by_key(near).ok_or_else(|| {
-                PlanError::Seats(format!("{} keepers are fewer than the groups have checks", sites.len() - members))
+            let parity_node = left.iter().copied().min_by_key(near).ok_or_else(|| {
+                PlanError::LogicalRanks(format!(
+                    "{} parity nodes are fewer than the groups have checks",
+                    sites.len() - members
+                ))
             })?;
-            left.retain(|it| *it != keeper);
-            group.keepers.push(Seat(keeper as u32));
+            left.retain(|it| *it != parity_node);
+            group.parity_nodes.push(LogicalRank(parity_node as u32));
         }
     }
     if left.is_empty() {
         return Ok(groups);
     }
-    Err(PlanError::Seats(format!("{} keepers are more than the groups have checks", sites.len() - members)))
+    Err(PlanError::LogicalRanks(format!("{} parity nodes are more than the groups have checks", sites.len() - members)))
 }
 
-/// Every domain whose loss would be too much, for the sites of all seats.
+/// Every domain whose loss would be too much, for the sites of all logical ranks.
 pub fn weaknesses(plan: &Plan, sites: &[Site]) -> Vec<Weakness> {
-    assert_eq!(sites.len(), plan.seats(), "one site for each seat");
-    let mut lost: BTreeMap<(Domain, usize), Vec<Seat>> = BTreeMap::new();
-    for (seat, site) in sites.iter().enumerate() {
-        let seat = Seat(seat as u32);
-        let (group, _) = plan.place(seat);
+    assert_eq!(sites.len(), plan.logical_ranks(), "one site for each logical rank");
+    let mut lost: BTreeMap<(Domain, usize), Vec<LogicalRank>> = BTreeMap::new();
+    for (logical_rank, site) in sites.iter().enumerate() {
+        let logical_rank = LogicalRank(logical_rank as u32);
+        let (group, _) = plan.place(logical_rank);
         for domain in [Domain::Node(site.node), Domain::Rack(site.rack)] {
-            lost.entry((domain, group)).or_default().push(seat);
+            lost.entry((domain, group)).or_default().push(logical_rank);
         }
     }
-    let weak = lost.into_iter().filter(|((_, group), seats)| {
-        let positions: Vec<usize> = seats.iter().map(|seat| plan.place(*seat).1).collect();
-        !plan.layout(*group).bears(&positions)
+    let weak = lost.into_iter().filter(|((_, group), logical_ranks)| {
+        let positions: Vec<usize> = logical_ranks.iter().map(|logical_rank| plan.place(*logical_rank).1).collect();
+        !plan.layout(*group).tolerates(&positions)
     });
-    weak.map(|((domain, group), seats)| Weakness { domain, group, seats }).collect()
+    weak.map(|((domain, group), logical_ranks)| Weakness { domain, group, logical_ranks }).collect()
 }
 
 /// Refuses a plan that falls short of the demand, and returns what else there is to warn of.
@@ -162,7 +166,7 @@ pub fn check(plan: &Plan, sites: &[Site], demand: Demand) -> Result<Vec<Weakness
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::WayBack;
+    use crate::plan::RecoveryMode;
     use standfast_format::manifest::JobId;
 
     /// Two processes a node, two nodes a rack, numbered as launchers do.
@@ -171,7 +175,7 @@ mod tests {
     }
 
     fn plan(groups: Vec<Group>) -> Plan {
-        Plan::new(JobId::from_bytes([1; 16]), WayBack::Relaunch, groups).unwrap()
+        Plan::new(JobId::from_bytes([1; 16]), RecoveryMode::Relaunch, groups).unwrap()
     }
 
     #[test]
@@ -197,18 +201,20 @@ mod tests {
     }
 
     #[test]
-    fn keepers_are_not_where_their_members_are() {
-        // Six nodes in three racks with two processes each: eight members on the first four nodes, keepers on the last two.
+    fn parity_nodes_are_not_where_their_members_are() {
+        // Six nodes in three racks with two processes each: eight members on the first four nodes, parity nodes on the last
+        // two.
         let sites = sites(13);
         let plan = plan(dedicated_groups(&sites[..12], 8, Scheme::Parity, 2).unwrap());
         assert_eq!(check(&plan, &sites[..12], Demand::Rack), Ok(Vec::new()));
-        // Here the keepers share nodes with members, and each is given to a group of the other nodes.
+        // Here the parity nodes share nodes with members, and each is given to a group of the other nodes.
         let mixed: Vec<Site> = [0, 0, 1, 1, 2, 2, 0, 1, 2].map(|node| Site { rack: node, node }).to_vec();
-        let plan = Plan::new(plan.job(), WayBack::Relaunch, dedicated_groups(&mixed, 6, Scheme::Parity, 2).unwrap());
+        let plan =
+            Plan::new(plan.job(), RecoveryMode::Relaunch, dedicated_groups(&mixed, 6, Scheme::Parity, 2).unwrap());
         assert_eq!(check(&plan.unwrap(), &mixed, Demand::Rack), Ok(Vec::new()));
-        for keepers in [2, 5] {
-            let refused = dedicated_groups(&sites[..8 + keepers], 8, Scheme::Parity, 2).unwrap_err().to_string();
-            assert!(refused.contains(&format!("{keepers} keepers are")), "{refused}");
+        for parity_nodes in [2, 5] {
+            let refused = dedicated_groups(&sites[..8 + parity_nodes], 8, Scheme::Parity, 2).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{parity_nodes} parity nodes are")), "{refused}");
         }
     }
 

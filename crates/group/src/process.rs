@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   transport --bytes--> +---------+ --bytes--> transport
-//!   storage   --done---> | Process | --seal, mark, keep, survey--> storage
+//!   storage   --done---> | Process | --seal, acknowledge, keep, survey--> storage
 //!   program   --stands-> +---------+ --resume--> program
 //!                          |     |
-//!                     Payload   Shelf       pages, read and written while an input is handled
+//!                     Payload   Shard store       pages, read and written while an input is handled
 //! ```
 
 mod job;
@@ -13,13 +13,13 @@ mod laying;
 
 use crate::buffers::Buffers;
 use crate::decide::{Refusal, Restore};
-use crate::description::{Fingerprint, Outline};
-use crate::identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};
+use crate::description::{DeltaDescriptor, Fingerprint};
+use crate::identity::{EpochId, Level, Life, LogicalRank, Membership, Rank, Term};
 use crate::message::{self, Data, Message, MessageError};
 use crate::payload::Payload;
-use crate::plan::{Plan, WayBack};
+use crate::plan::{Plan, RecoveryMode};
 use crate::protocol::{Action, Arrival, Beginning, Event, Protocol, Resumption, Survey, Work};
-use crate::shelf::{PieceId, Place, Shelf};
+use crate::shard_store::{Place, ShardId, ShardStore};
 use crate::slots::SlotSet;
 use crate::transfer::Costs;
 use job::{Job, Sending, Trouble};
@@ -35,19 +35,19 @@ const EARLY_PER_SENDER_MAX: usize = 4096;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
     /// Who is there has changed.
-    Muster(Muster),
+    Membership(Membership),
     /// The application stands at a checkpoint, and its payload holds still until it is resumed. With a random number.
     Arrived(u64),
     /// The same, and this process cannot take part, for this reason: the epoch is given up everywhere.
     Unable(u64, String),
     /// A message came.
     Message(Rank, Vec<u8>),
-    /// Answer to [`Output::Survey`], with its muster.
+    /// Answer to [`Output::Survey`], with its membership.
     Surveyed(u64, Survey),
     /// Answer to [`Output::Seal`].
     Sealed(EpochId),
-    /// Answer to [`Output::Mark`].
-    Marked(EpochId),
+    /// Answer to [`Output::Acknowledge`].
+    Acknowledged(EpochId),
     /// Answer to [`Output::Keep`].
     Kept,
     /// Answer to any of these three: storage could not do it, for this reason.
@@ -59,19 +59,19 @@ pub enum Input {
 pub enum Output {
     /// Send a message.
     Send(Rank, Vec<u8>),
-    /// Throw away what is open, and look what sealed pieces there are and whether they verify. For the muster with this
+    /// Throw away what is open, and look what sealed shards there are and whether they verify. For the membership with this
     /// number.
     Survey(u64),
-    /// Make the open pieces of an epoch durable.
+    /// Make the open shards of an epoch durable.
     Seal(Work),
     /// Note that everybody has sealed it.
-    Mark(EpochId),
-    /// Delete every piece but this one, and what a local one stands upon, and note the life.
+    Acknowledge(EpochId),
+    /// Delete every shard but this one, and what a local one stands upon, and note the life.
     Keep {
         /// What stays; `None` for nothing at all.
         epoch: Option<EpochId>,
-        /// The seat; `None` for a spare, which keeps nothing.
-        seat: Option<Seat>,
+        /// The logical rank; `None` for a spare, which keeps nothing.
+        logical_rank: Option<LogicalRank>,
         /// The life.
         life: Life,
     },
@@ -93,8 +93,8 @@ pub struct Settings {
     pub beginning: Beginning,
     /// Whether differences travel in word form where that pays.
     pub compress: bool,
-    /// Whether checks are rather made anew than updated by differences; `None`: where that is less work.
-    pub anew: Option<bool>,
+    /// Whether checks are made in full than updated by differences; `None`: where that is less work.
+    pub full: Option<bool>,
 }
 
 /// A process.
@@ -104,12 +104,12 @@ pub struct Process {
     protocol: Protocol,
     settings: Settings,
     buffers: Buffers,
-    /// What is being encoded or rebuilt, by group: a process may lend a piece to one and take a seat in another.
+    /// What is being encoded or rebuilt, by group: a process may lend a shard to one and take a logical rank in another.
     jobs: BTreeMap<usize, Job>,
     /// What this process brings into the recovery that is under way.
-    unverified: Vec<PieceId>,
+    unverified: Vec<ShardId>,
     /// The epoch whose pages still stand in the live memory alone.
-    live: Option<(PieceId, SlotSet)>,
+    live: Option<(ShardId, SlotSet)>,
     early: Vec<(Rank, Term, Data)>,
     /// Why this process cannot take part in the next epoch.
     unable: Option<String>,
@@ -118,7 +118,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process that has not been told a muster.
+    /// A process that has not been told a membership.
     pub fn new(plan: Arc<Plan>, settings: Settings) -> Self {
         let protocol = Protocol::new(plan.clone(), settings.beginning.clone());
         let (jobs, early) = (BTreeMap::new(), Vec::new());
@@ -148,31 +148,31 @@ impl Process {
         self.jobs.values().any(Job::moves_much)
     }
 
-    /// Sending has been measured anew. It counts from the next epoch on, if this process is the coordinator.
+    /// Sending has been measured again. It counts from the next epoch on, if this process is the coordinator.
     pub fn set_costs(&mut self, costs: Costs) {
         self.protocol.set_costs(costs);
     }
 
     /// What is to be done about an input.
-    pub fn handle(&mut self, input: Input, payload: &mut dyn Payload, shelf: &mut dyn Shelf) -> Vec<Output> {
-        let mut turn = Turn { payload, shelf, outputs: Vec::new(), events: VecDeque::new() };
+    pub fn handle(&mut self, input: Input, payload: &mut dyn Payload, shard_store: &mut dyn ShardStore) -> Vec<Output> {
+        let mut turn = Turn { payload, shard_store, outputs: Vec::new(), events: VecDeque::new() };
         match input {
-            Input::Muster(muster) => {
+            Input::Membership(membership) => {
                 self.settle_live(&mut turn);
-                turn.events.push_back(Event::Muster(muster));
+                turn.events.push_back(Event::Membership(membership));
             }
             Input::Arrived(random) => {
-                let anew = self.prefers_anew(&turn);
-                turn.events.push_back(Event::Arrived(Arrival { random, anew }));
+                let full = self.prefers_full(&turn);
+                turn.events.push_back(Event::Arrived(Arrival { random, full }));
             }
             Input::Unable(random, reason) => {
                 self.unable = Some(reason);
-                turn.events.push_back(Event::Arrived(Arrival { random, anew: true }));
+                turn.events.push_back(Event::Arrived(Arrival { random, full: true }));
             }
             Input::Message(from, bytes) => self.received(from, bytes, &mut turn),
-            Input::Surveyed(muster, survey) => turn.events.push_back(Event::Surveyed(muster, survey)),
+            Input::Surveyed(membership, survey) => turn.events.push_back(Event::Surveyed(membership, survey)),
             Input::Sealed(epoch) => turn.events.push_back(Event::Sealed(epoch)),
-            Input::Marked(epoch) => turn.events.push_back(Event::Marked(epoch)),
+            Input::Acknowledged(epoch) => turn.events.push_back(Event::Acknowledged(epoch)),
             Input::Kept => {
                 self.settle_live(&mut turn);
                 turn.events.push_back(Event::Kept);
@@ -197,40 +197,40 @@ impl Process {
             Action::Send { to, term, control } => {
                 Output::Send(to, message::encode(&self.plan, term, Message::Control(control)))
             }
-            Action::Survey(muster) => {
+            Action::Survey(membership) => {
                 self.jobs.clear();
                 self.unverified.clear();
-                Output::Survey(muster)
+                Output::Survey(membership)
             }
-            Action::Encode { epoch, base, seat, seats, costs, anew } => {
+            Action::Encode { epoch, base, logical_rank, logical_ranks, costs, full } => {
                 self.jobs.clear();
-                if let Some(seat) = seat {
-                    let piece = |epoch| PieceId { epoch, seat };
-                    self.encode((piece(epoch), base.map(piece)), &seats, costs, anew, turn);
+                if let Some(logical_rank) = logical_rank {
+                    let shard = |epoch| ShardId { epoch, logical_rank };
+                    self.encode((shard(epoch), base.map(shard)), &logical_ranks, costs, full, turn);
                 }
                 return self.begin(epoch, turn);
             }
-            Action::Lay { epoch, base, seat } => {
+            Action::Lay { epoch, base, logical_rank } => {
                 self.jobs.clear();
-                if let Some(seat) = seat {
-                    self.lay(PieceId { epoch, seat }, PieceId { epoch: base, seat }, turn);
+                if let Some(logical_rank) = logical_rank {
+                    self.lay(ShardId { epoch, logical_rank }, ShardId { epoch: base, logical_rank }, turn);
                 }
                 return self.begin(epoch, turn);
             }
             Action::Rebuild { restore, epoch, costs } => {
-                self.jobs = Job::rebuild(&self.plan, epoch, &restore, self.sending(costs), turn.shelf);
+                self.jobs = Job::rebuild(&self.plan, epoch, &restore, self.sending(costs), turn.shard_store);
                 self.unverified = recovered_from(&restore, self.settings.beginning.rank);
                 return self.begin(epoch, turn);
             }
             Action::Seal(work) => Output::Seal(work),
-            Action::Mark(epoch) => Output::Mark(epoch),
-            Action::Keep { epoch, seat, life } => {
+            Action::Acknowledge(epoch) => Output::Acknowledge(epoch),
+            Action::Keep { epoch, logical_rank, life } => {
                 // What is kept now is another epoch: the live memory goes on from there, or is rolled back to it.
-                if self.live.as_ref().is_some_and(|(piece, _)| Some(piece.epoch) != epoch) {
+                if self.live.as_ref().is_some_and(|(shard, _)| Some(shard.epoch) != epoch) {
                     self.live = None;
                 }
                 self.jobs.clear();
-                Output::Keep { epoch, seat, life }
+                Output::Keep { epoch, logical_rank, life }
             }
             Action::Resume(resumption) => Output::Resume(resumption),
             Action::Refuse(refusal) => Output::Refuse(refusal),
@@ -239,17 +239,17 @@ impl Process {
         turn.outputs.push(output);
     }
 
-    /// Writes what a piece has only in the live memory into the piece.
+    /// Writes what a shard has only in the live memory into the shard.
     fn settle_live(&mut self, turn: &mut Turn) {
-        let Some((piece, changed)) = self.live.take() else { return };
-        if !turn.shelf.has(piece) {
+        let Some((shard, changed)) = self.live.take() else { return };
+        if !turn.shard_store.has(shard) {
             return;
         }
         let used = turn.payload.map().used();
         let mut page = [0; PAGE_BYTES];
         for slot in changed.iter() {
             read_now(turn.payload, &used, slot, &mut page);
-            turn.shelf.write(piece, Place::Slot(slot), &page, Fingerprint::of(&page));
+            turn.shard_store.write(shard, Place::Slot(slot), &page, Fingerprint::of(&page));
         }
     }
 
@@ -258,69 +258,72 @@ impl Process {
         Sending { me, costs, compress, buffers: self.buffers.clone() }
     }
 
-    fn prefers_anew(&self, turn: &Turn) -> bool {
-        let Some(seat) = self.protocol.seat().filter(|_| self.plan.way_back() == WayBack::Relaunch) else {
+    fn prefers_full(&self, turn: &Turn) -> bool {
+        let Some(logical_rank) =
+            self.protocol.logical_rank().filter(|_| self.plan.recovery_mode() == RecoveryMode::Relaunch)
+        else {
             return false;
         };
-        self.settings.anew.unwrap_or_else(|| {
-            let before = self.protocol.kept().map(|epoch| PieceId { epoch, seat });
-            laying::prefers_anew(before, self.settings.compress, turn.payload, turn.shelf)
+        self.settings.full.unwrap_or_else(|| {
+            let before = self.protocol.kept().map(|epoch| ShardId { epoch, logical_rank });
+            laying::prefers_full(before, self.settings.compress, turn.payload, turn.shard_store)
         })
     }
 
-    /// Begins a member's or keeper's part in a new epoch.
+    /// Begins a member's or parity node's part in a new epoch.
     fn encode(
         &mut self,
-        (piece, base): (PieceId, Option<PieceId>),
-        seats: &[(Seat, Rank)],
+        (shard, base): (ShardId, Option<ShardId>),
+        logical_ranks: &[(LogicalRank, Rank)],
         costs: Costs,
-        anew: bool,
+        full: bool,
         turn: &mut Turn,
     ) {
-        let epoch = piece.epoch;
-        turn.shelf.open(piece, base);
-        let job = Job::encode(&self.plan, (piece, base), seats, self.sending(costs), anew);
+        let epoch = shard.epoch;
+        turn.shard_store.open(shard, base);
+        let job = Job::encode(&self.plan, (shard, base), logical_ranks, self.sending(costs), full);
         let (group, others) = (job.group(), job.others());
         self.jobs.insert(group, job);
-        if !self.plan.is_member(piece.seat) {
+        if !self.plan.is_member(shard.logical_rank) {
             return;
         }
-        let mut laying = match Laying::new((piece, base), self.plan.way_back(), turn.payload, turn.shelf) {
+        let mut laying = match Laying::new((shard, base), self.plan.recovery_mode(), turn.payload, turn.shard_store) {
             Ok(laying) => laying,
             Err(reason) => return self.fail(epoch, reason.into(), turn),
         };
-        let data = if anew {
-            let (changed, held) = laying.draft();
-            Data::Draft { epoch, seat: piece.seat, changed, held }
+        let data = if full {
+            let (changed, held) = laying.write_set();
+            Data::WriteSet { epoch, logical_rank: shard.logical_rank, changed, held }
         } else {
-            laying.lay_rest(turn.payload, turn.shelf);
+            laying.lay_rest(turn.payload, turn.shard_store);
             let (description, changed) = laying.described();
-            if self.plan.way_back() == WayBack::InPlace {
-                self.live = Some((piece, changed.clone()));
+            if self.plan.recovery_mode() == RecoveryMode::InPlace {
+                self.live = Some((shard, changed.clone()));
             }
-            Data::Outline { epoch, outline: Outline::new(&description, changed) }
+            Data::DeltaDescriptor { epoch, delta_descriptor: DeltaDescriptor::new(&description, changed) }
         };
         self.jobs.get_mut(&group).expect("it has just been put there").lay(laying);
         others.into_iter().for_each(|rank| self.send(rank, data.clone(), turn));
         self.take(self.settings.beginning.rank, data, turn);
     }
 
-    /// Makes a piece of a local epoch: what differs from the base. A keeper has nothing to add to it.
-    fn lay(&mut self, piece: PieceId, base: PieceId, turn: &mut Turn) {
-        turn.shelf.open_local(piece, Some(base));
-        let descriptions = match self.plan.is_member(piece.seat) {
+    /// Makes a shard of a local epoch: what differs from the base. A parity node has nothing to add to it.
+    fn lay(&mut self, shard: ShardId, base: ShardId, turn: &mut Turn) {
+        turn.shard_store.open_local(shard, Some(base));
+        let descriptions = match self.plan.is_member(shard.logical_rank) {
             true => {
-                let laying = Laying::new((piece, Some(base)), self.plan.way_back(), turn.payload, turn.shelf);
+                let laying =
+                    Laying::new((shard, Some(base)), self.plan.recovery_mode(), turn.payload, turn.shard_store);
                 laying.map(|mut laying| {
-                    laying.lay_rest(turn.payload, turn.shelf);
+                    laying.lay_rest(turn.payload, turn.shard_store);
                     vec![laying.described().0]
                 })
             }
-            false => Ok(turn.shelf.descriptions(base).to_vec()),
+            false => Ok(turn.shard_store.descriptions(base).to_vec()),
         };
         match descriptions {
-            Ok(descriptions) => turn.shelf.describe(piece, descriptions),
-            Err(reason) => self.fail(piece.epoch, reason.into(), turn),
+            Ok(descriptions) => turn.shard_store.describe(shard, descriptions),
+            Err(reason) => self.fail(shard.epoch, reason.into(), turn),
         }
     }
 
@@ -386,7 +389,7 @@ impl Process {
     fn take(&mut self, from: Rank, data: Data, turn: &mut Turn) {
         let (epoch, group) = (data.epoch(), data.group(&self.plan));
         let Some(job) = self.jobs.get_mut(&group) else { return };
-        if let Err(trouble) = job.take(from, data, turn.payload, turn.shelf) {
+        if let Err(trouble) = job.take(from, data, turn.payload, turn.shard_store) {
             self.fail(epoch, trouble, turn);
         }
     }
@@ -396,11 +399,11 @@ impl Process {
         let groups: Vec<usize> = self.jobs.keys().copied().collect();
         for group in groups {
             let Some(job) = self.jobs.get_mut(&group) else { continue };
-            let messages = match job.advance(turn.payload, turn.shelf) {
+            let messages = match job.advance(turn.payload, turn.shard_store) {
                 Ok(messages) => messages,
                 Err(trouble) => return self.fail(epoch, trouble, turn),
             };
-            let finished = if job.is_done() { Some(job.finish(turn.shelf)) } else { None };
+            let finished = if job.is_done() { Some(job.finish(turn.shard_store)) } else { None };
             messages.into_iter().for_each(|(rank, data)| self.send(rank, data, turn));
             match finished {
                 Some(Ok(())) => drop(self.jobs.remove(&group)),
@@ -410,7 +413,7 @@ impl Process {
         }
         if self.jobs.is_empty() && self.finished.is_none() {
             let mut unverified = std::mem::take(&mut self.unverified).into_iter();
-            if let Err(damaged) = unverified.try_for_each(|piece| turn.shelf.verify(piece)) {
+            if let Err(damaged) = unverified.try_for_each(|shard| turn.shard_store.verify(shard)) {
                 return self.fail(epoch, Trouble::Damaged(damaged), turn);
             }
             self.finished = Some((self.protocol.term(), epoch));
@@ -436,20 +439,22 @@ impl Process {
 /// What is at hand while one input is handled.
 struct Turn<'t> {
     payload: &'t mut dyn Payload,
-    shelf: &'t mut dyn Shelf,
+    shard_store: &'t mut dyn ShardStore,
     outputs: Vec<Output>,
     events: VecDeque<Event>,
 }
 
-/// The pieces that a process brings into a recovery, its own or those that it lends; and what local ones stand upon.
-fn recovered_from(restore: &Restore, me: Rank) -> Vec<PieceId> {
+/// The shards that a process brings into a recovery, its own or those that it lends; and what local ones stand upon.
+fn recovered_from(restore: &Restore, me: Rank) -> Vec<ShardId> {
     let base = match restore.level {
         Level::Local(base) => base,
         Level::Encoded => None,
     };
     let mine = restore.sources.iter().filter(|(_, rank)| *rank == me);
-    mine.flat_map(|(seat, _)| restore.epoch.into_iter().chain(base).map(|epoch| PieceId { epoch, seat: *seat }))
-        .collect()
+    mine.flat_map(|(logical_rank, _)| {
+        restore.epoch.into_iter().chain(base).map(|epoch| ShardId { epoch, logical_rank: *logical_rank })
+    })
+    .collect()
 }
 
 /// A slot's content: zeros where no page stands.

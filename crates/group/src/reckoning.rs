@@ -6,7 +6,7 @@
 //!                     own pages    checks, steady       while an epoch is made
 //! in place            M            m M / (n - m)        + the new checks: as much again if all changed
 //! relaunch            M            m M / (n - m)        + the new checks, + I: the new epoch is sealed beside the old
-//! dedicated keeper    -            M                    + M: parity that is updated in place cannot be undone
+//! dedicated parity node    -            M                    + M: parity that is updated in place cannot be undone
 //! ```
 //!
 //! M / (n - m) in whole runs of the [layout](crate::layout).
@@ -19,9 +19,9 @@
 //! compare it with what the simulator's shelves really hold.
 
 use crate::layout::Layout;
-use crate::plan::WayBack;
+use crate::plan::RecoveryMode;
 
-/// Pages that one seat holds beside the program's own.
+/// Pages that one logical rank holds beside the program's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reckoning {
     /// Between checkpoints.
@@ -32,22 +32,22 @@ pub struct Reckoning {
 
 impl Reckoning {
     /// For a position of a group whose members have `pages` pages each, `changed` of which change between checkpoints.
-    pub fn new(layout: &Layout, way_back: WayBack, position: usize, pages: u64, changed: u64) -> Self {
+    pub fn new(layout: &Layout, recovery_mode: RecoveryMode, position: usize, pages: u64, changed: u64) -> Self {
         let is_member = position < layout.members();
         let checks = layout.code().checks() as u64;
         let rotating = layout.positions() == layout.members();
-        // At worst every changed page of every other member is in a row of its own of which this one holds a check.
-        let (rows, touched) = match (rotating, is_member) {
+        // At worst every changed page of every other member is in a stripe of its own of which this one holds a check.
+        let (stripes, touched) = match (rotating, is_member) {
             (true, _) => {
-                let rows = checks * layout.rows(pages);
-                (rows, rows.min(changed * (layout.members() as u64 - 1)))
+                let stripes = checks * layout.stripes(pages);
+                (stripes, stripes.min(changed * (layout.members() as u64 - 1)))
             }
             (false, false) => (pages, pages.min(changed * layout.members() as u64)),
             (false, true) => (0, 0),
         };
         let own = if is_member { pages } else { 0 };
-        let beside = if is_member && way_back == WayBack::Relaunch { changed } else { 0 };
-        Self { steady: own + rows, peak: own + rows + touched + beside }
+        let beside = if is_member && recovery_mode == RecoveryMode::Relaunch { changed } else { 0 };
+        Self { steady: own + stripes, peak: own + stripes + touched + beside }
     }
 }
 
@@ -70,14 +70,14 @@ mod tests {
         let (m, n) = (7 * 160, 8);
         let rotating = Layout::new(Scheme::Parity, n, 0).unwrap();
         let parity = m / (n as u64 - 1);
-        let all = |way_back| Reckoning::new(&rotating, way_back, 0, m, m);
-        assert_eq!(all(WayBack::InPlace), Reckoning { steady: m + parity, peak: m + 2 * parity });
-        assert_eq!(all(WayBack::Relaunch), Reckoning { steady: m + parity, peak: m + m + 2 * parity });
-        let some = Reckoning::new(&rotating, WayBack::Relaunch, 0, m, 10);
+        let all = |recovery_mode| Reckoning::new(&rotating, recovery_mode, 0, m, m);
+        assert_eq!(all(RecoveryMode::InPlace), Reckoning { steady: m + parity, peak: m + 2 * parity });
+        assert_eq!(all(RecoveryMode::Relaunch), Reckoning { steady: m + parity, peak: m + m + 2 * parity });
+        let some = Reckoning::new(&rotating, RecoveryMode::Relaunch, 0, m, 10);
         assert_eq!(some.peak, m + parity + 10 + 70);
         let dedicated = Layout::new(Scheme::Parity, 4, 1).unwrap();
-        let keeper = Reckoning::new(&dedicated, WayBack::InPlace, 4, m, m);
-        assert_eq!(keeper, Reckoning { steady: m, peak: 2 * m });
-        assert_eq!(Reckoning::new(&dedicated, WayBack::InPlace, 0, m, m), Reckoning { steady: m, peak: m });
+        let parity_node = Reckoning::new(&dedicated, RecoveryMode::InPlace, 4, m, m);
+        assert_eq!(parity_node, Reckoning { steady: m, peak: 2 * m });
+        assert_eq!(Reckoning::new(&dedicated, RecoveryMode::InPlace, 0, m, m), Reckoning { steady: m, peak: m });
     }
 }

@@ -5,7 +5,7 @@
 //! no others. What a slot held before it was given back still stands in the checks; whoever frees or reuses a slot counts
 //! as having changed it, and the difference takes the old content out.
 
-use crate::description::STRETCH_SLOTS;
+use crate::description::CHECKSUM_BLOCK_SLOTS;
 use minicbor::{Decode, Encode};
 use standfast_core::PAGE_BYTES;
 use std::collections::BTreeMap;
@@ -118,11 +118,11 @@ impl SlotSet {
         })
     }
 
-    /// The stretches in which there are any.
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = usize> + '_ {
-        // A word has as many bits as a stretch has slots.
-        const { assert!(STRETCH_SLOTS == u64::BITS) }
-        self.0.iter().enumerate().filter(|(_, word)| **word != 0).map(|(stretch, _)| stretch)
+    /// The checksum blocks in which there are any.
+    pub(crate) fn checksum_blocks(&self) -> impl Iterator<Item = usize> + '_ {
+        // A word has as many bits as a checksum block has slots.
+        const { assert!(CHECKSUM_BLOCK_SLOTS == u64::BITS) }
+        self.0.iter().enumerate().filter(|(_, word)| **word != 0).map(|(checksum_block, _)| checksum_block)
     }
 
     /// One behind the last; 0 where there is none.

@@ -1,16 +1,16 @@
 //! Messages from outside: every kind comes back as it was sent, and whatever is wrong with one is named.
 
 use standfast_core::erasure::Scheme;
-use standfast_core::{Checksum, Residue};
+use standfast_core::{Checksum, Syndrome};
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Arrival, Control, Data, Description, EpochId, Fingerprint, Holding, Level, Life, MESSAGE_BYTES_MAX, Message,
-    MessageError, Node, Outline, Part, Phase, PieceId, Plan, Rank, Refusal, RegionId, Report, Restore, Seat, SlotMap,
-    SlotSet, Sums, Term, WayBack, decode, encode,
+    Arrival, Control, Data, DeltaDescriptor, Description, EpochId, Fingerprint, Holding, Level, Life, LogicalRank,
+    MESSAGE_BYTES_MAX, Message, MessageError, Node, Part, Phase, Plan, Rank, RecoveryMode, Refusal, RegionId, Report,
+    Restore, ShardId, SlotMap, SlotSet, Sums, Term, decode, encode,
 };
 
-const TERM: Term = Term { muster: 7, round: 2 };
+const TERM: Term = Term { membership: 7, round: 2 };
 const COSTS: Costs = Costs { latency_nanoseconds: 2_000, page_nanoseconds: 300 };
 
 fn job(byte: u8) -> JobId {
@@ -18,60 +18,65 @@ fn job(byte: u8) -> JobId {
 }
 
 fn plan_of(byte: u8, members: u32) -> Plan {
-    Plan::rotating(job(byte), WayBack::Relaunch, Scheme::Parity, members).expect("parity takes any number")
+    Plan::rotating(job(byte), RecoveryMode::Relaunch, Scheme::Parity, members).expect("parity takes any number")
 }
 
 fn epoch(byte: u8) -> EpochId {
     EpochId { job: job(byte), life: Life(3), number: 9, random: 0xabc }
 }
 
-fn description(seat: u32) -> Description {
+fn description(logical_rank: u32) -> Description {
     let mut map = SlotMap::default();
     map.resize(RegionId(5), 3 * 4096 - 7).expect("three pages have room");
     let mut sums = Sums::default();
     sums.add(1, Fingerprint::of(&[9; 4096]));
-    Description { seat: Seat(seat), map, sums, slots: 3 }
+    Description { logical_rank: LogicalRank(logical_rank), map, sums, slots: 3 }
 }
 
-fn outline(seat: u32, changed: impl IntoIterator<Item = u32>) -> Outline {
-    Outline::new(&description(seat), changed.into_iter().collect())
+fn delta_descriptor(logical_rank: u32, changed: impl IntoIterator<Item = u32>) -> DeltaDescriptor {
+    DeltaDescriptor::new(&description(logical_rank), changed.into_iter().collect())
 }
 
 fn part() -> Part {
-    let (to, bytes, residues) = (Node::Hop(1), vec![1; 2 * 4096], vec![Residue::of(&[1; 4096]); 2]);
-    Part { epoch: epoch(1), group: 0, sum: 1, piece: 0, to, rows: 0b101, sums: 1, words: false, residues, bytes }
+    let (to, bytes, syndromes) = (Node::Hop(1), vec![1; 2 * 4096], vec![Syndrome::of(&[1; 4096]); 2]);
+    Part { epoch: epoch(1), group: 0, sum: 1, piece: 0, to, stripes: 0b101, sums: 1, words: false, syndromes, bytes }
 }
 
 fn every_kind() -> Vec<Message> {
     let level = Level::Local(Some(epoch(1)));
-    let holdings = vec![Holding { epoch: epoch(1), seat: Seat(2), marked: true, level }];
-    let report = Report { life: Life(3), started: true, prefers: Some(Seat(1)), holdings, unpromised: false };
-    let (seats, sources) = (vec![(Seat(0), Rank(4))], vec![(Seat(1), Rank(2))]);
-    let restore = Restore { life: Life(4), epoch: Some(epoch(1)), seats, sources, level };
+    let holdings = vec![Holding { epoch: epoch(1), logical_rank: LogicalRank(2), acknowledged: true, level }];
+    let report = Report { life: Life(3), started: true, prefers: Some(LogicalRank(1)), holdings, unpromised: false };
+    let (logical_ranks, sources) = (vec![(LogicalRank(0), Rank(4))], vec![(LogicalRank(1), Rank(2))]);
+    let restore = Restore { life: Life(4), epoch: Some(epoch(1)), logical_ranks, sources, level };
     let controls = [
         Control::Report(report),
         Control::Restore(restore, COSTS),
         Control::Refuse(Refusal::Nothing),
-        Control::Refuse(Refusal::TooMuchLost { epoch: epoch(1), group: 3, missing: vec![Seat(1)] }),
+        Control::Refuse(Refusal::TooMuchLost { epoch: epoch(1), group: 3, missing: vec![LogicalRank(1)] }),
         Control::Refuse(Refusal::TooFew { members: 3, present: 2 }),
         Control::Refuse(Refusal::Rejected { epoch: epoch(1), reason: "it differs".into() }),
-        Control::Phase(Phase::Arrived(Arrival { random: 77, anew: true })),
+        Control::Phase(Phase::Arrived(Arrival { random: 77, full: true })),
         Control::Phase(Phase::Prepare(epoch(1), Some(epoch(1)), COSTS, true)),
         Control::Phase(Phase::PrepareLocal(epoch(1), epoch(1))),
         Control::Phase(Phase::Sealed(epoch(1))),
         Control::Phase(Phase::Commit(epoch(1))),
-        Control::Phase(Phase::Marked(epoch(1))),
-        Control::Phase(Phase::Settled(epoch(1))),
+        Control::Phase(Phase::Acknowledged(epoch(1))),
+        Control::Phase(Phase::Stable(epoch(1))),
         Control::Phase(Phase::Failed(epoch(1), "no space".into())),
         Control::Phase(Phase::Abandon(epoch(1), "no space".into())),
-        Control::Phase(Phase::Damaged(epoch(1), PieceId { epoch: epoch(1), seat: Seat(1) })),
+        Control::Phase(Phase::Damaged(epoch(1), ShardId { epoch: epoch(1), logical_rank: LogicalRank(1) })),
     ];
     let data = [
-        Data::Outline { epoch: epoch(1), outline: outline(0, [1, 2]) },
-        Data::Draft { epoch: epoch(1), seat: Seat(0), changed: SlotSet::all(3), held: SlotSet::all(4) },
+        Data::DeltaDescriptor { epoch: epoch(1), delta_descriptor: delta_descriptor(0, [1, 2]) },
+        Data::WriteSet {
+            epoch: epoch(1),
+            logical_rank: LogicalRank(0),
+            changed: SlotSet::all(3),
+            held: SlotSet::all(4),
+        },
         Data::Description { epoch: epoch(1), description: description(1) },
         Data::Part(part()),
-        Data::Floor { epoch: epoch(1), group: 0, piece: 8 },
+        Data::LowWaterMark { epoch: epoch(1), group: 0, piece: 8 },
     ];
     controls.map(Message::Control).into_iter().chain(data.map(Message::Data)).collect()
 }
@@ -95,7 +100,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 /// Whether all pages that came with a message leave what it says.
 fn is_whole(message: &Message) -> bool {
     let Message::Data(Data::Part(part)) = message else { return true };
-    part.bytes.as_chunks().0.iter().map(Residue::of).eq(part.residues.iter().copied())
+    part.bytes.as_chunks().0.iter().map(Syndrome::of).eq(part.syndromes.iter().copied())
 }
 
 #[test]
@@ -155,18 +160,29 @@ fn sizes_that_cannot_be_are_named() {
         MessageError::Senseless(reason) => reason,
         other => panic!("{other}"),
     };
-    let told = |outline| Data::Outline { epoch: epoch(1), outline };
-    let draft = Data::Draft { epoch: epoch(1), seat: Seat(0), changed: SlotSet::all(4), held: SlotSet::all(3) };
-    assert!(senseless(draft).contains("slots have changed"));
-    assert!(senseless(told(Outline { changed: SlotSet::all(4), ..outline(0, [1]) })).contains("slots have changed"));
-    assert!(senseless(told(Outline { changed: SlotSet::default(), ..outline(0, [1]) })).contains("as many sums"));
-    assert!(senseless(told(outline(3, []))).contains("no seat 3"));
+    let told = |delta_descriptor| Data::DeltaDescriptor { epoch: epoch(1), delta_descriptor };
+    let write_set = Data::WriteSet {
+        epoch: epoch(1),
+        logical_rank: LogicalRank(0),
+        changed: SlotSet::all(4),
+        held: SlotSet::all(3),
+    };
+    assert!(senseless(write_set).contains("slots have changed"));
+    assert!(
+        senseless(told(DeltaDescriptor { changed: SlotSet::all(4), ..delta_descriptor(0, [1]) }))
+            .contains("slots have changed")
+    );
+    assert!(
+        senseless(told(DeltaDescriptor { changed: SlotSet::default(), ..delta_descriptor(0, [1]) }))
+            .contains("as many sums")
+    );
+    assert!(senseless(told(delta_descriptor(3, []))).contains("no logical rank 3"));
     let described = |description| Data::Description { epoch: epoch(1), description };
     let large = Description { slots: u32::MAX, ..description(0) };
-    assert!(senseless(described(large)).contains("as many sums as stretches"));
-    assert!(senseless(Data::Part(Part { rows: 0b111, ..part() })).contains("2 residues stand for 3 pages"));
-    assert!(senseless(Data::Part(Part { residues: vec![], ..part() })).contains("0 residues stand for 2 pages"));
-    assert!(senseless(Data::Part(Part { rows: 0, bytes: vec![], ..part() })).contains("0 pages"));
+    assert!(senseless(described(large)).contains("as many sums as checksum blocks"));
+    assert!(senseless(Data::Part(Part { stripes: 0b111, ..part() })).contains("2 syndromes stand for 3 pages"));
+    assert!(senseless(Data::Part(Part { syndromes: vec![], ..part() })).contains("0 syndromes stand for 2 pages"));
+    assert!(senseless(Data::Part(Part { stripes: 0, bytes: vec![], ..part() })).contains("0 pages"));
     assert!(senseless(Data::Part(Part { sums: u32::MAX, ..part() })).contains("8192 bytes"));
     assert!(senseless(Data::Part(Part { group: 1, ..part() })).contains("no group 1"));
 }

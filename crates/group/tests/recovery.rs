@@ -8,9 +8,9 @@ use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Beginning, Control, Data, EpochId, Event, Group, Input, Level, Life, MemoryShelf, Message, MessageError,
-    Muster, Output, Payload, Phase, PieceId, Plan, Process, Protocol, Rank, RegionId, Restore, Resumption, Seat,
-    Settings, Shelf, SlotMap, SlotSet, Survey, Term, WayBack, encode, load,
+    Action, Beginning, Control, Data, EpochId, Event, Group, Input, Level, Life, LogicalRank, Membership,
+    MemoryShardStore, Message, MessageError, Output, Payload, Phase, Plan, Process, Protocol, Rank, RecoveryMode,
+    RegionId, Restore, Resumption, Settings, ShardId, ShardStore, SlotMap, SlotSet, Survey, Term, encode, load,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,11 +20,11 @@ use std::sync::Arc;
 const JOB: JobId = JobId::from_bytes([4; 16]);
 const COSTS: Costs = Costs { latency_nanoseconds: 1_000, page_nanoseconds: 1_000 };
 
-/// A member whose pages follow from its seat and the number of the checkpoint that it has come to.
+/// A member whose pages follow from its logical rank and the number of the checkpoint that it has come to.
 #[derive(Clone, Default)]
 struct Program {
     map: SlotMap,
-    seat: u32,
+    logical_rank: u32,
     number: u64,
     /// Says that nothing has changed.
     still: bool,
@@ -33,10 +33,10 @@ struct Program {
 }
 
 impl Program {
-    fn new(seat: Seat, number: u64) -> Self {
+    fn new(logical_rank: LogicalRank, number: u64) -> Self {
         let mut map = SlotMap::default();
-        map.resize(RegionId(1), u64::from(seat.0 + 3) * PAGE_BYTES as u64).expect("a few pages have room");
-        Self { map, seat: seat.0, number, still: false, restless: None }
+        map.resize(RegionId(1), u64::from(logical_rank.0 + 3) * PAGE_BYTES as u64).expect("a few pages have room");
+        Self { map, logical_rank: logical_rank.0, number, still: false, restless: None }
     }
 }
 
@@ -50,7 +50,7 @@ impl Payload for Program {
     }
 
     fn read(&self, slot: u32, page: &mut Page) {
-        let byte = |at: usize| (at as u64 * (self.number + 2) + u64::from(self.seat * 41 + slot * 7)) as u8;
+        let byte = |at: usize| (at as u64 * (self.number + 2) + u64::from(self.logical_rank * 41 + slot * 7)) as u8;
         page.iter_mut().enumerate().for_each(|(at, it)| *it = byte(at));
         if self.restless.as_ref().is_some_and(|read| !read.borrow_mut().insert(slot)) {
             page.reverse();
@@ -60,7 +60,7 @@ impl Payload for Program {
 
 struct Player {
     process: Process,
-    shelf: MemoryShelf,
+    shard_store: MemoryShardStore,
     program: Program,
 }
 
@@ -69,10 +69,10 @@ struct Player {
 enum Until {
     /// It is sealed.
     Sealed,
-    /// It is sealed and marked.
-    Marked,
+    /// It is sealed and acknowledged.
+    Acknowledged,
     /// All of it.
-    Settled,
+    Stable,
 }
 
 /// Processes at a table: each input is handled to its end before the next.
@@ -92,39 +92,39 @@ struct Table {
 }
 
 impl Table {
-    /// One process on each shelf; the process with the number of a seat prefers it.
-    fn new(plan: &Arc<Plan>, shelves: Vec<MemoryShelf>, until: Until) -> Self {
+    /// One process on each shard store; the process with the number of a logical rank prefers it.
+    fn new(plan: &Arc<Plan>, shelves: Vec<MemoryShardStore>, until: Until) -> Self {
         Self::encoding_every(1, plan, shelves, until)
     }
 
     /// The same, with local epochs between those that are encoded.
-    fn encoding_every(encode_every: u64, plan: &Arc<Plan>, shelves: Vec<MemoryShelf>, until: Until) -> Self {
+    fn encoding_every(encode_every: u64, plan: &Arc<Plan>, shelves: Vec<MemoryShardStore>, until: Until) -> Self {
         Self::with((encode_every, None), plan, shelves, until)
     }
 
-    /// The same, with checks that are made anew or never are.
+    /// The same, with checks that are made in full or never are.
     fn with(
-        (encode_every, anew): (u64, Option<bool>),
+        (encode_every, full): (u64, Option<bool>),
         plan: &Arc<Plan>,
-        shelves: Vec<MemoryShelf>,
+        shelves: Vec<MemoryShardStore>,
         until: Until,
     ) -> Self {
-        let players = (0..).map(Rank).zip(shelves).map(|(rank, shelf)| {
-            let prefers = Some(Seat(rank.0)).filter(|seat| plan.has(*seat));
+        let players = (0..).map(Rank).zip(shelves).map(|(rank, shard_store)| {
+            let prefers = Some(LogicalRank(rank.0)).filter(|logical_rank| plan.has(*logical_rank));
             let beginning = Beginning { rank, prefers, started: false, costs: COSTS, encode_every };
-            let process = Process::new(plan.clone(), Settings { beginning, compress: false, anew });
-            (rank, Player { process, shelf, program: Program::default() })
+            let process = Process::new(plan.clone(), Settings { beginning, compress: false, full });
+            (rank, Player { process, shard_store, program: Program::default() })
         });
         let (inputs, told) = (VecDeque::new(), BTreeMap::new());
         let (plan, players) = (plan.clone(), players.collect());
         let mut table = Self { plan, players, inputs, until, sent: 0, told, refused: None, damaged: None };
-        table.muster(1);
+        table.membership(1);
         table
     }
 
-    fn muster(&mut self, number: u64) {
+    fn membership(&mut self, number: u64) {
         let present: Vec<Rank> = self.players.keys().copied().collect();
-        let told = |rank: &Rank| (*rank, Input::Muster(Muster { number, present: present.clone() }));
+        let told = |rank: &Rank| (*rank, Input::Membership(Membership { number, present: present.clone() }));
         self.inputs.extend(present.iter().map(told));
         self.play();
     }
@@ -132,7 +132,7 @@ impl Table {
     fn checkpoint(&mut self) {
         self.told.clear();
         for (rank, player) in &mut self.players {
-            if player.process.protocol().seat().is_some_and(|seat| self.plan.is_member(seat)) {
+            if player.process.protocol().logical_rank().is_some_and(|logical_rank| self.plan.is_member(logical_rank)) {
                 player.program.number += 1;
                 self.inputs.push_back((*rank, Input::Arrived(player.program.number)));
             }
@@ -143,7 +143,7 @@ impl Table {
     fn play(&mut self) {
         while let Some((rank, input)) = self.inputs.pop_front() {
             let player = self.players.get_mut(&rank).expect("nobody leaves the table");
-            for output in player.process.handle(input, &mut player.program, &mut player.shelf) {
+            for output in player.process.handle(input, &mut player.program, &mut player.shard_store) {
                 let answer = match output {
                     Output::Send(to, mut bytes) => {
                         match &mut self.damaged {
@@ -155,25 +155,27 @@ impl Table {
                         self.inputs.push_back((to, Input::Message(rank, bytes)));
                         continue;
                     }
-                    Output::Survey(muster) => Input::Surveyed(muster, player.shelf.survey()),
+                    Output::Survey(membership) => Input::Surveyed(membership, player.shard_store.survey()),
                     Output::Seal(work) => {
-                        player.shelf.seal(work);
+                        player.shard_store.seal(work);
                         Input::Sealed(work.epoch)
                     }
-                    Output::Mark(_) if self.until < Until::Marked => continue,
-                    Output::Mark(epoch) => {
-                        player.shelf.mark(epoch);
-                        Input::Marked(epoch)
+                    Output::Acknowledge(_) if self.until < Until::Acknowledged => continue,
+                    Output::Acknowledge(epoch) => {
+                        player.shard_store.acknowledge(epoch);
+                        Input::Acknowledged(epoch)
                     }
-                    Output::Keep { epoch, seat, life } if self.until == Until::Settled || epoch.is_none() => {
-                        player.shelf.keep(epoch, seat, life);
+                    Output::Keep { epoch, logical_rank, life } if self.until == Until::Stable || epoch.is_none() => {
+                        player.shard_store.keep(epoch, logical_rank, life);
                         Input::Kept
                     }
                     Output::Keep { .. } => continue,
                     Output::Resume(resumption) => {
                         match &resumption {
-                            Resumption::Start(seat) => player.program = Program::new(*seat, 0),
-                            Resumption::Rollback(epoch, seat) => player.program = Program::new(*seat, epoch.number),
+                            Resumption::Start(logical_rank) => player.program = Program::new(*logical_rank, 0),
+                            Resumption::Rollback(epoch, logical_rank) => {
+                                player.program = Program::new(*logical_rank, epoch.number)
+                            }
                             _ => {}
                         }
                         self.told.insert(rank, resumption);
@@ -193,28 +195,31 @@ impl Table {
         }
     }
 
-    fn shelf(&self, rank: u32) -> MemoryShelf {
-        self.players[&Rank(rank)].shelf.clone()
+    fn shard_store(&self, rank: u32) -> MemoryShardStore {
+        self.players[&Rank(rank)].shard_store.clone()
     }
 
-    /// Every member's seat is taken, and what is there is what it was at this checkpoint.
+    /// Every member's logical rank is taken, and what is there is what it was at this checkpoint.
     fn assert_all_back_at(&self, number: u64) {
         assert_eq!(self.refused, None);
-        let mut seats = Vec::new();
+        let mut logical_ranks = Vec::new();
         for (rank, resumption) in &self.told {
-            let Resumption::Rollback(epoch, seat) = resumption else { panic!("process {}: {resumption:?}", rank.0) };
+            let Resumption::Rollback(epoch, logical_rank) = resumption else {
+                panic!("process {}: {resumption:?}", rank.0)
+            };
             assert_eq!(epoch.number, number);
-            let (piece, program) = (PieceId { epoch: *epoch, seat: *seat }, Program::new(*seat, number));
+            let (shard, program) =
+                (ShardId { epoch: *epoch, logical_rank: *logical_rank }, Program::new(*logical_rank, number));
             let mut wanted = [0; PAGE_BYTES];
-            let description = load(&self.players[rank].shelf, piece, |slot, page| {
+            let description = load(&self.players[rank].shard_store, shard, |slot, page| {
                 program.read(slot, &mut wanted);
-                assert!(*page == wanted, "slot {slot} of {piece}");
+                assert!(*page == wanted, "slot {slot} of {shard}");
             });
             assert_eq!(description.expect("it is sealed").map, program.map);
-            seats.push(seat.0);
+            logical_ranks.push(logical_rank.0);
         }
-        seats.sort_unstable();
-        assert_eq!(seats, (0..self.plan.members() as u32).collect::<Vec<_>>());
+        logical_ranks.sort_unstable();
+        assert_eq!(logical_ranks, (0..self.plan.members() as u32).collect::<Vec<_>>());
     }
 }
 
@@ -227,12 +232,12 @@ fn change(bytes: &mut [u8], changes: &[(u16, u8)]) {
 }
 
 fn rotating(scheme: Scheme, members: u32) -> Arc<Plan> {
-    rotating_by(WayBack::Relaunch, scheme, members)
+    rotating_by(RecoveryMode::Relaunch, scheme, members)
 }
 
-/// The few slots of these programs lie in every class of rows.
-fn rotating_by(way_back: WayBack, scheme: Scheme, members: u32) -> Arc<Plan> {
-    let plan = Plan::rotating(JOB, way_back, scheme, members).expect("the tests ask for codes that there are");
+/// The few slots of these programs lie in every stripe group.
+fn rotating_by(recovery_mode: RecoveryMode, scheme: Scheme, members: u32) -> Arc<Plan> {
+    let plan = Plan::rotating(JOB, recovery_mode, scheme, members).expect("the tests ask for codes that there are");
     Arc::new(plan.in_runs_of(1))
 }
 
@@ -240,122 +245,131 @@ fn begun(plan: &Arc<Plan>) -> Table {
     begun_with(None, plan)
 }
 
-fn begun_with(anew: Option<bool>, plan: &Arc<Plan>) -> Table {
-    let mut table = Table::with((1, anew), plan, vec![MemoryShelf::default(); plan.seats()], Until::Settled);
+fn begun_with(full: Option<bool>, plan: &Arc<Plan>) -> Table {
+    let mut table =
+        Table::with((1, full), plan, vec![MemoryShardStore::default(); plan.logical_ranks()], Until::Stable);
     table.checkpoint();
     assert!(table.told.values().all(|told| matches!(told, Resumption::Committed(epoch, _) if epoch.number == 1)));
     table
 }
 
-/// A process is struck while it encodes; the next time it takes another seat of the very epoch of which it has half a piece.
+/// A process is struck while it encodes; the next time it takes another logical rank of the very epoch of which it has half a
+/// shard.
 #[test]
 fn what_was_half_encoded_is_never_sealed_with_something_else() {
     let plan = rotating(Scheme::ReedSolomon { checks: 2 }, 4);
     let mut table = begun(&plan);
-    let mut half = table.shelf(2);
-    let old = half.pieces().next().expect("the first epoch is kept");
-    table.until = Until::Marked;
+    let mut half = table.shard_store(2);
+    let old = half.shards().next().expect("the first epoch is kept");
+    table.until = Until::Acknowledged;
     table.checkpoint();
     let new = table.players[&Rank(0)].process.protocol().kept().expect("all have sealed it");
-    half.open(PieceId { epoch: new, seat: Seat(2) }, Some(old));
-    // The seats of processes 2 and 3 change, and everybody is struck again before the recovery is settled.
-    let shelves = vec![table.shelf(0), table.shelf(1), MemoryShelf::default(), half];
-    let second = Table::new(&plan, shelves, Until::Marked);
-    let pieces: Vec<_> = second.shelf(3).pieces().filter(|piece| piece.epoch == new).collect();
-    assert_eq!(pieces, [PieceId { epoch: new, seat: Seat(3) }]);
-    let shelves = vec![MemoryShelf::default(), second.shelf(1), second.shelf(2), second.shelf(3)];
-    Table::new(&plan, shelves, Until::Settled).assert_all_back_at(2);
+    half.open(ShardId { epoch: new, logical_rank: LogicalRank(2) }, Some(old));
+    // The logical ranks of processes 2 and 3 change, and everybody is struck again before the recovery is settled.
+    let shelves = vec![table.shard_store(0), table.shard_store(1), MemoryShardStore::default(), half];
+    let second = Table::new(&plan, shelves, Until::Acknowledged);
+    let shards: Vec<_> = second.shard_store(3).shards().filter(|shard| shard.epoch == new).collect();
+    assert_eq!(shards, [ShardId { epoch: new, logical_rank: LogicalRank(3) }]);
+    let shelves =
+        vec![MemoryShardStore::default(), second.shard_store(1), second.shard_store(2), second.shard_store(3)];
+    Table::new(&plan, shelves, Until::Stable).assert_all_back_at(2);
 }
 
-/// A node that comes back with a piece that somebody else has, too, takes an empty seat. If it alone is left to have both
-/// pieces, it sits on one of the seats, and whoever sits on the other gets the piece as it is.
+/// A node that comes back with a shard that somebody else has, too, takes an empty logical rank. If it alone is left to have
+/// both shards, it sits on one of the logical ranks, and whoever sits on the other gets the shard as it is.
 #[test]
-fn a_piece_that_is_lent_by_who_sits_elsewhere_goes_over_whole() {
+fn a_shard_that_is_lent_by_who_sits_elsewhere_goes_over_whole() {
     let plans = [
         rotating(Scheme::Parity, 3),
         rotating(Scheme::Mirroring, 4),
         rotating(Scheme::OneDimensional { groups: 2 }, 5),
         rotating(Scheme::EvenOdd, 4),
         rotating(Scheme::ReedSolomon { checks: 2 }, 5),
-        Arc::new(Plan::dedicated(JOB, WayBack::Relaunch, Scheme::ReedSolomon { checks: 2 }, 3, 2).unwrap()),
+        Arc::new(Plan::dedicated(JOB, RecoveryMode::Relaunch, Scheme::ReedSolomon { checks: 2 }, 3, 2).unwrap()),
     ];
     for plan in plans {
         let table = begun(&plan);
-        let others = || (2..plan.seats() as u32).map(|rank| table.shelf(rank));
-        let shelves = [table.shelf(1), table.shelf(1)].into_iter().chain(others());
-        let mut second = Table::new(&plan, shelves.collect(), Until::Marked);
-        let both = second.players.get_mut(&Rank(0)).expect("it is there").shelf.survey();
-        assert_eq!(both.holdings.iter().map(|it| it.seat).collect::<Vec<_>>(), [Seat(0), Seat(1)]);
-        let shelves = [second.shelf(0), MemoryShelf::default()].into_iter().chain(others());
-        Table::new(&plan, shelves.collect(), Until::Settled).assert_all_back_at(1);
+        let others = || (2..plan.logical_ranks() as u32).map(|rank| table.shard_store(rank));
+        let shelves = [table.shard_store(1), table.shard_store(1)].into_iter().chain(others());
+        let mut second = Table::new(&plan, shelves.collect(), Until::Acknowledged);
+        let both = second.players.get_mut(&Rank(0)).expect("it is there").shard_store.survey();
+        assert_eq!(
+            both.holdings.iter().map(|it| it.logical_rank).collect::<Vec<_>>(),
+            [LogicalRank(0), LogicalRank(1)]
+        );
+        let shelves = [second.shard_store(0), MemoryShardStore::default()].into_iter().chain(others());
+        Table::new(&plan, shelves.collect(), Until::Stable).assert_all_back_at(1);
     }
 }
 
-/// Before the first epoch counted a process was struck that had sealed nothing, and had taken another seat and sealed its
-/// piece when the next was struck. It still knows that nothing was promised, so that the job begins again.
+/// Before the first epoch counted a process was struck that had sealed nothing, and had taken another logical rank and sealed
+/// its shard when the next was struck. It still knows that nothing was promised, so that the job begins again.
 #[test]
 fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
-    let group =
-        |seats: [u32; 3]| Group { members: seats.map(Seat).to_vec(), keepers: Vec::new(), scheme: Scheme::Parity };
+    let group = |logical_ranks: [u32; 3]| Group {
+        members: logical_ranks.map(LogicalRank).to_vec(),
+        parity_nodes: Vec::new(),
+        scheme: Scheme::Parity,
+    };
     let groups = vec![group([0, 1, 2]), group([3, 4, 5])];
-    let plan = Arc::new(Plan::new(JOB, WayBack::Relaunch, groups).unwrap().in_runs_of(1));
-    let mut table = Table::new(&plan, vec![MemoryShelf::default(); 6], Until::Sealed);
-    let sealed_nothing = table.shelf(0);
+    let plan = Arc::new(Plan::new(JOB, RecoveryMode::Relaunch, groups).unwrap().in_runs_of(1));
+    let mut table = Table::new(&plan, vec![MemoryShardStore::default(); 6], Until::Sealed);
+    let sealed_nothing = table.shard_store(0);
     table.checkpoint();
     assert!(table.told.is_empty(), "nobody goes on");
-    let others = |table: &Table, ranks: Range<u32>| ranks.map(|rank| table.shelf(rank)).collect::<Vec<_>>();
-    let shelves = [vec![MemoryShelf::default()], others(&table, 1..5), vec![sealed_nothing]].concat();
+    let others = |table: &Table, ranks: Range<u32>| ranks.map(|rank| table.shard_store(rank)).collect::<Vec<_>>();
+    let shelves = [vec![MemoryShardStore::default()], others(&table, 1..5), vec![sealed_nothing]].concat();
     let second = Table::new(&plan, shelves, Until::Sealed);
-    assert_eq!(second.shelf(5).survey().holdings.len(), 1);
-    let shelves = [vec![MemoryShelf::default(); 2], others(&second, 2..6)].concat();
-    let third = Table::new(&plan, shelves, Until::Settled);
+    assert_eq!(second.shard_store(5).survey().holdings.len(), 1);
+    let shelves = [vec![MemoryShardStore::default(); 2], others(&second, 2..6)].concat();
+    let third = Table::new(&plan, shelves, Until::Stable);
     assert_eq!(third.refused, None);
     assert!(third.told.len() == 6 && third.told.values().all(|told| matches!(told, Resumption::Start(_))));
 }
 
-/// Damage shows while the pages are read for the recovery: the piece counts as lost, as far as the code bears it.
+/// Damage shows while the pages are read for the recovery: the shard counts as lost, as far as the code bears it.
 #[test]
 fn what_proves_damaged_in_a_recovery_counts_as_lost() {
-    for way_back in [WayBack::Relaunch, WayBack::InPlace] {
-        let plan = rotating_by(way_back, Scheme::ReedSolomon { checks: 2 }, 4);
+    for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
+        let plan = rotating_by(recovery_mode, Scheme::ReedSolomon { checks: 2 }, 4);
         let mut table = begun(&plan);
         table.checkpoint();
         let damage = |rank: u32, choice| {
-            let mut shelf = table.shelf(rank);
-            assert!(shelf.damage(choice));
-            shelf
+            let mut shard_store = table.shard_store(rank);
+            assert!(shard_store.damage(choice));
+            shard_store
         };
-        let (own, checks) = table.shelf(1).pages();
+        let (own, checks) = table.shard_store(1).pages();
         for choice in 0..own + checks {
             let recovered = |first, last| {
-                let shelves = vec![first, damage(1, choice), table.shelf(2), last];
-                Table::new(&plan, shelves, Until::Settled)
+                let shelves = vec![first, damage(1, choice), table.shard_store(2), last];
+                Table::new(&plan, shelves, Until::Stable)
             };
-            recovered(table.shelf(0), table.shelf(3)).assert_all_back_at(2);
-            recovered(MemoryShelf::default(), table.shelf(3)).assert_all_back_at(2);
-            let reason = recovered(MemoryShelf::default(), damage(3, choice)).refused.expect("it is too much");
-            assert!(reason.contains("lacks the pieces of 3 seats"), "{reason}");
+            recovered(table.shard_store(0), table.shard_store(3)).assert_all_back_at(2);
+            recovered(MemoryShardStore::default(), table.shard_store(3)).assert_all_back_at(2);
+            let reason = recovered(MemoryShardStore::default(), damage(3, choice)).refused.expect("it is too much");
+            assert!(reason.contains("lacks the shards of 3 logical ranks"), "{reason}");
         }
     }
 }
 
-/// Where the last piece proves damaged there is none left, and the job does not begin anew, unless it is known that nothing
+/// Where the last shard proves damaged there is none left, and the job does not begin again, unless it is known that nothing
 /// was promised.
 #[test]
-fn a_job_of_which_all_is_damaged_begins_anew_only_where_nothing_was_promised() {
+fn a_job_of_which_all_is_damaged_begins_full_only_where_nothing_was_promised() {
     let plan = rotating(Scheme::Parity, 2);
     let damaged = |table: &Table, rank| {
-        let mut shelf = table.shelf(rank);
-        assert!(shelf.damage(0));
-        shelf
+        let mut shard_store = table.shard_store(rank);
+        assert!(shard_store.damage(0));
+        shard_store
     };
     let table = begun(&plan);
-    let promised = Table::new(&plan, vec![damaged(&table, 0), damaged(&table, 1)], Until::Settled);
+    let promised = Table::new(&plan, vec![damaged(&table, 0), damaged(&table, 1)], Until::Stable);
     assert!(promised.refused.is_some_and(|reason| reason.contains("is damaged")) && promised.told.is_empty());
-    let mut table = Table::new(&plan, vec![MemoryShelf::default(); 2], Until::Sealed);
-    let sealed_nothing = table.shelf(1);
+    let mut table = Table::new(&plan, vec![MemoryShardStore::default(); 2], Until::Sealed);
+    let sealed_nothing = table.shard_store(1);
     table.checkpoint();
-    let unpromised = Table::new(&plan, vec![damaged(&table, 0), sealed_nothing], Until::Settled);
+    let unpromised = Table::new(&plan, vec![damaged(&table, 0), sealed_nothing], Until::Stable);
     assert_eq!(unpromised.refused, None);
     assert!(unpromised.told.values().all(|told| matches!(told, Resumption::Start(_))));
 }
@@ -363,45 +377,45 @@ fn a_job_of_which_all_is_damaged_begins_anew_only_where_nothing_was_promised() {
 /// The damage shows when the page is read, and the epoch that would be made from it is given up.
 #[test]
 fn nothing_is_encoded_from_a_damaged_page() {
-    for way_back in [WayBack::Relaunch, WayBack::InPlace] {
-        let plan = rotating_by(way_back, Scheme::Parity, 3);
-        let (own, checks) = begun(&plan).shelf(1).pages();
+    for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
+        let plan = rotating_by(recovery_mode, Scheme::Parity, 3);
+        let (own, checks) = begun(&plan).shard_store(1).pages();
         assert!(own > 0 && checks > 0);
         for choice in 0..own + checks {
             let mut table = begun_with(Some(false), &plan);
-            assert!(table.players.get_mut(&Rank(1)).expect("it is there").shelf.damage(choice));
+            assert!(table.players.get_mut(&Rank(1)).expect("it is there").shard_store.damage(choice));
             table.checkpoint();
             for told in table.told.values() {
                 assert!(
-                    matches!(told, Resumption::Abandoned(reason) if reason.contains("seat 1 in epoch 1")),
+                    matches!(told, Resumption::Abandoned(reason) if reason.contains("logical rank 1 in epoch 1")),
                     "{told:?}"
                 );
             }
             table.told.clear();
-            table.muster(2);
+            table.membership(2);
             table.assert_all_back_at(1);
         }
     }
 }
 
-/// Checks that are made anew are not made from the pages before: damage to these is over with them. A page that has not
+/// Checks that are made in full are not made from the pages before: damage to these is over with them. A page that has not
 /// changed is still one of them.
 #[test]
-fn checks_that_are_made_anew_come_from_no_damaged_page() {
+fn checks_that_are_made_full_come_from_no_damaged_page() {
     let plan = rotating(Scheme::ReedSolomon { checks: 2 }, 4);
-    let (own, checks) = begun(&plan).shelf(1).pages();
+    let (own, checks) = begun(&plan).shard_store(1).pages();
     let damaged = |choice| {
         let mut table = begun_with(Some(true), &plan);
-        assert!(table.players.get_mut(&Rank(1)).expect("it is there").shelf.damage(choice));
+        assert!(table.players.get_mut(&Rank(1)).expect("it is there").shard_store.damage(choice));
         table
     };
     for choice in 0..own + checks {
         let mut table = damaged(choice);
         table.checkpoint();
         for lost in 0..4 {
-            let mut shelves: Vec<_> = (0..4).map(|rank| table.shelf(rank)).collect();
-            shelves[lost] = MemoryShelf::default();
-            Table::new(&plan, shelves, Until::Settled).assert_all_back_at(2);
+            let mut shelves: Vec<_> = (0..4).map(|rank| table.shard_store(rank)).collect();
+            shelves[lost] = MemoryShardStore::default();
+            Table::new(&plan, shelves, Until::Stable).assert_all_back_at(2);
         }
     }
     let given_up = (0..own + checks).filter(|choice| {
@@ -411,7 +425,7 @@ fn checks_that_are_made_anew_come_from_no_damaged_page() {
         table
             .told
             .values()
-            .all(|told| matches!(told, Resumption::Abandoned(reason) if reason.contains("seat 1 in epoch 1")))
+            .all(|told| matches!(told, Resumption::Abandoned(reason) if reason.contains("logical rank 1 in epoch 1")))
     });
     assert_eq!(given_up.count(), own);
 }
@@ -419,14 +433,14 @@ fn checks_that_are_made_anew_come_from_no_damaged_page() {
 /// What is encoded is what was laid down, also where the program writes to its pages meanwhile.
 #[test]
 fn a_page_that_is_written_during_its_checkpoint_counts_as_it_was_when_it_was_first_read() {
-    for (anew, lost) in [false, true].into_iter().flat_map(|anew| (0..4).map(move |lost| (anew, lost))) {
+    for (full, lost) in [false, true].into_iter().flat_map(|full| (0..4).map(move |lost| (full, lost))) {
         let plan = rotating(Scheme::Parity, 4);
-        let mut table = begun_with(Some(anew), &plan);
+        let mut table = begun_with(Some(full), &plan);
         table.players.values_mut().for_each(|player| player.program.restless = Some(RefCell::default()));
         table.checkpoint();
-        let mut shelves: Vec<_> = (0..4).map(|rank| table.shelf(rank)).collect();
-        shelves[lost] = MemoryShelf::default();
-        Table::new(&plan, shelves, Until::Settled).assert_all_back_at(2);
+        let mut shelves: Vec<_> = (0..4).map(|rank| table.shard_store(rank)).collect();
+        shelves[lost] = MemoryShardStore::default();
+        Table::new(&plan, shelves, Until::Stable).assert_all_back_at(2);
     }
 }
 
@@ -435,22 +449,25 @@ fn a_page_that_is_written_during_its_checkpoint_counts_as_it_was_when_it_was_fir
 #[test]
 fn a_local_epoch_is_gone_back_to_after_a_crash_and_the_encoded_one_after_a_loss() {
     let plan = rotating(Scheme::Parity, 3);
-    let mut table = Table::encoding_every(3, &plan, vec![MemoryShelf::default(); 3], Until::Settled);
+    let mut table = Table::encoding_every(3, &plan, vec![MemoryShardStore::default(); 3], Until::Stable);
     (0..3).for_each(|_| table.checkpoint());
-    let shelves = |table: &Table| (0..3).map(|rank| table.shelf(rank)).collect::<Vec<_>>();
-    assert!(shelves(&table).iter().all(|shelf| shelf.pieces().count() == 2), "the encoded one stays beside the local");
+    let shelves = |table: &Table| (0..3).map(|rank| table.shard_store(rank)).collect::<Vec<_>>();
+    assert!(
+        shelves(&table).iter().all(|shard_store| shard_store.shards().count() == 2),
+        "the encoded one stays beside the local"
+    );
     let mut lost = shelves(&table);
-    lost[1] = MemoryShelf::default();
+    lost[1] = MemoryShardStore::default();
     for (shelves, back) in [(shelves(&table), 3), (lost, 1)] {
-        let mut second = Table::encoding_every(3, &plan, shelves, Until::Settled);
+        let mut second = Table::encoding_every(3, &plan, shelves, Until::Stable);
         second.assert_all_back_at(back);
         while second.players[&Rank(0)].process.protocol().kept().is_none_or(|kept| kept.number == 1) {
             second.checkpoint();
         }
         let newest = second.players[&Rank(0)].process.protocol().kept().expect("it was waited for").number;
         assert_eq!(newest, 4);
-        let shelves = vec![second.shelf(0), MemoryShelf::default(), second.shelf(2)];
-        Table::new(&plan, shelves, Until::Settled).assert_all_back_at(newest);
+        let shelves = vec![second.shard_store(0), MemoryShardStore::default(), second.shard_store(2)];
+        Table::new(&plan, shelves, Until::Stable).assert_all_back_at(newest);
     }
 }
 
@@ -458,24 +475,25 @@ fn a_local_epoch_is_gone_back_to_after_a_crash_and_the_encoded_one_after_a_loss(
 #[test]
 fn a_crash_during_a_local_seal_goes_back_to_the_one_before() {
     let plan = rotating(Scheme::Parity, 3);
-    let mut table = Table::encoding_every(9, &plan, vec![MemoryShelf::default(); 3], Until::Settled);
+    let mut table = Table::encoding_every(9, &plan, vec![MemoryShardStore::default(); 3], Until::Stable);
     (0..2).for_each(|_| table.checkpoint());
-    let before = table.shelf(1);
+    let before = table.shard_store(1);
     table.until = Until::Sealed;
     table.checkpoint();
-    let newest = |shelf: &mut MemoryShelf| shelf.survey().holdings.iter().map(|it| it.epoch.number).max();
-    assert_eq!((newest(&mut table.shelf(0)), newest(&mut before.clone())), (Some(3), Some(2)));
-    let shelves = vec![table.shelf(0), before.clone(), table.shelf(2)];
-    Table::new(&plan, shelves, Until::Settled).assert_all_back_at(2);
-    let shelves = vec![table.shelf(0), before, MemoryShelf::default()];
-    Table::new(&plan, shelves, Until::Settled).assert_all_back_at(1);
+    let newest =
+        |shard_store: &mut MemoryShardStore| shard_store.survey().holdings.iter().map(|it| it.epoch.number).max();
+    assert_eq!((newest(&mut table.shard_store(0)), newest(&mut before.clone())), (Some(3), Some(2)));
+    let shelves = vec![table.shard_store(0), before.clone(), table.shard_store(2)];
+    Table::new(&plan, shelves, Until::Stable).assert_all_back_at(2);
+    let shelves = vec![table.shard_store(0), before, MemoryShardStore::default()];
+    Table::new(&plan, shelves, Until::Stable).assert_all_back_at(1);
 }
 
 #[test]
 fn a_checkpoint_in_which_one_cannot_take_part_is_given_up_by_all_with_its_reason() {
     for encode_every in [1, 9] {
         let plan = rotating(Scheme::Parity, 3);
-        let mut table = Table::encoding_every(encode_every, &plan, vec![MemoryShelf::default(); 3], Until::Settled);
+        let mut table = Table::encoding_every(encode_every, &plan, vec![MemoryShardStore::default(); 3], Until::Stable);
         table.checkpoint();
         table.told.clear();
         table.inputs.extend([0, 2].map(|rank| (Rank(rank), Input::Arrived(u64::from(rank)))));
@@ -490,31 +508,36 @@ fn a_checkpoint_in_which_one_cannot_take_part_is_given_up_by_all_with_its_reason
 }
 
 #[test]
-fn a_survey_answers_for_its_own_muster_alone() {
+fn a_survey_answers_for_its_own_membership_alone() {
     let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS, encode_every: 1 };
     let mut protocol = Protocol::new(rotating(Scheme::Parity, 2), beginning);
-    let muster = |number| Event::Muster(Muster { number, present: vec![Rank(1), Rank(0)] });
-    assert_eq!(protocol.handle(muster(1)), [Action::Survey(1)]);
-    assert_eq!(protocol.handle(muster(2)), [Action::Survey(2)]);
+    let membership = |number| Event::Membership(Membership { number, present: vec![Rank(1), Rank(0)] });
+    assert_eq!(protocol.handle(membership(1)), [Action::Survey(1)]);
+    assert_eq!(protocol.handle(membership(2)), [Action::Survey(2)]);
     assert_eq!(protocol.handle(Event::Surveyed(1, Survey::default())), []);
     assert_eq!(protocol.handle(Event::Surveyed(2, Survey::default())).len(), 1);
 }
 
-/// A recovery began again while storage was still at the pieces of the first attempt.
+/// A recovery began again while storage was still at the shards of the first attempt.
 #[test]
 fn what_storage_could_not_do_counts_for_the_attempt_that_waits_for_it() {
     let beginning = Beginning { rank: Rank(0), prefers: None, started: false, costs: COSTS, encode_every: 1 };
     let mut protocol = Protocol::new(rotating(Scheme::Parity, 2), beginning);
-    let seats = vec![(Seat(0), Rank(0)), (Seat(1), Rank(1))];
+    let logical_ranks = vec![(LogicalRank(0), Rank(0)), (LogicalRank(1), Rank(1))];
     let epoch = EpochId { job: JOB, life: Life(1), number: 1, random: 1 };
-    let restore =
-        Restore { life: Life(2), epoch: Some(epoch), seats: seats.clone(), sources: seats, level: Level::Encoded };
+    let restore = Restore {
+        life: Life(2),
+        epoch: Some(epoch),
+        logical_ranks: logical_ranks.clone(),
+        sources: logical_ranks,
+        level: Level::Encoded,
+    };
     let attempt = |round| {
         let control = Control::Restore(restore.clone(), COSTS);
-        Event::Message { from: Rank(1), term: Term { muster: 1, round }, control }
+        Event::Message { from: Rank(1), term: Term { membership: 1, round }, control }
     };
     let full = || Event::Unstored(epoch, "no space left".into());
-    protocol.handle(Event::Muster(Muster { number: 1, present: vec![Rank(1), Rank(0)] }));
+    protocol.handle(Event::Membership(Membership { number: 1, present: vec![Rank(1), Rank(0)] }));
     protocol.handle(Event::Surveyed(1, Survey::default()));
     for round in 0..2 {
         assert!(matches!(protocol.handle(attempt(round))[..], [Action::Rebuild { .. }]));
@@ -532,11 +555,11 @@ fn what_belongs_to_another_epoch_of_the_same_number_is_named() {
     let player = table.players.get_mut(&Rank(1)).expect("it is there");
     let (here, term) = (player.process.protocol().kept().expect("it is begun"), player.process.protocol().term());
     let found = EpochId { random: !here.random, ..here };
-    let floor = Message::Data(Data::Floor { epoch: found, group: 0, piece: 1 });
+    let low_water_mark = Message::Data(Data::LowWaterMark { epoch: found, group: 0, piece: 1 });
     let commit = Message::Control(Control::Phase(Phase::Commit(found)));
-    for message in [floor, commit] {
+    for message in [low_water_mark, commit] {
         let input = Input::Message(Rank(0), encode(&plan, term, message.clone()));
-        let outputs = player.process.handle(input, &mut player.program, &mut player.shelf);
+        let outputs = player.process.handle(input, &mut player.program, &mut player.shard_store);
         assert_eq!(outputs, [Output::Rejected(Rank(0), MessageError::OtherEpoch { found, here })]);
     }
 }
@@ -553,21 +576,21 @@ proptest! {
         dedicated: bool,
     ) {
         let plan = if dedicated {
-            Arc::new(Plan::dedicated(JOB, WayBack::InPlace, Scheme::EvenOdd, 2, 2).unwrap())
+            Arc::new(Plan::dedicated(JOB, RecoveryMode::InPlace, Scheme::EvenOdd, 2, 2).unwrap())
         } else {
             rotating(Scheme::ReedSolomon { checks: 2 }, 4)
         };
         let mut table = begun(&plan);
         table.damaged = Some((first, changes));
         table.checkpoint();
-        table.muster(2);
+        table.membership(2);
     }
 }
 
 /// Bytes that all processes send for one checkpoint of members with so many pages, none of which changes.
 fn bytes_of_an_idle_checkpoint(pages: u32) -> usize {
     let plan = rotating(Scheme::Parity, 4);
-    let mut table = Table::new(&plan, vec![MemoryShelf::default(); 4], Until::Settled);
+    let mut table = Table::new(&plan, vec![MemoryShardStore::default(); 4], Until::Stable);
     for player in table.players.values_mut() {
         player.program.map.resize(RegionId(1), u64::from(pages) * PAGE_BYTES as u64).expect("they have room");
     }

@@ -15,7 +15,7 @@
 
 use crate::spawn::{made_here, made_here_is_gone};
 use crate::sys::process;
-use crate::{ProcessMemory, Puppet, Registers, Stop, Task, TaskError};
+use crate::{ProcessMemory, Registers, RemoteTask, Stop, Task, TaskError};
 use std::io;
 
 /// The clone has all that the process has, but for what these say.
@@ -35,7 +35,7 @@ const EXPENDABLE: &str = "1000";
 
 /// To whom a clone comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kinship {
+pub enum CloneParent {
     /// To the parent of the process, which must be this process, or one that this process has made.
     Sibling,
     /// To whoever takes the process's orphans. That must be nobody of the job.
@@ -49,16 +49,16 @@ pub struct MemoryClone {
     memory: ProcessMemory,
 }
 
-impl Puppet<'_> {
+impl RemoteTask<'_> {
     /// Makes a clone of the process, whose other tasks must stand still. The kernel's error, or what else stands in the way,
     /// where there can be none: nothing is left of it then.
     ///
     /// # Errors
     /// When the task ends.
-    pub fn clone_memory(&self, kinship: Kinship) -> Result<io::Result<MemoryClone>, TaskError> {
-        match kinship {
-            Kinship::Sibling => Ok(self.bear(SIBLING, false)?.and_then(|pid| self.settle(pid, OPTIONS))),
-            Kinship::Orphan => {
+    pub fn clone_memory(&self, parent: CloneParent) -> Result<io::Result<MemoryClone>, TaskError> {
+        match parent {
+            CloneParent::Sibling => Ok(self.bear(SIBLING, false)?.and_then(|pid| self.settle(pid, OPTIONS))),
+            CloneParent::Orphan => {
                 let middle = match self.bear(MIDDLE, true)? {
                     Ok(middle) => middle,
                     Err(error) => return Ok(Err(error)),

@@ -5,9 +5,9 @@
 //! # Safety
 //! The blocks pass live, zero-terminated strings and live buffers; the root changes for a process of its own, which ends.
 
+use crate::namespace_helper::apart;
 use crate::sys::check;
 use crate::sys::process::effective_user;
-use crate::visit::apart;
 use std::ffi::{CString, OsStr};
 use std::fs::{DirBuilder, remove_dir, remove_dir_all, rename};
 use std::io;

@@ -1,14 +1,14 @@
 //! Ring 2: makes a stopped task execute system calls of our choice, so that it survives our death at any point.
 //!
-//! Before its registers are touched, a signal frame with all of its own state lies in its [`Foothold`]; the last of the
+//! Before its registers are touched, a signal frame with all of its own state lies in its [`ParasiteArea`]; the last of the
 //! injected calls is rt_sigreturn. Wherever the tracer dies, the task runs into that return and is itself again. Measured
 //! before this existed: SIGKILL of a tracer between two injected stops killed the program.
 //!
-//! Calls are made many at a time: the task takes one after the other from its stack and then rings a [`Bell`], so that
-//! twenty of them cost two switches between processes. Where there is no bell it is stopped at each call.
+//! Calls are made many at a time: the task takes one after the other from its stack and then rings a [`CompletionSignal`], so
+//! that twenty of them cost two switches between processes. Where there is no completion signal it is stopped at each call.
 
-use crate::arch::{CallRecord, HealingFrame, Registers};
-use crate::{Foothold, ProcessMemory, Stop, Task, TaskError};
+use crate::arch::{CallRecord, Registers, SigreturnFrame};
+use crate::{ParasiteArea, ProcessMemory, Stop, Task, TaskError};
 use standfast_core::Address;
 use std::io;
 
@@ -19,9 +19,9 @@ const ALL_SIGNALS: u64 = u64::MAX;
 /// A signal with which a task tells its tracer that it is through, and that does nothing should the tracer be gone: one that
 /// the kernel drops where nobody traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bell(i32);
+pub struct CompletionSignal(i32);
 
-impl Bell {
+impl CompletionSignal {
     /// One for a process that catches the signals `caught`, and blocks `blocked` in any of its threads. Such a signal would
     /// be kept, and be the program's own.
     pub fn for_process(caught: u64, blocked: u64) -> Option<Self> {
@@ -43,12 +43,12 @@ pub struct Call {
     pub arguments: [u64; 6],
 }
 
-/// Injects into the tasks of one process, by way of its foothold.
+/// Injects into the tasks of one process, by way of its parasite area.
 #[derive(Debug)]
 pub struct Injector<'a> {
     memory: &'a ProcessMemory,
-    foothold: &'a Foothold,
-    bell: Option<Bell>,
+    parasite_area: &'a ParasiteArea,
+    completion_signal: Option<CompletionSignal>,
 }
 
 /// A task's own state, as it stood when it was stopped.
@@ -67,14 +67,18 @@ pub struct OwnState<'a> {
 }
 
 impl<'a> Injector<'a> {
-    /// An injector for the process that `foothold` was made in.
-    pub fn new(memory: &'a ProcessMemory, foothold: &'a Foothold, bell: Option<Bell>) -> Self {
-        Self { memory, foothold, bell }
+    /// An injector for the process that `parasite_area` was made in.
+    pub fn new(
+        memory: &'a ProcessMemory,
+        parasite_area: &'a ParasiteArea,
+        completion_signal: Option<CompletionSignal>,
+    ) -> Self {
+        Self { memory, parasite_area, completion_signal }
     }
 
-    /// Where injected calls may leave what they return: [`Foothold::OUTPUT_BYTES`] bytes.
+    /// Where injected calls may leave what they return: [`ParasiteArea::OUTPUT_BYTES`] bytes.
     pub fn output(&self) -> Address {
-        self.foothold.output()
+        self.parasite_area.output()
     }
 
     /// Reads what an injected call left there.
@@ -90,30 +94,34 @@ impl<'a> Injector<'a> {
     /// # Errors
     /// When the process is gone.
     pub fn write_output(&self, bytes: &[u8]) -> std::io::Result<()> {
-        assert!(bytes.len() <= Foothold::OUTPUT_BYTES, "so much has no room there");
+        assert!(bytes.len() <= ParasiteArea::OUTPUT_BYTES, "so much has no room there");
         self.memory.write(self.output(), bytes)
     }
 
-    /// Takes over a task until the puppet is released. One at a time: all share the foothold.
+    /// Takes over a task until the remote task is released. One at a time: all share the parasite area.
     ///
     /// # Errors
-    /// When the task is gone or its foothold cannot be written.
-    pub fn take<'t>(&'t self, task: &'t Task, own: OwnState<'t>) -> Result<Puppet<'t>, TaskError> {
-        let frame = HealingFrame::below(self.foothold.top(), own.registers, own.extended, own.mask, own.first_call);
+    /// When the task is gone or its parasite area cannot be written.
+    pub fn take<'t>(&'t self, task: &'t Task, own: OwnState<'t>) -> Result<RemoteTask<'t>, TaskError> {
+        let frame =
+            SigreturnFrame::below(self.parasite_area.top(), own.registers, own.extended, own.mask, own.first_call);
         self.memory
             .write(Address::new(frame.start), &frame.bytes)
-            .map_err(|error| TaskError::of(task.tid(), "writing the healing frame", error))?;
-        let puppet = Puppet { injector: self, task, own, healing: frame.start, released: false };
+            .map_err(|error| TaskError::of(task.tid(), "writing the sigreturn frame", error))?;
+        let remote_task = RemoteTask { injector: self, task, own, healing: frame.start, released: false };
         // From here on the task heals if we die: registers first, the mask only then.
-        puppet.go_on_from(frame.start)?;
-        task.set_signal_mask(self.bell.map_or(ALL_SIGNALS, |bell| ALL_SIGNALS & !Bell::bit(bell.0)))?;
-        Ok(puppet)
+        remote_task.go_on_from(frame.start)?;
+        task.set_signal_mask(
+            self.completion_signal
+                .map_or(ALL_SIGNALS, |completion_signal| ALL_SIGNALS & !CompletionSignal::bit(completion_signal.0)),
+        )?;
+        Ok(remote_task)
     }
 }
 
 /// A task that does as it is told, until released.
 #[derive(Debug)]
-pub struct Puppet<'t> {
+pub struct RemoteTask<'t> {
     injector: &'t Injector<'t>,
     task: &'t Task,
     own: OwnState<'t>,
@@ -122,7 +130,7 @@ pub struct Puppet<'t> {
     released: bool,
 }
 
-impl Puppet<'_> {
+impl RemoteTask<'_> {
     /// Makes one system call; the kernel's result, negative errors included.
     ///
     /// # Errors
@@ -137,7 +145,7 @@ impl Puppet<'_> {
     /// When the task ends.
     pub fn calls(&self, calls: &[Call]) -> Result<Vec<i64>, TaskError> {
         let mut results = Vec::with_capacity(calls.len());
-        for some in calls.chunks(Foothold::CALLS_MAX - 1) {
+        for some in calls.chunks(ParasiteArea::CALLS_MAX - 1) {
             results.extend(self.some_calls(some, &[])?);
         }
         Ok(results)
@@ -179,7 +187,14 @@ impl Puppet<'_> {
                     stops += 1;
                     0
                 }
-                Stop::Signal(signal) if self.injector.bell.is_some_and(|bell| bell.0 == signal) => 0,
+                Stop::Signal(signal)
+                    if self
+                        .injector
+                        .completion_signal
+                        .is_some_and(|completion_signal| completion_signal.0 == signal) =>
+                {
+                    0
+                }
                 Stop::Signal(signal) => passed_on(signal),
                 Stop::Asked | Stop::Event(_) => 0,
             };
@@ -193,16 +208,21 @@ impl Puppet<'_> {
         let record = |it: &Call| CallRecord::new(it.number, it.arguments).bytes();
         let mut records: Vec<u8> = some.iter().flat_map(record).collect();
         let bytes = records.len();
-        records.extend(self.injector.bell.into_iter().flat_map(|bell| self.ringing(bell).bytes()));
+        records.extend(
+            self.injector
+                .completion_signal
+                .into_iter()
+                .flat_map(|completion_signal| self.ringing(completion_signal).bytes()),
+        );
         records.extend(left.iter().flat_map(record));
         let start = Address::new(self.healing - records.len() as u64);
         self.injector.memory.write(start, &records).map_err(gone)?;
         self.go_on_from(start.get())?;
         // Where it is stopped at the last call, that one's result is not in its record yet.
-        let last = match self.injector.bell {
-            Some(bell) => {
+        let last = match self.injector.completion_signal {
+            Some(completion_signal) => {
                 let behind = self.healing - (left.len() * CallRecord::BYTES) as u64;
-                self.run_to_bell(bell, behind).map(|()| None)?
+                self.run_to_completion_signal(completion_signal, behind).map(|()| None)?
             }
             None => {
                 (0..2 * some.len()).try_for_each(|_| run_to_syscall_stop(self.task).map(drop))?;
@@ -248,14 +268,14 @@ impl Puppet<'_> {
         Ok(child.ok_or_else(|| io::Error::from_raw_os_error(-result as i32)))
     }
 
-    /// Has the task wait for the child that it has just borne, which has ended.
+    /// Has the task wait for the child that it has just made, which has ended.
     pub(crate) fn await_child(&self) -> Result<(), TaskError> {
         (0..2).try_for_each(|_| run_to_syscall_stop(self.task).map(drop))
     }
 
     /// Where there is a `syscall` instruction.
     pub(crate) fn syscall_instruction(&self) -> u64 {
-        self.injector.foothold.syscall_instruction()
+        self.injector.parasite_area.syscall_instruction()
     }
 
     /// Where something may be left that calls are to read.
@@ -263,29 +283,29 @@ impl Puppet<'_> {
         self.injector.output()
     }
 
-    /// Puts back what the foothold covers in a copy of the process's memory.
+    /// Puts back what the parasite area covers in a copy of the process's memory.
     pub(crate) fn uncover(&self, copy: &ProcessMemory) -> io::Result<()> {
-        self.injector.foothold.uncover(copy)
+        self.injector.parasite_area.uncover(copy)
     }
 
-    fn ringing(&self, bell: Bell) -> CallRecord {
+    fn ringing(&self, completion_signal: CompletionSignal) -> CallRecord {
         let (process, thread) = self.own.ids;
-        CallRecord::new(libc::SYS_tgkill, [process as u64, thread as u64, bell.0 as u64, 0, 0, 0])
+        CallRecord::new(libc::SYS_tgkill, [process as u64, thread as u64, completion_signal.0 as u64, 0, 0, 0])
     }
 
     /// Lets it take its calls from there on when it runs.
     fn go_on_from(&self, record: u64) -> Result<(), TaskError> {
-        self.task.set_registers(&self.own.registers.going_on(self.injector.foothold.blob(), record))
+        self.task.set_registers(&self.own.registers.going_on(self.injector.parasite_area.blob(), record))
     }
 
     /// Until it has rung, and its stack pointer is `behind` the record of that. Whoever else rings is not heard, as would be so
     /// without us.
-    fn run_to_bell(&self, bell: Bell, behind: u64) -> Result<(), TaskError> {
+    fn run_to_completion_signal(&self, completion_signal: CompletionSignal, behind: u64) -> Result<(), TaskError> {
         let mut signal = 0;
         loop {
             self.task.resume(signal)?;
             signal = match self.task.wait()? {
-                Stop::Signal(signal) if signal == bell.0 => {
+                Stop::Signal(signal) if signal == completion_signal.0 => {
                     if self.task.registers()?.stack() == behind {
                         return Ok(());
                     }
@@ -312,7 +332,7 @@ impl Puppet<'_> {
     }
 }
 
-impl Drop for Puppet<'_> {
+impl Drop for RemoteTask<'_> {
     fn drop(&mut self) {
         if !self.released {
             // An error here means that the task is gone; there is nothing left to give back.

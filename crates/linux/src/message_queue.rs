@@ -6,8 +6,8 @@
 //! # Safety
 //! Each block passes plain numbers or addresses of live values to the call that it names, with their lengths.
 
+use crate::namespace_helper::apart_to_the_end;
 use crate::sys::check;
-use crate::visit::apart_to_the_end;
 use std::ffi::CStr;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

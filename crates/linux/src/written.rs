@@ -23,7 +23,7 @@ pub struct WriteProtection {
     userfault: OwnedFd,
 }
 
-/// One look at what a process has written. Opened anew each time: an older one would go on showing the address space of a
+/// One look at what a process has written. Opened again each time: an older one would go on showing the address space of a
 /// program that has been replaced by exec, empty.
 #[derive(Debug)]
 pub struct WrittenScan {

@@ -49,7 +49,7 @@ pub enum MemberError {
     /// A page that was to be copied is not what was written.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// The piece that was to be gone back to is not what it was. The memory holds part of it: the job must end.
+    /// The shard that was to be gone back to is not what it was. The memory holds part of it: the job must end.
     #[error("the state cannot be restored, end the job: {0}")]
     Load(#[from] LoadError),
 }

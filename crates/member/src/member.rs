@@ -4,17 +4,17 @@
 use crate::Settings;
 use crate::directory::{Directory, Flush};
 use crate::error::MemberError;
+use crate::launch_progress::LaunchProgress;
 use crate::memory_place;
-use crate::milestone::Milestone;
 use crate::notes::{Arrangement, InDirectory, Note, Wire};
 use crate::regions::Regions;
-use crate::roll_call::{self, seat_directory};
-use crate::shelf::FileShelf;
+use crate::rendezvous::{self, logical_rank_directory};
+use crate::shard_store::FileShardStore;
 use crate::transport::{Patience, Transport};
 use rustix::rand::{GetRandomFlags, getrandom};
 use standfast_group::{
-    Beginning, EpochId, Input, Level, Life, Muster, Output, PieceId, Process, Rank, RegionId, Resumption, Seat,
-    Shelf as _, SlotMap, SlotSet, Stage,
+    Beginning, EpochId, Input, Level, Life, LogicalRank, Membership, Output, Process, Rank, RegionId, Resumption,
+    ShardId, ShardStore as _, SlotMap, SlotSet, Stage,
 };
 use standfast_linux::RegisteredMemory;
 use std::collections::VecDeque;
@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 pub enum Joined {
     /// The job begins.
     New,
-    /// The job goes back to this epoch, and this process found its own piece of it.
+    /// The job goes back to this epoch, and this process found its own shard of it.
     Survivor(EpochId),
-    /// The same, and its piece was lost and has been rebuilt.
+    /// The same, and its shard was lost and has been rebuilt.
     Replacement(EpochId),
 }
 
@@ -48,20 +48,20 @@ pub enum Outcome {
 pub struct Member<T> {
     wire: Wire<T>,
     process: Process,
-    shelf: FileShelf,
+    shard_store: FileShardStore,
     regions: Regions,
     directory: PathBuf,
     arrangement: Arrangement,
     joined: Joined,
-    /// Whether this process's piece of the epoch that was sealed last had been lost.
+    /// Whether this process's shard of the epoch that was sealed last had been lost.
     rebuilt: bool,
-    /// Shelves of other nodes' seats lie here until an epoch has been committed.
+    /// Shelves of other nodes' logical ranks lie here until an epoch has been committed.
     strangers: bool,
     resumption: Option<Resumption>,
     last: Instant,
     copies: Copies,
     /// Where this process tells how far the launch is.
-    milestones: Option<PathBuf>,
+    launch_progress: Option<PathBuf>,
 }
 
 /// The copying of epochs to the directory.
@@ -85,24 +85,30 @@ impl<T: Transport> Member<T> {
     pub fn join(transport: T, settings: &Settings) -> Result<Self, MemberError> {
         let buffers = transport.buffers();
         let mut wire = Wire::new(transport);
-        let mut arrangement = roll_call::call(&mut wire, settings)?;
-        let milestones = settings.milestones.clone().filter(|_| wire.rank() == 0);
-        if let Some(Err(error)) = milestones.as_deref().map(|path| Milestone::Joined.tell(path)) {
+        let mut arrangement = rendezvous::call(&mut wire, settings)?;
+        let launch_progress = settings.launch_progress.clone().filter(|_| wire.rank() == 0);
+        if let Some(Err(error)) = launch_progress.as_deref().map(|path| LaunchProgress::Joined.tell(path)) {
             arrangement.warnings.push(format!("`standfast group run` cannot be told that all have joined: {error}"));
         }
         let directory = wire.agree(memory_place::take(&settings.memory, settings.job))?;
-        let seat = Seat(wire.rank());
-        let opened = roll_call::carry_out(&mut wire, &directory, &arrangement)
-            .and_then(|()| FileShelf::open(&seat_directory(&directory, seat), settings.job, seat, &arrangement.plan));
-        let shelf = wire.agree(opened)?;
+        let logical_rank = LogicalRank(wire.rank());
+        let opened = rendezvous::carry_out(&mut wire, &directory, &arrangement).and_then(|()| {
+            FileShardStore::open(
+                &logical_rank_directory(&directory, logical_rank),
+                settings.job,
+                logical_rank,
+                &arrangement.plan,
+            )
+        });
+        let shard_store = wire.agree(opened)?;
         let beginning = Beginning {
             rank: Rank(wire.rank()),
-            prefers: Some(seat),
-            started: shelf.is_unreadable(),
+            prefers: Some(logical_rank),
+            started: shard_store.is_unreadable(),
             costs: settings.costs,
             encode_every: settings.encode_every,
         };
-        let process_settings = standfast_group::Settings { beginning, compress: settings.compress, anew: None };
+        let process_settings = standfast_group::Settings { beginning, compress: settings.compress, full: None };
         let plan = Arc::new(arrangement.plan.plan(settings.job)?);
         let copies = Copies {
             directory: settings.directory.as_deref().map(Directory::new),
@@ -120,21 +126,21 @@ impl<T: Transport> Member<T> {
             resumption: None,
             last: Instant::now(),
             copies,
-            milestones,
+            launch_progress,
             wire,
-            shelf,
+            shard_store,
             directory,
             arrangement,
         };
-        let recovered = member.recover(seat);
+        let recovered = member.recover(logical_rank);
         member.and_pause(recovered)?;
         Ok(member)
     }
 
-    fn recover(&mut self, seat: Seat) -> Result<(), MemberError> {
+    fn recover(&mut self, logical_rank: LogicalRank) -> Result<(), MemberError> {
         match self.recovered()? {
             Resumption::Start(_) => self.joined = Joined::New,
-            Resumption::Rollback(epoch, taken) if taken == seat => {
+            Resumption::Rollback(epoch, taken) if taken == logical_rank => {
                 let encoded = self.process.protocol().kept();
                 self.copies.encoded = encoded.map_or(0, |encoded| encoded.number);
                 let map = self.own_map(epoch);
@@ -148,16 +154,16 @@ impl<T: Transport> Member<T> {
             other => return Err(MemberError::Disagreement(format!("the job cannot begin like this: {other:?}"))),
         }
         match &self.copies.directory {
-            Some(directory) if self.wire.rank() == 0 => directory.note_life(self.shelf.life()),
+            Some(directory) if self.wire.rank() == 0 => directory.note_life(self.shard_store.life()),
             _ => Ok(()),
         }
     }
 
     /// Which page of this process stood in which slot of an epoch that is here.
     fn own_map(&self, epoch: EpochId) -> SlotMap {
-        let seat = Seat(self.wire.rank());
-        let descriptions = self.shelf.descriptions(PieceId { epoch, seat });
-        let own = descriptions.iter().find(|description| description.seat == seat);
+        let logical_rank = LogicalRank(self.wire.rank());
+        let descriptions = self.shard_store.descriptions(ShardId { epoch, logical_rank });
+        let own = descriptions.iter().find(|description| description.logical_rank == logical_rank);
         own.map(|own| own.map.clone()).unwrap_or_default()
     }
 
@@ -185,9 +191,9 @@ impl<T: Transport> Member<T> {
     /// The newest of these epochs of which what is there turns out to be good.
     fn go_back_by_directory(&mut self, epochs: &[EpochId], life: Life) -> Result<Resumption, MemberError> {
         let mut refused = None;
-        for (muster, epoch) in (2..).zip(epochs) {
+        for (membership, epoch) in (2..).zip(epochs) {
             self.fetch(*epoch, life)?;
-            match self.begin_with(muster) {
+            match self.begin_with(membership) {
                 Err(MemberError::Refused(refusal)) => refused = refused.or(Some(refusal)),
                 began => return began,
             }
@@ -195,22 +201,22 @@ impl<T: Transport> Member<T> {
         Err(refused.expect("there is one epoch at least").into())
     }
 
-    fn begin_with(&mut self, muster: u64) -> Result<Resumption, MemberError> {
+    fn begin_with(&mut self, membership: u64) -> Result<Resumption, MemberError> {
         let present = (0..self.wire.ranks()).map(Rank).collect();
-        let resumption = self.drive(Input::Muster(Muster { number: muster, present }))?;
+        let resumption = self.drive(Input::Membership(Membership { number: membership, present }))?;
         if let Resumption::Rollback(epoch, _) = resumption {
             self.joined = if self.rebuilt { Joined::Replacement(epoch) } else { Joined::Survivor(epoch) };
         }
         Ok(resumption)
     }
 
-    /// What the directory has of this process's seat takes the place of what is in memory.
+    /// What the directory has of this process's logical rank takes the place of what is in memory.
     fn fetch(&mut self, epoch: EpochId, life: Life) -> Result<(), MemberError> {
-        let (seat, job) = (Seat(self.wire.rank()), epoch.job);
+        let (logical_rank, job) = (LogicalRank(self.wire.rank()), epoch.job);
         let directory = self.copies.directory.as_ref().expect("the arrangement names an epoch of it");
-        let place = seat_directory(&self.directory, seat);
-        directory.fetch(PieceId { epoch, seat }, life, &place)?;
-        self.shelf = FileShelf::open(&place, job, seat, &self.arrangement.plan)?;
+        let place = logical_rank_directory(&self.directory, logical_rank);
+        directory.fetch(ShardId { epoch, logical_rank }, life, &place)?;
+        self.shard_store = FileShardStore::open(&place, job, logical_rank, &self.arrangement.plan)?;
         let reason = "memory holds too little to go on from";
         self.arrangement.warnings.push(format!("the job goes back to epoch {epoch} of the directory: {reason}"));
         Ok(())
@@ -228,7 +234,7 @@ impl<T: Transport> Member<T> {
 
     /// Pages that it keeps beside the program: its own, and of checks.
     pub fn pages(&self) -> (usize, usize) {
-        self.shelf.pages()
+        self.shard_store.pages()
     }
 
     /// What is not as one would wish, in words: what the loss of one node would be too much for, that more had been lost
@@ -279,7 +285,7 @@ impl<T: Transport> Member<T> {
     ///
     /// # Errors
     /// Where there is none, or a process has not registered a region of it: nowhere has anything been touched then. Where
-    /// the piece of one is damaged all are told, and their memory may hold anything: end the job. No checkpoint can be taken
+    /// the shard of one is damaged all are told, and their memory may hold anything: end the job. No checkpoint can be taken
     /// of it.
     pub fn restore(&mut self) -> Result<EpochId, MemberError> {
         self.restore_and(|| Ok(()))
@@ -302,7 +308,8 @@ impl<T: Transport> Member<T> {
     fn fill(&mut self, epoch: EpochId, take_up: impl FnOnce() -> Result<(), MemberError>) -> Result<(), MemberError> {
         let registered = self.regions.check_registered();
         self.wire.agree(registered)?;
-        let filled = self.regions.fill(&self.shelf, PieceId { epoch, seat: Seat(self.wire.rank()) });
+        let filled =
+            self.regions.fill(&self.shard_store, ShardId { epoch, logical_rank: LogicalRank(self.wire.rank()) });
         self.wire.agree(filled.and_then(|()| take_up()))
     }
 
@@ -400,7 +407,7 @@ impl<T: Transport> Member<T> {
         })?;
         if goes {
             self.copies.awaited = self.wire.ranks();
-            let copy = self.shelf.copy(PieceId { epoch, seat: Seat(self.wire.rank()) });
+            let copy = self.shard_store.copy(ShardId { epoch, logical_rank: LogicalRank(self.wire.rank()) });
             match Flush::begin(&directory, copy, &self.directory) {
                 Ok(flush) => self.copies.flush = Some(flush),
                 Err(error) => self.wire.tell(0, &Note::Flushed(Some(error.to_string())))?,
@@ -437,13 +444,13 @@ impl<T: Transport> Member<T> {
             let job = self.arrangement.job;
             self.copies.directory.take().map_or(Ok(()), |directory| directory.remove_all(job))?;
             // Who launched this can do without: it waits for the launcher's end all the same.
-            let _ = self.milestones.take().map(|path| Milestone::Left.tell(&path));
+            let _ = self.launch_progress.take().map(|path| LaunchProgress::Left.tell(&path));
             self.wire.tell_all(&Note::Done)?;
         }
         self.await_done()?;
         self.remove_strangers()?;
-        let directory = seat_directory(&self.directory, Seat(self.wire.rank()));
-        drop(self.shelf);
+        let directory = logical_rank_directory(&self.directory, LogicalRank(self.wire.rank()));
+        drop(self.shard_store);
         fs::remove_dir_all(&directory).map_err(MemberError::file(&directory))?;
         // The last of a node takes the job's directory with it, and of all jobs the user's.
         let _ = fs::remove_dir(&self.directory);
@@ -455,13 +462,13 @@ impl<T: Transport> Member<T> {
         self.wire.note_of(|note| matches!(note, Note::Done).then_some(()))
     }
 
-    /// What lies here of seats that are elsewhere by now is not needed any more.
+    /// What lies here of logical ranks that are elsewhere by now is not needed any more.
     fn remove_strangers(&mut self) -> Result<(), MemberError> {
         let (me, leaders) = (self.wire.rank(), &self.arrangement.leaders);
         if std::mem::take(&mut self.strangers) && leaders[me as usize] == me {
-            let here: Vec<Seat> =
-                (0..).zip(leaders).filter(|(_, leader)| **leader == me).map(|(it, _)| Seat(it)).collect();
-            return roll_call::remove_strangers(&self.directory, &here);
+            let here: Vec<LogicalRank> =
+                (0..).zip(leaders).filter(|(_, leader)| **leader == me).map(|(it, _)| LogicalRank(it)).collect();
+            return rendezvous::remove_strangers(&self.directory, &here);
         }
         Ok(())
     }
@@ -487,7 +494,7 @@ impl<T: Transport> Member<T> {
         self.resumption = None;
         loop {
             while let Some(input) = inputs.pop_front() {
-                for output in self.process.handle(input, &mut self.regions, &mut self.shelf) {
+                for output in self.process.handle(input, &mut self.regions, &mut self.shard_store) {
                     inputs.extend(self.act(output)?);
                 }
             }
@@ -512,15 +519,17 @@ impl<T: Transport> Member<T> {
                 self.wire.send(to.0, bytes)?;
                 None
             }
-            Output::Survey(muster) => Some(Input::Surveyed(muster, self.shelf.survey())),
+            Output::Survey(membership) => Some(Input::Surveyed(membership, self.shard_store.survey())),
             Output::Seal(work) => {
-                let piece = PieceId { epoch: work.epoch, seat: Seat(self.wire.rank()) };
-                self.rebuilt = work.recovery && self.shelf.is_open(piece);
-                Some(answer(self.shelf.seal(work), Input::Sealed(work.epoch), work.epoch))
+                let shard = ShardId { epoch: work.epoch, logical_rank: LogicalRank(self.wire.rank()) };
+                self.rebuilt = work.recovery && self.shard_store.is_open(shard);
+                Some(answer(self.shard_store.seal(work), Input::Sealed(work.epoch), work.epoch))
             }
-            Output::Mark(epoch) => Some(answer(self.shelf.mark(epoch), Input::Marked(epoch), epoch)),
-            Output::Keep { epoch, seat, life } => {
-                self.shelf.keep(epoch, seat, life)?;
+            Output::Acknowledge(epoch) => {
+                Some(answer(self.shard_store.acknowledge(epoch), Input::Acknowledged(epoch), epoch))
+            }
+            Output::Keep { epoch, logical_rank, life } => {
+                self.shard_store.keep(epoch, logical_rank, life)?;
                 Some(Input::Kept)
             }
             Output::Resume(resumption) => {

@@ -9,7 +9,7 @@
 //! beforehand. What lies in a place of somebody else's is neither read nor written.
 
 use crate::error::MemberError;
-use crate::shelf::make_directory;
+use crate::shard_store::make_directory;
 use standfast_core::Root;
 use standfast_format::manifest::JobId;
 use std::fs;

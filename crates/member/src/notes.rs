@@ -9,7 +9,7 @@ use crate::transport::{Patience, Transport};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use standfast_format::manifest::JobId;
-use standfast_group::{EpochId, Level, Life, Seat};
+use standfast_group::{EpochId, Level, Life, LogicalRank};
 use std::collections::VecDeque;
 
 const NOTE: u8 = 0;
@@ -27,18 +27,18 @@ pub(crate) enum Note {
     /// From the first: it cannot be.
     #[n(2)]
     Refuse(#[n(0)] String),
-    /// A part of a file of a seat's shelf.
+    /// A part of a file of a logical rank's shard store.
     #[n(3)]
-    Part(#[n(0)] Seat, #[n(1)] String, #[n(2)] u64, #[n(3)] ByteVec),
+    Part(#[n(0)] LogicalRank, #[n(1)] String, #[n(2)] u64, #[n(3)] ByteVec),
     /// It has been taken: send more.
     #[n(4)]
-    Taken(#[n(0)] Seat),
-    /// That was all of the shelf.
+    Taken(#[n(0)] LogicalRank),
+    /// That was all of the shard store.
     #[n(5)]
-    Whole(#[n(0)] Seat),
-    /// The shelf cannot be sent.
+    Whole(#[n(0)] LogicalRank),
+    /// The shard store cannot be sent.
     #[n(6)]
-    Lacking(#[n(0)] Seat, #[n(1)] String),
+    Lacking(#[n(0)] LogicalRank, #[n(1)] String),
     /// From the first: whether a checkpoint is due.
     #[n(7)]
     Due(#[n(0)] bool),
@@ -76,24 +76,24 @@ pub(crate) struct Presence {
     #[n(2)]
     pub(crate) terms: String,
     #[n(3)]
-    pub(crate) shelves: Vec<ShelfNote>,
+    pub(crate) shelves: Vec<ShardStoreNote>,
 }
 
-/// A shelf that lies somewhere.
+/// A shard store that lies somewhere.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ShelfNote {
+pub(crate) struct ShardStoreNote {
     #[n(0)]
-    pub(crate) seat: Seat,
-    /// Life and number of its newest piece, or the life that it knows of and 0.
+    pub(crate) logical_rank: LogicalRank,
+    /// Life and number of its newest shard, or the life that it knows of and 0.
     #[n(1)]
     pub(crate) age: (Life, u64),
-    /// By which its pieces are encoded; `None` where it has none.
+    /// By which its shards are encoded; `None` where it has none.
     #[n(2)]
     pub(crate) plan: Option<PlanRecord>,
     /// The latest life that it knows of.
     #[n(3)]
     pub(crate) life: Life,
-    /// Epochs of which it has a piece, and how they are kept.
+    /// Epochs of which it has a shard, and how they are kept.
     #[n(4)]
     pub(crate) epochs: Vec<(EpochId, Level)>,
 }
@@ -126,7 +126,7 @@ pub(crate) enum InDirectory {
     Epochs {
         #[n(0)]
         epochs: Vec<EpochId>,
-        /// No shelf knows a later life.
+        /// No shard store knows a later life.
         #[n(1)]
         life: Life,
         /// Memory holds nothing as new.
@@ -138,11 +138,11 @@ pub(crate) enum InDirectory {
     NotEnough(#[n(0)] String),
 }
 
-/// A shelf that lies on another node than its rank runs on.
+/// A shard store that lies on another node than its rank runs on.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     #[n(0)]
-    pub(crate) seat: Seat,
+    pub(crate) logical_rank: LogicalRank,
     #[n(1)]
     pub(crate) from: u32,
     #[n(2)]

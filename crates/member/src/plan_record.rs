@@ -4,7 +4,7 @@ use crate::error::MemberError;
 use minicbor::{Decode, Encode};
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
-use standfast_group::{Group, Plan, Seat, WayBack};
+use standfast_group::{Group, LogicalRank, Plan, RecoveryMode};
 
 /// The groups of a job.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct PlanRecord {
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupRecord {
     #[n(0)]
-    members: Vec<Seat>,
+    members: Vec<LogicalRank>,
     #[n(1)]
     code: CodeRecord,
 }
@@ -37,7 +37,7 @@ enum CodeRecord {
 }
 
 impl PlanRecord {
-    /// Of groups without keepers.
+    /// Of groups without parity nodes.
     pub(crate) fn new(groups: &[Group]) -> Self {
         let record = |group: &Group| GroupRecord { members: group.members.clone(), code: code(group.scheme) };
         Self { groups: groups.iter().map(record).collect() }
@@ -47,11 +47,11 @@ impl PlanRecord {
     pub(crate) fn plan(&self, job: JobId) -> Result<Plan, MemberError> {
         let group = |record: &GroupRecord| Group {
             members: record.members.clone(),
-            keepers: Vec::new(),
+            parity_nodes: Vec::new(),
             scheme: scheme(record.code),
         };
         let groups = self.groups.iter().map(group).collect();
-        Plan::new(job, WayBack::Relaunch, groups).map_err(|error| MemberError::Disagreement(error.to_string()))
+        Plan::new(job, RecoveryMode::Relaunch, groups).map_err(|error| MemberError::Disagreement(error.to_string()))
     }
 
     /// How many members it has.

@@ -3,12 +3,12 @@
 //! A region is *observed* where the kernel can tell what was written to it, and *compared* where it cannot see everything:
 //! memory shared with other processes, whatever somebody else observes already, and all of them while a device or io_uring may
 //! write to this process's memory past its page tables. All pages of a compared region count
-//! as changed; what really differs is found against the piece of the epoch before (D7).
+//! as changed; what really differs is found against the shard of the epoch before (D7).
 
 use crate::error::MemberError;
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, PageRange};
-use standfast_group::{LoadError, Payload, PieceId, RegionId, Shelf, SlotMap, SlotSet, load};
+use standfast_group::{LoadError, Payload, RegionId, ShardId, ShardStore, SlotMap, SlotSet, load};
 use standfast_linux::proc::Map;
 use standfast_linux::{OwnWrites, RegisteredMemory};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ pub struct Regions {
     held: BTreeMap<RegionId, Held>,
     /// Pages of regions that the program has left out: in an epoch they are zeros, and a restore leaves them alone.
     excluded: BTreeMap<RegionId, SlotSet>,
-    /// Recorded in the piece that this process goes back to, and not restored yet.
+    /// Recorded in the shard that this process goes back to, and not restored yet.
     awaited: BTreeMap<RegionId, u64>,
     /// What may differ from the last encoded epoch.
     changed: SlotSet,
@@ -67,7 +67,7 @@ impl Regions {
         }
     }
 
-    /// Takes over the map of a piece that this process goes back to. Its regions are to be registered and restored. Where it
+    /// Takes over the map of a shard that this process goes back to. Its regions are to be registered and restored. Where it
     /// is of a local epoch, `differs` are the slots that may not be what they are in the encoded one.
     pub(crate) fn adopt(&mut self, map: SlotMap, differs: SlotSet) {
         (self.changed, self.differs) = (differs.clone(), differs);
@@ -169,14 +169,14 @@ impl Regions {
         }
     }
 
-    /// Fills the registered regions with what a piece holds. All that it has is registered. It counts as restored when the
+    /// Fills the registered regions with what a shard holds. All that it has is registered. It counts as restored when the
     /// others have it as well.
     ///
     /// # Errors
-    /// [`MemberError::Load`] where the piece is damaged.
-    pub(crate) fn fill(&mut self, shelf: &dyn Shelf, piece: PieceId) -> Result<(), MemberError> {
+    /// [`MemberError::Load`] where the shard is damaged.
+    pub(crate) fn fill(&mut self, shard_store: &dyn ShardStore, shard: ShardId) -> Result<(), MemberError> {
         let awaited: BTreeSet<RegionId> = self.awaited.keys().copied().collect();
-        let loaded = load(shelf, piece, |slot, page| {
+        let loaded = load(shard_store, shard, |slot, page| {
             let Some((id, number)) = self.place(slot).filter(|(id, _)| awaited.contains(id)) else { return };
             if self.is_excluded(id, number) {
                 return;

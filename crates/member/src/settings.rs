@@ -39,8 +39,8 @@ pub struct Settings {
     pub directory_every: u64,
     /// Every how many epochs one is encoded; the others are local. 0 and 1 for all.
     pub encode_every: u64,
-    /// Where the first process tells how far the launch is ([`Milestone`](crate::Milestone)); `None` for nowhere.
-    pub milestones: Option<PathBuf>,
+    /// Where the first process tells how far the launch is ([`LaunchProgress`](crate::Launch progress)); `None` for nowhere.
+    pub launch_progress: Option<PathBuf>,
 }
 
 /// The job with this name.
@@ -75,7 +75,7 @@ impl Settings {
             directory: None,
             directory_every: 0,
             encode_every: 1,
-            milestones: None,
+            launch_progress: None,
         }
     }
 

@@ -6,8 +6,8 @@ use crate::threads::{Line, Network};
 use fastrand::Rng;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
-use standfast_group::Seat;
-use standfast_member::{Directory, HeldEpoch, Member, rebuild, scavenge};
+use standfast_group::LogicalRank;
+use standfast_member::{Directory, HeldEpoch, Member, rebuild, salvage};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -61,22 +61,22 @@ fn a_job_that_loses_all_nodes_goes_on_from_the_directory() {
     }
 }
 
-/// What is in memory is saved when all have ended, but for one node, whose pieces are rebuilt without the program.
+/// What is in memory is saved when all have ended, but for one node, whose shards are rebuilt without the program.
 #[test]
 fn what_is_saved_from_memory_is_rebuilt_and_gone_on_from() {
     for (seed, scheme, lost) in [(1, Scheme::Parity, 1), (2, Scheme::ReedSolomon { checks: 2 }, 2)] {
         let (mut cluster, _place) = cluster(seed, scheme, 4, 0);
         struck(&cluster, 1, 300);
         for node in cluster.nodes.iter().skip(lost) {
-            let saved = scavenge(node.path(), JOB, path(&cluster)).unwrap();
-            assert!(!saved.pieces.is_empty() && saved.lost.is_empty(), "{saved:?}");
+            let saved = salvage(node.path(), JOB, path(&cluster)).unwrap();
+            assert!(!saved.shards.is_empty() && saved.lost.is_empty(), "{saved:?}");
         }
         let held = Directory::new(path(&cluster)).epochs().unwrap();
         let newest = held.iter().find(|held| held.lacking().unwrap().is_none()).expect("the code bears that");
         assert_eq!(newest.missing().len(), lost);
-        assert_eq!(newest.bears().unwrap(), Some(0));
+        assert_eq!(newest.tolerates().unwrap(), Some(0));
         let rebuilt = rebuild(path(&cluster)).unwrap();
-        assert_eq!(rebuilt.seats, newest.missing());
+        assert_eq!(rebuilt.logical_ranks, newest.missing());
         let whole = Directory::new(path(&cluster)).epochs().unwrap();
         let whole = whole.iter().find(|held| held.epoch == rebuilt.epoch).unwrap();
         assert!(whole.missing().is_empty());
@@ -98,12 +98,12 @@ fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
         let (newest, encoded) = (cluster.promised(), cluster.encoded());
         assert!(newest > encoded && encoded > 0, "{newest}, {encoded}");
         for node in cluster.nodes.iter().skip(lost) {
-            let saved = scavenge(node.path(), JOB, path(&cluster)).unwrap();
-            assert!(saved.pieces.len() >= 2 && saved.lost.is_empty(), "{saved:?}");
+            let saved = salvage(node.path(), JOB, path(&cluster)).unwrap();
+            assert!(saved.shards.len() >= 2 && saved.lost.is_empty(), "{saved:?}");
         }
         let epochs = Directory::new(path(&cluster)).epochs().unwrap();
         let first = epochs.iter().find(|held| held.lacking().unwrap().is_none()).unwrap();
-        assert_eq!((first.is_local(), first.bears().unwrap()), (lost == 0, Some(0)));
+        assert_eq!((first.is_local(), first.tolerates().unwrap()), (lost == 0, Some(0)));
         (0..3).for_each(|node| cluster.lose(node));
         cluster.promise(if lost == 0 { newest } else { encoded });
         is_done(&cluster, newest + 5, seed);
@@ -111,7 +111,7 @@ fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
     }
 }
 
-/// The newest epoch of which the directory has each seat's copy, and those that are newer.
+/// The newest epoch of which the directory has each logical rank's copy, and those that are newer.
 fn at_hand(cluster: &Cluster) -> (Vec<HeldEpoch>, HeldEpoch) {
     let mut newer = Directory::new(path(cluster)).epochs().expect("it can be read");
     let at = newer.iter().position(|held| held.missing().is_empty()).expect("all had sealed one");
@@ -124,16 +124,20 @@ fn at_hand(cluster: &Cluster) -> (Vec<HeldEpoch>, HeldEpoch) {
 fn damage_in_the_directory_is_named_and_healed() {
     let (mut cluster, _place) = cluster(3, Scheme::Parity, 3, 0);
     struck(&cluster, 0, 300);
-    cluster.nodes.iter().for_each(|node| drop(scavenge(node.path(), JOB, path(&cluster)).unwrap()));
+    cluster.nodes.iter().for_each(|node| drop(salvage(node.path(), JOB, path(&cluster)).unwrap()));
     // Whoever was struck while an epoch was sealed may lack the newest: the damage is done to one that all have, and that is what
     // is gone back to.
     let (newer, whole) = at_hand(&cluster);
-    newer.iter().flat_map(|held| held.seats.values()).for_each(|seat| fs::remove_dir_all(seat).unwrap());
-    let pages = whole.seats[&Seat(2)].join("pages");
+    newer
+        .iter()
+        .flat_map(|held| held.logical_ranks.values())
+        .for_each(|logical_rank| fs::remove_dir_all(logical_rank).unwrap());
+    let pages = whole.logical_ranks[&LogicalRank(2)].join("pages");
     let mut bytes = fs::read(&pages).unwrap();
     bytes[5000] ^= 1;
     fs::write(&pages, bytes).unwrap();
-    let damaged: Vec<_> = whole.verify().into_iter().filter_map(|(seat, damage)| damage.map(|_| seat.0)).collect();
+    let damaged: Vec<_> =
+        whole.verify().into_iter().filter_map(|(logical_rank, damage)| damage.map(|_| logical_rank.0)).collect();
     assert_eq!(damaged, [2]);
     (0..3).for_each(|node| cluster.lose(node));
     is_done(&cluster, cluster.promised() + 5, 3);
@@ -187,7 +191,7 @@ fn copy_of(node: &TempDir) -> TempDir {
 fn another_jobs_directory_is_refused_and_left_alone() {
     let (cluster, _place) = cluster(5, Scheme::Parity, 3, 0);
     struck(&cluster, 0, 200);
-    cluster.nodes.iter().for_each(|node| drop(scavenge(node.path(), JOB, path(&cluster)).unwrap()));
+    cluster.nodes.iter().for_each(|node| drop(salvage(node.path(), JOB, path(&cluster)).unwrap()));
     let before = Directory::new(path(&cluster)).epochs().unwrap().len();
     let network = Network::new(3, 5, None);
     std::thread::scope(|scope| {
@@ -201,19 +205,22 @@ fn another_jobs_directory_is_refused_and_left_alone() {
             assert!(reason.contains("it holds checkpoints of job"), "{reason}");
         }
     });
-    let other = scavenge(cluster.nodes[0].path(), JobId::from_bytes([8; 16]), path(&cluster));
+    let other = salvage(cluster.nodes[0].path(), JobId::from_bytes([8; 16]), path(&cluster));
     assert!(other.is_err_and(|error| error.to_string().contains("name another directory")));
     assert_eq!(Directory::new(path(&cluster)).epochs().unwrap().len(), before);
 }
 
-/// What another version has saved is not lost: who took it for that would begin anew.
+/// What another version has saved is not lost: who took it for that would begin again.
 #[test]
 fn a_directory_of_another_version_is_refused_and_left_alone() {
     let (mut cluster, _place) = cluster(7, Scheme::Parity, 3, 0);
     struck(&cluster, 0, 200);
-    cluster.nodes.iter().for_each(|node| drop(scavenge(node.path(), JOB, path(&cluster)).unwrap()));
+    cluster.nodes.iter().for_each(|node| drop(salvage(node.path(), JOB, path(&cluster)).unwrap()));
     let epochs = Directory::new(path(&cluster)).epochs().unwrap();
-    let states: Vec<_> = epochs.iter().flat_map(|held| held.seats.values().map(|seat| seat.join("state"))).collect();
+    let states: Vec<_> = epochs
+        .iter()
+        .flat_map(|held| held.logical_ranks.values().map(|logical_rank| logical_rank.join("state")))
+        .collect();
     for state in &states {
         let mut bytes = fs::read(state).unwrap();
         // Behind the checksum: an array, and its first element, the version.
@@ -235,13 +242,13 @@ fn a_directory_of_another_version_is_refused_and_left_alone() {
 fn too_little_in_memory_and_directory_is_refused() {
     let (mut cluster, _place) = cluster(6, Scheme::Parity, 4, 0);
     struck(&cluster, 0, 300);
-    cluster.nodes.iter().take(2).for_each(|node| drop(scavenge(node.path(), JOB, path(&cluster)).unwrap()));
+    cluster.nodes.iter().take(2).for_each(|node| drop(salvage(node.path(), JOB, path(&cluster)).unwrap()));
     (0..4).for_each(|node| cluster.lose(node));
     for end in cluster.launch(1000, None) {
         let End::Failed(reason) = end else { panic!("{end:?}") };
         assert!(reason.contains("and too few of them"), "{reason}");
     }
     let held = Directory::new(path(&cluster)).epochs().unwrap();
-    assert_eq!(held.iter().map(|held| held.seats.len()).max(), Some(2));
+    assert_eq!(held.iter().map(|held| held.logical_ranks.len()).max(), Some(2));
     assert!(rebuild(path(&cluster)).is_err_and(|error| error.to_string().contains("suffice")));
 }

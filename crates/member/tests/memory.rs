@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, JOB};
 use crate::threads::{Line, Network};
 use standfast_core::PAGE_BYTES;
 use standfast_core::erasure::Scheme;
-use standfast_group::{Plan, Reckoning, WayBack};
+use standfast_group::{Plan, Reckoning, RecoveryMode};
 use standfast_linux::{FrameFile, RegisteredMemory};
 use standfast_member::{Member, Outcome};
 use std::fs;
@@ -50,19 +50,20 @@ fn a_member_takes_no_more_memory_than_is_reckoned() {
     for (encode_every, changed) in [(1, PAGES), (1, 300), (3, 300)] {
         let mut cluster = Cluster::new(2, Scheme::Parity, RANKS, RANKS as usize);
         cluster.encode_every = encode_every;
-        let plan = Plan::rotating(JOB, WayBack::Relaunch, Scheme::Parity, RANKS).unwrap();
+        let plan = Plan::rotating(JOB, RecoveryMode::Relaunch, Scheme::Parity, RANKS).unwrap();
         let kept = kept(&cluster, changed);
         for (position, (own, checks)) in kept.into_iter().enumerate() {
             let what = format!("{own} and {checks} pages at {position}, every {encode_every}, {changed} changed");
-            let encoded = Reckoning::new(plan.layout(0), WayBack::Relaunch, position, PAGES as u64, changed as u64);
+            let encoded =
+                Reckoning::new(plan.layout(0), RecoveryMode::Relaunch, position, PAGES as u64, changed as u64);
             let reckoned = if encode_every == 1 { encoded } else { encoded.with_local(changed as u64) };
             let held = (own + checks) as u64;
             assert!(held <= reckoned.steady && held + 8 > reckoned.steady, "{what}: {reckoned:?}");
             let step = FrameFile::STEP_BYTES;
             let most = (reckoned.peak * PAGE_BYTES as u64).next_multiple_of(step);
             let node = cluster.nodes[cluster.homes[position]].path();
-            let shelf = fs::read_dir(node).unwrap().next().unwrap().unwrap().path().join(JOB.to_string());
-            let taken = fs::metadata(shelf.join(format!("seat-{position}")).join("pages")).unwrap().len();
+            let shard_store = fs::read_dir(node).unwrap().next().unwrap().unwrap().path().join(JOB.to_string());
+            let taken = fs::metadata(shard_store.join(format!("seat-{position}")).join("pages")).unwrap().len();
             assert!(taken <= most && taken >= held * PAGE_BYTES as u64, "{what}: {taken} of {most} bytes");
         }
     }

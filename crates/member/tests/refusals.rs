@@ -107,7 +107,7 @@ fn a_size_that_does_not_fit_is_named_and_nobodys_memory_is_touched() {
     is_whole(&|rank| cluster.settings(rank));
 }
 
-/// A page of one process's piece is damaged after the recovery has looked at it, or its program cannot take up what it gets.
+/// A page of one process's shard is damaged after the recovery has looked at it, or its program cannot take up what it gets.
 #[test]
 fn a_restore_that_fails_in_one_process_fails_in_all_and_the_next_launch_goes_back() {
     let cluster = begun();
@@ -149,9 +149,10 @@ fn a_checkpoint_before_the_restore_is_given_up_by_all() {
     is_whole(&|rank| cluster.settings(rank));
 }
 
-/// Whatever file of a shelf is not what was written: the piece counts as lost, and comes back. Of two shelves it is too much.
+/// Whatever file of a shard store is not what was written: the shard counts as lost, and comes back. Of two shelves it is too
+/// much.
 #[test]
-fn a_shelf_that_somebody_tampered_with_is_rebuilt_or_refused() {
+fn a_shard_store_that_somebody_tampered_with_is_rebuilt_or_refused() {
     for name in ["pages", "table-1", "state"] {
         let cluster = begun();
         spoil(&cluster, 1, name);
@@ -170,7 +171,7 @@ fn a_shelf_that_somebody_tampered_with_is_rebuilt_or_refused() {
     }
 }
 
-/// What says which pages there are cannot be read anywhere: the job had begun all the same, and does not begin anew unasked.
+/// What says which pages there are cannot be read anywhere: the job had begun all the same, and does not begin again unasked.
 #[test]
 fn a_job_of_which_nothing_can_be_read_is_refused_and_left_alone() {
     for name in ["table-1", "state"] {
@@ -179,7 +180,7 @@ fn a_job_of_which_nothing_can_be_read_is_refused_and_left_alone() {
         let before = files(&cluster);
         for reason in launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string()))
         {
-            assert!(reason.as_ref().is_some_and(|it| it.contains("nobody holds a sealed piece")), "{name}: {reason:?}");
+            assert!(reason.as_ref().is_some_and(|it| it.contains("nobody holds a sealed shard")), "{name}: {reason:?}");
         }
         assert!(files(&cluster) == before, "{name}: what is there is what it was");
         // The same byte is put right.
@@ -188,32 +189,32 @@ fn a_job_of_which_nothing_can_be_read_is_refused_and_left_alone() {
     }
 }
 
-/// Flips a byte of a file in the shelf of a rank, whatever its number is by now.
+/// Flips a byte of a file in the shard store of a rank, whatever its number is by now.
 fn spoil(cluster: &Cluster, rank: usize, name: &str) {
-    let path = &shelf_file(cluster, rank, name);
-    let mut bytes = fs::read(path).expect("a readable shelf");
+    let path = &shard_store_file(cluster, rank, name);
+    let mut bytes = fs::read(path).expect("a readable shard store");
     // Some frame of the pages is in use, and not all are.
     let last = bytes.iter().rposition(|byte| *byte != 0).expect("it holds something");
     bytes[last] ^= 1;
-    fs::write(path, bytes).expect("a readable shelf");
+    fs::write(path, bytes).expect("a readable shard store");
 }
 
 /// The same while it is in use.
 fn spoil_every_page(cluster: &Cluster, rank: usize) {
-    let pages = shelf_file(cluster, rank, "pages");
-    let bytes = fs::read(&pages).expect("a readable shelf");
-    let file = fs::File::options().write(true).open(&pages).expect("a shelf");
+    let pages = shard_store_file(cluster, rank, "pages");
+    let bytes = fs::read(&pages).expect("a readable shard store");
+    let file = fs::File::options().write(true).open(&pages).expect("a shard store");
     for (at, byte) in (0..).zip(&bytes).step_by(4096) {
-        file.write_all_at(&[!byte], at).expect("a shelf that can be written");
+        file.write_all_at(&[!byte], at).expect("a shard store that can be written");
     }
 }
 
-fn shelf_file(cluster: &Cluster, rank: usize, name: &str) -> PathBuf {
+fn shard_store_file(cluster: &Cluster, rank: usize, name: &str) -> PathBuf {
     let prefix = name.trim_end_matches("-1");
     let is_meant =
         |path: &PathBuf| path.file_name().and_then(|it| it.to_str()).is_some_and(|it| it.starts_with(prefix));
     let mut within = files_of(cluster.nodes[cluster.homes[rank]].path()).into_keys();
-    within.find(is_meant).expect("a shelf has such a file")
+    within.find(is_meant).expect("a shard store has such a file")
 }
 
 fn files(cluster: &Cluster) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -222,10 +223,12 @@ fn files(cluster: &Cluster) -> BTreeMap<PathBuf, Vec<u8>> {
 
 fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
-    for path in fs::read_dir(folder).expect("a readable shelf").map(|entry| entry.expect("a readable shelf").path()) {
+    for path in
+        fs::read_dir(folder).expect("a readable shard store").map(|entry| entry.expect("a readable shard store").path())
+    {
         match path.is_dir() {
             true => found.extend(files_of(&path)),
-            false => drop(found.insert(path.clone(), fs::read(&path).expect("a readable shelf"))),
+            false => drop(found.insert(path.clone(), fs::read(&path).expect("a readable shard store"))),
         }
     }
     found
@@ -266,7 +269,7 @@ fn a_process_that_cannot_go_on_in_a_recovery_is_named_by_all() {
     let cluster = begun();
     let state = files_of(cluster.nodes[cluster.homes[1]].path()).into_keys().find(|path| path.ends_with("state"));
     // Where the next state is written before it takes the place of this one.
-    let in_its_way = state.expect("a shelf has one").with_extension("open");
+    let in_its_way = state.expect("a shard store has one").with_extension("open");
     fs::create_dir(&in_its_way).unwrap();
     let reasons = launch_as(|rank| cluster.settings(rank), |_, member| member.err().map(|error| error.to_string()));
     for (rank, reason) in reasons.iter().enumerate() {
@@ -278,10 +281,10 @@ fn a_process_that_cannot_go_on_in_a_recovery_is_named_by_all() {
 }
 
 #[test]
-fn a_shelf_of_another_version_is_refused_and_left_alone() {
+fn a_shard_store_of_another_version_is_refused_and_left_alone() {
     let cluster = begun();
     let node = cluster.nodes[cluster.homes[2]].path();
-    let path = files_of(node).into_keys().find(|path| path.ends_with("state")).expect("a shelf has one");
+    let path = files_of(node).into_keys().find(|path| path.ends_with("state")).expect("a shard store has one");
     let mut bytes = fs::read(&path).unwrap();
     // Behind the checksum: an array, and its first element, the version.
     assert_eq!(bytes[17], 2);

@@ -66,7 +66,7 @@ fn a_crash_goes_on_from_the_local_epoch_and_a_lost_node_from_the_encoded_one() {
         assert!(encoded > 0 && cluster.back_at() > encoded, "seed {seed}: back at {}", cluster.back_at());
         cluster.homes.rotate_left(1);
         assert!(cluster.launch(1000, Some((0, 300))).iter().all(|end| *end == End::Killed));
-        assert!(cluster.back_at() >= reached, "seed {seed}: the pieces moved with their ranks");
+        assert!(cluster.back_at() >= reached, "seed {seed}: the shards moved with their ranks");
         cluster.lose(2);
         assert_eq!(cluster.launch(reached + 3, None), cluster.truth(reached + 3), "seed {seed}");
         assert_eq!(cluster.back_at(), encoded, "seed {seed}");
@@ -75,7 +75,7 @@ fn a_crash_goes_on_from_the_local_epoch_and_a_lost_node_from_the_encoded_one() {
 }
 
 #[test]
-fn more_than_the_code_bears_is_refused_by_name_and_nothing_is_touched() {
+fn more_than_the_code_tolerates_is_refused_by_name_and_nothing_is_touched() {
     let mut cluster = Cluster::new(1, Scheme::Parity, 4, 4);
     assert!(cluster.launch(1000, Some((2, 300))).iter().all(|end| *end == End::Killed));
     assert!(cluster.promised() > 0);

@@ -2,7 +2,7 @@
 //! and failures. All follows from the scenario's seed.
 //!
 //! What must hold is checked as it happens ([`Failure`]): whoever goes back, goes back with all others to one epoch, to
-//! exactly the bytes that it had, and to nothing older than what was promised, unless more was lost than is borne.
+//! exactly the bytes that it had, and to nothing older than what was promised, unless more was lost than is tolerated.
 
 mod losses;
 
@@ -10,10 +10,10 @@ use crate::network::Agenda;
 use crate::program::Program;
 use crate::scenario::{Plant, Scenario};
 use fastrand::Rng;
-use standfast_core::{Checksum, PAGE_BYTES, Residue};
+use standfast_core::{Checksum, PAGE_BYTES, Syndrome};
 use standfast_group::{
-    Beginning, EpochId, Input, Level, Life, LoadError, MemoryShelf, Message, Muster, Nothing, Output, PieceId, Process,
-    Rank, Resumption, Seat, Settings, Stage, WayBack, Work, decode, encode,
+    Beginning, EpochId, Input, Level, Life, LoadError, LogicalRank, Membership, MemoryShardStore, Message, Nothing,
+    Output, Process, Rank, RecoveryMode, Resumption, Settings, ShardId, Stage, Work, decode, encode,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub struct Outcome {
     pub recoveries: u32,
     /// Those of them that went back to a local epoch.
     pub local_recoveries: u32,
-    /// Whether nothing could be recovered in the end, because more was lost than is borne.
+    /// Whether nothing could be recovered in the end, because more was lost than is tolerated.
     pub refused: bool,
     /// Checkpoints that were given up because storage failed.
     pub abandoned: u32,
@@ -41,12 +41,12 @@ pub struct Outcome {
     pub messages: u64,
     /// The most bytes of sums that a process had under way.
     pub held_peak: usize,
-    /// For each seat the most pages that it held beside the program: own, and of checks.
-    pub peaks: BTreeMap<Seat, (usize, usize)>,
-    /// For each seat the pages that it holds at the end.
-    pub steady: BTreeMap<Seat, (usize, usize)>,
+    /// For each logical rank the most pages that it held beside the program: own, and of checks.
+    pub peaks: BTreeMap<LogicalRank, (usize, usize)>,
+    /// For each logical rank the pages that it holds at the end.
+    pub steady: BTreeMap<LogicalRank, (usize, usize)>,
     /// For each member the pages of its program at the end.
-    pub program: BTreeMap<Seat, usize>,
+    pub program: BTreeMap<LogicalRank, usize>,
 }
 
 /// What must not be.
@@ -64,7 +64,7 @@ enum Happening {
     /// Storage is done, in this incarnation of the host.
     Stored(Rank, u64, Store),
     Arrives(Rank, u64),
-    Told(Rank, Muster),
+    Told(Rank, Membership),
     Kill,
 }
 
@@ -72,21 +72,21 @@ enum Happening {
 enum Store {
     Survey(u64),
     Seal(Work),
-    Mark(EpochId),
-    Keep(Option<EpochId>, Option<Seat>, Life),
+    Acknowledge(EpochId),
+    Keep(Option<EpochId>, Option<LogicalRank>, Life),
 }
 
 /// What outlives a process.
 #[derive(Clone, Default)]
 struct Node {
-    shelf: MemoryShelf,
-    /// Groups in which it had a seat since all was whole: its loss is one of theirs, also if it has nothing of them.
+    shard_store: MemoryShardStore,
+    /// Groups in which it had a logical rank since all was whole: its loss is one of theirs, also if it has nothing of them.
     served: BTreeSet<usize>,
 }
 
 struct Host {
     process: Process,
-    shelf: MemoryShelf,
+    shard_store: MemoryShardStore,
     served: BTreeSet<usize>,
     program: Option<Program>,
     /// The storage actions to come, the first of which is under way.
@@ -104,26 +104,26 @@ pub struct Cluster<'s> {
     random: Rng,
     agenda: Agenda<Happening>,
     hosts: BTreeMap<Rank, Host>,
-    away: Vec<MemoryShelf>,
-    muster: u64,
+    away: Vec<MemoryShardStore>,
+    membership: u64,
     next_rank: u32,
     incarnations: u64,
     resumptions: u64,
     kills_left: u32,
-    /// What every member's program was when its piece was sealed.
-    truth: BTreeMap<PieceId, Checksum>,
+    /// What every member's program was when its shard was sealed.
+    truth: BTreeMap<ShardId, Checksum>,
     promised: Option<EpochId>,
-    /// The newest of those that are encoded: what is left of a promise when a piece is lost.
+    /// The newest of those that are encoded: what is left of a promise when a shard is lost.
     encoded: Option<EpochId>,
-    /// Whether a piece was lost since all was whole.
+    /// Whether a shard was lost since all was whole.
     has_lost: bool,
     /// Losses in each group since all was whole.
     lost: BTreeMap<usize, u32>,
-    /// Seats that nobody had when all was last whole, and those that a recovery leaves empty beside them.
-    empty: BTreeSet<Seat>,
-    vacated: BTreeSet<Seat>,
-    /// Whether there was a muster since losses were last made good.
-    mustered: bool,
+    /// Logical ranks that nobody had when all was last whole, and those that a recovery leaves empty beside them.
+    empty: BTreeSet<LogicalRank>,
+    vacated: BTreeSet<LogicalRank>,
+    /// Whether there was a membership since losses were last made good.
+    has_membership: bool,
     beyond: bool,
     /// Whether a disk has been damaged: until that is recovered, checkpoints are given up.
     damaged: bool,
@@ -156,7 +156,7 @@ impl<'s> Cluster<'s> {
             agenda: Agenda::default(),
             hosts: BTreeMap::new(),
             away: Vec::new(),
-            muster: 0,
+            membership: 0,
             next_rank: 0,
             incarnations: 0,
             resumptions: 0,
@@ -168,13 +168,13 @@ impl<'s> Cluster<'s> {
             lost: BTreeMap::new(),
             empty: BTreeSet::new(),
             vacated: BTreeSet::new(),
-            mustered: false,
+            has_membership: false,
             beyond: false,
             damaged: false,
             rolled_back: None,
             outcome: Outcome::default(),
         };
-        let count = scenario.plan.seats() as u32 + scenario.spares;
+        let count = scenario.plan.logical_ranks() as u32 + scenario.spares;
         cluster.launch(vec![Node::default(); count as usize]);
         for _ in 0..scenario.kills {
             let at = cluster.random.u64(..30_000);
@@ -183,7 +183,7 @@ impl<'s> Cluster<'s> {
         cluster
     }
 
-    /// All processes begin anew, one on each of these nodes, in any order.
+    /// All processes begin again, one on each of these nodes, in any order.
     fn launch(&mut self, mut nodes: Vec<Node>) {
         self.random.shuffle(&mut nodes);
         self.hosts.clear();
@@ -194,44 +194,44 @@ impl<'s> Cluster<'s> {
         self.assemble();
     }
 
-    fn add_host(&mut self, Node { shelf, served }: Node) {
+    fn add_host(&mut self, Node { shard_store, served }: Node) {
         let rank = Rank(self.next_rank);
         self.next_rank += 1;
         self.incarnations += 1;
-        let seat = Seat(rank.0);
+        let logical_rank = LogicalRank(rank.0);
         let costs = self.scenario.costs[rank.0 as usize % self.scenario.costs.len()];
-        let prefers = self.scenario.plan.has(seat).then_some(seat);
+        let prefers = self.scenario.plan.has(logical_rank).then_some(logical_rank);
         let encode_every = self.scenario.encode_every;
         let settings = Settings {
             beginning: Beginning { rank, prefers, started: false, costs, encode_every },
             compress: self.scenario.compress,
-            anew: self.scenario.anew,
+            full: self.scenario.full,
         };
         let process = Process::new(self.scenario.plan.clone(), settings);
         let (storage, incarnation) = (std::collections::VecDeque::new(), self.incarnations);
         self.hosts.insert(
             rank,
-            Host { process, shelf, served, program: None, storage, last_epoch: 0, incarnation, resumed: 0 },
+            Host { process, shard_store, served, program: None, storage, last_epoch: 0, incarnation, resumed: 0 },
         );
     }
 
     /// Tells everybody who is there, each at another time, under any of them as coordinator.
     fn assemble(&mut self) {
-        self.muster += 1;
-        self.mustered = true;
+        self.membership += 1;
+        self.has_membership = true;
         let mut present: Vec<Rank> = self.hosts.keys().copied().collect();
         self.random.shuffle(&mut present);
-        let muster = Muster { number: self.muster, present };
-        for rank in muster.present.clone() {
+        let membership = Membership { number: self.membership, present };
+        for rank in membership.present.clone() {
             let delay = self.random.u64(..300);
-            self.agenda.after(delay, Happening::Told(rank, muster.clone()));
+            self.agenda.after(delay, Happening::Told(rank, membership.clone()));
         }
     }
 
     fn happen(&mut self, happening: Happening) -> Result<(), Failure> {
         match happening {
             Happening::Message(from, to, bytes) => self.input(to, Input::Message(from, bytes)),
-            Happening::Told(rank, muster) => self.input(rank, Input::Muster(muster)),
+            Happening::Told(rank, membership) => self.input(rank, Input::Membership(membership)),
             Happening::Stored(rank, incarnation, store) => match self.hosts.get(&rank) {
                 Some(host) if host.incarnation == incarnation => self.stored(rank, store),
                 _ => Ok(()),
@@ -252,8 +252,8 @@ impl<'s> Cluster<'s> {
         let Some(host) = self.hosts.get_mut(&rank) else { return Ok(()) };
         let mut nothing = Nothing::default();
         let outputs = match &mut host.program {
-            Some(program) => host.process.handle(input, program, &mut host.shelf),
-            None => host.process.handle(input, &mut nothing, &mut host.shelf),
+            Some(program) => host.process.handle(input, program, &mut host.shard_store),
+            None => host.process.handle(input, &mut nothing, &mut host.shard_store),
         };
         let incarnation = host.incarnation;
         let (held, most) = host.process.held_bytes();
@@ -283,7 +283,7 @@ impl<'s> Cluster<'s> {
                 let between = (rank, to);
                 self.agenda.message(between, &mut self.random, Happening::Message(rank, to, bytes));
             }
-            Output::Survey(muster) => self.store(rank, Store::Survey(muster)),
+            Output::Survey(membership) => self.store(rank, Store::Survey(membership)),
             Output::Seal(work) => {
                 self.note_vacated(rank);
                 self.store(rank, Store::Seal(work));
@@ -291,15 +291,15 @@ impl<'s> Cluster<'s> {
                     self.input(rank, Input::Sealed(work.epoch))?;
                 }
             }
-            Output::Mark(epoch) => self.store(rank, Store::Mark(epoch)),
-            Output::Keep { epoch, seat, life } => self.store(rank, Store::Keep(epoch, seat, life)),
+            Output::Acknowledge(epoch) => self.store(rank, Store::Acknowledge(epoch)),
+            Output::Keep { epoch, logical_rank, life } => self.store(rank, Store::Keep(epoch, logical_rank, life)),
             Output::Resume(resumption) => return self.resume(rank, resumption),
             Output::Refuse(refusal) => return self.refused(rank, &refusal.to_string()),
             Output::Leave(_) => {
-                self.beyond |= !self.bears(rank);
-                self.lose_seats(rank);
+                self.beyond |= !self.tolerates(rank);
+                self.lose_logical_ranks(rank);
                 self.hosts.remove(&rank);
-                return self.begin_again(Some(MemoryShelf::default()));
+                return self.begin_again(Some(MemoryShardStore::default()));
             }
             Output::Rejected(from, error) => {
                 return Err(Failure(format!("process {} does not take a message of {}: {error}", rank.0, from.0)));
@@ -329,28 +329,28 @@ impl<'s> Cluster<'s> {
         let host = self.hosts.get_mut(&rank).expect("its incarnation was looked at");
         host.storage.pop_front();
         let input = match store {
-            Store::Survey(muster) => {
-                let mut survey = host.shelf.survey();
+            Store::Survey(membership) => {
+                let mut survey = host.shard_store.survey();
                 if self.scenario.plant == Some(Plant::IdIgnored) {
                     survey.holdings.iter_mut().for_each(|it| (it.epoch.life, it.epoch.random) = (Life(0), 0));
                 }
-                Input::Surveyed(muster, survey)
+                Input::Surveyed(membership, survey)
             }
             Store::Seal(work) if fails => Input::Unstored(work.epoch, "no space left on the device".into()),
             Store::Seal(work) => {
-                host.shelf.seal(work);
+                host.shard_store.seal(work);
                 if self.scenario.plant == Some(Plant::DeletedTooEarly) {
-                    let (seat, life) = (host.process.protocol().seat(), host.shelf.survey().life);
-                    host.shelf.keep(Some(work.epoch), seat, life);
+                    let (logical_rank, life) = (host.process.protocol().logical_rank(), host.shard_store.survey().life);
+                    host.shard_store.keep(Some(work.epoch), logical_rank, life);
                 }
                 Input::Sealed(work.epoch)
             }
-            Store::Mark(epoch) => {
-                host.shelf.mark(epoch);
-                Input::Marked(epoch)
+            Store::Acknowledge(epoch) => {
+                host.shard_store.acknowledge(epoch);
+                Input::Acknowledged(epoch)
             }
-            Store::Keep(epoch, seat, life) => {
-                host.shelf.keep(epoch, seat, life);
+            Store::Keep(epoch, logical_rank, life) => {
+                host.shard_store.keep(epoch, logical_rank, life);
                 Input::Kept
             }
         };
@@ -361,12 +361,14 @@ impl<'s> Cluster<'s> {
     /// What a member's program is while an epoch is made of it.
     fn note_truth(&mut self, rank: Rank) {
         let Some(host) = self.hosts.get(&rank) else { return };
-        let (Some(seat), Some(program)) = (host.process.protocol().seat(), &host.program) else { return };
+        let (Some(logical_rank), Some(program)) = (host.process.protocol().logical_rank(), &host.program) else {
+            return;
+        };
         if let Stage::Working(work) | Stage::Sealing(work) = host.process.protocol().stage()
             && !work.recovery
         {
-            let piece = PieceId { epoch: work.epoch, seat };
-            self.truth.entry(piece).or_insert_with(|| program.fingerprint());
+            let shard = ShardId { epoch: work.epoch, logical_rank };
+            self.truth.entry(shard).or_insert_with(|| program.fingerprint());
         }
     }
 
@@ -374,12 +376,12 @@ impl<'s> Cluster<'s> {
         let scenario = self.scenario;
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
         match resumption {
-            Resumption::Start(seat) => {
+            Resumption::Start(logical_rank) => {
                 if let Some(promised) = self.promised.filter(|_| !self.beyond) {
-                    return Err(Failure(format!("{seat:?} begins anew though {promised} was promised")));
+                    return Err(Failure(format!("{logical_rank:?} begins again though {promised} was promised")));
                 }
                 (self.promised, self.encoded) = (None, None);
-                host.program = Some(Program::new(scenario.habits, scenario.seed ^ u64::from(seat.0) << 32));
+                host.program = Some(Program::new(scenario.habits, scenario.seed ^ u64::from(logical_rank.0) << 32));
                 host.last_epoch = 0;
             }
             Resumption::Committed(epoch, level) => {
@@ -400,8 +402,8 @@ impl<'s> Cluster<'s> {
                     return Err(Failure(format!("a checkpoint was given up: {reason}")));
                 }
             }
-            Resumption::Rollback(epoch, seat) => {
-                if !self.roll_back(rank, epoch, seat)? {
+            Resumption::Rollback(epoch, logical_rank) => {
+                if !self.roll_back(rank, epoch, logical_rank)? {
                     return self.begin_again(None);
                 }
             }
@@ -416,9 +418,9 @@ impl<'s> Cluster<'s> {
         Ok(())
     }
 
-    /// Says whether it could: not where the piece was damaged after it was looked at.
-    fn roll_back(&mut self, rank: Rank, epoch: EpochId, seat: Seat) -> Result<bool, Failure> {
-        let muster = self.hosts[&rank].process.protocol().term().muster;
+    /// Says whether it could: not where the shard was damaged after it was looked at.
+    fn roll_back(&mut self, rank: Rank, epoch: EpochId, logical_rank: LogicalRank) -> Result<bool, Failure> {
+        let membership = self.hosts[&rank].process.protocol().term().membership;
         let host = self.hosts.get_mut(&rank).expect("it has just acted");
         let age = |epoch: EpochId| (epoch.life, epoch.number);
         let left = if self.has_lost { self.encoded } else { self.promised };
@@ -426,42 +428,42 @@ impl<'s> Cluster<'s> {
             && epoch != promised
             && age(epoch) <= age(promised)
         {
-            return Err(Failure(format!("{seat:?} goes back to {epoch} though {promised} was promised")));
+            return Err(Failure(format!("{logical_rank:?} goes back to {epoch} though {promised} was promised")));
         }
         if let Some((when, other)) = self.rolled_back
-            && when == muster
+            && when == membership
             && other != epoch
         {
-            return Err(Failure(format!("{seat:?} goes back to {epoch}, another to {other}")));
+            return Err(Failure(format!("{logical_rank:?} goes back to {epoch}, another to {other}")));
         }
         let encoded = host.process.protocol().kept();
-        if self.rolled_back.is_none_or(|(when, _)| when != muster) {
+        if self.rolled_back.is_none_or(|(when, _)| when != membership) {
             self.outcome.recoveries += 1;
             self.outcome.local_recoveries += u32::from(encoded != Some(epoch));
         }
-        (self.rolled_back, self.promised) = (Some((muster, epoch)), Some(epoch));
-        let piece = PieceId { epoch, seat };
+        (self.rolled_back, self.promised) = (Some((membership, epoch)), Some(epoch));
+        let shard = ShardId { epoch, logical_rank };
         self.encoded = encoded;
-        let differs_from = (encoded != Some(epoch)).then(|| encoded.map(|epoch| PieceId { epoch, seat }));
-        let program = match Program::restored(self.scenario.habits, &host.shelf, piece, differs_from) {
+        let differs_from = (encoded != Some(epoch)).then(|| encoded.map(|epoch| ShardId { epoch, logical_rank }));
+        let program = match Program::restored(self.scenario.habits, &host.shard_store, shard, differs_from) {
             Ok(program) => program,
             Err(LoadError::Damaged(_)) => return Ok(false),
             Err(error) => return Err(Failure(error.to_string())),
         };
-        if Some(program.fingerprint()) != self.truth.get(&piece).copied() {
-            return Err(Failure(format!("{seat:?} went back to {epoch} and is not what it was")));
+        if Some(program.fingerprint()) != self.truth.get(&shard).copied() {
+            return Err(Failure(format!("{logical_rank:?} went back to {epoch} and is not what it was")));
         }
         (host.program, host.last_epoch) = (Some(program), epoch.number);
         Ok(true)
     }
 
     fn refused(&mut self, rank: Rank, reason: &str) -> Result<(), Failure> {
-        // Others may be told of the next muster while this one comes to its end.
-        if self.hosts[&rank].process.protocol().term().muster < self.muster {
+        // Others may be told of the next membership while this one comes to its end.
+        if self.hosts[&rank].process.protocol().term().membership < self.membership {
             return Ok(());
         }
         let few = self.hosts.len() < self.scenario.plan.members();
-        let nothing = self.promised.is_none() && self.scenario.plan.way_back() == WayBack::InPlace;
+        let nothing = self.promised.is_none() && self.scenario.plan.recovery_mode() == RecoveryMode::InPlace;
         if !(self.beyond || few || nothing) {
             return Err(Failure(format!("refused: {reason}")));
         }
@@ -471,15 +473,15 @@ impl<'s> Cluster<'s> {
 
     fn note_pages(&mut self, rank: Rank) {
         let Some(host) = self.hosts.get(&rank) else { return };
-        let Some(seat) = host.process.protocol().seat() else { return };
+        let Some(logical_rank) = host.process.protocol().logical_rank() else { return };
         if self.scenario.habits.steady.is_some() {
-            let (own, checks) = host.shelf.pages();
-            let peak = self.outcome.peaks.entry(seat).or_default();
+            let (own, checks) = host.shard_store.pages();
+            let peak = self.outcome.peaks.entry(logical_rank).or_default();
             *peak = (peak.0.max(own), peak.1.max(checks));
         }
     }
 
-    /// A hop adds twice what it should to one byte: checksum and residue are made anew, so nobody notices on the way.
+    /// A hop adds twice what it should to one byte: checksum and syndrome are made again, so nobody notices on the way.
     fn miscompute(&mut self, bytes: &mut Vec<u8>) {
         let plan = &self.scenario.plan;
         let Ok((term, Message::Data(standfast_group::Data::Part(mut part)))) = decode(plan, bytes.clone()) else {
@@ -488,33 +490,33 @@ impl<'s> Cluster<'s> {
         if !part.words
             && let Some(at) = part.bytes.iter().position(|byte| *byte != 0)
         {
-            let left = |part: &standfast_group::Part| Residue::of(&part.bytes.as_chunks().0[at / PAGE_BYTES]);
+            let left = |part: &standfast_group::Part| Syndrome::of(&part.bytes.as_chunks().0[at / PAGE_BYTES]);
             let before = left(&part);
             part.bytes[at] = part.bytes[at].rotate_left(1) ^ 1;
             let after = left(&part);
-            part.residues[at / PAGE_BYTES] ^= before ^ after;
+            part.syndromes[at / PAGE_BYTES] ^= before ^ after;
             *bytes = encode(plan, term, Message::Data(standfast_group::Data::Part(part)));
         }
     }
 
-    fn outline(&self) -> String {
+    fn delta_descriptor(&self) -> String {
         let host = |(rank, host): (&Rank, &Host)| {
             let protocol = host.process.protocol();
-            format!("{}: {:?} at {}, {:?}", rank.0, protocol.seat(), host.last_epoch, protocol.stage())
+            format!("{}: {:?} at {}, {:?}", rank.0, protocol.logical_rank(), host.last_epoch, protocol.stage())
         };
         self.hosts.iter().map(host).collect::<Vec<_>>().join("; ")
     }
 
     fn end(mut self) -> Result<Outcome, Failure> {
         for host in self.hosts.values() {
-            let Some(seat) = host.process.protocol().seat() else { continue };
-            self.outcome.steady.insert(seat, host.shelf.pages());
+            let Some(logical_rank) = host.process.protocol().logical_rank() else { continue };
+            self.outcome.steady.insert(logical_rank, host.shard_store.pages());
             if let Some(program) = &host.program {
-                self.outcome.program.insert(seat, program.pages());
+                self.outcome.program.insert(logical_rank, program.pages());
             }
-            let done = !self.scenario.plan.is_member(seat) || host.last_epoch >= self.scenario.epochs;
+            let done = !self.scenario.plan.is_member(logical_rank) || host.last_epoch >= self.scenario.epochs;
             if !done && !self.outcome.refused {
-                return Err(Failure(format!("{seat:?} comes to no end; {}", self.outline())));
+                return Err(Failure(format!("{logical_rank:?} comes to no end; {}", self.delta_descriptor())));
             }
         }
         Ok(self.outcome)

@@ -1,13 +1,14 @@
-//! Every order of events and every moment of a kill, for small groups: the real [`Protocol`] in a world of abstract pieces.
+//! Every order of events and every moment of a kill, for small groups: the real [`Protocol`] in a world of abstract shards.
 //!
-//! A piece is only what epoch and seat it is of; encoding and rebuilding are one step each, which can happen once everybody
-//! whose part it takes has begun. From each state all successors are made: every message that can be delivered next, every
-//! storage action that can end next, every process that can be killed next, every process that can become coordinator. States that
-//! were seen are not gone into again. What holds in every state is checked in every state ([`World::check`]).
+//! A shard is only what epoch and logical rank it is of; encoding and rebuilding are one step each, which can happen once
+//! everybody whose part it takes has begun. From each state all successors are made: every message that can be delivered
+//! next, every storage action that can end next, every process that can be killed next, every process that can become
+//! coordinator. States that were seen are not gone into again. What holds in every state is checked in every state
+//! ([`World::check`]).
 //!
 //! Two reductions make six processes feasible, and each is checked on smaller groups against doing without it:
 //!
-//! - *durable*: messages arrive at once. What is in flight is forgotten at the next muster, and the lateness of a message
+//! - *durable*: messages arrive at once. What is in flight is forgotten at the next membership, and the lateness of a message
 //!   shows nowhere but in the storage action that it brings about, which may be as late as it likes.
 //! - *symmetric*: states that differ only in which process is which are one. Members of a rotating group are alike, and so
 //!   are the choices of the next coordinator.
@@ -24,7 +25,7 @@ pub struct Explored {
     pub transitions: usize,
     /// States in which nothing more could happen.
     pub ends: usize,
-    /// Ends at which nothing could be recovered, because more was lost than is borne or processes were too few.
+    /// Ends at which nothing could be recovered, because more was lost than is tolerated or processes were too few.
     pub refusals: usize,
 }
 

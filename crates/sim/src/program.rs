@@ -4,7 +4,9 @@
 use fastrand::Rng;
 use standfast_core::delta::Page;
 use standfast_core::{Checksum, PAGE_BYTES};
-use standfast_group::{LoadError, MemoryShelf, Payload, PieceId, RegionId, Shelf as _, SlotMap, SlotSet, load};
+use standfast_group::{
+    LoadError, MemoryShardStore, Payload, RegionId, ShardId, ShardStore as _, SlotMap, SlotSet, load,
+};
 use std::collections::BTreeMap;
 
 /// The region that holds the program's own number.
@@ -154,19 +156,19 @@ impl Program {
         self.pages.len()
     }
 
-    /// The state that a piece holds. Where it is local, `differs_from` names the encoded one, if there is one, to which the
+    /// The state that a shard holds. Where it is local, `differs_from` names the encoded one, if there is one, to which the
     /// next differences refer.
     ///
     /// # Errors
     /// [`LoadError`]
     pub fn restored(
         habits: Habits,
-        shelf: &MemoryShelf,
-        piece: PieceId,
-        differs_from: Option<Option<PieceId>>,
+        shard_store: &MemoryShardStore,
+        shard: ShardId,
+        differs_from: Option<Option<ShardId>>,
     ) -> Result<Self, LoadError> {
         let mut content = BTreeMap::new();
-        let description = load(shelf, piece, |slot, page| {
+        let description = load(shard_store, shard, |slot, page| {
             content.insert(slot, *page);
         })?;
         let map = description.map;
@@ -179,8 +181,8 @@ impl Program {
         }
         let mut changed = SlotSet::default();
         if let Some(encoded) = differs_from {
-            let descriptions = encoded.map_or(&[][..], |encoded| shelf.descriptions(encoded));
-            let before = descriptions.iter().filter(|description| description.seat == piece.seat);
+            let descriptions = encoded.map_or(&[][..], |encoded| shard_store.descriptions(encoded));
+            let before = descriptions.iter().filter(|description| description.logical_rank == shard.logical_rank);
             before.for_each(|description| changed.extend(&description.map.used()));
             changed.extend(&map.used());
         }

@@ -6,19 +6,19 @@ use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::placement::{Site, rotating_groups};
 use standfast_group::transfer::Costs;
-use standfast_group::{Group, Plan, Seat, WayBack};
+use standfast_group::{Group, LogicalRank, Plan, RecoveryMode};
 use std::sync::Arc;
 
 /// Faults put in on purpose, which a run must find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plant {
-    /// A process says that its piece is sealed before it is.
+    /// A process says that its shard is sealed before it is.
     CommittedTooEarly,
-    /// The old piece is deleted as soon as the new one is sealed.
+    /// The old shard is deleted as soon as the new one is sealed.
     DeletedTooEarly,
     /// One hop multiplies by a wrong number.
     WrongCoefficient,
-    /// Pieces are told apart by their number alone.
+    /// Shards are told apart by their number alone.
     IdIgnored,
     /// Pages that are removed are not taken out of the checks.
     RemovedNotSubtracted,
@@ -42,11 +42,11 @@ pub struct Scenario {
     pub seed: u64,
     /// The groups.
     pub plan: Arc<Plan>,
-    /// Processes beyond the seats.
+    /// Processes beyond the logical ranks.
     pub spares: u32,
     /// The program goes on to the epoch with this number.
     pub epochs: u64,
-    /// Every how many epochs one is encoded, where the way back is to relaunch.
+    /// Every how many epochs one is encoded, where the recovery mode is to relaunch.
     pub encode_every: u64,
     /// Failures.
     pub kills: u32,
@@ -60,8 +60,8 @@ pub struct Scenario {
     pub costs: Vec<Costs>,
     /// Whether differences travel in word form.
     pub compress: bool,
-    /// Whether processes would rather have checks made anew.
-    pub anew: Option<bool>,
+    /// Whether processes would rather have checks made in full.
+    pub full: Option<bool>,
     /// A fault put in on purpose.
     pub plant: Option<Plant>,
 }
@@ -91,13 +91,13 @@ impl Scenario {
     /// The run of a seed.
     pub fn new(seed: u64, wishes: Wishes) -> Self {
         let mut random = Rng::with_seed(seed);
-        let way_back = if random.bool() { WayBack::InPlace } else { WayBack::Relaunch };
+        let recovery_mode = if random.bool() { RecoveryMode::InPlace } else { RecoveryMode::Relaunch };
         let ranks = wishes.ranks.unwrap_or_else(|| random.u32(2..=16)).max(2);
         let job = JobId::from_bytes(random.u128(..).to_le_bytes());
-        let plan = (0..).find_map(|_| Plan::new(job, way_back, groups(ranks, &mut random)).ok());
+        let plan = (0..).find_map(|_| Plan::new(job, recovery_mode, groups(ranks, &mut random)).ok());
         let kills = wishes.kills.unwrap_or_else(|| random.u32(0..4));
-        // In place a lost member's seat needs somebody.
-        let spares = if way_back == WayBack::InPlace { random.u32(0..=kills) } else { 0 };
+        // In place a lost member's logical rank needs somebody.
+        let spares = if recovery_mode == RecoveryMode::InPlace { random.u32(0..=kills) } else { 0 };
         let latency = [1_000, 100_000, 10_000_000];
         let costs = |_| Costs { latency_nanoseconds: latency[random.usize(..3)], page_nanoseconds: 1_000 };
         let costs = (0..3).map(costs).collect();
@@ -113,13 +113,13 @@ impl Scenario {
             habits: Habits { pages_max: random.u32(1..90), steady: None, forgets_removed: false },
             costs,
             compress: random.bool(),
-            anew: [None, Some(false), Some(true)][random.usize(..3)],
+            full: [None, Some(false), Some(true)][random.usize(..3)],
             plant: None,
         }
     }
 }
 
-/// Groups over so many processes: rotating checks in groups of up to ten across nodes, or keepers.
+/// Groups over so many processes: rotating checks in groups of up to ten across nodes, or parity nodes.
 fn groups(ranks: u32, random: &mut Rng) -> Vec<Group> {
     let scheme = match random.u8(..6) {
         0 => Scheme::Mirroring,
@@ -143,7 +143,9 @@ fn groups(ranks: u32, random: &mut Rng) -> Vec<Group> {
     let count = (ranks / (width + checks)).max(1);
     let members = ranks.saturating_sub(count * checks).max(count * checks.max(2));
     let all: Vec<u32> = (0..members).collect();
-    let dealt = |group: u32| all.iter().copied().filter(move |seat| seat % count == group).map(Seat).collect();
-    let keepers = |group: u32| (0..checks).map(|check| Seat(members + group * checks + check)).collect();
-    (0..count).map(|group| Group { members: dealt(group), keepers: keepers(group), scheme }).collect()
+    let dealt = |group: u32| {
+        all.iter().copied().filter(move |logical_rank| logical_rank % count == group).map(LogicalRank).collect()
+    };
+    let parity_nodes = |group: u32| (0..checks).map(|check| LogicalRank(members + group * checks + check)).collect();
+    (0..count).map(|group| Group { members: dealt(group), parity_nodes: parity_nodes(group), scheme }).collect()
 }

@@ -1,10 +1,10 @@
-//! The abstract world of the explorer: processes with the real protocol, shelves with abstract pieces, links with messages.
+//! The abstract world of the explorer: processes with the real protocol, shelves with abstract shards, links with messages.
 
 use standfast_core::Checksum;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Arrival, Beginning, Control, EpochId, Event, Holding, Level, Life, Muster, Plan, Protocol, Rank, Rejected,
-    Report, Restore, Resumption, Seat, Stage, Survey, Term, WayBack, decide,
+    Action, Arrival, Beginning, Control, EpochId, Event, Holding, Level, Life, LogicalRank, Membership, Plan, Protocol,
+    Rank, RecoveryMode, Rejected, Report, Restore, Resumption, Stage, Survey, Term, decide,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Model {
     /// The groups.
     pub plan: Arc<Plan>,
-    /// Processes beyond the seats.
+    /// Processes beyond the logical ranks.
     pub spares: u32,
     /// The application goes on to the epoch with this number.
     pub epochs: u64,
@@ -23,12 +23,12 @@ pub struct Model {
     pub encode_every: u64,
     /// Nodes that may fail.
     pub kills: u32,
-    /// How often all processes may end while their nodes stay, where the way back is to relaunch.
+    /// How often all processes may end while their nodes stay, where the recovery mode is to relaunch.
     pub crashes: u32,
     /// Whether the second and further failures may come before the one before is recovered, though the code does not bear
     /// both.
     pub beyond: bool,
-    /// Whether a failed node may come back with the pieces that it had.
+    /// Whether a failed node may come back with the shards that it had.
     pub returns: bool,
     /// Whether every order of messages is explored; otherwise they arrive at once.
     pub messages: bool,
@@ -41,11 +41,11 @@ pub struct Model {
 /// Faults put in on purpose, at the doors of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plant {
-    /// A piece is reported sealed before it is.
+    /// A shard is reported sealed before it is.
     CommittedTooEarly,
-    /// The old piece is deleted as soon as the new one is sealed.
+    /// The old shard is deleted as soon as the new one is sealed.
     DeletedTooEarly,
-    /// Pieces are told apart by their number alone.
+    /// Shards are told apart by their number alone.
     IdIgnored,
 }
 
@@ -56,7 +56,7 @@ pub enum Step {
     Deliver(Rank, Rank),
     /// The oldest action of a process is done.
     Complete(Rank),
-    /// A process learns the current muster.
+    /// A process learns the current membership.
     Tell(Rank),
     /// A node fails. The rest is mustered under a new coordinator; `back`: with a node that failed before.
     Kill {
@@ -76,7 +76,7 @@ pub enum Step {
 pub enum Violation {
     /// A tolerated loss would not be recovered.
     Unrecoverable(String),
-    /// A rebuilding, encoding or rollback with the wrong piece.
+    /// A rebuilding, encoding or rollback with the wrong shard.
     Mixed(String),
     /// Nothing can happen any more, and the application has not come to its end.
     Stuck(String),
@@ -85,46 +85,46 @@ pub enum Violation {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Work {
     Survey,
-    Encode(EpochId, Option<EpochId>, Vec<(Seat, Rank)>),
+    Encode(EpochId, Option<EpochId>, Vec<(LogicalRank, Rank)>),
     Lay(EpochId, EpochId),
     Rebuild(EpochId, Restore),
     Seal { epoch: EpochId, recovery: bool, level: Level },
-    Mark(EpochId),
-    Keep(Option<EpochId>, Option<Seat>, Life),
+    Acknowledge(EpochId),
+    Keep(Option<EpochId>, Option<LogicalRank>, Life),
 }
 
-/// What is known of a sealed piece.
+/// What is known of a sealed shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-struct Piece {
-    marked: bool,
+struct Shard {
+    acknowledged: bool,
     level: Level,
 }
 
-/// Sealed pieces.
+/// Sealed shards.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-struct Shelf {
+struct ShardStore {
     life: Life,
-    pieces: BTreeMap<(EpochId, Seat), Piece>,
+    shards: BTreeMap<(EpochId, LogicalRank), Shard>,
     /// Whether an epoch may have been promised since the job last began.
     promised: bool,
 }
 
-impl Shelf {
-    /// The epoch of which the piece really is.
-    fn find(&self, model: &Model, epoch: EpochId, seat: Seat) -> Option<EpochId> {
-        let mut pieces = self.pieces.keys().filter(|(of, whose)| model.same(*of, epoch) && *whose == seat);
-        pieces.next_back().map(|(of, _)| *of)
+impl ShardStore {
+    /// The epoch of which the shard really is.
+    fn find(&self, model: &Model, epoch: EpochId, logical_rank: LogicalRank) -> Option<EpochId> {
+        let mut shards = self.shards.keys().filter(|(of, whose)| model.same(*of, epoch) && *whose == logical_rank);
+        shards.next_back().map(|(of, _)| *of)
     }
 
-    /// Deletes all but one piece, and what that stands upon.
-    fn keep(&mut self, model: &Model, epoch: Option<EpochId>, seat: Option<Seat>) {
-        let level = epoch.zip(seat).and_then(|kept| self.pieces.get(&kept)).map(|piece| piece.level);
+    /// Deletes all but one shard, and what that stands upon.
+    fn keep(&mut self, model: &Model, epoch: Option<EpochId>, logical_rank: Option<LogicalRank>) {
+        let level = epoch.zip(logical_rank).and_then(|kept| self.shards.get(&kept)).map(|shard| shard.level);
         let base = level.and_then(|level| match level {
             Level::Local(base) => base,
             Level::Encoded => None,
         });
         let counts = |of: EpochId| [epoch, base].into_iter().flatten().any(|kept| model.same(of, kept));
-        self.pieces.retain(|(of, whose), _| counts(*of) && Some(*whose) == seat);
+        self.shards.retain(|(of, whose), _| counts(*of) && Some(*whose) == logical_rank);
     }
 }
 
@@ -138,11 +138,11 @@ impl Model {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Host {
     protocol: Protocol,
-    shelf: Shelf,
+    shard_store: ShardStore,
     work: VecDeque<Work>,
     last_epoch: u64,
     refused: bool,
-    /// A muster that it has not been told.
+    /// A membership that it has not been told.
     untold: bool,
 }
 
@@ -150,33 +150,33 @@ struct Host {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct World {
     hosts: BTreeMap<Rank, Host>,
-    away: Vec<Shelf>,
+    away: Vec<ShardStore>,
     links: BTreeMap<(Rank, Rank), VecDeque<(Term, Control)>>,
-    muster: Muster,
+    membership: Membership,
     next_rank: u32,
     kills_left: u32,
     crashes_left: u32,
-    /// Failures since every seat had its piece.
+    /// Failures since every logical rank had its shard.
     missing: u32,
     /// The newest epoch on which an application went on.
     promised: Option<EpochId>,
-    /// The newest of those that are encoded: what is left of a promise when a piece is lost.
+    /// The newest of those that are encoded: what is left of a promise when a shard is lost.
     encoded: Option<EpochId>,
-    /// What the processes of this muster were rolled back to.
+    /// What the processes of this membership were rolled back to.
     rolled_back: Option<EpochId>,
 }
 
 impl World {
     /// The beginning: everybody has just been told that all are here.
     pub fn new(model: &Model) -> Self {
-        let seats = model.plan.seats() as u32;
-        let present: Vec<Rank> = (0..seats + model.spares).map(Rank).collect();
+        let logical_ranks = model.plan.logical_ranks() as u32;
+        let present: Vec<Rank> = (0..logical_ranks + model.spares).map(Rank).collect();
         let mut world = Self {
             hosts: BTreeMap::new(),
             away: Vec::new(),
             links: BTreeMap::new(),
-            muster: Muster { number: 1, present: present.clone() },
-            next_rank: seats + model.spares,
+            membership: Membership { number: 1, present: present.clone() },
+            next_rank: logical_ranks + model.spares,
             kills_left: model.kills,
             crashes_left: model.crashes,
             missing: 0,
@@ -185,19 +185,19 @@ impl World {
             rolled_back: None,
         };
         for rank in present {
-            let prefers = (rank.0 < seats).then_some(Seat(rank.0));
-            world.hosts.insert(rank, world.host(model, rank, prefers, Shelf::default()));
+            let prefers = (rank.0 < logical_ranks).then_some(LogicalRank(rank.0));
+            world.hosts.insert(rank, world.host(model, rank, prefers, ShardStore::default()));
         }
         world.tell_all(model).expect("nothing has happened yet that could be wrong");
         world
     }
 
-    fn host(&self, model: &Model, rank: Rank, prefers: Option<Seat>, shelf: Shelf) -> Host {
+    fn host(&self, model: &Model, rank: Rank, prefers: Option<LogicalRank>, shard_store: ShardStore) -> Host {
         let costs = Costs { latency_nanoseconds: 1, page_nanoseconds: 1 };
         let beginning = Beginning { rank, prefers, started: false, costs, encode_every: model.encode_every };
         Host {
             protocol: Protocol::new(model.plan.clone(), beginning),
-            shelf,
+            shard_store,
             work: VecDeque::new(),
             last_epoch: 0,
             refused: false,
@@ -207,7 +207,7 @@ impl World {
 
     fn tell_all(&mut self, model: &Model) -> Result<(), Violation> {
         if !model.messages {
-            for rank in self.muster.present.clone() {
+            for rank in self.membership.present.clone() {
                 self.tell(model, rank)?;
             }
         }
@@ -216,7 +216,7 @@ impl World {
 
     fn tell(&mut self, model: &Model, rank: Rank) -> Result<(), Violation> {
         self.hosts.get_mut(&rank).expect("it is present").untold = false;
-        self.event(model, rank, Event::Muster(self.muster.clone()))
+        self.event(model, rank, Event::Membership(self.membership.clone()))
     }
 
     /// Whether somebody was refused.
@@ -245,8 +245,8 @@ impl World {
         if self.crashes_left > 0 && !self.is_refused() {
             steps.extend(self.hosts.keys().map(|rank| Step::Crash(*rank)));
         }
-        let bears = model.beyond || self.missing < tolerance(&model.plan);
-        if self.kills_left > 0 && bears && !self.is_refused() {
+        let tolerates = model.beyond || self.missing < tolerance(&model.plan);
+        if self.kills_left > 0 && tolerates && !self.is_refused() {
             for victim in self.hosts.keys() {
                 let others = self.hosts.keys().filter(|rank| *rank != victim);
                 for coordinator in others {
@@ -262,28 +262,36 @@ impl World {
     /// Work on bytes ends only when all have begun whose bytes it takes.
     fn can_complete(&self, model: &Model, rank: Rank) -> bool {
         let host = &self.hosts[&rank];
-        let group_of = |seat: &Seat| model.plan.place(*seat).0;
+        let group_of = |logical_rank: &LogicalRank| model.plan.place(*logical_rank).0;
         let began = |rank: &Rank, epoch: EpochId| {
             let Some(host) = self.hosts.get(rank) else { return false };
             let has = |work: &Work| match work {
                 Work::Encode(of, ..) | Work::Rebuild(of, _) => *of == epoch,
                 _ => false,
             };
-            host.protocol.term() == self.hosts[&self.muster.coordinator()].protocol.term()
+            host.protocol.term() == self.hosts[&self.membership.coordinator()].protocol.term()
                 && (host.work.iter().any(has) || has_done(host.protocol.stage(), epoch))
         };
         match host.work.front() {
             None => false,
-            Some(Work::Encode(epoch, _, seats)) => {
-                let mine = seats.iter().find(|(_, holder)| *holder == rank).map(|(seat, _)| group_of(seat));
+            Some(Work::Encode(epoch, _, logical_ranks)) => {
+                let mine = logical_ranks
+                    .iter()
+                    .find(|(_, holder)| *holder == rank)
+                    .map(|(logical_rank, _)| group_of(logical_rank));
                 let Some(mine) = mine else { return true };
-                seats.iter().filter(|(seat, _)| group_of(seat) == mine).all(|(_, holder)| began(holder, *epoch))
+                logical_ranks
+                    .iter()
+                    .filter(|(logical_rank, _)| group_of(logical_rank) == mine)
+                    .all(|(_, holder)| began(holder, *epoch))
             }
             Some(Work::Rebuild(epoch, restore)) => {
-                let all = restore.seats.iter().chain(&restore.sources);
-                all.clone().filter(|(_, holder)| *holder == rank).all(|(seat, _)| {
-                    let mine = group_of(seat);
-                    all.clone().filter(|(seat, _)| group_of(seat) == mine).all(|(_, holder)| began(holder, *epoch))
+                let all = restore.logical_ranks.iter().chain(&restore.sources);
+                all.clone().filter(|(_, holder)| *holder == rank).all(|(logical_rank, _)| {
+                    let mine = group_of(logical_rank);
+                    all.clone()
+                        .filter(|(logical_rank, _)| group_of(logical_rank) == mine)
+                        .all(|(_, holder)| began(holder, *epoch))
                 })
             }
             Some(_) => true,
@@ -320,61 +328,61 @@ impl World {
         self.event(model, to, Event::Message { from, term, control })
     }
 
-    /// The node is gone with its pieces, or comes back with them later. In place the others go on; otherwise all begin
-    /// anew, with another node in the place of the one that failed.
+    /// The node is gone with its shards, or comes back with them later. In place the others go on; otherwise all begin
+    /// again, with another node in the place of the one that failed.
     fn kill(&mut self, model: &Model, victim: Rank, coordinator: Rank, back: bool) -> Result<(), Violation> {
         let lost = self.hosts.remove(&victim).expect("the step was offered");
         let returned = if back { self.away.pop() } else { None };
         if model.returns {
-            self.away.push(lost.shelf);
+            self.away.push(lost.shard_store);
         }
         self.kills_left -= 1;
         self.missing += 1;
-        let fresh = (model.plan.way_back() == WayBack::Relaunch).then(Shelf::default);
+        let fresh = (model.plan.recovery_mode() == RecoveryMode::Relaunch).then(ShardStore::default);
         self.begin_again(model, coordinator, returned.into_iter().chain(fresh).collect())
     }
 
     /// Everybody is told who is there from now on, with new processes on these shelves.
-    fn begin_again(&mut self, model: &Model, coordinator: Rank, joining: Vec<Shelf>) -> Result<(), Violation> {
+    fn begin_again(&mut self, model: &Model, coordinator: Rank, joining: Vec<ShardStore>) -> Result<(), Violation> {
         self.rolled_back = None;
-        if model.plan.way_back() == WayBack::Relaunch {
+        if model.plan.recovery_mode() == RecoveryMode::Relaunch {
             self.links.clear();
             for rank in self.hosts.keys().copied().collect::<Vec<_>>() {
                 let host = &self.hosts[&rank];
-                let fresh = self.host(model, rank, host.protocol.seat(), host.shelf.clone());
+                let fresh = self.host(model, rank, host.protocol.logical_rank(), host.shard_store.clone());
                 self.hosts.insert(rank, fresh);
             }
         }
-        for shelf in joining {
+        for shard_store in joining {
             let rank = Rank(self.next_rank);
             self.next_rank += 1;
-            self.hosts.insert(rank, self.host(model, rank, None, shelf));
+            self.hosts.insert(rank, self.host(model, rank, None, shard_store));
         }
         let others = self.hosts.keys().copied().filter(|rank| *rank != coordinator);
         let present = std::iter::once(coordinator).chain(others).collect();
-        self.muster = Muster { number: self.muster.number + 1, present };
+        self.membership = Membership { number: self.membership.number + 1, present };
         self.hosts.values_mut().for_each(|host| host.untold = true);
         self.tell_all(model)
     }
 
     fn complete(&mut self, model: &Model, rank: Rank) -> Result<(), Violation> {
         let host = self.hosts.get_mut(&rank).expect("the step was offered");
-        let seat = host.protocol.seat();
+        let logical_rank = host.protocol.logical_rank();
         let event = match host.work.pop_front().expect("the step was offered") {
-            Work::Survey => Event::Surveyed(host.protocol.term().muster, survey(model, &host.shelf)),
+            Work::Survey => Event::Surveyed(host.protocol.term().membership, survey(model, &host.shard_store)),
             Work::Encode(epoch, base, _) => {
-                if let (Some(base), Some(seat)) = (base, seat)
-                    && host.shelf.find(model, base, seat).is_none()
+                if let (Some(base), Some(logical_rank)) = (base, logical_rank)
+                    && host.shard_store.find(model, base, logical_rank).is_none()
                 {
-                    return Err(Violation::Mixed(format!("{seat:?} encodes {epoch} without its {base}")));
+                    return Err(Violation::Mixed(format!("{logical_rank:?} encodes {epoch} without its {base}")));
                 }
                 Event::Done(epoch)
             }
             Work::Lay(epoch, base) => {
-                if let Some(seat) = seat
-                    && host.shelf.find(model, base, seat).is_none()
+                if let Some(logical_rank) = logical_rank
+                    && host.shard_store.find(model, base, logical_rank).is_none()
                 {
-                    return Err(Violation::Mixed(format!("{seat:?} lays {epoch} down without its {base}")));
+                    return Err(Violation::Mixed(format!("{logical_rank:?} lays {epoch} down without its {base}")));
                 }
                 Event::Done(epoch)
             }
@@ -383,31 +391,34 @@ impl World {
                 Event::Done(epoch)
             }
             Work::Seal { epoch, recovery, level } => {
-                if let Some(seat) = seat {
-                    host.shelf.pieces.entry((epoch, seat)).or_insert(Piece { marked: false, level });
-                    host.shelf.promised |= !recovery;
+                if let Some(logical_rank) = logical_rank {
+                    host.shard_store
+                        .shards
+                        .entry((epoch, logical_rank))
+                        .or_insert(Shard { acknowledged: false, level });
+                    host.shard_store.promised |= !recovery;
                 }
                 if model.plant == Some(Plant::DeletedTooEarly) {
-                    host.shelf.pieces.retain(|(of, _), _| *of == epoch);
+                    host.shard_store.shards.retain(|(of, _), _| *of == epoch);
                 }
                 if model.plant == Some(Plant::CommittedTooEarly) {
                     return Ok(());
                 }
                 Event::Sealed(epoch)
             }
-            Work::Mark(epoch) => {
-                host.shelf.promised = true;
-                host.shelf
-                    .pieces
+            Work::Acknowledge(epoch) => {
+                host.shard_store.promised = true;
+                host.shard_store
+                    .shards
                     .iter_mut()
                     .filter(|((of, _), _)| *of == epoch)
-                    .for_each(|(_, piece)| piece.marked = true);
-                Event::Marked(epoch)
+                    .for_each(|(_, shard)| shard.acknowledged = true);
+                Event::Acknowledged(epoch)
             }
-            Work::Keep(epoch, seat, life) => {
-                host.shelf.life = life;
-                host.shelf.promised = epoch.is_some();
-                host.shelf.keep(model, epoch, seat);
+            Work::Keep(epoch, logical_rank, life) => {
+                host.shard_store.life = life;
+                host.shard_store.promised = epoch.is_some();
+                host.shard_store.keep(model, epoch, logical_rank);
                 Event::Kept
             }
         };
@@ -417,10 +428,11 @@ impl World {
     /// What is put together for a rebuilding must be of one epoch.
     fn check_sources(&self, model: &Model, epoch: EpochId, restore: &Restore) -> Result<(), Violation> {
         let mut found = BTreeSet::new();
-        for (seat, rank) in &restore.sources {
-            let piece = self.hosts.get(rank).and_then(|host| host.shelf.find(model, epoch, *seat));
-            let missing = || Violation::Mixed(format!("process {} has no piece of {seat:?} for {epoch}", rank.0));
-            found.insert(piece.ok_or_else(missing)?);
+        for (logical_rank, rank) in &restore.sources {
+            let shard = self.hosts.get(rank).and_then(|host| host.shard_store.find(model, epoch, *logical_rank));
+            let missing =
+                || Violation::Mixed(format!("process {} has no shard of {logical_rank:?} for {epoch}", rank.0));
+            found.insert(shard.ok_or_else(missing)?);
         }
         if found.len() > 1 {
             return Err(Violation::Mixed(format!("{epoch} is put together from {found:?}")));
@@ -456,7 +468,7 @@ impl World {
                 host.work.clear();
                 Work::Survey
             }
-            Action::Encode { epoch, base, seats, .. } => Work::Encode(epoch, base, seats),
+            Action::Encode { epoch, base, logical_ranks, .. } => Work::Encode(epoch, base, logical_ranks),
             Action::Lay { epoch, base, .. } => Work::Lay(epoch, base),
             Action::Rebuild { restore, epoch, .. } => Work::Rebuild(epoch, restore),
             Action::Seal(work) => {
@@ -464,8 +476,8 @@ impl World {
                 host.work.push_back(Work::Seal { epoch, recovery, level });
                 return Ok((model.plant == Some(Plant::CommittedTooEarly)).then_some(Event::Sealed(epoch)));
             }
-            Action::Mark(epoch) => Work::Mark(epoch),
-            Action::Keep { epoch, seat, life } => Work::Keep(epoch, seat, life),
+            Action::Acknowledge(epoch) => Work::Acknowledge(epoch),
+            Action::Keep { epoch, logical_rank, life } => Work::Keep(epoch, logical_rank, life),
             Action::Resume(resumption) => return self.resume(model, rank, resumption),
             Action::Refuse(_) => {
                 host.refused = true;
@@ -489,30 +501,34 @@ impl World {
                 }
             }
             Resumption::Abandoned(reason) => return Err(Violation::Stuck(reason)),
-            Resumption::Rollback(epoch, seat) => {
-                if host.shelf.find(model, epoch, seat).is_none() {
-                    return Err(Violation::Mixed(format!("{seat:?} goes back to {epoch} and has no piece of it")));
+            Resumption::Rollback(epoch, logical_rank) => {
+                if host.shard_store.find(model, epoch, logical_rank).is_none() {
+                    return Err(Violation::Mixed(format!(
+                        "{logical_rank:?} goes back to {epoch} and has no shard of it"
+                    )));
                 }
                 if self.rolled_back.replace(epoch).is_some_and(|other| other != epoch) {
-                    return Err(Violation::Mixed(format!("{seat:?} goes back to {epoch}, another to another epoch")));
+                    return Err(Violation::Mixed(format!(
+                        "{logical_rank:?} goes back to {epoch}, another to another epoch"
+                    )));
                 }
                 host.last_epoch = epoch.number;
                 (self.promised, self.encoded) = (Some(epoch), host.protocol.kept());
             }
         }
         let host = &self.hosts[&rank];
-        // Any number will do for the id, as long as an epoch that is begun again in another muster has another one.
-        let arrival = Arrival { random: self.muster.number, anew: false };
+        // Any number will do for the id, as long as an epoch that is begun again in another membership has another one.
+        let arrival = Arrival { random: self.membership.number, full: false };
         Ok((host.last_epoch < model.epochs).then_some(Event::Arrived(arrival)))
     }
 
-    /// Nothing is under way and every seat has the piece that it keeps.
+    /// Nothing is under way and every logical rank has the shard that it keeps.
     fn is_whole(&self, model: &Model) -> bool {
         let quiet = self.links.is_empty() && self.hosts.values().all(|host| host.work.is_empty() && !host.untold);
-        let pieces = |protocol: &Protocol| usize::from(protocol.newest() != protocol.kept()) + 1;
-        let is_whole = |host: &&Host| host.shelf.pieces.len() == pieces(&host.protocol);
-        let kept = self.hosts.values().filter(|host| host.protocol.seat().is_some()).filter(is_whole);
-        quiet && kept.count() == model.plan.seats()
+        let shards = |protocol: &Protocol| usize::from(protocol.newest() != protocol.kept()) + 1;
+        let is_whole = |host: &&Host| host.shard_store.shards.len() == shards(&host.protocol);
+        let kept = self.hosts.values().filter(|host| host.protocol.logical_rank().is_some()).filter(is_whole);
+        quiet && kept.count() == model.plan.logical_ranks()
     }
 
     /// What must hold in every state.
@@ -526,28 +542,29 @@ impl World {
         let idle = self.progress(model).is_empty();
         let enough = self.hosts.len() >= model.plan.members() && self.missing <= tolerance(&model.plan);
         // In place nobody can begin again where nothing was promised yet.
-        let may_refuse = !enough || (self.promised.is_none() && model.plan.way_back() == WayBack::InPlace);
+        let may_refuse = !enough || (self.promised.is_none() && model.plan.recovery_mode() == RecoveryMode::InPlace);
         let done = self.hosts.values().all(|host| {
-            host.protocol.seat().is_none_or(|seat| !model.plan.is_member(seat)) || host.last_epoch >= model.epochs
+            host.protocol.logical_rank().is_none_or(|logical_rank| !model.plan.is_member(logical_rank))
+                || host.last_epoch >= model.epochs
         });
         if (idle && !done && !self.is_refused()) || (self.is_refused() && !may_refuse) {
-            return Err(Violation::Stuck(self.outline()));
+            return Err(Violation::Stuck(self.delta_descriptor()));
         }
         Ok(())
     }
 
-    fn outline(&self) -> String {
+    fn delta_descriptor(&self) -> String {
         let host = |(rank, host): (&Rank, &Host)| {
-            let (seat, stage) = (host.protocol.seat(), host.protocol.stage());
-            let (pieces, work) = (&host.shelf.pieces, &host.work);
+            let (logical_rank, stage) = (host.protocol.logical_rank(), host.protocol.stage());
+            let (shards, work) = (&host.shard_store.shards, &host.work);
             let last = host.last_epoch;
-            format!("process {}: {seat:?} {stage:?}, pieces {pieces:?}, work {work:?}, at {last}", rank.0)
+            format!("process {}: {logical_rank:?} {stage:?}, shards {shards:?}, work {work:?}, at {last}", rank.0)
         };
         let hosts: Vec<String> = self.hosts.iter().map(host).collect();
         format!("{} failures, promised {:?}; {}", self.missing, self.promised, hosts.join("; "))
     }
 
-    /// Every further loss that is borne leaves an epoch to go back to, no older than any on which an application went on.
+    /// Every further loss that is tolerated leaves an epoch to go back to, no older than any on which an application went on.
     fn check_recoverable(&self, model: &Model) -> Result<(), Violation> {
         let age = |epoch: EpochId| (epoch.life, epoch.number);
         let spare = tolerance(&model.plan) - self.missing;
@@ -560,7 +577,7 @@ impl World {
             for (index, rank) in ranks.iter().enumerate() {
                 let mut report = Report { started: true, ..Report::default() };
                 if bits >> index & 1 == 0 {
-                    report.holdings = survey(model, &self.hosts[rank].shelf).holdings;
+                    report.holdings = survey(model, &self.hosts[rank].shard_store).holdings;
                 }
                 reports.insert(*rank, report);
             }
@@ -586,60 +603,66 @@ impl World {
         if !model.symmetric {
             return hash_of(self);
         }
-        assert!(!model.messages && !model.returns, "links have names in them, and so have pieces of who comes back");
-        let coordinator = self.muster.coordinator();
-        let seats = |host: &Host, seat: Seat| (Some(seat) == host.protocol.seat(), model.plan.is_member(seat));
-        let mut outlines: Vec<u128> = Vec::new();
+        assert!(!model.messages && !model.returns, "links have names in them, and so have shards of who comes back");
+        let coordinator = self.membership.coordinator();
+        let logical_ranks = |host: &Host, logical_rank: LogicalRank| {
+            (Some(logical_rank) == host.protocol.logical_rank(), model.plan.is_member(logical_rank))
+        };
+        let mut delta_descriptors: Vec<u128> = Vec::new();
         for (rank, host) in &self.hosts {
-            let pieces: BTreeSet<_> = host.shelf.pieces.iter().map(|((e, s), p)| (*e, seats(host, *s), *p)).collect();
-            let work: Vec<_> = host.work.iter().map(outline_of).collect();
-            let seat = host.protocol.seat().map(|seat| model.plan.is_member(seat));
-            let own = (*rank == coordinator, seat, host.shelf.life, host.shelf.promised, pieces, work);
+            let shards: BTreeSet<_> =
+                host.shard_store.shards.iter().map(|((e, s), p)| (*e, logical_ranks(host, *s), *p)).collect();
+            let work: Vec<_> = host.work.iter().map(delta_descriptor_of).collect();
+            let logical_rank = host.protocol.logical_rank().map(|logical_rank| model.plan.is_member(logical_rank));
+            let own =
+                (*rank == coordinator, logical_rank, host.shard_store.life, host.shard_store.promised, shards, work);
             let kept = (host.protocol.kept(), host.protocol.newest());
             let stage = (host.protocol.stage(), kept, host.last_epoch, host.refused);
-            outlines.push(hash_of(&(own, stage)));
+            delta_descriptors.push(hash_of(&(own, stage)));
         }
-        outlines.sort_unstable();
-        let member = |seat: Seat| model.plan.is_member(seat);
+        delta_descriptors.sort_unstable();
+        let member = |logical_rank: LogicalRank| model.plan.is_member(logical_rank);
         let away: Vec<BTreeSet<_>> =
-            self.away.iter().map(|it| it.pieces.iter().map(|((e, s), m)| (*e, member(*s), *m)).collect()).collect();
+            self.away.iter().map(|it| it.shards.iter().map(|((e, s), m)| (*e, member(*s), *m)).collect()).collect();
         let left = (self.kills_left, self.crashes_left, self.missing);
-        let rest = (self.muster.number, left, self.promised, self.encoded, self.rolled_back);
-        hash_of(&(outlines, away, rest))
+        let rest = (self.membership.number, left, self.promised, self.encoded, self.rolled_back);
+        hash_of(&(delta_descriptors, away, rest))
     }
 }
 
 fn has_done(stage: &Stage, epoch: EpochId) -> bool {
     match stage {
-        Stage::Sealing(work) | Stage::Sealed(work) | Stage::Marking(work) | Stage::Marked(work) => work.epoch == epoch,
+        Stage::Sealing(work) | Stage::Sealed(work) | Stage::Marking(work) | Stage::Acknowledged(work) => {
+            work.epoch == epoch
+        }
         _ => false,
     }
 }
 
-fn outline_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
+fn delta_descriptor_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
     match work {
         Work::Survey => (0, None, None),
         Work::Encode(epoch, base, _) => (1, Some(*epoch), *base),
         Work::Rebuild(epoch, _) => (2, Some(*epoch), None),
         Work::Seal { epoch, .. } => (3, Some(*epoch), None),
-        Work::Mark(epoch) => (4, Some(*epoch), None),
+        Work::Acknowledge(epoch) => (4, Some(*epoch), None),
         Work::Keep(epoch, ..) => (5, *epoch, None),
         Work::Lay(epoch, base) => (6, Some(*epoch), Some(*base)),
     }
 }
 
-fn survey(model: &Model, shelf: &Shelf) -> Survey {
+fn survey(model: &Model, shard_store: &ShardStore) -> Survey {
     let id = |epoch: EpochId| match model.plant {
         Some(Plant::IdIgnored) => EpochId { life: Life(0), random: 0, ..epoch },
         _ => epoch,
     };
-    let pieces = shelf.pieces.iter();
-    let holding = |((epoch, seat), piece): (&(EpochId, Seat), &Piece)| {
-        let Piece { marked, level } = *piece;
-        Holding { epoch: id(*epoch), seat: *seat, marked, level }
+    let shards = shard_store.shards.iter();
+    let holding = |((epoch, logical_rank), shard): (&(EpochId, LogicalRank), &Shard)| {
+        let Shard { acknowledged, level } = *shard;
+        Holding { epoch: id(*epoch), logical_rank: *logical_rank, acknowledged, level }
     };
-    let unpromised = shelf.life != Life::default() && !shelf.promised;
-    Survey { life: shelf.life, holdings: pieces.map(holding).collect(), unpromised }
+    let unpromised = shard_store.life != Life::default() && !shard_store.promised;
+    Survey { life: shard_store.life, holdings: shards.map(holding).collect(), unpromised }
 }
 
 /// So many losses every group bears, wherever they fall.

@@ -2,7 +2,7 @@
 
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
-use standfast_group::{Group, Plan, Seat, WayBack};
+use standfast_group::{Group, LogicalRank, Plan, RecoveryMode};
 use standfast_sim::explore::{Explored, explore, symmetry_holds};
 use standfast_sim::world::{Model, Plant, Violation};
 use std::sync::Arc;
@@ -25,9 +25,9 @@ fn model(plan: Plan) -> Model {
     }
 }
 
-/// The few slots of these programs lie in every class of rows.
-fn rotating(way_back: WayBack, scheme: Scheme, members: u32) -> Plan {
-    Plan::rotating(JOB, way_back, scheme, members).expect("the tests ask for codes that there are").in_runs_of(1)
+/// The few slots of these programs lie in every stripe group.
+fn rotating(recovery_mode: RecoveryMode, scheme: Scheme, members: u32) -> Plan {
+    Plan::rotating(JOB, recovery_mode, scheme, members).expect("the tests ask for codes that there are").in_runs_of(1)
 }
 
 fn holds(model: &Model) -> Explored {
@@ -40,10 +40,10 @@ fn holds(model: &Model) -> Explored {
 #[test]
 fn parity_over_two_to_six_survives_a_kill_at_every_point() {
     for members in 2..=6 {
-        for way_back in [WayBack::Relaunch, WayBack::InPlace] {
+        for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
             let explored = {
-                let spares = u32::from(way_back == WayBack::InPlace);
-                holds(&Model { spares, ..model(rotating(way_back, Scheme::Parity, members)) })
+                let spares = u32::from(recovery_mode == RecoveryMode::InPlace);
+                holds(&Model { spares, ..model(rotating(recovery_mode, Scheme::Parity, members)) })
             };
             assert!(explored.ends > 0 && explored.states > 100);
         }
@@ -53,7 +53,7 @@ fn parity_over_two_to_six_survives_a_kill_at_every_point() {
 #[test]
 fn a_second_kill_during_recovery_is_survived_by_two_checks() {
     for members in 3..=6 {
-        let plan = rotating(WayBack::Relaunch, Scheme::ReedSolomon { checks: 2 }, members);
+        let plan = rotating(RecoveryMode::Relaunch, Scheme::ReedSolomon { checks: 2 }, members);
         let explored = holds(&Model { kills: 2, epochs: 1, ..model(plan) });
         assert_eq!(explored.refusals, 0, "nothing is refused that two checks bear");
     }
@@ -64,8 +64,8 @@ fn a_second_kill_during_recovery_is_survived_by_two_checks() {
 #[test]
 fn a_second_kill_with_one_check_is_survived_or_refused() {
     for members in 2..=3 {
-        for way_back in [WayBack::Relaunch, WayBack::InPlace] {
-            let plan = rotating(way_back, Scheme::Parity, members);
+        for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
+            let plan = rotating(recovery_mode, Scheme::Parity, members);
             let explored = holds(&Model { kills: 2, spares: 2, beyond: true, epochs: 1, ..model(plan) });
             assert!(explored.ends > explored.refusals);
         }
@@ -75,35 +75,38 @@ fn a_second_kill_with_one_check_is_survived_or_refused() {
 #[test]
 fn nodes_that_come_back_from_a_history_given_up_are_not_mixed_in() {
     for members in 2..=3 {
-        let plan = rotating(WayBack::Relaunch, Scheme::Parity, members);
+        let plan = rotating(RecoveryMode::Relaunch, Scheme::Parity, members);
         holds(&Model { kills: 2, returns: true, symmetric: false, ..model(plan) });
     }
-    let mirrors = rotating(WayBack::Relaunch, Scheme::Mirroring, 2);
+    let mirrors = rotating(RecoveryMode::Relaunch, Scheme::Mirroring, 2);
     holds(&Model { kills: 3, returns: true, symmetric: false, ..model(mirrors) });
 }
 
 #[test]
-fn dedicated_keepers_take_the_seats_of_members_where_there_is_no_spare() {
+fn dedicated_parity_nodes_take_the_logical_ranks_of_members_where_there_is_no_spare() {
     for spares in 0..=1 {
-        let plan = Plan::dedicated(JOB, WayBack::InPlace, Scheme::ReedSolomon { checks: 2 }, 2, 2).unwrap();
+        let plan = Plan::dedicated(JOB, RecoveryMode::InPlace, Scheme::ReedSolomon { checks: 2 }, 2, 2).unwrap();
         holds(&Model { kills: 2, spares, epochs: 1, symmetric: false, ..model(plan) });
     }
 }
 
 #[test]
 fn an_epoch_is_valid_in_all_groups_or_in_none() {
-    let group =
-        |members: [u32; 2]| Group { members: members.map(Seat).to_vec(), keepers: Vec::new(), scheme: Scheme::Parity };
-    let plan = Plan::new(JOB, WayBack::Relaunch, vec![group([0, 1]), group([2, 3])]).unwrap().in_runs_of(1);
+    let group = |members: [u32; 2]| Group {
+        members: members.map(LogicalRank).to_vec(),
+        parity_nodes: Vec::new(),
+        scheme: Scheme::Parity,
+    };
+    let plan = Plan::new(JOB, RecoveryMode::Relaunch, vec![group([0, 1]), group([2, 3])]).unwrap().in_runs_of(1);
     holds(&Model { symmetric: false, ..model(plan) });
 }
 
 #[test]
 fn every_order_of_messages_is_survived() {
     for members in 2..=3 {
-        for way_back in [WayBack::Relaunch, WayBack::InPlace] {
-            let spares = u32::from(way_back == WayBack::InPlace);
-            let plan = rotating(way_back, Scheme::Parity, members);
+        for recovery_mode in [RecoveryMode::Relaunch, RecoveryMode::InPlace] {
+            let spares = u32::from(recovery_mode == RecoveryMode::InPlace);
+            let plan = rotating(recovery_mode, Scheme::Parity, members);
             let messages = Model { messages: true, symmetric: false, spares, epochs: 1, ..model(plan) };
             holds(&messages);
         }
@@ -115,17 +118,17 @@ fn every_order_of_messages_is_survived() {
 #[test]
 fn local_epochs_survive_a_crash_at_every_point_and_a_loss_leaves_the_encoded_one() {
     for (members, kills, epochs) in [(2, 1, 4), (3, 1, 3), (4, 0, 4)] {
-        let plan = rotating(WayBack::Relaunch, Scheme::Parity, members);
+        let plan = rotating(RecoveryMode::Relaunch, Scheme::Parity, members);
         let explored = holds(&Model { encode_every: 3, crashes: 1, kills, epochs, ..model(plan) });
         assert!(explored.ends > 0 && explored.refusals == 0);
     }
-    let plan = rotating(WayBack::Relaunch, Scheme::ReedSolomon { checks: 2 }, 3);
+    let plan = rotating(RecoveryMode::Relaunch, Scheme::ReedSolomon { checks: 2 }, 3);
     holds(&Model { encode_every: 2, crashes: 1, kills: 2, epochs: 3, ..model(plan) });
 }
 
 #[test]
 fn local_epochs_survive_every_order_of_messages_and_nodes_that_come_back() {
-    let plan = || rotating(WayBack::Relaunch, Scheme::Parity, 2);
+    let plan = || rotating(RecoveryMode::Relaunch, Scheme::Parity, 2);
     let local = || Model { encode_every: 2, crashes: 1, symmetric: false, ..model(plan()) };
     holds(&Model { messages: true, ..local() });
     holds(&Model { kills: 2, returns: true, epochs: 3, ..local() });
@@ -134,7 +137,7 @@ fn local_epochs_survive_every_order_of_messages_and_nodes_that_come_back() {
 #[test]
 fn states_that_differ_in_names_alone_have_equal_futures() {
     for (members, kills, encode_every) in [(2, 2, 1), (3, 1, 1), (4, 1, 1), (2, 1, 2)] {
-        let plan = rotating(WayBack::Relaunch, Scheme::Parity, members);
+        let plan = rotating(RecoveryMode::Relaunch, Scheme::Parity, members);
         let local = Model { encode_every, crashes: u32::from(encode_every > 1), ..model(plan) };
         let (states, classes) = symmetry_holds(&Model { kills, epochs: encode_every, ..local });
         assert!(classes < states);
@@ -144,7 +147,7 @@ fn states_that_differ_in_names_alone_have_equal_futures() {
 #[test]
 fn faults_put_in_on_purpose_are_found() {
     let found = |model: &Model| explore(model).expect_err("the fault shows").violation;
-    let plan = || rotating(WayBack::Relaunch, Scheme::Parity, 3);
+    let plan = || rotating(RecoveryMode::Relaunch, Scheme::Parity, 3);
     let early = Model { plant: Some(Plant::CommittedTooEarly), ..model(plan()) };
     assert!(matches!(found(&early), Violation::Unrecoverable(_) | Violation::Mixed(_)));
     let deleted = Model { plant: Some(Plant::DeletedTooEarly), ..model(plan()) };

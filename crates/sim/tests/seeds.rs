@@ -3,7 +3,7 @@
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
-use standfast_group::{Plan, Reckoning, Seat, WayBack};
+use standfast_group::{LogicalRank, Plan, Reckoning, RecoveryMode};
 use standfast_sim::cluster::run;
 use standfast_sim::program::Habits;
 use standfast_sim::scenario::{Plant, Scenario, Wishes};
@@ -68,7 +68,7 @@ fn an_epoch_committed_too_early_is_found() {
 }
 
 #[test]
-fn a_piece_deleted_too_early_is_found() {
+fn a_shard_deleted_too_early_is_found() {
     is_found(Plant::DeletedTooEarly, &["refused"]);
 }
 
@@ -79,7 +79,7 @@ fn a_wrong_coefficient_is_found_by_the_hashes_before_anything_is_used() {
 
 #[test]
 fn an_id_that_is_ignored_is_found() {
-    is_found(Plant::IdIgnored, &["is not what it was", "after rebuilding", "no piece", "lacks the pieces"]);
+    is_found(Plant::IdIgnored, &["is not what it was", "after rebuilding", "no shard", "lacks the shards"]);
 }
 
 #[test]
@@ -111,33 +111,34 @@ fn memory(plan: &Plan, changed: u32, encode_every: u64) -> Scenario {
 fn memory_is_what_the_reckoning_says() {
     let job = JobId::from_bytes([1; 16]);
     let plans = [
-        Plan::rotating(job, WayBack::InPlace, Scheme::Parity, 5).unwrap(),
-        Plan::rotating(job, WayBack::Relaunch, Scheme::Parity, 5).unwrap(),
-        Plan::rotating(job, WayBack::Relaunch, Scheme::ReedSolomon { checks: 2 }, 6).unwrap(),
-        Plan::dedicated(job, WayBack::InPlace, Scheme::Parity, 4, 1).unwrap(),
-        Plan::dedicated(job, WayBack::Relaunch, Scheme::Parity, 4, 1).unwrap(),
+        Plan::rotating(job, RecoveryMode::InPlace, Scheme::Parity, 5).unwrap(),
+        Plan::rotating(job, RecoveryMode::Relaunch, Scheme::Parity, 5).unwrap(),
+        Plan::rotating(job, RecoveryMode::Relaunch, Scheme::ReedSolomon { checks: 2 }, 6).unwrap(),
+        Plan::dedicated(job, RecoveryMode::InPlace, Scheme::Parity, 4, 1).unwrap(),
+        Plan::dedicated(job, RecoveryMode::Relaunch, Scheme::Parity, 4, 1).unwrap(),
     ];
     for (plan, changed) in plans.iter().flat_map(|plan| [PAGES, PAGES / 4].map(|changed| (plan, changed))) {
         let scenario = memory(plan, changed, 1);
         let outcome = run(&scenario).unwrap();
         // Beside the regions there is one page with the program's number, which always changes.
         let (pages, changed) = (u64::from(3 * PAGES + 1), u64::from(3 * changed + 1));
-        assert_eq!(outcome.program[&Seat(0)] as u64, pages);
-        for (seat, (own, checks)) in &outcome.steady {
-            let (group, position) = plan.place(*seat);
-            let reckoning = Reckoning::new(plan.layout(group), plan.way_back(), position, pages, changed);
-            let (steady, peak) = ((own + checks) as u64, (outcome.peaks[seat].0 + outcome.peaks[seat].1) as u64);
-            let what = format!("{seat:?} of {plan:?}: {steady} and {peak}, {reckoning:?}");
-            // Rows that are not full at the end of a class make the only difference.
+        assert_eq!(outcome.program[&LogicalRank(0)] as u64, pages);
+        for (logical_rank, (own, checks)) in &outcome.steady {
+            let (group, position) = plan.place(*logical_rank);
+            let reckoning = Reckoning::new(plan.layout(group), plan.recovery_mode(), position, pages, changed);
+            let (steady, peak) =
+                ((own + checks) as u64, (outcome.peaks[logical_rank].0 + outcome.peaks[logical_rank].1) as u64);
+            let what = format!("{logical_rank:?} of {plan:?}: {steady} and {peak}, {reckoning:?}");
+            // Stripes that are not full at the end of a stripe group make the only difference.
             assert!(steady <= reckoning.steady && steady + 4 > reckoning.steady, "{what}");
             assert!(peak <= reckoning.peak, "{what}");
             if changed == pages {
                 assert!(peak + 8 > reckoning.peak, "{what}");
             }
-            // I: in place the live memory is the new piece; with relaunch what changed stands beside the old one.
-            let beside = if plan.way_back() == WayBack::Relaunch { changed } else { 0 };
-            let own = if plan.is_member(*seat) { pages + beside } else { 0 };
-            assert_eq!(outcome.peaks[seat].0 as u64, own, "{what}");
+            // I: in place the live memory is the new shard; with relaunch what changed stands beside the old one.
+            let beside = if plan.recovery_mode() == RecoveryMode::Relaunch { changed } else { 0 };
+            let own = if plan.is_member(*logical_rank) { pages + beside } else { 0 };
+            assert_eq!(outcome.peaks[logical_rank].0 as u64, own, "{what}");
         }
     }
 }
@@ -146,18 +147,20 @@ fn memory_is_what_the_reckoning_says() {
 #[test]
 fn memory_with_local_epochs_is_what_the_reckoning_says() {
     let job = JobId::from_bytes([1; 16]);
-    let plan = Plan::rotating(job, WayBack::Relaunch, Scheme::Parity, 5).unwrap();
+    let plan = Plan::rotating(job, RecoveryMode::Relaunch, Scheme::Parity, 5).unwrap();
     let (pages, changed) = (u64::from(3 * PAGES + 1), u64::from(3 * PAGES / 4 + 1));
     // Four epochs: the last is local, or encoded after two that are.
     for (encode_every, ends_local) in [(9, true), (3, false)] {
         let outcome = run(&memory(&plan, PAGES / 4, encode_every)).unwrap();
         assert_eq!((outcome.committed, outcome.local), (4, if ends_local { 3 } else { 2 }));
-        for (seat, (own, checks)) in &outcome.steady {
-            let encoded = Reckoning::new(plan.layout(0), WayBack::Relaunch, seat.0 as usize, pages, changed);
+        for (logical_rank, (own, checks)) in &outcome.steady {
+            let encoded =
+                Reckoning::new(plan.layout(0), RecoveryMode::Relaunch, logical_rank.0 as usize, pages, changed);
             let reckoning = encoded.with_local(changed);
             let expected = if ends_local { reckoning.steady } else { encoded.steady };
-            let (steady, peak) = ((own + checks) as u64, (outcome.peaks[seat].0 + outcome.peaks[seat].1) as u64);
-            let what = format!("{seat:?} every {encode_every}: {steady} and {peak}, {reckoning:?}");
+            let (steady, peak) =
+                ((own + checks) as u64, (outcome.peaks[logical_rank].0 + outcome.peaks[logical_rank].1) as u64);
+            let what = format!("{logical_rank:?} every {encode_every}: {steady} and {peak}, {reckoning:?}");
             assert!(steady <= expected && steady + 4 > expected, "{what}");
             assert!(peak <= reckoning.peak && peak >= encoded.steady + 2 * changed - 4, "{what}");
         }

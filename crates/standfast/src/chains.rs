@@ -35,7 +35,7 @@ impl Incremental {
 }
 
 words! {
-    /// How it is found out which pages have changed (M3, H10).
+    /// Dirty-page detection (M3, H10).
     kept Track, "is no way to find what has changed",
     /// As the kernel allows: by its page tables, else by checksums.
     #[default]

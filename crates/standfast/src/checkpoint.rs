@@ -13,14 +13,14 @@
 use crate::background::Background;
 use crate::chains::{Incremental, MaxFiles, tracking};
 use crate::encodings::encodings;
+use crate::free_space;
 use crate::options::{JobOptions, Keep};
 use crate::report::CheckpointReport;
-use crate::room;
-use crate::scope::{ExternalSockets, SaveFiles};
+use crate::saved_files::{ExternalSockets, SaveFiles};
 use crate::snapshots::{Choice, Method, Past, Snapshot, Why};
 use standfast_engine::{
-    Advised, Ahead, Asking, BrokenPromise, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Readiness,
-    Reading, StackPart, Tracking, Unconfirmed, rehearse,
+    Advised, Asking, BrokenPromise, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Precopied,
+    Readiness, Reading, StackPart, Tracking, Unconfirmed, rehearse,
 };
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Coverage, FileReference};
@@ -142,8 +142,8 @@ impl Destination {
         let memory = self.levels.memory.as_ref()?;
         let bytes = memory.manifest().map_or(0, |it| it.generations.iter().map(|it| it.file_bytes).sum());
         let room = Room::of(freezer.main_process().pid).spare_bytes.min(Room::of(own_pid()).spare_bytes);
-        let tightest = room.min(room::bytes_left_at(memory.path()));
-        if room::fits_twice(freezer.size().1, bytes, tightest) {
+        let tightest = room.min(free_space::bytes_left_at(memory.path()));
+        if free_space::fits_twice(freezer.size().1, bytes, tightest) {
             return Some(Ok(memory));
         }
         Some(Err("two generations of the program do not fit half of the memory that can be spared for it".to_owned()))
@@ -197,7 +197,7 @@ pub(crate) struct Taken {
     pub(crate) unobserved: Option<String>,
     /// Why a process could not be cloned, where that was tried.
     pub(crate) uncloned: Option<String>,
-    /// Why what the program directs about its memory was not heeded, where that is so.
+    /// Why what the program directs about its memory was not honoured, where that is so.
     pub(crate) unheeded: Option<String>,
     /// Promises of the program that it has not kept since the checkpoint before.
     pub(crate) broken: Vec<BrokenPromise>,
@@ -228,7 +228,7 @@ impl Failure {
     /// Whether the reason may be gone in a moment.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Engine(EngineError::Refused(obstacles)) => obstacles.iter().all(|it| it.passing),
+            Self::Engine(EngineError::Refused(blockers)) => blockers.iter().all(|it| it.passing),
             Self::Engine(EngineError::Unstoppable { .. }) | Self::Disabled | Self::Outdated => true,
             _ => false,
         }
@@ -388,7 +388,7 @@ fn take_at(destination: &Destination, place: (Level, &JobDirectory), freezer: &F
 
 fn attempt_at(
     destination: &Destination,
-    (level, shelf): (Level, &JobDirectory),
+    (level, level_directory): (Level, &JobDirectory),
     freezer: &Freezer,
     order: &Order,
     asking: Asking,
@@ -407,7 +407,7 @@ fn attempt_at(
         Ok(planned) => planned,
         Err(error) => return failed(error.into(), None),
     };
-    let mut prepared = match shelf.prepare_with(&destination.lease, plan) {
+    let mut prepared = match level_directory.prepare_with(&destination.lease, plan) {
         Ok(prepared) => prepared,
         Err(error) => return failed(error.into(), None),
     };
@@ -416,17 +416,17 @@ fn attempt_at(
     }
     freezer.look_ahead();
     let options = destination.capture_options(&prepared, choice.method, asking);
-    let (ahead, earlier) = match read_ahead(freezer, &mut prepared, options, choice) {
+    let (precopied, earlier) = match read_ahead(freezer, &mut prepared, options, choice) {
         Ok(read) => read,
         Err(error) => return failed(error.into(), Some(prepared)),
     };
-    let is_unobserved = ahead.is_empty();
+    let is_unobserved = precopied.is_empty();
     let (mut frozen, freezing) = match freeze(freezer) {
         Ok(frozen) => frozen,
         Err(failure) => return failed(failure, Some(prepared)),
     };
     let is_held = matches!(plan.writing, Writing::Held { .. });
-    let captured = frozen.capture_behind(ahead, &mut prepared, options).and_then(|captured| {
+    let captured = frozen.capture_behind(precopied, &mut prepared, options).and_then(|captured| {
         if !is_held {
             prepared.finish(&captured.state).map_err(EngineError::Image)?;
         }
@@ -469,7 +469,7 @@ fn freeze(freezer: &Freezer) -> Result<(Frozen, Instant), Failure> {
                 drop(frozen.thaw());
                 return Err(Failure::Disabled);
             }
-            // That takes microseconds. Where it does not, the census finds the connection.
+            // That takes microseconds. Where it does not, the collection finds the connection.
             Readiness::Asking if looks < ASKING_LOOKS => {
                 drop(frozen.thaw());
                 looks += 1;
@@ -529,18 +529,18 @@ fn read_ahead(
     prepared: &mut Prepared,
     options: CaptureOptions,
     choice: Choice,
-) -> Result<(Ahead, Duration), EngineError> {
+) -> Result<(Precopied, Duration), EngineError> {
     if choice.method != Method::Precopy {
-        return Ok((Ahead::default(), Duration::ZERO));
+        return Ok((Precopied::default(), Duration::ZERO));
     }
     freezer.await_stoppable(STOPPABLE_MAX)?;
     let mut frozen = freezer.freeze(FREEZE_MAX)?;
     let freezing = frozen.since();
-    let mut ahead = frozen.foresee(options)?;
+    let mut precopied = frozen.foresee(options)?;
     frozen.thaw()?;
     let pause = freezing.elapsed();
-    ahead.read(prepared, choice.ahead_bytes_max())?;
-    Ok((ahead, pause))
+    precopied.read(prepared, choice.ahead_bytes_max())?;
+    Ok((precopied, pause))
 }
 
 fn complete(

@@ -5,11 +5,11 @@
 //! this version does not do is kept and named ([`Ckptrc::unmet`]), never dropped.
 
 use crate::chains::{Incremental, MaxFiles};
-use crate::directed::MinInterval;
 use crate::options::{INTERVAL_MAX, Interval, JobOptions, Keep, OptionChoices};
+use crate::quoting::{ForShell, InWords};
+use crate::requested_checkpoints::MinInterval;
 use crate::run::default_directory;
 use crate::snapshots::Snapshot;
-use crate::spelling::{ForShell, InWords};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};

@@ -2,12 +2,12 @@
 
 use crate::Error;
 use crate::control::SOCKET_NAME as CONTROL;
+use crate::event::Listener;
 use crate::messages::MESSAGES;
-use crate::notice::Listener;
 use crate::report::CleaningReport;
 use crate::takeover::{await_exit, take_lease};
 use crate::terminal::SOCKET_NAME as TERMINAL;
-use standfast_store::{Claim, Holdings, JobDirectory, Levels, Purpose, Standing, StoreError};
+use standfast_store::{Holdings, JobDirectory, LeaseRequest, LeaseState, Levels, Purpose, StoreError};
 use std::path::PathBuf;
 
 /// Names of the supervisor's in a job's directory.
@@ -36,16 +36,16 @@ pub fn clean(request: &CleanRequest, listener: &mut Listener<'_>) -> Result<Clea
     let of_store = |error| Error::of_store(&request.directory, error);
     let directory = JobDirectory::open(&request.directory).map_err(of_store)?;
     request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
-    let claim = Claim { purpose: Purpose::Live, force: request.force };
+    let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.force };
     // Before the lease, which would leave a trace where there is no job. The heartbeat of another boot is watched when the lease
     // is taken.
-    await_exit(&directory, &request.directory, claim.purpose, None, listener)?;
-    if !matches!(directory.standing().map_err(of_store)?, Standing::OtherBoot(..)) {
-        directory.would_grant(claim).map_err(of_store)?;
+    await_exit(&directory, &request.directory, lease_request.purpose, None, listener)?;
+    if !matches!(directory.lease_state().map_err(of_store)?, LeaseState::OtherBoot(..)) {
+        directory.would_grant(lease_request).map_err(of_store)?;
     }
     request.check(&directory)?;
     let report = |levels: Option<&Levels>, left| {
-        let each = |shelf: &JobDirectory| shelf.holdings().map_err(of_store);
+        let each = |level_directory: &JobDirectory| level_directory.holdings().map_err(of_store);
         let mut all = each(&directory)?;
         if let Some(memory) = levels.and_then(|levels| levels.memory.as_ref()) {
             let Holdings { checkpoints, bytes } = each(memory)?;
@@ -60,7 +60,7 @@ pub fn clean(request: &CleanRequest, listener: &mut Listener<'_>) -> Result<Clea
         let left = directory.foreign_names(&SUPERVISORS).map_err(of_store)?;
         return report(levels().as_ref(), left);
     }
-    let lease = take_lease(&directory, &request.directory, claim, None, listener)?;
+    let lease = take_lease(&directory, &request.directory, lease_request, None, listener)?;
     // It may have been continued before we had the lease.
     request.check(&directory)?;
     let mut levels = levels();

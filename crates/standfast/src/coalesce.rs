@@ -4,12 +4,12 @@ use crate::Error;
 use crate::background::Background;
 use crate::checkpoint::Destination;
 use crate::control::{ControlError, Reply, Request, ask};
-use crate::notice::Listener;
+use crate::event::Listener;
 use crate::options::JobOptions;
 use crate::report::CoalescingReport;
 use crate::takeover::take_lease;
 use rustix::process::setpriority_process;
-use standfast_store::{Claim, CoalesceRule, Coalesced, JobDirectory, Level, Levels, Purpose, StoreError};
+use standfast_store::{CoalesceRule, Coalesced, JobDirectory, LeaseRequest, Level, Levels, Purpose, StoreError};
 use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -49,8 +49,10 @@ impl Coalescing {
         let work = move || {
             // Where that is not allowed it is done all the same.
             let _ = setpriority_process(None, NICENESS);
-            let Some((_, shelf)) = destination.levels.each().find(|(it, _)| *it == level) else { return Ok(None) };
-            let coalesced = shelf.coalesce(&destination.lease, rule, &flag)?;
+            let Some((_, level_directory)) = destination.levels.each().find(|(it, _)| *it == level) else {
+                return Ok(None);
+            };
+            let coalesced = level_directory.coalesce(&destination.lease, rule, &flag)?;
             if coalesced.is_some() {
                 destination.retain(level)?;
             }
@@ -116,7 +118,7 @@ fn without_supervisor(path: &Path, listener: &mut Listener<'_>) -> Result<Coales
     let directory = JobDirectory::open(path).map_err(of_store)?;
     // Before the lease, which would leave a trace where there is no job.
     let options = JobOptions::from_record(directory.manifest().map_err(of_store)?.options);
-    let lease = take_lease(&directory, path, Claim { purpose: Purpose::Live, force: false }, None, listener)?;
+    let lease = take_lease(&directory, path, LeaseRequest { purpose: Purpose::Live, force: false }, None, listener)?;
     let rule = CoalesceRule::at_once(options.keep.get());
     let outcome = directory.coalesce(&lease, rule, &AtomicBool::new(false));
     let outcome = outcome.and_then(|coalesced| {

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use serde::Serialize;
-use standfast_engine::{ExternalSockets, Obstacle};
+use standfast_engine::{Blocker, ExternalSockets};
 use standfast_linux::{Feature, Features};
 
 /// One thing that was looked at.
@@ -25,9 +25,9 @@ impl From<Feature> for Finding {
     }
 }
 
-impl From<Obstacle> for Finding {
-    fn from(obstacle: Obstacle) -> Self {
-        Self { what: obstacle.what, is_fine: false, means: obstacle.why, remedy: obstacle.remedy }
+impl From<Blocker> for Finding {
+    fn from(blocker: Blocker) -> Self {
+        Self { what: blocker.what, is_fine: false, means: blocker.why, remedy: blocker.remedy }
     }
 }
 

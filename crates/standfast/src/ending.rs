@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// The exit status of a supervisor that has stopped its job behind a checkpoint: EX_TEMPFAIL of `sysexits.h`, by which
+/// The exit status of a supervisor that has stopped its job after a checkpoint: EX_TEMPFAIL of `sysexits.h`, by which
 /// batch systems know that a job wants to be queued again.
 pub const STOPPED_EXIT_STATUS: i32 = 75;
 
@@ -25,7 +25,7 @@ pub enum Ending {
         /// Which.
         signal: i32,
     },
-    /// It was stopped on request, behind a checkpoint.
+    /// It was stopped on request, after a checkpoint.
     Stopped {
         /// Which.
         generation: u64,
@@ -61,7 +61,7 @@ impl fmt::Display for Ending {
                 Some(name) => write!(f, "killed by {name}"),
                 None => write!(f, "killed by signal {signal}"),
             },
-            Self::Stopped { generation } => write!(f, "stopped behind checkpoint {generation}"),
+            Self::Stopped { generation } => write!(f, "stopped after checkpoint {generation}"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! then the remedy.
 
 use crate::control::ControlError;
-use crate::spelling::{ForShell, InWords};
+use crate::quoting::{ForShell, InWords};
 use standfast_engine::EngineError;
 use standfast_store::StoreError;
 use std::ffi::OsString;
@@ -30,9 +30,9 @@ pub enum Error {
         /// What runs there.
         found: String,
     },
-    /// Somebody looks after the job at this moment.
+    /// Somebody supervises the job at this moment.
     #[error(
-        "the job in {dir} is looked after by process {pid} on {host}. Wait for it to end, or stop it behind a checkpoint: standfast checkpoint --stop {dir}",
+        "the job in {dir} is supervised by process {pid} on {host}. Wait for it to end, or stop it after a checkpoint: standfast checkpoint --stop {dir}",
         dir = ForShell(.directory)
     )]
     Supervised {
@@ -72,7 +72,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The job ended, and the kernel did not tell how.
-    #[error("the program ended, and how it ended could not be learnt: look at its results before you trust them")]
+    #[error("the program ended but its exit status is unknown; check its results")]
     EndUnknown,
     /// The user has ended a wait before the program ran.
     #[error("ended by {} while it waited; the job is as it was before", signal_name(*.signal))]

@@ -1,11 +1,11 @@
-//! Flushing: checkpoints in memory go on to the disk. When is decided by a pure schedule, and by [`crate::manner`] whether the
-//! program stands still meanwhile; the copying has a thread of its own, beside the program with the lowest priority (H6, H7),
-//! and there is one of them at a time.
+//! Flushing: checkpoints in memory go on to the disk. When is decided by a pure schedule, and by [`crate::flush_mode`]
+//! whether the program stands still meanwhile; the copying has a thread of its own, beside the program with the lowest
+//! priority (H6, H7), and there is one of them at a time.
 
 use crate::background::Background;
 use crate::checkpoint::{Destination, FREEZE_MAX, Failure, STOPPABLE_MAX, sync_outputs};
+use crate::flush_mode::{Beside, FlushCosts, FlushMode};
 use crate::levels::{DurableEvery, FlushEvery};
-use crate::manner::{Beside, FlushCosts, Manner};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::setpriority_process;
 use standfast_engine::{Delays, Freezer, Output, own_delay};
@@ -112,7 +112,7 @@ impl FlushSchedule {
 pub(crate) enum Beginning {
     /// It has ended.
     Ended,
-    /// It runs on. By what flushes cost this one may be given up, to begin anew while the program stands still.
+    /// It runs on. By what flushes cost this one may be given up, to begin again while the program stands still.
     Beside(Freezer, Option<FlushCosts>),
     /// It is to stand still.
     Foreground(Freezer),
@@ -155,7 +155,7 @@ pub(crate) struct Flushing {
     /// What is being flushed.
     pub(crate) number: GenerationNumber,
     /// Where.
-    pub(crate) manner: Manner,
+    pub(crate) flush_mode: FlushMode,
 }
 
 impl Flushing {
@@ -169,9 +169,9 @@ impl Flushing {
         gentle_until: Instant,
     ) -> io::Result<Self> {
         let pacing = Arc::new(Pacing::gentle_until(gentle_until));
-        let manner = match &beginning {
-            Beginning::Ended | Beginning::Beside(..) => Manner::Background,
-            Beginning::Foreground(_) => Manner::Foreground,
+        let flush_mode = match &beginning {
+            Beginning::Ended | Beginning::Beside(..) => FlushMode::Background,
+            Beginning::Foreground(_) => FlushMode::Foreground,
         };
         let flush = Flush { destination: destination.clone(), number, outputs, pacing: Arc::clone(&pacing) };
         let work = move || match beginning {
@@ -179,7 +179,7 @@ impl Flushing {
             Beginning::Beside(freezer, costs) => flush.beside(Some((freezer, costs))),
             Beginning::Foreground(freezer) => flush.in_foreground(&freezer),
         };
-        Ok(Self { work: Background::begin("flush", work)?, pacing, number, manner })
+        Ok(Self { work: Background::begin("flush", work)?, pacing, number, flush_mode })
     }
 
     /// Without rests from now on: somebody waits for it.

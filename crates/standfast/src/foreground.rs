@@ -3,7 +3,7 @@
 //! the front, so that the shell sees what it expects; when the shell wakes it, we hand them on again. Without a front we
 //! take its part ourselves.
 
-use crate::front::FrontLine;
+use crate::foreground_proxy::ForegroundConnection;
 
 use rustix::process::Pid;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
@@ -16,23 +16,23 @@ pub(crate) struct Foreground {
     terminal: Option<Terminal>,
     group: i32,
     /// Whom the shell knows.
-    pub(crate) front: Option<FrontLine>,
+    pub(crate) front: Option<ForegroundConnection>,
 }
 
 impl Foreground {
     /// Of a job whose main process is `leader`.
-    pub(crate) fn of(leader: i32, front: Option<FrontLine>) -> Self {
+    pub(crate) fn of(leader: i32, front: Option<ForegroundConnection>) -> Self {
         Self { terminal: Terminal::controlling(), group: leader, front }
     }
 
     /// Of a job that has a terminal of its own.
-    pub(crate) fn elsewhere(leader: i32, front: Option<FrontLine>) -> Self {
+    pub(crate) fn elsewhere(leader: i32, front: Option<ForegroundConnection>) -> Self {
         Self { terminal: None, group: leader, front }
     }
 
     /// The process group that the shell knows.
     fn callers(&self) -> i32 {
-        self.front.as_ref().map_or_else(own_group, FrontLine::group)
+        self.front.as_ref().map_or_else(own_group, ForegroundConnection::group)
     }
 
     /// The terminal, if the shell has given its keys to us.

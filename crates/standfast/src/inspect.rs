@@ -1,17 +1,17 @@
 //! `inspect` and `verify`: what an image holds, and whether every byte of it is as it was written. Nothing is written.
 
 use crate::Error;
+use crate::quoting::without_numbers;
 use crate::report::{
     DescriptorReport, GenerationReport, InspectionReport, MachineReport, MemoryReport, ObjectReport, ProcessReport,
     ThreadReport, VerificationReport,
 };
-use crate::spelling::without_numbers;
 use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{
     Backing, Bytes, JobState, ObjectKind, OpenFileKind, PendingSignal, ProcessState, SavedPart, StandardStream,
 };
 use standfast_format::{Contents, ImageSource, Run};
-use standfast_store::{Chain, JobDirectory, Level, Levels, Wish};
+use standfast_store::{Chain, JobDirectory, Level, Levels, Selector};
 use std::path::Path;
 
 /// What the image of a generation holds; the newest good one if none is named.
@@ -21,9 +21,10 @@ use std::path::Path;
 pub fn inspect(directory: &Path, at: Option<GenerationNumber>) -> Result<InspectionReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
     let levels = JobDirectory::look(directory).and_then(Levels::open).map_err(of_store)?.0;
-    let (level, choice) = levels.choose(at.map_or(Wish::Newest, Wish::Exactly)).map_err(of_store)?;
-    let shelf = levels.each().find(|(it, _)| *it == level).map_or(&levels.directory, |(_, shelf)| shelf);
-    let manifest = shelf.manifest().map_err(of_store)?;
+    let (level, choice) = levels.choose(at.map_or(Selector::Newest, Selector::Exactly)).map_err(of_store)?;
+    let level_directory =
+        levels.each().find(|(it, _)| *it == level).map_or(&levels.directory, |(_, level_directory)| level_directory);
+    let manifest = level_directory.manifest().map_err(of_store)?;
     let generation = manifest.generation(choice.number).expect("what was chosen stands in the manifest");
     Ok(describe(&choice.image, GenerationReport::of(generation, level)))
 }
@@ -36,10 +37,10 @@ pub fn verify(directory: &Path, at: Option<GenerationNumber>) -> Result<Vec<Veri
     let of_store = |error| Error::of_store(directory, error);
     let levels = JobDirectory::look(directory).and_then(Levels::open).map_err(of_store)?.0;
     let mut verified = Vec::new();
-    for (level, shelf) in levels.each() {
-        let generations = shelf.manifest().map_err(of_store)?.generations;
+    for (level, level_directory) in levels.each() {
+        let generations = level_directory.manifest().map_err(of_store)?.generations;
         for generation in generations.iter().filter(|it| at.is_none_or(|at| at == it.number)) {
-            let outcome = shelf.image(generation.number).and_then(|image| image.verify());
+            let outcome = level_directory.image(generation.number).and_then(|image| image.verify());
             verified.push(VerificationReport {
                 generation: generation.number.get(),
                 is_in_memory: level == Level::Memory,

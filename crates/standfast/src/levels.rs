@@ -44,7 +44,7 @@ impl FromStr for Memory {
 }
 
 number! {
-    /// One in so many checkpoints that went to memory goes on to the disk (H1).
+    /// Every Nth in-memory checkpoint is flushed to disk (H1).
     FlushEvery, "does not say which of the checkpoints in memory go on to the disk, one in so many",
     /// Sixteen: with a disk 50 times as dear as memory and 83 % of failures that memory survives, the model of H2 says 15.6.
     16

@@ -39,33 +39,33 @@ mod clean;
 mod coalesce;
 mod control;
 mod decision;
-mod directed;
 pub mod doctor;
 mod encodings;
 mod ending;
 mod error;
+mod event;
+mod flush_mode;
 mod flushing;
 mod foreground;
-mod front;
+mod foreground_proxy;
+mod free_space;
 mod group;
 mod identity;
 mod inspect;
 mod levels;
-mod manner;
 mod messages;
-mod notice;
 mod options;
-mod outlook;
+mod preflight;
+mod quoting;
 pub mod report;
 mod request;
+mod requested_checkpoints;
 mod restart;
-mod room;
 mod run;
+mod saved_files;
 mod schedule;
-mod scope;
 mod signals;
 mod snapshots;
-mod spelling;
 mod status;
 mod supervisor;
 mod takeover;
@@ -77,30 +77,30 @@ pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault, 
 pub use clean::{CleanRequest, clean};
 pub use coalesce::coalesce;
 pub use decision::Unfinished;
-pub use directed::MinInterval;
 pub use encodings::{Compress, Delta};
 pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};
-pub use front::{Front, FrontLine, Left, Side, split};
+pub use event::{JobEvent, Listener, Severity};
+pub use flush_mode::{Flush, FlushMode, FlushReport};
+pub use foreground_proxy::{ForegroundConnection, ForegroundProxy, Left, Side, split};
 pub use group::{
-    GroupEnding, GroupEpoch, GroupNotice, GroupPiece, GroupRebuilt, GroupRequest, GroupSaved, LaunchLimits, Nodes,
-    Trouble, examine_group_memory, group_end, group_forget, group_memory, group_rebuild, group_scavenge, group_status,
+    GroupEnding, GroupEpoch, GroupEvent, GroupRebuilt, GroupRequest, GroupSaved, GroupShard, LaunchLimits, Nodes,
+    Trouble, examine_group_memory, group_end, group_memory, group_purge, group_rebuild, group_salvage, group_status,
     group_verify, group_watch, run_group,
 };
 pub use inspect::{inspect, verify};
 pub use levels::{DurableEvery, FlushEvery, Grace, Memory};
-pub use manner::{Flush, FlushReport, Manner};
 pub use messages::open_messages;
-pub use notice::{Listener, Notice, Weight};
 pub use options::{
     Files, INTERVAL_MAX, INTERVAL_MIN, Ids, Interval, JobOptions, Keep, KeepFinished, OptionChoices, OptionError, Stack,
 };
+pub use quoting::{ForShell, InWords, without_numbers};
 pub use request::{Afterwards, checkpoint};
+pub use requested_checkpoints::MinInterval;
 pub use restart::{RestartRequest, find_directories, restart};
 pub use run::{RunRequest, default_directory, run};
-pub use scope::{ExternalSockets, SaveFiles, SaveFolder};
+pub use saved_files::{ExternalSockets, SaveFiles, SaveFolder};
 pub use snapshots::{Method, Snapshot, Why};
-pub use spelling::{ForShell, InWords, without_numbers};
 pub use standfast_core::{printable, printable_json, printable_lines};
 pub use standfast_engine::{Assistance, ClockPolicy, JobIds, Streams};
 pub use standfast_format::manifest::GenerationNumber;

@@ -7,11 +7,11 @@ pub use kinds::OptionError;
 pub(crate) use kinds::{Kept, day_at_most, milliseconds, number, time, words};
 
 use crate::chains::{Incremental, MaxFiles, Track};
-use crate::directed::MinInterval;
 use crate::encodings::{Compress, Delta};
+use crate::flush_mode::Flush;
 use crate::levels::{DurableEvery, FlushEvery, Grace};
-use crate::manner::Flush;
-use crate::scope::{ExternalSockets, SaveFiles};
+use crate::requested_checkpoints::MinInterval;
+use crate::saved_files::{ExternalSockets, SaveFiles};
 use crate::snapshots::Snapshot;
 use serde::Serialize;
 use standfast_engine::{FilePolicy, StackPart};
@@ -93,7 +93,7 @@ options! {
     save_files: SaveFiles,
     /// What becomes of connections whose other end is outside the job.
     external_sockets: ExternalSockets,
-    /// Least time between checkpoints that the program asks for.
+    /// Minimum interval between program-requested checkpoints.
     min_interval: MinInterval,
     /// How many of the checkpoints that went to memory go on to the disk.
     flush_every: FlushEvery,

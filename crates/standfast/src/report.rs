@@ -1,7 +1,7 @@
 //! Facts about a job and its checkpoints, for people and programs to read. Plain data; what a field means and its unit
 //! stand in its name, since these names are also those of the command's JSON.
 
-use crate::manner::FlushReport;
+use crate::flush_mode::FlushReport;
 use crate::options::JobOptions;
 use crate::snapshots::{Method, Why};
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,7 @@ pub struct LiveReport {
 /// How a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Standing {
+pub enum JobStatus {
     /// It runs and is protected.
     Running,
     /// It runs, its supervisor died: no checkpoints are taken.
@@ -122,13 +122,13 @@ pub enum Standing {
     /// Somebody holds it whom this machine cannot see: another host or container.
     Elsewhere,
     /// It ran and is gone, with nobody left to note how.
-    BrokenOff,
+    Crashed,
     /// A signal killed it.
     Killed {
         /// Which.
         signal: i32,
     },
-    /// It was stopped on request, behind a checkpoint.
+    /// It was stopped on request, after a checkpoint.
     Stopped,
     /// It ended by itself.
     Exited {
@@ -180,7 +180,7 @@ pub struct StatusReport {
     /// When it was started, in nanoseconds since 1970.
     pub started_nanoseconds: u64,
     /// How it stands.
-    pub standing: Standing,
+    pub state: JobStatus,
     /// Its main process, where it runs on this machine.
     pub program_pid: Option<i32>,
     /// How it is protected.

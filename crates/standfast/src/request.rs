@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::checkpoint::{Checkpointing, Destination, Failure, Order, Purpose};
 use crate::control::{ControlError, Reply, Request, ask};
+use crate::event::Listener;
 use crate::identity::in_engine;
-use crate::notice::Listener;
 use crate::options::JobOptions;
 use crate::report::CheckpointReport;
 use crate::run::save_folders;
@@ -12,7 +12,7 @@ use crate::snapshots::Past;
 use crate::takeover::await_exit;
 use standfast_engine::{Advised, Job};
 use standfast_format::manifest::Outcome;
-use standfast_store::{Claim, JobDirectory, Levels, Standing, StoreError};
+use standfast_store::{JobDirectory, LeaseRequest, LeaseState, Levels, StoreError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub fn checkpoint(
     let request = Request::Checkpoint { stop: afterwards == Afterwards::Stop };
     match ask(directory, request) {
         Ok(Reply::Taken(report)) => Ok(report),
-        Ok(Reply::Failed { message }) => Err(Error::Declined(format!("no checkpoint was taken: {message}"))),
+        Ok(Reply::Failed { message }) => Err(Error::Declined(format!("checkpoint failed: {message}"))),
         Ok(_) => Err(Error::Declined(
             "the supervisor answered another question: use the same standfast on both sides".into(),
         )),
@@ -57,17 +57,17 @@ fn without_supervisor(
     let directory = JobDirectory::open(path).map_err(of_store)?;
     let manifest = directory.manifest().map_err(of_store)?;
     await_exit(&directory, path, standfast_store::Purpose::Adopt, None, listener)?;
-    match directory.standing().map_err(of_store)? {
-        Standing::Free | Standing::Abandoned(_) => return Err(Error::NothingRuns(path.to_owned())),
-        Standing::Supervised(_) => {
+    match directory.lease_state().map_err(of_store)? {
+        LeaseState::Free | LeaseState::Abandoned(_) => return Err(Error::NothingRuns(path.to_owned())),
+        LeaseState::Supervised(_) => {
             let source = ControlError::Nobody.into();
             return Err(Error::Unanswered { directory: path.to_owned(), source });
         }
         // What may stand in the way of taking the lease is told by the attempt.
-        Standing::Orphaned(..) | Standing::OtherBoot(..) | Standing::Elsewhere(..) | Standing::Unreadable => {}
+        LeaseState::Orphaned(..) | LeaseState::OtherBoot(..) | LeaseState::Elsewhere(..) | LeaseState::Unreadable => {}
     }
-    let claim = Claim { purpose: standfast_store::Purpose::Adopt, force: false };
-    let lease = Arc::new(directory.take_lease(claim).map_err(of_store)?);
+    let lease_request = LeaseRequest { purpose: standfast_store::Purpose::Adopt, force: false };
+    let lease = Arc::new(directory.take_lease(lease_request).map_err(of_store)?);
     let Some(program) = lease.program() else { return Err(Error::NothingRuns(path.to_owned())) };
     let job = Job::adopt(in_engine(program))?;
     save_folders(&job, &manifest.description, path);

@@ -1,16 +1,16 @@
 //! `restart`: a job goes on from one of its checkpoints.
 
 use crate::checkpoint::Destination;
+use crate::event::{JobEvent, Listener};
 use crate::flushing::sync_paths;
-use crate::front::FrontLine;
+use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_lease;
 use crate::levels::Memory;
-use crate::notice::{Listener, Notice};
 use crate::options::{Files, Ids, JobOptions, OptionChoices};
+use crate::quoting::without_numbers;
 use crate::run::{DIRECTORY_SUFFIX, bind_control, save_folders, started};
 use crate::schedule::{self, Schedule};
 use crate::signals::SignalInbox;
-use crate::spelling::without_numbers;
 use crate::supervisor::{Post, foreground_of, newest, supervise};
 use crate::takeover::take_lease;
 use crate::terminal::HeldTerminal;
@@ -23,7 +23,8 @@ use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
 use standfast_store::{
-    Choice, Claim, JobDirectory, Lease, Level, Levels, Pacing, Purpose, Standing, StoreError, TAIL_BYTES_MAX, Wish,
+    Choice, JobDirectory, Lease, LeaseRequest, LeaseState, Level, Levels, Pacing, Purpose, Selector, StoreError,
+    TAIL_BYTES_MAX,
 };
 use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
@@ -56,7 +57,7 @@ pub struct RestartRequest {
     pub wait: bool,
     /// The process that is waited for in this one's place, if there is one: what outlives the program is then protected on
     /// when that has ended.
-    pub front: Option<FrontLine>,
+    pub front: Option<ForegroundConnection>,
     /// Whether the front is not to wait.
     pub detached: bool,
     /// Where standard output and error continue that were files.
@@ -85,13 +86,13 @@ pub fn find_directories(place: &Path) -> Result<Vec<PathBuf>, Error> {
     found().map_err(Error::system("look for job directories here"))
 }
 
-/// Continues a job and looks after it to its end.
+/// Continues a job and supervises it to its end.
 ///
 /// Call it from a process of its own that has a single thread: the supervisor takes over most signals, and becomes the
 /// program's parent.
 ///
 /// # Errors
-/// When the program does not run again. One that does is looked after until it ends.
+/// When the program does not run again. One that does is supervised until it ends.
 pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let of_store = |error| Error::of_store(&request.directory, error);
     let directory = Arc::new(JobDirectory::open(&request.directory).map_err(of_store)?);
@@ -102,33 +103,33 @@ pub fn restart(request: &RestartRequest, listener: &mut Listener<'_>) -> Result<
         return Ok(tell_finished(request, &directory, listener));
     }
     request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
-    let claim = Claim { purpose: Purpose::Live, force: request.force };
-    let lease = Arc::new(take_lease(&directory, &request.directory, claim, request.front.as_ref(), listener)?);
+    let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.force };
+    let lease = Arc::new(take_lease(&directory, &request.directory, lease_request, request.front.as_ref(), listener)?);
     // The life that held the lease until now may have come to its end.
     if is_finished().map_err(of_store)? {
         return Ok(tell_finished(request, &directory, listener));
     }
-    let wish = request.at.map_or(Wish::Newest, Wish::Exactly);
+    let selector = request.at.map_or(Selector::Newest, Selector::Exactly);
     let path = request.directory.clone();
     let RestartRequest { options, clocks, wait, detached, streams, .. } = *request;
     let (memory, front) = (request.memory.clone(), request.front.clone());
     continue_job(
         Continuation { path, directory, lease, options, memory, clocks, wait, front, detached, streams },
-        wish,
+        selector,
         listener,
     )
 }
 
 /// Whether nobody holds the job.
 fn is_free(directory: &JobDirectory) -> Result<bool, StoreError> {
-    Ok(matches!(directory.standing()?, Standing::Free | Standing::Abandoned(_)))
+    Ok(matches!(directory.lease_state()?, LeaseState::Free | LeaseState::Abandoned(_)))
 }
 
 /// The program has ended with status 0, and a script that restarts whatever it finds must not compute the same result a
 /// second time. Whoever wants that names the checkpoint.
 fn tell_finished(request: &RestartRequest, directory: &JobDirectory, listener: &mut Listener<'_>) -> Ending {
     let generation = Levels::open(directory.clone()).ok().and_then(|(levels, _)| newest(&levels));
-    listener(&Notice::HasFinished { directory: request.directory.clone(), generation });
+    listener(&JobEvent::HasFinished { directory: request.directory.clone(), generation });
     Ending::Exited { status: 0 }
 }
 
@@ -149,7 +150,7 @@ pub(crate) struct Continuation {
     /// Whether to stay until everybody in the job has ended.
     pub(crate) wait: bool,
     /// The process that is waited for in our place.
-    pub(crate) front: Option<FrontLine>,
+    pub(crate) front: Option<ForegroundConnection>,
     /// Whether nobody is to wait.
     pub(crate) detached: bool,
     /// Where standard output and error continue that were files.
@@ -157,7 +158,11 @@ pub(crate) struct Continuation {
 }
 
 /// Continues a job from the generation that is wished for, falling back to older ones where that leaves a choice.
-pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Listener<'_>) -> Result<Ending, Error> {
+pub(crate) fn continue_job(
+    job: Continuation,
+    mut selector: Selector,
+    listener: &mut Listener<'_>,
+) -> Result<Ending, Error> {
     let of_store = |error| Error::of_store(&job.path, error);
     let manifest = job.directory.manifest().map_err(of_store)?;
     let recorded = JobOptions::from_record(manifest.options);
@@ -168,21 +173,21 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
     // Of a level that turned out to be bad nothing is taken any more.
     let mut trusted = life.levels.clone();
     loop {
-        let (level, choice) = trusted.choose(wish).map_err(of_store)?;
+        let (level, choice) = trusted.choose(selector).map_err(of_store)?;
         for skipped in &choice.skipped {
-            listener(&skipped_notice(skipped.number, &skipped.reason));
+            listener(&skipped_event(skipped.number, &skipped.reason));
         }
         match revive(&job, &mut life, (options, files), &choice, listener) {
-            Ok((Restarted { job: revived, ids, notes, files: touched }, Seat { signals, terminal })) => {
+            Ok((Restarted { job: revived, ids, notes, files: touched }, Supervision { signals, terminal })) => {
                 let generation = choice.number.get();
                 let taken = choice.image.state().clocks.realtime_nanoseconds;
                 let outputs = outputs(choice.image.state());
                 drop(choice);
-                listener(&Notice::Continued { generation, taken_nanoseconds: taken });
-                listener(&Notice::Ids(ids));
-                notes.into_iter().for_each(|remark| listener(&Notice::Without { remark }));
-                touched.into_iter().for_each(|note| listener(&Notice::File(note)));
-                life.trouble.drain(..).for_each(|reason| listener(&Notice::Trouble { reason }));
+                listener(&JobEvent::Continued { generation, taken_nanoseconds: taken });
+                listener(&JobEvent::Ids(ids));
+                notes.into_iter().for_each(|remark| listener(&JobEvent::Without { remark }));
+                touched.into_iter().for_each(|note| listener(&JobEvent::File(note)));
+                life.trouble.drain(..).for_each(|reason| listener(&JobEvent::Trouble { reason }));
                 let control = bind_control(&job.path, listener);
                 let destination = Destination::new(life.levels, job.lease, &options);
                 let memory_is_automatic = life.memory == Memory::Auto;
@@ -203,12 +208,12 @@ pub(crate) fn continue_job(job: Continuation, mut wish: Wish, listener: &mut Lis
                 return supervise(post, revived, listener);
             }
             Err(Unrevived::Damaged(reason)) if level == Level::Memory => {
-                listener(&skipped_notice(choice.number, &reason));
+                listener(&skipped_event(choice.number, &reason));
                 trusted.memory = None;
             }
-            Err(Unrevived::Damaged(reason)) if !matches!(wish, Wish::Exactly(_)) => {
-                listener(&skipped_notice(choice.number, &reason));
-                wish = Wish::Before(choice.number);
+            Err(Unrevived::Damaged(reason)) if !matches!(selector, Selector::Exactly(_)) => {
+                listener(&skipped_event(choice.number, &reason));
+                selector = Selector::Before(choice.number);
             }
             Err(Unrevived::Damaged(reason)) => return Err(of_store(*reason)),
             Err(Unrevived::Other(error)) => return Err(*error),
@@ -232,14 +237,14 @@ impl Life {
         let of_store = |error| Error::of_store(&job.path, error);
         let (mut levels, missing) = Levels::open((*job.directory).clone()).map_err(of_store)?;
         if let Some(error) = missing {
-            listener(&Notice::MemoryLost { reason: without_numbers(&error.to_string()) });
+            listener(&JobEvent::MemoryLost { reason: without_numbers(&error.to_string()) });
         }
         levels.clear_leftovers(&job.lease);
         let recorded = manifest.memory.as_ref().map(|it| Memory::At(PathBuf::from(OsStr::from_bytes(&it.place.0))));
         let memory = job.memory.clone().or(recorded.clone()).unwrap_or_default();
         let is_same = recorded.and_then(|it| it.place().map(Path::to_owned)).as_deref() == memory.place();
         if !is_same && let Some(level) = &levels.memory {
-            if let Ok(choice) = level.choose(Wish::Newest) {
+            if let Ok(choice) = level.choose(Selector::Newest) {
                 sync_paths(&outputs(choice.image.state()))
                     .map_err(Error::system("make durable what the program has written"))?;
                 let pacing = Pacing::default();
@@ -259,7 +264,7 @@ impl Life {
         if let Some(place) = self.memory.place() {
             match self.levels.make_memory(lease, place) {
                 Ok(()) => return Ok(()),
-                Err(error) => self.trouble.push(format!("checkpoints go to the disk and not to memory: {error}")),
+                Err(error) => self.trouble.push(format!("checkpoints go to disk instead of memory: {error}")),
             }
         }
         self.levels.discard_memory(lease, self.memory != Memory::Off)
@@ -276,8 +281,8 @@ pub(crate) fn is_hopeless(error: &StoreError) -> bool {
     }
 }
 
-fn skipped_notice(number: GenerationNumber, reason: &StoreError) -> Notice {
-    Notice::Skipped { generation: number.get(), reason: without_numbers(&reason.to_string()) }
+fn skipped_event(number: GenerationNumber, reason: &StoreError) -> JobEvent {
+    JobEvent::Skipped { generation: number.get(), reason: without_numbers(&reason.to_string()) }
 }
 
 /// Files that the program has open for writing, or writes through a mapping.
@@ -297,7 +302,7 @@ enum Unrevived {
 }
 
 /// What a supervisor has from the moment at which the job runs.
-struct Seat {
+struct Supervision {
     signals: SignalInbox,
     /// The job's own terminal, where it is held for it.
     terminal: Option<Arc<HeldTerminal>>,
@@ -311,18 +316,18 @@ fn revive(
     (options, files): (JobOptions, Files),
     choice: &Choice,
     listener: &mut Listener<'_>,
-) -> Result<(Restarted, Seat), Unrevived> {
+) -> Result<(Restarted, Supervision), Unrevived> {
     let listener = RefCell::new(listener);
     let (reported, called_off) = (RefCell::new(None), OnceCell::new());
     let on_wait = |wait: &engine::AddressWait| -> Result<(), BoxError> {
-        if let Some(signal) = job.front.as_ref().and_then(FrontLine::asks_to_end) {
+        if let Some(signal) = job.front.as_ref().and_then(ForegroundConnection::asks_to_end) {
             let _ = called_off.set(signal);
             return Err("the restart was called off".into());
         }
         let engine::AddressWait { address, waited, rest } = wait.clone();
         if waited >= UNREPORTED_MAX && reported.borrow().as_ref() != Some(&address) {
             reported.replace(Some(address.clone()));
-            (listener.borrow_mut())(&Notice::AddressAwaited { address, rest });
+            (listener.borrow_mut())(&JobEvent::AddressAwaited { address, rest });
         }
         Ok(())
     };
@@ -371,9 +376,9 @@ fn revive(
         let kept = job.directory.keep_tail(&job.lease, choice.number, tail.path, tail.file, part);
         Ok(kept?)
     };
-    let keepsake = |file: &FileReference| {
+    let saved_binary = |file: &FileReference| {
         let checksum = file.digest?.checksum;
-        job.directory.keepsake(checksum, Path::new(OsStr::from_bytes(&file.path.0)))
+        job.directory.saved_binary(checksum, Path::new(OsStr::from_bytes(&file.path.0)))
     };
     let revived = engine::restart(
         &choice.image,
@@ -388,7 +393,7 @@ fn revive(
                 started_nanoseconds: began,
                 ended_nanoseconds: ended,
             },
-            keepsake: &keepsake,
+            saved_binary: &saved_binary,
             keep_tail: &mut keep_tail,
             news: RestartNews {
                 generation: choice.number.get(),
@@ -410,7 +415,7 @@ fn revive(
         (Ok(revived), _) => {
             let signals = signals.expect("the engine asks before it thaws");
             save_folders(&revived.job, &life.manifest.description, &job.path);
-            Ok((revived, Seat { signals, terminal: terminal.into_inner() }))
+            Ok((revived, Supervision { signals, terminal: terminal.into_inner() }))
         }
         (Err(_), Some(refusal)) => Err(Unrevived::Other(Box::new(refusal))),
         (Err(EngineError::Image(error)), None) => Err(match error.downcast::<StoreError>() {
@@ -463,7 +468,7 @@ mod tests {
             StoreError::NoneGood { directory: PathBuf::new(), skipped: reasons.into_iter().map(skip).collect() }
         };
         let damaged = || StoreError::WrongImage(PathBuf::new());
-        let unreadable = |kind: io::ErrorKind| StoreError::Medium {
+        let unreadable = |kind: io::ErrorKind| StoreError::StorageBackend {
             action: "read",
             path: PathBuf::new(),
             source: kind.into(),

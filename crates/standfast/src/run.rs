@@ -4,14 +4,14 @@ use crate::checkpoint::Destination;
 use crate::ckptrc::Ckptrc;
 use crate::control::ControlSocket;
 use crate::decision::{RunPlan, Unfinished, plan_run};
-use crate::front::FrontLine;
+use crate::event::{JobEvent, Listener};
+use crate::foreground_proxy::ForegroundConnection;
 use crate::levels::Memory;
-use crate::notice::{Listener, Notice};
 use crate::options::{JobOptions, OptionChoices};
+use crate::quoting::without_numbers;
 use crate::restart::{Continuation, continue_job, is_hopeless};
-use crate::scope::SaveFolder;
+use crate::saved_files::SaveFolder;
 use crate::signals::SignalInbox;
-use crate::spelling::without_numbers;
 use crate::supervisor::{Post, supervise};
 use crate::takeover::take_lease;
 use crate::terminal::{self, HeldTerminal, TerminalKind};
@@ -20,7 +20,7 @@ use standfast_core::Root;
 use standfast_engine::{Assistance, ClockPolicy, EngineError, InheritedSignals, Job, Launch, LaunchTerminal, Streams};
 use standfast_format::manifest::{JobDescription, Manifest};
 use standfast_format::records::Bytes;
-use standfast_store::{Claim, JobDirectory, Lease, Levels, Purpose, StoreError, Wish};
+use standfast_store::{JobDirectory, Lease, LeaseRequest, Levels, Purpose, Selector, StoreError};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -53,7 +53,7 @@ pub struct RunRequest {
     pub wait: bool,
     /// The process that is waited for in this one's place, if there is one: what outlives the program is then protected on
     /// when that has ended.
-    pub front: Option<FrontLine>,
+    pub front: Option<ForegroundConnection>,
     /// On which terminal it is started.
     pub terminal: TerminalKind,
     /// Whether the front is not to wait: the program runs on a terminal of its own in the background.
@@ -114,20 +114,20 @@ pub(crate) const DIRECTORY_SUFFIX: &str = ".standfast";
 /// Call it from a process of its own: the supervisor takes over most signals, and must be its program's parent.
 ///
 /// # Errors
-/// When the program was not started. One that was started is looked after until it ends.
+/// When the program was not started. One that was started is supervised until it ends.
 pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, Error> {
     let path = &request.directory;
     let of_store = |error| Error::of_store(path, error);
     let directory = Arc::new(JobDirectory::create(path).map_err(of_store)?);
     request.shared_binaries.iter().for_each(|place| directory.share_binaries_in(place));
-    let claim = Claim { purpose: Purpose::Live, force: request.force };
-    let lease = Arc::new(take_lease(&directory, path, claim, request.front.as_ref(), listener)?);
+    let lease_request = LeaseRequest { purpose: Purpose::Live, force: request.force };
+    let lease = Arc::new(take_lease(&directory, path, lease_request, request.front.as_ref(), listener)?);
     let description = describe(request)?;
     let found = find_manifest(&directory, request.unfinished).map_err(of_store)?;
     let plan = plan_run(found.as_ref(), &description, request.unfinished);
     if matches!(plan, RunPlan::Start | RunPlan::Continue) {
         let unmet = request.ckptrc.iter().flat_map(Ckptrc::unmet);
-        unmet.for_each(|reason| listener(&Notice::Trouble { reason }));
+        unmet.for_each(|reason| listener(&JobEvent::Trouble { reason }));
     }
     match plan {
         RunPlan::Start => start(request, directory, lease, description, listener),
@@ -144,9 +144,9 @@ pub fn run(request: &RunRequest, listener: &mut Listener<'_>) -> Result<Ending, 
                 detached: request.detached,
                 streams: request.streams,
             };
-            match continue_job(continuation, Wish::Newest, listener) {
+            match continue_job(continuation, Selector::Newest, listener) {
                 Err(Error::Store(error)) if is_hopeless(&error) => {
-                    listener(&Notice::StartedAfresh { reason: without_numbers(&error.to_string()) });
+                    listener(&JobEvent::StartedAfresh { reason: without_numbers(&error.to_string()) });
                     start(request, directory, lease, description, listener)
                 }
                 other => other,
@@ -190,7 +190,7 @@ fn start(
         && let Err(error) = levels.make_memory(&lease, place)
     {
         let reason = without_numbers(&error.to_string());
-        listener(&Notice::NotInMemory { reason, is_wish: memory != Memory::Auto });
+        listener(&JobEvent::NotInMemory { reason, is_selector: memory != Memory::Auto });
     }
     let inherited = InheritedSignals::capture();
     let (held, terminal) = terminal_for(request)?;
@@ -231,7 +231,7 @@ fn terminal_for(request: &RunRequest) -> Result<(Option<Arc<HeldTerminal>>, Laun
         let (held, terminal) = terminal::make(&request.directory, request.detached)?;
         return Ok((Some(held), terminal));
     }
-    let callers = request.front.as_ref().map(FrontLine::group);
+    let callers = request.front.as_ref().map(ForegroundConnection::group);
     Ok((None, callers.map_or_else(LaunchTerminal::shared, |callers| LaunchTerminal::Shared { callers })))
 }
 
@@ -243,7 +243,7 @@ pub(crate) fn bind_control(directory: &Path, listener: &mut Listener<'_>) -> Opt
                 "`standfast checkpoint` and `standfast status` cannot reach this supervisor, since no socket can be made in its directory: {}",
                 crate::InWords(&error)
             );
-            listener(&Notice::Trouble { reason });
+            listener(&JobEvent::Trouble { reason });
         })
         .ok()
 }
@@ -345,7 +345,7 @@ mod tests {
         ];
         for (options, ckptrc, interval, keep) in table {
             let others = if ckptrc.is_some() { Ckptrc::defaults() } else { JobOptions::default() };
-            // Where nothing is to be checkpointed, the program's own requests are not heeded either.
+            // Where nothing is to be checkpointed, the program's own requests are not honoured either.
             let off = ckptrc == Some("checkpointing off");
             let min_interval = if off { MinInterval::Never } else { others.min_interval };
             let wanted = JobOptions { interval, keep: Keep::new(keep).unwrap(), min_interval, ..others };

@@ -1,7 +1,7 @@
 //! When the next checkpoint is due. Pure: the present moment comes in as an argument.
 
-use crate::directed::{DISABLED_LOOKS, MinInterval};
 use crate::options::Interval;
+use crate::requested_checkpoints::{DISABLED_LOOKS, MinInterval};
 use standfast_engine::Advised;
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ pub(crate) struct Schedule {
     interval: Interval,
     min_interval: MinInterval,
     due: Option<Instant>,
-    /// From when on the program's own requests are heeded; `None` for never.
-    heeded: Option<Instant>,
+    /// From when on the program's own requests are honoured; `None` for never.
+    honoured: Option<Instant>,
     retry: Duration,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Outcome {
 impl Schedule {
     /// Armed at `now`.
     pub(crate) fn new(interval: Interval, min_interval: MinInterval, now: Instant) -> Self {
-        let mut schedule = Self { interval, min_interval, due: None, heeded: None, retry: RETRY_FIRST };
+        let mut schedule = Self { interval, min_interval, due: None, honoured: None, retry: RETRY_FIRST };
         schedule.arm(now, Outcome::Taken);
         schedule
     }
@@ -50,18 +50,18 @@ impl Schedule {
         self.due
     }
 
-    /// How long the program's own requests are not heeded yet; `None` for ever.
-    pub(crate) fn heeded_in(&self, now: Instant) -> Option<Duration> {
-        self.heeded.map(|heeded| heeded.saturating_duration_since(now))
+    /// How long the program's own requests are not honoured yet; `None` for ever.
+    pub(crate) fn honoured_in(&self, now: Instant) -> Option<Duration> {
+        self.honoured.map(|honoured| honoured.saturating_duration_since(now))
     }
 
-    /// What programs are told of the time behind a checkpoint that is about to end like this.
+    /// What programs are told of the time after a checkpoint that is about to end like this.
     pub(crate) fn advised(&self, outcome: Outcome) -> Advised {
         let now = Instant::now();
         let mut behind = self.clone();
         behind.arm(now, outcome);
         let wait = |until: Option<Instant>| until.map(|until| until.saturating_duration_since(now));
-        Advised { due_in: wait(behind.heeded), next_in: wait(behind.due) }
+        Advised { due_in: wait(behind.honoured), next_in: wait(behind.due) }
     }
 
     /// The program has disabled checkpoints: `now` is no time for one.
@@ -82,7 +82,7 @@ impl Schedule {
             Outcome::FailedInPassing | Outcome::Failed => RETRY_FIRST,
             Outcome::StoodStill(stood_still) => RETRY_FIRST.max(stood_still.saturating_mul(RUNS_BETWEEN)),
         };
-        self.heeded = match self.min_interval {
+        self.honoured = match self.min_interval {
             MinInterval::Never => None,
             MinInterval::After(least) => Some(now + least.max(pause)),
         };
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_obstacle_is_tried_again_after_1_2_4_seconds_up_to_the_interval() {
+    fn a_passing_blocker_is_tried_again_after_1_2_4_seconds_up_to_the_interval() {
         let interval = Duration::from_secs(10);
         assert_eq!(waits(interval, &[Outcome::FailedInPassing; 6]), [1, 2, 4, 8, 10, 10]);
     }
@@ -139,7 +139,7 @@ mod tests {
                     now = schedule.due().expect("an interval was given") + stood_still;
                     stopped += stood_still;
                     schedule.arm(now, Outcome::StoodStill(stood_still));
-                    assert!(schedule.heeded_in(now) >= Some(stood_still * 200));
+                    assert!(schedule.honoured_in(now) >= Some(stood_still * 200));
                 }
                 let all = schedule.due().expect("an interval was given") - begun;
                 assert!(stopped * 200 <= all, "{stopped:?} of {all:?} at {interval:?}");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn after_success_retries_begin_anew() {
+    fn after_success_retries_begin_again() {
         use Outcome::{FailedInPassing as Passing, Taken};
         assert_eq!(waits(Duration::from_secs(60), &[Passing, Passing, Taken, Passing]), [1, 2, 60, 1]);
     }
@@ -175,19 +175,19 @@ mod tests {
         assert_eq!(schedule.due(), None);
     }
     #[test]
-    fn requests_are_heeded_when_the_least_interval_has_passed_since_any_checkpoint() {
+    fn requests_are_honoured_when_the_least_interval_has_passed_since_any_checkpoint() {
         let now = Instant::now();
         let least = |seconds| MinInterval::After(Duration::from_secs(seconds));
         let after = |min_interval, outcome| {
             let mut schedule = Schedule::new(Interval::Off, min_interval, now);
             schedule.arm(now, outcome);
-            schedule.heeded_in(now).map(|wait| wait.as_secs())
+            schedule.honoured_in(now).map(|wait| wait.as_secs())
         };
         assert_eq!(after(least(5), Outcome::Taken), Some(5));
         assert_eq!(after(least(0), Outcome::Taken), Some(0));
         assert_eq!(after(least(0), Outcome::Failed), Some(1), "not in a loop");
         assert_eq!(after(MinInterval::Never, Outcome::Taken), None);
-        assert_eq!(Schedule::new(Interval::Off, least(5), now).heeded_in(now), Some(Duration::from_secs(5)));
+        assert_eq!(Schedule::new(Interval::Off, least(5), now).honoured_in(now), Some(Duration::from_secs(5)));
     }
 
     #[test]

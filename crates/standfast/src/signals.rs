@@ -75,10 +75,10 @@ impl SignalInbox {
     /// that, and nobody wants to hear of them here either.
     pub(crate) fn open() -> std::io::Result<Self> {
         let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status")?);
-        let is_heeded = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
+        let is_honoured = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
         // A process of the job that has lost its parent may end, and we are then to take note of it.
         let signals =
-            PASSED_ON.into_iter().chain([SIGTERM, SIGCHLD, SIGCONT, SIGTSTP]).chain(REAL_TIME).filter(is_heeded);
+            PASSED_ON.into_iter().chain([SIGTERM, SIGCHLD, SIGCONT, SIGTSTP]).chain(REAL_TIME).filter(is_honoured);
         let (read, write) = UnixStream::pair()?;
         Ok(Self { delivery: SignalDelivery::with_pipe(read, write, WithOrigin::default(), signals)? })
     }
@@ -157,7 +157,7 @@ mod tests {
         signal_hook::low_level::raise(SIGURG).unwrap();
         assert!(inbox.take(0).contains(&(SIGURG, Sender::Process)));
         signal_hook::low_level::raise(SIGURG).unwrap();
-        let ourselves = i32::try_from(std::process::id()).unwrap();
-        assert!(inbox.take(ourselves).contains(&(SIGURG, Sender::Program)));
+        let supervisor_baseline = i32::try_from(std::process::id()).unwrap();
+        assert!(inbox.take(supervisor_baseline).contains(&(SIGURG, Sender::Program)));
     }
 }

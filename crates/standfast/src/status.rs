@@ -3,10 +3,10 @@
 use crate::Error;
 use crate::control::{Reply, Request, ask};
 use crate::options::JobOptions;
-use crate::report::{GenerationReport, MemoryLevelReport, Standing as Stands, StatusReport};
-use crate::spelling::without_numbers;
+use crate::quoting::without_numbers;
+use crate::report::{GenerationReport, JobStatus, MemoryLevelReport, StatusReport};
 use standfast_format::manifest::{Generation, GenerationNumber, Outcome};
-use standfast_store::{JobDirectory, Level, Levels, Standing, StoreError};
+use standfast_store::{JobDirectory, LeaseState, Level, Levels, StoreError};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use std::path::Path;
 pub fn status(directory: &Path) -> Result<StatusReport, Error> {
     let of_store = |error| Error::of_store(directory, error);
     let opened = JobDirectory::look(directory).map_err(of_store)?;
-    let standing = opened.standing().map_err(of_store)?;
-    let live = match &standing {
+    let lease_state = opened.lease_state().map_err(of_store)?;
+    let live = match &lease_state {
         // Root does not connect to what another user has put there.
-        Standing::Supervised(_) if !opened.is_of_another_user() => match ask(directory, Request::Status) {
+        LeaseState::Supervised(_) if !opened.is_of_another_user() => match ask(directory, Request::Status) {
             Ok(Reply::Status(live)) => Some(live),
             // It may just be starting or ending; that it lives is known from the lease.
             Ok(_) | Err(_) => None,
@@ -30,11 +30,11 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
     // Behind what the supervisor says, so that a checkpoint that it calls taken is there.
     let (levels, missing) = Levels::open(opened.clone()).map_err(of_store)?;
     let manifest = opened.manifest().map_err(of_store)?;
-    let program_pid = match &standing {
-        Standing::Supervised(holder) => {
+    let program_pid = match &lease_state {
+        LeaseState::Supervised(holder) => {
             live.as_ref().map(|live| live.program_pid).or(holder.program.map(|program| program.pid))
         }
-        Standing::Orphaned(_, program) => Some(program.pid),
+        LeaseState::Orphaned(_, program) => Some(program.pid),
         _ => None,
     };
     let description = &manifest.description;
@@ -45,7 +45,7 @@ pub fn status(directory: &Path) -> Result<StatusReport, Error> {
         arguments: description.arguments.iter().map(ToString::to_string).collect(),
         working_directory: description.working_directory.to_string(),
         started_nanoseconds: description.started_nanoseconds,
-        standing: stands(&standing, manifest.outcome),
+        state: job_status(&lease_state, manifest.outcome),
         program_pid,
         options: JobOptions::from_record(manifest.options),
         live,
@@ -70,8 +70,8 @@ pub fn list(directory: &Path) -> Result<Vec<GenerationReport>, Error> {
 /// The generations of all levels, each once: as it is in memory where it is in both.
 fn generations(levels: &Levels) -> Result<Vec<GenerationReport>, StoreError> {
     let mut all: BTreeMap<u64, GenerationReport> = BTreeMap::new();
-    for (level, shelf) in levels.each() {
-        for generation in shelf.manifest()?.generations {
+    for (level, level_directory) in levels.each() {
+        for generation in level_directory.manifest()?.generations {
             let number = generation.number.get();
             let report = all.entry(number).or_insert_with(|| GenerationReport::of(&generation, level));
             report.is_on_disk |= level == Level::Directory;
@@ -100,17 +100,17 @@ impl GenerationReport {
 }
 
 /// How a job stands, from who holds its lease and what was last noted about it.
-fn stands(standing: &Standing, outcome: Outcome) -> Stands {
-    match standing {
-        Standing::Supervised(_) => Stands::Running,
-        Standing::Orphaned(..) => Stands::Unprotected,
-        Standing::OtherBoot(_, pulse, silent) if *silent < 2 * pulse.heartbeat => Stands::Elsewhere,
-        Standing::Elsewhere(..) | Standing::Unreadable => Stands::Elsewhere,
-        Standing::Free | Standing::Abandoned(_) | Standing::OtherBoot(..) => match outcome {
-            Outcome::Running => Stands::BrokenOff,
-            Outcome::Exited { status } => Stands::Exited { status },
-            Outcome::Killed { signal } => Stands::Killed { signal },
-            Outcome::Stopped => Stands::Stopped,
+fn job_status(lease_state: &LeaseState, outcome: Outcome) -> JobStatus {
+    match lease_state {
+        LeaseState::Supervised(_) => JobStatus::Running,
+        LeaseState::Orphaned(..) => JobStatus::Unprotected,
+        LeaseState::OtherBoot(_, pulse, silent) if *silent < 2 * pulse.heartbeat => JobStatus::Elsewhere,
+        LeaseState::Elsewhere(..) | LeaseState::Unreadable => JobStatus::Elsewhere,
+        LeaseState::Free | LeaseState::Abandoned(_) | LeaseState::OtherBoot(..) => match outcome {
+            Outcome::Running => JobStatus::Crashed,
+            Outcome::Exited { status } => JobStatus::Exited { status },
+            Outcome::Killed { signal } => JobStatus::Killed { signal },
+            Outcome::Stopped => JobStatus::Stopped,
         },
     }
 }
@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn a_job_that_nobody_holds_stands_as_was_last_noted() {
-        let nobody = |outcome| stands(&Standing::Free, outcome);
-        assert_eq!(nobody(Outcome::Running), Stands::BrokenOff);
-        assert_eq!(nobody(Outcome::Stopped), Stands::Stopped);
-        assert_eq!(nobody(Outcome::Killed { signal: 9 }), Stands::Killed { signal: 9 });
-        assert_eq!(nobody(Outcome::Exited { status: 0 }), Stands::Exited { status: 0 });
-        assert_eq!(stands(&Standing::Unreadable, Outcome::Running), Stands::Elsewhere);
+        let nobody = |outcome| job_status(&LeaseState::Free, outcome);
+        assert_eq!(nobody(Outcome::Running), JobStatus::Crashed);
+        assert_eq!(nobody(Outcome::Stopped), JobStatus::Stopped);
+        assert_eq!(nobody(Outcome::Killed { signal: 9 }), JobStatus::Killed { signal: 9 });
+        assert_eq!(nobody(Outcome::Exited { status: 0 }), JobStatus::Exited { status: 0 });
+        assert_eq!(job_status(&LeaseState::Unreadable, Outcome::Running), JobStatus::Elsewhere);
     }
 }

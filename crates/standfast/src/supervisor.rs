@@ -14,20 +14,20 @@ use crate::background::Background;
 use crate::checkpoint::{Checkpointing, Destination};
 use crate::coalesce::Coalescing;
 use crate::control::{ClientId, ControlSocket};
-use crate::directed::MinInterval;
+use crate::event::{JobEvent, Listener};
+use crate::flush_mode::FlushCosts;
 use crate::flushing::{FlushSchedule, Flushing};
 use crate::foreground::Foreground;
-use crate::front::FrontLine;
+use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_lease;
-use crate::manner::FlushCosts;
-use crate::notice::{Listener, Notice};
 use crate::options::{Interval, JobOptions};
-use crate::outlook::{Outlook, look};
+use crate::preflight::{Preflight, look};
+use crate::quoting::without_numbers;
 use crate::report::CheckpointReport;
+use crate::requested_checkpoints::MinInterval;
 use crate::schedule::Schedule;
 use crate::signals::{Reaction, Sender, SignalInbox, react};
 use crate::snapshots::Past;
-use crate::spelling::without_numbers;
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,7 +56,7 @@ pub(crate) struct Post {
     /// Whether the front is to stay until everybody in the job has ended, not only its main process.
     pub(crate) wait: bool,
     /// The process that is waited for in our place.
-    pub(crate) front: Option<FrontLine>,
+    pub(crate) front: Option<ForegroundConnection>,
     /// Whether memory is used where there is room, and nothing is said where there is not.
     pub(crate) memory_is_automatic: bool,
     /// The job's own terminal, where it is held for it.
@@ -70,11 +70,11 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
     let pid = job.main_process().pid;
     job.keep_strays();
     hold_output_signal();
-    listener(&Notice::Running { pid });
+    listener(&JobEvent::Running { pid });
     let now = Instant::now();
     let mut supervisor = Supervisor {
         schedule: Schedule::new(post.options.interval, post.options.min_interval, now),
-        outlook: Outlook::new(post.options.interval, now),
+        preflight: Preflight::new(post.options.interval, now),
         heartbeat_due: now,
         is_named: false,
         checkpointing: None,
@@ -119,7 +119,7 @@ struct Supervisor<'a, 'l> {
     job: Job,
     listener: &'a mut Listener<'l>,
     schedule: Schedule,
-    outlook: Outlook,
+    preflight: Preflight,
     heartbeat_due: Instant,
     /// Whether the lease names the program.
     is_named: bool,
@@ -162,7 +162,7 @@ struct Supervisor<'a, 'l> {
     unobserved: Option<String>,
     /// Why a process could not be cloned.
     uncloned: Option<String>,
-    /// Why what the program directs about its memory is not heeded.
+    /// Why what the program directs about its memory is not honoured.
     unheeded: Option<String>,
     /// Who waits until the job that was stopped can be restarted.
     stopped_for: Vec<ClientId>,
@@ -184,7 +184,7 @@ struct Ready {
     checkpoint: bool,
     coalescing: bool,
     flush: bool,
-    outlook: bool,
+    preflight: bool,
     waits: bool,
 }
 
@@ -210,8 +210,8 @@ impl Supervisor<'_, '_> {
             if ready.flush {
                 self.end_flush();
             }
-            if ready.outlook {
-                self.tell_outlook();
+            if ready.preflight {
+                self.tell_preflight();
             }
             if ready.waits {
                 self.join_waits();
@@ -225,7 +225,7 @@ impl Supervisor<'_, '_> {
             if ready.terminal {
                 self.post.terminal.iter().for_each(|terminal| terminal.reap());
                 self.lose_terminal();
-                self.say(&Notice::TerminalLost);
+                self.say(&JobEvent::TerminalLost);
             }
             self.heed_clients();
             if ready.job
@@ -277,7 +277,7 @@ impl Supervisor<'_, '_> {
         }
         match (&self.foreground.front, ending) {
             (Some(_), Some(ending)) if !self.post.wait => self.go_into_background(processes, ending),
-            _ => self.say(&Notice::GoesOn { processes }),
+            _ => self.say(&JobEvent::GoesOn { processes }),
         }
         true
     }
@@ -289,7 +289,7 @@ impl Supervisor<'_, '_> {
         let directory = self.post.directory.clone();
         let is_interrupted = matches!(ending, Ending::Killed { .. }) && !ending.is_own_failure();
         let interrupted = is_interrupted.then(|| ending.to_string());
-        self.say(&Notice::InBackground { directory, processes, interrupted });
+        self.say(&JobEvent::InBackground { directory, processes, interrupted });
         self.let_front_go(ending);
     }
 
@@ -305,7 +305,7 @@ impl Supervisor<'_, '_> {
     fn be_alone(&mut self) {
         (self.post.front, self.foreground.front) = (None, None);
         let directory = self.post.directory.clone();
-        self.say(&Notice::Alone { directory });
+        self.say(&JobEvent::Alone { directory });
     }
 
     /// Has the front attach to the job's own terminal, or go.
@@ -314,7 +314,7 @@ impl Supervisor<'_, '_> {
         self.job.set_terminal(terminal.map(|terminal| terminal as Arc<dyn TerminalHolder>));
         if self.post.detached {
             let directory = self.post.directory.clone();
-            self.say(&Notice::Detached { directory });
+            self.say(&JobEvent::Detached { directory });
             self.let_front_go(Ending::Exited { status: 0 });
         } else if let (Some(_), Some(front)) = (&self.post.terminal, &self.post.front) {
             front.show_terminal();
@@ -334,7 +334,7 @@ impl Supervisor<'_, '_> {
         fds.extend(self.checkpointing.iter().map(|checkpointing| PollFd::new(checkpointing, PollFlags::IN)));
         fds.extend(self.coalescing.iter().map(|coalescing| PollFd::new(coalescing, PollFlags::IN)));
         fds.extend(self.flushing.iter().map(|flushing| PollFd::new(flushing, PollFlags::IN)));
-        fds.extend(self.outlook.looking().map(|looking| PollFd::new(looking, PollFlags::IN)));
+        fds.extend(self.preflight.looking().map(|looking| PollFd::new(looking, PollFlags::IN)));
         fds.extend(self.ending_waits.iter().map(|ending| PollFd::new(ending, PollFlags::IN)));
         fds.extend(self.post.front.iter().map(|front| PollFd::new(front, PollFlags::IN)));
         let lines = self.post.terminal.iter().map(|terminal| terminal.line());
@@ -348,12 +348,12 @@ impl Supervisor<'_, '_> {
                 let checkpoint = self.checkpointing.is_some() && more.next() == Some(true);
                 let coalescing = self.coalescing.is_some() && more.next() == Some(true);
                 let flush = self.flushing.is_some() && more.next() == Some(true);
-                let outlook = self.outlook.looking().is_some() && more.next() == Some(true);
+                let preflight = self.preflight.looking().is_some() && more.next() == Some(true);
                 let waits = self.ending_waits.is_some() && more.next() == Some(true);
                 let front = self.post.front.is_some() && more.next() == Some(true);
                 let terminal = self.post.terminal.is_some() && more.next() == Some(true);
                 let (job, signals) = (is_ready(&fds[0]), is_ready(&fds[1]));
-                Ok(Ready { job, signals, front, terminal, checkpoint, coalescing, flush, outlook, waits })
+                Ok(Ready { job, signals, front, terminal, checkpoint, coalescing, flush, preflight, waits })
             }
             // The handler of a signal ran: its news lie in the inbox.
             Err(rustix::io::Errno::INTR) => Ok(Ready { signals: true, ..Ready::default() }),
@@ -367,7 +367,7 @@ impl Supervisor<'_, '_> {
         let client = self.post.control.as_ref().and_then(ControlSocket::deadline);
         let waits = if self.ending_waits.is_none() { self.job.freezer().next_wait_end() } else { None };
         let flush = if self.flushing.is_none() { self.flushes.due() } else { None };
-        [Some(self.heartbeat_due), checkpoint, self.outlook.due(), client, waits, flush].into_iter().flatten().min()
+        [Some(self.heartbeat_due), checkpoint, self.preflight.due(), client, waits, flush].into_iter().flatten().min()
     }
 
     /// Names the program in the lease, and later shows that its supervisor lives. That the disk refuses is told and
@@ -420,17 +420,17 @@ impl Supervisor<'_, '_> {
     /// Looks, without touching the program, whether a checkpoint could be taken.
     fn look_out(&mut self, now: Instant) {
         let (destination, freezer) = (self.post.destination.clone(), self.job.freezer());
-        if let Err(error) = self.outlook.begin(now, move || look(&destination, &freezer)) {
+        if let Err(error) = self.preflight.begin(now, move || look(&destination, &freezer)) {
             self.warn(format!("whether the program can be checkpointed could not be found out: {error}"));
         }
     }
 
     /// Tells what stands in the way, unless a checkpoint has told it already.
-    fn tell_outlook(&mut self) {
-        let Some(problem) = self.outlook.end(Instant::now()) else { return };
+    fn tell_preflight(&mut self) {
+        let Some(problem) = self.preflight.end(Instant::now()) else { return };
         let reason = without_numbers(&problem.to_string());
         if self.last_failure.as_ref() != Some(&reason) {
-            self.say(&Notice::Unprotectable { reason: reason.clone() });
+            self.say(&JobEvent::Unprotectable { reason: reason.clone() });
             self.last_failure = Some(reason);
         }
     }
@@ -446,7 +446,7 @@ impl Supervisor<'_, '_> {
     /// What the front has got counts as if we had got it. One that was killed is a terminal that was lost: the job is
     /// protected on.
     fn heed_front(&mut self) {
-        match self.post.front.as_ref().and_then(FrontLine::take) {
+        match self.post.front.as_ref().and_then(ForegroundConnection::take) {
             Some(signals) => signals.into_iter().for_each(|(signal, sender)| self.heed_signal(signal, sender)),
             None => self.be_alone(),
         }
@@ -474,16 +474,20 @@ impl Supervisor<'_, '_> {
     }
 
     fn warn(&mut self, reason: String) {
-        self.say(&Notice::Trouble { reason });
+        self.say(&JobEvent::Trouble { reason });
     }
 
-    fn say(&mut self, notice: &Notice) {
-        (self.listener)(notice);
+    fn say(&mut self, event: &JobEvent) {
+        (self.listener)(event);
     }
 }
 
 /// The keys of our terminal are none of the business of a job that has its own.
-pub(crate) fn foreground_of(leader: i32, own: Option<&HeldTerminal>, front: Option<FrontLine>) -> Foreground {
+pub(crate) fn foreground_of(
+    leader: i32,
+    own: Option<&HeldTerminal>,
+    front: Option<ForegroundConnection>,
+) -> Foreground {
     match own {
         Some(_) => Foreground::elsewhere(leader, front),
         None => Foreground::of(leader, front),

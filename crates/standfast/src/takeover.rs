@@ -5,11 +5,11 @@
 //! The decision is pure ([`Patience`]); looking, saying and sleeping are not.
 
 use crate::Error;
-use crate::front::FrontLine;
+use crate::event::{JobEvent, Listener};
+use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_engine;
-use crate::notice::{Listener, Notice};
 use standfast_engine::{ProcessIdentity, Vitality, exiting_since, group_vitality};
-use standfast_store::{Claim, Holder, JobDirectory, Lease, Pulse, Purpose, Standing};
+use standfast_store::{Holder, JobDirectory, Lease, LeaseRequest, LeaseState, Pulse, Purpose};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -31,14 +31,14 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) fn take_lease(
     directory: &JobDirectory,
     path: &Path,
-    claim: Claim,
-    front: Option<&FrontLine>,
+    lease_request: LeaseRequest,
+    front: Option<&ForegroundConnection>,
     listener: &mut Listener<'_>,
 ) -> Result<Lease, Error> {
     let of_store = |error| Error::of_store(path, error);
-    await_exit(directory, path, claim.purpose, front, listener)?;
-    let watched = if claim.force { None } else { watch_heartbeat(directory, path, front, listener)? };
-    directory.take_watched_lease(claim, watched.as_ref()).map_err(of_store)
+    await_exit(directory, path, lease_request.purpose, front, listener)?;
+    let watched = if lease_request.force { None } else { watch_heartbeat(directory, path, front, listener)? };
+    directory.take_watched_lease(lease_request, watched.as_ref()).map_err(of_store)
 }
 
 /// Waits while whoever holds the lease is about to end. What then stands in the way of taking it, the attempt says.
@@ -46,26 +46,26 @@ pub(crate) fn await_exit(
     directory: &JobDirectory,
     path: &Path,
     purpose: Purpose,
-    front: Option<&FrontLine>,
+    front: Option<&ForegroundConnection>,
     listener: &mut Listener<'_>,
 ) -> Result<(), Error> {
     let mut patience = Patience::new(Instant::now());
     let mut remains = None;
     loop {
-        let seen = match directory.standing().map_err(|error| Error::of_store(path, error))? {
+        let seen = match directory.lease_state().map_err(|error| Error::of_store(path, error))? {
             // Who is not named in the lease may not be through either, and still write to the job's files. Only those that are
             // exiting now: on a busy machine some others always are.
-            Standing::Abandoned(holder) => {
+            LeaseState::Abandoned(holder) => {
                 let remains = remains.get_or_insert_with(|| exiting_since(in_engine(holder.supervisor)));
                 remains.retain(|process| process.vitality() == Vitality::Exiting);
                 remains.first().map_or(Seen::Nothing, |process| Seen::Exiting(process.pid))
             }
-            standing => look(&standing, purpose),
+            lease_state => look(&lease_state, purpose),
         };
         match patience.next(Instant::now(), seen) {
             Step::GoOn => return Ok(()),
             Step::Wait => {}
-            Step::SayAndWait(pid) => listener(&Notice::AwaitsExit { pid }),
+            Step::SayAndWait(pid) => listener(&JobEvent::AwaitsExit { pid }),
         }
         if_called_off(front)?;
         std::thread::sleep(LOOK_PAUSE);
@@ -77,17 +77,17 @@ pub(crate) fn await_exit(
 fn watch_heartbeat(
     directory: &JobDirectory,
     path: &Path,
-    front: Option<&FrontLine>,
+    front: Option<&ForegroundConnection>,
     listener: &mut Listener<'_>,
 ) -> Result<Option<Pulse>, Error> {
-    let standing = || directory.standing().map_err(|error| Error::of_store(path, error));
-    let Standing::OtherBoot(holder, pulse, _) = standing()? else { return Ok(None) };
+    let lease_state = || directory.lease_state().map_err(|error| Error::of_store(path, error));
+    let LeaseState::OtherBoot(holder, pulse, _) = lease_state()? else { return Ok(None) };
     let watch = Watch { time: 2 * pulse.heartbeat, pulse, begun: Instant::now() };
-    listener(&Notice::WatchesHeartbeat { host: holder.host, time: watch.time });
+    listener(&JobEvent::WatchesHeartbeat { host: holder.host, time: watch.time });
     loop {
         std::thread::sleep(WATCH_PAUSE);
         if_called_off(front)?;
-        match watch.next(Instant::now(), &standing()?) {
+        match watch.next(Instant::now(), &lease_state()?) {
             Watched::Moved => return Ok(None),
             Watched::Dead => return Ok(Some(watch.pulse)),
             Watched::Unknown => {}
@@ -96,8 +96,8 @@ fn watch_heartbeat(
 }
 
 /// An error when the user wants to wait no longer.
-fn if_called_off(front: Option<&FrontLine>) -> Result<(), Error> {
-    match front.and_then(FrontLine::asks_to_end) {
+fn if_called_off(front: Option<&ForegroundConnection>) -> Result<(), Error> {
+    match front.and_then(ForegroundConnection::asks_to_end) {
         Some(signal) => Err(Error::CalledOff { signal }),
         None => Ok(()),
     }
@@ -122,9 +122,9 @@ enum Watched {
 }
 
 impl Watch {
-    fn next(&self, now: Instant, standing: &Standing) -> Watched {
-        match standing {
-            Standing::OtherBoot(_, pulse, _) if *pulse == self.pulse => {
+    fn next(&self, now: Instant, lease_state: &LeaseState) -> Watched {
+        match lease_state {
+            LeaseState::OtherBoot(_, pulse, _) if *pulse == self.pulse => {
                 let is_over = now.saturating_duration_since(self.begun) > self.time;
                 if is_over { Watched::Dead } else { Watched::Unknown }
             }
@@ -193,17 +193,17 @@ impl Patience {
     }
 }
 
-fn look(standing: &Standing, purpose: Purpose) -> Seen {
-    match standing {
-        Standing::Supervised(holder) => look_at_supervised(holder, purpose),
+fn look(lease_state: &LeaseState, purpose: Purpose) -> Seen {
+    match lease_state {
+        LeaseState::Supervised(holder) => look_at_supervised(holder, purpose),
         // The program is wanted as it is.
-        Standing::Orphaned(..) if purpose == Purpose::Adopt => Seen::Nothing,
-        Standing::Orphaned(_, program) => look_at_program(in_engine(*program)),
-        Standing::Free
-        | Standing::Abandoned(_)
-        | Standing::OtherBoot(..)
-        | Standing::Elsewhere(..)
-        | Standing::Unreadable => Seen::Nothing,
+        LeaseState::Orphaned(..) if purpose == Purpose::Adopt => Seen::Nothing,
+        LeaseState::Orphaned(_, program) => look_at_program(in_engine(*program)),
+        LeaseState::Free
+        | LeaseState::Abandoned(_)
+        | LeaseState::OtherBoot(..)
+        | LeaseState::Elsewhere(..)
+        | LeaseState::Unreadable => Seen::Nothing,
     }
 }
 

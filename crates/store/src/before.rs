@@ -6,7 +6,7 @@
 
 use crate::StoreError;
 use crate::chain::Chain;
-use crate::resolve::Shelved;
+use crate::resolve::BlockRun;
 use standfast_core::codec::{Decompressor, Encoding};
 use standfast_core::delta::Page;
 use standfast_core::{Address, PAGE_BYTES};
@@ -148,8 +148,8 @@ impl Chain {
     fn find(&self, mut link: usize, mut owner: u32, address: Address) -> Option<Place> {
         loop {
             let index = &self.links.get(link)?.image.index;
-            let shelved = self.shelved[link].get_or_init(|| Shelved::of(index));
-            if let Some(run) = holding(shelved, owner, address, |run| (run.owner, run.range)) {
+            let block_run = self.block_runs[link].get_or_init(|| BlockRun::of(index));
+            if let Some(run) = holding(block_run, owner, address, |run| (run.owner, run.range)) {
                 let before = (address.get() - run.range.start().get()) / PAGE_BYTES as u64;
                 let at = (run.first + before) as usize;
                 return Some(Place { key: (link, run.block), at, owner, address });

@@ -4,8 +4,8 @@
 use crate::StoreError;
 use crate::before::Loaded;
 use crate::image_file::ImageFile;
-use crate::job::Shelf;
-use crate::resolve::{Resolved, Shelved, Take, resolve};
+use crate::job::LevelDirectory;
+use crate::resolve::{BlockRun, Resolved, Take, resolve};
 use standfast_core::PAGE_BYTES;
 use standfast_core::codec::{Decompressor, Encoding};
 use standfast_format::image::{Header, Index, Inherited};
@@ -35,12 +35,12 @@ const READERS_MAX: usize = 4;
 /// older generation may still be good.
 #[derive(Debug)]
 pub struct Chain {
-    shelf: Arc<Shelf>,
+    level_directory: Arc<LevelDirectory>,
     /// Newest first.
     pub(crate) links: Vec<ImageFile>,
     resolved: Resolved,
     /// Where each link has its pages, once somebody has asked for a single one.
-    pub(crate) shelved: Vec<OnceLock<Vec<Shelved>>>,
+    pub(crate) block_runs: Vec<OnceLock<Vec<BlockRun>>>,
 }
 
 /// What [`Chain::verify`] has looked at.
@@ -54,14 +54,18 @@ pub struct Verified {
 
 impl Chain {
     /// Opens the chain of a generation that stands in the manifest.
-    pub(crate) fn open(shelf: &Arc<Shelf>, manifest: &Manifest, generation: &Generation) -> Result<Self, StoreError> {
-        Self::open_above(shelf, manifest, generation, None)
+    pub(crate) fn open(
+        level_directory: &Arc<LevelDirectory>,
+        manifest: &Manifest,
+        generation: &Generation,
+    ) -> Result<Self, StoreError> {
+        Self::open_above(level_directory, manifest, generation, None)
     }
 
     /// Opens those links of the chain of a generation that come above `base`, which must be one of them; all where there is
     /// none. What is the base's, [`Chain::beyond`] tells. Where differences apply to what lies there, that is opened too.
     pub(crate) fn open_above(
-        shelf: &Arc<Shelf>,
+        level_directory: &Arc<LevelDirectory>,
         manifest: &Manifest,
         generation: &Generation,
         base: Option<GenerationNumber>,
@@ -74,12 +78,12 @@ impl Chain {
             if !is_above && !needs_all {
                 break;
             }
-            let opened = ImageFile::open(shelf, manifest.job, link).and_then(|file| {
+            let opened = ImageFile::open(level_directory, manifest.job, link).and_then(|file| {
                 let named = links.last().and_then(|child| child.image.header.identity().parent);
                 let is_meant = named.is_none_or(|parent| parent.origin == link.origin);
                 if is_meant { Ok(file) } else { Err(StoreError::WrongImage(file.path().to_owned())) }
             });
-            links.push(opened.map_err(|error| of_link(shelf, generation.number, link.number, error))?);
+            links.push(opened.map_err(|error| of_link(level_directory, generation.number, link.number, error))?);
             above += usize::from(is_above);
             needs_all |= links.last().is_some_and(|link| link.image.index.has_differences());
         }
@@ -88,8 +92,8 @@ impl Chain {
             let path = links.first().map(|link| link.path().to_owned()).unwrap_or_default();
             StoreError::Image { path, source }
         })?;
-        let shelved = links.iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { shelf: Arc::clone(shelf), links, resolved, shelved })
+        let block_runs = links.iter().map(|_| OnceLock::new()).collect();
+        Ok(Self { level_directory: Arc::clone(level_directory), links, resolved, block_runs })
     }
 
     /// The header of the generation's own image.
@@ -225,7 +229,7 @@ impl Chain {
 
     /// Whose error it is.
     pub(crate) fn of_link(&self, link: usize, error: StoreError) -> StoreError {
-        of_link(&self.shelf, self.newest().number, self.links[link].number, error)
+        of_link(&self.level_directory, self.newest().number, self.links[link].number, error)
     }
 }
 
@@ -279,8 +283,13 @@ fn note(first: &Mutex<Option<Failure>>, failure: Failure) {
 }
 
 /// Notes that an image is bad, so that no other generation which builds upon it is tried, and says whose error it is.
-fn of_link(shelf: &Shelf, own: GenerationNumber, number: GenerationNumber, source: StoreError) -> StoreError {
-    shelf.bad_generations().insert(number, source.is_damage());
+fn of_link(
+    level_directory: &LevelDirectory,
+    own: GenerationNumber,
+    number: GenerationNumber,
+    source: StoreError,
+) -> StoreError {
+    level_directory.bad_generations().insert(number, source.is_damage());
     if number == own { source } else { StoreError::Link { number, source: Box::new(source) } }
 }
 

@@ -5,10 +5,10 @@ use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
 
 /// Which generation is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum Selector {
     /// The newest good one of the job's present life.
     Newest,
-    /// As [`Wish::Newest`], but older than this one, which turned out to be bad while its pages were delivered.
+    /// As [`Selector::Newest`], but older than this one, which turned out to be bad while its pages were delivered.
     Before(GenerationNumber),
     /// This one and no other, also if it belongs to a life that was given up.
     Exactly(GenerationNumber),
@@ -49,38 +49,38 @@ impl JobDirectory {
     ///
     /// # Errors
     /// [`StoreError::NoCheckpoint`], [`StoreError::NoneGood`], [`StoreError::NoSuchGeneration`]; with
-    /// [`Wish::Exactly`] whatever is wrong with that one.
-    pub fn choose(&self, wish: Wish) -> Result<Choice, StoreError> {
+    /// [`Selector::Exactly`] whatever is wrong with that one.
+    pub fn choose(&self, selector: Selector) -> Result<Choice, StoreError> {
         let manifest = self.manifest()?;
-        let eligible = |it: &&Generation| match wish {
-            Wish::Newest => !it.superseded,
-            Wish::Before(number) => !it.superseded && it.number < number,
-            Wish::Exactly(number) => it.number == number,
+        let eligible = |it: &&Generation| match selector {
+            Selector::Newest => !it.superseded,
+            Selector::Before(number) => !it.superseded && it.number < number,
+            Selector::Exactly(number) => it.number == number,
         };
         let mut skipped = Vec::new();
         for generation in manifest.generations.iter().rev().filter(eligible) {
             let number = generation.number;
-            let opened = match wish {
+            let opened = match selector {
                 // What was found to be bad a moment ago need not be found once more.
-                Wish::Before(_) => self.found_bad(&manifest, number),
-                Wish::Newest | Wish::Exactly(_) => Ok(()),
+                Selector::Before(_) => self.found_bad(&manifest, number),
+                Selector::Newest | Selector::Exactly(_) => Ok(()),
             };
-            match opened.and_then(|()| Chain::open(&self.shelf, &manifest, generation)) {
+            match opened.and_then(|()| Chain::open(&self.level_directory, &manifest, generation)) {
                 Ok(image) => return Ok(Choice { number, image, skipped }),
-                Err(error) if wish == Wish::Exactly(number) => return Err(error),
+                Err(error) if selector == Selector::Exactly(number) => return Err(error),
                 Err(error) => skipped.push(Skipped { number, reason: Box::new(error) }),
             }
         }
         let directory = self.path().to_owned();
-        Err(match wish {
-            Wish::Exactly(number) => StoreError::NoSuchGeneration { directory, number },
-            Wish::Newest if skipped.is_empty() => StoreError::NoCheckpoint(directory),
+        Err(match selector {
+            Selector::Exactly(number) => StoreError::NoSuchGeneration { directory, number },
+            Selector::Newest if skipped.is_empty() => StoreError::NoCheckpoint(directory),
             _ => StoreError::NoneGood { directory, skipped },
         })
     }
 
     fn found_bad(&self, manifest: &Manifest, number: GenerationNumber) -> Result<(), StoreError> {
-        let bad = self.shelf.bad_generations();
+        let bad = self.level_directory.bad_generations();
         let found = |link: &Generation| Some((link.number, *bad.get(&link.number)?));
         let Some((link, is_damage)) = manifest.chain(number).find_map(found) else { return Ok(()) };
         let found = StoreError::FoundBad { is_damage };
@@ -92,7 +92,7 @@ impl JobDirectory {
     /// # Errors
     /// [`StoreError::NoSuchGeneration`], or what is wrong with a file.
     pub fn image(&self, number: GenerationNumber) -> Result<Chain, StoreError> {
-        self.choose(Wish::Exactly(number)).map(|choice| choice.image)
+        self.choose(Selector::Exactly(number)).map(|choice| choice.image)
     }
 
     /// Notes that the job was continued from this generation: all later ones belong to a life that was given up.
@@ -107,6 +107,6 @@ impl JobDirectory {
                     generation.number > number || generation.superseded && generation.number < number;
             }
         };
-        self.shelf.update_manifest(lease.core(), mark).map(drop)
+        self.level_directory.update_manifest(lease.core(), mark).map(drop)
     }
 }

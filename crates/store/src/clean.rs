@@ -2,11 +2,11 @@
 //! nothing else. First the manifest names no generation any more, then the images go, the manifest and the lease last.
 
 use crate::job::{MANIFEST, is_half_written, is_image_name};
-use crate::keepsakes::is_keepsake;
 use crate::lease::{LEASE, LOCK};
+use crate::saved_binaries::is_saved_binary;
 use crate::shared_binaries::SharedBinaries;
 use crate::tails::is_tail;
-use crate::{Claim, JobDirectory, Lease, StoreError};
+use crate::{JobDirectory, Lease, LeaseRequest, StoreError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,12 +32,14 @@ impl JobDirectory {
     /// # Errors
     /// When the directory cannot be read.
     pub fn holdings(&self) -> Result<Holdings, StoreError> {
-        let shared = self.shelf.shared_binaries.get().and_then(|place| SharedBinaries::find(place));
+        let shared = self.level_directory.shared_binaries.get().and_then(|place| SharedBinaries::find(place));
         let mut holdings = Holdings::default();
         for name in self.names()?.iter().filter(|name| is_kept(name)) {
-            let Ok(status) = self.shelf.medium.open(name).and_then(|file| file.status()) else { continue };
+            let Ok(status) = self.level_directory.storage_backend.open(name).and_then(|file| file.status()) else {
+                continue;
+            };
             holdings.checkpoints += u64::from(is_image_name(name));
-            let is_shared = is_keepsake(name)
+            let is_shared = is_saved_binary(name)
                 && status.links > 1
                 && !shared.as_ref().is_some_and(|shared| shared.has_only_one_job(name, &status));
             holdings.bytes += if is_shared { 0 } else { status.bytes };
@@ -51,7 +53,7 @@ impl JobDirectory {
     /// # Errors
     /// When the manifest cannot be rewritten; the checkpoints then stay.
     pub fn remove_checkpoints(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.shelf.update_manifest(lease.core(), |manifest| manifest.generations.clear())?;
+        self.level_directory.update_manifest(lease.core(), |manifest| manifest.generations.clear())?;
         self.remove_kept()
     }
 
@@ -59,8 +61,12 @@ impl JobDirectory {
     ///
     /// # Errors
     /// As for [`JobDirectory::take_lease`].
-    pub fn would_grant(&self, claim: Claim) -> Result<(), StoreError> {
-        crate::lease::would_grant(&self.shelf.medium, &self.shelf.here, claim)
+    pub fn would_grant(&self, lease_request: LeaseRequest) -> Result<(), StoreError> {
+        crate::lease::would_grant(
+            &self.level_directory.storage_backend,
+            &self.level_directory.host_identity,
+            lease_request,
+        )
     }
 
     /// Names in the directory that are neither the store's nor among `others`.
@@ -88,13 +94,15 @@ impl JobDirectory {
             Err(StoreError::Manifest { .. } | StoreError::NoJob(_)) => self.remove_kept()?,
             other => other?,
         }
-        let medium = &self.shelf.medium;
+        let storage_backend = &self.level_directory.storage_backend;
         let ours = self.names()?.into_iter().filter(|name| others.contains(&name.as_str()) || is_half_written(name));
         for name in ours.chain([MANIFEST.to_owned()]) {
-            remove(medium, &name).map_err(|error| StoreError::writing(&self.shelf.path_of(&name), error))?;
+            remove(storage_backend, &name)
+                .map_err(|error| StoreError::writing(&self.level_directory.path_of(&name), error))?;
         }
         lease.release()?;
-        remove(medium, LOCK).map_err(|error| StoreError::writing(&self.shelf.path_of(LOCK), error))?;
+        remove(storage_backend, LOCK)
+            .map_err(|error| StoreError::writing(&self.level_directory.path_of(LOCK), error))?;
         let left = self.foreign_names(others)?;
         if left.is_empty() {
             // Somebody may have begun another job in it by now, or work there.
@@ -105,16 +113,17 @@ impl JobDirectory {
 
     fn remove_kept(&self) -> Result<(), StoreError> {
         for name in self.names()?.iter().filter(|name| is_kept(name)) {
-            remove(&self.shelf.medium, name).map_err(|error| StoreError::writing(&self.shelf.path_of(name), error))?;
+            remove(&self.level_directory.storage_backend, name)
+                .map_err(|error| StoreError::writing(&self.level_directory.path_of(name), error))?;
         }
-        self.shelf.medium.sync().map_err(|error| StoreError::writing(self.path(), error))?;
-        let shared = self.shelf.shared_binaries.get().and_then(|place| SharedBinaries::find(place));
+        self.level_directory.storage_backend.sync().map_err(|error| StoreError::writing(self.path(), error))?;
+        let shared = self.level_directory.shared_binaries.get().and_then(|place| SharedBinaries::find(place));
         shared.iter().for_each(SharedBinaries::sweep);
         Ok(())
     }
 
     fn names(&self) -> Result<Vec<String>, StoreError> {
-        self.shelf.medium.list().map_err(|error| StoreError::reading(self.path(), error))
+        self.level_directory.storage_backend.list().map_err(|error| StoreError::reading(self.path(), error))
     }
 }
 
@@ -123,15 +132,15 @@ pub fn sweep_shared_binaries(place: &Path) {
     SharedBinaries::find(place).iter().for_each(SharedBinaries::sweep);
 }
 
-fn remove(medium: &Arc<dyn crate::Medium>, name: &str) -> std::io::Result<()> {
-    match medium.remove(name) {
+fn remove(storage_backend: &Arc<dyn crate::StorageBackend>, name: &str) -> std::io::Result<()> {
+    match storage_backend.remove(name) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }
 
 fn is_kept(name: &str) -> bool {
-    is_image_name(name) || is_tail(name) || is_keepsake(name)
+    is_image_name(name) || is_tail(name) || is_saved_binary(name)
 }
 
 #[cfg(test)]
@@ -139,7 +148,7 @@ mod tests {
     use super::*;
     use crate::Purpose;
 
-    const LIVE: Claim = Claim { purpose: Purpose::Live, force: false };
+    const LIVE: LeaseRequest = LeaseRequest { purpose: Purpose::Live, force: false };
 
     fn job(path: &Path) -> (JobDirectory, Lease) {
         let directory = JobDirectory::create(path).unwrap();

@@ -14,7 +14,7 @@ use crate::job::{image_name, image_name_of};
 use crate::pack::Packer;
 use crate::prepare::{Draft, Slot, write_frame};
 use crate::retention::counting;
-use crate::{JobDirectory, Lease, MediumFile, StoreError};
+use crate::{JobDirectory, Lease, StorageFile, StoreError};
 use standfast_format::ImageSource;
 use standfast_format::image::{Assembled, ImageIdentity, assemble};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
@@ -81,15 +81,15 @@ impl JobDirectory {
         cancelled: &AtomicBool,
     ) -> Result<Option<Coalesced>, StoreError> {
         let manifest = self.manifest()?;
-        let bad = self.shelf.bad_generations().clone();
+        let bad = self.level_directory.bad_generations().clone();
         let kept: Vec<_> = counting(&manifest, &bad).take(rule.keep.get() as usize).collect();
         let (Some(newest), Some(oldest)) = (kept.first(), kept.last()) else { return Ok(None) };
         let Some(target) = rule.target(&manifest, *newest, *oldest) else { return Ok(None) };
-        let chain = Chain::open(&self.shelf, &manifest, target)?;
+        let chain = Chain::open(&self.level_directory, &manifest, target)?;
         let full = image_name_of(target.number, target.revision + 1);
-        let mut draft = Draft::begin(&self.shelf, lease, Slot::Coalescing, full)?;
+        let mut draft = Draft::begin(&self.level_directory, lease, Slot::Coalescing, full)?;
         let file = draft.create()?;
-        let go_on = |_: &dyn MediumFile, _: u64| Ok(!cancelled.load(Ordering::Relaxed));
+        let go_on = |_: &dyn StorageFile, _: u64| Ok(!cancelled.load(Ordering::Relaxed));
         let Some(contained) = Packer::copy(&chain, &*file, &go_on, &draft)? else { return Ok(None) };
         let identity = ImageIdentity { job: manifest.job, generation: target.number, parent: None };
         let image = assemble(identity, contained, chain.state())
@@ -115,9 +115,9 @@ impl JobDirectory {
             revision: target.revision + 1,
             ..target.clone()
         };
-        let in_the_making = self.shelf.parents();
+        let in_the_making = self.level_directory.parents();
         let mut gone = Vec::new();
-        let exchanged = self.shelf.update_manifest(&draft.lease, |manifest| {
+        let exchanged = self.level_directory.update_manifest(&draft.lease, |manifest| {
             let before: Vec<_> = manifest.chain(target.number).map(|link| link.number).collect();
             // It may have been superseded meanwhile; the image is the same.
             let place = manifest.generations.iter_mut().find(|it| (it.number, it.root) == (target.number, target.root));
@@ -135,16 +135,16 @@ impl JobDirectory {
             }
         });
         // After an error only the directory tells which manifest it is; one that cannot be read may name the new image.
-        let known = self.shelf.known_manifest().clone();
+        let known = self.level_directory.known_manifest().clone();
         draft.kept = known.is_none_or(|it| it.generation(target.number).is_some_and(|it| it.root == full.root));
         exchanged?;
         for name in &gone {
             // The manifest no longer names it: if it stays, the next holder of the lease removes it.
-            let _ = self.shelf.medium.remove(name);
+            let _ = self.level_directory.storage_backend.remove(name);
         }
         let removed = (gone.len() as u64).saturating_sub(1);
-        if let Some(manifest) = self.shelf.known_manifest().clone() {
-            self.shelf.clear_tails(|number| manifest.generation(number).is_some());
+        if let Some(manifest) = self.level_directory.known_manifest().clone() {
+            self.level_directory.clear_tails(|number| manifest.generation(number).is_some());
         }
         Ok(draft.kept.then_some(Coalesced { number: full.number, file_bytes: full.file_bytes, removed }))
     }

@@ -3,7 +3,7 @@
 
 use crate::before::Loaded;
 use crate::chain::Chain;
-use crate::job::Shelf;
+use crate::job::LevelDirectory;
 use rustix::time::{ClockId, clock_gettime};
 use standfast_core::Mask;
 use standfast_core::codec::Encoding;
@@ -100,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The generation that an image in the making builds upon, and which owner was which there.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    shelf: Arc<Shelf>,
+    level_directory: Arc<LevelDirectory>,
     parent: GenerationNumber,
     was: Mutex<BTreeMap<u32, u32>>,
     /// Opened when it is needed first; none where it cannot be read: whoever restores it will be told why.
@@ -108,8 +108,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub(crate) fn new(shelf: &Arc<Shelf>, parent: GenerationNumber) -> Self {
-        Self { shelf: Arc::clone(shelf), parent, was: Mutex::default(), chain: OnceLock::new() }
+    pub(crate) fn new(level_directory: &Arc<LevelDirectory>, parent: GenerationNumber) -> Self {
+        Self { level_directory: Arc::clone(level_directory), parent, was: Mutex::default(), chain: OnceLock::new() }
     }
 
     /// Notes that an owner had this number there.
@@ -134,9 +134,9 @@ impl Origin {
     fn chain(&self) -> Option<&Chain> {
         let open = || {
             // While it is held nobody can put another image in the place of one that is about to be opened.
-            let mut known = self.shelf.known_manifest();
-            let manifest = self.shelf.manifest(&mut known).ok()?;
-            Chain::open(&self.shelf, &manifest, manifest.generation(self.parent)?).ok()
+            let mut known = self.level_directory.known_manifest();
+            let manifest = self.level_directory.manifest(&mut known).ok()?;
+            Chain::open(&self.level_directory, &manifest, manifest.generation(self.parent)?).ok()
         };
         self.chain.get_or_init(open).as_ref()
     }
@@ -165,7 +165,7 @@ impl Counts<'_> {
 /// Encodes blocks for a level, one after the other in the same memory.
 #[derive(Debug)]
 pub(crate) struct Shrinker {
-    shelf: Arc<Shelf>,
+    level_directory: Arc<LevelDirectory>,
     encodings: Encodings,
     origin: Option<Arc<Origin>>,
     encoder: BlockEncoder,
@@ -174,9 +174,13 @@ pub(crate) struct Shrinker {
 }
 
 impl Shrinker {
-    pub(crate) fn new(shelf: &Arc<Shelf>, encodings: Encodings, origin: Option<Arc<Origin>>) -> Self {
+    pub(crate) fn new(
+        level_directory: &Arc<LevelDirectory>,
+        encodings: Encodings,
+        origin: Option<Arc<Origin>>,
+    ) -> Self {
         Self {
-            shelf: Arc::clone(shelf),
+            level_directory: Arc::clone(level_directory),
             encodings,
             origin,
             encoder: BlockEncoder::default(),
@@ -216,7 +220,7 @@ impl Shrinker {
             // Before-images may have to come from a disk.
             let time = if encoding == Encoding::Differences { begun.elapsed() } else { processor_time() - processor };
             let done = Compressed { asked: encoding, bytes: pages.len(), kept: kept.unwrap_or(pages.len()), time };
-            self.shelf.rates.choice().compressed(done);
+            self.level_directory.rates.choice().compressed(done);
             if kept.is_some() {
                 return encoding;
             }
@@ -232,7 +236,7 @@ impl Shrinker {
         if allowed.is_empty() {
             return Encoding::Raw;
         }
-        let rates = &self.shelf.rates;
+        let rates = &self.level_directory.rates;
         rates.choice().next(bytes, allowed, rates.clock.elapsed()).encoding
     }
 

@@ -2,7 +2,7 @@
 
 use crate::choose::{Skipped, list_skipped};
 use crate::lease::Holder;
-use crate::medium::ForeignLink;
+use crate::storage_backend::ForeignLink;
 use standfast_format::image::ImageError;
 use standfast_format::manifest::{GenerationNumber, ManifestError};
 use std::io;
@@ -89,7 +89,7 @@ pub enum StoreError {
     NoSpace(PathBuf),
     /// The disk or the file system refused.
     #[error("cannot {action} {}: {source} ({remedy})", .path.display())]
-    Medium {
+    StorageBackend {
         /// What was being done: `write`.
         action: &'static str,
         /// To which file.
@@ -99,8 +99,8 @@ pub enum StoreError {
         /// What the user can do.
         remedy: &'static str,
     },
-    /// A live supervisor looks after the job.
-    #[error("the job is looked after by process {} on {} already", .0.supervisor.pid, .0.host)]
+    /// A live supervisor has the job.
+    #[error("the job is supervised by process {} on {} already", .0.supervisor.pid, .0.host)]
     Supervised(Holder),
     /// The supervisor is gone, the program is not: a second life would write the same files.
     #[error(
@@ -112,7 +112,7 @@ pub enum StoreError {
     },
     /// The lease belongs to a machine or container that cannot be seen from here.
     #[error(
-        "the job was last looked after on {} and nothing has been heard of it for {} s; if you are sure that it no longer runs there, use --force",
+        "the job was last supervised on {}; no heartbeat for {} s. If you are sure that it no longer runs there, use --force",
         .holder.host, .silent.as_secs()
     )]
     HeldElsewhere {
@@ -149,7 +149,7 @@ impl StoreError {
             Self::Image { .. } | Self::WrongImage(_) => true,
             Self::Link { source, .. } => source.is_damage(),
             Self::FoundBad { is_damage } => *is_damage,
-            Self::Medium { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::StorageBackend { source, .. } => source.kind() == io::ErrorKind::NotFound,
             _ => false,
         }
     }
@@ -174,7 +174,7 @@ impl StoreError {
             io::ErrorKind::UnexpectedEof => "the file was cut off",
             _ => "check the disk",
         };
-        Self::Medium { action: "read", path: path.to_owned(), source, remedy }
+        Self::StorageBackend { action: "read", path: path.to_owned(), source, remedy }
     }
 
     pub(crate) fn writing(path: &Path, source: io::Error) -> Self {
@@ -189,6 +189,6 @@ impl StoreError {
             io::ErrorKind::NotFound => "was the directory removed by hand?",
             _ => "check the disk; the checkpoint before it is kept",
         };
-        Self::Medium { action: "write", path: path.to_owned(), source, remedy }
+        Self::StorageBackend { action: "write", path: path.to_owned(), source, remedy }
     }
 }

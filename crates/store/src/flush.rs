@@ -12,7 +12,7 @@ use crate::chain::{Chain, LINKS_MAX};
 use crate::job::image_name_of;
 use crate::pack::Packer;
 use crate::prepare::{Draft, Slot, write_frame};
-use crate::{JobDirectory, Lease, MediumFile, StoreError};
+use crate::{JobDirectory, Lease, StorageFile, StoreError};
 use standfast_format::ImageSource;
 use standfast_format::image::{ImageIdentity, Parent, assemble};
 use standfast_format::manifest::{Generation, GenerationNumber, Manifest};
@@ -126,7 +126,7 @@ impl<'a> Turns<'a> {
     }
 
     /// Whether to go on, with so much of the file written.
-    fn go_on(&self, file: &dyn MediumFile, written: u64) -> io::Result<bool> {
+    fn go_on(&self, file: &dyn StorageFile, written: u64) -> io::Result<bool> {
         if written < self.from.get() + TURN_BYTES {
             return Ok(self.pacer.goes_on());
         }
@@ -158,13 +158,13 @@ impl JobDirectory {
         if here.generation(number).is_some() {
             return Ok(None);
         }
-        let mut draft = Draft::begin(&self.shelf, lease, Slot::Flushing, image_name_of(number, 0))?;
+        let mut draft = Draft::begin(&self.level_directory, lease, Slot::Flushing, image_name_of(number, 0))?;
         let base = self.base(&here, &there, generation);
-        self.shelf.set_parent(Slot::Flushing, base.map(|base| base.generation));
-        let chain = Chain::open_above(&level.shelf, &there, generation, base.map(|base| base.generation))?;
+        self.level_directory.set_parent(Slot::Flushing, base.map(|base| base.generation));
+        let chain = Chain::open_above(&level.level_directory, &there, generation, base.map(|base| base.generation))?;
         let file = draft.create()?;
         let turns = Turns::new(pacer);
-        let go_on = |file: &dyn MediumFile, written| turns.go_on(file, written);
+        let go_on = |file: &dyn StorageFile, written| turns.go_on(file, written);
         let Some(contained) = Packer::copy(&chain, &*file, &go_on, &draft)? else { return Ok(None) };
         let inherited_pages = contained.inherited.iter().map(|run| run.range.pages()).sum();
         let parent = base.filter(|_| !contained.inherited.is_empty());
@@ -183,17 +183,17 @@ impl JobDirectory {
             inherited_pages,
             ..generation.clone()
         };
-        let named = self.shelf.update_manifest(&draft.lease, |manifest| manifest.add(flushed.clone()));
-        draft.kept = self.shelf.may_name(number);
+        let named = self.level_directory.update_manifest(&draft.lease, |manifest| manifest.add(flushed.clone()));
+        draft.kept = self.level_directory.may_name(number);
         named.map(|_| Some(flushed))
     }
 
     /// The newest generation here upon which one of the other level can build: a link of its chain there, and good here.
     fn base(&self, here: &Manifest, there: &Manifest, generation: &Generation) -> Option<Parent> {
-        let bad = self.shelf.bad_generations().clone();
+        let bad = self.level_directory.bad_generations().clone();
         let is_good = |base: &&Generation| {
             let links: Vec<_> = here.chain(base.number).collect();
-            let is_there = |link: &&Generation| !bad.contains_key(&link.number) && self.shelf.has_image(link);
+            let is_there = |link: &&Generation| !bad.contains_key(&link.number) && self.level_directory.has_image(link);
             !base.superseded && links.len() < LINKS_MAX && links.iter().all(is_there)
         };
         let below = there.chain(generation.number).skip(1);

@@ -6,7 +6,7 @@
 //! itself trusts them. Decoders are pure and bounded, but their bounds are those of the largest machines; a guest reads less.
 
 use crate::job::JobDirectory;
-use crate::{Directory, Here, LockGuard, Medium, MediumFile, Status, StoreError};
+use crate::{Directory, HostIdentity, LockGuard, Status, StorageBackend, StorageFile, StoreError};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ impl JobDirectory {
             _ => StoreError::reading(path, source),
         })?;
         let owner = directory.status().map_err(|source| StoreError::reading(path, source))?.owner;
-        let here = Here::observe()?;
-        if here.user != ROOT || owner == ROOT {
-            return Self::on(Arc::new(directory), here);
+        let host_identity = HostIdentity::observe()?;
+        if host_identity.user != ROOT || owner == ROOT {
+            return Self::on(Arc::new(directory), host_identity);
         }
-        Self::on(Arc::new(ReadOnly(directory)), Here { user: owner, is_guest: true, ..here })
+        Self::on(Arc::new(ReadOnly(directory)), HostIdentity { user: owner, is_guest: true, ..host_identity })
     }
 
     /// Whether the job is another user's, and can only be looked at.
     pub fn is_of_another_user(&self) -> bool {
-        self.shelf.here.is_guest
+        self.level_directory.host_identity.is_guest
     }
 }
 
@@ -50,16 +50,16 @@ fn refused<T>() -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's, and is only looked at"))
 }
 
-impl Medium for ReadOnly {
+impl StorageBackend for ReadOnly {
     fn path(&self) -> &Path {
         self.0.path()
     }
 
-    fn create(&self, _: &str) -> io::Result<Arc<dyn MediumFile>> {
+    fn create(&self, _: &str) -> io::Result<Arc<dyn StorageFile>> {
         refused()
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
+    fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         // Open for reading only.
         self.0.open(name)
     }
@@ -96,15 +96,15 @@ impl Medium for ReadOnly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Claim, Purpose};
+    use crate::{LeaseRequest, Purpose};
 
     #[test]
     fn a_guest_reads_and_changes_nothing() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("job");
         let directory = JobDirectory::create(&path).unwrap();
-        let claim = Claim { purpose: Purpose::Live, force: true };
-        let lease = directory.take_lease(claim).unwrap();
+        let lease_request = LeaseRequest { purpose: Purpose::Live, force: true };
+        let lease = directory.take_lease(lease_request).unwrap();
         directory.begin(&lease, Default::default(), Default::default()).unwrap();
         let names = || {
             let mut names: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -112,11 +112,11 @@ mod tests {
             names
         };
         let before = names();
-        let guest = Here { is_guest: true, ..Here::observe().unwrap() };
+        let guest = HostIdentity { is_guest: true, ..HostIdentity::observe().unwrap() };
         let looked_at = JobDirectory::on(Arc::new(ReadOnly(Directory::open(&path).unwrap())), guest).unwrap();
         assert_eq!(looked_at.manifest().unwrap(), directory.manifest().unwrap());
-        looked_at.standing().unwrap();
-        assert!(looked_at.take_lease(claim).is_err() && looked_at.is_of_another_user());
+        looked_at.lease_state().unwrap();
+        assert!(looked_at.take_lease(lease_request).is_err() && looked_at.is_of_another_user());
         assert_eq!(names(), before);
     }
 }

@@ -1,10 +1,10 @@
-//! One image in its file, on the way back: header, tables and state verified when it is opened, blocks as they are read.
+//! One image in its file, on the recovery mode: header, tables and state verified when it is opened, blocks as they are read.
 //! What it inherits from its parent is the business of the chain.
 
 use crate::guest::TAIL_BYTES_MAX;
-use crate::job::{Shelf, image_name};
+use crate::job::{LevelDirectory, image_name};
 use crate::trust::open_trusted;
-use crate::{MediumFile, StoreError};
+use crate::{StorageFile, StoreError};
 use standfast_format::image::{HEADER_BYTES, Header, Image, ImageError, UnverifiedHeader};
 use standfast_format::manifest::{Generation, GenerationNumber, JobId};
 use std::ops::Range;
@@ -17,14 +17,19 @@ pub(crate) struct ImageFile {
     pub(crate) number: GenerationNumber,
     pub(crate) image: Image,
     path: PathBuf,
-    file: Arc<dyn MediumFile>,
+    file: Arc<dyn StorageFile>,
 }
 
 impl ImageFile {
-    pub(crate) fn open(shelf: &Shelf, job: JobId, generation: &Generation) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        level_directory: &LevelDirectory,
+        job: JobId,
+        generation: &Generation,
+    ) -> Result<Self, StoreError> {
         let name = image_name(generation);
-        let path = shelf.path_of(&name);
-        let (file, status) = open_trusted(&*shelf.medium, &name, shelf.here.user)?;
+        let path = level_directory.path_of(&name);
+        let (file, status) =
+            open_trusted(&*level_directory.storage_backend, &name, level_directory.host_identity.user)?;
         let damaged = |source| StoreError::Image { path: path.clone(), source };
         let header = read_header(&*file, status.bytes).map_err(|error| error.at(&path))?;
         let identity = header.identity();
@@ -33,7 +38,7 @@ impl ImageFile {
             return Err(StoreError::WrongImage(path));
         }
         let (offset, bytes) = header.tail();
-        if shelf.here.is_guest && bytes > TAIL_BYTES_MAX {
+        if level_directory.host_identity.is_guest && bytes > TAIL_BYTES_MAX {
             return Err(StoreError::Untrusted {
                 path,
                 fault: format!("it describes a job in {bytes} bytes, and belongs to another user"),
@@ -96,7 +101,7 @@ impl HeaderError {
     }
 }
 
-fn read_header(file: &dyn MediumFile, file_bytes: u64) -> Result<Header, HeaderError> {
+fn read_header(file: &dyn StorageFile, file_bytes: u64) -> Result<Header, HeaderError> {
     let mut page = [0; HEADER_BYTES];
     let available = page.len().min(usize::try_from(file_bytes).unwrap_or(usize::MAX));
     file.read_at(&mut page[..available], 0).map_err(HeaderError::Unreadable)?;

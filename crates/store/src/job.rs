@@ -1,12 +1,12 @@
 //! The directory of a job: opened, described, its manifest read and rewritten.
 
 use crate::encode::{Encodings, Rates};
-use crate::keepsakes::is_keepsake;
-use crate::lease::{self, Claim, Here, Lease, LeaseCore, Pulse, Standing};
+use crate::lease::{self, HostIdentity, Lease, LeaseCore, LeaseRequest, LeaseState, Pulse};
 use crate::prepare::{Pool, Slot};
 use crate::random::{CLOCK_STEM, LEASE_STEM, MANIFEST_STEM, temporary_name, temporary_stem};
+use crate::saved_binaries::is_saved_binary;
 use crate::trust::{check_trusted, open_trusted};
-use crate::{Directory, Medium, StoreError, random};
+use crate::{Directory, StorageBackend, StoreError, random};
 use standfast_format::image::{MAGIC_BYTES, is_image};
 use standfast_format::manifest::{
     self, FileEnd, Generation, GenerationNumber, JobDescription, JobId, MANIFEST_BYTES_MAX, Manifest, ManifestError,
@@ -25,50 +25,54 @@ pub(crate) const MANIFEST: &str = "manifest";
 /// One value may be shared by the threads of a process: a checkpoint is written on one while another answers questions.
 #[derive(Debug, Clone)]
 pub struct JobDirectory {
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) level_directory: Arc<LevelDirectory>,
 }
 
 impl JobDirectory {
     /// Opens the directory, which is created (mode 0700) where it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::Untrusted`] when others own it or may write it, [`StoreError::Medium`].
+    /// [`StoreError::Untrusted`] when others own it or may write it, [`StoreError::StorageBackend`].
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let directory = Directory::create(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotADirectory => StoreError::reading(path, source),
             _ => StoreError::writing(path, source),
         })?;
-        Self::on(Arc::new(directory), Here::observe()?)
+        Self::on(Arc::new(directory), HostIdentity::observe()?)
     }
 
     /// Opens a directory that exists. Whether there is a job in it, [`JobDirectory::manifest`] tells.
     ///
     /// # Errors
-    /// [`StoreError::NoDirectory`], [`StoreError::Untrusted`], [`StoreError::Medium`].
+    /// [`StoreError::NoDirectory`], [`StoreError::Untrusted`], [`StoreError::StorageBackend`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let directory = Directory::open(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => StoreError::NoDirectory(path.to_owned()),
             _ => StoreError::reading(path, source),
         })?;
-        Self::on(Arc::new(directory), Here::observe()?)
+        Self::on(Arc::new(directory), HostIdentity::observe()?)
     }
 
-    /// Opens whatever stands behind `medium`, as seen from `here`.
+    /// Opens whatever stands behind `storage_backend`, as seen from `host_identity`.
     ///
     /// # Errors
-    /// [`StoreError::Untrusted`], [`StoreError::Medium`].
-    pub fn on(medium: Arc<dyn Medium>, here: Here) -> Result<Self, StoreError> {
-        let status = medium.status().map_err(|error| StoreError::reading(medium.path(), error))?;
-        check_trusted(medium.path(), &status, here.user)?;
-        Ok(Self::within(Arc::clone(&medium), medium, Arc::new(here)))
+    /// [`StoreError::Untrusted`], [`StoreError::StorageBackend`].
+    pub fn on(storage_backend: Arc<dyn StorageBackend>, host_identity: HostIdentity) -> Result<Self, StoreError> {
+        let status = storage_backend.status().map_err(|error| StoreError::reading(storage_backend.path(), error))?;
+        check_trusted(storage_backend.path(), &status, host_identity.user)?;
+        Ok(Self::within(Arc::clone(&storage_backend), storage_backend, Arc::new(host_identity)))
     }
 
-    /// What stands behind `medium`, for whoever holds the lease that lies in `home`.
-    pub(crate) fn within(home: Arc<dyn Medium>, medium: Arc<dyn Medium>, here: Arc<Here>) -> Self {
-        let shelf = Shelf {
+    /// What stands behind `storage_backend`, for whoever holds the lease that lies in `home`.
+    pub(crate) fn within(
+        home: Arc<dyn StorageBackend>,
+        storage_backend: Arc<dyn StorageBackend>,
+        host_identity: Arc<HostIdentity>,
+    ) -> Self {
+        let level_directory = LevelDirectory {
             home,
-            medium,
-            here,
+            storage_backend,
+            host_identity,
             manifest: Mutex::new(None),
             bad: Mutex::new(BTreeMap::new()),
             busy: AtomicBool::new(false),
@@ -80,12 +84,12 @@ impl JobDirectory {
             rates: Rates::default(),
             shared_binaries: OnceLock::new(),
         };
-        Self { shelf: Arc::new(shelf) }
+        Self { level_directory: Arc::new(level_directory) }
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.shelf.medium.path()
+        self.level_directory.storage_backend.path()
     }
 
     /// The manifest as it was when first asked for, when the lease was taken, or when this value last wrote it.
@@ -93,35 +97,44 @@ impl JobDirectory {
     /// # Errors
     /// [`StoreError::NoJob`] where there is none; [`StoreError::Manifest`] and others where it cannot be read.
     pub fn manifest(&self) -> Result<Manifest, StoreError> {
-        self.shelf.manifest(&mut self.shelf.known_manifest())
+        self.level_directory.manifest(&mut self.level_directory.known_manifest())
     }
 
-    /// Who looks after the job now.
+    /// Who supervises the job now.
     ///
     /// # Errors
-    /// [`StoreError::Medium`].
-    pub fn standing(&self) -> Result<Standing, StoreError> {
-        lease::standing(&self.shelf.medium, &self.shelf.here)
+    /// [`StoreError::StorageBackend`].
+    pub fn lease_state(&self) -> Result<LeaseState, StoreError> {
+        lease::lease_state(&self.level_directory.storage_backend, &self.level_directory.host_identity)
     }
 
     /// Takes the lease, clears away what a dead writer left half done and reads the manifest again.
     ///
     /// # Errors
     /// [`StoreError::Supervised`], [`StoreError::ProgramStillRuns`], [`StoreError::HeldElsewhere`], [`StoreError::HeldByNamesake`],
-    /// [`StoreError::LeaseUnreadable`], [`StoreError::Medium`].
-    pub fn take_lease(&self, claim: Claim) -> Result<Lease, StoreError> {
-        self.take_watched_lease(claim, None)
+    /// [`StoreError::LeaseUnreadable`], [`StoreError::StorageBackend`].
+    pub fn take_lease(&self, lease_request: LeaseRequest) -> Result<Lease, StoreError> {
+        self.take_watched_lease(lease_request, None)
     }
 
-    /// The same of a lease that was taken in another boot ([`Standing::OtherBoot`]), if its heartbeat still is `watched`.
+    /// The same of a lease that was taken in another boot ([`LeaseState::OtherBoot`]), if its heartbeat still is `watched`.
     ///
     /// # Errors
     /// [`StoreError::HeldByNamesake`] if it is not; those of [`JobDirectory::take_lease`].
-    pub fn take_watched_lease(&self, claim: Claim, watched: Option<&Pulse>) -> Result<Lease, StoreError> {
-        let lease = Lease::take(Arc::clone(&self.shelf.medium), Arc::clone(&self.shelf.here), claim, watched)?;
-        let manifest = self.shelf.read_manifest().ok();
-        self.shelf.clear_leftovers(manifest.as_ref());
-        *self.shelf.known_manifest() = manifest;
+    pub fn take_watched_lease(
+        &self,
+        lease_request: LeaseRequest,
+        watched: Option<&Pulse>,
+    ) -> Result<Lease, StoreError> {
+        let lease = Lease::take(
+            Arc::clone(&self.level_directory.storage_backend),
+            Arc::clone(&self.level_directory.host_identity),
+            lease_request,
+            watched,
+        )?;
+        let manifest = self.level_directory.read_manifest().ok();
+        self.level_directory.clear_leftovers(manifest.as_ref());
+        *self.level_directory.known_manifest() = manifest;
         Ok(lease)
     }
 
@@ -131,21 +144,23 @@ impl JobDirectory {
     /// [`StoreError::NotAnImage`] where a file of the user's has the name of a checkpoint; when the manifest cannot be written.
     pub fn begin(&self, lease: &Lease, description: JobDescription, options: RunOptions) -> Result<(), StoreError> {
         let manifest = Manifest::new(JobId::from_bytes(random::bytes()), description, options);
-        let mut known = self.shelf.known_manifest();
+        let mut known = self.level_directory.known_manifest();
         // What an earlier manifest names is ours whatever has become of it.
         let named: Vec<String> = known.iter().flat_map(|earlier| &earlier.generations).map(image_name).collect();
-        let names = self.shelf.medium.list().map_err(|error| StoreError::reading(self.path(), error))?;
-        let is_foreign = |name: &&String| is_image_name(name) && !named.contains(name) && !self.shelf.is_image(name);
+        let names =
+            self.level_directory.storage_backend.list().map_err(|error| StoreError::reading(self.path(), error))?;
+        let is_foreign =
+            |name: &&String| is_image_name(name) && !named.contains(name) && !self.level_directory.is_image(name);
         if let Some(foreign) = names.iter().find(is_foreign) {
-            return Err(StoreError::NotAnImage(self.shelf.path_of(foreign)));
+            return Err(StoreError::NotAnImage(self.level_directory.path_of(foreign)));
         }
-        self.shelf.write_manifest(lease.core(), &mut known, &manifest)?;
+        self.level_directory.write_manifest(lease.core(), &mut known, &manifest)?;
         drop(known);
         for name in &named {
             // What cannot be removed now is a leftover from now on.
-            let _ = self.shelf.medium.remove(name);
+            let _ = self.level_directory.storage_backend.remove(name);
         }
-        self.shelf.clear_leftovers(Some(&manifest));
+        self.level_directory.clear_leftovers(Some(&manifest));
         Ok(())
     }
 
@@ -172,12 +187,12 @@ impl JobDirectory {
             (manifest.outcome, manifest.ends) = (outcome, ends);
             manifest.ended_nanoseconds = ended_nanoseconds;
         };
-        self.shelf.update_manifest(lease.core(), set).map(drop)
+        self.level_directory.update_manifest(lease.core(), set).map(drop)
     }
 
     /// Says how blocks may be encoded that are written from now on; nothing is encoded before that.
     pub fn set_encodings(&self, encodings: Encodings) {
-        *self.shelf.encodings.lock().unwrap_or_else(PoisonError::into_inner) = encodings;
+        *self.level_directory.encodings.lock().unwrap_or_else(PoisonError::into_inner) = encodings;
     }
 
     /// Notes other options of the run.
@@ -185,17 +200,17 @@ impl JobDirectory {
     /// # Errors
     /// When the manifest cannot be rewritten.
     pub fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
-        self.shelf.update_manifest(lease.core(), |manifest| manifest.options = options).map(drop)
+        self.level_directory.update_manifest(lease.core(), |manifest| manifest.options = options).map(drop)
     }
 }
 
 /// What the clones of a [`JobDirectory`] and the checkpoints in the making share.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct LevelDirectory {
     /// Where the lease lies: in the job's directory, whichever level this is.
-    home: Arc<dyn Medium>,
-    pub(crate) medium: Arc<dyn Medium>,
-    pub(crate) here: Arc<Here>,
+    home: Arc<dyn StorageBackend>,
+    pub(crate) storage_backend: Arc<dyn StorageBackend>,
+    pub(crate) host_identity: Arc<HostIdentity>,
     manifest: Mutex<Option<Manifest>>,
     /// Generations that proved to be bad, and whether by damage: they do not count as kept.
     bad: Mutex<BTreeMap<GenerationNumber, bool>>,
@@ -216,7 +231,7 @@ pub(crate) struct Shelf {
     pub(crate) shared_binaries: OnceLock<PathBuf>,
 }
 
-impl Shelf {
+impl LevelDirectory {
     /// That the lease is the one under which this is written.
     pub(crate) fn check_lease(&self, lease: &LeaseCore) {
         assert!(lease.is_of(&self.home), "the lease is that of this directory");
@@ -243,14 +258,14 @@ impl Shelf {
 
     /// Full path of a file, for messages.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
-        self.medium.path().join(name)
+        self.storage_backend.path().join(name)
     }
 
     pub(crate) fn read_manifest(&self) -> Result<Manifest, StoreError> {
         let path = self.path_of(MANIFEST);
-        let (file, status) = match open_trusted(&*self.medium, MANIFEST, self.here.user) {
-            Err(StoreError::Medium { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::NoJob(self.medium.path().to_owned()));
+        let (file, status) = match open_trusted(&*self.storage_backend, MANIFEST, self.host_identity.user) {
+            Err(StoreError::StorageBackend { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::NoJob(self.storage_backend.path().to_owned()));
             }
             other => other?,
         };
@@ -308,14 +323,14 @@ impl Shelf {
 
     fn replace_manifest(&self, sealed: &[u8]) -> io::Result<()> {
         let temporary = temporary_name(MANIFEST_STEM);
-        let file = self.medium.create(&temporary)?;
+        let file = self.storage_backend.create(&temporary)?;
         let complete = file.write_at(sealed, 0).and_then(|()| file.sync());
-        if let Err(error) = complete.and_then(|()| self.medium.rename(&temporary, MANIFEST)) {
+        if let Err(error) = complete.and_then(|()| self.storage_backend.rename(&temporary, MANIFEST)) {
             // What cannot be removed now, the next holder of the lease removes.
-            let _ = self.medium.remove(&temporary);
+            let _ = self.storage_backend.remove(&temporary);
             return Err(error);
         }
-        self.medium.sync()
+        self.storage_backend.sync()
     }
 
     /// Removes half-written files and images that the manifest does not name, and nothing of the user's. Without a manifest that can be read
@@ -326,8 +341,8 @@ impl Shelf {
         let leftover =
             |name: &str| is_half_written(name) || (is_image_name(name) && !is_named(name) && self.is_image(name));
         // Leftovers cost room and nothing else: what cannot be removed is tried again next time.
-        for name in self.medium.list().unwrap_or_default().iter().filter(|name| leftover(name)) {
-            let _ = self.medium.remove(name);
+        for name in self.storage_backend.list().unwrap_or_default().iter().filter(|name| leftover(name)) {
+            let _ = self.storage_backend.remove(name);
         }
         // Those of generations in memory are kept here too.
         let may_be = |manifest: &Manifest, number| manifest.memory.is_some() || manifest.generation(number).is_some();
@@ -337,13 +352,13 @@ impl Shelf {
     /// Whether a file is an image, or was before it was damaged. What others have given such a name begins otherwise.
     fn is_image(&self, name: &str) -> bool {
         let mut beginning = [0; MAGIC_BYTES];
-        let read = self.medium.open(name).and_then(|file| file.read_at(&mut beginning, 0));
+        let read = self.storage_backend.open(name).and_then(|file| file.read_at(&mut beginning, 0));
         read.is_ok() && is_image(beginning)
     }
 
     /// Whether the file of a generation is there, as long as it should be.
     pub(crate) fn has_image(&self, generation: &Generation) -> bool {
-        let status = self.medium.open(&image_name(generation)).and_then(|file| file.status());
+        let status = self.storage_backend.open(&image_name(generation)).and_then(|file| file.status());
         status.is_ok_and(|status| status.bytes == generation.file_bytes)
     }
 
@@ -397,7 +412,7 @@ pub(crate) fn is_image_name(name: &str) -> bool {
 /// Whether the store names files so before they are complete.
 pub(crate) fn is_half_written(name: &str) -> bool {
     let is_ours = |stem: &str| {
-        [LEASE_STEM, CLOCK_STEM, MANIFEST_STEM].contains(&stem) || is_image_name(stem) || is_keepsake(stem)
+        [LEASE_STEM, CLOCK_STEM, MANIFEST_STEM].contains(&stem) || is_image_name(stem) || is_saved_binary(stem)
     };
     temporary_stem(name).is_some_and(is_ours)
 }
@@ -449,7 +464,7 @@ mod tests {
             std::fs::write(place.path().join(name), "").unwrap();
         }
         let directory = JobDirectory::create(place.path()).unwrap();
-        let lease = directory.take_lease(Claim { purpose: crate::Purpose::Live, force: false }).unwrap();
+        let lease = directory.take_lease(LeaseRequest { purpose: crate::Purpose::Live, force: false }).unwrap();
         directory.begin(&lease, JobDescription::default(), RunOptions::default()).unwrap();
         lease.release().unwrap();
         assert!(ours.iter().all(|name| !place.path().join(name).exists()));

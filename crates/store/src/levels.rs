@@ -17,7 +17,7 @@
 //! The lease stays in the directory, whatever level is written.
 
 use crate::guest::ReadOnly;
-use crate::{Choice, Directory, JobDirectory, Lease, Medium, Skipped, StoreError, Wish, random};
+use crate::{Choice, Directory, JobDirectory, Lease, Selector, Skipped, StorageBackend, StoreError, random};
 use standfast_format::manifest::{GenerationNumber, JobId, LevelId, Manifest, MemoryPlace};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -92,13 +92,13 @@ impl Levels {
     ///
     /// # Errors
     /// As for [`JobDirectory::choose`].
-    pub fn choose(&self, wish: Wish) -> Result<(Level, Choice), StoreError> {
+    pub fn choose(&self, selector: Selector) -> Result<(Level, Choice), StoreError> {
         let Some(memory) = &self.memory else {
-            return self.directory.choose(wish).map(|choice| (Level::Directory, choice));
+            return self.directory.choose(selector).map(|choice| (Level::Directory, choice));
         };
         let mut skipped = Vec::new();
-        let in_memory = memory.choose(wish);
-        let in_directory = self.directory.choose(wish);
+        let in_memory = memory.choose(selector);
+        let in_directory = self.directory.choose(selector);
         let (level, mut choice) = match (in_memory, in_directory) {
             (Ok(memory), Ok(directory)) if directory.number > memory.number => {
                 skipped.extend(memory.skipped.into_iter().filter(|it| it.number > directory.number));
@@ -150,12 +150,12 @@ impl Levels {
     /// When it cannot be made: the place does not exist, is full, or its owner does not let us.
     pub fn make_memory(&mut self, lease: &Lease, place: &Path) -> Result<(), StoreError> {
         let manifest = self.directory.manifest()?;
-        let home = self.directory.shelf.home_inode()?;
+        let home = self.directory.level_directory.home_inode()?;
         clear_place(place, &prefix(manifest.job, home));
         let level = LevelId::from_bytes(random::bytes());
         let path = place.join(format!("{}{level}", prefix(manifest.job, home)));
-        let medium = Directory::create(&path).map_err(|source| StoreError::writing(&path, source))?;
-        let memory = self.directory.level_on(Arc::new(medium))?;
+        let storage_backend = Directory::create(&path).map_err(|source| StoreError::writing(&path, source))?;
+        let memory = self.directory.level_on(Arc::new(storage_backend))?;
         memory.begin_level(lease, &manifest)?;
         let record = MemoryPlace { place: place.as_os_str().as_bytes().into(), level: Some(level), home };
         self.directory.set_memory(lease, Some(record))?;
@@ -166,8 +166,8 @@ impl Levels {
     /// Clears away what a dead writer left half done in memory.
     pub fn clear_leftovers(&self, lease: &Lease) {
         if let Some(memory) = &self.memory {
-            memory.shelf.check_lease(lease.core());
-            memory.shelf.clear_leftovers(memory.manifest().ok().as_ref());
+            memory.level_directory.check_lease(lease.core());
+            memory.level_directory.clear_leftovers(memory.manifest().ok().as_ref());
         }
     }
 
@@ -226,13 +226,17 @@ fn remove_level(path: &Path) {
 }
 
 impl JobDirectory {
-    /// The level of this job behind a medium.
-    pub(crate) fn level_on(&self, medium: Arc<dyn Medium>) -> Result<Self, StoreError> {
-        let shelf = &self.shelf;
-        let status = medium.status().map_err(|error| StoreError::reading(medium.path(), error))?;
-        crate::trust::check_trusted(medium.path(), &status, shelf.here.user)?;
-        let level = Self::within(Arc::clone(&shelf.medium), medium, Arc::clone(&shelf.here));
-        level.set_encodings(shelf.encodings());
+    /// The level of this job behind a storage backend.
+    pub(crate) fn level_on(&self, storage_backend: Arc<dyn StorageBackend>) -> Result<Self, StoreError> {
+        let level_directory = &self.level_directory;
+        let status = storage_backend.status().map_err(|error| StoreError::reading(storage_backend.path(), error))?;
+        crate::trust::check_trusted(storage_backend.path(), &status, level_directory.host_identity.user)?;
+        let level = Self::within(
+            Arc::clone(&level_directory.storage_backend),
+            storage_backend,
+            Arc::clone(&level_directory.host_identity),
+        );
+        level.set_encodings(level_directory.encodings());
         Ok(level)
     }
 
@@ -240,20 +244,20 @@ impl JobDirectory {
     pub(crate) fn begin_level(&self, lease: &Lease, job: &Manifest) -> Result<(), StoreError> {
         let mut manifest = Manifest::new(job.job, job.description.clone(), job.options);
         manifest.next = job.next;
-        self.shelf.write_manifest(lease.core(), &mut self.shelf.known_manifest(), &manifest)
+        self.level_directory.write_manifest(lease.core(), &mut self.level_directory.known_manifest(), &manifest)
     }
 
     /// Opens the level that the manifest names.
     fn open_level(&self, manifest: &Manifest, memory: &MemoryPlace, level: LevelId) -> Result<Self, StoreError> {
         let place = PathBuf::from(std::ffi::OsStr::from_bytes(&memory.place.0));
         let path = place.join(format!("{}{level}", prefix(manifest.job, memory.home)));
-        if memory.home != self.shelf.home_inode()? {
+        if memory.home != self.level_directory.home_inode()? {
             return Err(StoreError::WrongImage(path));
         }
-        let medium = Directory::open(&path).map_err(|source| StoreError::reading(&path, source))?;
-        let medium: Arc<dyn Medium> =
-            if self.is_of_another_user() { Arc::new(ReadOnly(medium)) } else { Arc::new(medium) };
-        let opened = self.level_on(medium)?;
+        let storage_backend = Directory::open(&path).map_err(|source| StoreError::reading(&path, source))?;
+        let storage_backend: Arc<dyn StorageBackend> =
+            if self.is_of_another_user() { Arc::new(ReadOnly(storage_backend)) } else { Arc::new(storage_backend) };
+        let opened = self.level_on(storage_backend)?;
         if opened.manifest()?.job != manifest.job {
             return Err(StoreError::WrongImage(path));
         }
@@ -265,14 +269,15 @@ impl JobDirectory {
     /// # Errors
     /// When the manifest cannot be rewritten.
     pub fn set_memory(&self, lease: &Lease, memory: Option<MemoryPlace>) -> Result<(), StoreError> {
-        self.shelf.update_manifest(lease.core(), |manifest| manifest.memory = memory).map(drop)
+        self.level_directory.update_manifest(lease.core(), |manifest| manifest.memory = memory).map(drop)
     }
 }
 
-impl crate::job::Shelf {
+impl crate::job::LevelDirectory {
     /// Inode number of the directory.
     fn home_inode(&self) -> Result<u64, StoreError> {
-        let status = self.medium.status().map_err(|error| StoreError::reading(self.medium.path(), error))?;
+        let status =
+            self.storage_backend.status().map_err(|error| StoreError::reading(self.storage_backend.path(), error))?;
         Ok(status.inode)
     }
 }

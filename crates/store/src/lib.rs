@@ -8,7 +8,7 @@
 //! DIR/                         0700
 //!   manifest                   which generations there are: the truth
 //!   generation-00000001.image  one file per generation; those that inherit from another one form a chain with it
-//!   lease                      who looks after the job; `lock` serves taking it over
+//!   lease                      who supervises the job; `lock` serves taking it over
 //! ```
 //!
 //! A checkpoint goes through three hands, so that the program may run on before the disk has everything:
@@ -20,12 +20,12 @@
 //! ```
 //! use standfast_format::records::{JobState, ProcessState};
 //! use standfast_format::{ImageSink, ImageSource};
-//! use standfast_store::{Claim, JobDirectory, Purpose, Wish};
+//! use standfast_store::{LeaseRequest, JobDirectory, Purpose, Selector};
 //! use std::time::Duration;
 //!
 //! # let place = tempfile::tempdir()?;
 //! let directory = JobDirectory::create(&place.path().join("job"))?;
-//! let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false })?;
+//! let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false })?;
 //! directory.begin(&lease, Default::default(), Default::default())?;
 //!
 //! let mut prepared = directory.prepare(&lease)?;
@@ -34,7 +34,7 @@
 //! prepared.seal()?.commit(Duration::from_millis(2))?;
 //! lease.release()?;
 //!
-//! let choice = JobDirectory::open(directory.path())?.choose(Wish::Newest)?;
+//! let choice = JobDirectory::open(directory.path())?.choose(Selector::Newest)?;
 //! assert_eq!((choice.number.get(), choice.image.state().processes.len()), (1, 1));
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
@@ -51,23 +51,23 @@ mod flush;
 mod guest;
 mod image_file;
 mod job;
-mod keepsakes;
 mod lease;
 mod levels;
-mod medium;
 mod pack;
 mod prepare;
 mod random;
 mod resolve;
 mod retention;
+mod saved_binaries;
 mod shared_binaries;
+mod storage_backend;
 mod tails;
 #[cfg(test)]
 mod tests;
 mod trust;
 
 pub use chain::{Chain, LINKS_MAX, Verified};
-pub use choose::{Choice, Skipped, Wish};
+pub use choose::{Choice, Selector, Skipped};
 pub use clean::{Cleaned, Holdings, sweep_shared_binaries};
 pub use coalesce::{CoalesceRule, Coalesced};
 pub use encode::Encodings;
@@ -75,11 +75,12 @@ pub use error::StoreError;
 pub use flush::{Pacer, Pacing};
 pub use job::JobDirectory;
 pub use lease::{
-    Claim, HEARTBEAT, Here, Holder, Lease, ProcessIdentity, Processes, Pulse, Purpose, Standing, SystemProcesses,
+    HEARTBEAT, Holder, HostIdentity, Lease, LeaseRequest, LeaseState, ProcessIdentity, Processes, Pulse, Purpose,
+    SystemProcesses,
 };
 pub use levels::{Level, Levels};
-pub use medium::{Directory, LockGuard, Medium, MediumFile, Status};
 pub use prepare::{Plan, Prepared, Sealed, Writing};
 pub use random::random_token;
+pub use storage_backend::{Directory, LockGuard, Status, StorageBackend, StorageFile};
 pub use tails::TAIL_BYTES_MAX;
 pub use trust::{create_directory, open_directory};

@@ -4,7 +4,7 @@
 use crate::chain::{Buffers, Chain};
 use crate::encode::{Counts, Shrinker};
 use crate::prepare::Draft;
-use crate::{MediumFile, StoreError};
+use crate::{StorageFile, StoreError};
 use standfast_core::PAGE_BYTES;
 use standfast_core::codec::Encoding;
 use standfast_format::image::{BLOCK_PAGES_MAX, Contained, HEADER_BYTES, NewBlock};
@@ -12,11 +12,11 @@ use standfast_format::{Contents, ImageSource, Run};
 use std::io;
 
 /// Asked before each portion: the file, and how far it has been written.
-pub(crate) type GoOn<'a> = &'a dyn Fn(&dyn MediumFile, u64) -> io::Result<bool>;
+pub(crate) type GoOn<'a> = &'a dyn Fn(&dyn StorageFile, u64) -> io::Result<bool>;
 
 /// Writes pages into full blocks, one after the other.
 pub(crate) struct Packer<'a> {
-    file: &'a dyn MediumFile,
+    file: &'a dyn StorageFile,
     offset: u64,
     blocks: Vec<NewBlock>,
     runs: Vec<Run>,
@@ -31,7 +31,7 @@ impl<'a> Packer<'a> {
     /// and how far it has been written; `None` when it says no.
     pub(crate) fn copy(
         chain: &Chain,
-        file: &'a dyn MediumFile,
+        file: &'a dyn StorageFile,
         go_on: GoOn<'_>,
         draft: &Draft,
     ) -> Result<Option<Contained>, StoreError> {
@@ -41,7 +41,7 @@ impl<'a> Packer<'a> {
             blocks: Vec::new(),
             runs: Vec::new(),
             bytes: Vec::new(),
-            shrinker: Shrinker::new(&draft.shelf, draft.shelf.encodings(), None),
+            shrinker: Shrinker::new(&draft.level_directory, draft.level_directory.encodings(), None),
             encoded: Vec::new(),
         };
         let mut buffers = Buffers::default();

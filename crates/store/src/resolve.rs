@@ -66,16 +66,16 @@ pub(crate) fn resolve(links: &[&Index]) -> Result<Resolved, ImageError> {
 /// Finds wanted pages in a link: appends them to `runs`, and returns which blocks hold them and what is to be looked for
 /// in its parent.
 fn look(link: &Index, wanted: &[Wanted], runs: &mut Vec<Run>) -> (Vec<Take>, Vec<Wanted>) {
-    let stored = Shelved::of(link);
+    let stored = BlockRun::of(link);
     let zeros: Vec<_> = link.runs().iter().filter(|run| run.contents == Contents::Zero).collect();
     let (mut takes, mut further) = (Vec::new(), Vec::new());
     for wanted in wanted {
         let own = |range: PageRange, contents| Run { owner: wanted.owner, range, contents };
-        for shelved in reached(&stored, wanted, |it| (it.owner, it.range)) {
-            let range = common(shelved.range, wanted.range);
-            let before = PageRange::between(shelved.range.start(), range.start()).pages();
+        for block_run in reached(&stored, wanted, |it| (it.owner, it.range)) {
+            let range = common(block_run.range, wanted.range);
+            let before = PageRange::between(block_run.range.start(), range.start()).pages();
             let run = own(range, Contents::Stored);
-            takes.push(Take { block: shelved.block, first: shelved.first + before, run });
+            takes.push(Take { block: block_run.block, first: block_run.first + before, run });
             runs.push(run);
         }
         for zero in reached(&zeros, wanted, |it| (it.owner, it.range)) {
@@ -92,7 +92,7 @@ fn look(link: &Index, wanted: &[Wanted], runs: &mut Vec<Run>) -> (Vec<Take>, Vec
 
 /// A stored run, and where in the file it is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shelved {
+pub(crate) struct BlockRun {
     pub(crate) owner: u32,
     pub(crate) range: PageRange,
     /// The block, by its place in the index.
@@ -101,7 +101,7 @@ pub(crate) struct Shelved {
     pub(crate) first: u64,
 }
 
-impl Shelved {
+impl BlockRun {
     /// All stored runs of a link, ascending by owner and address.
     pub(crate) fn of(link: &Index) -> Vec<Self> {
         let mut all = Vec::new();

@@ -19,10 +19,10 @@ impl JobDirectory {
     /// # Errors
     /// When the manifest cannot be rewritten.
     pub fn retain(&self, lease: &Lease, keep: NonZeroU32) -> Result<Vec<GenerationNumber>, StoreError> {
-        let bad = self.shelf.bad_generations().clone();
-        let parents = self.shelf.parents();
+        let bad = self.level_directory.bad_generations().clone();
+        let parents = self.level_directory.parents();
         let (mut removed, mut names) = (Vec::new(), Vec::new());
-        self.shelf.update_manifest(lease.core(), |manifest| {
+        self.level_directory.update_manifest(lease.core(), |manifest| {
             let staying = staying(manifest, keep, &bad, &parents);
             let goes = |it: &&Generation| !staying.contains(&it.number);
             (removed, names) = manifest.generations.iter().filter(goes).map(|it| (it.number, image_name(it))).unzip();
@@ -30,10 +30,10 @@ impl JobDirectory {
         })?;
         for name in &names {
             // The manifest no longer names it: if it stays, the next holder of the lease removes it.
-            let _ = self.shelf.medium.remove(name);
+            let _ = self.level_directory.storage_backend.remove(name);
         }
         if !removed.is_empty() {
-            self.shelf.clear_tails(|number| !removed.contains(&number));
+            self.level_directory.clear_tails(|number| !removed.contains(&number));
         }
         Ok(removed)
     }

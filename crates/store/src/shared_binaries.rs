@@ -7,7 +7,7 @@
 //! can neither write the directory nor the file. What no job links to any more is removed when the next one adds something.
 
 use crate::trust::{check_trusted, open_trusted};
-use crate::{Directory, Medium, Status, random};
+use crate::{Directory, Status, StorageBackend, random};
 use rustix::fs::{AtFlags, CWD};
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! Tails: what a restart has cut off files that had grown since the checkpoint. Each is kept beside the image that the
 //! job was restarted from, and goes with it.
 
-use crate::job::{Shelf, image_stem};
+use crate::job::{LevelDirectory, image_stem};
 use crate::{JobDirectory, Lease, StoreError};
 use standfast_format::manifest::GenerationNumber;
 use std::collections::BTreeSet;
@@ -31,10 +31,11 @@ impl JobDirectory {
         file: &File,
         (start, bytes, bytes_max): (u64, u64, u64),
     ) -> Result<PathBuf, StoreError> {
-        self.shelf.check_lease(lease.core());
-        let name = self.shelf.name_of_tail(number, path)?;
-        let full = self.shelf.path_of(&name);
-        let kept = self.shelf.medium.create(&name).map_err(|error| StoreError::writing(&full, error))?;
+        self.level_directory.check_lease(lease.core());
+        let name = self.level_directory.name_of_tail(number, path)?;
+        let full = self.level_directory.path_of(&name);
+        let kept =
+            self.level_directory.storage_backend.create(&name).map_err(|error| StoreError::writing(&full, error))?;
         let mut buffer = vec![0; COPY_BYTES];
         let mut copied = 0;
         while copied < bytes.min(bytes_max) {
@@ -47,7 +48,9 @@ impl JobDirectory {
             kept.write_at(&buffer[..got], copied).map_err(|error| StoreError::writing(&full, error))?;
             copied += got as u64;
         }
-        kept.sync().and_then(|()| self.shelf.medium.sync()).map_err(|error| StoreError::writing(&full, error))?;
+        kept.sync()
+            .and_then(|()| self.level_directory.storage_backend.sync())
+            .map_err(|error| StoreError::writing(&full, error))?;
         Ok(full)
     }
 
@@ -62,9 +65,9 @@ impl JobDirectory {
         path: &Path,
         file: &File,
     ) -> Result<Option<PathBuf>, StoreError> {
-        self.shelf.check_lease(lease.core());
-        let name = self.shelf.name_of_tail(number, path)?;
-        let full = self.shelf.path_of(&name);
+        self.level_directory.check_lease(lease.core());
+        let name = self.level_directory.name_of_tail(number, path)?;
+        let full = self.level_directory.path_of(&name);
         if std::fs::hard_link(path, &full).is_err() {
             return Ok(None);
         }
@@ -73,10 +76,10 @@ impl JobDirectory {
             full.symlink_metadata().map(key).is_ok_and(|kept| file.metadata().map(key).is_ok_and(|it| it == kept));
         if !is_it {
             // Somebody else has put another file in its place.
-            let _ = self.shelf.medium.remove(&name);
+            let _ = self.level_directory.storage_backend.remove(&name);
             return Ok(None);
         }
-        let synced = file.sync_all().and_then(|()| self.shelf.medium.sync());
+        let synced = file.sync_all().and_then(|()| self.level_directory.storage_backend.sync());
         synced.map_err(|error| StoreError::writing(&full, error))?;
         Ok(Some(full))
     }
@@ -86,34 +89,36 @@ impl JobDirectory {
     /// # Errors
     /// When the directory cannot be read.
     pub fn tails(&self, number: GenerationNumber) -> Result<Vec<PathBuf>, StoreError> {
-        let names = self.shelf.medium.list().map_err(|error| StoreError::reading(self.path(), error))?;
+        let names =
+            self.level_directory.storage_backend.list().map_err(|error| StoreError::reading(self.path(), error))?;
         let mut tails: Vec<_> = names.into_iter().filter(|name| name.starts_with(&tail_prefix(number))).collect();
         tails.sort_unstable();
-        Ok(tails.into_iter().map(|name| self.shelf.path_of(&name)).collect())
+        Ok(tails.into_iter().map(|name| self.level_directory.path_of(&name)).collect())
     }
 }
 
-impl Shelf {
+impl LevelDirectory {
     fn name_of_tail(&self, number: GenerationNumber, path: &Path) -> Result<String, StoreError> {
         let prefix = tail_prefix(number);
         let origin = plain_name(path);
-        let taken = self.medium.list().map_err(|error| StoreError::reading(self.medium.path(), error))?;
+        let taken =
+            self.storage_backend.list().map_err(|error| StoreError::reading(self.storage_backend.path(), error))?;
         let place_of = |name: &String| name.strip_prefix(&prefix)?.split_once('-')?.0.parse().ok();
         let places: BTreeSet<u32> = taken.iter().filter_map(place_of).collect();
         let place = (1..TAILS_MAX).find(|place| !places.contains(place)).unwrap_or(TAILS_MAX);
         for name in taken.iter().filter(|name| name.starts_with(&format!("{prefix}{TAILS_MAX:02}-"))) {
             // The last place is used again and again; that the old one stays shows in the creation.
-            let _ = self.medium.remove(name);
+            let _ = self.storage_backend.remove(name);
         }
         Ok(format!("{prefix}{place:02}-{origin}"))
     }
 
     /// Removes the tails of generations that `is_kept` does not know.
     pub(crate) fn clear_tails(&self, is_kept: impl Fn(GenerationNumber) -> bool) {
-        for name in self.medium.list().unwrap_or_default() {
+        for name in self.storage_backend.list().unwrap_or_default() {
             if tail_generation(&name).is_some_and(|number| !is_kept(number)) {
                 // It costs room and nothing else: what cannot be removed is tried again next time.
-                let _ = self.medium.remove(&name);
+                let _ = self.storage_backend.remove(&name);
             }
         }
     }
@@ -145,7 +150,7 @@ fn plain_name(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Claim, Purpose};
+    use crate::{LeaseRequest, Purpose};
     use std::io::Write;
 
     fn number(number: u64) -> GenerationNumber {
@@ -156,7 +161,7 @@ mod tests {
     fn a_file_that_is_kept_by_another_name_outlives_its_own() {
         let place = tempfile::tempdir().unwrap();
         let directory = JobDirectory::create(&place.path().join("job")).unwrap();
-        let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false }).unwrap();
+        let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
         let path = place.path().join("result");
         std::fs::write(&path, "all of it").unwrap();
         let file = File::open(&path).unwrap();
@@ -174,7 +179,7 @@ mod tests {
     fn tails_are_kept_side_by_side_and_go_with_their_generation() {
         let place = tempfile::tempdir().unwrap();
         let directory = JobDirectory::create(&place.path().join("job")).unwrap();
-        let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false }).unwrap();
+        let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(b"kept so far; cut off").unwrap();
         let path = Path::new("/var/my log");
@@ -184,7 +189,7 @@ mod tests {
         assert_eq!(std::fs::read(&first).unwrap(), b" cut off");
         assert_eq!(directory.tails(number(7)).unwrap(), [first.clone(), second]);
         assert!(first.ends_with("generation-00000007.tail-01-my_log"), "{first:?}");
-        directory.shelf.clear_tails(|kept| kept == number(8));
+        directory.level_directory.clear_tails(|kept| kept == number(8));
         assert!(directory.tails(number(7)).unwrap().is_empty());
         assert_eq!(directory.tails(number(8)).unwrap().len(), 1);
     }
@@ -193,7 +198,7 @@ mod tests {
     fn a_job_that_dies_at_once_after_each_restart_does_not_fill_the_disk() {
         let place = tempfile::tempdir().unwrap();
         let directory = JobDirectory::create(&place.path().join("job")).unwrap();
-        let lease = directory.take_lease(Claim { purpose: Purpose::Live, force: false }).unwrap();
+        let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(b"again").unwrap();
         for _ in 0..TAILS_MAX + 3 {

@@ -1,6 +1,6 @@
 //! Whether a file can be trusted: an image becomes a running program, so nobody else may have written it.
 
-use crate::{Directory, Medium, MediumFile, Status, StoreError};
+use crate::{Directory, Status, StorageBackend, StorageFile, StoreError};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) fn check_trusted(path: &Path, status: &Status, user: u32) -> Result<(
 /// Opens a directory that holds no job of one program, as those of `standfast group`, on the same terms as a job's.
 ///
 /// # Errors
-/// [`StoreError::Untrusted`] where others own it, may write it or have led here; [`StoreError::Medium`].
+/// [`StoreError::Untrusted`] where others own it, may write it or have led here; [`StoreError::StorageBackend`].
 pub fn open_directory(path: &Path) -> Result<Directory, StoreError> {
     checked(path, Directory::open(path).map_err(|source| StoreError::reading(path, source))?)
 }
@@ -47,13 +47,13 @@ fn checked(path: &Path, directory: Directory) -> Result<Directory, StoreError> {
 
 /// Opens a file for reading once it has proved to be a regular file of `user` that nobody else may write.
 pub(crate) fn open_trusted(
-    medium: &dyn Medium,
+    storage_backend: &dyn StorageBackend,
     name: &str,
     user: u32,
-) -> Result<(Arc<dyn MediumFile>, Status), StoreError> {
-    let path = medium.path().join(name);
+) -> Result<(Arc<dyn StorageFile>, Status), StoreError> {
+    let path = storage_backend.path().join(name);
     let read = |source| StoreError::reading(&path, source);
-    let file = match medium.open(name) {
+    let file = match storage_backend.open(name) {
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
             return Err(StoreError::Untrusted {
                 path,

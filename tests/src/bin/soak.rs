@@ -264,9 +264,9 @@ impl Soak {
     fn struck_flush(&mut self, seed: u64, random: &mut Rng) -> Result<()> {
         let (disaster, at) =
             (FLUSH_DISASTERS[random.usize(..FLUSH_DISASTERS.len())], random.u64(1..FLUSHING_CALLS_MAX));
-        let manner = if random.bool() { "background" } else { "foreground" };
-        println!("seed {seed}: {disaster:?} at call {at} of a flush in the {manner}");
-        let subject = self.subject()?.in_memory().protected_with(&["--flush-every", "1", "--flush", manner]);
+        let flush_mode = if random.bool() { "background" } else { "foreground" };
+        println!("seed {seed}: {disaster:?} at call {at} of a flush in the {flush_mode}");
+        let subject = self.subject()?.in_memory().protected_with(&["--flush-every", "1", "--flush", flush_mode]);
         println!("    {}", subject.strike_flush(disaster, at)?.struck.unwrap_or("past the last call"));
         Ok(())
     }

@@ -89,7 +89,7 @@ impl Scenario<'_> {
         if sighting.struck.is_some() {
             let told = self.tracer.errors_so_far();
             let is_decent = !told.contains("panicked") && !told.contains("os error");
-            ensure!(told.contains("checkpoints go to the disk and not to memory") && is_decent, "it said: {told}");
+            ensure!(told.contains("checkpoints go to disk instead of memory") && is_decent, "it said: {told}");
         }
         let (standfast, arena, subject) = (self.standfast, self.arena, self.subject);
         if at.is_multiple_of(2) {

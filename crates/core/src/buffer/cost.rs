@@ -44,7 +44,7 @@ pub struct Parts {
     /// S_dirty1.
     pub unbuffered: f64,
     /// S_dirty2.
-    pub jettisoned: f64,
+    pub evicted: f64,
 }
 
 impl From<Held> for Parts {
@@ -55,7 +55,7 @@ impl From<Held> for Parts {
             buffered_once: megabytes(held.buffered_once),
             buffered_twice: megabytes(held.buffered_twice),
             unbuffered: megabytes(held.unbuffered),
-            jettisoned: megabytes(held.jettisoned),
+            evicted: megabytes(held.evicted),
         }
     }
 }
@@ -68,7 +68,7 @@ impl Parts {
 
     /// S_ch.
     pub fn changed(&self) -> f64 {
-        self.effective() + self.unbuffered + self.jettisoned
+        self.effective() + self.unbuffered + self.evicted
     }
 }
 
@@ -105,9 +105,9 @@ pub fn saved_by_standard(sizes: &Sizes, rates: &Rates) -> f64 {
 
 /// O_ocd: what became of each page counts, and pages that were compressed in vain count twice (6).
 pub fn online(address_space: f64, factor: f64, parts: &Parts, rates: &Rates) -> f64 {
-    let again = parts.buffered_twice + parts.jettisoned;
-    ((1.0 - factor) * parts.effective() + parts.unbuffered + parts.jettisoned) / rates.disk
-        + (parts.effective() + 2.0 * parts.buffered_twice + parts.jettisoned) / rates.compressing
+    let again = parts.buffered_twice + parts.evicted;
+    ((1.0 - factor) * parts.effective() + parts.unbuffered + parts.evicted) / rates.disk
+        + (parts.effective() + 2.0 * parts.buffered_twice + parts.evicted) / rates.compressing
         + (address_space + parts.compressed + again) / rates.protecting
         + (parts.changed() + again) / rates.faulting
 }
@@ -214,7 +214,7 @@ mod tests {
             let buffered = sizes.buffer.min(sizes.changed);
             let alone = Parts {
                 compressed: 0.0, buffered_once: buffered, buffered_twice: 0.0,
-                unbuffered: sizes.changed - buffered, jettisoned: 0.0,
+                unbuffered: sizes.changed - buffered, evicted: 0.0,
             };
             let of_standard: f64 = standard(&sizes, &rates);
             let same = online(sizes.address_space, sizes.factor, &alone, &rates);

@@ -6,7 +6,7 @@
 //!                     first write                    reclaim                    secondary fault
 //! protected page ----------------> buffered ----------------------> compressed ----------------> buffered, never again
 //!                 \ no room                 \ would be no shorter             \ no room
-//!                  '--> saved whole          '--> saved whole                  '--> jettisoned: saved whole
+//!                  '--> saved whole          '--> saved whole                  '--> evicted: saved whole
 //! ```
 //!
 //! *Standard* stops at the first page that has no room. *Online* reclaims room then: a buffered page is compressed against
@@ -70,7 +70,7 @@ pub struct Held {
     /// S_dirty1: pages that never were buffered.
     pub unbuffered: u64,
     /// S_dirty2: pages that were thrown out of the buffer.
-    pub jettisoned: u64,
+    pub evicted: u64,
     /// What the buffer is filled with.
     pub bytes: u64,
 }
@@ -78,7 +78,7 @@ pub struct Held {
 impl Held {
     /// S_ch: all changed pages.
     pub fn changed(&self) -> u64 {
-        self.effective() + self.unbuffered + self.jettisoned
+        self.effective() + self.unbuffered + self.evicted
     }
 
     /// S_ebuffer: all pages that go compressed into the checkpoint.
@@ -95,7 +95,7 @@ enum Standing {
     /// Its compressed difference lies there.
     Compressed { at: usize, bytes: usize },
     /// It is saved whole; whether it has been in the buffer.
-    Whole { jettisoned: bool },
+    Whole { evicted: bool },
 }
 
 /// Before-images and differences in a buffer that never grows.
@@ -141,10 +141,10 @@ impl Buffer {
 
     /// A page that the checkpoint before did not have is about to be written: it has no before-image.
     pub fn fresh(&mut self, page: u64) {
-        self.pages.entry(page).or_insert(Standing::Whole { jettisoned: false });
+        self.pages.entry(page).or_insert(Standing::Whole { evicted: false });
     }
 
-    /// Takes a checkpoint: tells of every changed page, ascending, how it is to be saved, and begins anew. All pages are to
+    /// Takes a checkpoint: tells of every changed page, ascending, how it is to be saved, and begins again. All pages are to
     /// be protected then.
     pub fn checkpoint(&mut self, memory: &impl Memory, mut save: impl FnMut(u64, Saved<'_>)) -> Held {
         let held = self.held();
@@ -174,8 +174,8 @@ impl Buffer {
                 Standing::Compressed { .. } => held.compressed += PAGE,
                 Standing::Buffered { twice: false, .. } => held.buffered_once += PAGE,
                 Standing::Buffered { twice: true, .. } => held.buffered_twice += PAGE,
-                Standing::Whole { jettisoned: false } => held.unbuffered += PAGE,
-                Standing::Whole { jettisoned: true } => held.jettisoned += PAGE,
+                Standing::Whole { evicted: false } => held.unbuffered += PAGE,
+                Standing::Whole { evicted: true } => held.evicted += PAGE,
             }
         }
         held
@@ -191,7 +191,7 @@ impl Buffer {
             self.reclaim(candidate, memory, protect);
             place = self.room.take(PAGE_BYTES);
         }
-        let Some(at) = place else { return Standing::Whole { jettisoned: false } };
+        let Some(at) = place else { return Standing::Whole { evicted: false } };
         self.bytes[at..at + PAGE_BYTES].copy_from_slice(memory.page(page));
         self.candidates.push_back(page);
         Standing::Buffered { at, twice: false }
@@ -206,7 +206,7 @@ impl Buffer {
         let encoded = self.encoder.encode([Change { before, now: memory.page(page) }]);
         self.room.give_back(at, PAGE_BYTES);
         let standing = if encoded.tally.whole > 0 {
-            Standing::Whole { jettisoned: true }
+            Standing::Whole { evicted: true }
         } else {
             let bytes = encoded.bytes.len();
             let at = self.room.take(bytes).expect("what the page took is more than that");
@@ -230,7 +230,7 @@ impl Buffer {
                 self.bytes[at..at + PAGE_BYTES].copy_from_slice(&before);
                 Standing::Buffered { at, twice: true }
             }
-            None => Standing::Whole { jettisoned: true },
+            None => Standing::Whole { evicted: true },
         }
     }
 }

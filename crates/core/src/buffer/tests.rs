@@ -92,7 +92,7 @@ proptest! {
                         let fitting = (bytes / PAGE_BYTES).min(written.len());
                         prop_assert_eq!(held.buffered_once, (fitting * PAGE_BYTES) as u64);
                         prop_assert_eq!(held.effective(), held.buffered_once);
-                        prop_assert_eq!(held.jettisoned, 0);
+                        prop_assert_eq!(held.evicted, 0);
                     }
                 }
                 Event::Checkpoint => {
@@ -128,9 +128,9 @@ fn a_page_that_is_written_again_behind_its_compression_is_not_compressed_again()
     (0..3).for_each(|page| program.write(page, 1, 1, &mut buffer));
     let page = PAGE_BYTES as u64;
     assert_eq!(buffer.held().compressed, 2 * page);
-    // There is no room for its before-image: it is jettisoned, and saved whole.
+    // There is no room for its before-image: it is evicted, and saved whole.
     program.write(0, 1, 1, &mut buffer);
-    assert_eq!((buffer.held().jettisoned, buffer.held().compressed), (page, page));
+    assert_eq!((buffer.held().evicted, buffer.held().compressed), (page, page));
     assert!(!program.protected.contains(&0), "it needs no third fault");
 
     let mut program = Program::new();
@@ -139,7 +139,7 @@ fn a_page_that_is_written_again_behind_its_compression_is_not_compressed_again()
     program.write(3, 1, 1, &mut buffer);
     assert_eq!(buffer.held().compressed, 3 * page, "two would have left a hole in which no page fits");
     program.write(2, 1, 1, &mut buffer);
-    assert_eq!(buffer.held().jettisoned, page);
+    assert_eq!(buffer.held().evicted, page);
     program.write(1, 1, 1, &mut buffer);
     assert_eq!(buffer.held().buffered_twice, page, "there is room for its before-image now");
     (4..8).for_each(|page| program.write(page, 1, 1, &mut buffer));
@@ -155,7 +155,7 @@ fn a_page_that_would_be_no_shorter_makes_room_by_being_thrown_out() {
     program.write(0, 512, 1, &mut buffer);
     program.write(1, 1, 1, &mut buffer);
     let page = PAGE_BYTES as u64;
-    assert_eq!((buffer.held().jettisoned, buffer.held().buffered_once), (page, page));
+    assert_eq!((buffer.held().evicted, buffer.held().buffered_once), (page, page));
     assert!(!program.protected.contains(&0), "it is saved whole, whatever becomes of it");
 }
 
@@ -168,7 +168,7 @@ fn room_that_lies_in_holes_in_which_no_page_fits_is_of_no_use() {
     program.write(0, 1, 1, &mut buffer);
     program.write(4, 1, 1, &mut buffer);
     let (held, page) = (buffer.held(), PAGE_BYTES as u64);
-    assert_eq!((held.compressed, held.jettisoned, held.unbuffered), (2 * page, page, 2 * page));
+    assert_eq!((held.compressed, held.evicted, held.unbuffered), (2 * page, page, 2 * page));
     assert!(2 * page - held.bytes >= page, "a page's worth is free: {held:?}");
     let before = Program::new().pages;
     assert_eq!(checkpointed(&mut buffer, &program, &before).0, program.pages);

@@ -11,7 +11,7 @@
 //! 392  threads that talk with the supervisor (4)   396 sections that forbid checkpoints (4)   400 a checkpoint waits (4)
 //! 404  flags (4): exclusions are checked, a thread gives back free memory
 //! 408  outcomes told (4)   412 the last one (4)   416 its generation (8)   424 checkpoints of this memory (8)
-//! 432  when requests are heeded (8)   440 when the next checkpoint comes anyhow (8)
+//! 432  when requests are honoured (8)   440 when the next checkpoint comes anyhow (8)
 //! 448  how often free memory was to be given back (4), and how often it has been (4)
 //! 456  where it stands who has excluded what (8), and how many exclusions that were (8)
 //! 472  the job's directory, to the end of the page
@@ -182,7 +182,7 @@ pub enum Told {
 /// When checkpoints are taken, on the program's own monotonic clock, in nanoseconds; all ones for never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// From when on requests are heeded.
+    /// From when on requests are honoured.
     pub due_at: u64,
     /// When the next one comes anyhow.
     pub next_at: u64,

@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_said_since_changes_what_it_speaks_of_as_if_all_had_been_read_anew(
+        fn what_was_said_since_changes_what_it_speaks_of_as_if_all_had_been_read_again(
             base in some_log(),
             changes in some_log(),
             helds in proptest::collection::vec(proptest::option::of(0u64..5), 1..5),
@@ -131,8 +131,8 @@ mod tests {
             for held in &helds {
                 let found = table.outline_with(*held, &said);
                 prop_assert_eq!(&*found, &Outline::of(&all, *held));
-                let mut read_anew = table.clone().changed_by(changes.len() / 16, &said);
-                prop_assert_eq!(&**read_anew.outline(*held), &Outline::of(&all, *held));
+                let mut read_again = table.clone().changed_by(changes.len() / 16, &said);
+                prop_assert_eq!(&**read_again.outline(*held), &Outline::of(&all, *held));
             }
         }
     }

@@ -134,7 +134,7 @@ impl Code {
         self.checks
     }
 
-    /// So many losses are borne, whichever they are.
+    /// So many losses are tolerated, whichever they are.
     pub fn tolerance(&self) -> usize {
         match self.scheme {
             Scheme::Mirroring | Scheme::Parity | Scheme::OneDimensional { .. } => 1,

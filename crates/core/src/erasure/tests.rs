@@ -169,7 +169,7 @@ fn lose_everything(code: &Code, length: usize, rebuilds: impl Fn(&[usize], &[usi
 }
 
 #[test]
-fn reed_solomon_bears_every_loss_up_to_its_checks() {
+fn reed_solomon_tolerates_every_loss_up_to_its_checks() {
     for n in 1..12 {
         for m in 1..=12 - n {
             let code = Code::new(Scheme::ReedSolomon { checks: m }, n).unwrap();
@@ -180,7 +180,7 @@ fn reed_solomon_bears_every_loss_up_to_its_checks() {
 }
 
 #[test]
-fn evenodd_bears_every_loss_of_two() {
+fn evenodd_tolerates_every_loss_of_two() {
     for n in 1..=10 {
         let code = Code::new(Scheme::EvenOdd, n).unwrap();
         lose_everything(&code, PAGE_BYTES, |lost, checks| lost.len() + checks.len() <= 2);
@@ -188,7 +188,7 @@ fn evenodd_bears_every_loss_of_two() {
 }
 
 #[test]
-fn evenodd_bears_every_loss_of_two_with_257_members() {
+fn evenodd_tolerates_every_loss_of_two_with_257_members() {
     let code = Code::new(Scheme::EvenOdd, 257).unwrap();
     let pieces = members(257, PAGE_BYTES);
     let checks = encoded(&code, &pieces);
@@ -209,7 +209,7 @@ fn evenodd_bears_every_loss_of_two_with_257_members() {
 }
 
 #[test]
-fn mirroring_bears_every_loss_but_a_member_with_its_copy() {
+fn mirroring_tolerates_every_loss_but_a_member_with_its_copy() {
     for n in 1..=6 {
         let code = Code::new(Scheme::Mirroring, n).unwrap();
         lose_everything(&code, 67, |lost, checks| lost.iter().all(|member| !checks.contains(member)));
@@ -217,7 +217,7 @@ fn mirroring_bears_every_loss_but_a_member_with_its_copy() {
 }
 
 #[test]
-fn one_dimensional_parity_bears_one_loss_a_group() {
+fn one_dimensional_parity_tolerates_one_loss_a_group() {
     for n in 1..=11 {
         for groups in 1..=n.min(12 - n) {
             let code = Code::new(Scheme::OneDimensional { groups }, n).unwrap();
@@ -232,7 +232,7 @@ fn one_dimensional_parity_bears_one_loss_a_group() {
 }
 
 #[test]
-fn parity_bears_every_single_loss() {
+fn parity_tolerates_every_single_loss() {
     for n in 1..=11 {
         let code = Code::new(Scheme::Parity, n).unwrap();
         lose_everything(&code, 67, |lost, checks| lost.len() + checks.len() <= 1);
@@ -288,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn a_difference_updates_the_checks_as_encoding_anew_would((scheme, n) in schemes(), which: usize, seed: u64) {
+    fn a_difference_updates_the_checks_as_encoding_again_would((scheme, n) in schemes(), which: usize, seed: u64) {
         let code = Code::new(scheme, n).unwrap();
         let mut pieces: Vec<_> = (0..n).map(|at| bytes(seed ^ at as u64, PAGE_BYTES)).collect();
         let mut checks = encoded(&code, &pieces);

@@ -19,7 +19,7 @@ fn directions(epoch: u64, regions: &[(u64, u64, u64, u64)]) -> Directions {
 const PROCESS: (ProgramIdentity, u32) = (ProgramIdentity::with_start(b"first"), 0);
 
 fn changed(ranges: &[PageRange]) -> Pages {
-    Pages { changed: ranges.iter().map(|range| (*range, Beneath::Zeros)).collect(), ..Pages::default() }
+    Pages { changed: ranges.iter().map(|range| (*range, BackingPage::Zeros)).collect(), ..Pages::default() }
 }
 
 fn ranges(pages: &Pages) -> Vec<PageRange> {
@@ -68,9 +68,9 @@ fn what_one_program_has_promised_says_nothing_of_the_next_one_in_its_process() {
     promises.begin();
     assert_eq!((promises.held(PROCESS.0), promises.held(next.0)), (Some(1), None));
     let mut pages = changed(&[run(0, 10)]);
-    let heeded = promises.keep(next, Some(&mut read_only()), &mut pages);
+    let honoured = promises.keep(next, Some(&mut read_only()), &mut pages);
     assert_eq!((ranges(&pages), pages.unchanged.pages()), (vec![run(0, 10)], 0), "all of it is the next one's");
-    assert_eq!((heeded.stale.pages(), heeded.was), (0, Some(0)));
+    assert_eq!((honoured.stale.pages(), honoured.was), (0, Some(0)));
     promises.committed();
     promises.begin();
     let mut pages = changed(&[run(0, 10)]);
@@ -108,8 +108,8 @@ fn pages_that_the_last_checkpoint_lacks_some_of_count_as_changed_though_nobody_h
         let mut pages = Pages { unchanged: PageSet::of([run(0, 10)]), ..Pages::default() };
         promises.begin();
         let mut directions = regions.map(|regions| directions(0, regions));
-        let heeded = promises.keep(PROCESS, directions.as_mut(), &mut pages);
-        (ranges(&pages), heeded.blanks.map_or(0, |blanks| blanks.all().len()))
+        let honoured = promises.keep(PROCESS, directions.as_mut(), &mut pages);
+        (ranges(&pages), honoured.blanks.map_or(0, |blanks| blanks.all().len()))
     };
     // A part of page 2, all of pages 3 and 4.
     let said = &[(0x2800, 0x400, 1, 0), (0x3000, 0x2000, 1, 0)];
@@ -131,10 +131,10 @@ fn held_words_are_those_of_pages_that_the_last_checkpoint_holds() {
     promises.committed();
     promises.begin();
     let mut pages = changed(&[run(2, 2)]);
-    let heeded = promises.keep(PROCESS, Some(&mut read_only), &mut pages);
+    let honoured = promises.keep(PROCESS, Some(&mut read_only), &mut pages);
     assert_eq!(ranges(&pages), [run(2, 2)], "the rest of them counts");
-    let blanks = heeded.blanks.unwrap();
+    let blanks = honoured.blanks.unwrap();
     assert_eq!(blanks.pages().ranges(), [run(2, 1)]);
     assert!(blanks.all()[0].is_held() && blanks.all()[0].dead.is_empty());
-    assert_eq!((blanks.all()[0].out.words(), heeded.was), (512, Some(0)));
+    assert_eq!((blanks.all()[0].out.words(), honoured.was), (512, Some(0)));
 }

@@ -1,4 +1,4 @@
-//! Files as others see them: what they hold, who else writes to them. Serves the census and the restart alike; what a
+//! Files as others see them: what they hold, who else writes to them. Serves the collection and the restart alike; what a
 //! job does with its files is the business of these two.
 
 mod build_id;

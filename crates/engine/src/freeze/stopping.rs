@@ -11,7 +11,7 @@ use super::sleepers::asleep;
 use super::{FrozenProcess, FrozenTask, forbidden, kernel, refine};
 use crate::job::Shared;
 use crate::tree::{Member, Roots, borrows_memory};
-use crate::{EngineError, abreast};
+use crate::{EngineError, pool};
 use standfast_linux::proc::{self, Map, Stat, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{ProcessMemory, Standstill, Task, TaskError};
@@ -25,7 +25,7 @@ const LOOKS_BEFORE_SLEEP: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(100);
 
 /// How long the others stand still for those that are asleep in the kernel, when nobody comes to a stop any more. However many
-/// there are, one stops after the other, and each begins this time anew.
+/// there are, one stops after the other, and each begins this time again.
 const ASLEEP_MAX: Duration = Duration::from_millis(200);
 /// The same for those that want a processor: on a busy machine, or below a limit of processor time, they get one late.
 const READY_MAX: Duration = Duration::from_secs(2);
@@ -263,7 +263,7 @@ impl<'a> Stopping<'a> {
             processes.push(frozen);
         }
         let pids: Vec<i32> = processes.iter().map(|process: &FrozenProcess| process.pid).collect();
-        for (process, maps) in processes.iter_mut().zip(abreast::each(&pids, |pid| Map::of(*pid))) {
+        for (process, maps) in processes.iter_mut().zip(pool::each(&pids, |pid| Map::of(*pid))) {
             process.maps = maps.map_err(|source| kernel("reading the program's mappings", source))?;
         }
         leave_shared(&mut processes);

@@ -11,7 +11,7 @@ mod directory;
 mod unsaved;
 mod written;
 
-use crate::census::Output;
+use crate::collect::Output;
 use crate::files::{Digests, FileKey, Haste, Look, TICK_NANOSECONDS, digest_of, open, residents};
 use crate::folders::{Folders, is_of_programs};
 use directory::{Budget, born, home_of, is_common, local_directory};

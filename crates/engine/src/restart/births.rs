@@ -8,8 +8,8 @@
 //! beside a process that its parent has adopted from another session.
 
 use super::ids::highest_id;
-use crate::{EngineError, Obstacle};
-use standfast_format::records::{JobState, Kinship, ProcessState};
+use crate::{Blocker, EngineError};
+use standfast_format::records::{JobState, ProcessState, ProcessTree};
 use std::collections::BTreeMap;
 
 const CLONE_FILES: i32 = libc::CLONE_FILES;
@@ -67,9 +67,9 @@ impl<'a, R: Relative> Birth<'a, R> {
         let places = job.processes.iter().enumerate().map(|(place, process)| (process.pid, place)).collect();
         let mut children: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (place, process) in job.processes.iter().enumerate().skip(1) {
-            process.kinship.parent.into_iter().for_each(|parent| children.entry(parent).or_default().push(place));
+            process.process_tree.parent.into_iter().for_each(|parent| children.entry(parent).or_default().push(place));
         }
-        children.values_mut().for_each(|of_one| of_one.sort_by_key(|child| job.processes[*child].kinship.birth));
+        children.values_mut().for_each(|of_one| of_one.sort_by_key(|child| job.processes[*child].process_tree.birth));
         let next_free_id = highest_id(job) + 1;
         Self { job, born, stand_ins: BTreeMap::new(), sessions, places, children, next_free_id }
     }
@@ -89,7 +89,7 @@ impl<'a, R: Relative> Birth<'a, R> {
     /// Makes the strays that are not there yet and whose session satisfies `which`, with all their descendants.
     fn make_strays(&mut self, which: impl Fn(i32) -> bool) -> Result<(), EngineError> {
         for place in 1..self.job.processes.len() {
-            let Kinship { parent, session, .. } = self.state(place).kinship;
+            let ProcessTree { parent, session, .. } = self.state(place).process_tree;
             let leads = session == self.state(place).pid;
             if parent.is_some() || self.born.contains_key(&place) || !(which(session) || leads) {
                 continue;
@@ -145,19 +145,19 @@ impl<'a, R: Relative> Birth<'a, R> {
 
     /// Makes the children of a process and their descendants, and makes it a session leader in between if it is one.
     fn make_children(&mut self, place: usize) -> Result<(), EngineError> {
-        let kinship = self.state(place).kinship;
-        let leads = kinship.session == self.state(place).pid && self.sessions[&place] != kinship.session;
+        let process_tree = self.state(place).process_tree;
+        let leads = process_tree.session == self.state(place).pid && self.sessions[&place] != process_tree.session;
         let children = self.children.get(&(place as u32)).cloned().unwrap_or_default();
         if leads {
             let before = self.sessions[&place];
             for child in &children {
-                if self.state(*child).kinship.session == before {
+                if self.state(*child).process_tree.session == before {
                     self.make_child(place, *child)?;
                 }
             }
             self.born[&place].begin_session()?;
-            self.born[&place].take_terminal(kinship.session)?;
-            self.sessions.insert(place, kinship.session);
+            self.born[&place].take_terminal(process_tree.session)?;
+            self.sessions.insert(place, process_tree.session);
         }
         for child in children {
             if !self.born.contains_key(&child) {
@@ -170,13 +170,13 @@ impl<'a, R: Relative> Birth<'a, R> {
     /// Nobody who has been adopted from another session.
     fn make_child(&mut self, parent: usize, place: usize) -> Result<(), EngineError> {
         let state = self.state(place);
-        let (pid, kinship) = (state.pid, state.kinship);
+        let (pid, process_tree) = (state.pid, state.process_tree);
         let session = self.sessions[&parent];
-        if kinship.session != session && kinship.session != pid {
+        if process_tree.session != session && process_tree.session != pid {
             return Ok(());
         }
-        let flags = if kinship.shares_descriptors { CLONE_FILES } else { 0 };
-        let child = self.born[&parent].fork(flags | i32::from(kinship.exit_signal), pid)?;
+        let flags = if process_tree.shares_descriptors { CLONE_FILES } else { 0 };
+        let child = self.born[&parent].fork(flags | i32::from(process_tree.exit_signal), pid)?;
         self.take_up(place, child, session)
     }
 
@@ -189,12 +189,12 @@ impl<'a, R: Relative> Birth<'a, R> {
     /// Makes those who have been adopted from another session, once all others are there.
     fn make_adopted(&mut self) -> Result<(), EngineError> {
         let of_born = |this: &Self, place: usize| {
-            let parent = this.state(place).kinship.parent.map(|parent| parent as usize);
+            let parent = this.state(place).process_tree.parent.map(|parent| parent as usize);
             parent.filter(|parent| !this.born.contains_key(&place) && this.born.contains_key(parent))
         };
         let next = |this: &Self| (1..this.job.processes.len()).find_map(|place| Some((place, of_born(this, place)?)));
         while let Some((place, parent)) = next(self) {
-            let (pid, session) = (self.state(place).pid, self.state(place).kinship.session);
+            let (pid, session) = (self.state(place).pid, self.state(place).process_tree.session);
             let sibling = self.sibling_in_session(parent, session, pid)?;
             let child = self.stand_ins[&sibling].process.fork(CLONE_PARENT | SIGCHLD, pid)?;
             self.take_up(place, child, session)?;
@@ -228,13 +228,13 @@ impl<'a, R: Relative> Birth<'a, R> {
         let places: Vec<usize> = self.born.keys().copied().collect();
         for place in &places {
             let state = self.state(*place);
-            if state.kinship.process_group == state.pid && state.kinship.session != state.pid {
+            if state.process_tree.process_group == state.pid && state.process_tree.session != state.pid {
                 self.born[place].join_group(0)?;
             }
         }
         for place in places {
             let state = self.state(place);
-            let (pid, group) = (state.pid, state.kinship.process_group);
+            let (pid, group) = (state.pid, state.process_tree.process_group);
             if group == 0 || group == pid {
                 continue;
             }
@@ -253,7 +253,7 @@ impl<'a, R: Relative> Birth<'a, R> {
 }
 
 fn not_put_back(pid: i32) -> EngineError {
-    EngineError::Refused(vec![Obstacle {
+    EngineError::Refused(vec![Blocker {
         what: format!("process {pid}"),
         why: "it belongs to a session that its parent does not belong to, and cannot be put back there".to_owned(),
         remedy: String::new(),

@@ -82,7 +82,7 @@ impl Construction {
         });
         let begun = begun.and_then(|task| {
             let mut this = Self::of(task, main.scratch, ids)?;
-            this.begin_anew(&main)?;
+            this.begin_again(&main)?;
             Ok(this)
         });
         let init = init.map(Arc::new);
@@ -153,11 +153,11 @@ impl Construction {
         self.call(&action, libc::SYS_execve, [path, vector, vector + 8, 0, 0, 0])?;
         self.base = self.main().registers().map_err(building)?;
         self.memory = ProcessMemory::open(self.pid()).map_err(|source| kernel("opening the new process", source))?;
-        self.begin_anew(plan)
+        self.begin_again(plan)
     }
 
     /// Throws its memory away and maps the scratch.
-    pub(super) fn begin_anew(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
+    pub(super) fn begin_again(&mut self, plan: &Plan<'_>) -> Result<(), EngineError> {
         self.syscall = self.find_syscall()?;
         self.clear()?;
         self.scratch = plan.scratch;

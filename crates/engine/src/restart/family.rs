@@ -5,11 +5,11 @@ use super::RestartNews;
 use super::construction::{Construction, building, end_processes};
 use super::descriptors::{OnWait, parking};
 use super::ids::IdPolicy;
-use super::kinship::Remains;
 use super::known_names::KnownNames;
 use super::mapped_files::{Attached, make_missing};
 use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
+use super::process_tree::Remains;
 use super::system_v::SystemV;
 use crate::freeze::kernel;
 use crate::waits::Waits;
@@ -128,7 +128,7 @@ impl Family {
         }
         self.open_files_of_processes(plan, &mut parked)?;
         for (place, process) in self.processes.iter().enumerate() {
-            if !plan.job.processes[place].kinship.shares_descriptors {
+            if !plan.job.processes[place].process_tree.shares_descriptors {
                 process.place_descriptors(&plan.of(place), place, &parked)?;
             }
         }

@@ -343,7 +343,7 @@ fn with_versions(why: String, file: &FileReference) -> String {
 fn remedy_for_changed(file: &FileReference) -> String {
     if is_database(&file.path.0) {
         return "put back what all files of the database held at the checkpoint, its log (-wal) among them; or begin \
-anew: standfast run --fresh --save-files=SIZE, which saves them"
+again: standfast run --fresh --save-files=SIZE, which saves them"
             .to_owned();
     }
     format!("put the old version back; {KEEP}")

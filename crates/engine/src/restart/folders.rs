@@ -184,7 +184,7 @@ impl JobPlan<'_> {
     /// Makes what is missing, files without contents.
     pub(super) fn make_missing_in_folders(&self) -> Result<(), EngineError> {
         for (plan, folder) in self.folders() {
-            let making = |path: &Path, source| kernel(&format!("making {} anew", path.display()), source);
+            let making = |path: &Path, source| kernel(&format!("making {} again", path.display()), source);
             let mut entries = folder.entries.iter().filter(|entry| !self.is_doubtful_entry(entry)).peekable();
             // A folder that was not there yet is left so.
             if entries.peek().is_none() {

@@ -4,7 +4,7 @@
 use super::descriptors::parking;
 use super::plan::hole;
 use super::rehearsed_births::rehearse_births;
-use crate::Obstacle;
+use crate::Blocker;
 use standfast_format::records::{JobState, ProcessState};
 use standfast_linux::sys::process;
 
@@ -12,17 +12,17 @@ use standfast_linux::sys::process;
 const DESCRIPTORS_SPARE: u64 = 32;
 
 /// What stands in the way of any restart of this job here.
-pub(crate) fn foreseen(job: &JobState) -> Vec<Obstacle> {
+pub(crate) fn foreseen(job: &JobState) -> Vec<Blocker> {
     let limit = process::limit(std::process::id() as i32, libc::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
-    let mut obstacles = rehearse_births(job);
-    let living = job.processes.iter().filter(|process| process.kinship.wait_status.is_none());
-    obstacles.extend(living.filter(|process| hole(process).is_none()).map(no_room));
+    let mut blockers = rehearse_births(job);
+    let living = job.processes.iter().filter(|process| process.process_tree.wait_status.is_none());
+    blockers.extend(living.filter(|process| hole(process).is_none()).map(no_room));
     let wanted = descriptors_wanted(job);
     if wanted > limit {
         let why = format!("a restart needs {wanted} at a time, and this process may have {limit} (ulimit -Hn)");
-        obstacles.push(obstacle("descriptors".to_owned(), why, "raise the limit before the job is started"));
+        blockers.push(blocker("descriptors".to_owned(), why, "raise the limit before the job is started"));
     }
-    obstacles
+    blockers
 }
 
 /// All open files of a job are made above the numbers that it uses, each pipe and terminal with both of its ends.
@@ -36,13 +36,13 @@ fn descriptors_wanted(job: &JobState) -> u64 {
     parking(job) + parked as u64 + DESCRIPTORS_SPARE
 }
 
-fn no_room(process: &ProcessState) -> Obstacle {
+fn no_room(process: &ProcessState) -> Blocker {
     let why = "there is no free range of addresses in it for a restart to work in";
-    obstacle(format!("address space of process {}", process.pid), why.to_owned(), "")
+    blocker(format!("address space of process {}", process.pid), why.to_owned(), "")
 }
 
-fn obstacle(what: String, why: String, remedy: &str) -> Obstacle {
-    Obstacle { what, why, remedy: remedy.to_owned(), passing: false }
+fn blocker(what: String, why: String, remedy: &str) -> Blocker {
+    Blocker { what, why, remedy: remedy.to_owned(), passing: false }
 }
 
 #[cfg(test)]

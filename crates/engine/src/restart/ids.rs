@@ -4,9 +4,9 @@
 
 use super::construction::Construction;
 use super::plan::{JobPlan, Plan};
-use crate::census::machine;
+use crate::collect::machine;
 use crate::freeze::kernel;
-use crate::{EngineError, Obstacle};
+use crate::{Blocker, EngineError};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{JobState, ProcessState};
 use standfast_format::{Contents, ImageSource};
@@ -117,7 +117,7 @@ fn held_lock(bytes: &[u8], owners: &[u32]) -> Option<usize> {
 /// Of processes, threads, groups and sessions: who leads these may have ended.
 pub(super) fn highest_id(job: &JobState) -> i32 {
     let ids = |process: &ProcessState| {
-        let outer = process.pid.max(process.kinship.process_group).max(process.kinship.session);
+        let outer = process.pid.max(process.process_tree.process_group).max(process.process_tree.session);
         process.threads.iter().map(|thread| thread.tid).fold(outer, i32::max)
     };
     job.processes.iter().map(ids).max().unwrap_or_default()
@@ -152,7 +152,7 @@ fn needs_old_ids(what: &str, why: &str, reason: Option<&str>) -> EngineError {
 }
 
 fn refuse(what: String, why: String, remedy: &str) -> EngineError {
-    EngineError::Refused(vec![Obstacle { what, why, remedy: remedy.to_owned(), passing: false }])
+    EngineError::Refused(vec![Blocker { what, why, remedy: remedy.to_owned(), passing: false }])
 }
 
 fn contains(haystack: &[u8], needle: &[u8]) -> bool {
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn an_id_that_the_kernel_would_not_give_is_refused_with_the_limit() {
         assert!(refuse_above(32_767, 32_768).is_ok());
-        let Err(EngineError::Refused(obstacles)) = refuse_above(32_768, 32_768) else { panic!("it is not refused") };
-        assert!(obstacles[0].what.contains("32768") && obstacles[0].remedy.contains("kernel.pid_max"));
+        let Err(EngineError::Refused(blockers)) = refuse_above(32_768, 32_768) else { panic!("it is not refused") };
+        assert!(blockers[0].what.contains("32768") && blockers[0].remedy.contains("kernel.pid_max"));
     }
 
     #[test]

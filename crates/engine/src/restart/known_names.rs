@@ -7,7 +7,7 @@
 use super::family::Family;
 use super::names::{NAME_BYTES_MAX, Search, View};
 use super::plan::JobPlan;
-use crate::abreast;
+use crate::pool;
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::{Contents, Run};
 use std::io;
@@ -78,7 +78,7 @@ impl<'a> KnownNames<'a> {
     pub(super) fn look_at_seams(&self, read: impl Fn(u32, Address, &mut [u8]) -> io::Result<()> + Sync) {
         let seams = std::mem::take(&mut *self.seams.lock().unwrap_or_else(PoisonError::into_inner));
         let look = |seam: &Part| self.read_and_look(seam, |start, into| read(seam.stretch.owner, start, into));
-        abreast::each(&seams, look);
+        pool::each(&seams, look);
     }
 
     /// Looks at what the processes have mapped of files, their executables among them.
@@ -90,7 +90,7 @@ impl<'a> KnownNames<'a> {
             let ranges =
                 readable.map(|mapping| PageRange::between(Address::new(mapping.start), Address::new(mapping.end)));
             let pieces: Vec<Part> = ranges.filter(is_searched).flat_map(pieces).collect();
-            abreast::each(&pieces, |piece| self.read_and_look(piece, |start, into| built.memory.read(start, into)));
+            pool::each(&pieces, |piece| self.read_and_look(piece, |start, into| built.memory.read(start, into)));
         }
     }
 

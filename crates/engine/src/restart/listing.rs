@@ -19,7 +19,7 @@ use crate::files::{FileKey, TICK_NANOSECONDS, digest_of, is_database, open};
 use crate::folders::is_of_programs;
 use crate::freeze::kernel;
 use crate::listing::{Contents, Entry, is_older, is_plain};
-use crate::{EngineError, Obstacle};
+use crate::{Blocker, EngineError};
 use standfast_format::records::{FileIdentity, JobState, ListedDirectory, ListedFile};
 use standfast_linux::sys::process;
 use std::collections::{BTreeSet, HashMap};
@@ -385,8 +385,8 @@ impl Family {
         let paths: Vec<_> = stay.map(|listed| listed.path.clone()).collect();
         let stay = (!paths.is_empty()).then_some(FileNote::Stay { paths });
         let objected = settled.iter().filter_map(|listed| Some((listed, listed.against.clone()?)));
-        let mut obstacles: Vec<_> = objected
-            .map(|(listed, Objection { why, remedy, .. })| Obstacle {
+        let mut blockers: Vec<_> = objected
+            .map(|(listed, Objection { why, remedy, .. })| Blocker {
                 what: format!("file {}", listed.path.display()),
                 why,
                 remedy,
@@ -394,14 +394,14 @@ impl Family {
             })
             .collect();
         if settled.len() > FILES_MAX {
-            obstacles.push(Obstacle {
+            blockers.push(Blocker {
                 what: format!("{} files", settled.len()),
                 why: format!("the program has appended to them since the checkpoint, and what {FILES_MAX} of them have grown by can be kept"),
                 remedy: "to go on with them as they are: standfast restart --files keep".to_owned(),
                 passing: false,
             });
         }
-        if obstacles.is_empty() { Ok((settled, stay)) } else { Err(EngineError::Refused(obstacles)) }
+        if blockers.is_empty() { Ok((settled, stay)) } else { Err(EngineError::Refused(blockers)) }
     }
 
     /// Cuts them back and sets them aside; nothing is touched before all of it has been kept.
@@ -455,7 +455,7 @@ fn is_unchanged_below(path: &Path, was: &ListedFile) -> io::Result<Option<bool>>
 /// A file of a database that programs of the job open and close again: nobody can take back what they have written.
 fn changed_database(directory: &ListedDirectory, path: &Path, was: &ListedFile, now: &Entry) -> ListedPlan {
     let why = "it belongs to an SQLite database, the program did not have it open at the checkpoint, and it has been written to since";
-    let remedy = "put back what all files of the database held at the checkpoint; or begin anew: standfast run --fresh --save-folder \
+    let remedy = "put back what all files of the database held at the checkpoint; or begin again: standfast run --fresh --save-folder \
                   auto, which saves them; to go on with it as it is: standfast restart --files keep";
     ListedPlan {
         path: path.to_owned(),

@@ -13,7 +13,7 @@ use super::remake::Remaking;
 use super::tails::{KeepTail, Tail};
 use crate::files::{FileKey, identity};
 use crate::freeze::kernel;
-use crate::{EngineError, Obstacle, folders};
+use crate::{Blocker, EngineError, folders};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{
     Backing, FileIdentity, FileReference, JobState, Mapping, MemoryObject, ObjectKind, OpenFileKind, SavedPart,
@@ -36,7 +36,7 @@ const SHM_RDONLY: u64 = libc::SHM_RDONLY as u64;
 const EITHER_WAY: &str =
     "to put back what it held: standfast restart --files rollback; to leave it as it is: --files keep";
 const OWNER_WRITES: u32 = 0o600;
-/// Of a directory that is made anew, but for the file mode creation mask.
+/// Of a directory that is made again, but for the file mode creation mask.
 const DIRECTORY_MODE: u32 = 0o777;
 /// How much is compared or copied at a time.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -167,14 +167,14 @@ fn covers(parts: &[PageRange], length: u64) -> bool {
     end >= length
 }
 
-/// Makes saved files anew, empty, that are gone: before anybody opens them.
+/// Makes saved files again, empty, that are gone: before anybody opens them.
 pub(super) fn make_missing(plan: &JobPlan<'_>) -> Result<(), EngineError> {
     for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays && !mapped.is_doubtful) {
         let object = &plan.job.objects[mapped.object];
         let ObjectKind::MappedFile { file, mode, .. } = &object.kind else { continue };
         if !path_of(file).exists() {
-            make_anew(file, object.length, *mode)
-                .map_err(|source| kernel(&format!("making {} anew", file.path), source))?;
+            make_again(file, object.length, *mode)
+                .map_err(|source| kernel(&format!("making {} again", file.path), source))?;
         }
     }
     Ok(())
@@ -192,7 +192,7 @@ impl JobPlan<'_> {
 }
 
 impl Construction {
-    /// Maps what a file holds, made anew if it is gone. The lock that the mapping had kept alive is taken again.
+    /// Maps what a file holds, made again if it is gone. The lock that the mapping had kept alive is taken again.
     /// `is_first` of its mappings takes it.
     pub(super) fn map_file(
         &mut self,
@@ -205,8 +205,8 @@ impl Construction {
             unreachable!("the object is a mapped file");
         };
         if !path_of(file).exists() {
-            make_anew(file, object.length, *mode)
-                .map_err(|source| kernel(&format!("making {} anew", file.path), source))?;
+            make_again(file, object.length, *mode)
+                .map_err(|source| kernel(&format!("making {} again", file.path), source))?;
         }
         let descriptor = self.open_mapped(ToMap { path: &file.path.0, writable: mapping.may_write != Some(false) })?;
         if let Some(exclusive) = lock.filter(|_| is_first) {
@@ -240,7 +240,7 @@ impl Construction {
     ) -> Result<Vec<&'a MappedPlan>, EngineError> {
         let folders = plan.files_in_folders();
         let mut differing = Vec::new();
-        let mut obstacles = Vec::new();
+        let mut blockers = Vec::new();
         for mapped in plan.mapped.iter().filter(|mapped| !mapped.stays) {
             let ObjectKind::MappedFile { file, .. } = &plan.job.objects[mapped.object].kind else { continue };
             if mapped.is_doubtful && (!known.contains(name_of(file)) || !folders.contains_key(&mapped.object)) {
@@ -258,10 +258,10 @@ impl Construction {
             }
             differing.push(mapped);
             if let Some(Objection { why, remedy, .. }) = mapped.against.clone() {
-                obstacles.push(Obstacle { what: format!("mapped file {}", file.path), why, remedy, passing: false });
+                blockers.push(Blocker { what: format!("mapped file {}", file.path), why, remedy, passing: false });
             }
         }
-        if obstacles.is_empty() { Ok(differing) } else { Err(EngineError::Refused(obstacles)) }
+        if blockers.is_empty() { Ok(differing) } else { Err(EngineError::Refused(blockers)) }
     }
 
     fn differs(&self, plan: &JobPlan<'_>, mapped: &MappedPlan, folders: &InFolders<'_>) -> io::Result<bool> {
@@ -393,7 +393,7 @@ fn open_to_write(object: &MemoryObject, mapped: &MappedPlan, folders: &InFolders
 
 /// A file that is gone, empty; and its directory, which may have gone with it (the Java virtual machine's, from `/tmp`). No
 /// symbolic link is followed: there was none in its path.
-pub(super) fn make_anew(file: &FileReference, length: u64, mode: u32) -> io::Result<()> {
+pub(super) fn make_again(file: &FileReference, length: u64, mode: u32) -> io::Result<()> {
     let path = path_of(file);
     let name = Path::new(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
     let directory = path.parent().unwrap_or(Path::new("/"));

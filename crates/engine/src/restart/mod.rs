@@ -11,10 +11,10 @@
 //! namespaces     which ones the job needs here for its old ids and its clocks
 //! construction   a child, held and seized, executes the job's program; its own memory is thrown away
 //! family         drives all that follows, first for the job's main process, then for all others, which it makes
-//! objects        shared memory and files in memory, made anew; filled and sealed between two steps of what follows
+//! objects        shared memory and files in memory, made again; filled and sealed between two steps of what follows
 //! descriptors    files opened and positioned; pipes, counters, epoll; parked, to be inherited by all processes
 //! births         in which order processes are made, and by whom; rehearsed before any is
-//! kinship        the other processes: parents, sessions, groups, zombies
+//! process tree        the other processes: parents, sessions, groups, zombies
 //! address_space  kernel mappings moved, regions mapped, layout told to the kernel
 //! vdso           the kernel's own mappings: moved, or redirected under another kernel
 //! filling        pages delivered and verified
@@ -47,7 +47,6 @@ mod filling;
 mod folders;
 mod foreseen;
 mod ids;
-mod kinship;
 mod known_names;
 mod listing;
 mod mapped_files;
@@ -57,6 +56,7 @@ mod notes;
 mod objects;
 mod other_names;
 mod plan;
+mod process_tree;
 mod processor_state;
 mod rehearsed_births;
 mod remake;
@@ -107,7 +107,7 @@ pub struct RestartOptions<'a> {
     /// What to do about files that are not what they were.
     pub files: FileOptions<'a>,
     /// Finds the copy of an executable or a library as it was at the checkpoint, if one was kept.
-    pub keepsake: &'a dyn Fn(&FileReference) -> Option<PathBuf>,
+    pub saved_binary: &'a dyn Fn(&FileReference) -> Option<PathBuf>,
     /// Keeps what is about to be cut off a file.
     pub keep_tail: &'a mut KeepTail<'a>,
     /// What programs that direct their own checkpoints are told.
@@ -151,7 +151,7 @@ pub struct Restarted {
 /// had verified.
 pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<Restarted, EngineError> {
     let of_files = FileOptions { own_directory: Some(options.news.directory), ..options.files };
-    let plan = JobPlan::make(source.state(), of_files, options.keepsake)?;
+    let plan = JobPlan::make(source.state(), of_files, options.saved_binary)?;
     stay_in_sight()?;
     // The image holds what differs from the default: nothing that this process ignores may come in between.
     let mut family = Family::begin(&plan, (options.ids, options.clocks), InheritedSignals::none())?;
@@ -192,7 +192,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
             job.go_on_with(&family.waits());
             job.share_ports_of(std::mem::take(&mut family.sharing));
             job.has_written(mapped_files::written(source.state()));
-            let code = source.state().code_files().filter(|file| (options.keepsake)(file).is_some());
+            let code = source.state().code_files().filter(|file| (options.saved_binary)(file).is_some());
             code.for_each(|file| job.freezer().has_copy_of(file));
             let notes = plan.remarks.iter().cloned().chain(family.notes()).collect();
             Ok(Restarted { job, ids: family.main().ids.clone(), notes, files: condensed(files) })

@@ -6,7 +6,7 @@ use super::ids::{IdPolicy, JobIds};
 use super::plan::JobPlan;
 use super::system_v::has_ipc;
 use crate::freeze::kernel;
-use crate::{EngineError, Obstacle};
+use crate::{Blocker, EngineError};
 use standfast_linux::sys::process;
 use standfast_linux::{
     ClockOffsets, Furnishing, Held, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind, monotonic_clocks_of,
@@ -81,7 +81,7 @@ impl JobPlan<'_> {
             Some(reason) => format!("and a time namespace, in which it would go on, cannot be had here ({reason})"),
             None => "and the job gets no namespace, in which it would go on (--ids new)".to_owned(),
         };
-        EngineError::Refused(vec![Obstacle {
+        EngineError::Refused(vec![Blocker {
             what: "monotonic clock".to_owned(),
             why: format!("that of this machine is behind the checkpoint's (rebooted since, or another machine), {why}"),
             remedy: "allow unprivileged user namespaces, or restart it as root, without --ids new; or let the clocks jump back \

@@ -83,7 +83,7 @@ pub enum FileNote {
         removed: usize,
     },
     /// The program goes on with a copy of its executable or of a library, since the file itself is another one now, or gone.
-    Keepsake {
+    SavedBinary {
         /// How it has changed, where its build-ids tell.
         versions: Option<String>,
         /// The file.

@@ -1,4 +1,4 @@
-//! Memory objects of a job under construction: made anew in the new process, filled from outside, sealed, mapped.
+//! Memory objects of a job under construction: made again in the new process, filled from outside, sealed, mapped.
 //!
 //! ```text
 //! make      an empty file in memory, with a descriptor in the main process, which the others inherit, and one of ours

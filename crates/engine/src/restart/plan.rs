@@ -9,13 +9,13 @@ use super::other_names::NamesPlan;
 use super::remake::{RemakePlan, Remaking};
 use super::streams::{self, as_stream};
 use super::vdso::{self, Vdso};
-use crate::census::machine;
+use crate::collect::machine;
 use crate::job::is_inherited;
-use crate::{EngineError, Obstacle};
+use crate::{Blocker, EngineError};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{
-    Backing, Bytes, EpollInterest, FileReference, JobState, Kinship, Machine, Mapping, ObjectKind, OpenFile,
-    OpenFileKind, ProcessState, Watch,
+    Backing, Bytes, EpollInterest, FileReference, JobState, Machine, Mapping, ObjectKind, OpenFile, OpenFileKind,
+    ProcessState, ProcessTree, Watch,
 };
 use standfast_linux::processor;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +73,7 @@ pub(super) enum SocketName {
 }
 
 /// Finds a copy of a code file, see `RestartOptions`.
-type Keepsake<'a> = &'a dyn Fn(&FileReference) -> Option<PathBuf>;
+type SavedBinary<'a> = &'a dyn Fn(&FileReference) -> Option<PathBuf>;
 
 /// What is decided about one process.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub(super) enum FilePlan {
     /// to this user (a log that root has redirected).
     OwnFile(i32),
     /// A pipe or socket whose other side is gone.
-    Widowed,
+    PeerClosed,
 }
 
 /// Room for arguments of injected calls and for pipe contents on their way.
@@ -138,22 +138,22 @@ impl<'a> JobPlan<'a> {
     pub(super) fn make(
         job: &'a JobState,
         options: FileOptions<'_>,
-        keepsake: Keepsake<'_>,
+        saved_binary: SavedBinary<'_>,
     ) -> Result<Self, EngineError> {
-        let mut obstacles = Obstacles::default();
-        let vdso = obstacles.check_machine(job);
-        obstacles.check_kinship(job);
-        obstacles.check_terminals(job);
+        let mut blockers = Blockers::default();
+        let vdso = blockers.check_machine(job);
+        blockers.check_process_tree(job);
+        blockers.check_terminals(job);
         let reckoning = Reckoning::new(job, options);
-        let copies = copies(job, &reckoning, keepsake);
+        let copies = copies(job, &reckoning, saved_binary);
         let mut processes = Vec::new();
-        for process in job.processes.iter().filter(|process| process.kinship.wait_status.is_none()) {
-            obstacles.check_shape(process, job.objects.len());
+        for process in job.processes.iter().filter(|process| process.process_tree.wait_status.is_none()) {
+            blockers.check_shape(process, job.objects.len());
             if !copies.contains_key(&process.executable.path) {
-                obstacles.check_unchanged(&reckoning, &process.executable, "executable");
+                blockers.check_unchanged(&reckoning, &process.executable, "executable");
             }
-            obstacles.check_mapped(&reckoning, process, &copies);
-            // Where there is none that stands among the obstacles.
+            blockers.check_mapped(&reckoning, process, &copies);
+            // Where there is none that stands among the blockers.
             let scratch = hole(process);
             let path = match copies.get(&process.executable.path) {
                 Some(copy) => copy.as_os_str().as_bytes().to_vec(),
@@ -163,21 +163,21 @@ impl<'a> JobPlan<'a> {
             processes.push(ProcessPlan { executable, scratch: scratch.unwrap_or_default() });
         }
         let mut remaking = Remaking::new(job);
-        obstacles.check_names(&reckoning, &mut remaking);
-        let mapped = obstacles.check_mapped_files(&reckoning, &mut remaking);
-        let folders = obstacles.check_folders(&reckoning);
-        obstacles.check_working_directories(job, &mut remaking);
+        blockers.check_names(&reckoning, &mut remaking);
+        let mapped = blockers.check_mapped_files(&reckoning, &mut remaking);
+        let folders = blockers.check_folders(&reckoning);
+        blockers.check_working_directories(job, &mut remaking);
         let mut remarks = Vec::new();
-        let socket_names = obstacles.check_sockets(job, &mut remaking, &mut remarks);
+        let socket_names = blockers.check_sockets(job, &mut remaking, &mut remarks);
         let mut found = Found { regular: Vec::new(), notes: Vec::new(), remaking };
-        let mut check = |(place, file)| obstacles.check_file(&reckoning, job, place, file, &mut found);
+        let mut check = |(place, file)| blockers.check_file(&reckoning, job, place, file, &mut found);
         let files = job.open_files.iter().enumerate().map(&mut check);
         let files = files.collect();
-        if obstacles.0.is_empty() {
+        if blockers.0.is_empty() {
             let Found { regular, mut notes, remaking } = found;
             let remake = remaking.into_plan();
             let recorded = |path: &Bytes| job.code_files().find(|file| file.path == *path);
-            let note = |(path, kept): (&Bytes, &PathBuf)| FileNote::Keepsake {
+            let note = |(path, kept): (&Bytes, &PathBuf)| FileNote::SavedBinary {
                 versions: recorded(path).and_then(versions),
                 path: PathBuf::from(OsStr::from_bytes(&path.0)),
                 kept: kept.clone(),
@@ -203,7 +203,7 @@ impl<'a> JobPlan<'a> {
                 remarks,
             })
         } else {
-            Err(obstacles.refusal())
+            Err(blockers.refusal())
         }
     }
 
@@ -224,14 +224,13 @@ impl<'a> JobPlan<'a> {
 }
 
 #[derive(Default)]
-pub(super) struct Obstacles(Vec<Obstacle>);
+pub(super) struct Blockers(Vec<Blocker>);
 
-impl Obstacles {
+impl Blockers {
     pub(super) fn add(&mut self, what: &str, why: &str, remedy: &str) {
-        let obstacle =
-            Obstacle { what: what.to_owned(), why: why.to_owned(), remedy: remedy.to_owned(), passing: false };
-        if !self.0.contains(&obstacle) {
-            self.0.push(obstacle);
+        let blocker = Blocker { what: what.to_owned(), why: why.to_owned(), remedy: remedy.to_owned(), passing: false };
+        if !self.0.contains(&blocker) {
+            self.0.push(blocker);
         }
     }
 
@@ -246,8 +245,8 @@ impl Obstacles {
             self.add("processor", &why, "restart it on a machine of the same kind");
         }
         self.check_processor(was);
-        vdso::decide(job, &is).unwrap_or_else(|obstacle| {
-            self.0.push(obstacle);
+        vdso::decide(job, &is).unwrap_or_else(|blocker| {
+            self.0.push(blocker);
             Vdso::Same
         })
     }
@@ -274,15 +273,15 @@ impl Obstacles {
     }
 
     /// A tree: the main process first, parents before children, the living before the dead, every id once.
-    fn check_kinship(&mut self, job: &JobState) {
-        let living = job.processes.iter().take_while(|process| process.kinship.wait_status.is_none()).count();
+    fn check_process_tree(&mut self, job: &JobState) {
+        let living = job.processes.iter().take_while(|process| process.process_tree.wait_status.is_none()).count();
         let is_sound = |(place, process): (usize, &ProcessState)| {
-            let Kinship { parent, wait_status, .. } = process.kinship;
+            let ProcessTree { parent, wait_status, .. } = process.process_tree;
             let below = parent.is_none_or(|parent| (parent as usize) < place.min(living));
             below && wait_status.is_some() == (place >= living) && (wait_status.is_none() || parent.is_some())
         };
         let ids: BTreeSet<i32> = job.processes.iter().map(|process| process.pid).collect();
-        let sound = living > 0 && ids.len() == job.processes.len() && job.processes[0].kinship.parent.is_none();
+        let sound = living > 0 && ids.len() == job.processes.len() && job.processes[0].process_tree.parent.is_none();
         if !sound || !job.processes.iter().enumerate().all(is_sound) {
             self.add(
                 "image",
@@ -297,7 +296,8 @@ impl Obstacles {
     /// A session has one terminal, and its leader lives.
     fn check_terminals(&mut self, job: &JobState) {
         let leads = |session: i32| {
-            let leader = job.processes.iter().find(|process| process.pid == session).map(|process| process.kinship);
+            let leader =
+                job.processes.iter().find(|process| process.pid == session).map(|process| process.process_tree);
             leader.is_some_and(|leader| leader.session == session && leader.wait_status.is_none())
         };
         let sessions: Vec<i32> = job.terminals.iter().filter_map(|it| it.controls).map(|it| it.session).collect();
@@ -502,7 +502,7 @@ impl Obstacles {
                 FilePlan::AsRecorded
             }
             OpenFileKind::Inherited { number, .. } if is_inherited(*number) => FilePlan::Own(*number),
-            OpenFileKind::Inherited { .. } => FilePlan::Widowed,
+            OpenFileKind::Inherited { .. } => FilePlan::PeerClosed,
             OpenFileKind::Epoll { interests } => {
                 let sound = |interest: &EpollInterest| {
                     interest.descriptor >= 0 && (interest.open_file as usize) < job.open_files.len()
@@ -556,14 +556,14 @@ impl Obstacles {
 }
 
 /// Of the files that hold code: those that are not what they were, with copies that are.
-fn copies(job: &JobState, reckoning: &Reckoning<'_>, keepsake: Keepsake<'_>) -> BTreeMap<Bytes, PathBuf> {
+fn copies(job: &JobState, reckoning: &Reckoning<'_>, saved_binary: SavedBinary<'_>) -> BTreeMap<Bytes, PathBuf> {
     let mut copies = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for file in job.code_files().filter(|file| seen.insert(&file.path)) {
         if reckoning.judge_mapped(file).is_ok() {
             continue;
         }
-        if let Some(copy) = keepsake(file).filter(|copy| Reckoning::is_copy(file, copy)) {
+        if let Some(copy) = saved_binary(file).filter(|copy| Reckoning::is_copy(file, copy)) {
             copies.insert(file.path.clone(), copy);
         }
     }
@@ -627,9 +627,9 @@ mod tests {
             process
         };
         let is_refused = |process: &ProcessState| {
-            let mut obstacles = Obstacles::default();
-            obstacles.check_shape(process, 1);
-            !obstacles.0.is_empty()
+            let mut blockers = Blockers::default();
+            blockers.check_shape(process, 1);
+            !blockers.0.is_empty()
         };
         assert!(!is_refused(&sound) && !is_refused(&object(0, 0x1000)));
         for ranges in [
@@ -650,9 +650,9 @@ mod tests {
     }
 
     fn named(was: &Machine) -> Vec<String> {
-        let mut obstacles = Obstacles::default();
-        obstacles.check_processor(was);
-        obstacles.0.into_iter().map(|it| format!("{}: {}", it.what, it.why)).collect()
+        let mut blockers = Blockers::default();
+        blockers.check_processor(was);
+        blockers.0.into_iter().map(|it| format!("{}: {}", it.what, it.why)).collect()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::births::{Birth, Relative};
 use crate::freeze::kernel;
-use crate::{EngineError, Obstacle};
+use crate::{Blocker, EngineError};
 use standfast_format::records::JobState;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 const OUTSIDE: i32 = 0;
 
 /// What stands in the way of making all processes of a job again, each where it was.
-pub(crate) fn rehearse_births(job: &JobState) -> Vec<Obstacle> {
+pub(crate) fn rehearse_births(job: &JobState) -> Vec<Blocker> {
     let Some(main) = job.processes.first() else { return Vec::new() };
     let world = Rc::new(RefCell::new(World::default()));
     let first = Actor { parent: OUTSIDE, session: OUTSIDE, group: OUTSIDE, takes_orphans: false };
@@ -22,7 +22,7 @@ pub(crate) fn rehearse_births(job: &JobState) -> Vec<Obstacle> {
     world.borrow_mut().numbers.insert(main.pid);
     let mut birth = Birth::new(job, Player { id: main.pid, world });
     match birth.make_all() {
-        Err(EngineError::Refused(obstacles)) => obstacles,
+        Err(EngineError::Refused(blockers)) => blockers,
         Err(error) => vec![in_the_way(error.to_string())],
         Ok(()) if birth.born.len() < job.processes.len() => {
             vec![in_the_way("not every process has somebody who could make it".to_owned())]
@@ -31,9 +31,9 @@ pub(crate) fn rehearse_births(job: &JobState) -> Vec<Obstacle> {
     }
 }
 
-fn in_the_way(why: String) -> Obstacle {
+fn in_the_way(why: String) -> Blocker {
     let why = format!("it could not be made again, with the sessions and groups that there are ({why})");
-    Obstacle { what: "tree of processes".to_owned(), why, remedy: String::new(), passing: false }
+    Blocker { what: "tree of processes".to_owned(), why, remedy: String::new(), passing: false }
 }
 
 #[derive(Default)]
@@ -127,11 +127,11 @@ impl Relative for Player {
     fn end(&self) {
         let mut world = self.world.borrow_mut();
         let Some(own) = world.living.remove(&self.id) else { return };
-        let mut heir = own.parent;
-        while let Some(actor) = world.living.get(&heir).filter(|actor| !actor.takes_orphans) {
-            heir = actor.parent;
+        let mut adopter = own.parent;
+        while let Some(actor) = world.living.get(&adopter).filter(|actor| !actor.takes_orphans) {
+            adopter = actor.parent;
         }
-        world.living.values_mut().filter(|it| it.parent == self.id).for_each(|orphan| orphan.parent = heir);
+        world.living.values_mut().filter(|it| it.parent == self.id).for_each(|orphan| orphan.parent = adopter);
     }
 
     fn is_child_of(&self, parent: &Self) -> bool {
@@ -142,14 +142,14 @@ impl Relative for Player {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use standfast_format::records::{Kinship, ProcessState, ProcessSwitches};
+    use standfast_format::records::{ProcessState, ProcessSwitches, ProcessTree};
 
     /// Pid, place of the parent, group, session, whether it takes orphans.
     fn told(processes: &[(i32, Option<u32>, i32, i32, bool)]) -> Vec<String> {
         let process =
             |&(pid, parent, process_group, session, subreaper): &(i32, Option<u32>, i32, i32, bool)| ProcessState {
                 pid,
-                kinship: Kinship { parent, process_group, session, ..Kinship::default() },
+                process_tree: ProcessTree { parent, process_group, session, ..ProcessTree::default() },
                 switches: ProcessSwitches { subreaper, ..ProcessSwitches::default() },
                 ..ProcessState::default()
             };

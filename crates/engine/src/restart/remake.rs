@@ -5,7 +5,7 @@
 //! link, in a mount point whose file system is missing, or in a directory that somebody else has put in the place of ours.
 
 use crate::EngineError;
-use crate::census::is_plain;
+use crate::collect::is_plain;
 use crate::freeze::kernel;
 use standfast_format::records::{JobState, Surrounding};
 use standfast_linux::sys::process::effective_user;
@@ -97,7 +97,7 @@ impl<'a> Remaking<'a> {
         }
         self.provide(parent, libc::S_IFDIR)?;
         if !self.plan.steps.contains_key(parent) {
-            self.refuse_unfit_parent(parent)?;
+            self.refuse_unsupported_parent(parent)?;
         }
         let Surrounding { mode, user, group, .. } = *recorded;
         self.plan.steps.insert(path.to_owned(), Step { mode, user, group });
@@ -148,7 +148,7 @@ impl<'a> Remaking<'a> {
     }
 
     /// Something can be made in `parent`, which is there.
-    fn refuse_unfit_parent(&self, parent: &Path) -> Result<(), String> {
+    fn refuse_unsupported_parent(&self, parent: &Path) -> Result<(), String> {
         tree::open_directory(parent).map_err(|error| match error.raw_os_error() {
             Some(libc::ELOOP) => format!("a symbolic link leads to {}", parent.display()),
             _ => format!("{}: {error}", parent.display()),

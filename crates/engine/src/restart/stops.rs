@@ -7,7 +7,7 @@ use super::family::Family;
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::freeze::kernel;
-use standfast_format::records::{Kinship, Untold};
+use standfast_format::records::{ProcessTree, Untold};
 use standfast_linux::Stop;
 use standfast_linux::sys::process;
 use std::io;
@@ -20,7 +20,7 @@ impl Family {
     pub(super) fn stop_the_stopped(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
         let mut any = false;
         for (process, state) in self.processes.iter().zip(&plan.job.processes) {
-            let Kinship { parent, stopped_by, untold, .. } = state.kinship;
+            let ProcessTree { parent, stopped_by, untold, .. } = state.process_tree;
             // Only one that was stopped can be continued.
             let Some(signal) = stopped_by.or(untold.map(|_| libc::SIGSTOP as u8)) else { continue };
             any = true;

@@ -2,9 +2,9 @@
 //! the addresses of sockets. Looks, and touches nothing.
 
 use super::descriptors::path_in;
-use super::plan::{Obstacles, SCRATCH_BYTES, SocketName};
+use super::plan::{Blockers, SCRATCH_BYTES, SocketName};
 use super::remake::Remaking;
-use crate::census::socket_path;
+use crate::collect::socket_path;
 use standfast_format::records::{Bytes, JobState, Message, PipeContents, ProcSubject, Socket, SocketState};
 use standfast_linux::UnixSocket;
 use standfast_linux::proc::{Endpoint, TcpConnection};
@@ -18,7 +18,7 @@ use std::path::Path;
 const DESCRIPTORS_MAX: usize = 253;
 const ADDRESS_BYTES: usize = 128;
 
-impl Obstacles {
+impl Blockers {
     /// A named pipe must be there, or is made again.
     pub(super) fn check_pipe(&mut self, pipe: Option<&PipeContents>, remaking: &mut Remaking<'_>) {
         match pipe {
@@ -43,7 +43,7 @@ impl Obstacles {
 
     /// Every process must find its working directory, unless that had been removed; one that held nothing is made again.
     pub(super) fn check_working_directories(&mut self, job: &JobState, remaking: &mut Remaking<'_>) {
-        for process in job.processes.iter().filter(|process| process.kinship.wait_status.is_none()) {
+        for process in job.processes.iter().filter(|process| process.process_tree.wait_status.is_none()) {
             let path = &process.working_directory;
             if is_removed(job, path) {
                 continue;

@@ -1,4 +1,4 @@
-//! System V objects of a job under construction: made anew under their old ids, in an IPC namespace of the job's own.
+//! System V objects of a job under construction: made again under their old ids, in an IPC namespace of the job's own.
 //!
 //! ```text
 //! make      while there is one process: segments, attached by us; semaphores with their values; queues with what is in them
@@ -13,9 +13,9 @@
 use super::construction::Construction;
 use super::descriptors::unlink_left_behind;
 use super::plan::{JobPlan, Plan};
-use crate::census::{data_of, is_left_behind, made_since, was_here};
+use crate::collect::{data_of, is_left_behind, made_since, was_here};
 use crate::freeze::kernel;
-use crate::{EngineError, Obstacle};
+use crate::{Blocker, EngineError};
 use standfast_core::PageRange;
 use standfast_format::records::{JobState, ObjectKind, SemaphoreSet, SystemVName};
 use standfast_linux::IpcNamespace;
@@ -57,7 +57,7 @@ impl JobPlan<'_> {
             Some(reason) => format!("namespaces, in which they can be had again, cannot be had here ({reason})"),
             None => "the job gets no namespaces, in which they can be had again (--ids new)".to_owned(),
         };
-        Err(EngineError::Refused(vec![Obstacle {
+        Err(EngineError::Refused(vec![Blocker {
             what: "System V objects or message queues".to_owned(),
             why,
             remedy: "allow unprivileged user namespaces, or restart it as root, without --ids new".to_owned(),
@@ -144,7 +144,7 @@ impl SystemV {
 
     fn within<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match &self.place {
-            Some(place) => place.visit(work),
+            Some(place) => place.namespace_helper(work),
             None => work(),
         }
     }
@@ -188,7 +188,7 @@ impl SystemV {
 }
 
 fn cannot_be_made(kind: &str, name: &SystemVName, error: &io::Error) -> EngineError {
-    EngineError::Refused(vec![Obstacle {
+    EngineError::Refused(vec![Blocker {
         what: format!("System V {kind} {} (key {:#x})", name.id, name.key),
         why: format!("it cannot be made again here as it was ({error})"),
         remedy:

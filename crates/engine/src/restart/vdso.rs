@@ -4,9 +4,9 @@
 
 use super::construction::Construction;
 use super::plan::{PARKING_BYTES, Plan, SCRATCH_BYTES};
-use crate::census::own_vdso_code;
+use crate::collect::own_vdso_code;
 use crate::freeze::kernel;
-use crate::{EngineError, Obstacle};
+use crate::{Blocker, EngineError};
 use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::records::{JobState, Machine, Owner, ProcessState, SpecialMapping};
 use standfast_format::{Contents, ImageSource};
@@ -34,11 +34,11 @@ pub(super) enum Vdso {
 }
 
 /// Decides it for a job, or says why it cannot be.
-pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Obstacle> {
+pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Blocker> {
     let own = own_special();
     let attributes = MapAttributes::of(std::process::id() as i32).unwrap_or_default();
     if is_sealed(&own, &attributes) {
-        return Err(Obstacle {
+        return Err(Blocker {
             what: "kernel".to_owned(),
             why: format!(
                 "Linux {} here seals its own mappings in every program (vdso, CONFIG_MSEAL_SYSTEM_MAPPINGS), and they would \
@@ -51,13 +51,13 @@ pub(super) fn decide(job: &JobState, is: &Machine) -> Result<Vdso, Obstacle> {
     }
     let shape = |mapping: &SpecialMapping| (mapping.name.0.clone(), mapping.end - mapping.start);
     let here: Vec<_> = own.iter().map(|map| (map.path.clone(), map.end - map.start)).collect();
-    let living = || job.processes.iter().filter(|process| process.kinship.wait_status.is_none());
+    let living = || job.processes.iter().filter(|process| process.process_tree.wait_status.is_none());
     let same_shape = living().all(|process| process.special_mappings.iter().map(shape).eq(here.iter().cloned()));
     let was = &job.machine;
     if was.vdso == is.vdso && same_shape {
         return Ok(Vdso::Same);
     }
-    let refused = |why: &str| Obstacle {
+    let refused = |why: &str| Blocker {
         what: "kernel".to_owned(),
         why: format!(
             "the checkpoint was taken under Linux {}, whose vdso differs from that of this kernel, {}, and {why}",
@@ -183,7 +183,7 @@ impl Construction {
                     .read(piece.start(), bytes)
                     .map_err(|source| kernel("looking for signal handlers", source))?;
                 if has_frame(bytes, old) {
-                    return Err(EngineError::Refused(vec![Obstacle {
+                    return Err(EngineError::Refused(vec![Blocker {
                         what: "kernel".to_owned(),
                         why: "a signal handler had interrupted code of the kernel (vdso) that is another here"
                             .to_owned(),

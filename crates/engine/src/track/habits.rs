@@ -26,7 +26,7 @@ const IDLE_LOOKS: u32 = 4;
 const SPLITS_MAX: u8 = 10;
 /// So many are made huge at a time: the program stands still for it, 0.2 ms for each.
 const COLLAPSED_MAX: usize = 16;
-/// After so many looks a hot stretch has to show anew that it is one.
+/// After so many looks a hot stretch has to show again that it is one.
 const HOT_LOOKS_MAX: u8 = 64;
 
 /// What is known of the units of one address space, by number. Of units that are not listed there is nothing to know.
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn once_is_not_enough_and_in_the_end_it_has_to_be_shown_anew() {
+    fn once_is_not_enough_and_in_the_end_it_has_to_be_shown_again() {
         let mut habits = Habits::default();
         looked(&mut habits, &[units(3, 1)]);
         looked(&mut habits, &[]);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_begins_the_wait_anew_and_where_comparing_is_dear_nothing_waits_to_be_protected() {
+    fn a_write_begins_the_wait_again_and_where_comparing_is_dear_nothing_waits_to_be_protected() {
         let mut habits = split_once(IDLE_LOOKS - 1);
         habits.learn(&PageSet::of([some_pages(3, 100, 1)]));
         habits.learn(&PageSet::default());

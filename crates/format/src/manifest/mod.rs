@@ -178,7 +178,7 @@ pub struct RunOptions {
     /// How memory is taken while the program stands still.
     #[n(7)]
     pub snapshot: Option<Snapshot>,
-    /// How it is found out what has changed.
+    /// Dirty-page detection.
     #[n(8)]
     pub track: Option<Track>,
     /// How many bytes a file may hold that is saved since the program may write it; 0 for none. Where it is absent small ones
@@ -188,10 +188,10 @@ pub struct RunOptions {
     /// What becomes of connections whose other end is outside the job.
     #[n(10)]
     pub external_sockets: Option<ExternalSockets>,
-    /// Least time between checkpoints that the program asks for; off where it is not heeded.
+    /// Minimum interval between program-requested checkpoints; off where it is not honoured.
     #[n(11)]
     pub min_interval: Option<Interval>,
-    /// One in so many checkpoints that went to memory goes on to the disk.
+    /// Every Nth in-memory checkpoint is flushed to disk.
     #[n(12)]
     pub flush_every: Option<u32>,
     /// Milliseconds at most between two checkpoints on the disk.
@@ -323,7 +323,7 @@ pub enum Snapshot {
     Precopy,
 }
 
-/// How it is found out which pages have changed.
+/// Dirty-page detection.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
 pub enum Track {
@@ -459,7 +459,7 @@ pub enum Outcome {
         #[n(0)]
         signal: i32,
     },
-    /// It was stopped on request behind a checkpoint: it can be continued.
+    /// It was stopped on request after a checkpoint: it can be continued.
     #[n(3)]
     Stopped,
 }

@@ -9,10 +9,10 @@ mod descriptors;
 mod files;
 mod folders;
 mod ipc;
-mod kinship;
 mod listing;
 mod memory;
 mod objects;
+mod process_tree;
 mod signals;
 mod sockets;
 mod surroundings;
@@ -28,10 +28,10 @@ pub use descriptors::{
 pub use files::{Coverage, FileDigest, FileIdentity, FileReference, OtherNames};
 pub use folders::{FolderEntry, FolderItem, SavedFolder};
 pub use ipc::{MessageQueue, PosixQueue, PriorityMessage, Semaphore, SemaphoreSet, SystemVName, TypedMessage, Undo};
-pub use kinship::{Kinship, Untold};
 pub use listing::{ListedDirectory, ListedFile};
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner, SavedPart};
+pub use process_tree::{ProcessTree, Untold};
 pub use signals::{Disposition, PendingSignal};
 pub use sockets::{Credentials, Message, Socket, SocketOption, SocketState};
 pub use surroundings::Surrounding;
@@ -215,7 +215,7 @@ pub struct ProcessState {
     pub switches: ProcessSwitches,
     /// Its place in the tree of the job.
     #[n(17)]
-    pub kinship: Kinship,
+    pub process_tree: ProcessTree,
 }
 
 /// Bytes that are not promised to be text: paths, arguments, names.

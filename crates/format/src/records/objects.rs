@@ -48,7 +48,7 @@ pub enum ObjectKind {
     /// A file on a disk whose last name has been deleted, or that never had one (O_TMPFILE).
     #[n(2)]
     DeletedFile {
-        /// Where it was: it is made anew in the same directory, if that is there.
+        /// Where it was: it is made again in the same directory, if that is there.
         #[n(0)]
         path: Bytes,
         /// Its permissions.
@@ -56,7 +56,7 @@ pub enum ObjectKind {
         mode: u32,
     },
     /// A file that the program may write and that is saved with the image. Its pages are those that are mapped shared, or
-    /// all of them; a restart writes them back into the file, or into one made anew.
+    /// all of them; a restart writes them back into the file, or into one made again.
     #[n(3)]
     MappedFile {
         /// The file. Its digest is absent: the pages say what it held.

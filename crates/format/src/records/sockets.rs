@@ -61,7 +61,7 @@ pub enum SocketState {
     },
     /// A socket that has been closed.
     #[n(3)]
-    Widowed {
+    PeerClosed {
         /// The address of the other side; empty where it had none.
         #[n(0)]
         peer: Bytes,

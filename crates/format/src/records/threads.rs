@@ -52,7 +52,7 @@ pub struct ThreadState {
     /// What it has been forbidden, or has forbidden itself.
     #[n(14)]
     pub restrictions: ThreadRestrictions,
-    /// The wait that was interrupted, where it has a limit that a call made again would begin anew.
+    /// The wait that was interrupted, where it has a limit that a call made again would begin again.
     #[n(15)]
     pub wait: Option<Wait>,
     /// From which NUMA nodes it takes memory (`set_mempolicy(2)`), where it has said so.

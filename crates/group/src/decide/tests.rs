@@ -1,7 +1,7 @@
 //! Decisions, case by case. The simulator and the exhaustive explorer try what no list of cases has.
 
 use super::*;
-use crate::plan::WayBack;
+use crate::plan::RecoveryMode;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 
@@ -12,18 +12,23 @@ fn epoch(life: u64, number: u64, random: u64) -> EpochId {
 }
 
 fn rotating(members: u32) -> Plan {
-    Plan::rotating(JOB, WayBack::Relaunch, Scheme::Parity, members).unwrap()
+    Plan::rotating(JOB, RecoveryMode::Relaunch, Scheme::Parity, members).unwrap()
 }
 
 fn dedicated() -> Plan {
-    Plan::dedicated(JOB, WayBack::InPlace, Scheme::ReedSolomon { checks: 2 }, 3, 2).unwrap()
+    Plan::dedicated(JOB, RecoveryMode::InPlace, Scheme::ReedSolomon { checks: 2 }, 3, 2).unwrap()
 }
 
-/// A process that sat on a seat and holds that seat's pieces of some epochs.
-fn holds(seat: u32, epochs: &[EpochId]) -> Report {
-    let holding = |epoch: &EpochId| Holding { epoch: *epoch, seat: Seat(seat), marked: false, level: Level::Encoded };
+/// A process that sat on a logical rank and holds that logical rank's shards of some epochs.
+fn holds(logical_rank: u32, epochs: &[EpochId]) -> Report {
+    let holding = |epoch: &EpochId| Holding {
+        epoch: *epoch,
+        logical_rank: LogicalRank(logical_rank),
+        acknowledged: false,
+        level: Level::Encoded,
+    };
     let holdings: Vec<_> = epochs.iter().map(holding).collect();
-    Report { life: Life(1), started: true, prefers: Some(Seat(seat)), holdings, unpromised: false }
+    Report { life: Life(1), started: true, prefers: Some(LogicalRank(logical_rank)), holdings, unpromised: false }
 }
 
 fn spare() -> Report {
@@ -34,18 +39,18 @@ fn reports(list: impl IntoIterator<Item = Report>) -> BTreeMap<Rank, Report> {
     (0..).map(Rank).zip(list).collect()
 }
 
-fn seat_of(restore: &Restore, rank: u32) -> Option<u32> {
-    restore.seats.iter().find(|(_, holder)| *holder == Rank(rank)).map(|(seat, _)| seat.0)
+fn logical_rank_of(restore: &Restore, rank: u32) -> Option<u32> {
+    restore.logical_ranks.iter().find(|(_, holder)| *holder == Rank(rank)).map(|(logical_rank, _)| logical_rank.0)
 }
 
 #[test]
-fn the_newest_epoch_that_suffices_is_taken_whatever_the_marks() {
+fn the_newest_epoch_that_suffices_is_taken_whatever_the_acknowledges() {
     let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
     let mut list = vec![holds(0, &[old, new]), holds(1, &[old, new]), holds(2, &[old])];
-    list[2].holdings[0].marked = true;
+    list[2].holdings[0].acknowledged = true;
     let restore = decide(&rotating(3), &reports(list.clone()), &Rejected::new()).unwrap();
     assert_eq!(restore.epoch, Some(new), "two of three suffice for parity");
-    assert_eq!((restore.sources.len(), restore.seats.len(), restore.life), (2, 3, Life(2)));
+    assert_eq!((restore.sources.len(), restore.logical_ranks.len(), restore.life), (2, 3, Life(2)));
     list[1] = holds(1, &[old]);
     assert_eq!(decide(&rotating(3), &reports(list), &Rejected::new()).unwrap().epoch, Some(old));
 }
@@ -54,11 +59,11 @@ fn the_newest_epoch_that_suffices_is_taken_whatever_the_marks() {
 fn validity_is_global_over_all_groups() {
     let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
     let group = |members: [u32; 2]| crate::Group {
-        members: members.map(Seat).to_vec(),
-        keepers: vec![],
+        members: members.map(LogicalRank).to_vec(),
+        parity_nodes: vec![],
         scheme: Scheme::Parity,
     };
-    let plan = Plan::new(JOB, WayBack::Relaunch, vec![group([0, 1]), group([2, 3])]).unwrap();
+    let plan = Plan::new(JOB, RecoveryMode::Relaunch, vec![group([0, 1]), group([2, 3])]).unwrap();
     let list = [holds(0, &[old, new]), holds(1, &[old, new]), holds(2, &[old]), holds(3, &[old])];
     assert_eq!(decide(&plan, &reports(list), &Rejected::new()).unwrap().epoch, Some(old));
 }
@@ -69,7 +74,7 @@ fn a_number_that_was_used_twice_is_two_epochs() {
     let list = [holds(0, &[stale]), holds(1, &[fresh]), holds(2, &[fresh])];
     let restore = decide(&rotating(3), &reports(list), &Rejected::new()).unwrap();
     assert_eq!(restore.epoch, Some(fresh));
-    assert_eq!(restore.sources, [(Seat(1), Rank(1)), (Seat(2), Rank(2))]);
+    assert_eq!(restore.sources, [(LogicalRank(1), Rank(1)), (LogicalRank(2), Rank(2))]);
     let list = [holds(0, &[stale]), holds(1, &[fresh]), holds(2, &[])];
     let refused = decide(&rotating(3), &reports(list), &Rejected::new()).unwrap_err();
     assert!(
@@ -79,23 +84,23 @@ fn a_number_that_was_used_twice_is_two_epochs() {
 
 #[test]
 fn a_later_life_is_newer_than_a_higher_number_of_a_history_given_up() {
-    let mirrors = Plan::rotating(JOB, WayBack::Relaunch, Scheme::Mirroring, 2).unwrap();
+    let mirrors = Plan::rotating(JOB, RecoveryMode::Relaunch, Scheme::Mirroring, 2).unwrap();
     let (given_up, gone_on_with) = (epoch(1, 9, 1), epoch(2, 8, 2));
     let list = [holds(0, &[given_up]), holds(1, &[gone_on_with])];
     assert_eq!(decide(&mirrors, &reports(list), &Rejected::new()).unwrap().epoch, Some(gone_on_with));
 }
 
 #[test]
-fn a_spare_comes_before_a_keeper_and_a_keeper_before_nobody() {
+fn a_spare_comes_before_a_parity_node_and_a_parity_node_before_nobody() {
     let now = [epoch(1, 3, 3)];
     let lost_one = || vec![holds(0, &now), holds(2, &now), holds(3, &now), holds(4, &now)];
     let mut with_spare = lost_one();
     with_spare.push(spare());
     let restore = decide(&dedicated(), &reports(with_spare), &Rejected::new()).unwrap();
-    assert_eq!((seat_of(&restore, 4), restore.seats.len()), (Some(1), 5));
+    assert_eq!((logical_rank_of(&restore, 4), restore.logical_ranks.len()), (Some(1), 5));
     let restore = decide(&dedicated(), &reports(lost_one()), &Rejected::new()).unwrap();
-    assert_eq!(seat_of(&restore, 2), Some(1), "the first keeper takes the member's seat");
-    assert_eq!((restore.seats.len(), restore.sources.len()), (4, 4), "and lends its check to the rebuilding");
+    assert_eq!(logical_rank_of(&restore, 2), Some(1), "the first parity node takes the member's logical rank");
+    assert_eq!((restore.logical_ranks.len(), restore.sources.len()), (4, 4), "and lends its check to the rebuilding");
     let too_few = [holds(0, &now), holds(2, &now)];
     let refused = decide(&rotating(3), &reports(too_few), &Rejected::new()).unwrap_err();
     assert_eq!(refused, Refusal::TooFew { members: 3, present: 2 });
@@ -103,28 +108,28 @@ fn a_spare_comes_before_a_keeper_and_a_keeper_before_nobody() {
 }
 
 #[test]
-fn processes_that_come_later_become_keepers() {
+fn processes_that_come_later_become_parity_nodes() {
     let now = [epoch(1, 3, 3)];
     let list = [holds(0, &now), holds(1, &now), holds(2, &now), spare(), holds(4, &now)];
     let restore = decide(&dedicated(), &reports(list), &Rejected::new()).unwrap();
-    assert_eq!(seat_of(&restore, 3), Some(3));
+    assert_eq!(logical_rank_of(&restore, 3), Some(3));
 }
 
 #[test]
-fn who_comes_back_with_the_same_piece_does_not_unseat_anybody() {
+fn who_comes_back_with_the_same_shard_does_not_unseat_anybody() {
     let now = [epoch(1, 3, 3)];
     let mut back = holds(1, &now);
     back.prefers = None;
     let list = [back, holds(0, &now), holds(1, &now), holds(2, &now)];
     let restore = decide(&rotating(3), &reports(list), &Rejected::new()).unwrap();
-    assert_eq!((seat_of(&restore, 2), seat_of(&restore, 0)), (Some(1), None));
+    assert_eq!((logical_rank_of(&restore, 2), logical_rank_of(&restore, 0)), (Some(1), None));
 }
 
 #[test]
 fn a_job_starts_only_where_nothing_had_begun() {
-    let fresh = (0..3).map(|seat| Report { prefers: Some(Seat(seat)), ..spare() });
+    let fresh = (0..3).map(|logical_rank| Report { prefers: Some(LogicalRank(logical_rank)), ..spare() });
     let restore = decide(&rotating(3), &reports(fresh.clone()), &Rejected::new()).unwrap();
-    assert_eq!((restore.epoch, restore.life, restore.seats.len()), (None, Life(1), 3));
+    assert_eq!((restore.epoch, restore.life, restore.logical_ranks.len()), (None, Life(1), 3));
     let begun = fresh.map(|report| Report { started: true, ..report });
     assert_eq!(decide(&rotating(3), &reports(begun), &Rejected::new()), Err(Refusal::Nothing));
 }
@@ -132,7 +137,7 @@ fn a_job_starts_only_where_nothing_had_begun() {
 #[test]
 fn a_job_that_broke_off_before_anything_counted_starts_again() {
     let first = epoch(1, 1, 1);
-    let unpromised = Report { life: Life(1), prefers: Some(Seat(1)), unpromised: true, ..Report::default() };
+    let unpromised = Report { life: Life(1), prefers: Some(LogicalRank(1)), unpromised: true, ..Report::default() };
     let sealed = Report { started: false, ..holds(0, &[first]) };
     let list = reports([sealed.clone(), unpromised.clone(), spare()]);
     assert_eq!(decide(&rotating(3), &list, &Rejected::new()).unwrap().epoch, None);
@@ -145,22 +150,22 @@ fn a_job_that_broke_off_before_anything_counted_starts_again() {
 }
 
 /// The same with the last epoch as a local one upon the first.
-fn holds_local(seat: u32, encoded: EpochId, local: EpochId) -> Report {
-    let mut report = holds(seat, &[encoded, local]);
+fn holds_local(logical_rank: u32, encoded: EpochId, local: EpochId) -> Report {
+    let mut report = holds(logical_rank, &[encoded, local]);
     report.holdings[1].level = Level::Local(Some(encoded));
     report
 }
 
 #[test]
-fn a_local_epoch_is_gone_back_to_while_every_piece_of_it_is_there() {
+fn a_local_epoch_is_gone_back_to_while_every_shard_of_it_is_there() {
     let (encoded, local) = (epoch(1, 6, 1), epoch(1, 7, 2));
-    let whole: Vec<Report> = (0..3).map(|seat| holds_local(seat, encoded, local)).collect();
+    let whole: Vec<Report> = (0..3).map(|logical_rank| holds_local(logical_rank, encoded, local)).collect();
     let restore = decide(&rotating(3), &reports(whole.clone()), &Rejected::new()).unwrap();
     assert_eq!((restore.epoch, restore.level), (Some(local), Level::Local(Some(encoded))));
     let mut lost = whole.clone();
     lost[1] = spare();
     let restore = decide(&rotating(3), &reports(lost), &Rejected::new()).unwrap();
-    assert_eq!((restore.epoch, restore.level), (Some(encoded), Level::Encoded), "the code bears one lost piece");
+    assert_eq!((restore.epoch, restore.level), (Some(encoded), Level::Encoded), "the code bears one lost shard");
     let mut half_sealed = whole.clone();
     half_sealed[2] = holds(2, &[encoded]);
     let restore = decide(&rotating(3), &reports(half_sealed), &Rejected::new()).unwrap();
@@ -172,7 +177,7 @@ fn a_local_epoch_is_gone_back_to_while_every_piece_of_it_is_there() {
 }
 
 #[test]
-fn a_local_piece_is_not_handed_over() {
+fn a_local_shard_is_not_handed_over() {
     let (encoded, local) = (epoch(1, 6, 1), epoch(1, 7, 2));
     let mut both = holds_local(0, encoded, local);
     both.holdings.extend(holds_local(1, encoded, local).holdings);
@@ -192,20 +197,20 @@ fn what_is_refused_is_the_encoded_epoch() {
 #[test]
 fn an_epoch_that_could_not_be_rebuilt_is_not_tried_again() {
     let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
-    let list = || reports((0..3).map(|seat| holds(seat, &[old, new])));
-    let mut rejected = Rejected::from([(new, "seat 1 differs".to_owned())]);
+    let list = || reports((0..3).map(|logical_rank| holds(logical_rank, &[old, new])));
+    let mut rejected = Rejected::from([(new, "logical rank 1 differs".to_owned())]);
     assert_eq!(decide(&rotating(3), &list(), &rejected).unwrap().epoch, Some(old));
-    rejected.insert(old, "seat 2 differs".to_owned());
+    rejected.insert(old, "logical rank 2 differs".to_owned());
     let refused = decide(&rotating(3), &list(), &rejected).unwrap_err();
-    assert!(refused.to_string().contains("seat 1 differs"), "{refused}");
+    assert!(refused.to_string().contains("logical rank 1 differs"), "{refused}");
 }
 
 #[test]
 fn what_was_tried_is_named_before_what_never_counted() {
     let (old, new) = (epoch(1, 6, 1), epoch(1, 7, 2));
-    let mut list: Vec<_> = (0..3).map(|seat| holds(seat, &[old])).collect();
+    let mut list: Vec<_> = (0..3).map(|logical_rank| holds(logical_rank, &[old])).collect();
     list[0] = holds(0, &[old, new]);
-    let rejected = Rejected::from([(old, "seat 2 differs".to_owned())]);
+    let rejected = Rejected::from([(old, "logical rank 2 differs".to_owned())]);
     let refused = decide(&rotating(3), &reports(list), &rejected).unwrap_err();
-    assert!(refused.to_string().contains("seat 2 differs"), "{refused}");
+    assert!(refused.to_string().contains("logical rank 2 differs"), "{refused}");
 }

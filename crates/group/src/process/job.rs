@@ -4,13 +4,13 @@ use super::laying::Laying;
 use super::read_now;
 use crate::buffers::Buffers;
 use crate::decide::Restore;
-use crate::description::{Description, Fingerprint, Outline};
-use crate::identity::{EpochId, Rank, Seat};
+use crate::description::{DeltaDescriptor, Description, Fingerprint};
+use crate::identity::{EpochId, LogicalRank, Rank};
 use crate::layout::Layout;
 use crate::message::Data;
 use crate::payload::Payload;
-use crate::plan::{Plan, WayBack};
-use crate::shelf::{Damaged, PieceId, Place, Shelf, compare};
+use crate::plan::{Plan, RecoveryMode};
+use crate::shard_store::{Damaged, Place, ShardId, ShardStore, compare};
 use crate::slots::SlotSet;
 use crate::transfer::{Costs, FIRST_WINDOW_END, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan};
 use standfast_core::PAGE_BYTES;
@@ -52,13 +52,13 @@ pub(super) struct Job {
     seating: Seating,
     sending: Sending,
     /// Of the members, as they become known; with what changed.
-    outlines: BTreeMap<usize, (Description, SlotSet)>,
-    /// Where checks are made anew: of the members what may have changed, and what is held.
-    drafts: BTreeMap<usize, (SlotSet, SlotSet)>,
-    /// This member's own piece.
+    delta_descriptors: BTreeMap<usize, (Description, SlotSet)>,
+    /// Where checks are made in full: of the members what may have changed, and what is held.
+    write_sets: BTreeMap<usize, (SlotSet, SlotSet)>,
+    /// This member's own shard.
     laying: Option<Laying>,
-    /// Parts that came before all was described: of one window, since nobody has been told a floor from here. They are taken
-    /// up as soon as there is a transfer.
+    /// Parts that came before all was described: of one window, since nobody has been told a low-water mark from here. They
+    /// are taken up as soon as there is a transfer.
     pending: VecDeque<(Rank, Data)>,
     transfer: Option<Transfer>,
 }
@@ -78,28 +78,28 @@ pub(super) struct Sending {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// With whether checks are made anew.
-    Encode { piece: PieceId, base: Option<PieceId>, anew: bool },
+    /// With whether checks are made in full.
+    Encode { shard: ShardId, base: Option<ShardId>, full: bool },
     /// With the positions that this process takes and has nothing of.
-    Rebuild { heirs: Vec<usize> },
+    Rebuild { replacements: Vec<usize> },
 }
 
 impl Job {
-    /// A seat's part in a new epoch.
+    /// A logical rank's part in a new epoch.
     pub(super) fn encode(
         plan: &Arc<Plan>,
-        (piece, base): (PieceId, Option<PieceId>),
-        seats: &[(Seat, Rank)],
+        (shard, base): (ShardId, Option<ShardId>),
+        logical_ranks: &[(LogicalRank, Rank)],
         sending: Sending,
-        anew: bool,
+        full: bool,
     ) -> Self {
-        let (group, _) = plan.place(piece.seat);
-        let seated = by_position(plan, group, seats);
-        let seating = Seating { me: sending.me, givers: seated.clone(), takers: seated };
-        Self::new(plan, group, piece.epoch, Kind::Encode { piece, base, anew }, seating, sending)
+        let (group, _) = plan.place(shard.logical_rank);
+        let seated = by_position(plan, group, logical_ranks);
+        let seating = Seating { me: sending.me, sources: seated.clone(), sinks: seated };
+        Self::new(plan, group, shard.epoch, Kind::Encode { shard, base, full }, seating, sending)
     }
 
-    /// This member's own piece, of which everything is laid unless checks are made anew.
+    /// This member's own shard, of which everything is laid unless checks are made in full.
     pub(super) fn lay(&mut self, laying: Laying) {
         self.laying = Some(laying);
     }
@@ -110,27 +110,27 @@ impl Job {
         epoch: EpochId,
         restore: &Restore,
         sending: Sending,
-        shelf: &mut dyn Shelf,
+        shard_store: &mut dyn ShardStore,
     ) -> BTreeMap<usize, Self> {
         let me = sending.me;
-        let mine = restore.seats.iter().chain(&restore.sources).filter(|(_, rank)| *rank == me);
-        let groups: BTreeSet<usize> = mine.map(|(seat, _)| plan.place(*seat).0).collect();
+        let mine = restore.logical_ranks.iter().chain(&restore.sources).filter(|(_, rank)| *rank == me);
+        let groups: BTreeSet<usize> = mine.map(|(logical_rank, _)| plan.place(*logical_rank).0).collect();
         let mut jobs = BTreeMap::new();
         for group in groups {
-            let givers = by_position(plan, group, &restore.sources);
-            let takers = by_position(plan, group, &restore.seats);
-            let is_heir = |at: &usize| takers[*at].is_some() && takers[*at] != givers[*at];
-            let heirs: Vec<usize> = (0..takers.len()).filter(is_heir).collect();
-            if heirs.is_empty() {
+            let sources = by_position(plan, group, &restore.sources);
+            let sinks = by_position(plan, group, &restore.logical_ranks);
+            let is_replacement = |at: &usize| sinks[*at].is_some() && sinks[*at] != sources[*at];
+            let replacements: Vec<usize> = (0..sinks.len()).filter(is_replacement).collect();
+            if replacements.is_empty() {
                 continue;
             }
-            let own: Vec<usize> = heirs.into_iter().filter(|at| takers[*at] == Some(me)).collect();
+            let own: Vec<usize> = replacements.into_iter().filter(|at| sinks[*at] == Some(me)).collect();
             for position in &own {
-                shelf.open(PieceId { epoch, seat: plan.seat(group, *position) }, None);
+                shard_store.open(ShardId { epoch, logical_rank: plan.logical_rank(group, *position) }, None);
             }
-            let seating = Seating { me, givers, takers };
-            let mut job = Self::new(plan, group, epoch, Kind::Rebuild { heirs: own }, seating, sending.clone());
-            job.learn_own(shelf);
+            let seating = Seating { me, sources, sinks };
+            let mut job = Self::new(plan, group, epoch, Kind::Rebuild { replacements: own }, seating, sending.clone());
+            job.learn_own(shard_store);
             jobs.insert(group, job);
         }
         jobs
@@ -138,8 +138,20 @@ impl Job {
 
     fn new(plan: &Arc<Plan>, group: usize, epoch: EpochId, kind: Kind, seating: Seating, sending: Sending) -> Self {
         let plan = plan.clone();
-        let (outlines, drafts, pending) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-        Self { plan, group, epoch, kind, seating, sending, outlines, drafts, laying: None, pending, transfer: None }
+        let (delta_descriptors, write_sets, pending) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+        Self {
+            plan,
+            group,
+            epoch,
+            kind,
+            seating,
+            sending,
+            delta_descriptors,
+            write_sets,
+            laying: None,
+            pending,
+            transfer: None,
+        }
     }
 
     pub(super) fn group(&self) -> usize {
@@ -152,7 +164,7 @@ impl Job {
 
     /// The other processes that take part.
     pub(super) fn others(&self) -> BTreeSet<Rank> {
-        let everybody = self.seating.givers.iter().chain(&self.seating.takers).flatten().copied();
+        let everybody = self.seating.sources.iter().chain(&self.seating.sinks).flatten().copied();
         everybody.filter(|rank| *rank != self.seating.me).collect()
     }
 
@@ -160,40 +172,40 @@ impl Job {
         self.plan.layout(self.group)
     }
 
-    fn piece(&self, position: usize) -> PieceId {
-        PieceId { epoch: self.epoch, seat: self.plan.seat(self.group, position) }
+    fn shard(&self, position: usize) -> ShardId {
+        ShardId { epoch: self.epoch, logical_rank: self.plan.logical_rank(self.group, position) }
     }
 
     fn lends(&self) -> bool {
-        self.seating.givers.contains(&Some(self.seating.me))
+        self.seating.sources.contains(&Some(self.seating.me))
     }
 
-    /// Descriptions beside a piece that this process lends.
-    fn learn_own(&mut self, shelf: &dyn Shelf) {
-        let lent = (0..self.seating.givers.len()).find(|at| self.seating.givers[*at] == Some(self.seating.me));
+    /// Descriptions beside a shard that this process lends.
+    fn learn_own(&mut self, shard_store: &dyn ShardStore) {
+        let lent = (0..self.seating.sources.len()).find(|at| self.seating.sources[*at] == Some(self.seating.me));
         if let Some(position) = lent {
-            shelf.descriptions(self.piece(position)).to_vec().into_iter().for_each(|it| self.learn(it));
+            shard_store.descriptions(self.shard(position)).to_vec().into_iter().for_each(|it| self.learn(it));
         }
     }
 
     fn learn(&mut self, description: Description) {
-        let (_, position) = self.plan.place(description.seat);
+        let (_, position) = self.plan.place(description.logical_rank);
         let used = description.map.used();
-        self.outlines.insert(position, (description, used));
+        self.delta_descriptors.insert(position, (description, used));
     }
 
-    /// In a recovery the first who has a piece tells the descriptions to those who have none.
+    /// In a recovery the first who has a shard tells the descriptions to those who have none.
     pub(super) fn hello(&self) -> Vec<(Rank, Data)> {
-        let first = self.seating.givers.iter().flatten().next();
+        let first = self.seating.sources.iter().flatten().next();
         if matches!(self.kind, Kind::Encode { .. }) || first != Some(&self.seating.me) {
             return Vec::new();
         }
-        let ignorant = self.others().into_iter().filter(|rank| !self.seating.givers.contains(&Some(*rank)));
+        let ignorant = self.others().into_iter().filter(|rank| !self.seating.sources.contains(&Some(*rank)));
         let description = |(description, _): &(Description, _)| Data::Description {
             epoch: self.epoch,
             description: description.clone(),
         };
-        ignorant.flat_map(|rank| self.outlines.values().map(move |it| (rank, description(it)))).collect()
+        ignorant.flat_map(|rank| self.delta_descriptors.values().map(move |it| (rank, description(it)))).collect()
     }
 
     /// Takes what came from another process.
@@ -205,31 +217,41 @@ impl Job {
         from: Rank,
         data: Data,
         payload: &mut dyn Payload,
-        shelf: &mut dyn Shelf,
+        shard_store: &mut dyn ShardStore,
     ) -> Result<(), Trouble> {
         match data {
-            Data::Outline { outline, .. } => self.take_outline(from, outline, shelf)?,
-            Data::Draft { seat, changed, held, .. } => {
-                let (_, position) = self.plan.place(seat);
-                if !self.is_anew() || self.seating.givers[position] != Some(from) {
-                    return Err(format!("process {} drafts seat {}, which is not asked for", from.0, seat.0).into());
+            Data::DeltaDescriptor { delta_descriptor, .. } => {
+                self.take_delta_descriptor(from, delta_descriptor, shard_store)?
+            }
+            Data::WriteSet { logical_rank, changed, held, .. } => {
+                let (_, position) = self.plan.place(logical_rank);
+                if !self.is_full() || self.seating.sources[position] != Some(from) {
+                    return Err(format!(
+                        "process {} drafts logical rank {}, which is not asked for",
+                        from.0, logical_rank.0
+                    )
+                    .into());
                 }
-                self.drafts.insert(position, (changed, held));
+                self.write_sets.insert(position, (changed, held));
             }
             Data::Description { description, .. } => {
                 if matches!(self.kind, Kind::Encode { .. }) || self.lends() {
-                    let seat = description.seat.0;
-                    return Err(format!("process {} describes seat {seat}, which is known here", from.0).into());
+                    let logical_rank = description.logical_rank.0;
+                    return Err(format!(
+                        "process {} describes logical rank {logical_rank}, which is known here",
+                        from.0
+                    )
+                    .into());
                 }
                 self.learn(description);
             }
-            Data::Floor { piece, .. } => match &mut self.transfer {
-                Some(transfer) => transfer.floor(from, piece),
+            Data::LowWaterMark { piece, .. } => match &mut self.transfer {
+                Some(transfer) => transfer.low_water_mark(from, piece),
                 None => self.pending.push_back((from, data)),
             },
             Data::Part(part) => match self.transfer.take() {
                 Some(mut transfer) => {
-                    let taken = transfer.receive(part, &mut self.pages(payload, shelf));
+                    let taken = transfer.receive(part, &mut self.pages(payload, shard_store));
                     self.transfer = Some(transfer);
                     taken.map_err(|error| match error.into() {
                         Trouble::Other(reason) => format!("from process {}: {reason}", from.0).into(),
@@ -246,28 +268,41 @@ impl Job {
         while self.transfer.is_some()
             && let Some((from, data)) = self.pending.pop_front()
         {
-            self.take(from, data, payload, shelf)?;
+            self.take(from, data, payload, shard_store)?;
         }
         Ok(())
     }
 
-    fn take_outline(&mut self, from: Rank, outline: Outline, shelf: &dyn Shelf) -> Result<(), String> {
-        let (seat, (_, position)) = (outline.seat, self.plan.place(outline.seat));
+    fn take_delta_descriptor(
+        &mut self,
+        from: Rank,
+        delta_descriptor: DeltaDescriptor,
+        shard_store: &dyn ShardStore,
+    ) -> Result<(), String> {
+        let (logical_rank, (_, position)) =
+            (delta_descriptor.logical_rank, self.plan.place(delta_descriptor.logical_rank));
         let Kind::Encode { base, .. } = &self.kind else {
-            return Err(format!("process {} describes seat {} anew in a recovery", from.0, seat.0));
+            return Err(format!("process {} describes logical rank {} again in a recovery", from.0, logical_rank.0));
         };
-        if self.seating.givers[position] != Some(from) {
-            return Err(format!("process {} describes seat {}, on which it does not sit", from.0, seat.0));
+        if self.seating.sources[position] != Some(from) {
+            return Err(format!(
+                "process {} describes logical rank {}, on which it does not sit",
+                from.0, logical_rank.0
+            ));
         }
-        let before = base.map_or(&[][..], |base| shelf.descriptions(base)).iter().find(|it| it.seat == seat);
-        let description = outline.upon(before);
-        let description = description.ok_or_else(|| format!("the description of seat {} is another here", seat.0))?;
-        self.outlines.insert(position, (description, outline.changed));
+        let before = base
+            .map_or(&[][..], |base| shard_store.descriptions(base))
+            .iter()
+            .find(|it| it.logical_rank == logical_rank);
+        let description = delta_descriptor.upon(before);
+        let description =
+            description.ok_or_else(|| format!("the description of logical rank {} is another here", logical_rank.0))?;
+        self.delta_descriptors.insert(position, (description, delta_descriptor.changed));
         Ok(())
     }
 
-    fn is_anew(&self) -> bool {
-        matches!(self.kind, Kind::Encode { anew: true, .. })
+    fn is_full(&self) -> bool {
+        matches!(self.kind, Kind::Encode { full: true, .. })
     }
 
     /// Plans the transfer once all members are described, or drafted.
@@ -275,34 +310,34 @@ impl Job {
         if self.transfer.is_some() {
             return Ok(());
         }
-        let known = if self.is_anew() { self.drafts.len() } else { self.outlines.len() };
+        let known = if self.is_full() { self.write_sets.len() } else { self.delta_descriptors.len() };
         if known < self.layout().members() {
             return match self.kind {
-                // Nobody tells whoever has a piece what it should know.
-                Kind::Rebuild { .. } if self.lends() => Err("a piece has not the descriptions of all members".into()),
+                // Nobody tells whoever has a shard what it should know.
+                Kind::Rebuild { .. } if self.lends() => Err("a shard has not the descriptions of all members".into()),
                 _ => Ok(()),
             };
         }
-        let (sets, held): (Vec<SlotSet>, Option<Vec<SlotSet>>) = if self.is_anew() {
+        let (sets, held): (Vec<SlotSet>, Option<Vec<SlotSet>>) = if self.is_full() {
             (
-                self.drafts.values().map(|it| it.0.clone()).collect(),
-                Some(self.drafts.values().map(|it| it.1.clone()).collect()),
+                self.write_sets.values().map(|it| it.0.clone()).collect(),
+                Some(self.write_sets.values().map(|it| it.1.clone()).collect()),
             )
         } else {
-            (self.outlines.values().map(|(_, set)| set.clone()).collect(), None)
+            (self.delta_descriptors.values().map(|(_, set)| set.clone()).collect(), None)
         };
         let positions = 0..self.layout().positions();
         let route = self.route(&sets);
         let task = match &self.kind {
             Kind::Encode { .. } => {
-                let vacant = positions.filter(|at| self.seating.takers[*at].is_none()).collect();
+                let vacant = positions.filter(|at| self.seating.sinks[*at].is_none()).collect();
                 Task::Encode { changed: sets, held, vacant }
             }
             Kind::Rebuild { .. } => Task::Rebuild {
-                lost: positions.clone().filter(|at| self.seating.givers[*at].is_none()).collect(),
-                heirs: positions
+                lost: positions.clone().filter(|at| self.seating.sources[*at].is_none()).collect(),
+                replacements: positions
                     .filter(|at| {
-                        self.seating.takers[*at].is_some() && self.seating.takers[*at] != self.seating.givers[*at]
+                        self.seating.sinks[*at].is_some() && self.seating.sinks[*at] != self.seating.sources[*at]
                     })
                     .collect(),
                 used: sets,
@@ -310,7 +345,7 @@ impl Job {
         };
         let plan = TransferPlan::new(self.layout(), &task, route).map_err(|error| error.to_string())?;
         let (name, layout, seating) = ((self.epoch, self.group as u32), self.layout().clone(), self.seating.clone());
-        let compress = self.sending.compress && matches!(self.kind, Kind::Encode { anew: false, .. });
+        let compress = self.sending.compress && matches!(self.kind, Kind::Encode { full: false, .. });
         let sending = (compress, self.sending.buffers.clone());
         self.transfer = Some(Transfer::new(name, plan, layout, seating, sending));
         Ok(())
@@ -318,7 +353,7 @@ impl Job {
 
     /// The way that the shares take, from what everybody knows: so everybody comes to the same.
     fn route(&self, sets: &[SlotSet]) -> Route {
-        let lost = self.seating.givers.iter().filter(|giver| giver.is_none()).count();
+        let lost = self.seating.sources.iter().filter(|source| source.is_none()).count();
         let rebuilt = matches!(self.kind, Kind::Rebuild { .. }).then_some(lost);
         Route::of(self.sending.costs, self.layout(), sets, rebuilt)
     }
@@ -330,29 +365,33 @@ impl Job {
     pub(super) fn advance(
         &mut self,
         payload: &mut dyn Payload,
-        shelf: &mut dyn Shelf,
+        shard_store: &mut dyn ShardStore,
     ) -> Result<Vec<(Rank, Data)>, Trouble> {
         self.start()?;
         let Some(mut transfer) = self.transfer.take() else { return Ok(Vec::new()) };
-        let messages = transfer.advance(&mut self.pages(payload, shelf));
+        let messages = transfer.advance(&mut self.pages(payload, shard_store));
         let is_done = transfer.is_done();
         self.transfer = Some(transfer);
         let mut messages = messages?;
-        if is_done && self.is_anew() {
-            messages.extend(self.outline(payload, shelf)?);
+        if is_done && self.is_full() {
+            messages.extend(self.delta_descriptor(payload, shard_store)?);
         }
         Ok(messages)
     }
 
-    /// What this member's piece has become, for all others.
-    fn outline(&mut self, payload: &dyn Payload, shelf: &mut dyn Shelf) -> Result<Vec<(Rank, Data)>, String> {
+    /// What this member's shard has become, for all others.
+    fn delta_descriptor(
+        &mut self,
+        payload: &dyn Payload,
+        shard_store: &mut dyn ShardStore,
+    ) -> Result<Vec<(Rank, Data)>, String> {
         let Some(mut laying) = self.laying.take() else { return Ok(Vec::new()) };
-        // Where nobody takes the checks of a class nobody has asked for its shares.
-        laying.lay_rest(payload, shelf);
+        // Where nobody takes the checks of a stripe group nobody has asked for its shares.
+        laying.lay_rest(payload, shard_store);
         let (description, changed) = laying.described();
-        let outline = Outline::new(&description, changed);
-        self.take_outline(self.sending.me, outline.clone(), shelf)?;
-        let data = Data::Outline { epoch: self.epoch, outline };
+        let delta_descriptor = DeltaDescriptor::new(&description, changed);
+        self.take_delta_descriptor(self.sending.me, delta_descriptor.clone(), shard_store)?;
+        let data = Data::DeltaDescriptor { epoch: self.epoch, delta_descriptor };
         Ok(self.others().into_iter().map(|rank| (rank, data.clone())).collect())
     }
 
@@ -367,24 +406,25 @@ impl Job {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        let is_described = self.outlines.len() == self.layout().members();
+        let is_described = self.delta_descriptors.len() == self.layout().members();
         is_described && self.transfer.as_ref().is_some_and(Transfer::is_done)
     }
 
-    /// Checks what was rebuilt against what its owner had sealed, and lays the descriptions beside the piece.
+    /// Checks what was rebuilt against what its owner had sealed, and lays the descriptions beside the shard.
     ///
     /// # Errors
     /// Which pages differ.
-    pub(super) fn finish(&self, shelf: &mut dyn Shelf) -> Result<(), String> {
-        let descriptions: Vec<_> = self.outlines.values().map(|(description, _)| description.clone()).collect();
+    pub(super) fn finish(&self, shard_store: &mut dyn ShardStore) -> Result<(), String> {
+        let descriptions: Vec<_> =
+            self.delta_descriptors.values().map(|(description, _)| description.clone()).collect();
         match &self.kind {
-            Kind::Encode { piece, .. } => shelf.describe(*piece, descriptions),
-            Kind::Rebuild { heirs } => {
-                for position in heirs {
-                    let piece = self.piece(*position);
-                    shelf.describe(piece, descriptions.clone());
-                    if self.plan.is_member(piece.seat) {
-                        compare(shelf, piece).map_err(|error| format!("after rebuilding, {error}"))?;
+            Kind::Encode { shard, .. } => shard_store.describe(*shard, descriptions),
+            Kind::Rebuild { replacements } => {
+                for position in replacements {
+                    let shard = self.shard(*position);
+                    shard_store.describe(shard, descriptions.clone());
+                    if self.plan.is_member(shard.logical_rank) {
+                        compare(shard_store, shard).map_err(|error| format!("after rebuilding, {error}"))?;
                     }
                 }
             }
@@ -392,22 +432,26 @@ impl Job {
         Ok(())
     }
 
-    fn pages<'p>(&'p mut self, payload: &'p mut dyn Payload, shelf: &'p mut dyn Shelf) -> SeatPages<'p> {
-        let (pieces, live) = match self.kind {
-            Kind::Encode { piece, base, anew } => {
+    fn pages<'p>(
+        &'p mut self,
+        payload: &'p mut dyn Payload,
+        shard_store: &'p mut dyn ShardStore,
+    ) -> LogicalRankPages<'p> {
+        let (shards, live) = match self.kind {
+            Kind::Encode { shard, base, full } => {
                 let laying = self.laying.as_mut();
-                (Vec::new(), Some(Live { piece, base, anew, way_back: self.plan.way_back(), laying }))
+                (Vec::new(), Some(Live { shard, base, full, recovery_mode: self.plan.recovery_mode(), laying }))
             }
-            Kind::Rebuild { .. } => ((0..self.layout().positions()).map(|at| self.piece(at)).collect(), None),
+            Kind::Rebuild { .. } => ((0..self.layout().positions()).map(|at| self.shard(at)).collect(), None),
         };
-        SeatPages { payload, shelf, pieces, live }
+        LogicalRankPages { payload, shard_store, shards, live }
     }
 }
 
-fn by_position(plan: &Plan, group: usize, seats: &[(Seat, Rank)]) -> Vec<Option<Rank>> {
+fn by_position(plan: &Plan, group: usize, logical_ranks: &[(LogicalRank, Rank)]) -> Vec<Option<Rank>> {
     let mut places = vec![None; plan.layout(group).positions()];
-    for (seat, rank) in seats {
-        let (of, position) = plan.place(*seat);
+    for (logical_rank, rank) in logical_ranks {
+        let (of, position) = plan.place(*logical_rank);
         if of == group {
             places[position] = Some(*rank);
         }
@@ -416,98 +460,98 @@ fn by_position(plan: &Plan, group: usize, seats: &[(Seat, Rank)]) -> Vec<Option<
 }
 
 /// The pages of this process, for a transfer.
-struct SeatPages<'p> {
+struct LogicalRankPages<'p> {
     payload: &'p mut dyn Payload,
-    shelf: &'p mut dyn Shelf,
-    /// For a rebuilding the piece of each position.
-    pieces: Vec<PieceId>,
+    shard_store: &'p mut dyn ShardStore,
+    /// For a rebuilding the shard of each position.
+    shards: Vec<ShardId>,
     /// For a new epoch.
     live: Option<Live<'p>>,
 }
 
-/// The piece of this seat that is being made.
+/// The shard of this logical rank that is being made.
 struct Live<'p> {
-    piece: PieceId,
-    base: Option<PieceId>,
-    /// Whether checks are made anew.
-    anew: bool,
-    way_back: WayBack,
+    shard: ShardId,
+    base: Option<ShardId>,
+    /// Whether checks are made in full.
+    full: bool,
+    recovery_mode: RecoveryMode,
     /// A member's.
     laying: Option<&'p mut Laying>,
 }
 
-impl SeatPages<'_> {
-    /// In a recovery. What is damaged is the piece, also where it shares the page with what it stands upon.
+impl LogicalRankPages<'_> {
+    /// In a recovery. What is damaged is the shard, also where it shares the page with what it stands upon.
     fn read_old(&self, position: usize, place: Place, page: &mut Page) -> Result<(), Damaged> {
-        let piece = self.pieces[position];
-        self.shelf.read(piece, place, page).map(drop).map_err(|_| Damaged { piece, place })
+        let shard = self.shards[position];
+        self.shard_store.read(shard, place, page).map(drop).map_err(|_| Damaged { shard, place })
     }
 }
 
-impl Pages for SeatPages<'_> {
+impl Pages for LogicalRankPages<'_> {
     fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged> {
-        let Some(Live { piece, anew, way_back, laying, .. }) = &mut self.live else {
+        let Some(Live { shard, full, recovery_mode, laying, .. }) = &mut self.live else {
             return self.read_old(position, Place::Slot(slot), page);
         };
-        let laying = laying.as_deref_mut().expect("only members add columns, and they lay their pieces");
+        let laying = laying.as_deref_mut().expect("only members add columns, and they lay their shards");
         if laying.lacks(slot) {
-            laying.lay(slot, self.payload, self.shelf, page);
+            laying.lay(slot, self.payload, self.shard_store, page);
             return Ok(());
         }
-        if *anew {
-            return self.shelf.read(*piece, Place::Slot(slot), page).map(drop);
+        if *full {
+            return self.shard_store.read(*shard, Place::Slot(slot), page).map(drop);
         }
         let mut before = [0; PAGE_BYTES];
-        self.shelf.read_base(*piece, Place::Slot(slot), &mut before)?;
+        self.shard_store.read_base(*shard, Place::Slot(slot), &mut before)?;
         read_now(self.payload, laying.used(), slot, page);
         let place = Place::Slot(slot);
         // What was laid went past the caches, and is the same unless somebody has written since.
-        if *way_back == WayBack::Relaunch && Fingerprint::of(page) != self.shelf.known(*piece, place) {
-            self.shelf.read(*piece, place, page)?;
+        if *recovery_mode == RecoveryMode::Relaunch && Fingerprint::of(page) != self.shard_store.known(*shard, place) {
+            self.shard_store.read(*shard, place, page)?;
         }
         page.iter_mut().zip(&before).for_each(|(byte, before)| *byte ^= before);
         Ok(())
     }
 
-    fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page) -> Result<(), Damaged> {
-        self.read_old(position, Place::Check { check: check as u32, row }, page)
+    fn check(&mut self, position: usize, check: usize, stripe: u32, page: &mut Page) -> Result<(), Damaged> {
+        self.read_old(position, Place::Check { check: check as u32, stripe }, page)
     }
 
     fn take_check(
         &mut self,
         position: usize,
         check: usize,
-        row: u32,
+        stripe: u32,
         page: &Page,
         update: bool,
     ) -> Result<(), Damaged> {
-        let place = Place::Check { check: check as u32, row };
-        let piece = self.live.as_ref().map_or_else(|| self.pieces[position], |live| live.piece);
+        let place = Place::Check { check: check as u32, stripe };
+        let shard = self.live.as_ref().map_or_else(|| self.shards[position], |live| live.shard);
         if !update {
-            self.shelf.write(piece, place, page, Fingerprint::of(page));
+            self.shard_store.write(shard, place, page, Fingerprint::of(page));
             return Ok(());
         }
         let mut sum = [0; PAGE_BYTES];
-        self.shelf.read(piece, place, &mut sum)?;
+        self.shard_store.read(shard, place, &mut sum)?;
         sum.iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
-        self.shelf.write(piece, place, &sum, Fingerprint::of(&sum));
+        self.shard_store.write(shard, place, &sum, Fingerprint::of(&sum));
         Ok(())
     }
 
     fn take_column(&mut self, position: usize, slot: u32, page: &Page) {
-        self.shelf.write(self.pieces[position], Place::Slot(slot), page, Fingerprint::of(page));
+        self.shard_store.write(self.shards[position], Place::Slot(slot), page, Fingerprint::of(page));
     }
 
     fn expect(&self, position: usize, place: Place) {
-        let Some(Live { piece, base, laying, .. }) = &self.live else {
-            return self.shelf.expect(self.pieces[position], place);
+        let Some(Live { shard, base, laying, .. }) = &self.live else {
+            return self.shard_store.expect(self.shards[position], place);
         };
         match (place, laying, base) {
-            (Place::Check { .. }, ..) => self.shelf.expect(*piece, place),
+            (Place::Check { .. }, ..) => self.shard_store.expect(*shard, place),
             (Place::Slot(slot), Some(laying), _) if laying.lacks(slot) => self.payload.expect(slot),
             // Of the difference both sides: the program's page may have been looked at long ago.
             (Place::Slot(slot), _, Some(base)) => {
-                self.shelf.expect(*base, place);
+                self.shard_store.expect(*base, place);
                 self.payload.expect(slot);
             }
             (Place::Slot(_), _, None) => {}

@@ -1,14 +1,14 @@
-//! A member's own piece of an epoch in the making: its changed pages are looked at one by one, each once, and with relaunch
-//! laid down in the piece.
+//! A member's own shard of an epoch in the making: its changed pages are looked at one by one, each once, and with relaunch
+//! laid down in the shard.
 //!
 //! Where checks are updated by differences all are laid before the first byte moves: what really changed decides what
-//! travels. Where they are made anew a page is laid when its share is added, and so read from memory only once.
+//! travels. Where they are made in full a page is laid when its share is added, and so read from memory only once.
 
 use super::read_now;
 use crate::description::{Description, Fingerprint, Sums};
 use crate::payload::Payload;
-use crate::plan::WayBack;
-use crate::shelf::{AHEAD, PieceId, Place, Shelf};
+use crate::plan::RecoveryMode;
+use crate::shard_store::{AHEAD, Place, ShardId, ShardStore};
 use crate::slots::{SlotMap, SlotSet};
 use crate::transfer::WORTH;
 use standfast_core::delta::Page;
@@ -16,16 +16,16 @@ use standfast_core::{PAGE_BYTES, words};
 
 /// Of so many changed pages one is looked at to find what a whole epoch is like.
 const SAMPLED: usize = 64;
-/// Checks are made anew where at least this share of all pages has changed, and at least this share of those throughout: the
+/// Checks are made in full where at least this share of all pages has changed, and at least this share of those throughout: the
 /// others are read, and travel, for nothing.
 const MOST: (usize, usize) = (7, 8);
 
-/// What is known of the piece so far.
+/// What is known of the shard so far.
 #[derive(Clone, Debug)]
 pub(super) struct Laying {
-    piece: PieceId,
-    base: Option<PieceId>,
-    way_back: WayBack,
+    shard: ShardId,
+    base: Option<ShardId>,
+    recovery_mode: RecoveryMode,
     map: SlotMap,
     used: SlotSet,
     sums: Sums,
@@ -44,13 +44,13 @@ impl Laying {
     /// # Errors
     /// Where the payload leaves out what must have changed.
     pub(super) fn new(
-        (piece, base): (PieceId, Option<PieceId>),
-        way_back: WayBack,
+        (shard, base): (ShardId, Option<ShardId>),
+        recovery_mode: RecoveryMode,
         payload: &dyn Payload,
-        shelf: &dyn Shelf,
+        shard_store: &dyn ShardStore,
     ) -> Result<Self, String> {
-        let before = base.map_or(&[][..], |base| shelf.descriptions(base));
-        let before = before.iter().find(|description| description.seat == piece.seat).cloned();
+        let before = base.map_or(&[][..], |base| shard_store.descriptions(base));
+        let before = before.iter().find(|description| description.logical_rank == shard.logical_rank).cloned();
         let (sums, slots, used_before) = before.map_or_else(Default::default, |it| (it.sums, it.slots, it.map.used()));
         let map = payload.map().clone();
         let (told, used) = (payload.changed(), map.used());
@@ -61,11 +61,11 @@ impl Laying {
         }
         let told = told.iter().filter(|slot| used.contains(*slot) || used_before.contains(*slot)).collect();
         let (laid, changed) = (SlotSet::default(), SlotSet::default());
-        Ok(Self { piece, base, way_back, map, used, sums, slots, told, laid, changed })
+        Ok(Self { shard, base, recovery_mode, map, used, sums, slots, told, laid, changed })
     }
 
     /// Slots that may have changed, and those with all others that may hold something.
-    pub(super) fn draft(&self) -> (SlotSet, SlotSet) {
+    pub(super) fn write_set(&self) -> (SlotSet, SlotSet) {
         let mut held = self.told.clone();
         held.extend(&self.used);
         (self.told.clone(), held)
@@ -82,45 +82,50 @@ impl Laying {
     }
 
     /// Looks at a slot, lays it down if it has changed, and leaves its content behind.
-    pub(super) fn lay(&mut self, slot: u32, payload: &dyn Payload, shelf: &mut dyn Shelf, now: &mut Page) {
+    pub(super) fn lay(&mut self, slot: u32, payload: &dyn Payload, shard_store: &mut dyn ShardStore, now: &mut Page) {
         self.laid.insert(slot);
         read_now(payload, &self.used, slot, now);
         // The page before is read, and verified, where a difference to it is made.
-        let before = self.base.map_or(Fingerprint::ZEROS, |base| shelf.known(base, Place::Slot(slot)));
+        let before = self.base.map_or(Fingerprint::ZEROS, |base| shard_store.known(base, Place::Slot(slot)));
         let known_by = Fingerprint::of(now);
         if known_by == before {
             return;
         }
         self.changed.insert(slot);
         self.sums.change(slot, before, known_by);
-        if self.way_back == WayBack::Relaunch {
-            shelf.write(self.piece, Place::Slot(slot), now, known_by);
+        if self.recovery_mode == RecoveryMode::Relaunch {
+            shard_store.write(self.shard, Place::Slot(slot), now, known_by);
         }
     }
 
     /// Lays all that is left.
-    pub(super) fn lay_rest(&mut self, payload: &dyn Payload, shelf: &mut dyn Shelf) {
+    pub(super) fn lay_rest(&mut self, payload: &dyn Payload, shard_store: &mut dyn ShardStore) {
         let mut now = [0; PAGE_BYTES];
         let left = self.told.in_just_one(&self.laid);
         let mut ahead = left.iter().skip(AHEAD);
         for slot in left.iter() {
             ahead.next().into_iter().for_each(|slot| payload.expect(slot));
-            self.lay(slot, payload, shelf, &mut now);
+            self.lay(slot, payload, shard_store, &mut now);
         }
     }
 
-    /// What the piece is when all has been laid, and which slots changed.
+    /// What the shard is when all has been laid, and which slots changed.
     pub(super) fn described(&self) -> (Description, SlotSet) {
         let (map, sums) = (self.map.clone(), self.sums.clone());
-        let mut description = Description { seat: self.piece.seat, map, sums, slots: self.slots };
+        let mut description = Description { logical_rank: self.shard.logical_rank, map, sums, slots: self.slots };
         description.complete();
         (description, self.changed.clone())
     }
 }
 
-/// Whether nearly all pages have changed since the piece of the epoch before, and so much in each, as a sample shows, that
+/// Whether nearly all pages have changed since the shard of the epoch before, and so much in each, as a sample shows, that
 /// their differences take as much room as they do.
-pub(super) fn prefers_anew(before: Option<PieceId>, in_words: bool, payload: &dyn Payload, shelf: &dyn Shelf) -> bool {
+pub(super) fn prefers_full(
+    before: Option<ShardId>,
+    in_words: bool,
+    payload: &dyn Payload,
+    shard_store: &dyn ShardStore,
+) -> bool {
     let (told, used) = (payload.changed(), payload.map().used());
     let is_most = |part: usize, all: usize| part * MOST.1 >= all * MOST.0;
     let changed: Vec<u32> = told.iter().filter(|slot| used.contains(*slot)).collect();
@@ -132,7 +137,7 @@ pub(super) fn prefers_anew(before: Option<PieceId>, in_words: bool, payload: &dy
     let is_other = |slot: &&u32| {
         payload.read(**slot, &mut now);
         let place = Place::Slot(**slot);
-        if Fingerprint::of(&now) == before.map_or(Fingerprint::ZEROS, |before| shelf.known(before, place)) {
+        if Fingerprint::of(&now) == before.map_or(Fingerprint::ZEROS, |before| shard_store.known(before, place)) {
             return false;
         }
         if !in_words {
@@ -140,7 +145,7 @@ pub(super) fn prefers_anew(before: Option<PieceId>, in_words: bool, payload: &dy
         }
         then.fill(0);
         // Where it is damaged the epoch shows it.
-        let is_read = before.is_none_or(|before| shelf.read(before, place, &mut then).is_ok());
+        let is_read = before.is_none_or(|before| shard_store.read(before, place, &mut then).is_ok());
         then.iter_mut().zip(&now).for_each(|(byte, now)| *byte ^= now);
         is_read && words::packed_bytes(&then).is_none_or(|bytes| bytes * WORTH.1 >= PAGE_BYTES * WORTH.0)
     };

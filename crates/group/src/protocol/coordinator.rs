@@ -1,10 +1,10 @@
-//! What the coordinator counts and decides. Any process may be it: the first of the muster is.
+//! What the coordinator counts and decides. Any process may be it: the first of the membership is.
 
 use super::{Action, Arrival, Control, Phase, Protocol};
 use crate::decide::{Rejected, Report, decide};
-use crate::identity::{EpochId, Muster, Rank};
-use crate::plan::WayBack;
-use crate::shelf::PieceId;
+use crate::identity::{EpochId, Membership, Rank};
+use crate::plan::RecoveryMode;
+use crate::shard_store::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the coordinator waits for.
@@ -14,13 +14,13 @@ pub(crate) enum Coordinator {
     None,
     /// Everybody's report.
     Surveying(Recovery),
-    /// Everybody's piece of the epoch that is recovered.
+    /// Everybody's shard of the epoch that is recovered.
     Restoring(Recovery, EpochId, BTreeSet<Rank>),
     /// All members' arrival at a checkpoint.
     Gathering(BTreeMap<Rank, Arrival>),
-    /// Everybody's piece of a new epoch.
+    /// Everybody's shard of a new epoch.
     Preparing(EpochId, BTreeSet<Rank>),
-    /// Everybody's mark.
+    /// Everybody's acknowledge.
     Committing(EpochId, BTreeSet<Rank>),
 }
 
@@ -33,11 +33,11 @@ pub(crate) struct Recovery {
 }
 
 impl Coordinator {
-    pub(super) fn new(muster: &Muster, me: Rank) -> Self {
-        if muster.coordinator() != me {
+    pub(super) fn new(membership: &Membership, me: Rank) -> Self {
+        if membership.coordinator() != me {
             return Self::None;
         }
-        let present = muster.present.clone();
+        let present = membership.present.clone();
         Self::Surveying(Recovery { present, reports: BTreeMap::new(), rejected: Rejected::new() })
     }
 }
@@ -72,29 +72,29 @@ impl Protocol {
     pub(super) fn member_arrived(&mut self, from: Rank, arrival: Arrival, actions: &mut Vec<Action>) {
         let Coordinator::Gathering(arrived) = &mut self.coordinator else { return };
         arrived.insert(from, arrival);
-        let mut members = self.seats.iter().filter(|(seat, _)| self.plan.is_member(**seat));
+        let mut members = self.logical_ranks.iter().filter(|(logical_rank, _)| self.plan.is_member(**logical_rank));
         if !members.all(|(_, rank)| arrived.contains_key(rank)) {
             return;
         }
         let random = arrived.values().fold(0, |sum: u64, arrival| sum.rotate_left(1) ^ arrival.random);
-        let anew = arrived.values().all(|arrival| arrival.anew);
+        let full = arrived.values().all(|arrival| arrival.full);
         let epoch = EpochId { job: self.plan.job(), life: self.life, number: self.number + 1, random };
         self.coordinator = Coordinator::Preparing(epoch, self.everybody());
         let order = match self.kept.filter(|kept| self.may_be_local(epoch, *kept)) {
             Some(kept) => Phase::PrepareLocal(epoch, kept),
-            None => Phase::Prepare(epoch, self.kept, self.costs, anew),
+            None => Phase::Prepare(epoch, self.kept, self.costs, full),
         };
         self.order(&order, actions);
     }
 
-    /// Where a seat is empty nobody could go back to a local epoch.
+    /// Where a logical rank is empty nobody could go back to a local epoch.
     fn may_be_local(&self, epoch: EpochId, kept: EpochId) -> bool {
-        self.plan.way_back() == WayBack::Relaunch
-            && self.seats.len() == self.plan.seats()
+        self.plan.recovery_mode() == RecoveryMode::Relaunch
+            && self.logical_ranks.len() == self.plan.logical_ranks()
             && epoch.number.saturating_sub(kept.number) < self.encode_every
     }
 
-    pub(super) fn seat_sealed(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {
+    pub(super) fn logical_rank_sealed(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {
         let (of, waiting) = match &mut self.coordinator {
             Coordinator::Restoring(_, of, waiting) | Coordinator::Preparing(of, waiting) => (*of, waiting),
             _ => return,
@@ -105,15 +105,15 @@ impl Protocol {
         }
     }
 
-    pub(super) fn seat_marked(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {
+    pub(super) fn logical_rank_acknowledged(&mut self, from: Rank, epoch: EpochId, actions: &mut Vec<Action>) {
         let Coordinator::Committing(of, waiting) = &mut self.coordinator else { return };
         if *of == epoch && waiting.remove(&from) && waiting.is_empty() {
             self.coordinator = Coordinator::Gathering(BTreeMap::new());
-            self.order(&Phase::Settled(epoch), actions);
+            self.order(&Phase::Stable(epoch), actions);
         }
     }
 
-    pub(super) fn seat_failed(&mut self, epoch: EpochId, reason: String, actions: &mut Vec<Action>) {
+    pub(super) fn logical_rank_failed(&mut self, epoch: EpochId, reason: String, actions: &mut Vec<Action>) {
         match &mut self.coordinator {
             Coordinator::Preparing(of, _) if *of == epoch => {
                 self.coordinator = Coordinator::Gathering(BTreeMap::new());
@@ -128,19 +128,19 @@ impl Protocol {
         }
     }
 
-    /// A piece that somebody reported is none.
-    pub(super) fn piece_damaged(&mut self, from: Rank, epoch: EpochId, piece: PieceId, actions: &mut Vec<Action>) {
+    /// A shard that somebody reported is none.
+    pub(super) fn shard_damaged(&mut self, from: Rank, epoch: EpochId, shard: ShardId, actions: &mut Vec<Action>) {
         let Coordinator::Restoring(recovery, of, _) = &self.coordinator else { return };
         if *of != epoch {
             return;
         }
         let mut recovery = recovery.clone();
-        let is_lost = recovery.reports.get_mut(&from).is_some_and(|report| report.loses(piece));
+        let is_lost = recovery.reports.get_mut(&from).is_some_and(|report| report.loses(shard));
         let is_held = |epoch| recovery.reports.values().flat_map(|it| &it.holdings).any(|it| it.epoch == epoch);
         // Where it was never reported, nothing would be decided otherwise without it. Where nobody has another one, it is not
-        // forgotten that there was something: the job does not begin anew for want of it.
-        let rejected = if is_lost { Some(piece.epoch).filter(|of| !is_held(*of)) } else { Some(epoch) };
-        let reason = format!("the piece of {piece} is damaged");
+        // forgotten that there was something: the job does not begin again for want of it.
+        let rejected = if is_lost { Some(shard.epoch).filter(|of| !is_held(*of)) } else { Some(epoch) };
+        let reason = format!("the shard of {shard} is damaged");
         recovery.rejected.extend(rejected.map(|epoch| (epoch, reason)));
         self.decide_again(recovery, actions);
     }
@@ -156,6 +156,6 @@ impl Protocol {
     }
 
     fn everybody(&self) -> BTreeSet<Rank> {
-        self.muster.iter().flat_map(|muster| muster.present.iter().copied()).collect()
+        self.membership.iter().flat_map(|membership| membership.present.iter().copied()).collect()
     }
 }

@@ -3,42 +3,42 @@
 //! ```text
 //!              coordinator                         everybody present, the coordinator as well
 //! arrived      <--------------------------------   members, when the application stands at a checkpoint
-//! prepare(i)   -------------------------------->   encode, then seal the piece of i           i-1 |
+//! prepare(i)   -------------------------------->   encode, then seal the shard of i           i-1 |
 //! sealed(i)    <--------------------------------   (phase 1: i is recoverable from here on)       |  both
-//! commit(i)    -------------------------------->   mark i                                         |  kept
-//! marked(i)    <--------------------------------   (phase 2)                                      |
+//! commit(i)    -------------------------------->   acknowledge i                                         |  kept
+//! acknowledged(i)    <--------------------------------   (phase 2)                                      |
 //! settled(i)   -------------------------------->   everybody knows: keep i alone                i |
 //! ```
 //!
 //! Where `encode_every` says so, epochs between two that are encoded are *local*: each process seals for itself what differs
 //! from the encoded one, which stays until the next is settled. The order of things is the same.
 //!
-//! i-1 is deleted only when everybody is known to have marked i, and the coordinator begins the next epoch no earlier. A
+//! i-1 is deleted only when everybody is known to have acknowledged i, and the coordinator begins the next epoch no earlier. A
 //! recovery ends with the same second half: what was rebuilt is sealed, committed and settled like a new epoch. A change of
-//! the muster at any moment ends everything that is under way and begins a recovery; a failure during a recovery is a change
-//! of the muster.
+//! the membership at any moment ends everything that is under way and begins a recovery; a failure during a recovery is a
+//! change of the membership.
 //!
-//! What is recovered is decided from what the storage lists. Its pages are read once, while the rest is rebuilt: a piece that
+//! What is recovered is decided from what the storage lists. Its pages are read once, while the rest is rebuilt: a shard that
 //! proves damaged then counts as lost, and the coordinator decides again, without it. So nothing goes on before every page of
 //! what it goes back to has been looked at.
 //!
 //! The driver owns transport, storage and clock. It promises:
 //!
 //! - messages arrive whole and once, those from one process to another in the order in which they were sent, or their
-//!   receiver is told a new muster;
+//!   receiver is told a new membership;
 //! - storage actions are carried out in order, and each is answered when it would survive what it must survive;
 //! - [`Action::Survey`] is answered when no earlier action can change the answer any more, and these are answered before
 //!   it or never;
-//! - a muster is the same for all that are in it, and its number grows.
+//! - a membership is the same for all that are in it, and its number grows.
 
 mod coordinator;
 mod events;
-mod seat;
+mod logical_rank;
 
 pub use events::{Action, Arrival, Control, Event, Phase, Resumption, Survey};
 
-use crate::identity::{EpochId, Level, Life, Muster, Rank, Seat, Term};
-use crate::plan::{Plan, WayBack};
+use crate::identity::{EpochId, Level, Life, LogicalRank, Membership, Rank, Term};
+use crate::plan::{Plan, RecoveryMode};
 use crate::transfer::Costs;
 use coordinator::Coordinator;
 use std::collections::{BTreeMap, VecDeque};
@@ -50,7 +50,7 @@ const EARLY_PER_SENDER_MAX: usize = 4;
 /// Where a process stands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Stage {
-    /// Not told any muster yet.
+    /// Not told any membership yet.
     Alone,
     /// Waits for the storage.
     Surveying,
@@ -67,7 +67,7 @@ pub enum Stage {
     /// Waits for the storage.
     Marking(Work),
     /// Waits for the others.
-    Marked(Work),
+    Acknowledged(Work),
     /// Deletes what is over, and then tells the application this.
     Keeping(Option<After>),
     /// The application runs, or waits for the others to arrive.
@@ -85,7 +85,7 @@ pub struct Work {
     pub level: Level,
 }
 
-/// What follows when old pieces are deleted.
+/// What follows when old shards are deleted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum After {
     /// The job begins.
@@ -103,14 +103,14 @@ pub enum After {
 pub struct Beginning {
     /// Its own number.
     pub rank: Rank,
-    /// Its seat if it has one of right; `None` for a spare.
-    pub prefers: Option<Seat>,
-    /// Whether the application may have run before: then it does not start anew where pieces are missing.
+    /// Its logical rank if it has one of right; `None` for a spare.
+    pub prefers: Option<LogicalRank>,
+    /// Whether the application may have run before: then it does not start again where shards are missing.
     pub started: bool,
     /// What sending costs, as far as it is known: counts where this process is the coordinator.
     pub costs: Costs,
     /// Every how many epochs one is encoded; 0 and 1 for all. Counts where this process is the coordinator, and where the
-    /// way back is to relaunch: in place nobody survives the loss of a process by what it kept for itself.
+    /// recovery mode is to relaunch: in place nobody survives the loss of a process by what it kept for itself.
     pub encode_every: u64,
 }
 
@@ -119,14 +119,14 @@ pub struct Beginning {
 pub struct Protocol {
     plan: Arc<Plan>,
     me: Rank,
-    prefers: Option<Seat>,
+    prefers: Option<LogicalRank>,
     started: bool,
     costs: Costs,
     encode_every: u64,
     term: Term,
-    muster: Option<Muster>,
+    membership: Option<Membership>,
     stage: Stage,
-    seats: BTreeMap<Seat, Rank>,
+    logical_ranks: BTreeMap<LogicalRank, Rank>,
     life: Life,
     /// The encoded epoch that this process keeps.
     kept: Option<EpochId>,
@@ -136,7 +136,7 @@ pub struct Protocol {
     number: u64,
     /// The application has arrived and the coordinator has not heard of it.
     arrived: Option<Arrival>,
-    /// A *prepare* that came while old pieces were still being deleted.
+    /// A *prepare* that came while old shards were still being deleted.
     prepare: Option<Phase>,
     coordinator: Coordinator,
     early: Vec<(Rank, Term, Control)>,
@@ -145,7 +145,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The protocol of a process that has not been told a muster.
+    /// The protocol of a process that has not been told a membership.
     pub fn new(plan: Arc<Plan>, beginning: Beginning) -> Self {
         Self {
             plan,
@@ -155,9 +155,9 @@ impl Protocol {
             costs: beginning.costs,
             encode_every: beginning.encode_every,
             term: Term::default(),
-            muster: None,
+            membership: None,
             stage: Stage::Alone,
-            seats: BTreeMap::new(),
+            logical_ranks: BTreeMap::new(),
             life: Life::default(),
             kept: None,
             local: None,
@@ -175,14 +175,15 @@ impl Protocol {
         self.term
     }
 
-    /// The seat of this process, once it has one.
-    pub fn seat(&self) -> Option<Seat> {
-        self.seats.iter().find(|(_, rank)| **rank == self.me).map(|(seat, _)| *seat)
+    /// The logical rank of this process, once it has one.
+    pub fn logical_rank(&self) -> Option<LogicalRank> {
+        self.logical_ranks.iter().find(|(_, rank)| **rank == self.me).map(|(logical_rank, _)| *logical_rank)
     }
 
-    /// Who sits where, as of the last recovery that was decided. Keepers' seats may be empty: their groups bear less.
-    pub fn seats(&self) -> &BTreeMap<Seat, Rank> {
-        &self.seats
+    /// Who sits where, as of the last recovery that was decided. Parity nodes' logical ranks may be empty: their groups bear
+    /// less.
+    pub fn logical_ranks(&self) -> &BTreeMap<LogicalRank, Rank> {
+        &self.logical_ranks
     }
 
     /// Where it stands.
@@ -194,7 +195,7 @@ impl Protocol {
     pub(crate) fn epoch(&self) -> Option<EpochId> {
         match &self.stage {
             Stage::Working(work) | Stage::Sealing(work) | Stage::Sealed(work) => Some(work.epoch),
-            Stage::Marking(work) | Stage::Marked(work) => Some(work.epoch),
+            Stage::Marking(work) | Stage::Acknowledged(work) => Some(work.epoch),
             _ => self.newest(),
         }
     }
@@ -209,7 +210,7 @@ impl Protocol {
         self.kept
     }
 
-    /// Sending has been measured anew.
+    /// Sending has been measured again.
     pub fn set_costs(&mut self, costs: Costs) {
         self.costs = costs;
     }
@@ -218,16 +219,16 @@ impl Protocol {
     pub fn handle(&mut self, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
-            Event::Muster(muster) => self.mustered(muster, &mut actions),
+            Event::Membership(membership) => self.member_change(membership, &mut actions),
             Event::Message { from, term, control } => self.received(from, term, control, &mut actions),
             Event::Arrived(arrival) => {
                 self.arrived = Some(arrival);
                 self.tell_arrival(&mut actions);
             }
-            Event::Surveyed(muster, survey) => self.surveyed(muster, survey, &mut actions),
+            Event::Surveyed(membership, survey) => self.surveyed(membership, survey, &mut actions),
             Event::Done(epoch) => self.done(epoch, &mut actions),
             Event::Sealed(epoch) => self.sealed(epoch, &mut actions),
-            Event::Marked(epoch) => self.marked(epoch, &mut actions),
+            Event::Acknowledged(epoch) => self.acknowledged(epoch, &mut actions),
             Event::Kept => self.kept_alone(&mut actions),
             Event::Failed(epoch, reason) => self.failed(epoch, reason, &mut actions),
             // Of an attempt that was given up since: this one seals for itself, and hears of that.
@@ -241,24 +242,25 @@ impl Protocol {
         actions
     }
 
-    fn mustered(&mut self, muster: Muster, actions: &mut Vec<Action>) {
-        if muster.number <= self.term.muster || !muster.present.contains(&self.me) {
+    fn member_change(&mut self, membership: Membership, actions: &mut Vec<Action>) {
+        if membership.number <= self.term.membership || !membership.present.contains(&self.me) {
             return;
         }
-        self.coordinator = Coordinator::new(&muster, self.me);
-        self.term = Term { muster: muster.number, round: 0 };
-        self.muster = Some(muster);
+        self.coordinator = Coordinator::new(&membership, self.me);
+        self.term = Term { membership: membership.number, round: 0 };
+        self.membership = Some(membership);
         self.stage = Stage::Surveying;
         self.arrived = None;
         self.prepare = None;
         self.own.clear();
-        actions.push(Action::Survey(self.term.muster));
+        actions.push(Action::Survey(self.term.membership));
         self.replay(actions);
     }
 
     fn received(&mut self, from: Rank, term: Term, control: Control, actions: &mut Vec<Action>) {
         // A new attempt begins with the coordinator's decision, which is the first that anybody hears of its term.
-        let begins = matches!(control, Control::Restore(..) | Control::Refuse(_)) && term.muster == self.term.muster;
+        let begins =
+            matches!(control, Control::Restore(..) | Control::Refuse(_)) && term.membership == self.term.membership;
         if term == self.term {
             return self.take(from, control, actions);
         }
@@ -282,7 +284,7 @@ impl Protocol {
     }
 
     fn take(&mut self, from: Rank, control: Control, actions: &mut Vec<Action>) {
-        if self.muster.as_ref().is_none_or(|muster| !muster.present.contains(&from)) {
+        if self.membership.as_ref().is_none_or(|membership| !membership.present.contains(&from)) {
             return;
         }
         let from_coordinator = Some(from) == self.coordinator_rank();
@@ -295,10 +297,10 @@ impl Protocol {
             }
             Control::Phase(phase) => match phase {
                 Phase::Arrived(arrival) => self.member_arrived(from, arrival, actions),
-                Phase::Sealed(epoch) => self.seat_sealed(from, epoch, actions),
-                Phase::Marked(epoch) => self.seat_marked(from, epoch, actions),
-                Phase::Failed(epoch, reason) => self.seat_failed(epoch, reason, actions),
-                Phase::Damaged(epoch, piece) => self.piece_damaged(from, epoch, piece, actions),
+                Phase::Sealed(epoch) => self.logical_rank_sealed(from, epoch, actions),
+                Phase::Acknowledged(epoch) => self.logical_rank_acknowledged(from, epoch, actions),
+                Phase::Failed(epoch, reason) => self.logical_rank_failed(epoch, reason, actions),
+                Phase::Damaged(epoch, shard) => self.shard_damaged(from, epoch, shard, actions),
                 order if from_coordinator => self.ordered(order, actions),
                 _ => {}
             },
@@ -307,7 +309,7 @@ impl Protocol {
     }
 
     fn coordinator_rank(&self) -> Option<Rank> {
-        self.muster.as_ref().map(Muster::coordinator)
+        self.membership.as_ref().map(Membership::coordinator)
     }
 
     fn send(&mut self, to: Rank, control: Control, actions: &mut Vec<Action>) {
@@ -319,11 +321,11 @@ impl Protocol {
     }
 
     fn send_coordinator(&mut self, phase: Phase, actions: &mut Vec<Action>) {
-        let coordinator = self.coordinator_rank().expect("it acts only within a muster");
+        let coordinator = self.coordinator_rank().expect("it acts only within a membership");
         self.send(coordinator, Control::Phase(phase), actions);
     }
 
     fn resumes_early(&self) -> bool {
-        self.plan.way_back() == WayBack::Relaunch
+        self.plan.recovery_mode() == RecoveryMode::Relaunch
     }
 }

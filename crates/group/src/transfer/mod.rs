@@ -2,27 +2,27 @@
 //!
 //! Shares travel to their sum along the route of the [`TransferPlan`]: a process adds what arrives to an accumulator, adds
 //! its own share once, and passes the accumulator on when all that it waits for has come. Adding is XOR, so nothing has to
-//! come in order. Pieces are numbered through, and a process works on a window of them: it tells who sends to it its *floor*,
-//! the first piece that it has not done with, in steps, and nobody sends it parts from floor + [`WINDOW`] on. Those wait with
-//! their sender, which has not done with their piece before they have gone. A transfer of few pieces has a window as long as
-//! itself: nobody waits for a floor, and none is told.
+//! come in order. Pieces are numbered through, and a process works on a window of them: it tells who sends to it its
+//! *low-water mark*, the first piece that it has not done with, in steps, and nobody sends it parts from low-water mark +
+//! [`WINDOW`] on. Those wait with their sender, which has not done with their piece before they have gone. A transfer of few
+//! pieces has a window as long as itself: nobody waits for a low-water mark, and none is told.
 //!
 //! So a process holds of each place in a tree that is its own a window of sums, in the making or waiting
 //! ([`Transfer::held_bytes_max`]), however slow another is. What it has sent and the other has not taken is of the other's
 //! window.
 //!
-//! Nothing waits in a circle. Let *k* be the lowest floor of all:
+//! Nothing waits in a circle. Let *k* be the lowest low-water mark of all:
 //!
-//! 1. No part of piece *k* waits for long. Its receiver's floor is *k* or higher; it has told it, or one less than a step
-//!    below it, which is less than a window, or one from which on the window reaches to the end.
-//! 2. Nobody holds back its own share of piece *k*. In the second half a process does so until its own floor is there, and
-//!    who has something to do with piece *k* has just that floor.
-//! 3. Within a piece parts go from hops to hops with higher numbers, from these to targets, from targets to heirs, whatever
-//!    the route, and each of them sits with somebody: what is lost gives nothing in the first half, and is taken by then; a
-//!    seat that stays vacant is no target. The first in this order that is not complete has been sent all its parts by who
-//!    has completed theirs; it comes to its end when they arrive.
+//! 1. No part of piece *k* waits for long. Its receiver's low-water mark is *k* or higher; it has told it, or one less than a
+//!    step below it, which is less than a window, or one from which on the window reaches to the end.
+//! 2. Nobody holds back its own share of piece *k*. In the second half a process does so until its own low-water mark is
+//!    there, and who has something to do with piece *k* has just that low-water mark.
+//! 3. Within a piece parts go from hops to hops with higher numbers, from these to targets, from targets to replacements,
+//!    whatever the route, and each of them sits with somebody: what is lost gives nothing in the first half, and is taken by
+//!    then; a logical rank that stays vacant is no target. The first in this order that is not complete has been sent all its
+//!    parts by who has completed theirs; it comes to its end when they arrive.
 //!
-//! So every process whose floor is *k* comes to raise it, until the lowest floor is the end.
+//! So every process whose low-water mark is *k* comes to raise it, until the lowest low-water mark is the end.
 
 mod accumulator;
 mod part;
@@ -40,20 +40,20 @@ use crate::buffers::Buffers;
 use crate::identity::{EpochId, Rank};
 use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
-use crate::shelf::{AHEAD, Damaged, Place};
-use accumulator::{Accumulator, Kept, Stretch, add_share};
-use plan::{Contributor, Heir, Sum, Target};
+use crate::shard_store::{AHEAD, Damaged, Place};
+use accumulator::{Accumulator, ChecksumBlock, Kept, add_share};
+use plan::{Contributor, Replacement, Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Pieces under way at once.
 pub const WINDOW: u32 = 16;
-/// Whoever sends is told the floor when it is so many pieces higher than it was told last.
+/// Whoever sends is told the low-water mark when it is so many pieces higher than it was told last.
 const STEP: u32 = WINDOW / 2;
 /// A transfer of so many pieces, or fewer, goes at once.
 pub const AT_ONCE: u32 = 24;
-/// No part of this piece or a later one is sent before the receiver has told a floor.
+/// No part of this piece or a later one is sent before the receiver has told a low-water mark.
 pub const FIRST_WINDOW_END: u32 = if WINDOW > AT_ONCE { WINDOW } else { AT_ONCE };
 
 /// A part is kept as it came if its buffer has room for no more than so many times its pages.
@@ -94,13 +94,19 @@ pub trait Pages {
     ///
     /// # Errors
     /// [`Damaged`]
-    fn check(&mut self, position: usize, check: usize, row: u32, page: &mut Page) -> Result<(), Damaged>;
+    fn check(&mut self, position: usize, check: usize, stripe: u32, page: &mut Page) -> Result<(), Damaged>;
     /// A check's page, or what is to be added to it.
     ///
     /// # Errors
     /// [`Damaged`] where there is something to add to.
-    fn take_check(&mut self, position: usize, check: usize, row: u32, page: &Page, update: bool)
-    -> Result<(), Damaged>;
+    fn take_check(
+        &mut self,
+        position: usize,
+        check: usize,
+        stripe: u32,
+        page: &Page,
+        update: bool,
+    ) -> Result<(), Damaged>;
     /// A page that was rebuilt.
     fn take_column(&mut self, position: usize, slot: u32, page: &Page);
     /// A hint: a page of what a position holds is about to be asked for, or updated.
@@ -112,10 +118,10 @@ pub trait Pages {
 pub struct Seating {
     /// This process.
     pub me: Rank,
-    /// For each position who holds its piece, and adds its shares. After a loss the heir does, once it has it.
-    pub givers: Vec<Option<Rank>>,
+    /// For each position who holds its piece, and adds its shares. After a loss the replacement does, once it has it.
+    pub sources: Vec<Option<Rank>>,
     /// For each position who sits there now, and takes what is made.
-    pub takers: Vec<Option<Rank>>,
+    pub sinks: Vec<Option<Rank>>,
 }
 
 /// One process's part in a transfer.
@@ -132,19 +138,19 @@ pub struct Transfer {
     /// Those of them to which its own share is to be added, and those that are complete.
     owed: VecDeque<Spot>,
     ready: Vec<Spot>,
-    floor: u32,
-    /// The floor that others have been told.
+    low_water_mark: u32,
+    /// The low-water mark that others have been told.
     told: u32,
     /// First piece whose tasks are not laid out yet.
     laid_out: u32,
-    /// Who sends something here, and is told the floor.
+    /// Who sends something here, and is told the low-water mark.
     senders: BTreeSet<Rank>,
     /// What the others have told, and what waits for them to go on.
-    floors: BTreeMap<Rank, u32>,
+    low_water_marks: BTreeMap<Rank, u32>,
     waiting: BTreeMap<Rank, Vec<(u32, Part)>>,
     out: Vec<(Rank, Data)>,
     buffers: Buffers,
-    stretch: Box<Stretch>,
+    checksum_block: Box<ChecksumBlock>,
 }
 
 /// A piece, a sum, and where in its tree.
@@ -154,7 +160,7 @@ type Spot = (u32, u32, Node);
 struct Onward {
     to: Option<Rank>,
     node: Node,
-    rows: u64,
+    stripes: u64,
     /// Which of the sums.
     sums: Vec<usize>,
 }
@@ -168,8 +174,8 @@ impl Transfer {
         seating: Seating,
         (compress, buffers): (bool, Buffers),
     ) -> Self {
-        let everybody = seating.givers.iter().chain(&seating.takers).flatten().copied();
-        let floors = everybody.filter(|rank| *rank != seating.me).map(|rank| (rank, 0)).collect();
+        let everybody = seating.sources.iter().chain(&seating.sinks).flatten().copied();
+        let low_water_marks = everybody.filter(|rank| *rank != seating.me).map(|rank| (rank, 0)).collect();
         let mut transfer = Self {
             epoch,
             group,
@@ -180,15 +186,15 @@ impl Transfer {
             tasks: BTreeMap::new(),
             owed: VecDeque::new(),
             ready: Vec::new(),
-            floor: 0,
+            low_water_mark: 0,
             told: 0,
             laid_out: 0,
             senders: BTreeSet::new(),
-            floors,
+            low_water_marks,
             waiting: BTreeMap::new(),
             out: Vec::new(),
             buffers,
-            stretch: Box::new([[0; PAGE_BYTES]; _]),
+            checksum_block: Box::new([[0; PAGE_BYTES]; _]),
         };
         transfer.senders = transfer.plan.sums.iter().flat_map(|sum| transfer.senders_of(sum)).collect();
         transfer
@@ -196,22 +202,24 @@ impl Transfer {
 
     /// Who sends this process parts of a sum.
     fn senders_of(&self, sum: &Sum) -> Vec<Rank> {
-        let (me, giver) = (Some(self.seating.me), |position: usize| self.giver(sum, position));
-        let taker = |position: usize| self.seating.takers[position];
-        let is_target = sum.targets.iter().any(|target| taker(target.position) == me);
+        let (me, source) = (Some(self.seating.me), |position: usize| self.source(sum, position));
+        let sink = |position: usize| self.seating.sinks[position];
+        let is_target = sum.targets.iter().any(|target| sink(target.position) == me);
         let to_me = |it: &&Contributor| match it.parent {
-            Some(parent) => giver(sum.contributors[parent].position) == me,
+            Some(parent) => source(sum.contributors[parent].position) == me,
             None => is_target,
         };
-        let senders = sum.contributors.iter().filter(to_me).map(|it| giver(it.position));
-        let is_heir = |(_, heirs): &(_, Vec<Heir>)| heirs.iter().any(|heir| taker(heir.position) == me);
-        let solver = sum.repair.as_ref().filter(|repair| is_heir(repair)).map(|_| taker(sum.targets[0].position));
+        let senders = sum.contributors.iter().filter(to_me).map(|it| source(it.position));
+        let is_replacement = |(_, replacements): &(_, Vec<Replacement>)| {
+            replacements.iter().any(|replacement| sink(replacement.position) == me)
+        };
+        let solver = sum.repair.as_ref().filter(|repair| is_replacement(repair)).map(|_| sink(sum.targets[0].position));
         senders.chain(solver).flatten().filter(|rank| Some(*rank) != me).collect()
     }
 
     /// Whether this process's part is done. Others may still wait for parts that are in [`Transfer::advance`]'s answer.
     pub fn is_done(&self) -> bool {
-        self.floor == self.plan.pieces
+        self.low_water_mark == self.plan.pieces
     }
 
     /// Whether it goes window by window.
@@ -239,13 +247,13 @@ impl Transfer {
     /// How many pages a piece has in the places of the tree that are this process's.
     fn pages_here(&self, sum: &Sum, piece: usize) -> usize {
         let me = Some(self.seating.me);
-        let hops = sum.contributors.iter().filter(|it| self.giver(sum, it.position) == me);
+        let hops = sum.contributors.iter().filter(|it| self.source(sum, it.position) == me);
         let in_hops: u32 = hops.map(|it| it.below(piece).count_ones()).sum();
-        let targets = sum.targets.iter().filter(|it| self.seating.takers[it.position] == me);
-        let heirs = sum.repair.iter().flat_map(|(_, heirs)| heirs);
-        let heirs = heirs.filter(|it| self.seating.takers[it.position] == me).count();
-        let whole = targets.map(|it| it.sums.len()).sum::<usize>() + heirs;
-        in_hops as usize * sum.width + whole * sum.piece_rows(piece).len()
+        let targets = sum.targets.iter().filter(|it| self.seating.sinks[it.position] == me);
+        let replacements = sum.repair.iter().flat_map(|(_, replacements)| replacements);
+        let replacements = replacements.filter(|it| self.seating.sinks[it.position] == me).count();
+        let whole = targets.map(|it| it.sums.len()).sum::<usize>() + replacements;
+        in_hops as usize * sum.width + whole * sum.piece_stripes(piece).len()
     }
 
     /// Takes a part that came.
@@ -259,10 +267,10 @@ impl Transfer {
     }
 
     /// Notes how far another process is.
-    pub fn floor(&mut self, from: Rank, piece: u32) {
-        let floor = self.floors.entry(from).or_insert(piece);
-        *floor = piece.max(*floor);
-        let open = *floor + self.plan.window();
+    pub fn low_water_mark(&mut self, from: Rank, piece: u32) {
+        let low_water_mark = self.low_water_marks.entry(from).or_insert(piece);
+        *low_water_mark = piece.max(*low_water_mark);
+        let open = *low_water_mark + self.plan.window();
         let Some(waiting) = self.waiting.get_mut(&from) else { return };
         let (ready, rest) = std::mem::take(waiting).into_iter().partition(|(piece, _)| *piece < open);
         *waiting = rest;
@@ -290,38 +298,39 @@ impl Transfer {
                 let accumulator = tasks.remove(&(*sum, *node)).expect("it was found there");
                 self.finish(*piece, *sum, *node, accumulator, pages)?;
             }
-            let before = self.floor;
-            self.raise_floor();
-            if ready.is_empty() && self.floor == before {
+            let before = self.low_water_mark;
+            self.raise_low_water_mark();
+            if ready.is_empty() && self.low_water_mark == before {
                 return Ok(());
             }
         }
     }
 
     /// A piece is not done with before its parts have gone: a process that waits for a slow one takes no more either.
-    fn raise_floor(&mut self) {
+    fn raise_low_water_mark(&mut self) {
         let waiting = self.waiting.values().flatten().map(|(piece, _)| *piece).min();
         let end = waiting.unwrap_or(self.laid_out);
-        while self.floor < end && self.tasks.get(&self.floor).is_none_or(BTreeMap::is_empty) {
-            self.tasks.remove(&self.floor);
-            self.floor += 1;
+        while self.low_water_mark < end && self.tasks.get(&self.low_water_mark).is_none_or(BTreeMap::is_empty) {
+            self.tasks.remove(&self.low_water_mark);
+            self.low_water_mark += 1;
         }
-        // Who has been told a floor from which on the window reaches to the end needs no other.
-        if self.floor >= self.told + STEP && self.told + self.plan.window() < self.plan.pieces {
-            self.told = self.floor;
-            let floor = Data::Floor { epoch: self.epoch, group: self.group, piece: self.floor };
-            self.out.extend(self.senders.iter().map(|rank| (*rank, floor.clone())));
+        // Who has been told a low-water mark from which on the window reaches to the end needs no other.
+        if self.low_water_mark >= self.told + STEP && self.told + self.plan.window() < self.plan.pieces {
+            self.told = self.low_water_mark;
+            let low_water_mark =
+                Data::LowWaterMark { epoch: self.epoch, group: self.group, piece: self.low_water_mark };
+            self.out.extend(self.senders.iter().map(|rank| (*rank, low_water_mark.clone())));
         }
     }
 
     /// Lays out the tasks of pieces that have come into the window.
     fn lay_out(&mut self) {
-        while self.laid_out < self.plan.pieces.min(self.floor + self.plan.window()) {
+        while self.laid_out < self.plan.pieces.min(self.low_water_mark + self.plan.window()) {
             let (mut tasks, mut owed) = (BTreeMap::new(), VecDeque::new());
             for (index, sum) in self.plan.sums.iter().enumerate() {
                 let Some(piece) = self.piece_of(sum, self.laid_out) else { continue };
                 self.tasks_of(sum, piece, |node, missing, owes| {
-                    tasks.insert((index as u32, node), Accumulator::new(sum.rows_at(node, piece), missing, owes));
+                    tasks.insert((index as u32, node), Accumulator::new(sum.stripes_at(node, piece), missing, owes));
                     if owes {
                         owed.push_back((self.laid_out, index as u32, node));
                     }
@@ -340,7 +349,7 @@ impl Transfer {
 
     fn tasks_of(&self, sum: &Sum, piece: usize, mut task: impl FnMut(Node, usize, bool)) {
         for (index, contributor) in sum.contributors.iter().enumerate() {
-            if self.giver(sum, contributor.position) != Some(self.seating.me) || contributor.below(piece) == 0 {
+            if self.source(sum, contributor.position) != Some(self.seating.me) || contributor.below(piece) == 0 {
                 continue;
             }
             let children = contributor.children().iter();
@@ -349,30 +358,30 @@ impl Transfer {
         }
         let roots = sum.roots(piece).count();
         for (index, target) in sum.targets.iter().enumerate() {
-            if roots > 0 && self.seating.takers[target.position] == Some(self.seating.me) {
+            if roots > 0 && self.seating.sinks[target.position] == Some(self.seating.me) {
                 task(Node::Target(index as u32), roots, false);
             }
         }
-        let heirs = sum.repair.iter().flat_map(|(_, heirs)| heirs.iter().enumerate());
-        for (index, heir) in heirs {
-            let takes = self.seating.takers[heir.position] == Some(self.seating.me);
-            if takes && heir.position != sum.targets[0].position && heir.rows[piece] != 0 {
-                task(Node::Heir(index as u32), 1, false);
+        let replacements = sum.repair.iter().flat_map(|(_, replacements)| replacements.iter().enumerate());
+        for (index, replacement) in replacements {
+            let takes = self.seating.sinks[replacement.position] == Some(self.seating.me);
+            if takes && replacement.position != sum.targets[0].position && replacement.stripes[piece] != 0 {
+                task(Node::Replacement(index as u32), 1, false);
             }
         }
     }
 
     /// Who adds a position's share. In the second half what was rebuilt is added by who has taken it.
-    fn giver(&self, sum: &Sum, position: usize) -> Option<Rank> {
+    fn source(&self, sum: &Sum, position: usize) -> Option<Rank> {
         let second = sum.first_piece >= self.plan.second && self.plan.second < self.plan.pieces;
-        let taker = if second { self.seating.takers[position] } else { None };
-        self.seating.givers[position].or(taker)
+        let sink = if second { self.seating.sinks[position] } else { None };
+        self.seating.sources[position].or(sink)
     }
 
     /// Adds this process's own shares to the pieces of the window.
     fn give_shares(&mut self, pages: &mut dyn Pages) -> Result<(), TransferError> {
         // What others rebuild here must be complete before it is added elsewhere.
-        let end = if self.floor >= self.plan.second { u32::MAX } else { self.plan.second };
+        let end = if self.low_water_mark >= self.plan.second { u32::MAX } else { self.plan.second };
         while let Some((number, sum_index, node)) = self.owed.pop_front_if(|(piece, ..)| *piece < end) {
             let sum = &self.plan.sums[sum_index as usize];
             let piece = (number - sum.first_piece) as usize;
@@ -380,7 +389,7 @@ impl Transfer {
             let tasks = self.tasks.get_mut(&number).expect("it was found there");
             let accumulator = tasks.get_mut(&(sum_index, node)).expect("it was found there");
             accumulator.make_room(sum.width, &self.buffers);
-            add_share(sum, piece, index as usize, &self.layout, accumulator, pages, &mut self.stretch)?;
+            add_share(sum, piece, index as usize, &self.layout, accumulator, pages, &mut self.checksum_block)?;
             accumulator.owes = false;
             if accumulator.missing == 0 {
                 let accumulator = tasks.remove(&(sum_index, node)).expect("it was found there");
@@ -397,34 +406,34 @@ impl Transfer {
         let width = match part.to {
             Node::Hop(_) => sum.width,
             Node::Target(index) => sum.targets.get(index as usize).ok_or_else(unexpected)?.sums.len(),
-            Node::Heir(_) => 1,
+            Node::Replacement(_) => 1,
         };
         let tasks = self.tasks.get_mut(&part.piece).ok_or_else(unexpected)?;
         let accumulator = tasks.get_mut(&(part.sum, part.to)).ok_or_else(unexpected)?;
-        let rows = accumulator.rows();
-        let come = width * part.rows.count_ones() as usize;
-        let is_other = part.sums as usize != width || part.rows & !rows != 0 || part.residues.len() != come;
+        let stripes = accumulator.stripes();
+        let come = width * part.stripes.count_ones() as usize;
+        let is_other = part.sums as usize != width || part.stripes & !stripes != 0 || part.syndromes.len() != come;
         if accumulator.missing == 0 || is_other {
             return Err(unexpected());
         }
-        let pages = width * rows.count_ones() as usize;
-        let is_whole = !part.words && part.rows == rows && part.bytes.len() == pages * PAGE_BYTES;
+        let pages = width * stripes.count_ones() as usize;
+        let is_whole = !part.words && part.stripes == stripes && part.bytes.len() == pages * PAGE_BYTES;
         let fills_its_room = part.bytes.len() * ROOM_MAX >= part.bytes.capacity();
         let is_kept = !part.words && part.bytes.len() == come * PAGE_BYTES && fills_its_room && sum.ends_at(part.to);
         let left = if is_whole {
-            accumulator.begin_with(part.bytes, &part.residues).map(|bytes| (bytes, part.residues))
+            accumulator.begin_with(part.bytes, &part.syndromes).map(|bytes| (bytes, part.syndromes))
         } else if is_kept {
-            let part = Kept { rows: part.rows, bytes: part.bytes, residues: part.residues };
-            accumulator.keep(part).map(|part| (part.bytes, part.residues))
+            let part = Kept { stripes: part.stripes, bytes: part.bytes, syndromes: part.syndromes };
+            accumulator.keep(part).map(|part| (part.bytes, part.syndromes))
         } else {
-            Some((part.bytes, part.residues))
+            Some((part.bytes, part.syndromes))
         };
-        if let Some((bytes, residues)) = left {
+        if let Some((bytes, syndromes)) = left {
             accumulator.gather(&self.buffers);
             accumulator.make_room(width, &self.buffers);
-            let mut residues = residues.into_iter();
-            part::unpack(&bytes, width, part.rows, part.words, |sum, row, page| {
-                accumulator.add(sum, row, page, residues.next().expect("there is one for each page"));
+            let mut syndromes = syndromes.into_iter();
+            part::unpack(&bytes, width, part.stripes, part.words, |sum, stripe, page| {
+                accumulator.add(sum, stripe, page, syndromes.next().expect("there is one for each page"));
             })?;
             self.buffers.put(bytes);
         }
@@ -446,47 +455,47 @@ impl Transfer {
     ) -> Result<(), TransferError> {
         let sum = &self.plan.sums[sum_index as usize];
         let piece = (number - sum.first_piece) as usize;
-        let had = it.rows();
+        let had = it.stripes();
         it.begin_rest(&self.buffers);
         let onward = match node {
             Node::Hop(index) => {
                 let contributor = &sum.contributors[index as usize];
-                let rows = contributor.below(piece);
+                let stripes = contributor.below(piece);
                 if let Some(parent) = contributor.parent {
-                    let to = self.giver(sum, sum.contributors[parent].position);
-                    vec![Onward { to, node: Node::Hop(parent as u32), rows, sums: (0..sum.width).collect() }]
+                    let to = self.source(sum, sum.contributors[parent].position);
+                    vec![Onward { to, node: Node::Hop(parent as u32), stripes, sums: (0..sum.width).collect() }]
                 } else {
                     let onward = |(index, target): (usize, &Target)| {
-                        let to = self.seating.takers[target.position];
-                        Onward { to, node: Node::Target(index as u32), rows, sums: target.sums.clone() }
+                        let to = self.seating.sinks[target.position];
+                        Onward { to, node: Node::Target(index as u32), stripes, sums: target.sums.clone() }
                     };
                     sum.targets.iter().enumerate().map(onward).collect()
                 }
             }
             Node::Target(index) => self.take_sum(sum, piece, &sum.targets[index as usize], &mut it, pages)?,
-            Node::Heir(index) => {
-                let (_, heirs) = sum.repair.as_ref().expect("only a repair has heirs");
-                inherit(&self.layout, sum, &heirs[index as usize], piece, it.proved(0), pages)?;
+            Node::Replacement(index) => {
+                let (_, replacements) = sum.repair.as_ref().expect("only a repair has replacements");
+                inherit(&self.layout, sum, &replacements[index as usize], piece, it.proved(0), pages)?;
                 Vec::new()
             }
         };
         let (width, mut left) = (sum.width, Some(it));
-        for (index, Onward { to, node, rows, sums }) in onward.iter().enumerate() {
+        for (index, Onward { to, node, stripes, sums }) in onward.iter().enumerate() {
             let to = to.expect("whoever is sent something sits there");
             let it = left.as_ref().expect("only the last takes it");
             let each: Vec<&[u8]> = sums.iter().map(|index| it.sum(*index)).collect();
-            let residues = sums.iter().flat_map(|index| it.residues_in(*rows, *index)).collect();
-            let in_words = if self.compress { part::packed(&each, (had, *rows)) } else { None };
+            let syndromes = sums.iter().flat_map(|index| it.syndromes_in(*stripes, *index)).collect();
+            let in_words = if self.compress { part::packed(&each, (had, *stripes)) } else { None };
             let words = in_words.is_some();
-            let takes_all = index + 1 == onward.len() && *rows == had && sums.iter().copied().eq(0..width);
+            let takes_all = index + 1 == onward.len() && *stripes == had && sums.iter().copied().eq(0..width);
             let bytes = match in_words {
                 Some(bytes) => bytes,
                 None if takes_all => left.take().expect("it was there a moment ago").into_bytes(),
-                None => part::raw(&each, (had, *rows), &self.buffers),
+                None => part::raw(&each, (had, *stripes), &self.buffers),
             };
             let (epoch, group, sums) = (self.epoch, self.group, sums.len() as u32);
-            let (sum, piece, rows) = (sum_index, number, *rows);
-            let part = Part { epoch, group, sum, piece, to: *node, rows, sums, words, residues, bytes };
+            let (sum, piece, stripes) = (sum_index, number, *stripes);
+            let part = Part { epoch, group, sum, piece, to: *node, stripes, sums, words, syndromes, bytes };
             self.send(to, number, part);
         }
         if let Some(it) = left {
@@ -505,40 +514,44 @@ impl Transfer {
         pages: &mut dyn Pages,
     ) -> Result<Vec<Onward>, TransferError> {
         let position = target.position;
-        let rows = sum.piece_rows(piece);
+        let stripes = sum.piece_stripes(piece);
         match target.purpose {
             Use::Check { check, update } => {
-                let place = |row: &u32| Place::Check { check: check as u32, row: *row };
-                let mut ahead = rows.iter().skip(AHEAD);
-                for (row, page) in rows.iter().zip(it.proved(0)) {
-                    ahead.next().filter(|_| update).into_iter().for_each(|row| pages.expect(position, place(row)));
-                    pages.take_check(position, check, *row, page?, update)?;
+                let place = |stripe: &u32| Place::Check { check: check as u32, stripe: *stripe };
+                let mut ahead = stripes.iter().skip(AHEAD);
+                for (stripe, page) in stripes.iter().zip(it.proved(0)) {
+                    ahead
+                        .next()
+                        .filter(|_| update)
+                        .into_iter()
+                        .for_each(|stripe| pages.expect(position, place(stripe)));
+                    pages.take_check(position, check, *stripe, page?, update)?;
                 }
                 Ok(Vec::new())
             }
             Use::Column(column) => {
-                for (row, page) in rows.iter().zip(it.proved(0)) {
-                    pages.take_column(position, self.layout.slot(column, *row), page?);
+                for (stripe, page) in stripes.iter().zip(it.proved(0)) {
+                    pages.take_column(position, self.layout.slot(column, *stripe), page?);
                 }
                 Ok(Vec::new())
             }
             Use::Solve => {
-                let (repair, heirs) = sum.repair.as_ref().expect("only a repair is solved");
+                let (repair, replacements) = sum.repair.as_ref().expect("only a repair is solved");
                 (0..sum.width).flat_map(|index| it.proved(index)).try_for_each(|page| page.map(drop))?;
                 repair.solve(&mut it.sums_mut());
                 let mut onward = Vec::new();
-                for (solved, heir) in heirs.iter().enumerate() {
-                    let rows = heir.rows[piece];
-                    if heir.position == position {
+                for (solved, replacement) in replacements.iter().enumerate() {
+                    let stripes = replacement.stripes[piece];
+                    if replacement.position == position {
                         let column = it.sum(solved).as_chunks().0.iter().map(Ok);
-                        inherit(&self.layout, sum, heir, piece, column, pages)?;
-                    } else if rows != 0 {
-                        let to = self.seating.takers[heir.position];
-                        onward.push(Onward { to, node: Node::Heir(solved as u32), rows, sums: vec![solved] });
+                        inherit(&self.layout, sum, replacement, piece, column, pages)?;
+                    } else if stripes != 0 {
+                        let to = self.seating.sinks[replacement.position];
+                        onward.push(Onward { to, node: Node::Replacement(solved as u32), stripes, sums: vec![solved] });
                     }
                 }
                 if !onward.is_empty() {
-                    it.renew_residues();
+                    it.renew_syndromes();
                 }
                 Ok(onward)
             }
@@ -549,7 +562,7 @@ impl Transfer {
     fn send(&mut self, to: Rank, piece: u32, part: Part) {
         if to == self.seating.me {
             self.add_part(part).expect("what a process sends itself, it waits for");
-        } else if piece < self.floors[&to] + self.plan.window() {
+        } else if piece < self.low_water_marks[&to] + self.plan.window() {
             self.out.push((to, Data::Part(part)));
         } else {
             self.waiting.entry(to).or_default().push((piece, part));
@@ -560,14 +573,14 @@ impl Transfer {
 fn inherit<'p>(
     layout: &Layout,
     sum: &Sum,
-    heir: &Heir,
+    replacement: &Replacement,
     piece: usize,
     column: impl Iterator<Item = Result<&'p Page, TransferError>>,
     pages: &mut dyn Pages,
 ) -> Result<(), TransferError> {
-    let content = sum.piece_rows(piece).iter().zip(column).enumerate();
-    for (_, (row, page)) in content.filter(|(at, _)| heir.rows[piece] >> at & 1 == 1) {
-        pages.take_column(heir.position, layout.slot(heir.column, *row), page?);
+    let content = sum.piece_stripes(piece).iter().zip(column).enumerate();
+    for (_, (stripe, page)) in content.filter(|(at, _)| replacement.stripes[piece] >> at & 1 == 1) {
+        pages.take_column(replacement.position, layout.slot(replacement.column, *stripe), page?);
     }
     Ok(())
 }

@@ -21,23 +21,23 @@ const WORDS: u8 = 1;
 #[error("the pages of a part make no sense: {0}")]
 pub struct PartError(String);
 
-/// The pages of some rows, of those that the sums have, sum by sum, as they are.
-pub(super) fn raw(sums: &[&[u8]], (had, rows): (u64, u64), buffers: &Buffers) -> Vec<u8> {
-    let mut bytes = buffers.empty(sums.len() * rows.count_ones() as usize * PAGE_BYTES);
-    pages(sums, (had, rows)).for_each(|page| bytes.extend_from_slice(page));
+/// The pages of some stripes, of those that the sums have, sum by sum, as they are.
+pub(super) fn raw(sums: &[&[u8]], (had, stripes): (u64, u64), buffers: &Buffers) -> Vec<u8> {
+    let mut bytes = buffers.empty(sums.len() * stripes.count_ones() as usize * PAGE_BYTES);
+    pages(sums, (had, stripes)).for_each(|page| bytes.extend_from_slice(page));
     bytes
 }
 
 /// The same in word form; `None` where that does not pay.
-pub(super) fn packed(sums: &[&[u8]], (had, rows): (u64, u64)) -> Option<Vec<u8>> {
+pub(super) fn packed(sums: &[&[u8]], (had, stripes): (u64, u64)) -> Option<Vec<u8>> {
     let pays = |bytes: usize, pages: usize| bytes * WORTH.1 <= pages * PAGE_BYTES * WORTH.0;
-    let first = || pages(sums, (had, rows)).take(TRIED);
+    let first = || pages(sums, (had, stripes)).take(TRIED);
     if !pays(first().map(|page| words::packed_bytes(page).unwrap_or(PAGE_BYTES)).sum(), first().count()) {
         return None;
     }
     // Not one of the buffers that are used again: these are far longer.
     let mut bytes = Vec::with_capacity(TRIED * PAGE_BYTES);
-    for (count, page) in (1..).zip(pages(sums, (had, rows))) {
+    for (count, page) in (1..).zip(pages(sums, (had, stripes))) {
         let start = bytes.len();
         bytes.push(WORDS);
         if !words::pack(page, &mut bytes) {
@@ -49,14 +49,14 @@ pub(super) fn packed(sums: &[&[u8]], (had, rows): (u64, u64)) -> Option<Vec<u8>>
             return None;
         }
     }
-    pays(bytes.len(), sums.len() * rows.count_ones() as usize).then_some(bytes)
+    pays(bytes.len(), sums.len() * stripes.count_ones() as usize).then_some(bytes)
 }
 
-/// Calls with sum, row within the piece, and page.
+/// Calls with sum, stripe within the piece, and page.
 pub(super) fn unpack(
     bytes: &[u8],
     sums: usize,
-    rows: u64,
+    stripes: u64,
     in_words: bool,
     mut take: impl FnMut(usize, usize, &Page),
 ) -> Result<(), PartError> {
@@ -64,7 +64,7 @@ pub(super) fn unpack(
     let mut page = [0; PAGE_BYTES];
     let cut_off = || PartError("it is cut off".into());
     for sum in 0..sums {
-        for row in ones(rows) {
+        for stripe in ones(stripes) {
             let form = if in_words {
                 let (form, behind) = rest.split_first().ok_or_else(cut_off)?;
                 rest = behind;
@@ -75,12 +75,12 @@ pub(super) fn unpack(
             match form {
                 RAW => {
                     let (raw, behind) = rest.split_first_chunk::<PAGE_BYTES>().ok_or_else(cut_off)?;
-                    take(sum, row, raw);
+                    take(sum, stripe, raw);
                     rest = behind;
                 }
                 WORDS => {
                     let length = words::unpack(rest, &mut page).map_err(|error| PartError(error.to_string()))?;
-                    take(sum, row, &page);
+                    take(sum, stripe, &page);
                     rest = &rest[length..];
                 }
                 other => return Err(PartError(format!("there is no form {other}"))),
@@ -90,10 +90,10 @@ pub(super) fn unpack(
     if rest.is_empty() { Ok(()) } else { Err(PartError("more follows after its end".into())) }
 }
 
-fn pages<'s>(sums: &'s [&'s [u8]], (had, rows): (u64, u64)) -> impl Iterator<Item = &'s Page> {
+fn pages<'s>(sums: &'s [&'s [u8]], (had, stripes): (u64, u64)) -> impl Iterator<Item = &'s Page> {
     sums.iter().flat_map(move |sum| {
         let pages = ones(had).zip(sum.as_chunks::<PAGE_BYTES>().0);
-        pages.filter(move |(row, _)| rows >> row & 1 == 1).map(|(_, page)| page)
+        pages.filter(move |(stripe, _)| stripes >> stripe & 1 == 1).map(|(_, page)| page)
     })
 }
 
@@ -104,34 +104,34 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_is_unpacked(rows: u64, changed in 0_usize..600, compress: bool, seed: u64) {
+        fn what_is_packed_is_unpacked(stripes: u64, changed in 0_usize..600, compress: bool, seed: u64) {
             let mut sum = vec![0; 64 * PAGE_BYTES];
-            for row in 0..64 {
+            for stripe in 0..64 {
                 for word in 0..changed.min(512) {
-                    sum[row * PAGE_BYTES + word * 8 + (seed as usize % 8)] = 1 + (word as u8 & 0x7f);
+                    sum[stripe * PAGE_BYTES + word * 8 + (seed as usize % 8)] = 1 + (word as u8 & 0x7f);
                 }
             }
             let sums = [&sum[..], &sum[..]];
-            let in_words = if compress { packed(&sums, (u64::MAX, rows)) } else { None };
+            let in_words = if compress { packed(&sums, (u64::MAX, stripes)) } else { None };
             let words = in_words.is_some();
-            let bytes = in_words.unwrap_or_else(|| raw(&sums, (u64::MAX, rows), &Buffers::default()));
+            let bytes = in_words.unwrap_or_else(|| raw(&sums, (u64::MAX, stripes), &Buffers::default()));
             let mut found = vec![vec![0; 64 * PAGE_BYTES]; 2];
-            unpack(&bytes, 2, rows, words, |sum, row, page| {
-                found[sum][row * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(page);
+            unpack(&bytes, 2, stripes, words, |sum, stripe, page| {
+                found[sum][stripe * PAGE_BYTES..][..PAGE_BYTES].copy_from_slice(page);
             }).unwrap();
-            for (row, found) in (0..64).flat_map(|row| found.iter().map(move |sum| (row, sum))) {
-                let range = row * PAGE_BYTES..(row + 1) * PAGE_BYTES;
-                let wanted = if rows >> row & 1 == 1 { &sum[range.clone()] } else { &[0; PAGE_BYTES][..] };
+            for (stripe, found) in (0..64).flat_map(|stripe| found.iter().map(move |sum| (stripe, sum))) {
+                let range = stripe * PAGE_BYTES..(stripe + 1) * PAGE_BYTES;
+                let wanted = if stripes >> stripe & 1 == 1 { &sum[range.clone()] } else { &[0; PAGE_BYTES][..] };
                 prop_assert_eq!(&found[range], wanted);
             }
-            let raw = rows.count_ones() as usize * 2 * PAGE_BYTES;
+            let raw = stripes.count_ones() as usize * 2 * PAGE_BYTES;
             prop_assert!(bytes.len() <= raw);
             if compress && raw > 0 && changed < 300 {
                 prop_assert!(words && bytes.len() < raw * 3 / 4);
             }
-            prop_assert!(unpack(&[&bytes[..], &[0]].concat(), 2, rows, words, |_, _, _| ()).is_err());
+            prop_assert!(unpack(&[&bytes[..], &[0]].concat(), 2, stripes, words, |_, _, _| ()).is_err());
             if let Some((_, cut)) = bytes.split_last() {
-                prop_assert!(unpack(cut, 2, rows, words, |_, _, _| ()).is_err());
+                prop_assert!(unpack(cut, 2, stripes, words, |_, _, _| ()).is_err());
             }
         }
     }

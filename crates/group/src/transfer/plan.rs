@@ -1,15 +1,15 @@
-//! What a transfer does, decided before the first byte moves: which sums are made of whose shares, in which rows, by which
+//! What a transfer does, decided before the first byte moves: which sums are made of whose shares, in which stripes, by which
 //! way, and who takes them. Every process of the group makes the same plan from the same facts, so that nothing of it goes
 //! over the wire.
 //!
-//! With rotating checks the chains of the classes begin at different members, and all links are busy: a reduce-scatter
-//! around the ring. Only rows in which somebody has something are in the plan, packed into pieces of a few rows.
+//! With rotating checks the chains of the stripe groups begin at different members, and all links are busy: a reduce-scatter
+//! around the ring. Only stripes in which somebody has something are in the plan, packed into pieces of a few stripes.
 
 use super::route::{Route, parent};
 use super::{AT_ONCE, WINDOW};
 use crate::layout::Layout;
 use crate::message::Node;
-use crate::shelf::Place;
+use crate::shard_store::Place;
 use crate::slots::SlotSet;
 use standfast_core::erasure::{CodeError, Combiner, Repair};
 use std::slice::Chunks;
@@ -18,20 +18,21 @@ use std::slice::Chunks;
 /// receiver has answered; and what is under way stays in a processor's own cache: of four processes on two processors each sent
 /// 256 MB to the next in 330 ms by messages of 60 KiB, and in 750 ms by messages of 256 KiB (Open MPI 4.1).
 pub const PIECE_PAGES: usize = 15;
-/// Rows of a piece where all goes at once: few messages, and of those who have something in a third of them, each has less than
-/// what is sent at once (of 64 rows, or 44, an epoch of which one page in a hundred has changed takes a twentieth longer, or more).
-const ROWS_MAX: usize = 32;
+/// Stripes of a piece where all goes at once: few messages, and of those who have something in a third of them, each has less
+/// than what is sent at once (of 64 stripes, or 44, an epoch of which one page in a hundred has changed takes a twentieth
+/// longer, or more).
+const STRIPES_MAX: usize = 32;
 
 /// What is to be computed.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// New checks from the members' differences, or anew from their contents.
+    /// New checks from the members' differences, or in full from their contents.
     Encode {
         /// For each member the slots that changed.
         changed: Vec<SlotSet>,
-        /// For checks that are made anew, for each member the slots that changed or hold something.
+        /// For checks that are made in full, for each member the slots that changed or hold something.
         held: Option<Vec<SlotSet>>,
-        /// Positions of keepers that nobody sits on.
+        /// Positions of parity nodes that nobody sits on.
         vacant: Vec<usize>,
     },
     /// What these positions held, from the rest.
@@ -40,7 +41,7 @@ pub enum Task {
         lost: Vec<usize>,
         /// Positions that are taken by somebody who has not their piece: all lost members, and who takes over from a
         /// process that lends the piece.
-        heirs: Vec<usize>,
+        replacements: Vec<usize>,
         /// For each member the slots that may hold something.
         used: Vec<SlotSet>,
     },
@@ -69,9 +70,9 @@ pub struct Contributor {
     pub share: Share,
     /// The contributor to which its partial sums go; `None`: to the targets.
     pub parent: Option<usize>,
-    /// For each piece the rows in which it has something itself.
+    /// For each piece the stripes in which it has something itself.
     own: Vec<u64>,
-    /// For each piece the rows in which it or someone below it has something.
+    /// For each piece the stripes in which it or someone below it has something.
     below: Vec<u64>,
     children: Vec<usize>,
 }
@@ -105,22 +106,22 @@ pub struct Target {
 
 /// A lost column and who takes it.
 #[derive(Clone, Debug)]
-pub struct Heir {
+pub struct Replacement {
     /// Position in the group.
     pub position: usize,
     /// Its column.
     pub column: usize,
-    /// For each piece the rows in which the column may hold something.
-    pub rows: Vec<u64>,
+    /// For each piece the stripes in which the column may hold something.
+    pub stripes: Vec<u64>,
 }
 
-/// Sums of one class that travel together.
+/// Sums of one stripe group that travel together.
 #[derive(Clone, Debug)]
 pub struct Sum {
-    /// The rows of the class, ascending.
-    pub rows: Vec<u32>,
+    /// The stripes of the stripe group, ascending.
+    pub stripes: Vec<u32>,
     /// So many to a piece.
-    pub rows_each: usize,
+    pub stripes_each: usize,
     /// How many sums.
     pub width: usize,
     /// Adds shares to them.
@@ -130,7 +131,7 @@ pub struct Sum {
     /// Who takes.
     pub targets: Vec<Target>,
     /// For a rebuilding: how to solve, and for whom.
-    pub repair: Option<(Repair, Vec<Heir>)>,
+    pub repair: Option<(Repair, Vec<Replacement>)>,
     /// Number of its first piece among those of the whole transfer.
     pub first_piece: u32,
 }
@@ -156,13 +157,13 @@ impl TransferPlan {
             Task::Encode { changed, held, vacant } => {
                 (encoding(layout, changed, held.as_deref(), vacant, route), Vec::new())
             }
-            Task::Rebuild { lost, heirs, used } => {
+            Task::Rebuild { lost, replacements, used } => {
                 let mut first = rebuilding(layout, lost, used, route)?;
-                first.extend(handing_over(layout, lost, heirs, used));
+                first.extend(handing_over(layout, lost, replacements, used));
                 // Checks over columns that are all there need not wait for what is rebuilt.
-                let waits = |sum: &Sum| sum.contributors.iter().any(|it| heirs.contains(&it.position));
+                let waits = |sum: &Sum| sum.contributors.iter().any(|it| replacements.contains(&it.position));
                 let (later, at_once): (Vec<_>, Vec<_>) =
-                    renewing(layout, heirs, used, route).into_iter().partition(waits);
+                    renewing(layout, replacements, used, route).into_iter().partition(waits);
                 first.extend(at_once);
                 (first, later)
             }
@@ -183,19 +184,19 @@ impl TransferPlan {
 impl Sum {
     /// Its pieces.
     pub fn pieces(&self) -> usize {
-        self.rows.len().div_ceil(self.rows_each)
+        self.stripes.len().div_ceil(self.stripes_each)
     }
 
-    /// The rows of a piece.
-    pub fn piece_rows(&self, piece: usize) -> &[u32] {
-        &self.rows[piece * self.rows_each..self.rows.len().min((piece + 1) * self.rows_each)]
+    /// The stripes of a piece.
+    pub fn piece_stripes(&self, piece: usize) -> &[u32] {
+        &self.stripes[piece * self.stripes_each..self.stripes.len().min((piece + 1) * self.stripes_each)]
     }
 
-    /// The rows of a piece in which there may be something at a node of the tree, one bit each.
-    pub(crate) fn rows_at(&self, node: Node, piece: usize) -> u64 {
+    /// The stripes of a piece in which there may be something at a node of the tree, one bit each.
+    pub(crate) fn stripes_at(&self, node: Node, piece: usize) -> u64 {
         match node {
             Node::Hop(index) => self.contributors[index as usize].below(piece),
-            Node::Target(_) | Node::Heir(_) => all(self.piece_rows(piece)),
+            Node::Target(_) | Node::Replacement(_) => all(self.piece_stripes(piece)),
         }
     }
 
@@ -215,20 +216,20 @@ impl Sum {
 }
 
 impl Contributor {
-    /// The rows of a piece that it adds to.
+    /// The stripes of a piece that it adds to.
     pub fn own(&self, piece: usize) -> u64 {
         self.own[piece]
     }
 
-    /// Where what it adds in a row is kept.
-    pub fn place(&self, layout: &Layout, row: u32) -> Place {
+    /// Where what it adds in a stripe is kept.
+    pub fn place(&self, layout: &Layout, stripe: u32) -> Place {
         match self.share {
-            Share::Column(column) => Place::Slot(layout.slot(column, row)),
-            Share::Check { check, .. } => Place::Check { check: check as u32, row },
+            Share::Column(column) => Place::Slot(layout.slot(column, stripe)),
+            Share::Check { check, .. } => Place::Check { check: check as u32, stripe },
         }
     }
 
-    /// The rows of a piece that it passes on.
+    /// The stripes of a piece that it passes on.
     pub fn below(&self, piece: usize) -> u64 {
         self.below[piece]
     }
@@ -239,7 +240,7 @@ impl Contributor {
     }
 }
 
-/// Checks of a class that cover the same columns travel together: all of a code's, or each by itself.
+/// Checks of a stripe group that cover the same columns travel together: all of a code's, or each by itself.
 fn bundles(layout: &Layout) -> Vec<(Vec<usize>, Vec<usize>)> {
     let code = layout.code();
     let covered = |check| (0..code.members()).filter(|column| code.covers(check, *column)).collect::<Vec<_>>();
@@ -262,36 +263,37 @@ fn encoding(
     route: Route,
 ) -> Vec<Sum> {
     let mut sums = Vec::new();
-    for class in 0..layout.classes() {
+    for stripe_group in 0..layout.stripe_groups() {
         for (checks, columns) in bundles(layout) {
             let holders =
-                checks.iter().enumerate().map(|(sum, check)| (sum, *check, layout.check_holder(class, *check)));
+                checks.iter().enumerate().map(|(sum, check)| (sum, *check, layout.check_holder(stripe_group, *check)));
             let taken = holders.filter(|(.., position)| !vacant.contains(position));
             let target = |(sum, check, position)| Target {
                 position,
                 sums: vec![sum],
                 purpose: Use::Check { check, update: held.is_none() },
             };
-            let shares = columns.iter().map(|column| (layout.column_holder(class, *column), Share::Column(*column)));
-            let draft = Draft {
+            let shares =
+                columns.iter().map(|column| (layout.column_holder(stripe_group, *column), Share::Column(*column)));
+            let write_set = WriteSet {
                 layout,
-                class,
+                stripe_group,
                 has: held.unwrap_or(changed),
-                rows: rows_of(layout, class, &columns, changed),
+                stripes: stripes_of(layout, stripe_group, &columns, changed),
                 combiner: layout.code().combiner_of(&checks),
                 targets: taken.map(target).collect(),
             };
-            sums.extend(draft.sum(shares.collect(), route));
+            sums.extend(write_set.sum(shares.collect(), route));
         }
     }
     sums
 }
 
-/// The lost columns of each class, gathered at one position that solves for all of them.
+/// The lost columns of each stripe group, gathered at one position that solves for all of them.
 fn rebuilding(layout: &Layout, lost: &[usize], used: &[SlotSet], route: Route) -> Result<Vec<Sum>, CodeError> {
     let mut sums = Vec::new();
-    for class in 0..layout.classes() {
-        let (columns, checks) = layout.lost_in(class, lost);
+    for stripe_group in 0..layout.stripe_groups() {
+        let (columns, checks) = layout.lost_in(stripe_group, lost);
         if columns.is_empty() {
             continue;
         }
@@ -299,61 +301,61 @@ fn rebuilding(layout: &Layout, lost: &[usize], used: &[SlotSet], route: Route) -
         let covers = |column: &usize| repair.checks().iter().any(|check| layout.code().covers(*check, *column));
         let left = (0..layout.code().members()).filter(|column| !columns.contains(column) && covers(column));
         let mut shares: Vec<_> =
-            left.map(|column| (layout.column_holder(class, column), Share::Column(column))).collect();
+            left.map(|column| (layout.column_holder(stripe_group, column), Share::Column(column))).collect();
         shares.extend(
             repair
                 .checks()
                 .iter()
                 .enumerate()
-                .map(|(sum, check)| (layout.check_holder(class, *check), Share::Check { check: *check, sum })),
+                .map(|(sum, check)| (layout.check_holder(stripe_group, *check), Share::Check { check: *check, sum })),
         );
-        let rows = rows_of(layout, class, &columns, used);
-        let solver = layout.column_holder(class, columns[0]);
+        let stripes = stripes_of(layout, stripe_group, &columns, used);
+        let solver = layout.column_holder(stripe_group, columns[0]);
         let target = Target { position: solver, sums: (0..repair.checks().len()).collect(), purpose: Use::Solve };
         let combiner = repair.combiner().clone();
-        let draft = Draft { layout, class, has: used, rows, combiner, targets: vec![target] };
-        sums.extend(draft.sum(shares, route).map(|sum| {
-            let heir = |column: &usize| {
-                let position = layout.column_holder(class, *column);
-                let rows = present(layout, sum.rows.chunks(sum.rows_each), *column, &used[position]);
-                Heir { position, column: *column, rows }
+        let write_set = WriteSet { layout, stripe_group, has: used, stripes, combiner, targets: vec![target] };
+        sums.extend(write_set.sum(shares, route).map(|sum| {
+            let replacement = |column: &usize| {
+                let position = layout.column_holder(stripe_group, *column);
+                let stripes = present(layout, sum.stripes.chunks(sum.stripes_each), *column, &used[position]);
+                Replacement { position, column: *column, stripes }
             };
-            let heirs = columns.iter().map(heir).collect();
-            Sum { repair: Some((repair, heirs)), ..sum }
+            let replacements = columns.iter().map(replacement).collect();
+            Sum { repair: Some((repair, replacements)), ..sum }
         }));
     }
     Ok(sums)
 }
 
 /// Columns that somebody has who does not sit there: they go over as they are.
-fn handing_over(layout: &Layout, lost: &[usize], heirs: &[usize], used: &[SlotSet]) -> Vec<Sum> {
+fn handing_over(layout: &Layout, lost: &[usize], replacements: &[usize], used: &[SlotSet]) -> Vec<Sum> {
     let mut sums = Vec::new();
-    for position in heirs.iter().copied().filter(|at| *at < layout.members() && !lost.contains(at)) {
-        for class in 0..layout.classes() {
-            let Some(column) = layout.column_of(class, position) else { continue };
+    for position in replacements.iter().copied().filter(|at| *at < layout.members() && !lost.contains(at)) {
+        for stripe_group in 0..layout.stripe_groups() {
+            let Some(column) = layout.column_of(stripe_group, position) else { continue };
             // The first check of a column has it with coefficient one, whatever the scheme: the sum is the column.
             let check = (0..layout.code().checks()).find(|check| layout.code().covers(*check, column));
-            let draft = Draft {
+            let write_set = WriteSet {
                 layout,
-                class,
+                stripe_group,
                 has: used,
-                rows: rows_of(layout, class, &[column], used),
+                stripes: stripes_of(layout, stripe_group, &[column], used),
                 combiner: layout.code().combiner_of(&[check.expect("every column is in some check")]),
                 targets: vec![Target { position, sums: vec![0], purpose: Use::Column(column) }],
             };
-            sums.extend(draft.sum(vec![(position, Share::Column(column))], Route::Direct));
+            sums.extend(write_set.sum(vec![(position, Share::Column(column))], Route::Direct));
         }
     }
     sums
 }
 
-/// Checks that whoever takes their seat has not, made anew when all columns are there again.
-fn renewing(layout: &Layout, heirs: &[usize], used: &[SlotSet], route: Route) -> Vec<Sum> {
+/// Checks that whoever takes their logical rank has not, made again when all columns are there again.
+fn renewing(layout: &Layout, replacements: &[usize], used: &[SlotSet], route: Route) -> Vec<Sum> {
     let mut sums = Vec::new();
-    for class in 0..layout.classes() {
+    for stripe_group in 0..layout.stripe_groups() {
         for (bundle, columns) in bundles(layout) {
-            let holder = |check: &usize| layout.check_holder(class, *check);
-            let checks: Vec<usize> = bundle.into_iter().filter(|check| heirs.contains(&holder(check))).collect();
+            let holder = |check: &usize| layout.check_holder(stripe_group, *check);
+            let checks: Vec<usize> = bundle.into_iter().filter(|check| replacements.contains(&holder(check))).collect();
             if checks.is_empty() {
                 continue;
             }
@@ -362,80 +364,81 @@ fn renewing(layout: &Layout, heirs: &[usize], used: &[SlotSet], route: Route) ->
                 sums: vec![sum],
                 purpose: Use::Check { check: *check, update: false },
             });
-            let shares = columns.iter().map(|column| (layout.column_holder(class, *column), Share::Column(*column)));
-            let draft = Draft {
+            let shares =
+                columns.iter().map(|column| (layout.column_holder(stripe_group, *column), Share::Column(*column)));
+            let write_set = WriteSet {
                 layout,
-                class,
+                stripe_group,
                 has: used,
-                rows: rows_of(layout, class, &columns, used),
+                stripes: stripes_of(layout, stripe_group, &columns, used),
                 combiner: layout.code().combiner_of(&checks),
                 targets: targets.collect(),
             };
-            sums.extend(draft.sum(shares.collect(), route));
+            sums.extend(write_set.sum(shares.collect(), route));
         }
     }
     sums
 }
 
-/// The rows in which one of the columns has something.
-fn rows_of(layout: &Layout, class: usize, columns: &[usize], has: &[SlotSet]) -> Vec<u32> {
-    let mut rows = SlotSet::default();
+/// The stripes in which one of the columns has something.
+fn stripes_of(layout: &Layout, stripe_group: usize, columns: &[usize], has: &[SlotSet]) -> Vec<u32> {
+    let mut stripes = SlotSet::default();
     for column in columns {
-        rows.extend(&layout.rows_of(*column, &has[layout.column_holder(class, *column)]));
+        stripes.extend(&layout.stripes_of(*column, &has[layout.column_holder(stripe_group, *column)]));
     }
-    rows.iter().collect()
+    stripes.iter().collect()
 }
 
-/// For each piece the rows in which a column has something.
+/// For each piece the stripes in which a column has something.
 fn present(layout: &Layout, pieces: Chunks<'_, u32>, column: usize, has: &SlotSet) -> Vec<u64> {
     let bits = |piece: &[u32]| {
-        let marked = piece.iter().enumerate().filter(|(_, row)| has.contains(layout.slot(column, **row)));
-        marked.fold(0, |bits, (at, _)| bits | 1 << at)
+        let acknowledged = piece.iter().enumerate().filter(|(_, stripe)| has.contains(layout.slot(column, **stripe)));
+        acknowledged.fold(0, |bits, (at, _)| bits | 1 << at)
     };
     pieces.map(bits).collect()
 }
 
-/// One bit for each of the rows of a piece.
-fn all(rows: &[u32]) -> u64 {
-    u64::MAX >> (u64::BITS as usize - rows.len())
+/// One bit for each of the stripes of a piece.
+fn all(stripes: &[u32]) -> u64 {
+    u64::MAX >> (u64::BITS as usize - stripes.len())
 }
 
-/// Rows of a piece, where there are so many rows, of which so many sums travel together.
-pub(super) fn rows_each(rows: usize, sums: usize) -> usize {
-    if rows <= AT_ONCE as usize * ROWS_MAX { ROWS_MAX } else { (PIECE_PAGES / sums).max(1) }
+/// Stripes of a piece, where there are so many stripes, of which so many sums travel together.
+pub(super) fn stripes_each(stripes: usize, sums: usize) -> usize {
+    if stripes <= AT_ONCE as usize * STRIPES_MAX { STRIPES_MAX } else { (PIECE_PAGES / sums).max(1) }
 }
 
-struct Draft<'d> {
+struct WriteSet<'d> {
     layout: &'d Layout,
-    class: usize,
+    stripe_group: usize,
     has: &'d [SlotSet],
-    rows: Vec<u32>,
+    stripes: Vec<u32>,
     combiner: Combiner,
     targets: Vec<Target>,
 }
 
-impl Draft<'_> {
+impl WriteSet<'_> {
     /// `None` where there is nothing to add, or nobody to take it.
     fn sum(self, shares: Vec<(usize, Share)>, route: Route) -> Option<Sum> {
-        if self.rows.is_empty() || self.targets.is_empty() {
+        if self.stripes.is_empty() || self.targets.is_empty() {
             return None;
         }
         let (count, width) = (shares.len(), self.combiner.checks());
         let is_direct = route == Route::Direct || count == 1;
         // Those of a target at most, where nobody passes them on.
         let together = self.targets.iter().map(|target| target.sums.len()).max().filter(|_| is_direct);
-        let rows_each = rows_each(self.rows.len(), together.unwrap_or(width));
-        let pieces = || self.rows.chunks(rows_each);
+        let stripes_each = stripes_each(self.stripes.len(), together.unwrap_or(width));
+        let pieces = || self.stripes.chunks(stripes_each);
         let mut contributors: Vec<Contributor> = shares
             .into_iter()
             .enumerate()
             .map(|(index, (position, share))| {
                 let own = match share {
                     Share::Column(column) => {
-                        debug_assert_eq!(self.layout.column_holder(self.class, column), position);
+                        debug_assert_eq!(self.layout.column_holder(self.stripe_group, column), position);
                         present(self.layout, pieces(), column, &self.has[position])
                     }
-                    // A check has something in every row.
+                    // A check has something in every stripe.
                     Share::Check { .. } => pieces().map(all).collect(),
                 };
                 let parent = parent(route, index, count);
@@ -451,8 +454,8 @@ impl Draft<'_> {
         }
         Some(Sum {
             width,
-            rows: self.rows,
-            rows_each,
+            stripes: self.stripes,
+            stripes_each,
             combiner: self.combiner,
             contributors,
             targets: self.targets,

@@ -1,12 +1,12 @@
 //! The way that shares take to their sum, and its choice by what sending costs.
 //!
 //! ```text
-//! chain     a -> b -> c -> d -> targets     each hop adds its share: every link carries each row once (the default)
+//! chain     a -> b -> c -> d -> targets     each hop adds its share: every link carries each stripe once (the default)
 //! fan-in    a -> b, c -> d, b -> d -> ...   log n steps (D6)
-//! direct    a, b, c, d -> each target       one step; the target's link carries n rows (D6's broadcast)
+//! direct    a, b, c, d -> each target       one step; the target's link carries n stripes (D6's broadcast)
 //! ```
 
-use super::plan::rows_each;
+use super::plan::stripes_each;
 use crate::layout::Layout;
 use crate::slots::SlotSet;
 use minicbor::{Decode, Encode};
@@ -60,31 +60,32 @@ impl Costs {
 }
 
 impl Route {
-    /// The quickest way for these slots of the members of a group. The checks of each class have other holders, and these take
-    /// them side by side; where so many pieces are rebuilt, each comes to one process, whose link carries that of all classes.
+    /// The quickest way for these slots of the members of a group. The checks of each stripe group have other holders, and
+    /// these take them side by side; where so many pieces are rebuilt, each comes to one process, whose link carries that of
+    /// all stripe groups.
     pub fn of(costs: Costs, layout: &Layout, sets: &[SlotSet], rebuilt: Option<usize>) -> Self {
         let (side_by_side, sums) = match rebuilt {
             Some(pieces) => (1, pieces.max(1) as u64),
-            None => (layout.classes() as u64, layout.code().checks() as u64),
+            None => (layout.stripe_groups() as u64, layout.code().checks() as u64),
         };
         let pages = sets.iter().map(SlotSet::len).max().unwrap_or(0) as u64 / side_by_side;
-        let rows = sets.iter().map(SlotSet::len).sum::<usize>() as u64 / side_by_side;
+        let stripes = sets.iter().map(SlotSet::len).sum::<usize>() as u64 / side_by_side;
         let end = sets.iter().flat_map(|set| set.iter().last()).max().map_or(0, |last| u64::from(last) + 1);
-        Self::choose(costs, layout.code().members() as u64, pages.max(1), rows.min(end).max(1), sums)
+        Self::choose(costs, layout.code().members() as u64, pages.max(1), stripes.min(end).max(1), sums)
     }
 
-    /// The quickest way for `givers` of up to `pages` pages each, which fall into `rows` rows of each of `sums` sums.
+    /// The quickest way for `sources` of up to `pages` pages each, which fall into `stripes` stripes of each of `sums` sums.
     ///
     /// - direct: one step, in which the target takes all pages one after the other;
-    /// - chain: as many steps as givers, of one piece each, and behind the first piece all rows once;
-    /// - fan-in: log n steps with all rows each.
-    fn choose(costs: Costs, givers: u64, pages: u64, rows: u64, sums: u64) -> Self {
+    /// - chain: as many steps as sources, of one piece each, and behind the first piece all stripes once;
+    /// - fan-in: log n steps with all stripes each.
+    fn choose(costs: Costs, sources: u64, pages: u64, stripes: u64, sums: u64) -> Self {
         let Costs { latency_nanoseconds: latency, page_nanoseconds: page } = costs;
-        let steps = u64::from(givers.next_power_of_two().ilog2());
-        let piece = sums * rows.min(rows_each(rows as usize, sums as usize) as u64);
-        let direct = latency.saturating_add(page.saturating_mul(givers.max(sums) * pages));
-        let chain = givers.saturating_mul(latency + page * piece).saturating_add(page.saturating_mul(sums * rows));
-        let fan_in = steps.saturating_mul(latency.saturating_add(page.saturating_mul(sums * rows)));
+        let steps = u64::from(sources.next_power_of_two().ilog2());
+        let piece = sums * stripes.min(stripes_each(stripes as usize, sums as usize) as u64);
+        let direct = latency.saturating_add(page.saturating_mul(sources.max(sums) * pages));
+        let chain = sources.saturating_mul(latency + page * piece).saturating_add(page.saturating_mul(sums * stripes));
+        let fan_in = steps.saturating_mul(latency.saturating_add(page.saturating_mul(sums * stripes)));
         let quickest = [(chain, Self::Chain), (direct, Self::Direct), (fan_in, Self::FanIn)];
         quickest.into_iter().min_by_key(|(time, _)| *time).map(|(_, route)| route).expect("there are three")
     }
@@ -108,8 +109,8 @@ mod tests {
 
     #[test]
     fn the_route_follows_what_sending_costs() {
-        let choose = |latency_nanoseconds, pages, rows| {
-            Route::choose(Costs { latency_nanoseconds, page_nanoseconds: 1000 }, 8, pages, rows, 1)
+        let choose = |latency_nanoseconds, pages, stripes| {
+            Route::choose(Costs { latency_nanoseconds, page_nanoseconds: 1000 }, 8, pages, stripes, 1)
         };
         assert_eq!(choose(2_000, 100_000, 100_000), Route::Chain, "much data goes over each link once");
         assert_eq!(choose(20_000, 1, 1), Route::Direct, "little goes in one step");
@@ -121,13 +122,13 @@ mod tests {
     fn what_all_send_to_one_goes_from_hand_to_hand_if_it_is_much() {
         let costs = Costs { latency_nanoseconds: 20_000, page_nanoseconds: 1000 };
         let rotating = Layout::new(Scheme::Parity, 4, 0).unwrap();
-        let keeper = Layout::new(Scheme::Parity, 4, 1).unwrap();
+        let parity_node = Layout::new(Scheme::Parity, 4, 1).unwrap();
         let two_checks = Layout::new(Scheme::ReedSolomon { checks: 2 }, 4, 0).unwrap();
         let of = |layout, slots, rebuilt| Route::of(costs, layout, &vec![SlotSet::all(slots); 4], rebuilt);
         assert_eq!([None, Some(1)].map(|rebuilt| of(&rotating, 65536, rebuilt)), [Route::Direct, Route::Chain]);
-        // Of two givers one sends to the other, whatever it is called.
+        // Of two sources one sends to the other, whatever it is called.
         assert_eq!([None, Some(1)].map(|rebuilt| of(&two_checks, 65536, rebuilt)), [Route::Direct, Route::FanIn]);
-        assert_eq!([None, Some(1)].map(|rebuilt| of(&keeper, 65536, rebuilt)), [Route::Chain; 2]);
+        assert_eq!([None, Some(1)].map(|rebuilt| of(&parity_node, 65536, rebuilt)), [Route::Chain; 2]);
         assert_eq!([None, Some(1)].map(|rebuilt| of(&rotating, 1, rebuilt)), [Route::Direct; 2]);
     }
 

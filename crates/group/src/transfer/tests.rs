@@ -5,7 +5,7 @@ use crate::identity::Life;
 use crate::layout::Layout;
 use crate::slots::SlotSet;
 use proptest::prelude::*;
-use standfast_core::Residue;
+use standfast_core::Syndrome;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 
@@ -29,13 +29,13 @@ impl Pages for Store {
         Ok(())
     }
 
-    fn check(&mut self, _: usize, check: usize, row: u32, page: &mut Page) -> Result<(), Damaged> {
-        *page = self.checks.get(&(check, row)).copied().unwrap_or([0; PAGE_BYTES]);
+    fn check(&mut self, _: usize, check: usize, stripe: u32, page: &mut Page) -> Result<(), Damaged> {
+        *page = self.checks.get(&(check, stripe)).copied().unwrap_or([0; PAGE_BYTES]);
         Ok(())
     }
 
-    fn take_check(&mut self, _: usize, check: usize, row: u32, page: &Page, update: bool) -> Result<(), Damaged> {
-        let entry = self.checks.entry((check, row)).or_insert([0; PAGE_BYTES]);
+    fn take_check(&mut self, _: usize, check: usize, stripe: u32, page: &Page, update: bool) -> Result<(), Damaged> {
+        let entry = self.checks.entry((check, stripe)).or_insert([0; PAGE_BYTES]);
         if !update {
             *entry = [0; PAGE_BYTES];
         }
@@ -119,9 +119,9 @@ fn run_and(
                 befalls(random, &mut part);
                 transfers[to].receive(part, &mut stores[to])?;
             }
-            Data::Floor { piece, .. } => {
+            Data::LowWaterMark { piece, .. } => {
                 assert!(transfers[to].plan.pieces > AT_ONCE, "nobody waits for it");
-                transfers[to].floor(Rank(from as u32), piece);
+                transfers[to].low_water_mark(Rank(from as u32), piece);
             }
             other => panic!("{other:?} is not a transfer's"),
         }
@@ -133,7 +133,7 @@ fn run_and(
             "a window at most"
         );
         for ((_, to), data) in links.iter().flat_map(|(between, link)| link.iter().map(move |data| (between, data))) {
-            let window = transfers[*to].floor..transfers[*to].floor + transfers[*to].plan.window();
+            let window = transfers[*to].low_water_mark..transfers[*to].low_water_mark + transfers[*to].plan.window();
             assert!(
                 !matches!(data, Data::Part(part) if !window.contains(&part.piece)),
                 "on its way: of a window as well"
@@ -144,19 +144,21 @@ fn run_and(
     Ok(())
 }
 
-/// Checks computed row by row from what everybody has now.
+/// Checks computed stripe by stripe from what everybody has now.
 fn direct(layout: &Layout, stores: &[Store]) -> Vec<BTreeMap<(usize, u32), Page>> {
     let mut found = vec![BTreeMap::new(); layout.positions()];
-    let rows = stores.iter().flat_map(|store| store.now.keys()).max().map_or(0, |slot| slot + 1);
-    for (class, row) in (0..layout.classes()).flat_map(|class| (0..rows).map(move |row| (class, row))) {
+    let stripes = stores.iter().flat_map(|store| store.now.keys()).max().map_or(0, |slot| slot + 1);
+    for (stripe_group, stripe) in
+        (0..layout.stripe_groups()).flat_map(|stripe_group| (0..stripes).map(move |stripe| (stripe_group, stripe)))
+    {
         let mut sums = vec![vec![0; PAGE_BYTES]; layout.code().checks()];
         for column in 0..layout.code().members() {
-            let page = stores[layout.column_holder(class, column)].now.get(&layout.slot(column, row));
+            let page = stores[layout.column_holder(stripe_group, column)].now.get(&layout.slot(column, stripe));
             let mut refs: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
             layout.code().combiner().add(column, page.unwrap_or(&[0; PAGE_BYTES]), &mut refs);
         }
         for (check, sum) in sums.iter().enumerate().filter(|(_, sum)| sum.iter().any(|byte| *byte != 0)) {
-            found[layout.check_holder(class, check)].insert((check, row), sum.as_slice().try_into().unwrap());
+            found[layout.check_holder(stripe_group, check)].insert((check, stripe), sum.as_slice().try_into().unwrap());
         }
     }
     found
@@ -182,7 +184,7 @@ fn layouts() -> impl Strategy<Value = (Scheme, usize, usize)> {
 
 fn seated(layout: &Layout) -> Seating {
     let everybody: Vec<_> = (0..layout.positions()).map(|at| Some(Rank(at as u32))).collect();
-    Seating { me: Rank(0), givers: everybody.clone(), takers: everybody }
+    Seating { me: Rank(0), sources: everybody.clone(), sinks: everybody }
 }
 
 proptest! {
@@ -190,13 +192,13 @@ proptest! {
 
     #[test]
     fn checks_follow_changes_and_any_loss_is_rebuilt(
-        (scheme, members, keepers) in layouts(),
+        (scheme, members, parity_nodes) in layouts(),
         route in prop_oneof![Just(Route::Chain), Just(Route::FanIn), Just(Route::Direct)],
         slots in 1_usize..900,
         seed: u64,
     ) {
         let mut random = Pseudo(seed);
-        let layout = Layout::new(scheme, members, keepers).unwrap().in_runs_of([1, 3, 16][random.below(3)]);
+        let layout = Layout::new(scheme, members, parity_nodes).unwrap().in_runs_of([1, 3, 16][random.below(3)]);
         let slow = Some(random.below(2 * layout.positions()));
         let mut stores = vec![Store { difference: true, ..Store::default() }; layout.positions()];
         let mut used = vec![SlotSet::default(); layout.members()];
@@ -215,9 +217,9 @@ proptest! {
                 }
                 used[at].extend(&changed[at]);
             }
-            let anew = random.below(2) == 0;
-            stores.iter_mut().for_each(|store| store.difference = !anew);
-            let task = Task::Encode { changed, held: anew.then(|| used.clone()), vacant: Vec::new() };
+            let full = random.below(2) == 0;
+            stores.iter_mut().for_each(|store| store.difference = !full);
+            let task = Task::Encode { changed, held: full.then(|| used.clone()), vacant: Vec::new() };
             run(&layout, &task, route, &mut stores, (&seated(&layout), slow), &mut random);
             let wanted = direct(&layout, &stores);
             for (store, wanted) in stores.iter_mut().zip(wanted) {
@@ -236,10 +238,10 @@ proptest! {
         let mut seating = seated(&layout);
         for position in &lost {
             stores[*position] = Store::default();
-            seating.givers[*position] = None;
+            seating.sources[*position] = None;
         }
         stores.iter_mut().for_each(|store| store.difference = false);
-        let task = Task::Rebuild { lost: lost.clone(), heirs: lost.clone(), used };
+        let task = Task::Rebuild { lost: lost.clone(), replacements: lost.clone(), used };
         run(&layout, &task, route, &mut stores, (&seating, slow), &mut random);
         for position in lost {
             let content = |store: &Store| {
@@ -257,12 +259,12 @@ proptest! {
 
     #[test]
     fn what_is_altered_on_its_way_is_noticed_before_it_is_used_for_anything(
-        (scheme, members, keepers) in layouts(),
+        (scheme, members, parity_nodes) in layouts(),
         route in prop_oneof![Just(Route::Chain), Just(Route::FanIn), Just(Route::Direct)],
         seed: u64,
     ) {
         let mut random = Pseudo(seed);
-        let layout = Layout::new(scheme, members, keepers).unwrap().in_runs_of(1);
+        let layout = Layout::new(scheme, members, parity_nodes).unwrap().in_runs_of(1);
         let mut stores = vec![Store { difference: true, ..Store::default() }; layout.positions()];
         for store in stores.iter_mut().take(layout.members()) {
             let pages = (0..20).map(|slot| (slot, std::array::from_fn(|_| random.below(256) as u8)));
@@ -279,10 +281,10 @@ proptest! {
         let lost: Vec<usize> = (0..several).map(|next| (first + next) % layout.members()).collect();
         for position in &lost {
             stores[*position] = Store::default();
-            seating.givers[*position] = None;
+            seating.sources[*position] = None;
         }
         stores.iter_mut().for_each(|store| store.difference = false);
-        let rebuild = Task::Rebuild { lost: lost.clone(), heirs: lost, used: all };
+        let rebuild = Task::Rebuild { lost: lost.clone(), replacements: lost, used: all };
         let altered = alter_each(&layout, &rebuild, route, &stores, &seating, &mut random)?;
         prop_assert!(altered > 0);
     }
@@ -315,7 +317,7 @@ fn alter_each(
 }
 
 #[test]
-fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
+fn a_parity_node_that_takes_a_members_logical_rank_lends_its_check_to_it() {
     let layout = Layout::new(Scheme::Parity, 3, 1).unwrap();
     let mut random = Pseudo(5);
     let mut stores = vec![Store { difference: true, ..Store::default() }; 4];
@@ -332,16 +334,16 @@ fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
     run(&layout, &encode, Route::Chain, &mut stores, (&seated(&layout), None), &mut random);
     let wanted = stores[1].now.clone();
     let mut seating = seated(&layout);
-    (seating.takers[1], seating.takers[3]) = (Some(Rank(3)), None);
+    (seating.sinks[1], seating.sinks[3]) = (Some(Rank(3)), None);
     stores.iter_mut().for_each(|store| store.difference = false);
-    let hand_over = Task::Rebuild { lost: vec![], heirs: vec![1], used: changed.clone() };
+    let hand_over = Task::Rebuild { lost: vec![], replacements: vec![1], used: changed.clone() };
     let mut handed = stores.clone();
     assert!(alter_each(&layout, &hand_over, Route::Chain, &handed, &seating, &mut random).unwrap() > 0);
     run(&layout, &hand_over, Route::Chain, &mut handed, (&seating, None), &mut random);
     assert!(handed[3].now == wanted);
     stores[1] = Store::default();
-    seating.givers[1] = None;
-    let rebuild = Task::Rebuild { lost: vec![1], heirs: vec![1], used: changed };
+    seating.sources[1] = None;
+    let rebuild = Task::Rebuild { lost: vec![1], replacements: vec![1], used: changed };
     assert!(alter_each(&layout, &rebuild, Route::Chain, &stores, &seating, &mut random).unwrap() > 0);
     run(&layout, &rebuild, Route::Chain, &mut stores, (&seating, None), &mut random);
     assert!(stores[3].now == wanted);
@@ -351,8 +353,8 @@ fn a_keeper_that_takes_a_members_seat_lends_its_check_to_it() {
 fn nobody_takes_more_than_a_window_however_slow_another_is() {
     // A member is a column of three in a rotating group, and is to have more pieces than go at once.
     let slots = 4 * AT_ONCE * u64::BITS;
-    for (keepers, route) in [(0, Route::Chain), (1, Route::Chain), (1, Route::FanIn), (1, Route::Direct)] {
-        let layout = Layout::new(Scheme::Parity, 4, keepers).unwrap();
+    for (parity_nodes, route) in [(0, Route::Chain), (1, Route::Chain), (1, Route::FanIn), (1, Route::Direct)] {
+        let layout = Layout::new(Scheme::Parity, 4, parity_nodes).unwrap();
         let mut random = Pseudo(11);
         let mut stores = vec![Store { difference: true, ..Store::default() }; layout.positions()];
         for (at, store) in stores.iter_mut().enumerate().take(4) {
@@ -364,9 +366,9 @@ fn nobody_takes_more_than_a_window_however_slow_another_is() {
         run(&layout, &encode, route, &mut stores, (&seated(&layout), slow), &mut random);
         let (wanted, mut seating) = (stores[1].clone(), seated(&layout));
         stores[1] = Store::default();
-        seating.givers[1] = None;
+        seating.sources[1] = None;
         stores.iter_mut().for_each(|store| store.difference = false);
-        let rebuild = Task::Rebuild { lost: vec![1], heirs: vec![1], used: all };
+        let rebuild = Task::Rebuild { lost: vec![1], replacements: vec![1], used: all };
         run(&layout, &rebuild, route, &mut stores, (&seating, Some(1)), &mut random);
         assert!((&stores[1].now, &stores[1].checks) == (&wanted.now, &wanted.checks), "{route:?}");
     }
@@ -379,26 +381,26 @@ fn parts_that_nobody_waits_for_are_refused() {
     let task = Task::Encode { changed, held: None, vacant: Vec::new() };
     let plan = TransferPlan::new(&layout, &task, Route::Direct).unwrap();
     let seating = Seating { me: Rank(2), ..seated(&layout) };
-    let part = |sum, piece, to, rows, sums| {
-        let pages = u64::count_ones(rows) as usize * sums as usize;
-        let (bytes, residues) = (vec![0; pages * PAGE_BYTES], vec![Residue::default(); pages]);
-        Part { epoch: EPOCH, group: 0, sum, piece, to, rows, sums, words: false, residues, bytes }
+    let part = |sum, piece, to, stripes, sums| {
+        let pages = u64::count_ones(stripes) as usize * sums as usize;
+        let (bytes, syndromes) = (vec![0; pages * PAGE_BYTES], vec![Syndrome::default(); pages]);
+        Part { epoch: EPOCH, group: 0, sum, piece, to, stripes, sums, words: false, syndromes, bytes }
     };
-    let mut keeper = Transfer::new((EPOCH, 0), plan, layout, seating, (false, Buffers::default()));
+    let mut parity_node = Transfer::new((EPOCH, 0), plan, layout, seating, (false, Buffers::default()));
     let mut store = Store::default();
     let wrong = [
         part(1, 0, Node::Target(0), 1, 1),
         part(0, 1, Node::Target(0), 1, 1),
         part(0, 0, Node::Target(1), 1, 1),
         part(0, 0, Node::Hop(0), 1, 1),
-        part(0, 0, Node::Heir(0), 1, 1),
+        part(0, 0, Node::Replacement(0), 1, 1),
         part(0, 0, Node::Target(0), 2, 1),
         part(0, 0, Node::Target(0), 1, 2),
-        Part { residues: Vec::new(), ..part(0, 0, Node::Target(0), 1, 1) },
+        Part { syndromes: Vec::new(), ..part(0, 0, Node::Target(0), 1, 1) },
     ];
     for part in wrong {
-        assert!(keeper.receive(part.clone(), &mut store).is_err(), "{part:?}");
+        assert!(parity_node.receive(part.clone(), &mut store).is_err(), "{part:?}");
     }
-    keeper.receive(part(0, 0, Node::Target(0), 1, 1), &mut store).unwrap();
-    assert!(keeper.is_done());
+    parity_node.receive(part(0, 0, Node::Target(0), 1, 1), &mut store).unwrap();
+    assert!(parity_node.is_done());
 }

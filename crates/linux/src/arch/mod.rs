@@ -4,7 +4,7 @@
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{Abort, HealingFrame, Registers, SYSCALL_INSTRUCTION, healing_blob};
+pub use x86_64::{Abort, Registers, SYSCALL_INSTRUCTION, SigreturnFrame, healing_blob};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{CallRecord, SYSCALL_OFFSET};
 

@@ -251,7 +251,7 @@ impl Registers {
 }
 
 /// Code that makes one system call after the other, as [`CallRecord`]s on the stack have it, and leaves each one's result
-/// there. The last one is the return from a signal handler at the start of a [`HealingFrame`]: a task that is let go anywhere
+/// there. The last one is the return from a signal handler at the start of a [`SigreturnFrame`]: a task that is let go anywhere
 /// in this code comes to that and restores its own state.
 pub fn healing_blob() -> [u64; 2] {
     let code: [u8; 16] = [
@@ -311,7 +311,7 @@ impl CallRecord {
 ///  low    | (outputs of injected calls)     |
 /// ```
 #[derive(Debug, Clone)]
-pub struct HealingFrame {
+pub struct SigreturnFrame {
     /// Where it starts.
     pub start: u64,
     /// Its bytes.
@@ -332,7 +332,7 @@ const MAGIC_2: u32 = 0x4650_5845;
 /// Length of magic number 2 behind the XSAVE area.
 const MAGIC_2_BYTES: usize = 4;
 
-impl HealingFrame {
+impl SigreturnFrame {
     /// How many bytes below `top` a frame takes at most.
     pub fn bytes_max(extended_registers: usize) -> u64 {
         (extended_registers + MAGIC_2_BYTES + 64 + UCONTEXT_BYTES + 16 + CallRecord::BYTES) as u64
@@ -458,8 +458,8 @@ mod tests {
     }
 
     #[test]
-    fn a_healing_frame_redoes_the_interrupted_call() {
-        let frame = HealingFrame::below(0x8000_0000, &interrupted(35, -516), &[0u8; 2432], 0, Some(230));
+    fn a_sigreturn_frame_redoes_the_interrupted_call() {
+        let frame = SigreturnFrame::below(0x8000_0000, &interrupted(35, -516), &[0u8; 2432], 0, Some(230));
         let (record, frame_bytes) = frame.bytes.split_at(CallRecord::BYTES);
         assert!(record.iter().copied().eq(CallRecord::new(libc::SYS_rt_sigreturn, [0; 6]).bytes()));
         let word = |index: usize| u64::from_le_bytes(frame_bytes[index * 8..][..8].try_into().unwrap());
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!((frame.start + CallRecord::BYTES as u64) % 16, 0);
         assert_eq!(word(28) % 64, 0);
         assert!(frame.start + frame.bytes.len() as u64 <= 0x8000_0000);
-        assert!(0x8000_0000 - frame.start <= HealingFrame::bytes_max(2432));
+        assert!(0x8000_0000 - frame.start <= SigreturnFrame::bytes_max(2432));
     }
 
     #[test]

@@ -119,7 +119,7 @@ pub fn forks() -> io::Result<u64> {
     count.and_then(parse).ok_or_else(|| malformed("count of forks"))
 }
 
-/// Ids that the kernel gives to processes and threads, one after the other, before it begins anew.
+/// Ids that the kernel gives to processes and threads, one after the other, before it begins again.
 ///
 /// # Errors
 /// When the kernel does not tell.

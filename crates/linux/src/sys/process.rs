@@ -231,7 +231,7 @@ pub fn effective_user() -> u32 {
 }
 
 /// Whether the other end of a pipe is closed everywhere (poll(2) tells HUP or ERR).
-pub fn pipe_is_widowed(end: BorrowedFd<'_>) -> bool {
+pub fn pipe_is_peer_closed(end: BorrowedFd<'_>) -> bool {
     let mut poll = libc::pollfd { fd: end.as_raw_fd(), events: 0, revents: 0 };
     // SAFETY: one live pollfd.
     let found = unsafe { libc::poll(&raw mut poll, 1, 0) };

@@ -1,4 +1,4 @@
-//! Makes System V objects anew, where possible under their old ids.
+//! Makes System V objects again, where possible under their old ids.
 //!
 //! # Safety
 //! Each block passes plain numbers or addresses of live local values to the call that it names.

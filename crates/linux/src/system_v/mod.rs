@@ -258,7 +258,7 @@ pub fn queue_contents(queue: &SystemVObject) -> io::Result<QueueContents> {
 /// # Errors
 /// When the kernel does not compare.
 pub fn with_undo_list(threads: &[i32]) -> io::Result<Vec<i32>> {
-    crate::visit::apart(|| {
+    crate::namespace_helper::apart(|| {
         let own = std::process::id() as i32;
         let differs = |tid: &i32| same_undo_list(own, *tid).map(|same| !same);
         let mut with = Vec::new();

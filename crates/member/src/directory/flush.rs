@@ -3,7 +3,7 @@
 
 use super::Directory;
 use crate::error::MemberError;
-use crate::shelf::PieceCopy;
+use crate::shard_store::ShardCopy;
 use std::fs::File;
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -17,7 +17,7 @@ impl Flush {
     ///
     /// # Errors
     /// Where there can be no thread, or the lock cannot be reached.
-    pub(crate) fn begin(directory: &Directory, copy: PieceCopy, node: &Path) -> Result<Self, MemberError> {
+    pub(crate) fn begin(directory: &Directory, copy: ShardCopy, node: &Path) -> Result<Self, MemberError> {
         let turn = File::open(node).map_err(MemberError::file(node))?;
         let (into, folder) = (directory.clone(), node.to_owned());
         let write = move || {

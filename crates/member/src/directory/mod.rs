@@ -1,29 +1,31 @@
-//! The directory, a level that all nodes see: copies of the pieces of some epochs, for when the nodes have lost more than
+//! The directory, a level that all nodes see: copies of the shards of some epochs, for when the nodes have lost more than
 //! the code bears.
 //!
 //! ```text
 //!   DIR/life                              the latest life that the job is known to have begun
-//!   DIR/epoch-40-2-9f3c.../seat-3/state   a shelf with one piece, as in memory; it says itself what it is
+//!   DIR/epoch-40-2-9f3c.../seat-3/state   a shard store with one shard, as in memory; it says itself what it is
 //!                                 pages
 //!                                 table-1
 //! ```
 //!
-//! A seat's copy appears whole or not at all; an epoch is of use as soon as the copies that are there suffice in every
+//! A logical rank's copy appears whole or not at all; an epoch is of use as soon as the copies that are there suffice in every
 //! group. Names of directories are for people: what a copy is stands in it.
 
 mod flush;
 mod rebuild;
-mod scavenge;
+mod salvage;
 
 pub(crate) use flush::Flush;
 pub use rebuild::{Rebuilt, rebuild};
-pub use scavenge::{Scavenged, scavenge};
+pub use salvage::{Salvaged, salvage};
 
 use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
-use crate::shelf::{FileShelf, PieceCopy, clear, make_directory, read_checked, read_state, sync, write_checked};
+use crate::shard_store::{
+    FileShardStore, ShardCopy, clear, make_directory, read_checked, read_state, sync, write_checked,
+};
 use standfast_format::manifest::JobId;
-use standfast_group::{EpochId, Level, Life, PieceId, Plan, Seat};
+use standfast_group::{EpochId, Level, Life, LogicalRank, Plan, ShardId};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -39,13 +41,13 @@ pub struct Directory {
     path: PathBuf,
 }
 
-/// An epoch of which a directory, or a node's memory, holds copies or pieces.
+/// An epoch of which a directory, or a node's memory, holds copies or shards.
 #[derive(Debug, Clone)]
 pub struct HeldEpoch {
     /// Which.
     pub epoch: EpochId,
-    /// Where each seat's lies.
-    pub seats: BTreeMap<Seat, PathBuf>,
+    /// Where each logical rank's lies.
+    pub logical_ranks: BTreeMap<LogicalRank, PathBuf>,
     pub(crate) plan: PlanRecord,
     /// How it is kept.
     pub(crate) level: Level,
@@ -59,39 +61,42 @@ impl HeldEpoch {
         self.plan.members()
     }
 
-    /// Whether each piece stands for itself: every one of them is needed.
+    /// Whether each shard stands for itself: every one of them is needed.
     pub fn is_local(&self) -> bool {
         self.level != Level::Encoded
     }
 
-    /// Seats of which nothing is held.
-    pub fn missing(&self) -> Vec<Seat> {
-        (0..self.members() as u32).map(Seat).filter(|seat| !self.seats.contains_key(seat)).collect()
+    /// Logical ranks of which nothing is held.
+    pub fn missing(&self) -> Vec<LogicalRank> {
+        (0..self.members() as u32)
+            .map(LogicalRank)
+            .filter(|logical_rank| !self.logical_ranks.contains_key(logical_rank))
+            .collect()
     }
 
     /// The first group that lacks more than its code bears, and what it lacks; `None` where all can be rebuilt.
     ///
     /// # Errors
     /// Where its plan is none.
-    pub fn lacking(&self) -> Result<Option<(usize, Vec<Seat>)>, MemberError> {
-        let has = |seat| self.seats.contains_key(&seat);
+    pub fn lacking(&self) -> Result<Option<(usize, Vec<LogicalRank>)>, MemberError> {
+        let has = |logical_rank| self.logical_ranks.contains_key(&logical_rank);
         Ok(match self.level {
             Level::Encoded => self.plan()?.lacking(has),
             Level::Local(_) => self.plan()?.incomplete(has),
         })
     }
 
-    /// How many more seats of any one group may be lost; `None` where that is too many already.
+    /// How many more logical ranks of any one group may be lost; `None` where that is too many already.
     ///
     /// # Errors
     /// Where its plan is none.
-    pub fn bears(&self) -> Result<Option<usize>, MemberError> {
+    pub fn tolerates(&self) -> Result<Option<usize>, MemberError> {
         let plan = self.plan()?;
         if self.is_local() {
             return Ok(self.lacking()?.is_none().then_some(0));
         }
         let left = (0..plan.groups().len()).map(|group| {
-            let held = |position: &usize| self.seats.contains_key(&plan.seat(group, *position));
+            let held = |position: &usize| self.logical_ranks.contains_key(&plan.logical_rank(group, *position));
             let layout = plan.layout(group);
             let lost = (0..layout.positions()).filter(|position| !held(position)).count();
             layout.code().tolerance().checked_sub(lost)
@@ -99,17 +104,17 @@ impl HeldEpoch {
         Ok(if self.lacking()?.is_some() { None } else { Some(left.map(Option::unwrap_or_default).min().unwrap_or(0)) })
     }
 
-    /// Reads every page of every piece: whose is good, and why whose is not.
-    pub fn verify(&self) -> Vec<(Seat, Option<String>)> {
-        let damage = |seat: Seat, path: &Path| -> Result<Option<String>, MemberError> {
-            let good = FileShelf::open_found(path)?.is_good(PieceId { epoch: self.epoch, seat });
+    /// Reads every page of every shard: whose is good, and why whose is not.
+    pub fn verify(&self) -> Vec<(LogicalRank, Option<String>)> {
+        let damage = |logical_rank: LogicalRank, path: &Path| -> Result<Option<String>, MemberError> {
+            let good = FileShardStore::open_found(path)?.is_good(ShardId { epoch: self.epoch, logical_rank });
             Ok((!good).then(|| "pages or tables are not what was written".into()))
         };
-        let verified = |(seat, path): (&Seat, &PathBuf)| (*seat, damage(*seat, path));
-        let told = |(seat, damage): (Seat, Result<_, MemberError>)| {
-            (seat, damage.unwrap_or_else(|error| Some(error.to_string())))
+        let verified = |(logical_rank, path): (&LogicalRank, &PathBuf)| (*logical_rank, damage(*logical_rank, path));
+        let told = |(logical_rank, damage): (LogicalRank, Result<_, MemberError>)| {
+            (logical_rank, damage.unwrap_or_else(|error| Some(error.to_string())))
         };
-        self.seats.iter().map(verified).map(told).collect()
+        self.logical_ranks.iter().map(verified).map(told).collect()
     }
 
     fn plan(&self) -> Result<Plan, MemberError> {
@@ -183,17 +188,19 @@ impl Directory {
         sync(&self.path)
     }
 
-    /// Where the copy of a piece lies.
-    pub(crate) fn place(&self, piece: PieceId) -> PathBuf {
-        let EpochId { life, number, random, .. } = piece.epoch;
-        self.path.join(format!("epoch-{number}-{}-{random:016x}", life.0)).join(format!("seat-{}", piece.seat.0))
+    /// Where the copy of a shard lies.
+    pub(crate) fn place(&self, shard: ShardId) -> PathBuf {
+        let EpochId { life, number, random, .. } = shard.epoch;
+        self.path
+            .join(format!("epoch-{number}-{}-{random:016x}", life.0))
+            .join(format!("seat-{}", shard.logical_rank.0))
     }
 
-    /// Writes the copy of a piece, unless it is there.
+    /// Writes the copy of a shard, unless it is there.
     ///
     /// # Errors
     /// Those of the file system; a damaged page.
-    pub(crate) fn keep(&self, copy: &PieceCopy) -> Result<(), MemberError> {
+    pub(crate) fn keep(&self, copy: &ShardCopy) -> Result<(), MemberError> {
         let place = self.place(copy.id());
         if place.join("state").exists() {
             return Ok(());
@@ -205,27 +212,31 @@ impl Directory {
         sync(&self.path)
     }
 
-    /// Puts the copy of a seat where its shelf in memory was, or an empty shelf where there is none.
+    /// Puts the copy of a logical rank where its shard store in memory was, or an empty shard store where there is none.
     ///
     /// # Errors
     /// Those of the file system; what was in memory is there still, unless it could be replaced.
-    pub(crate) fn fetch(&self, piece: PieceId, life: Life, to: &Path) -> Result<(), MemberError> {
-        let from = self.place(piece);
+    pub(crate) fn fetch(&self, shard: ShardId, life: Life, to: &Path) -> Result<(), MemberError> {
+        let from = self.place(shard);
         if !from.join("state").exists() {
             return clear(to);
         }
-        let shelf = FileShelf::open_found(&from)?;
-        if !shelf.sealed().iter().any(|sealed| sealed.epoch == piece.epoch && sealed.seat == piece.seat) {
+        let shard_store = FileShardStore::open_found(&from)?;
+        if !shard_store
+            .sealed()
+            .iter()
+            .any(|sealed| sealed.epoch == shard.epoch && sealed.logical_rank == shard.logical_rank)
+        {
             return clear(to);
         }
-        match shelf.copy(piece).in_life(life).write(to) {
+        match shard_store.copy(shard).in_life(life).write(to) {
             // The others' checks may do.
             Err(MemberError::Damaged(_)) => clear(to),
             written => written,
         }
     }
 
-    /// Removes epochs that are older than the newest encoded one of which every seat's copy is there.
+    /// Removes epochs that are older than the newest encoded one of which every logical rank's copy is there.
     ///
     /// # Errors
     /// Those of the file system.
@@ -273,35 +284,35 @@ impl Directory {
 /// The epochs of which shelves lie in this folder, the newest first.
 pub(crate) fn held_in(folder: &Path) -> Result<Vec<HeldEpoch>, MemberError> {
     let mut held: BTreeMap<EpochId, HeldEpoch> = BTreeMap::new();
-    for path in folders(folder, is_seat_name)? {
+    for path in folders(folder, is_logical_rank_name)? {
         let state = match read_state(&path) {
             Ok(Some(state)) => state,
             // Sound, but of another version: it is not lost, and must not be taken for it.
             Err(error @ MemberError::Unusable { .. }) => return Err(error),
             Ok(None) | Err(_) => continue,
         };
-        if path != folder.join(format!("seat-{}", state.seat.0)) {
+        if path != folder.join(format!("seat-{}", state.logical_rank.0)) {
             continue;
         }
-        for piece in state.pieces {
-            let (epoch, level) = (piece.id.epoch, piece.level());
+        for shard in state.shards {
+            let (epoch, level) = (shard.id.epoch, shard.level());
             let (plan, life) = (state.plan.clone(), state.life);
-            let new = || HeldEpoch { epoch, seats: BTreeMap::new(), plan, level, life };
+            let new = || HeldEpoch { epoch, logical_ranks: BTreeMap::new(), plan, level, life };
             let entry = held.entry(epoch).or_insert_with(new);
             entry.life = entry.life.max(state.life);
-            entry.seats.insert(state.seat, path.clone());
+            entry.logical_ranks.insert(state.logical_rank, path.clone());
         }
     }
     Ok(by_age(held.into_values().collect()))
 }
 
 fn by_age(mut held: Vec<HeldEpoch>) -> Vec<HeldEpoch> {
-    held.sort_by_key(|held| std::cmp::Reverse((held.age(), held.seats.len())));
+    held.sort_by_key(|held| std::cmp::Reverse((held.age(), held.logical_ranks.len())));
     held
 }
 
 fn remove(held: &HeldEpoch) -> Result<(), MemberError> {
-    let folder = held.seats.values().next().and_then(|seat| seat.parent());
+    let folder = held.logical_ranks.values().next().and_then(|logical_rank| logical_rank.parent());
     folder.map_or(Ok(()), clear)
 }
 
@@ -315,7 +326,7 @@ fn is_epoch_name(name: &str) -> bool {
             && random.len() == 16 && u64::from_str_radix(random, 16).is_ok_and(|it| format!("{it:016x}") == random))
 }
 
-fn is_seat_name(name: &str) -> bool {
+fn is_logical_rank_name(name: &str) -> bool {
     name.starts_with("seat-")
 }
 

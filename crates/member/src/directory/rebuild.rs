@@ -1,12 +1,12 @@
-//! Rebuilding what a directory lacks of an epoch, without the program: the protocol's own recovery, with all seats in this
-//! one process.
+//! Rebuilding what a directory lacks of an epoch, without the program: the protocol's own recovery, with all logical ranks in
+//! this one process.
 
 use super::{Directory, HeldEpoch};
 use crate::error::MemberError;
 use crate::settings::COSTS;
-use crate::shelf::{FileShelf, make_durable};
+use crate::shard_store::{FileShardStore, make_durable};
 use standfast_group::{
-    Beginning, EpochId, Input, Muster, Nothing, Output, PieceId, Plan, Process, Rank, Resumption, Seat,
+    Beginning, EpochId, Input, LogicalRank, Membership, Nothing, Output, Plan, Process, Rank, Resumption, ShardId,
 };
 use std::collections::VecDeque;
 use std::path::Path;
@@ -17,11 +17,11 @@ use std::sync::Arc;
 pub struct Rebuilt {
     /// Of which epoch.
     pub epoch: EpochId,
-    /// Whose pieces there were none of.
-    pub seats: Vec<Seat>,
+    /// Whose shards there were none of.
+    pub logical_ranks: Vec<LogicalRank>,
 }
 
-/// Rebuilds what the newest epoch that suffices lacks. Every piece is verified, also where nothing is missing.
+/// Rebuilds what the newest epoch that suffices lacks. Every shard is verified, also where nothing is missing.
 ///
 /// # Errors
 /// [`MemberError`]: there is none that suffices; the file system.
@@ -32,19 +32,19 @@ pub fn rebuild(directory: &Path) -> Result<Rebuilt, MemberError> {
             continue;
         }
         match Workshop::open(&place, &held)?.work(held.epoch) {
-            // A damaged piece of a local epoch cannot be rebuilt; the encoded one before it can.
+            // A damaged shard of a local epoch cannot be rebuilt; the encoded one before it can.
             Err(MemberError::Refused(_)) if held.is_local() => {}
             rebuilt => return rebuilt,
         }
     }
-    Err(MemberError::unusable(directory, "it holds no epoch of which the pieces that are there suffice"))
+    Err(MemberError::unusable(directory, "it holds no epoch of which the shards that are there suffice"))
 }
 
-/// All seats of a job.
+/// All logical ranks of a job.
 struct Workshop {
-    seats: Vec<(Process, FileShelf)>,
+    logical_ranks: Vec<(Process, FileShardStore)>,
     inputs: VecDeque<(usize, Input)>,
-    missing: Vec<Seat>,
+    missing: Vec<LogicalRank>,
     place: Directory,
 }
 
@@ -52,58 +52,59 @@ impl Workshop {
     fn open(place: &Directory, held: &HeldEpoch) -> Result<Self, MemberError> {
         let plan: Arc<Plan> = Arc::new(held.plan()?);
         let ranks = || (0..held.members() as u32).map(Rank);
-        let seat = |rank: Rank| -> Result<(Process, FileShelf), MemberError> {
-            let seat = Seat(rank.0);
-            let path = place.place(PieceId { epoch: held.epoch, seat });
-            let shelf = FileShelf::open(&path, held.epoch.job, seat, &held.plan)?;
-            let beginning = Beginning { rank, prefers: Some(seat), started: true, costs: COSTS, encode_every: 1 };
-            let settings = standfast_group::Settings { beginning, compress: false, anew: None };
-            Ok((Process::new(plan.clone(), settings), shelf))
+        let logical_rank = |rank: Rank| -> Result<(Process, FileShardStore), MemberError> {
+            let logical_rank = LogicalRank(rank.0);
+            let path = place.place(ShardId { epoch: held.epoch, logical_rank });
+            let shard_store = FileShardStore::open(&path, held.epoch.job, logical_rank, &held.plan)?;
+            let beginning =
+                Beginning { rank, prefers: Some(logical_rank), started: true, costs: COSTS, encode_every: 1 };
+            let settings = standfast_group::Settings { beginning, compress: false, full: None };
+            Ok((Process::new(plan.clone(), settings), shard_store))
         };
-        let seats = ranks().map(seat).collect::<Result<_, _>>()?;
-        let muster = Muster { number: 1, present: ranks().collect() };
-        let inputs = (0..held.members()).map(|at| (at, Input::Muster(muster.clone()))).collect();
-        Ok(Self { seats, inputs, missing: held.missing(), place: place.clone() })
+        let logical_ranks = ranks().map(logical_rank).collect::<Result<_, _>>()?;
+        let membership = Membership { number: 1, present: ranks().collect() };
+        let inputs = (0..held.members()).map(|at| (at, Input::Membership(membership.clone()))).collect();
+        Ok(Self { logical_ranks, inputs, missing: held.missing(), place: place.clone() })
     }
 
     fn work(mut self, epoch: EpochId) -> Result<Rebuilt, MemberError> {
         let mut back = 0;
         while let Some((at, input)) = self.inputs.pop_front() {
-            let (process, shelf) = &mut self.seats[at];
-            let outputs = process.handle(input, &mut Nothing::default(), shelf);
+            let (process, shard_store) = &mut self.logical_ranks[at];
+            let outputs = process.handle(input, &mut Nothing::default(), shard_store);
             for output in outputs {
                 back += usize::from(self.act(at, output, epoch)?);
             }
         }
-        if back != self.seats.len() {
+        if back != self.logical_ranks.len() {
             return Err(MemberError::Disagreement("the rebuilding did not come to its end".into()));
         }
-        for seat in &self.missing {
-            make_durable(&self.place.place(PieceId { epoch, seat: *seat }))?;
+        for logical_rank in &self.missing {
+            make_durable(&self.place.place(ShardId { epoch, logical_rank: *logical_rank }))?;
         }
         self.place.prune()?;
-        Ok(Rebuilt { epoch, seats: self.missing })
+        Ok(Rebuilt { epoch, logical_ranks: self.missing })
     }
 
     /// Does what one of them asks for. Says whether it has gone back to the epoch.
     fn act(&mut self, at: usize, output: Output, epoch: EpochId) -> Result<bool, MemberError> {
-        let shelf = &mut self.seats[at].1;
+        let shard_store = &mut self.logical_ranks[at].1;
         let input = match output {
             Output::Send(to, bytes) => {
                 self.inputs.push_back((to.0 as usize, Input::Message(Rank(at as u32), bytes)));
                 return Ok(false);
             }
-            Output::Survey(muster) => Input::Surveyed(muster, shelf.survey()),
+            Output::Survey(membership) => Input::Surveyed(membership, shard_store.survey()),
             Output::Seal(work) => {
-                shelf.seal(work)?;
+                shard_store.seal(work)?;
                 Input::Sealed(work.epoch)
             }
-            Output::Mark(epoch) => {
-                shelf.mark(epoch)?;
-                Input::Marked(epoch)
+            Output::Acknowledge(epoch) => {
+                shard_store.acknowledge(epoch)?;
+                Input::Acknowledged(epoch)
             }
-            Output::Keep { epoch, seat, life } => {
-                shelf.keep(epoch, seat, life)?;
+            Output::Keep { epoch, logical_rank, life } => {
+                shard_store.keep(epoch, logical_rank, life)?;
                 Input::Kept
             }
             Output::Resume(Resumption::Rollback(to, _)) if to == epoch => return Ok(true),
@@ -113,7 +114,7 @@ impl Workshop {
             Output::Refuse(refusal) => return Err(refusal.into()),
             Output::Leave(reason) => return Err(MemberError::Leave(reason)),
             Output::Rejected(from, error) => {
-                return Err(MemberError::Disagreement(format!("seat {}: {error}", from.0)));
+                return Err(MemberError::Disagreement(format!("logical rank {}: {error}", from.0)));
             }
         };
         self.inputs.push_back((at, input));

@@ -50,7 +50,7 @@ impl Program {
         self.field.part(0, self.length(step))
     }
 
-    /// Some pieces of the field change, some are zeroed.
+    /// Some shards of the field change, some are zeroed.
     fn compute(&self) {
         let step = self.step() + 1;
         let mut random = Rng::with_seed(self.seed.wrapping_mul(31) ^ (step << 8) ^ u64::from(self.rank));
@@ -192,7 +192,7 @@ impl Cluster {
             }
         } else {
             assert_eq!(member.joined(), Joined::New);
-            assert_eq!(self.promised(), 0, "the job begins anew");
+            assert_eq!(self.promised(), 0, "the job begins again");
         }
         while program.step() < last {
             program.advance();
@@ -227,7 +227,7 @@ impl Cluster {
         self.back_at.load(Ordering::SeqCst)
     }
 
-    /// More was lost than is borne: nothing is promised but what the directory holds, which may be as much as this.
+    /// More was lost than is tolerated: nothing is promised but what the directory holds, which may be as much as this.
     pub(crate) fn promise(&mut self, step: u64) {
         (self.promised, self.encoded) = (AtomicU64::new(step), AtomicU64::new(step));
     }

@@ -1,7 +1,7 @@
 //! Failures: who is struck, what the code still bears, and how the others go on.
 
 use super::{Cluster, Failure, Happening, Node};
-use standfast_group::{MemoryShelf, PieceId, Rank, Seat, Shelf, Stage, WayBack};
+use standfast_group::{LogicalRank, MemoryShardStore, Rank, RecoveryMode, ShardId, ShardStore, Stage};
 use std::collections::BTreeSet;
 
 impl Cluster<'_> {
@@ -11,14 +11,14 @@ impl Cluster<'_> {
             return Ok(());
         }
         // In place there is nothing to go back to yet, and the run would be over: mostly that is not what is looked for.
-        let begun = self.promised.is_some() || self.scenario.plan.way_back() == WayBack::Relaunch;
+        let begun = self.promised.is_some() || self.scenario.plan.recovery_mode() == RecoveryMode::Relaunch;
         if !begun && self.random.u8(..8) > 0 {
             let later = self.random.u64(1..5_000);
             self.agenda.after(later, Happening::Kill);
             return Ok(());
         }
         self.kills_left -= 1;
-        if self.scenario.plan.way_back() == WayBack::Relaunch && self.random.u8(..4) == 0 {
+        if self.scenario.plan.recovery_mode() == RecoveryMode::Relaunch && self.random.u8(..4) == 0 {
             // A crash that leaves the memory of all nodes whole.
             self.outcome.kills += 1;
             return self.begin_again(None);
@@ -26,7 +26,7 @@ impl Cluster<'_> {
         let ranks: Vec<Rank> = self.hosts.keys().copied().collect();
         let victim = ranks[self.random.usize(..ranks.len())];
         let disk = self.random.u8(..5) == 0;
-        if !self.bears(victim) {
+        if !self.tolerates(victim) {
             if self.random.u32(..100) >= self.scenario.beyond_percent {
                 return Ok(());
             }
@@ -36,37 +36,38 @@ impl Cluster<'_> {
         if disk {
             let choice = self.random.usize(..);
             self.damaged = true;
-            self.hosts.get_mut(&victim).expect("it was chosen").shelf.damage(choice);
-            self.lose_seats(victim);
+            self.hosts.get_mut(&victim).expect("it was chosen").shard_store.damage(choice);
+            self.lose_logical_ranks(victim);
             return self.begin_again(None);
         }
-        self.lose_seats(victim);
+        self.lose_logical_ranks(victim);
         let lost = self.hosts.remove(&victim).expect("it was chosen");
-        self.begin_again(Some(lost.shelf))
+        self.begin_again(Some(lost.shard_store))
     }
 
-    /// After a failure: in place the others are told; otherwise all begin anew, in which a node may come back that was
+    /// After a failure: in place the others are told; otherwise all begin again, in which a node may come back that was
     /// away, with all that it had.
-    pub(super) fn begin_again(&mut self, lost: Option<MemoryShelf>) -> Result<(), Failure> {
+    pub(super) fn begin_again(&mut self, lost: Option<MemoryShardStore>) -> Result<(), Failure> {
         let back = (self.random.u8(..3) == 0).then(|| self.away.pop()).flatten();
         let gone = usize::from(lost.is_some());
         if self.random.bool() {
             self.away.extend(lost);
         }
-        match self.scenario.plan.way_back() {
-            WayBack::InPlace => {
+        match self.scenario.plan.recovery_mode() {
+            RecoveryMode::InPlace => {
                 if self.random.u8(..3) == 0 {
-                    self.add_host(Node { shelf: back.unwrap_or_default(), ..Node::default() });
+                    self.add_host(Node { shard_store: back.unwrap_or_default(), ..Node::default() });
                 }
                 self.assemble();
             }
-            WayBack::Relaunch => {
+            RecoveryMode::Relaunch => {
                 self.agenda.retain(|happening| matches!(happening, Happening::Kill));
                 let served: Vec<_> = self.hosts.keys().map(|rank| self.groups_of(*rank)).collect();
                 let hosts = std::mem::take(&mut self.hosts).into_values().zip(served);
-                let mut nodes: Vec<Node> = hosts.map(|(host, served)| Node { shelf: host.shelf, served }).collect();
+                let mut nodes: Vec<Node> =
+                    hosts.map(|(host, served)| Node { shard_store: host.shard_store, served }).collect();
                 nodes.extend(vec![Node::default(); gone]);
-                nodes.extend(back.map(|shelf| Node { shelf, ..Node::default() }));
+                nodes.extend(back.map(|shard_store| Node { shard_store, ..Node::default() }));
                 self.launch(nodes);
             }
         }
@@ -74,44 +75,51 @@ impl Cluster<'_> {
     }
 
     /// Whether every group still bears the loss of what this host has.
-    pub(super) fn bears(&self, victim: Rank) -> bool {
+    pub(super) fn tolerates(&self, victim: Rank) -> bool {
         self.groups_of(victim).into_iter().all(|group| {
             let tolerance = self.scenario.plan.layout(group).code().tolerance() as u32;
-            let vacated = self.vacated.iter().filter(|seat| self.scenario.plan.place(**seat).0 == group).count() as u32;
+            let vacated =
+                self.vacated.iter().filter(|logical_rank| self.scenario.plan.place(**logical_rank).0 == group).count()
+                    as u32;
             self.lost.get(&group).copied().unwrap_or(0) + vacated < tolerance
         })
     }
 
-    /// A keeper that takes a member's seat leaves its own, maybe that of another group.
+    /// A parity node that takes a member's logical rank leaves its own, maybe that of another group.
     pub(super) fn note_vacated(&mut self, rank: Rank) {
         let protocol = self.hosts[&rank].process.protocol();
         if let Stage::Sealing(work) = protocol.stage()
             && work.recovery
         {
-            let seats = (0..self.scenario.plan.seats() as u32).map(Seat);
-            let vacated = seats.filter(|seat| !protocol.seats().contains_key(seat) && !self.empty.contains(seat));
+            let logical_ranks = (0..self.scenario.plan.logical_ranks() as u32).map(LogicalRank);
+            let vacated = logical_ranks.filter(|logical_rank| {
+                !protocol.logical_ranks().contains_key(logical_rank) && !self.empty.contains(logical_rank)
+            });
             self.vacated = vacated.collect();
         }
     }
 
-    pub(super) fn lose_seats(&mut self, victim: Rank) {
+    pub(super) fn lose_logical_ranks(&mut self, victim: Rank) {
         self.has_lost = true;
         for group in self.groups_of(victim) {
             *self.lost.entry(group).or_default() += 1;
         }
     }
 
-    /// The groups of which a host has pieces, or in which it sits or sat.
+    /// The groups of which a host has shards, or in which it sits or sat.
     fn groups_of(&self, rank: Rank) -> BTreeSet<usize> {
         let host = &self.hosts[&rank];
-        let pieces = host.shelf.pieces().map(|piece| piece.seat);
-        let seats = pieces.chain(host.process.protocol().seat());
-        seats.map(|seat| self.scenario.plan.place(seat).0).chain(host.served.iter().copied()).collect()
+        let shards = host.shard_store.shards().map(|shard| shard.logical_rank);
+        let logical_ranks = shards.chain(host.process.protocol().logical_rank());
+        logical_ranks
+            .map(|logical_rank| self.scenario.plan.place(logical_rank).0)
+            .chain(host.served.iter().copied())
+            .collect()
     }
 
-    /// Once everybody keeps the same epoch again and works on, all losses are made good but those of empty seats.
+    /// Once everybody keeps the same epoch again and works on, all losses are made good but those of empty logical ranks.
     pub(super) fn note_wholeness(&mut self) {
-        if !self.mustered {
+        if !self.has_membership {
             return;
         }
         let mut seated = BTreeSet::new();
@@ -122,19 +130,28 @@ impl Cluster<'_> {
                 Stage::Working(work) | Stage::Sealing(work) | Stage::Sealed(work) => !work.recovery,
                 _ => false,
             };
-            let piece = protocol.kept().zip(protocol.seat()).map(|(epoch, seat)| PieceId { epoch, seat });
-            if !works || protocol.term().muster != self.muster || piece.is_some_and(|piece| !host.shelf.has(piece)) {
+            let shard = protocol
+                .kept()
+                .zip(protocol.logical_rank())
+                .map(|(epoch, logical_rank)| ShardId { epoch, logical_rank });
+            if !works
+                || protocol.term().membership != self.membership
+                || shard.is_some_and(|shard| !host.shard_store.has(shard))
+            {
                 return;
             }
-            seated.extend(protocol.seat());
+            seated.extend(protocol.logical_rank());
         }
-        self.mustered = false;
+        self.has_membership = false;
         self.lost.clear();
         self.vacated.clear();
         self.hosts.values_mut().for_each(|host| host.served.clear());
-        self.empty = (0..self.scenario.plan.seats() as u32).map(Seat).filter(|seat| !seated.contains(seat)).collect();
-        for seat in &self.empty {
-            *self.lost.entry(self.scenario.plan.place(*seat).0).or_default() += 1;
+        self.empty = (0..self.scenario.plan.logical_ranks() as u32)
+            .map(LogicalRank)
+            .filter(|logical_rank| !seated.contains(logical_rank))
+            .collect();
+        for logical_rank in &self.empty {
+            *self.lost.entry(self.scenario.plan.place(*logical_rank).0).or_default() += 1;
         }
         (self.beyond, self.damaged, self.has_lost) = (false, false, false);
     }

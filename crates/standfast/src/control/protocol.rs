@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The version of this protocol. Client and supervisor may be different builds while a job runs for weeks.
 pub(crate) const VERSION: u32 = 1;
 
-/// Longest line either way. A reply with a long list of obstacles takes some thousand bytes.
+/// Longest line either way. A reply with a long list of blockers takes some thousand bytes.
 pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// What a client wants.
@@ -116,7 +116,7 @@ pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manner::{FlushReport, Manner};
+    use crate::flush_mode::{FlushMode, FlushReport};
     use crate::snapshots::{Method, Why};
 
     fn report() -> CheckpointReport {
@@ -157,7 +157,7 @@ mod tests {
             is_checkpointing: true,
             is_coalescing: false,
             flush: Some(FlushReport {
-                manner: Manner::Foreground,
+                flush_mode: FlushMode::Foreground,
                 is_asked: false,
                 background_nanoseconds_per_mib: Some(5),
                 foreground_nanoseconds_per_mib: None,

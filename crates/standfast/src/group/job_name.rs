@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 1024;
 /// Where others own the directory, may write it or have led here.
 pub(super) fn job_name(directory: &Path) -> Result<Option<String>, Error> {
     let opened = match open_directory(directory) {
-        Err(StoreError::Medium { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(StoreError::StorageBackend { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(Error::Store)?,
     };
     match open(&opened, OFlags::RDONLY) {
@@ -64,7 +64,7 @@ impl JobName {
         let mut file = open(opened, OFlags::RDWR | OFlags::CREATE)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other("another `standfast group run` looks after this job"));
+                return Err(io::Error::other("another `standfast group run` supervises this job"));
             }
             locked => locked?,
         }
@@ -118,7 +118,7 @@ mod tests {
         let taken = JobName::take(&directory).unwrap();
         assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(job_name(&directory).unwrap().as_deref(), Some(taken.text.as_str()));
-        assert!(JobName::take(&directory).is_err_and(|error| error.to_string().contains("looks after")));
+        assert!(JobName::take(&directory).is_err_and(|error| error.to_string().contains("supervises")));
         let text = taken.text.clone();
         drop(taken);
         let again = JobName::take(&directory).unwrap();

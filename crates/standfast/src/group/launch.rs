@@ -4,10 +4,10 @@
 //! in the processes finds in memory what their predecessors left there. The name is in a file for as long as the job is
 //! not done, so that the same command later, or after the launcher itself was killed, goes on with the same job.
 
+use super::connections::Connections;
 use super::job_name::{JobName, NAMING};
 use super::left::end_left;
 use super::level::save;
-use super::lines::Lines;
 use super::nodes::{ANSWER_MAX, Nodes, check_names, has_place, with_nodes};
 use super::progress::{LaunchLimits, Progress, Trouble};
 use super::watcher::{EndedLaunch, Watcher};
@@ -15,7 +15,7 @@ use crate::error::Error;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use standfast_linux::proc;
 use standfast_linux::sys::process::become_subreaper;
-use standfast_member::{Milestone, job_named};
+use standfast_member::{LaunchProgress, job_named};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -34,7 +34,7 @@ const CHECKS: &str = "STANDFAST_GROUP_CHECKS";
 const HANG: &str = "STANDFAST_GROUP_HANG";
 const INTERVAL: &str = "STANDFAST_GROUP_INTERVAL";
 const CHECK_QUIESCENT: &str = "STANDFAST_GROUP_CHECK_QUIESCENT";
-const MILESTONES: &str = "STANDFAST_GROUP_MILESTONES";
+const LAUNCH_PROGRESSES: &str = "STANDFAST_GROUP_MILESTONES";
 /// By which Open MPI's launcher learns which variables the processes on other nodes are to have.
 const OPEN_MPI_VARIABLES: &str = "OMPI_MCA_mca_base_env_list";
 
@@ -79,7 +79,7 @@ const STAYED: &str = "not all of its processes have left the group (standfast_gr
 
 /// What the launcher has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GroupNotice {
+pub enum GroupEvent {
     /// The job was begun by an earlier command and goes on.
     Continues(PathBuf),
     /// It has lost processes.
@@ -99,8 +99,8 @@ pub enum GroupNotice {
     Dead(Vec<String>),
     /// What it held in memory has been saved.
     Saved {
-        /// So many pieces.
-        pieces: usize,
+        /// So many shards.
+        shards: usize,
         /// What could not be saved.
         lost: Vec<String>,
         /// Where to.
@@ -119,7 +119,7 @@ pub enum GroupNotice {
     },
 }
 
-impl fmt::Display for GroupNotice {
+impl fmt::Display for GroupEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Continues(directory) => {
@@ -131,8 +131,8 @@ impl fmt::Display for GroupNotice {
             Self::Left(count) => write!(f, "ended {count} processes of an earlier launch that were left"),
             Self::Trouble(trouble) => write!(f, "ending this launch, since {trouble}"),
             Self::Dead(nodes) => write!(f, "left out, since they do not answer: {}", nodes.join(", ")),
-            Self::Saved { pieces, lost, directory } => {
-                write!(f, "{pieces} pieces of what the job held in memory are saved in {}", directory.display())?;
+            Self::Saved { shards, lost, directory } => {
+                write!(f, "{shards} shards of what the job held in memory are saved in {}", directory.display())?;
                 if lost.is_empty() { Ok(()) } else { write!(f, "; not saved: {}", lost.join(", ")) }
             }
             Self::NeverJoined => {
@@ -166,15 +166,15 @@ pub enum GroupEnding {
 ///
 /// # Errors
 /// [`Error`]: nothing has been started, or what was started has ended.
-pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice)) -> Result<GroupEnding, Error> {
+pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupEvent)) -> Result<GroupEnding, Error> {
     check_names(&request.nodes.names).map_err(Error::Declined)?;
     let name = JobName::take(&request.directory)?;
     if name.was_there {
-        listener(&GroupNotice::Continues(request.directory.clone()));
+        listener(&GroupEvent::Continues(request.directory.clone()));
         // An earlier command that was killed could end nobody.
         let left = end_left(&name.text).map_err(Error::system(WATCHING))?;
         if left > 0 {
-            listener(&GroupNotice::Left(left));
+            listener(&GroupEvent::Left(left));
         }
     }
     // Whoever loses its launcher comes to us, and is ended with the rest.
@@ -197,22 +197,22 @@ pub fn run_group(request: &GroupRequest, listener: &mut dyn FnMut(&GroupNotice))
         }
         let Some(ended) = ended else {
             if launched.reached.is_none() {
-                listener(&GroupNotice::NeverJoined);
+                listener(&GroupEvent::NeverJoined);
             }
             // Nodes that were left out may have come back since, with what they held.
-            let gone = unanswered(request, &taken, "forget")?;
+            let gone = unanswered(request, &taken, "purge")?;
             if !gone.is_empty() {
-                listener(&GroupNotice::Gone(gone));
+                listener(&GroupEvent::Gone(gone));
             }
             name.give_up().map_err(Error::system(NAMING))?;
             return Ok(if launched.has_left() { GroupEnding::Failed(HUNG) } else { GroupEnding::Done });
         };
         if watcher.asked() || launch >= request.tries {
             listener(&saved(request, &name.text)?);
-            listener(&GroupNotice::GivenUp { ended, tries: launch });
+            listener(&GroupEvent::GivenUp { ended, tries: launch });
             return Ok(launched.ending());
         }
-        listener(&GroupNotice::Again { ended, launch: launch + 1, tries: request.tries });
+        listener(&GroupEvent::Again { ended, launch: launch + 1, tries: request.tries });
     }
     unreachable!("the loop ends by itself")
 }
@@ -223,19 +223,19 @@ fn launched(
     job: &str,
     nodes: &[String],
     watcher: &mut Watcher,
-    listener: &mut dyn FnMut(&GroupNotice),
+    listener: &mut dyn FnMut(&GroupEvent),
 ) -> Result<EndedLaunch, Error> {
-    let milestones = fs::canonicalize(&request.directory).map_err(Error::system(NAMING))?.join("milestones");
+    let launch_progress = fs::canonicalize(&request.directory).map_err(Error::system(NAMING))?.join("milestones");
     // A command that was killed may have left it.
-    let _ = fs::remove_file(&milestones);
+    let _ = fs::remove_file(&launch_progress);
     let not_started = |source| Error::NotStarted { program: request.command[0].clone(), source };
     let mut command = command(request, job, nodes).map_err(not_started)?;
-    let child = command.env(MILESTONES, &milestones).spawn().map_err(not_started)?;
-    let lines = Lines::new(&request.nodes, nodes, on_nodes(request, "watch")?);
-    let progress = Progress::new(request.limits, lines, job, milestones.clone());
+    let child = command.env(LAUNCH_PROGRESSES, &launch_progress).spawn().map_err(not_started)?;
+    let connections = Connections::new(&request.nodes, nodes, on_nodes(request, "watch")?);
+    let progress = Progress::new(request.limits, connections, job, launch_progress.clone());
     let launched = watcher.watch(child, progress, listener).map_err(Error::system(WATCHING))?;
     end_what_is_left();
-    let _ = fs::remove_file(milestones);
+    let _ = fs::remove_file(launch_progress);
     Ok(launched)
 }
 
@@ -250,7 +250,7 @@ fn unanswered(request: &GroupRequest, taken: &[String], action: &str) -> Result<
 fn take_nodes(
     request: &GroupRequest,
     before: &[String],
-    listener: &mut dyn FnMut(&GroupNotice),
+    listener: &mut dyn FnMut(&GroupEvent),
 ) -> Result<Vec<String>, Error> {
     if !has_place(&request.command) {
         return Err(Error::Declined(
@@ -261,23 +261,23 @@ fn take_nodes(
     let command = on_nodes(request, "end")?;
     let (taken, dead) = request.nodes.take(before, &command).map_err(Error::Declined)?;
     if !dead.is_empty() {
-        listener(&GroupNotice::Dead(dead));
+        listener(&GroupEvent::Dead(dead));
     }
     Ok(taken)
 }
 
 /// Copies what the job holds in the memory of all nodes that can be reached to its directory; its launcher has ended.
-fn saved(request: &GroupRequest, name: &str) -> Result<GroupNotice, Error> {
+fn saved(request: &GroupRequest, name: &str) -> Result<GroupEvent, Error> {
     let directory = request.directory.clone();
     if request.nodes.names.is_empty() {
         let saved = save(&directory, &request.memory, job_named(name.as_bytes()))?;
-        return Ok(GroupNotice::Saved { pieces: saved.pieces.len(), lost: saved.lost, directory });
+        return Ok(GroupEvent::Saved { shards: saved.shards.len(), lost: saved.lost, directory });
     }
     request.nodes.ask_all(&on_nodes(request, "end")?, ANSWER_MAX);
-    let lost = request.nodes.save_all(&on_nodes(request, "scavenge")?);
+    let lost = request.nodes.save_all(&on_nodes(request, "salvage")?);
     let held = standfast_member::Directory::new(&directory).epochs()?;
-    let pieces = held.iter().map(|held| held.seats.len()).sum();
-    Ok(GroupNotice::Saved { pieces, lost, directory })
+    let shards = held.iter().map(|held| held.logical_ranks.len()).sum();
+    Ok(GroupEvent::Saved { shards, lost, directory })
 }
 
 /// `standfast group` with this action, for this job, as it is carried out on its nodes.
@@ -303,7 +303,7 @@ fn command(request: &GroupRequest, job: &str, nodes: &[String]) -> io::Result<Co
         command.env(CHECK_QUIESCENT, "1");
     }
     let asked_for = std::env::var(OPEN_MPI_VARIABLES).ok();
-    let ours = [JOB, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, CHECKS, HANG, MILESTONES].into_iter();
+    let ours = [JOB, DIRECTORY, DIRECTORY_EVERY, ENCODE_EVERY, CHECKS, HANG, LAUNCH_PROGRESSES].into_iter();
     let asked =
         request.interval.map(|_| INTERVAL).into_iter().chain(request.check_quiescent.then_some(CHECK_QUIESCENT));
     let ours = ours.chain(asked).map(str::to_owned);
@@ -339,7 +339,7 @@ impl EndedLaunch {
         let ended = match (self.status.code(), self.status.signal()) {
             (Some(0), _) if asked => return Some("was asked to end".into()),
             // mpirun of Open MPI 5 says so of a job that has lost a node.
-            (Some(0), _) if self.reached == Some(Milestone::Joined) => {
+            (Some(0), _) if self.reached == Some(LaunchProgress::Joined) => {
                 format!("ended with status 0, and {STAYED}")
             }
             (Some(0), _) => return None,

@@ -32,7 +32,7 @@ pub fn group_end(directory: &Path) -> Result<usize, Error> {
 ///
 /// # Errors
 /// As above, and [`Error::Group`].
-pub fn group_forget(directory: &Path, memory: &Path) -> Result<(), Error> {
+pub fn group_purge(directory: &Path, memory: &Path) -> Result<(), Error> {
     group_end(directory)?;
     Ok(forget_in_memory(memory, job_named(named_job(directory)?.as_bytes()))?)
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const MEMORY: &str = "/dev/shm";
 const MEMORY_VARIABLE: &str = "STANDFAST_GROUP_MEMORY";
 
-/// Where the job's pieces lie on this node: `/dev/shm`, or what the variable says that the library heeds as well.
+/// Where the job's shards lie on this node: `/dev/shm`, or what the variable says that the library heeds as well.
 pub fn group_memory(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> PathBuf {
     variable(MEMORY_VARIABLE).map_or_else(|| MEMORY.into(), PathBuf::from)
 }
@@ -23,25 +23,25 @@ pub struct GroupEpoch {
     pub epoch: String,
     /// `directory` or `memory`, of this node.
     pub place: &'static str,
-    /// `encoded`, or `local`: each piece by itself.
+    /// `encoded`, or `local`: each shard by itself.
     pub level: &'static str,
-    /// Seats whose pieces are there.
+    /// Logical ranks whose shards are there.
     pub held: Vec<u32>,
-    /// Seats whose pieces are not.
+    /// Logical ranks whose shards are not.
     pub missing: Vec<u32>,
     /// Whether what is missing can be rebuilt from what is there.
     pub suffices: bool,
-    /// How many more pieces of any one group may be lost.
-    pub bears: usize,
+    /// How many more shards of any one group may be lost.
+    pub tolerates: usize,
 }
 
-/// A piece that was verified.
+/// A shard that was verified.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
-pub struct GroupPiece {
+pub struct GroupShard {
     /// Of which epoch.
     pub epoch: String,
-    /// Of which seat.
-    pub seat: u32,
+    /// Of which logical rank.
+    pub logical_rank: u32,
     /// Why it cannot be used.
     pub damage: Option<String>,
 }
@@ -66,31 +66,31 @@ pub fn group_status(directory: &Path, memory: &Path) -> Result<Vec<GroupEpoch>, 
 }
 
 fn report(held: &HeldEpoch, place: &'static str) -> Result<GroupEpoch, Error> {
-    let bears = held.bears()?;
+    let tolerates = held.tolerates()?;
     Ok(GroupEpoch {
         epoch: held.epoch.to_string(),
         place,
         level: if held.is_local() { "local" } else { "encoded" },
-        held: held.seats.keys().map(|seat| seat.0).collect(),
-        missing: held.missing().iter().map(|seat| seat.0).collect(),
-        suffices: bears.is_some(),
-        bears: bears.unwrap_or(0),
+        held: held.logical_ranks.keys().map(|logical_rank| logical_rank.0).collect(),
+        missing: held.missing().iter().map(|logical_rank| logical_rank.0).collect(),
+        suffices: tolerates.is_some(),
+        tolerates: tolerates.unwrap_or(0),
     })
 }
 
-/// Verifies every page of every piece in a directory.
+/// Verifies every page of every shard in a directory.
 ///
 /// # Errors
 /// [`Error::Group`]
-pub fn group_verify(directory: &Path) -> Result<Vec<GroupPiece>, Error> {
-    let mut pieces = Vec::new();
+pub fn group_verify(directory: &Path) -> Result<Vec<GroupShard>, Error> {
+    let mut shards = Vec::new();
     job_name(directory)?;
     for held in Directory::new(directory).epochs()? {
-        for (seat, damage) in held.verify() {
-            pieces.push(GroupPiece { epoch: held.epoch.to_string(), seat: seat.0, damage });
+        for (logical_rank, damage) in held.verify() {
+            shards.push(GroupShard { epoch: held.epoch.to_string(), logical_rank: logical_rank.0, damage });
         }
     }
-    Ok(pieces)
+    Ok(shards)
 }
 
 /// What was rebuilt.
@@ -98,25 +98,28 @@ pub fn group_verify(directory: &Path) -> Result<Vec<GroupPiece>, Error> {
 pub struct GroupRebuilt {
     /// Of which epoch.
     pub epoch: String,
-    /// Which seats' pieces.
-    pub seats: Vec<u32>,
+    /// Which logical ranks' shards.
+    pub logical_ranks: Vec<u32>,
 }
 
-/// Rebuilds the pieces that the newest epoch of a directory lacks.
+/// Rebuilds the shards that the newest epoch of a directory lacks.
 ///
 /// # Errors
 /// [`Error::Group`]
 pub fn group_rebuild(directory: &Path) -> Result<GroupRebuilt, Error> {
     job_name(directory)?;
     let rebuilt = standfast_member::rebuild(directory)?;
-    Ok(GroupRebuilt { epoch: rebuilt.epoch.to_string(), seats: rebuilt.seats.iter().map(|seat| seat.0).collect() })
+    Ok(GroupRebuilt {
+        epoch: rebuilt.epoch.to_string(),
+        logical_ranks: rebuilt.logical_ranks.iter().map(|logical_rank| logical_rank.0).collect(),
+    })
 }
 
 /// What was saved from a node's memory.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct GroupSaved {
-    /// Epochs and seats whose pieces are in the directory now.
-    pub pieces: Vec<(String, u32)>,
+    /// Epochs and logical ranks whose shards are in the directory now.
+    pub shards: Vec<(String, u32)>,
     /// What could not be saved, and why.
     pub lost: Vec<String>,
 }
@@ -125,14 +128,18 @@ pub struct GroupSaved {
 ///
 /// # Errors
 /// [`Error::Group`]; where the directory names no job.
-pub fn group_scavenge(directory: &Path, memory: &Path) -> Result<GroupSaved, Error> {
+pub fn group_salvage(directory: &Path, memory: &Path) -> Result<GroupSaved, Error> {
     save(directory, memory, job_named(named_job(directory)?.as_bytes()))
 }
 
 pub(super) fn save(directory: &Path, memory: &Path, job: JobId) -> Result<GroupSaved, Error> {
-    let scavenged = standfast_member::scavenge(memory, job, directory)?;
+    let salvaged = standfast_member::salvage(memory, job, directory)?;
     Ok(GroupSaved {
-        pieces: scavenged.pieces.iter().map(|(epoch, seat)| (epoch.to_string(), seat.0)).collect(),
-        lost: scavenged.lost.iter().map(|(seat, reason)| format!("seat {}: {reason}", seat.0)).collect(),
+        shards: salvaged.shards.iter().map(|(epoch, logical_rank)| (epoch.to_string(), logical_rank.0)).collect(),
+        lost: salvaged
+            .lost
+            .iter()
+            .map(|(logical_rank, reason)| format!("logical rank {}: {reason}", logical_rank.0))
+            .collect(),
     })
 }

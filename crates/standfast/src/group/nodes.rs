@@ -1,7 +1,7 @@
 //! The nodes of a job: which of them answer, which are taken for the next launch, and commands on them. How a command gets
 //! to a node is the agent's business (`ssh`, or whatever takes a node's name and a command).
 
-use crate::spelling::quoted_word;
+use crate::quoting::quoted_word;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -80,7 +80,7 @@ impl Nodes {
     }
 
     /// The same, of a command that answers what it is sent.
-    pub(super) fn begin_line(&self, name: &str, command: &[OsString]) -> io::Result<Child> {
+    pub(super) fn begin_connection(&self, name: &str, command: &[OsString]) -> io::Result<Child> {
         self.command(name, command)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
     }
 

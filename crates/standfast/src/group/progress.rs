@@ -1,9 +1,9 @@
 //! How far a launch is, and the signs that it will come no further although its launcher stays: a node is lost, a process has
 //! ended, not all have joined after a time, or all have left long since. It is looked for now and then; nobody is ended here.
 
-use super::lines::Lines;
+use super::connections::Connections;
 use super::ranks::Ranks;
-use standfast_member::{Milestone, told_error};
+use standfast_member::{LaunchProgress, told_error};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -59,10 +59,10 @@ impl fmt::Display for Trouble {
 #[derive(Debug)]
 pub(super) struct Progress<'n> {
     limits: LaunchLimits,
-    lines: Lines<'n>,
-    /// Of this node, where there are no lines.
+    connections: Connections<'n>,
+    /// Of this node, where there are no connections.
     ranks: Option<Ranks>,
-    milestones: PathBuf,
+    launch_progress: PathBuf,
     next: Instant,
     begun: Instant,
     ended: Option<Instant>,
@@ -70,21 +70,21 @@ pub(super) struct Progress<'n> {
 }
 
 impl<'n> Progress<'n> {
-    /// Of one that begins now and tells of its milestones in this file.
-    pub(super) fn new(limits: LaunchLimits, lines: Lines<'n>, job: &str, milestones: PathBuf) -> Self {
+    /// Of one that begins now and tells of its launch progress in this file.
+    pub(super) fn new(limits: LaunchLimits, connections: Connections<'n>, job: &str, launch_progress: PathBuf) -> Self {
         let begun = Instant::now();
-        let ranks = lines.is_empty().then(|| Ranks::new(job));
-        Self { limits, lines, ranks, milestones, next: begun, begun, ended: None, left: None }
+        let ranks = connections.is_empty().then(|| Ranks::new(job));
+        Self { limits, connections, ranks, launch_progress, next: begun, begun, ended: None, left: None }
     }
 
     /// What all its processes have done.
-    pub(super) fn reached(&self) -> Option<Milestone> {
-        Milestone::told(&self.milestones)
+    pub(super) fn reached(&self) -> Option<LaunchProgress> {
+        LaunchProgress::told(&self.launch_progress)
     }
 
     /// The last error that one of them was given.
     pub(super) fn error(&self) -> Option<String> {
-        told_error(&self.milestones)
+        told_error(&self.launch_progress)
     }
 
     /// When it is time to look again.
@@ -99,22 +99,23 @@ impl<'n> Progress<'n> {
             return None;
         }
         self.next = now + BEAT;
-        let lost = self.lines.lost();
+        let lost = self.connections.lost();
         if !lost.is_empty() {
             return Some(Trouble::Nodes(lost));
         }
         // Where nobody can look there is no sign.
-        let has_ended = self.lines.has_ended() || self.ranks.as_mut().is_some_and(|it| it.has_ended().unwrap_or(false));
+        let has_ended =
+            self.connections.has_ended() || self.ranks.as_mut().is_some_and(|it| it.has_ended().unwrap_or(false));
         self.judge(self.reached(), has_ended, now)
     }
 
-    fn judge(&mut self, milestone: Option<Milestone>, has_ended: bool, now: Instant) -> Option<Trouble> {
+    fn judge(&mut self, launch_progress: Option<LaunchProgress>, has_ended: bool, now: Instant) -> Option<Trouble> {
         // Who has left may end.
-        let has_left = milestone == Some(Milestone::Left);
+        let has_left = launch_progress == Some(LaunchProgress::Left);
         let since = |begin: &mut Option<Instant>, is_so: bool| *begin = is_so.then(|| begin.unwrap_or(now));
         since(&mut self.left, has_left);
         since(&mut self.ended, has_ended && !has_left);
-        let begun = milestone.is_none().then_some(self.begun);
+        let begun = launch_progress.is_none().then_some(self.begun);
         let over = |begin: Option<Instant>, limit: Option<Duration>| {
             begin.zip(limit).filter(|(begin, limit)| now.duration_since(*begin) >= *limit).map(|(_, limit)| limit)
         };
@@ -130,19 +131,19 @@ mod tests {
     use super::*;
 
     /// What is found of a launch in each second of it, with limits of 10, 3 and 5 seconds.
-    fn found(seconds: impl IntoIterator<Item = (Option<Milestone>, bool)>) -> Option<(u64, Trouble)> {
+    fn found(seconds: impl IntoIterator<Item = (Option<LaunchProgress>, bool)>) -> Option<(u64, Trouble)> {
         let [start, loss, finish] = [10, 3, 5].map(|seconds| Some(Duration::from_secs(seconds)));
         let nodes = Nodes::default();
-        let lines = Lines::new(&nodes, &[], Vec::new());
-        let mut progress = Progress::new(LaunchLimits { start, loss, finish }, lines, "job", "/nowhere".into());
-        (0..).zip(seconds).find_map(|(second, (milestone, has_ended))| {
+        let connections = Connections::new(&nodes, &[], Vec::new());
+        let mut progress = Progress::new(LaunchLimits { start, loss, finish }, connections, "job", "/nowhere".into());
+        (0..).zip(seconds).find_map(|(second, (launch_progress, has_ended))| {
             let now = progress.begun + Duration::from_secs(second);
-            progress.judge(milestone, has_ended, now).map(|trouble| (second, trouble))
+            progress.judge(launch_progress, has_ended, now).map(|trouble| (second, trouble))
         })
     }
 
-    const JOINED: Option<Milestone> = Some(Milestone::Joined);
-    const LEFT: Option<Milestone> = Some(Milestone::Left);
+    const JOINED: Option<LaunchProgress> = Some(LaunchProgress::Joined);
+    const LEFT: Option<LaunchProgress> = Some(LaunchProgress::Left);
 
     #[test]
     fn a_launch_that_goes_on_is_left_alone() {

@@ -1,12 +1,12 @@
 //! What is waited for while a job runs: its launcher's end, signals, the time limit, and trouble that the launcher may not notice.
 //! A launcher that is to end is asked first and ended after a while.
 
-use super::launch::GroupNotice;
+use super::launch::GroupEvent;
 use super::progress::{Progress, Trouble};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use standfast_member::Milestone;
+use standfast_member::LaunchProgress;
 use std::io;
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
@@ -30,7 +30,7 @@ pub(super) struct Watcher {
 pub(super) struct EndedLaunch {
     pub(super) status: ExitStatus,
     /// How far it came.
-    pub(super) reached: Option<Milestone>,
+    pub(super) reached: Option<LaunchProgress>,
     /// The last that one of its processes was given.
     pub(super) error: Option<String>,
     /// For which it was ended, if it was.
@@ -65,7 +65,7 @@ impl Watcher {
         &mut self,
         child: Child,
         mut progress: Progress<'_>,
-        listener: &mut dyn FnMut(&GroupNotice),
+        listener: &mut dyn FnMut(&GroupEvent),
     ) -> io::Result<EndedLaunch> {
         let mut launch = Launch { child, trouble: None, kill_at: None };
         loop {
@@ -80,7 +80,7 @@ impl Watcher {
             }
             let goes_on = !self.asked && launch.trouble.is_none();
             if goes_on && let Some(trouble) = progress.trouble() {
-                listener(&GroupNotice::Trouble(trouble.clone()));
+                listener(&GroupEvent::Trouble(trouble.clone()));
                 launch.trouble = Some(trouble);
                 launch.end(SIGTERM, GRACE_TROUBLE);
             }

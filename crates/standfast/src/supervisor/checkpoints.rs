@@ -4,11 +4,11 @@ use super::Supervisor;
 use crate::chains::tracking;
 use crate::checkpoint::{Checkpointing, Failure, Order, Purpose, Taken};
 use crate::control::Reply;
-use crate::directed::DISABLED_MAX;
-use crate::notice::Notice;
+use crate::event::JobEvent;
 use crate::options::JobOptions;
+use crate::quoting::without_numbers;
+use crate::requested_checkpoints::DISABLED_MAX;
 use crate::schedule::Outcome as Attempt;
-use crate::spelling::without_numbers;
 use standfast_engine::{Tracking, hold_child_signal};
 use std::time::Instant;
 
@@ -69,9 +69,9 @@ impl Supervisor<'_, '_> {
         self.last_checkpoint = Some(report);
         let JobOptions { incremental, track, .. } = self.post.options;
         self.past.note(&report, tracking(incremental, track) != Tracking::Off);
-        self.say(&Notice::Taken(report));
+        self.say(&JobEvent::Taken(report));
         if self.last_failure.take().is_some() {
-            self.say(&Notice::ProtectedAgain { generation: report.generation });
+            self.say(&JobEvent::ProtectedAgain { generation: report.generation });
         }
         if let Err(error) = retention {
             self.warn(format!("older checkpoints could not be removed: {error}"));
@@ -79,26 +79,26 @@ impl Supervisor<'_, '_> {
         if self.unobserved != unobserved {
             self.unobserved.clone_from(&unobserved);
             if let Some(reason) = unobserved {
-                self.say(&Notice::Unobserved { reason });
+                self.say(&JobEvent::Unobserved { reason });
             }
         }
         if self.uncloned != uncloned {
             self.uncloned.clone_from(&uncloned);
             if let Some(reason) = uncloned {
-                self.say(&Notice::Uncloned { reason });
+                self.say(&JobEvent::Uncloned { reason });
             }
         }
         if self.unheeded != unheeded {
             self.unheeded.clone_from(&unheeded);
             let told =
-                |reason| format!("what the program directs about its memory is not heeded, all is saved: {reason}");
+                |reason| format!("what the program directs about its memory is not honoured, all is saved: {reason}");
             unheeded.map(told).into_iter().for_each(|reason| self.warn(reason));
         }
         for promise in broken {
-            self.say(&Notice::Broken { generation: report.generation, promise });
+            self.say(&JobEvent::Broken { generation: report.generation, promise });
         }
         for news in self.job.freezer().listing_news() {
-            self.say(&Notice::Listing(news));
+            self.say(&JobEvent::Listing(news));
         }
         self.begin_coalescing(level);
         if purpose == Purpose::Stop {
@@ -144,9 +144,9 @@ impl Supervisor<'_, '_> {
         }
         if self.stop_wanted && purpose == Purpose::Stop {
             self.stop_wanted = false;
-            self.say(&Notice::NotStopped { reason: reason.clone() });
+            self.say(&JobEvent::NotStopped { reason: reason.clone() });
         } else if self.last_failure.as_ref() != Some(&reason) {
-            self.say(&Notice::NotTaken { reason: reason.clone() });
+            self.say(&JobEvent::NotTaken { reason: reason.clone() });
         }
         self.last_failure = Some(reason);
     }

@@ -30,7 +30,7 @@ impl Supervisor<'_, '_> {
 
     /// A program asks for a checkpoint where it stands.
     pub(super) fn heed_program(&mut self, client: ClientId, again: bool, now: Instant) {
-        let wait = self.schedule.heeded_in(now);
+        let wait = self.schedule.honoured_in(now);
         let reply = if again && self.last_failure.is_some() {
             // It could not be told by the checkpoint itself.
             Reply::Failed { message: "the checkpoint failed".to_owned() }

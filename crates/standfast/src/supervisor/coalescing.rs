@@ -4,9 +4,9 @@ use super::Supervisor;
 use crate::chains::Incremental;
 use crate::coalesce::Coalescing;
 use crate::control::Reply;
-use crate::notice::Notice;
+use crate::event::JobEvent;
+use crate::quoting::{InWords, without_numbers};
 use crate::report::CoalescingReport;
-use crate::spelling::{InWords, without_numbers};
 use standfast_store::Level;
 
 impl Supervisor<'_, '_> {
@@ -50,7 +50,7 @@ impl Supervisor<'_, '_> {
                 let report = CoalescingReport::of(coalesced);
                 self.answer_merge(&Reply::Coalesced(report));
                 if let CoalescingReport { generation: Some(generation), file_bytes, removed } = report {
-                    self.say(&Notice::Coalesced { generation, file_bytes, removed });
+                    self.say(&JobEvent::Coalesced { generation, file_bytes, removed });
                 }
             }
             Err(reason) => {

@@ -4,8 +4,8 @@ use super::{Post, Supervisor};
 use crate::checkpoint::Destination;
 use crate::coalesce::Coalescing;
 use crate::control::{ControlSocket, Reply};
+use crate::event::JobEvent;
 use crate::identity::in_lease;
-use crate::notice::Notice;
 use crate::options::KeepFinished;
 use crate::takeover::EXIT_MAX;
 use crate::{Ending, Error};
@@ -59,7 +59,7 @@ impl Supervisor<'_, '_> {
         let Self { post: Post { destination, mut control, .. }, stopped_for, last_checkpoint, listener, .. } = self;
         let lease = Arc::into_inner(destination.lease).filter(|_| !has_left);
         if let Some(Err(error)) = lease.map(Lease::release) {
-            listener(&Notice::Trouble { reason: format!("the lease could not be given back: {error}") });
+            listener(&JobEvent::Trouble { reason: format!("the lease could not be given back: {error}") });
         }
         if let (Some(report), Some(control)) = (last_checkpoint, &mut control) {
             stopped_for.into_iter().for_each(|client| control.answer(client, &Reply::Taken(report)));
@@ -118,7 +118,7 @@ impl Supervisor<'_, '_> {
         if let Err(error) = self.post.destination.lease.set_program(in_lease(survivor)) {
             self.warn(format!("the lease could not be renewed: {error}"));
         }
-        self.say(&Notice::LeftBehind { processes: descendants });
+        self.say(&JobEvent::LeftBehind { processes: descendants });
         true
     }
 
@@ -126,23 +126,23 @@ impl Supervisor<'_, '_> {
     fn tell_end(&mut self, ending: Ending) {
         let directory = self.post.directory.clone();
         match ending {
-            Ending::Stopped { generation } => self.say(&Notice::Stopped { directory, generation }),
+            Ending::Stopped { generation } => self.say(&JobEvent::Stopped { directory, generation }),
             Ending::Exited { status: 0 } if self.post.options.keep_finished == KeepFinished::No => {}
             Ending::Exited { status: 0 } => {
                 // In memory nothing is left by now.
                 let held = self.post.destination.levels.directory.holdings().unwrap_or_default();
                 if let Holdings { checkpoints: 1.., .. } = held {
                     let Holdings { checkpoints, bytes } = held;
-                    self.say(&Notice::Kept { directory, checkpoints, bytes });
+                    self.say(&JobEvent::Kept { directory, checkpoints, bytes });
                 }
             }
             Ending::Exited { .. } | Ending::Killed { .. } => {
                 let Some(generation) = newest(&self.post.destination.levels) else { return };
                 let end = ending.to_string();
                 self.say(&if ending.is_own_failure() {
-                    Notice::Failed { directory, end, generation }
+                    JobEvent::Failed { directory, end, generation }
                 } else {
-                    Notice::Unfinished { directory, end }
+                    JobEvent::Unfinished { directory, end }
                 });
             }
         }

@@ -2,10 +2,10 @@
 //! only when it has ended is brought there or named.
 
 use super::Supervisor;
+use crate::event::JobEvent;
+use crate::flush_mode::{Flush, FlushMode};
 use crate::flushing::{Beginning, End, Ended, Flushing, Measured, sync_paths};
-use crate::manner::{Flush, Manner};
-use crate::notice::Notice;
-use crate::spelling::{InWords, without_numbers};
+use crate::quoting::{InWords, without_numbers};
 use crate::{Ending, GenerationNumber};
 use standfast_engine::{Output, hold_child_signal};
 use standfast_format::manifest::Manifest;
@@ -26,7 +26,7 @@ impl Supervisor<'_, '_> {
         self.unsynced = Some(Arc::new(unsynced)).filter(|_| level == Level::Memory);
         let degraded = degraded.map(|reason| without_numbers(&reason));
         if let Some(reason) = degraded.clone().filter(|reason| self.degraded.as_ref() != Some(reason)) {
-            self.say(&Notice::NotInMemory { reason, is_wish: !self.post.memory_is_automatic });
+            self.say(&JobEvent::NotInMemory { reason, is_selector: !self.post.memory_is_automatic });
             self.renew_memory();
         }
         self.degraded = degraded;
@@ -40,7 +40,7 @@ impl Supervisor<'_, '_> {
         let Some(recorded) = recorded.filter(|_| is_gone && self.flushing.is_none()) else { return };
         let place = PathBuf::from(std::ffi::OsStr::from_bytes(&recorded.place.0));
         if let Err(error) = destination.levels.make_memory(&destination.lease, &place) {
-            self.warn(format!("checkpoints go to the disk: {error}"));
+            self.warn(format!("checkpoints go to disk instead of memory: {error}"));
         }
     }
 
@@ -51,9 +51,11 @@ impl Supervisor<'_, '_> {
         }
         let Some(number) = self.flushes.take_due(now) else { return };
         let (asked, freezer) = (self.post.options.flush, self.job.freezer());
-        let beginning = match self.flush_costs.manner(asked) {
-            Manner::Foreground => Beginning::Foreground(freezer),
-            Manner::Background => Beginning::Beside(freezer, Some(self.flush_costs).filter(|_| asked == Flush::Auto)),
+        let beginning = match self.flush_costs.flush_mode(asked) {
+            FlushMode::Foreground => Beginning::Foreground(freezer),
+            FlushMode::Background => {
+                Beginning::Beside(freezer, Some(self.flush_costs).filter(|_| asked == Flush::Auto))
+            }
         };
         let gentle_until = self.flushes.gentle_until(now);
         match Flushing::begin(&self.post.destination, number, self.unsynced.clone(), beginning, gentle_until) {
@@ -65,7 +67,7 @@ impl Supervisor<'_, '_> {
 
     /// Whether the program stands still for a flush, or is about to.
     pub(super) fn stands_still_for_flush(&self) -> bool {
-        self.flushing.as_ref().is_some_and(|flushing| flushing.manner == Manner::Foreground)
+        self.flushing.as_ref().is_some_and(|flushing| flushing.flush_mode == FlushMode::Foreground)
     }
 
     /// Gives up a flush for which the program stands still, and waits until it may run on.
@@ -94,7 +96,7 @@ impl Supervisor<'_, '_> {
                 self.flushes.flushed(number, Instant::now());
                 if let Some(flushed) = flushed {
                     let (generation, file_bytes) = (flushed.number.get(), flushed.file_bytes);
-                    self.say(&Notice::Flushed { generation, file_bytes });
+                    self.say(&JobEvent::Flushed { generation, file_bytes });
                 }
                 self.begin_coalescing(Level::Directory);
             }
@@ -144,7 +146,7 @@ impl Supervisor<'_, '_> {
     /// Brings the newest checkpoint to the disk, if it is in memory only.
     fn flush_newest(&mut self, deadline: Instant) -> Result<(), String> {
         let destination = &self.post.destination;
-        let newest = |shelf: &JobDirectory| shelf.manifest().map(|it| newest_of(&it));
+        let newest = |level_directory: &JobDirectory| level_directory.manifest().map(|it| newest_of(&it));
         let in_memory =
             destination.levels.memory.as_ref().map(newest).transpose().map_err(|error| error.to_string())?;
         let on_disk = newest(&destination.levels.directory).map_err(|error| error.to_string())?;
@@ -166,11 +168,11 @@ impl Supervisor<'_, '_> {
 
     fn tell_left_in_memory(&mut self, reason: String) {
         let levels = &self.post.destination.levels;
-        let newest = |shelf: &JobDirectory| shelf.manifest().ok().and_then(|it| newest_of(&it));
+        let newest = |level_directory: &JobDirectory| level_directory.manifest().ok().and_then(|it| newest_of(&it));
         let Some(memory) = &levels.memory else { return };
         let (place, generation) = (memory.path().to_owned(), newest(memory).map(GenerationNumber::get));
         let on_disk = newest(&levels.directory).map(GenerationNumber::get);
-        self.say(&Notice::LeftInMemory { place, generation, on_disk, reason: without_numbers(&reason) });
+        self.say(&JobEvent::LeftInMemory { place, generation, on_disk, reason: without_numbers(&reason) });
     }
 }
 

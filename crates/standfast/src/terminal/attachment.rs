@@ -195,7 +195,7 @@ impl Attachment {
         Some(Progress::GoesOn)
     }
 
-    /// Tells the program how large the window is: it draws anew.
+    /// Tells the program how large the window is: it draws again.
     fn resize(&mut self) {
         if let Ok(size) = self.own.window() {
             Frame::Window(size).encode(&mut self.unsent);

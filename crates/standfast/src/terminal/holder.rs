@@ -32,11 +32,11 @@ const UNSHOWN_BYTES_MAX: usize = 64 << 10;
 const UNTYPED_BYTES_MAX: usize = 4 << 10;
 /// How long somebody attached may take nothing before he counts as gone, so that a dead connection holds nobody up.
 const STUCK_MAX: Duration = Duration::from_secs(5);
-/// How long whoever is in the foreground may take to draw anew, until it is asked once more, and how often: a program that
+/// How long whoever is in the foreground may take to draw again, until it is asked once more, and how often: a program that
 /// has just been restarted may look at its signals before it waits, and not again.
 const REDRAWN_WITHIN: Duration = Duration::from_millis(200);
 const REDRAWS_MAX: u32 = 4;
-/// How long the window is of another size for that: a shell does not draw anew where its size is what it was.
+/// How long the window is of another size for that: a shell does not draw again where its size is what it was.
 const RESIZED_FOR: Duration = Duration::from_millis(50);
 /// Between looks whether somebody has opened the terminal again.
 const DESERTED_PAUSE: Duration = Duration::from_millis(50);
@@ -94,7 +94,7 @@ struct Holder {
     is_deserted: bool,
 }
 
-/// The foreground has been asked to draw anew, and has not begun.
+/// The foreground has been asked to draw again, and has not begun.
 struct Redraw {
     /// The size of the window, if it is not another one for the moment.
     size: [u16; 4],

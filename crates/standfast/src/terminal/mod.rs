@@ -75,7 +75,7 @@ pub(crate) fn make(directory: &Path, detached: bool) -> Result<(Arc<HeldTerminal
     let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY | rustix::pty::OpenptFlags::CLOEXEC;
     let made = rustix::pty::openpt(flags).map_err(io::Error::from).and_then(|master| {
         terminal::set_locked(master.as_fd(), false)?;
-        let slave = open_anew(&terminal::open_slave(master.as_fd())?)?;
+        let slave = open_again(&terminal::open_slave(master.as_fd())?)?;
         liken(&slave, open_own().ok().as_ref());
         Ok((master, slave))
     });
@@ -88,7 +88,7 @@ pub(crate) fn make(directory: &Path, detached: bool) -> Result<(Arc<HeldTerminal
 
 /// The same terminal, opened as programs open it: with calls that wait, and without the flag for closing on exec, which
 /// TIOCGPTPEER leaves with the open file, so that all its descriptors seem to have it (Linux 6.18).
-fn open_anew(slave: &OwnedFd) -> io::Result<OwnedFd> {
+fn open_again(slave: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(format!("/proc/self/fd/{}", slave.as_raw_fd()), flags, Mode::empty())?)
 }

@@ -5,7 +5,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 use std::fs::File;
 use std::io;
 
-/// Our controlling terminal, opened anew: to read from it and write to it without waiting changes nobody else's.
+/// Our controlling terminal, opened again: to read from it and write to it without waiting changes nobody else's.
 pub(crate) fn open_own() -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(rustix::fs::open("/dev/tty", flags, Mode::empty())?.into())

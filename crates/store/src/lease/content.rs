@@ -1,6 +1,6 @@
 //! The lease as text, and what follows from it. Pure: who lives and how long it has been silent are told from outside.
 
-use super::{Claim, HEARTBEAT, Holder, ProcessIdentity, Pulse, Purpose, Standing};
+use super::{HEARTBEAT, Holder, LeaseRequest, LeaseState, ProcessIdentity, Pulse, Purpose};
 use crate::StoreError;
 use std::path::Path;
 use std::time::Duration;
@@ -33,43 +33,43 @@ pub(super) struct Facts {
 }
 
 /// How things stand, given a lease, the facts, the last heartbeat, and the time since then.
-pub(super) fn judge(holder: Holder, facts: &Facts, pulse: Pulse, silent: impl FnOnce() -> Duration) -> Standing {
+pub(super) fn judge(holder: Holder, facts: &Facts, pulse: Pulse, silent: impl FnOnce() -> Duration) -> LeaseState {
     if holder.host != facts.host {
-        return Standing::Elsewhere(holder, silent());
+        return LeaseState::Elsewhere(holder, silent());
     }
     if holder.boot_id != facts.boot_id {
         // This machine was started again since, and nothing of that time lives; or it is another machine of this name.
-        return Standing::OtherBoot(holder, pulse, silent());
+        return LeaseState::OtherBoot(holder, pulse, silent());
     }
     if holder.pid_namespace != facts.pid_namespace {
         // A container on this machine: its process numbers mean something else here.
-        return Standing::Elsewhere(holder, silent());
+        return LeaseState::Elsewhere(holder, silent());
     }
     match holder.program {
-        _ if facts.supervisor_lives => Standing::Supervised(holder),
-        Some(program) if facts.program_lives => Standing::Orphaned(holder, program),
-        _ => Standing::Abandoned(holder),
+        _ if facts.supervisor_lives => LeaseState::Supervised(holder),
+        Some(program) if facts.program_lives => LeaseState::Orphaned(holder, program),
+        _ => LeaseState::Abandoned(holder),
     }
 }
 
 /// Whether a claim is granted as things stand, and the program that comes with the lease. `watched` is the heartbeat that
 /// has been watched, and has not moved.
 pub(super) fn decide(
-    standing: Standing,
-    claim: Claim,
+    lease_state: LeaseState,
+    lease_request: LeaseRequest,
     watched: Option<&Pulse>,
     lease: &Path,
 ) -> Result<Option<ProcessIdentity>, StoreError> {
-    match standing {
-        Standing::Free | Standing::Abandoned(_) => Ok(None),
-        Standing::Supervised(holder) => Err(StoreError::Supervised(holder)),
-        Standing::Orphaned(_, program) if claim.purpose == Purpose::Adopt => Ok(Some(program)),
-        Standing::Orphaned(_, program) => Err(StoreError::ProgramStillRuns { pid: program.pid }),
-        Standing::Elsewhere(..) | Standing::Unreadable if claim.force => Ok(None),
-        Standing::OtherBoot(_, pulse, _) if claim.force || watched == Some(&pulse) => Ok(None),
-        Standing::OtherBoot(holder, ..) => Err(StoreError::HeldByNamesake(holder)),
-        Standing::Elsewhere(holder, silent) => Err(StoreError::HeldElsewhere { holder, silent }),
-        Standing::Unreadable => Err(StoreError::LeaseUnreadable(lease.to_owned())),
+    match lease_state {
+        LeaseState::Free | LeaseState::Abandoned(_) => Ok(None),
+        LeaseState::Supervised(holder) => Err(StoreError::Supervised(holder)),
+        LeaseState::Orphaned(_, program) if lease_request.purpose == Purpose::Adopt => Ok(Some(program)),
+        LeaseState::Orphaned(_, program) => Err(StoreError::ProgramStillRuns { pid: program.pid }),
+        LeaseState::Elsewhere(..) | LeaseState::Unreadable if lease_request.force => Ok(None),
+        LeaseState::OtherBoot(_, pulse, _) if lease_request.force || watched == Some(&pulse) => Ok(None),
+        LeaseState::OtherBoot(holder, ..) => Err(StoreError::HeldByNamesake(holder)),
+        LeaseState::Elsewhere(holder, silent) => Err(StoreError::HeldElsewhere { holder, silent }),
+        LeaseState::Unreadable => Err(StoreError::LeaseUnreadable(lease.to_owned())),
     }
 }
 
@@ -162,51 +162,55 @@ mod tests {
 
     #[test]
     fn a_lease_is_judged_by_what_can_be_seen_from_here() {
-        let other_boot = || Standing::OtherBoot(holder(), pulse(), SILENT);
+        let other_boot = || LeaseState::OtherBoot(holder(), pulse(), SILENT);
         let cases = [
-            (facts(), Standing::Abandoned(holder())),
-            (Facts { supervisor_lives: true, ..facts() }, Standing::Supervised(holder())),
-            (Facts { supervisor_lives: true, program_lives: true, ..facts() }, Standing::Supervised(holder())),
-            (Facts { program_lives: true, ..facts() }, Standing::Orphaned(holder(), PROGRAM)),
+            (facts(), LeaseState::Abandoned(holder())),
+            (Facts { supervisor_lives: true, ..facts() }, LeaseState::Supervised(holder())),
+            (Facts { supervisor_lives: true, program_lives: true, ..facts() }, LeaseState::Supervised(holder())),
+            (Facts { program_lives: true, ..facts() }, LeaseState::Orphaned(holder(), PROGRAM)),
             (Facts { boot_id: "later".into(), ..facts() }, other_boot()),
             // Numbers that mean something else: a process of that number proves nothing.
             (Facts { boot_id: "later".into(), supervisor_lives: true, ..facts() }, other_boot()),
-            (Facts { pid_namespace: 2, ..facts() }, Standing::Elsewhere(holder(), SILENT)),
+            (Facts { pid_namespace: 2, ..facts() }, LeaseState::Elsewhere(holder(), SILENT)),
             (Facts { pid_namespace: 2, boot_id: "later".into(), ..facts() }, other_boot()),
-            (Facts { host: "there".into(), ..facts() }, Standing::Elsewhere(holder(), SILENT)),
-            (Facts { host: "there".into(), boot_id: "later".into(), ..facts() }, Standing::Elsewhere(holder(), SILENT)),
+            (Facts { host: "there".into(), ..facts() }, LeaseState::Elsewhere(holder(), SILENT)),
+            (
+                Facts { host: "there".into(), boot_id: "later".into(), ..facts() },
+                LeaseState::Elsewhere(holder(), SILENT),
+            ),
         ];
         for (facts, expected) in cases {
             assert_eq!(judge(holder(), &facts, pulse(), || SILENT), expected, "{facts:?}");
         }
         let unnamed = Holder { program: None, ..holder() };
-        let standing = judge(unnamed.clone(), &Facts { program_lives: true, ..facts() }, pulse(), || SILENT);
-        assert_eq!(standing, Standing::Abandoned(unnamed), "a lease that names no program has none");
+        let lease_state = judge(unnamed.clone(), &Facts { program_lives: true, ..facts() }, pulse(), || SILENT);
+        assert_eq!(lease_state, LeaseState::Abandoned(unnamed), "a lease that names no program has none");
     }
 
     #[test]
     fn force_takes_what_cannot_be_seen_and_never_what_is_seen_to_live() {
-        let granted = |standing: Standing, purpose, force| {
-            decide(standing, Claim { purpose, force }, None, Path::new("lease")).map_err(|error| error.to_string())
+        let granted = |lease_state: LeaseState, purpose, force| {
+            decide(lease_state, LeaseRequest { purpose, force }, None, Path::new("lease"))
+                .map_err(|error| error.to_string())
         };
         for purpose in [Purpose::Live, Purpose::Adopt] {
             for force in [false, true] {
-                assert_eq!(granted(Standing::Free, purpose, force), Ok(None));
-                assert_eq!(granted(Standing::Abandoned(holder()), purpose, force), Ok(None));
-                assert!(granted(Standing::Supervised(holder()), purpose, force).is_err());
-                assert_eq!(granted(Standing::Elsewhere(holder(), SILENT), purpose, force).is_ok(), force);
-                assert_eq!(granted(Standing::Unreadable, purpose, force).is_ok(), force);
+                assert_eq!(granted(LeaseState::Free, purpose, force), Ok(None));
+                assert_eq!(granted(LeaseState::Abandoned(holder()), purpose, force), Ok(None));
+                assert!(granted(LeaseState::Supervised(holder()), purpose, force).is_err());
+                assert_eq!(granted(LeaseState::Elsewhere(holder(), SILENT), purpose, force).is_ok(), force);
+                assert_eq!(granted(LeaseState::Unreadable, purpose, force).is_ok(), force);
             }
         }
         let watched = |pulse: &Pulse, force| {
-            let claim = Claim { purpose: Purpose::Live, force };
-            let standing = Standing::OtherBoot(holder(), self::pulse(), SILENT);
-            decide(standing, claim, Some(pulse), Path::new("lease")).is_ok()
+            let lease_request = LeaseRequest { purpose: Purpose::Live, force };
+            let lease_state = LeaseState::OtherBoot(holder(), self::pulse(), SILENT);
+            decide(lease_state, lease_request, Some(pulse), Path::new("lease")).is_ok()
         };
         let moved = Pulse { beaten: SystemTime::UNIX_EPOCH + Duration::from_nanos(1), ..pulse() };
-        assert!(granted(Standing::OtherBoot(holder(), pulse(), SILENT), Purpose::Live, false).is_err());
+        assert!(granted(LeaseState::OtherBoot(holder(), pulse(), SILENT), Purpose::Live, false).is_err());
         assert!(watched(&pulse(), false) && !watched(&moved, false) && watched(&moved, true));
-        let orphaned = || Standing::Orphaned(holder(), PROGRAM);
+        let orphaned = || LeaseState::Orphaned(holder(), PROGRAM);
         assert_eq!(granted(orphaned(), Purpose::Adopt, false), Ok(Some(PROGRAM)));
         assert!(granted(orphaned(), Purpose::Live, true).is_err());
         assert!(granted(orphaned(), Purpose::Live, false).unwrap_err().contains("process 11"));
@@ -214,13 +218,13 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_holder_and_how_long_it_has_been_silent() {
-        let message = |standing| {
-            let claim = Claim { purpose: Purpose::Live, force: false };
-            decide(standing, claim, None, Path::new("lease")).unwrap_err().to_string()
+        let message = |lease_state| {
+            let lease_request = LeaseRequest { purpose: Purpose::Live, force: false };
+            decide(lease_state, lease_request, None, Path::new("lease")).unwrap_err().to_string()
         };
-        let supervised = message(Standing::Supervised(holder()));
+        let supervised = message(LeaseState::Supervised(holder()));
         assert!(supervised.contains("process 10") && supervised.contains("on here"), "{supervised}");
-        let elsewhere = message(Standing::Elsewhere(holder(), SILENT));
+        let elsewhere = message(LeaseState::Elsewhere(holder(), SILENT));
         assert!(elsewhere.contains("90 s") && elsewhere.contains("--force"), "{elsewhere}");
     }
 

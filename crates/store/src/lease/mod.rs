@@ -1,17 +1,17 @@
-//! The lease: who looks after a job, so that it never has two lives at the same time.
+//! The lease: who supervises a job, so that it never has two lives at the same time.
 //!
 //! The file appears by link(2) of a complete temporary file, which even old network file systems do at once or not at
 //! all. It is taken over, changed and given back under a lock on the file `lock`. The heartbeat is its time of last
-//! modification, which the keeper of the file system sets and compares by its own clock.
+//! modification, which the parity node of the file system sets and compares by its own clock.
 
 mod content;
-mod here;
+mod host_identity;
 
-pub use here::{Here, Processes, SystemProcesses};
+pub use host_identity::{HostIdentity, Processes, SystemProcesses};
 
 use crate::random::{CLOCK_STEM, LEASE_STEM, temporary_name};
 use crate::trust::open_trusted;
-use crate::{LockGuard, Medium, MediumFile, StoreError};
+use crate::{LockGuard, StorageBackend, StorageFile, StoreError};
 use content::{Content, Facts, LEASE_BYTES_MAX};
 use std::io;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ pub struct Pulse {
 
 /// How things stand with a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseState {
     /// Nobody holds the lease.
     Free,
     /// A live supervisor holds it.
@@ -86,13 +86,13 @@ pub enum Standing {
 pub enum Purpose {
     /// To give the job a new life: it must not have one.
     Live,
-    /// To look after a program whose supervisor is gone: it may run.
+    /// To supervise a program whose supervisor is gone: it may run.
     Adopt,
 }
 
 /// How the lease is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claim {
+pub struct LeaseRequest {
     /// What for.
     pub purpose: Purpose,
     /// Whether to take it from a holder that cannot be seen from here. Never takes it from one that is seen to live.
@@ -108,21 +108,21 @@ pub struct Lease {
 
 impl Lease {
     pub(crate) fn take(
-        medium: Arc<dyn Medium>,
-        here: Arc<Here>,
-        claim: Claim,
+        storage_backend: Arc<dyn StorageBackend>,
+        host_identity: Arc<HostIdentity>,
+        lease_request: LeaseRequest,
         watched: Option<&Pulse>,
     ) -> Result<Self, StoreError> {
-        let desk = Desk { medium, here };
+        let desk = Desk { storage_backend, host_identity };
         let holder = Holder {
-            host: desk.here.host.clone(),
-            boot_id: desk.here.boot_id.clone(),
-            pid_namespace: desk.here.pid_namespace,
-            supervisor: desk.here.supervisor,
+            host: desk.host_identity.host.clone(),
+            boot_id: desk.host_identity.boot_id.clone(),
+            pid_namespace: desk.host_identity.pid_namespace,
+            supervisor: desk.host_identity.supervisor,
             program: None,
         };
         let content =
-            desk.take(Content { token: crate::random_token(), holder, heartbeat: HEARTBEAT }, claim, watched)?;
+            desk.take(Content { token: crate::random_token(), holder, heartbeat: HEARTBEAT }, lease_request, watched)?;
         Ok(Self { core: Arc::new(LeaseCore { desk, content: Mutex::new(content) }), released: false })
     }
 
@@ -134,7 +134,7 @@ impl Lease {
     /// Names the program that runs under this lease.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], [`StoreError::Medium`].
+    /// [`StoreError::LeaseLost`], [`StoreError::StorageBackend`].
     pub fn set_program(&self, program: ProcessIdentity) -> Result<(), StoreError> {
         let _lock = self.core.desk.lock();
         self.core.check()?;
@@ -148,7 +148,7 @@ impl Lease {
     /// Shows that the holder lives. Call it each [`HEARTBEAT`].
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], [`StoreError::Medium`].
+    /// [`StoreError::LeaseLost`], [`StoreError::StorageBackend`].
     pub fn heartbeat(&self) -> Result<(), StoreError> {
         self.core.check()?.touch().map_err(|error| self.core.desk.writing(error))
     }
@@ -156,7 +156,7 @@ impl Lease {
     /// Gives the lease back: the program has ended.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], [`StoreError::Medium`].
+    /// [`StoreError::LeaseLost`], [`StoreError::StorageBackend`].
     pub fn release(mut self) -> Result<(), StoreError> {
         self.released = true;
         self.core.remove()
@@ -192,22 +192,22 @@ impl LeaseCore {
         write()
     }
 
-    pub(crate) fn is_of(&self, medium: &Arc<dyn Medium>) -> bool {
-        Arc::ptr_eq(&self.desk.medium, medium)
+    pub(crate) fn is_of(&self, storage_backend: &Arc<dyn StorageBackend>) -> bool {
+        Arc::ptr_eq(&self.desk.storage_backend, storage_backend)
     }
 
     /// That the lease is still ours; gives its file.
-    fn check(&self) -> Result<Arc<dyn MediumFile>, StoreError> {
+    fn check(&self) -> Result<Arc<dyn StorageFile>, StoreError> {
         match self.desk.read()? {
             Some(Found { content: Some(content), file }) if content.token == self.content().token => Ok(file),
-            _ => Err(StoreError::LeaseLost(self.desk.medium.path().to_owned())),
+            _ => Err(StoreError::LeaseLost(self.desk.storage_backend.path().to_owned())),
         }
     }
 
     fn remove(&self) -> Result<(), StoreError> {
         let _lock = self.desk.lock();
         self.check()?;
-        self.desk.medium.remove(LEASE).map_err(|error| self.desk.writing(error))
+        self.desk.storage_backend.remove(LEASE).map_err(|error| self.desk.writing(error))
     }
 
     fn content(&self) -> Content {
@@ -219,39 +219,51 @@ impl LeaseCore {
     }
 }
 
-/// How things stand with the job in `medium`.
-pub(crate) fn standing(medium: &Arc<dyn Medium>, here: &Arc<Here>) -> Result<Standing, StoreError> {
-    Desk { medium: Arc::clone(medium), here: Arc::clone(here) }.standing()
+/// How things stand with the job in `storage_backend`.
+pub(crate) fn lease_state(
+    storage_backend: &Arc<dyn StorageBackend>,
+    host_identity: &Arc<HostIdentity>,
+) -> Result<LeaseState, StoreError> {
+    Desk { storage_backend: Arc::clone(storage_backend), host_identity: Arc::clone(host_identity) }.lease_state()
 }
 
 /// Whether a lease could be had as it is asked for.
-pub(crate) fn would_grant(medium: &Arc<dyn Medium>, here: &Arc<Here>, claim: Claim) -> Result<(), StoreError> {
-    let desk = Desk { medium: Arc::clone(medium), here: Arc::clone(here) };
-    content::decide(desk.standing()?, claim, None, &desk.path()).map(drop)
+pub(crate) fn would_grant(
+    storage_backend: &Arc<dyn StorageBackend>,
+    host_identity: &Arc<HostIdentity>,
+    lease_request: LeaseRequest,
+) -> Result<(), StoreError> {
+    let desk = Desk { storage_backend: Arc::clone(storage_backend), host_identity: Arc::clone(host_identity) };
+    content::decide(desk.lease_state()?, lease_request, None, &desk.path()).map(drop)
 }
 
 /// Where leases are written and read.
 #[derive(Debug)]
 struct Desk {
-    medium: Arc<dyn Medium>,
-    here: Arc<Here>,
+    storage_backend: Arc<dyn StorageBackend>,
+    host_identity: Arc<HostIdentity>,
 }
 
 impl Desk {
     /// Makes `content` the lease, with the program added that comes with it.
-    fn take(&self, content: Content, claim: Claim, watched: Option<&Pulse>) -> Result<Content, StoreError> {
+    fn take(
+        &self,
+        content: Content,
+        lease_request: LeaseRequest,
+        watched: Option<&Pulse>,
+    ) -> Result<Content, StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             let temporary = self.write_temporary(&content)?;
-            let linked = self.medium.link(&temporary, LEASE);
+            let linked = self.storage_backend.link(&temporary, LEASE);
             self.discard(&temporary);
             // Over a network the answer to a link may get lost although it was made: only the file tells.
             if linked.is_ok() || self.read()?.is_some_and(|found| found.content.as_ref() == Some(&content)) {
-                self.medium.sync().map_err(|error| self.writing(error))?;
+                self.storage_backend.sync().map_err(|error| self.writing(error))?;
                 return Ok(content);
             }
             match linked.map_err(|error| (error.kind(), error)) {
                 Err((io::ErrorKind::AlreadyExists, _)) => {
-                    if let Some(content) = self.take_over(&content, claim, watched)? {
+                    if let Some(content) = self.take_over(&content, lease_request, watched)? {
                         return Ok(content);
                     }
                 }
@@ -261,52 +273,52 @@ impl Desk {
             }
         }
         let busy = io::Error::other("it keeps changing hands");
-        Err(StoreError::Medium { action: "take", path: self.path(), source: busy, remedy: "try again" })
+        Err(StoreError::StorageBackend { action: "take", path: self.path(), source: busy, remedy: "try again" })
     }
 
     /// Replaces a lease whose holder may be gone; `None` if it has been given back meanwhile.
     fn take_over(
         &self,
         content: &Content,
-        claim: Claim,
+        lease_request: LeaseRequest,
         watched: Option<&Pulse>,
     ) -> Result<Option<Content>, StoreError> {
-        let _lock = self.medium.lock(LOCK).map_err(|source| StoreError::Medium {
+        let _lock = self.storage_backend.lock(LOCK).map_err(|source| StoreError::StorageBackend {
             action: "lock",
-            path: self.medium.path().join(LOCK),
+            path: self.storage_backend.path().join(LOCK),
             source,
             remedy: "put the directory on a file system that has locks",
         })?;
-        let standing = self.standing()?;
-        if standing == Standing::Free {
+        let lease_state = self.lease_state()?;
+        if lease_state == LeaseState::Free {
             return Ok(None);
         }
         let mut content = content.clone();
-        content.holder.program = content::decide(standing, claim, watched, &self.path())?;
+        content.holder.program = content::decide(lease_state, lease_request, watched, &self.path())?;
         self.replace(&content)?;
         Ok(Some(content))
     }
 
     fn replace(&self, content: &Content) -> Result<(), StoreError> {
         let temporary = self.write_temporary(content)?;
-        let replaced = self.medium.rename(&temporary, LEASE);
+        let replaced = self.storage_backend.rename(&temporary, LEASE);
         self.discard_after_error(&temporary, replaced)
     }
 
-    fn standing(&self) -> Result<Standing, StoreError> {
+    fn lease_state(&self) -> Result<LeaseState, StoreError> {
         let Some(Found { content, file }) = self.read()? else {
-            return Ok(Standing::Free);
+            return Ok(LeaseState::Free);
         };
         let Some(Content { holder, token, heartbeat }) = content else {
-            return Ok(Standing::Unreadable);
+            return Ok(LeaseState::Unreadable);
         };
         let beaten = file.status().map_err(|error| StoreError::reading(&self.path(), error))?.modified;
         let facts = Facts {
-            host: self.here.host.clone(),
-            boot_id: self.here.boot_id.clone(),
-            pid_namespace: self.here.pid_namespace,
-            supervisor_lives: self.here.lives(holder.supervisor),
-            program_lives: holder.program.is_some_and(|program| self.here.program_lives(program)),
+            host: self.host_identity.host.clone(),
+            boot_id: self.host_identity.boot_id.clone(),
+            pid_namespace: self.host_identity.pid_namespace,
+            supervisor_lives: self.host_identity.lives(holder.supervisor),
+            program_lives: holder.program.is_some_and(|program| self.host_identity.program_lives(program)),
         };
         let pulse = Pulse { token, beaten, heartbeat };
         Ok(content::judge(holder, &facts, pulse, || self.now().duration_since(beaten).unwrap_or_default()))
@@ -315,7 +327,7 @@ impl Desk {
     /// The time by the clock that sets the heartbeat: that of a file written just now, in the same place.
     fn now(&self) -> SystemTime {
         let name = temporary_name(CLOCK_STEM);
-        let time = self.medium.create(&name).and_then(|file| {
+        let time = self.storage_backend.create(&name).and_then(|file| {
             file.touch()?;
             Ok(file.status()?.modified)
         });
@@ -325,8 +337,10 @@ impl Desk {
     }
 
     fn read(&self) -> Result<Option<Found>, StoreError> {
-        let (file, status) = match open_trusted(&*self.medium, LEASE, self.here.user) {
-            Err(StoreError::Medium { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        let (file, status) = match open_trusted(&*self.storage_backend, LEASE, self.host_identity.user) {
+            Err(StoreError::StorageBackend { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
             other => other?,
         };
         if status.bytes > LEASE_BYTES_MAX {
@@ -340,7 +354,7 @@ impl Desk {
 
     fn write_temporary(&self, content: &Content) -> Result<String, StoreError> {
         let name = temporary_name(LEASE_STEM);
-        let written = self.medium.create(&name).and_then(|file| {
+        let written = self.storage_backend.create(&name).and_then(|file| {
             file.write_at(content.encode().as_bytes(), 0)?;
             file.sync()
         });
@@ -350,7 +364,7 @@ impl Desk {
 
     /// Locks where there are locks. Elsewhere the lease alone must do: it can be held there, but not taken over.
     fn lock(&self) -> Option<Box<dyn LockGuard>> {
-        self.medium.lock(LOCK).ok()
+        self.storage_backend.lock(LOCK).ok()
     }
 
     fn discard_after_error(&self, temporary: &str, result: io::Result<()>) -> Result<(), StoreError> {
@@ -362,7 +376,7 @@ impl Desk {
 
     fn discard(&self, temporary: &str) {
         // Whoever takes the lease next clears away what this leaves.
-        let _ = self.medium.remove(temporary);
+        let _ = self.storage_backend.remove(temporary);
     }
 
     fn writing(&self, source: io::Error) -> StoreError {
@@ -370,7 +384,7 @@ impl Desk {
     }
 
     fn path(&self) -> PathBuf {
-        self.medium.path().join(LEASE)
+        self.storage_backend.path().join(LEASE)
     }
 }
 
@@ -378,5 +392,5 @@ impl Desk {
 struct Found {
     /// What it says, if that can be understood.
     content: Option<Content>,
-    file: Arc<dyn MediumFile>,
+    file: Arc<dyn StorageFile>,
 }

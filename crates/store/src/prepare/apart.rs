@@ -4,7 +4,7 @@
 use standfast_core::delta::Page;
 use standfast_core::directions::Blank;
 use standfast_core::{Mask, PAGE_BYTES, PageRange, is_zero};
-use standfast_format::{Beneath, Contents, PageBatch, Run};
+use standfast_format::{BackingPage, Contents, PageBatch, Run};
 
 /// Some pages, and where they belong, in the order of the bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -52,11 +52,11 @@ pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
         within.len() as u64 == range.pages() && within.iter().all(Blank::is_held)
     });
     let (mut from, mut to) = (0, 0);
-    for (owner, range, beneath) in std::mem::take(&mut batch.ranges) {
+    for (owner, range, backing_page) in std::mem::take(&mut batch.ranges) {
         let mut rest = range;
         for blank in blanks.within(range) {
             let (others, behind) = rest.split_at(PageRange::between(rest.start(), blank.page).pages());
-            keep(batch, (owner, others, beneath), (&mut from, &mut to));
+            keep(batch, (owner, others, backing_page), (&mut from, &mut to));
             let (own, behind) = behind.split_at(1);
             let page: &mut Page = batch.bytes[from..].first_chunk_mut().expect("a batch has all pages of its ranges");
             blank.dead.blank(page);
@@ -66,13 +66,13 @@ pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
                 apart.masks.push(blank.out.inverse());
             } else if !is_zero(page) {
                 apart.dead.push(run, page);
-            } else if beneath == Beneath::File {
+            } else if backing_page == BackingPage::File {
                 apart.zeros.push(Run { contents: Contents::Zero, ..run });
             }
             from += PAGE_BYTES;
             rest = behind;
         }
-        keep(batch, (owner, rest, beneath), (&mut from, &mut to));
+        keep(batch, (owner, rest, backing_page), (&mut from, &mut to));
     }
     if !apart.is_all_held {
         batch.bytes.truncate(to);
@@ -80,7 +80,7 @@ pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
 }
 
 /// Moves pages to the end of those that stay.
-fn keep(batch: &mut PageBatch, stays: (u32, PageRange, Beneath), (from, to): (&mut usize, &mut usize)) {
+fn keep(batch: &mut PageBatch, stays: (u32, PageRange, BackingPage), (from, to): (&mut usize, &mut usize)) {
     let bytes = stays.1.bytes() as usize;
     if bytes > 0 {
         batch.bytes.copy_within(*from..*from + bytes, *to);
@@ -143,14 +143,14 @@ mod tests {
         let blanks = Some(Arc::new(regions.blanks(Some(0))).where_held(&held));
         let bytes = [1, 2, 3, 4, 5].iter().flat_map(|fill| [*fill; PAGE_BYTES]);
         let bytes = bytes.chain([7; PAGE_BYTES - 4]).chain([0; 4]).collect();
-        let ranges = vec![(3, pages(1, 5), Beneath::Zeros), (3, pages(6, 1), Beneath::File)];
+        let ranges = vec![(3, pages(1, 5), BackingPage::Zeros), (3, pages(6, 1), BackingPage::File)];
         let mut batch = PageBatch { ranges, bytes, blanks };
         let mut apart = Apart::default();
         // What lay there before means nothing.
         apart.zeros.push(stored(9, 9));
         set_apart(&mut batch, &mut apart);
         let Apart { dead, held, masks, zeros, .. } = apart;
-        assert_eq!(batch.ranges, [(3, pages(1, 1), Beneath::Zeros), (3, pages(4, 2), Beneath::Zeros)]);
+        assert_eq!(batch.ranges, [(3, pages(1, 1), BackingPage::Zeros), (3, pages(4, 2), BackingPage::Zeros)]);
         assert_eq!(batch.bytes.chunks(PAGE_BYTES).map(|page| page[0]).collect::<Vec<_>>(), [1, 4, 5]);
         assert_eq!((dead.runs, held.runs), (vec![stored(2, 1)], vec![stored(3, 1)]));
         assert_eq!(dead.bytes, [[2; 16].as_slice(), &[0; PAGE_BYTES - 16]].concat());
@@ -164,7 +164,7 @@ mod tests {
         let regions = Regions::decode([&table.concat()[..]]).unwrap();
         let bytes = vec![5; 2 * PAGE_BYTES];
         let blanks = Some(Arc::new(regions.blanks(Some(0))));
-        let mut batch = PageBatch { ranges: vec![(3, pages(3, 2), Beneath::Zeros)], bytes, blanks };
+        let mut batch = PageBatch { ranges: vec![(3, pages(3, 2), BackingPage::Zeros)], bytes, blanks };
         let mut apart = Apart::default();
         set_apart(&mut batch, &mut apart);
         let wanted = [[5; PAGE_BYTES + 8].as_slice(), &[0; 8], &[5; PAGE_BYTES - 16]].concat();

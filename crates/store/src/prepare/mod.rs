@@ -9,10 +9,10 @@ pub(crate) use pool::Pool;
 
 use crate::chain::LINKS_MAX;
 use crate::encode::{Origin, Shrinker};
-use crate::job::{Shelf, image_name_of};
+use crate::job::{LevelDirectory, image_name_of};
 use crate::lease::LeaseCore;
 use crate::random::temporary_name;
-use crate::{JobDirectory, Lease, MediumFile, StoreError};
+use crate::{JobDirectory, Lease, StorageFile, StoreError};
 use pipeline::{Pipeline, Priority, Written};
 use standfast_core::PageSet;
 use standfast_format::image::{Assembled, Contained, ImageIdentity, Inherited, Parent, assemble};
@@ -28,7 +28,7 @@ impl JobDirectory {
     /// milliseconds, so call it before the program is frozen.
     ///
     /// # Errors
-    /// [`StoreError::Busy`], [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::Medium`].
+    /// [`StoreError::Busy`], [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::StorageBackend`].
     pub fn prepare(&self, lease: &Lease) -> Result<Prepared, StoreError> {
         self.prepare_with(lease, Plan::default())
     }
@@ -41,22 +41,22 @@ impl JobDirectory {
     pub fn prepare_with(&self, lease: &Lease, plan: Plan) -> Result<Prepared, StoreError> {
         let manifest = self.manifest()?;
         let number = manifest.next.max(plan.number_min);
-        let draft = Draft::begin(&self.shelf, lease, Slot::Checkpoint, image_name_of(number, 0))?;
-        let bad = self.shelf.bad_generations().clone();
+        let draft = Draft::begin(&self.level_directory, lease, Slot::Checkpoint, image_name_of(number, 0))?;
+        let bad = self.level_directory.bad_generations().clone();
         let is_good = |generation: &&Generation| {
             let links: Vec<_> = manifest.chain(generation.number).collect();
-            let is_there = |link: &&Generation| !bad.contains_key(&link.number) && self.shelf.has_image(link);
+            let is_there = |link: &&Generation| !bad.contains_key(&link.number) && self.level_directory.has_image(link);
             links.len() < plan.links_max.min(LINKS_MAX) && links.iter().all(is_there)
         };
         let parent = plan.parent.and_then(|number| manifest.generation(number)).filter(is_good);
-        self.shelf.set_parent(Slot::Checkpoint, parent.map(|parent| parent.number));
+        self.level_directory.set_parent(Slot::Checkpoint, parent.map(|parent| parent.number));
         let parent = parent.map(|parent| Parent { generation: parent.number, origin: parent.origin });
         let file = draft.create()?;
-        let encodings = self.shelf.encodings();
+        let encodings = self.level_directory.encodings();
         let encodings = if plan.in_haste { encodings.in_haste() } else { encodings };
-        let origin = parent.map(|parent| Arc::new(Origin::new(&self.shelf, parent.generation)));
-        let shrinker = || Shrinker::new(&self.shelf, encodings, origin.clone());
-        let pipeline = Pipeline::start(Arc::clone(&file), &self.shelf, plan.writing, &shrinker);
+        let origin = parent.map(|parent| Arc::new(Origin::new(&self.level_directory, parent.generation)));
+        let shrinker = || Shrinker::new(&self.level_directory, encodings, origin.clone());
+        let pipeline = Pipeline::start(Arc::clone(&file), &self.level_directory, plan.writing, &shrinker);
         let pipeline = pipeline.map_err(|error| draft.writing(error))?;
         let (job, inherited, finished) = (manifest.job, Vec::new(), None);
         Ok(Prepared { job, number, parent, origin, inherited, file, pipeline, finished, draft })
@@ -108,7 +108,7 @@ pub struct Prepared {
     parent: Option<Parent>,
     origin: Option<Arc<Origin>>,
     inherited: Vec<Inherited>,
-    file: Arc<dyn MediumFile>,
+    file: Arc<dyn StorageFile>,
     // Before the draft: the threads end before the file is removed.
     pipeline: Pipeline,
     finished: Option<Finished>,
@@ -140,7 +140,7 @@ impl Prepared {
     /// Makes the finished image durable under its final name. No restart takes it yet: the manifest does not name it.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`], [`StoreError::LeaseLost`], [`StoreError::Medium`]; the generation is aborted then.
+    /// [`StoreError::NoSpace`], [`StoreError::LeaseLost`], [`StoreError::StorageBackend`]; the generation is aborted then.
     ///
     /// # Panics
     /// When [`ImageSink::finish`] has not succeeded before.
@@ -152,7 +152,7 @@ impl Prepared {
         }
         let syncing = Instant::now();
         self.file.sync().map_err(|error| self.draft.writing(error))?;
-        self.draft.shelf.rates.synced(syncing.elapsed());
+        self.draft.level_directory.rates.synced(syncing.elapsed());
         self.draft.publish()?;
         Ok(Sealed { generation, draft: self.draft })
     }
@@ -169,7 +169,7 @@ impl Prepared {
 }
 
 /// Writes what stands around the pages; the header last, so that a file that broke off has none.
-pub(crate) fn write_frame(file: &dyn MediumFile, image: &Assembled) -> std::io::Result<()> {
+pub(crate) fn write_frame(file: &dyn StorageFile, image: &Assembled) -> std::io::Result<()> {
     file.write_at(&image.tail, image.header.tail().0)?;
     file.write_at(image.header_page(), 0)
 }
@@ -201,7 +201,7 @@ impl ImageSink for Prepared {
         let Some(Written { blocks, zeros }) = self.pipeline.join_writers() else {
             return Err(self.failure());
         };
-        self.pipeline.leave_batches(&self.draft.shelf.pool);
+        self.pipeline.leave_batches(&self.draft.level_directory.pool);
         let mut inherited = std::mem::take(&mut self.inherited);
         inherited.sort_unstable();
         let inherited_pages = inherited.iter().map(|run| run.range.pages()).sum();
@@ -241,17 +241,17 @@ impl Sealed {
     /// Names the generation in the manifest: from now on a restart takes it. `pause` is how long the program stood still.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::Medium`]; the generation is aborted then, unless
-    /// the manifest had already been replaced when the error came.
+    /// [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::StorageBackend`]; the generation is aborted then,
+    /// unless the manifest had already been replaced when the error came.
     pub fn commit(mut self, pause: Duration) -> Result<Generation, StoreError> {
         let pause_nanoseconds = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
         let generation = Generation { pause_nanoseconds, ..self.generation.clone() };
-        let shelf = Arc::clone(&self.draft.shelf);
-        let committed = shelf.update_manifest(&self.draft.lease, |manifest| {
+        let level_directory = Arc::clone(&self.draft.level_directory);
+        let committed = level_directory.update_manifest(&self.draft.lease, |manifest| {
             assert!(manifest.next <= generation.number, "one generation is in the making at a time");
             manifest.add(generation.clone());
         });
-        self.draft.kept = shelf.may_name(generation.number);
+        self.draft.kept = level_directory.may_name(generation.number);
         committed.map(|_| generation)
     }
 
@@ -271,11 +271,11 @@ pub(crate) enum Slot {
 }
 
 impl Slot {
-    fn of(self, shelf: &Shelf) -> &AtomicBool {
+    fn of(self, level_directory: &LevelDirectory) -> &AtomicBool {
         match self {
-            Self::Checkpoint => &shelf.busy,
-            Self::Coalescing => &shelf.coalescing,
-            Self::Flushing => &shelf.flushing,
+            Self::Checkpoint => &level_directory.busy,
+            Self::Coalescing => &level_directory.coalescing,
+            Self::Flushing => &level_directory.flushing,
         }
     }
 }
@@ -283,7 +283,7 @@ impl Slot {
 /// An image file in the making; removed with this unless it is kept.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) level_directory: Arc<LevelDirectory>,
     pub(crate) lease: Arc<LeaseCore>,
     slot: Slot,
     /// The name that the file will have.
@@ -294,32 +294,42 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn begin(shelf: &Arc<Shelf>, lease: &Lease, slot: Slot, final_name: String) -> Result<Self, StoreError> {
-        let (shelf, lease) = (Arc::clone(shelf), Arc::clone(lease.core()));
-        shelf.check_lease(&lease);
-        if slot.of(&shelf).swap(true, Ordering::AcqRel) {
+    pub(crate) fn begin(
+        level_directory: &Arc<LevelDirectory>,
+        lease: &Lease,
+        slot: Slot,
+        final_name: String,
+    ) -> Result<Self, StoreError> {
+        let (level_directory, lease) = (Arc::clone(level_directory), Arc::clone(lease.core()));
+        level_directory.check_lease(&lease);
+        if slot.of(&level_directory).swap(true, Ordering::AcqRel) {
             return Err(StoreError::Busy);
         }
         // Random, so that a supervisor that lost its lease without noticing cannot touch the file of the next.
         let name = temporary_name(&final_name);
-        Ok(Self { shelf, lease, slot, final_name, name, kept: false })
+        Ok(Self { level_directory, lease, slot, final_name, name, kept: false })
     }
 
-    pub(crate) fn create(&self) -> Result<Arc<dyn MediumFile>, StoreError> {
-        let create = || self.shelf.medium.create(&self.name).map_err(|error| self.writing(error));
+    pub(crate) fn create(&self) -> Result<Arc<dyn StorageFile>, StoreError> {
+        let create = || self.level_directory.storage_backend.create(&self.name).map_err(|error| self.writing(error));
         self.lease.guarding(create)
     }
 
     /// Gives the file its final name, durably.
     pub(crate) fn publish(&mut self) -> Result<(), StoreError> {
-        let rename = || self.shelf.medium.rename(&self.name, &self.final_name).map_err(|error| self.writing(error));
+        let rename = || {
+            self.level_directory
+                .storage_backend
+                .rename(&self.name, &self.final_name)
+                .map_err(|error| self.writing(error))
+        };
         self.lease.guarding(rename)?;
         self.name.clone_from(&self.final_name);
-        self.shelf.medium.sync().map_err(|error| self.writing(error))
+        self.level_directory.storage_backend.sync().map_err(|error| self.writing(error))
     }
 
     pub(crate) fn path(&self) -> std::path::PathBuf {
-        self.shelf.path_of(&self.final_name)
+        self.level_directory.path_of(&self.final_name)
     }
 
     pub(crate) fn writing(&self, source: std::io::Error) -> StoreError {
@@ -332,10 +342,11 @@ impl Drop for Draft {
         if !self.kept {
             // Whoever takes the lease next removes what cannot be removed now. Somebody who has taken it already owns
             // the final name.
-            let remove = || self.shelf.medium.remove(&self.name).map_err(|error| self.writing(error));
+            let remove =
+                || self.level_directory.storage_backend.remove(&self.name).map_err(|error| self.writing(error));
             let _ = self.lease.guarding(remove);
         }
-        self.shelf.set_parent(self.slot, None);
-        self.slot.of(&self.shelf).store(false, Ordering::Release);
+        self.level_directory.set_parent(self.slot, None);
+        self.slot.of(&self.level_directory).store(false, Ordering::Release);
     }
 }

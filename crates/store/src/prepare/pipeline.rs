@@ -14,9 +14,9 @@ use super::Writing;
 use super::apart::{Apart, set_apart};
 use super::pool::{Pool, batches_max, emptied, new_batch};
 use super::sift::{cut, sift};
-use crate::MediumFile;
+use crate::StorageFile;
 use crate::encode::{Counts, Shrinker, writers};
-use crate::job::Shelf;
+use crate::job::LevelDirectory;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use standfast_core::PAGE_BYTES;
 use standfast_core::codec::Encoding;
@@ -71,15 +71,15 @@ pub(super) struct Pipeline {
 impl Pipeline {
     /// Starts the threads, with the batches that an earlier generation left.
     pub(super) fn start(
-        file: Arc<dyn MediumFile>,
-        shelf: &Arc<Shelf>,
+        file: Arc<dyn StorageFile>,
+        level_directory: &Arc<LevelDirectory>,
         writing: Writing,
         shrinker: &dyn Fn() -> Shrinker,
     ) -> io::Result<Self> {
-        let ready = shelf.pool.take(writing);
+        let ready = level_directory.pool.take(writing);
         let target = Arc::new(Target {
             file,
-            shelf: Arc::clone(shelf),
+            level_directory: Arc::clone(level_directory),
             end: AtomicU64::new(HEADER_BYTES as u64),
             failed: AtomicBool::new(false),
             is_background: AtomicBool::new(false),
@@ -223,8 +223,8 @@ impl Drop for Pipeline {
 /// The file that is being written.
 #[derive(Debug)]
 struct Target {
-    file: Arc<dyn MediumFile>,
-    shelf: Arc<Shelf>,
+    file: Arc<dyn StorageFile>,
+    level_directory: Arc<LevelDirectory>,
     /// Where the next batch goes.
     end: AtomicU64,
     failed: AtomicBool,
@@ -237,7 +237,7 @@ impl Target {
     fn sync(&self) -> io::Result<()> {
         let begun = Instant::now();
         self.file.sync()?;
-        self.shelf.rates.synced(begun.elapsed());
+        self.level_directory.rates.synced(begun.elapsed());
         Ok(())
     }
 
@@ -307,7 +307,7 @@ impl Writer {
         written.blocks.append(&mut blocks);
         let handing = Instant::now();
         self.target.file.write_at(stored, start)?;
-        self.target.shelf.rates.handed(bytes, handing.elapsed());
+        self.target.level_directory.rates.handed(bytes, handing.elapsed());
         if start / FLUSH_BYTES != (start + bytes) / FLUSH_BYTES {
             // Full if the flusher is still at the last one: it will come to this too.
             let _ = self.due.try_send(());

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use standfast_core::directions::{Blanks, Regions};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::manifest::Generation;
-use standfast_format::{Beneath, ImageSink};
+use standfast_format::{BackingPage, ImageSink};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -63,7 +63,7 @@ struct Story {
 
 impl Story {
     fn new(encodings: Encodings) -> Self {
-        let directory = open_on(Disk::new().medium(), 1);
+        let directory = open_on(Disk::new().storage_backend(), 1);
         directory.set_encodings(encodings);
         let lease = directory.take_lease(LIVE).unwrap();
         begin(&directory, &lease).unwrap();
@@ -101,7 +101,7 @@ impl Story {
                     Some(fresh[at])
                 };
             }
-            batch.ranges.push((0, page, Beneath::Zeros));
+            batch.ranges.push((0, page, BackingPage::Zeros));
             batch.bytes.extend_from_slice(&self.now[own]);
         }
         batch.blanks = Some(blanks);

@@ -7,7 +7,7 @@ use super::{
     AFTER_REBOOT, LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, some_pages, state,
     written,
 };
-use crate::{CoalesceRule, JobDirectory, Lease, Plan, StoreError, Wish, Writing};
+use crate::{CoalesceRule, JobDirectory, Lease, Plan, Selector, StoreError, Writing};
 use proptest::prelude::*;
 use standfast_core::{Address, PageRange, PageSet};
 use standfast_format::manifest::GenerationNumber;
@@ -59,7 +59,7 @@ fn history() -> Vec<Pages> {
 /// A disk with all of that history, generations 1 to 6.
 fn disk_with_chain() -> Disk {
     let disk = Disk::new();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     begin(&directory, &lease).unwrap();
     let mut before = Pages::new();
@@ -75,7 +75,7 @@ fn disk_with_chain() -> Disk {
 #[test]
 fn every_generation_of_a_chain_comes_back_as_it_was() {
     let disk = disk_with_chain();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     for (pages, at) in history().iter().zip(1..) {
         let image = directory.image(number(at)).unwrap();
         assert_eq!(&pages_of(&image).unwrap(), pages, "generation {at}");
@@ -89,7 +89,7 @@ fn every_generation_of_a_chain_comes_back_as_it_was() {
 #[test]
 fn a_chain_that_has_become_too_long_is_not_built_upon() {
     let disk = disk_with_chain();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     let parent = |links_max| directory.prepare_with(&lease, Plan { links_max, ..upon(6) }).unwrap().parent();
     assert_eq!((parent(6), parent(7)), (None, Some(number(6))));
@@ -98,7 +98,7 @@ fn a_chain_that_has_become_too_long_is_not_built_upon() {
 #[test]
 fn pages_are_inherited_from_whichever_owner_held_them() {
     let disk = Disk::new();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     begin(&directory, &lease).unwrap();
     let first: Pages = [((0, 0x1000), page(1)), ((1, 0x1000), page(2)), ((1, 0x2000), page(3))].into();
@@ -117,7 +117,7 @@ fn pages_are_inherited_from_whichever_owner_held_them() {
 #[test]
 fn what_is_held_back_is_written_when_it_is_released_and_where_there_is_no_room_before() {
     let disk = Disk::new();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     begin(&directory, &lease).unwrap();
     let pages: Pages = (1..4000u64).map(|at| ((0, at * 0x1000), page(at as u8 | 1))).collect();
@@ -138,7 +138,7 @@ fn what_is_held_back_is_written_when_it_is_released_and_where_there_is_no_room_b
 #[test]
 fn a_generation_without_anything_inherited_is_full_and_one_without_a_parent_inherits_nothing() {
     let disk = disk_with_chain();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     let generation = checkpoint_upon(&directory, &lease, &Pages::new(), &some_pages(9), "full").unwrap();
     assert_eq!((generation.parent, generation.inherited_pages), (None, 0));
@@ -163,9 +163,9 @@ fn a_damaged_link_anywhere_leaves_the_newest_generation_that_does_not_need_it() 
                     content[place] ^= 1 << (place % 8);
                     disk.set_content(&name, content);
                 }
-                None => disk.medium().remove(&name).unwrap(),
+                None => disk.storage_backend().remove(&name).unwrap(),
             }
-            let directory = open_on(disk.medium(), 1);
+            let directory = open_on(disk.storage_backend(), 1);
             let found = restart(&directory);
             let context = format!("generation {damaged} damaged at {place:?}");
             match damaged {
@@ -183,12 +183,12 @@ fn a_damaged_link_anywhere_leaves_the_newest_generation_that_does_not_need_it() 
 
 /// What a restart does: the newest generation, and older ones as long as they turn out to be damaged.
 fn restart(directory: &JobDirectory) -> Option<(u64, Pages)> {
-    let mut wish = Wish::Newest;
+    let mut selector = Selector::Newest;
     for _ in 0..20 {
-        let Ok(choice) = directory.choose(wish) else { return None };
+        let Ok(choice) = directory.choose(selector) else { return None };
         match pages_of(&choice.image) {
             Ok(pages) => return Some((choice.number.get(), pages)),
-            Err(_) => wish = Wish::Before(choice.number),
+            Err(_) => selector = Selector::Before(choice.number),
         }
     }
     panic!("a restart ends")
@@ -199,7 +199,7 @@ fn a_link_that_was_exchanged_for_another_image_is_refused() {
     let (ours, other) = (disk_with_chain(), disk_with_chain());
     let name = "generation-00000003.image";
     ours.set_content(name, other.content(name));
-    let error = open_on(ours.medium(), 1).image(number(6)).unwrap_err();
+    let error = open_on(ours.storage_backend(), 1).image(number(6)).unwrap_err();
     assert!(matches!(&error, StoreError::Link { number, .. } if number.get() == 3), "{error}");
     assert!(error.to_string().contains("builds upon checkpoint 3"), "{error}");
 }
@@ -208,7 +208,7 @@ fn a_link_that_was_exchanged_for_another_image_is_refused() {
 fn coalescing_keeps_what_the_kept_generations_hold_and_bounds_the_files() {
     let history = history();
     let disk = disk_with_chain();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     assert!(!coalesce(&directory, &lease, rule(two(), 7)).unwrap(), "6 links are few");
     assert!(coalesce(&directory, &lease, rule(two(), 6)).unwrap());
@@ -232,7 +232,7 @@ fn coalescing_keeps_what_the_kept_generations_hold_and_bounds_the_files() {
 #[test]
 fn differences_as_large_as_the_full_image_are_coalesced_before_the_chain_is_long() {
     let disk = disk_with_chain();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     let rule = rule(two(), 100);
     assert!(!coalesce(&directory, &lease, rule).unwrap());
@@ -248,7 +248,7 @@ fn differences_as_large_as_the_full_image_are_coalesced_before_the_chain_is_long
 #[test]
 fn a_cancelled_coalescing_leaves_everything_as_it_was() {
     let disk = disk_with_chain();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     let before = disk.names();
     let done = directory.coalesce(&lease, CoalesceRule::at_once(two()), &AtomicBool::new(true)).unwrap();
@@ -262,7 +262,7 @@ fn a_damaged_link_ends_coalescing_and_leaves_what_can_be_had() {
     let mut content = disk.content(name);
     content[4096] ^= 1;
     disk.set_content(name, content);
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     let before = disk.names();
     let error = coalesce(&directory, &lease, CoalesceRule::at_once(two())).unwrap_err();
@@ -274,7 +274,7 @@ fn a_damaged_link_ends_coalescing_and_leaves_what_can_be_had() {
 
 /// Coalesces all but the newest generation, takes one more and lets retention work.
 fn coalesce_and_go_on(disk: &Disk) -> Result<(), BoxError> {
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE)?;
     coalesce(&directory, &lease, CoalesceRule::at_once(two()))?;
     let mut pages = history()[5].clone();
@@ -285,7 +285,7 @@ fn coalesce_and_go_on(disk: &Disk) -> Result<(), BoxError> {
 }
 
 fn assert_whole(disk: &Disk, context: &str) {
-    let directory = open_on(disk.medium(), 2);
+    let directory = open_on(disk.storage_backend(), 2);
     let (name, pages) = newest(&directory).unwrap_or_else(|error| panic!("{context}: {error}"));
     let mut seventh = history()[5].clone();
     seventh.insert((0, 0x5000), page(77));
@@ -376,7 +376,7 @@ proptest! {
         encodings in any_encodings(),
     ) {
         let disk = Disk::new();
-        let directory = open_on(disk.medium(), 1);
+        let directory = open_on(disk.storage_backend(), 1);
         directory.set_encodings(encodings);
         let lease = directory.take_lease(LIVE).unwrap();
         begin(&directory, &lease).unwrap();

@@ -3,7 +3,7 @@
 
 use super::disk::{Disk, Fault, Survival};
 use super::{AFTER_REBOOT, LIVE, begin, checkpoint, fill, newest, open_on, page, some_pages, state};
-use crate::{StoreError, Wish};
+use crate::{Selector, StoreError};
 use standfast_format::manifest::Outcome;
 use standfast_format::{BoxError, ImageSink};
 use std::io::ErrorKind;
@@ -22,7 +22,7 @@ struct Progress {
 fn first_checkpoint(disk: &Disk) -> Progress {
     let mut progress = Progress::default();
     let mut attempt = || -> Result<(), BoxError> {
-        let directory = open_on(disk.medium(), 1);
+        let directory = open_on(disk.storage_backend(), 1);
         let lease = directory.take_lease(LIVE)?;
         begin(&directory, &lease)?;
         progress.begun = true;
@@ -38,7 +38,7 @@ fn first_checkpoint(disk: &Disk) -> Progress {
 fn second_checkpoint(disk: &Disk) -> Progress {
     let mut progress = Progress { begun: true, ..Progress::default() };
     let mut attempt = || -> Result<(), BoxError> {
-        let directory = open_on(disk.medium(), 1);
+        let directory = open_on(disk.storage_backend(), 1);
         let lease = directory.take_lease(LIVE)?;
         let mut prepared = directory.prepare(&lease)?;
         fill(&mut prepared, &some_pages(2), &state("two"))?;
@@ -69,7 +69,7 @@ fn survivals() -> impl Iterator<Item = Survival> {
 
 /// The machine starts again: a good generation is there, and life goes on.
 fn assert_recovers(disk: &Disk, must_be_second: bool, context: &str) {
-    let directory = open_on(disk.medium(), 2);
+    let directory = open_on(disk.storage_backend(), 2);
     let (name, pages) = newest(&directory).unwrap_or_else(|error| panic!("{context}: {error}"));
     match name.as_str() {
         "one" => assert_eq!((pages, must_be_second), (some_pages(1), false), "{context}"),
@@ -108,8 +108,8 @@ fn loss_of_power_before_the_first_checkpoint_leaves_a_clear_none() {
         let progress = first_checkpoint(&crashed);
         for survival in survivals() {
             let found = crashed.after_power_loss(survival);
-            let directory = open_on(found.medium(), 2);
-            match directory.choose(Wish::Newest) {
+            let directory = open_on(found.storage_backend(), 2);
+            match directory.choose(Selector::Newest) {
                 Ok(_) => assert_recovers_first(&found),
                 Err(StoreError::NoJob(_)) => assert!(!progress.begun, "{at} {survival:?}"),
                 Err(StoreError::NoCheckpoint(_)) => assert!(!progress.committed, "{at} {survival:?}"),
@@ -156,7 +156,7 @@ fn assert_names_file_and_remedy(error: &(dyn std::error::Error + Send + Sync + '
     assert!(message.contains("/disk/"), "{message}");
     match error.downcast_ref::<StoreError>() {
         Some(StoreError::NoSpace(_)) => assert!(kind == ErrorKind::StorageFull && message.contains("free some")),
-        Some(StoreError::Medium { remedy, .. }) => assert!(!remedy.is_empty() && message.contains(remedy)),
+        Some(StoreError::StorageBackend { remedy, .. }) => assert!(!remedy.is_empty() && message.contains(remedy)),
         other => panic!("{other:?}"),
     }
 }
@@ -166,7 +166,7 @@ fn a_disk_that_fills_up_while_pages_stream_in_stops_the_reader_with_one_clear_er
     let (disk, _) = prepared_disk();
     // Lease (4 operations) and image file (1) still fit, then some of the pages.
     let full = disk.copy_with(Fault::From(9, ErrorKind::StorageFull));
-    let directory = open_on(full.medium(), 1);
+    let directory = open_on(full.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     let mut prepared = directory.prepare(&lease).unwrap();
     let many = (1..20_000u64).map(|at| ((0, at * 4096), page(at as u8 | 1))).collect();

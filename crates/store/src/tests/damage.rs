@@ -2,14 +2,14 @@
 
 use super::disk::{Disk, Fault};
 use super::{LIVE, begin, checkpoint, open_on, page, pages_of, some_pages};
-use crate::{JobDirectory, StoreError, Wish};
+use crate::{JobDirectory, Selector, StoreError};
 use standfast_format::BoxError;
 
 const IMAGE: &str = "generation-00000001.image";
 
 fn disk_with_one_checkpoint() -> Disk {
     let disk = Disk::new();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     begin(&directory, &lease).unwrap();
     let pages = [((0, 0x5000), page(7))].into();
@@ -20,13 +20,13 @@ fn disk_with_one_checkpoint() -> Disk {
 
 /// Reads everything, as a restart would.
 fn read(directory: &JobDirectory) -> Result<(), BoxError> {
-    pages_of(&directory.choose(Wish::Newest)?.image).map(drop)
+    pages_of(&directory.choose(Selector::Newest)?.image).map(drop)
 }
 
 #[test]
 fn every_flipped_bit_of_an_image_is_detected() {
     let disk = disk_with_one_checkpoint();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let good = disk.content(IMAGE);
     assert!(read(&directory).is_ok());
     for bit in 0..good.len() * 8 {
@@ -40,7 +40,7 @@ fn every_flipped_bit_of_an_image_is_detected() {
 #[test]
 fn every_other_length_of_an_image_is_detected() {
     let disk = disk_with_one_checkpoint();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let good = disk.content(IMAGE);
     for length in 0..good.len() {
         disk.set_content(IMAGE, good[..length].to_vec());
@@ -58,7 +58,7 @@ fn every_flipped_bit_and_every_other_length_of_a_manifest_is_detected() {
     let good = disk.content("manifest");
     let readable = |content: Vec<u8>| {
         disk.set_content("manifest", content);
-        open_on(disk.medium(), 1).manifest().is_ok()
+        open_on(disk.storage_backend(), 1).manifest().is_ok()
     };
     assert!(readable(good.clone()));
     for bit in 0..good.len() * 8 {
@@ -75,14 +75,14 @@ fn every_flipped_bit_and_every_other_length_of_a_manifest_is_detected() {
 #[test]
 fn a_damaged_generation_is_passed_over_for_the_one_before_with_its_reason() {
     let disk = disk_with_one_checkpoint();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
     checkpoint(&directory, &lease, &some_pages(2), "two").unwrap();
     let second = "generation-00000002.image";
     let mut content = disk.content(second);
     *content.last_mut().unwrap() ^= 1;
     disk.set_content(second, content);
-    let choice = directory.choose(Wish::Newest).unwrap();
+    let choice = directory.choose(Selector::Newest).unwrap();
     assert_eq!(choice.number.get(), 1);
     let [skipped] = &choice.skipped[..] else { panic!("{:?}", choice.skipped) };
     assert_eq!(skipped.number.get(), 2);
@@ -96,7 +96,8 @@ fn a_damaged_generation_is_passed_over_for_the_one_before_with_its_reason() {
 fn an_image_of_another_job_is_not_taken_for_ours() {
     let (ours, other) = (disk_with_one_checkpoint(), disk_with_one_checkpoint());
     ours.set_content(IMAGE, other.content(IMAGE));
-    let error = open_on(ours.medium(), 1).image(standfast_format::manifest::GenerationNumber::FIRST).unwrap_err();
+    let error =
+        open_on(ours.storage_backend(), 1).image(standfast_format::manifest::GenerationNumber::FIRST).unwrap_err();
     assert!(matches!(error, StoreError::WrongImage(_)), "{error}");
 }
 
@@ -105,9 +106,9 @@ fn files_that_others_may_write_are_refused_by_name() {
     for name in [IMAGE, "manifest"] {
         let disk = disk_with_one_checkpoint();
         disk.set_mode(name, 0o620);
-        let error = read(&open_on(disk.medium(), 1)).unwrap_err().to_string();
+        let error = read(&open_on(disk.storage_backend(), 1)).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains("others may write it"), "{error}");
         disk.set_mode(name, 0o640);
-        assert!(read(&open_on(disk.copy_with(Fault::None).medium(), 1)).is_ok(), "reading does no harm");
+        assert!(read(&open_on(disk.copy_with(Fault::None).storage_backend(), 1)).is_ok(), "reading does no harm");
     }
 }

@@ -3,7 +3,7 @@
 //! Names and contents exist twice: as programs see them, and as they would be found after a loss of power. What is in
 //! between may survive or not; [`Survival`] decides.
 
-use crate::{LockGuard, Medium, MediumFile, Status};
+use crate::{LockGuard, Status, StorageBackend, StorageFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
@@ -110,7 +110,7 @@ impl Disk {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    pub(super) fn medium(&self) -> Arc<dyn Medium> {
+    pub(super) fn storage_backend(&self) -> Arc<dyn StorageBackend> {
         Arc::new(Self(Arc::clone(&self.0)))
     }
 
@@ -203,12 +203,12 @@ fn with_zeros(inode: &Inode) -> Vec<u8> {
     content
 }
 
-impl Medium for Disk {
+impl StorageBackend for Disk {
     fn path(&self) -> &Path {
         Path::new("/disk")
     }
 
-    fn create(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         let inode = self.rename_in_history(|state| {
             state.free(name)?;
             let modified = state.now();
@@ -219,7 +219,7 @@ impl Medium for Disk {
         Ok(Arc::new(DiskFile { disk: Self(Arc::clone(&self.0)), inode }))
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
+    fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
         let mut state = self.state();
         state.count(false)?;
         let inode = state.find(name)?;
@@ -288,7 +288,7 @@ struct DiskFile {
     inode: usize,
 }
 
-impl MediumFile for DiskFile {
+impl StorageFile for DiskFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.state();
         let result = state.count(true);

@@ -27,7 +27,7 @@ pub(super) fn any_encodings() -> impl Strategy<Value = Encodings> {
 }
 
 fn job_on(disk: &Disk, encodings: Encodings) -> (JobDirectory, Lease) {
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     directory.set_encodings(encodings);
     let lease = directory.take_lease(LIVE).unwrap();
     begin(&directory, &lease).unwrap();
@@ -116,7 +116,7 @@ fn a_damaged_link_of_differences_is_noticed_and_what_does_not_need_it_is_found()
         let mut damaged = whole.clone();
         damaged[at] ^= 0x10;
         disk.set_content(file, damaged);
-        let directory = open_on(disk.medium(), 1);
+        let directory = open_on(disk.storage_backend(), 1);
         for (generation, needs_it) in [(1, false), (2, false), (3, true), (4, true)] {
             let read = directory.image(number(generation)).map_err(Into::into).and_then(|image| pages_of(&image));
             match read {
@@ -165,8 +165,8 @@ fn in_haste_only_what_was_asked_for_is_encoded() {
     let disk = Disk::new();
     let by_measure = Encodings { always: Allowed::default(), where_it_pays: Allowed::of(&[Encoding::Lz4]) };
     let (directory, lease) = job_on(&disk, by_measure);
-    directory.shelf.rates.handed(1 << 20, Duration::ZERO);
-    directory.shelf.rates.synced(Duration::from_secs(100));
+    directory.level_directory.rates.handed(1 << 20, Duration::ZERO);
+    directory.level_directory.rates.synced(Duration::from_secs(100));
     let plain: Pages = (0..200u64).map(|place| ((0, 0x1000 * place), page(place as u8))).collect();
     for (in_haste, is_short) in [(false, true), (true, false)] {
         let mut prepared = directory.prepare_with(&lease, Plan { in_haste, ..Plan::default() }).unwrap();
@@ -189,8 +189,8 @@ fn differences_are_made_by_measurement_where_they_take_less_time_than_to_write_t
         let mut made = None;
         // A full one, one by which both are measured, and one in which what was learnt is done.
         for at in 1..=3 {
-            directory.shelf.rates.handed(bytes, Duration::ZERO);
-            directory.shelf.rates.synced(time);
+            directory.level_directory.rates.handed(bytes, Duration::ZERO);
+            directory.level_directory.rates.synced(time);
             made = Some(checkpoint_upon(&directory, &lease, &history(at - 1), &history(at), "any").unwrap());
             assert_eq!(newest(&directory).unwrap().1, history(at));
         }

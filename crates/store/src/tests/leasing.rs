@@ -1,8 +1,8 @@
 //! One job, one life: the lease on a real directory and between machines.
 
 use super::disk::Disk;
-use super::{Crowd, LIVE, SUPERVISOR, begin, checkpoint, fill, here, newest, open_on, some_pages, state};
-use crate::{Claim, Here, JobDirectory, ProcessIdentity, Purpose, Standing, StoreError};
+use super::{Crowd, LIVE, SUPERVISOR, begin, checkpoint, fill, host_identity, newest, open_on, some_pages, state};
+use crate::{HostIdentity, JobDirectory, LeaseRequest, LeaseState, ProcessIdentity, Purpose, StoreError};
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use std::time::Duration;
 const PROGRAM: ProcessIdentity = ProcessIdentity { pid: 77, start_time: 770 };
 
 /// This machine as another supervisor sees it, with these processes alive.
-fn beside(alive: &[ProcessIdentity]) -> Here {
+fn beside(alive: &[ProcessIdentity]) -> HostIdentity {
     let supervisor = ProcessIdentity { pid: 20, start_time: 200 };
-    Here { supervisor, processes: Box::new(Crowd(alive.to_vec())), ..here(1) }
+    HostIdentity { supervisor, processes: Box::new(Crowd(alive.to_vec())), ..host_identity(1) }
 }
 
-fn elsewhere() -> Here {
-    Here { host: "there".into(), ..beside(&[]) }
+fn elsewhere() -> HostIdentity {
+    HostIdentity { host: "there".into(), ..beside(&[]) }
 }
 
-fn on(disk: &Disk, here: Here) -> JobDirectory {
-    JobDirectory::on(disk.medium(), here).unwrap()
+fn on(disk: &Disk, host_identity: HostIdentity) -> JobDirectory {
+    JobDirectory::on(disk.storage_backend(), host_identity).unwrap()
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn of_many_who_ask_at_once_one_gets_the_lease() {
 fn of_many_who_take_over_at_once_one_gets_the_lease() {
     let place = tempfile::tempdir().unwrap();
     // Left by a supervisor of an earlier boot.
-    let medium = std::sync::Arc::new(crate::Directory::open(place.path()).unwrap());
-    let gone = JobDirectory::on(medium, here(0)).unwrap();
+    let storage_backend = std::sync::Arc::new(crate::Directory::open(place.path()).unwrap());
+    let gone = JobDirectory::on(storage_backend, host_identity(0)).unwrap();
     let lease = gone.take_lease(LIVE).unwrap();
     lease.set_program(PROGRAM).unwrap();
     drop(lease);
@@ -55,7 +55,7 @@ fn of_many_who_take_over_at_once_one_gets_the_lease() {
     let ask = || {
         let directory = JobDirectory::open(place.path()).unwrap();
         start.wait();
-        directory.take_lease(Claim { force: true, ..LIVE })
+        directory.take_lease(LeaseRequest { force: true, ..LIVE })
     };
     let granted: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
@@ -67,27 +67,27 @@ fn of_many_who_take_over_at_once_one_gets_the_lease() {
 #[test]
 fn a_released_lease_is_free_and_a_dropped_one_too_unless_it_names_a_program() {
     let disk = Disk::new();
-    let directory = open_on(disk.medium(), 1);
+    let directory = open_on(disk.storage_backend(), 1);
     directory.take_lease(LIVE).unwrap().release().unwrap();
-    assert_eq!(directory.standing().unwrap(), Standing::Free);
+    assert_eq!(directory.lease_state().unwrap(), LeaseState::Free);
     drop(directory.take_lease(LIVE).unwrap());
-    assert_eq!(directory.standing().unwrap(), Standing::Free);
+    assert_eq!(directory.lease_state().unwrap(), LeaseState::Free);
     let lease = directory.take_lease(LIVE).unwrap();
     lease.set_program(PROGRAM).unwrap();
     drop(lease);
-    assert!(matches!(directory.standing().unwrap(), Standing::Supervised(_)));
+    assert!(matches!(directory.lease_state().unwrap(), LeaseState::Supervised(_)));
 }
 
 #[test]
 fn a_program_without_supervisor_can_be_adopted_and_not_be_started_again() {
     let disk = Disk::new();
-    let lease = open_on(disk.medium(), 1).take_lease(LIVE).unwrap();
+    let lease = open_on(disk.storage_backend(), 1).take_lease(LIVE).unwrap();
     lease.set_program(PROGRAM).unwrap();
     drop(lease);
     let orphaned = on(&disk, beside(&[PROGRAM]));
-    let refused = orphaned.take_lease(Claim { force: true, ..LIVE }).unwrap_err();
+    let refused = orphaned.take_lease(LeaseRequest { force: true, ..LIVE }).unwrap_err();
     assert!(matches!(refused, StoreError::ProgramStillRuns { pid: 77 }), "{refused}");
-    let adopted = orphaned.take_lease(Claim { purpose: Purpose::Adopt, force: false }).unwrap();
+    let adopted = orphaned.take_lease(LeaseRequest { purpose: Purpose::Adopt, force: false }).unwrap();
     assert_eq!(adopted.program(), Some(PROGRAM));
     drop(adopted);
     assert!(on(&disk, beside(&[])).take_lease(LIVE).is_ok(), "once the program has ended too");
@@ -96,7 +96,7 @@ fn a_program_without_supervisor_can_be_adopted_and_not_be_started_again() {
 #[test]
 fn a_holder_on_another_machine_is_left_alone_unless_forced_and_its_silence_is_told() {
     let disk = Disk::new();
-    let lease = open_on(disk.medium(), 1).take_lease(LIVE).unwrap();
+    let lease = open_on(disk.storage_backend(), 1).take_lease(LIVE).unwrap();
     disk.pass(Duration::from_secs(1000));
     lease.heartbeat().unwrap();
     disk.pass(Duration::from_secs(70));
@@ -107,7 +107,7 @@ fn a_holder_on_another_machine_is_left_alone_unless_forced_and_its_silence_is_to
         }
         other => panic!("{other:?}"),
     }
-    let taken = there.take_lease(Claim { force: true, ..LIVE }).unwrap();
+    let taken = there.take_lease(LeaseRequest { force: true, ..LIVE }).unwrap();
     assert!(matches!(lease.heartbeat(), Err(StoreError::LeaseLost(_))), "the old holder learns of it");
     drop(lease);
     assert!(taken.heartbeat().is_ok(), "and cannot take it back by leaving");
@@ -116,14 +116,14 @@ fn a_holder_on_another_machine_is_left_alone_unless_forced_and_its_silence_is_to
 #[test]
 fn whoever_lost_the_lease_changes_nothing_any_more() {
     let disk = Disk::new();
-    let old = open_on(disk.medium(), 1);
+    let old = open_on(disk.storage_backend(), 1);
     let lost = old.take_lease(LIVE).unwrap();
     begin(&old, &lost).unwrap();
     let mut unsealed = old.prepare(&lost).unwrap();
     fill(&mut unsealed, &some_pages(1), &state("lost")).unwrap();
 
     let new = on(&disk, elsewhere());
-    let lease = new.take_lease(Claim { force: true, ..LIVE }).unwrap();
+    let lease = new.take_lease(LeaseRequest { force: true, ..LIVE }).unwrap();
     checkpoint(&new, &lease, &some_pages(2), "new").unwrap();
     let before = disk.names();
 
@@ -137,7 +137,7 @@ fn whoever_lost_the_lease_changes_nothing_any_more() {
 #[test]
 fn a_sealed_generation_of_a_lost_lease_is_not_committed() {
     let disk = Disk::new();
-    let old = open_on(disk.medium(), 1);
+    let old = open_on(disk.storage_backend(), 1);
     let lost = old.take_lease(LIVE).unwrap();
     begin(&old, &lost).unwrap();
     let mut prepared = old.prepare(&lost).unwrap();
@@ -145,7 +145,7 @@ fn a_sealed_generation_of_a_lost_lease_is_not_committed() {
     let sealed = prepared.seal().unwrap();
 
     let new = on(&disk, elsewhere());
-    let lease = new.take_lease(Claim { force: true, ..LIVE }).unwrap();
+    let lease = new.take_lease(LeaseRequest { force: true, ..LIVE }).unwrap();
     checkpoint(&new, &lease, &some_pages(2), "new").unwrap();
     assert!(matches!(sealed.commit(Duration::ZERO), Err(StoreError::LeaseLost(_))));
     assert_eq!(newest(&new).unwrap(), ("new".into(), some_pages(2)), "its file was not removed either");
@@ -154,25 +154,25 @@ fn a_sealed_generation_of_a_lost_lease_is_not_committed() {
 #[test]
 fn a_lease_that_cannot_be_understood_is_only_taken_by_force() {
     let disk = Disk::new();
-    let lease = open_on(disk.medium(), 1).take_lease(LIVE).unwrap();
+    let lease = open_on(disk.storage_backend(), 1).take_lease(LIVE).unwrap();
     for strange in [&b""[..], b"standfast-lease=2\n", &[0xff; 100], &[b'x'; 5000]] {
         disk.set_content("lease", strange.to_vec());
         let directory = on(&disk, beside(&[SUPERVISOR]));
-        assert_eq!(directory.standing().unwrap(), Standing::Unreadable);
+        assert_eq!(directory.lease_state().unwrap(), LeaseState::Unreadable);
         assert!(matches!(directory.take_lease(LIVE), Err(StoreError::LeaseUnreadable(_))));
     }
-    assert!(on(&disk, beside(&[])).take_lease(Claim { force: true, ..LIVE }).is_ok());
+    assert!(on(&disk, beside(&[])).take_lease(LeaseRequest { force: true, ..LIVE }).is_ok());
     drop(lease);
 }
 
 #[test]
 fn a_holder_of_another_boot_is_taken_for_dead_only_when_its_heartbeat_has_been_seen_to_stand() {
     let disk = Disk::new();
-    let lease = open_on(disk.medium(), 1).take_lease(LIVE).unwrap();
+    let lease = open_on(disk.storage_backend(), 1).take_lease(LIVE).unwrap();
     lease.set_program(PROGRAM).unwrap();
-    let later = on(&disk, Here { boot_id: "another".into(), ..beside(&[]) });
-    let pulse = || match later.standing().unwrap() {
-        Standing::OtherBoot(holder, pulse, _) => {
+    let later = on(&disk, HostIdentity { boot_id: "another".into(), ..beside(&[]) });
+    let pulse = || match later.lease_state().unwrap() {
+        LeaseState::OtherBoot(holder, pulse, _) => {
             assert_eq!(holder.host, "here");
             pulse
         }

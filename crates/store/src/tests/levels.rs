@@ -4,7 +4,7 @@
 use super::disk::{Disk, Fault, Survival};
 use super::encodings::any_encodings;
 use super::{AFTER_REBOOT, LIVE, Pages, begin, checkpoint_upon, open_on, page, pages_of, some_pages, written};
-use crate::{CoalesceRule, JobDirectory, Lease, Level, Levels, Pacing, StoreError, Wish};
+use crate::{CoalesceRule, JobDirectory, Lease, Level, Levels, Pacing, Selector, StoreError};
 use proptest::prelude::*;
 use standfast_format::BoxError;
 use standfast_format::manifest::GenerationNumber;
@@ -25,8 +25,8 @@ fn levels_on(disk: &Disk, memory: &Disk) -> Levels {
 
 /// The same after the machine has started so many times.
 fn levels_after(boot: u32, disk: &Disk, memory: &Disk) -> Levels {
-    let directory = open_on(disk.medium(), boot);
-    let memory = directory.level_on(memory.medium()).unwrap();
+    let directory = open_on(disk.storage_backend(), boot);
+    let memory = directory.level_on(memory.storage_backend()).unwrap();
     Levels::new(directory, Some(memory))
 }
 
@@ -55,7 +55,7 @@ fn flush(levels: &Levels, lease: &Lease, at: GenerationNumber) -> Result<bool, S
 }
 
 fn found(levels: &Levels) -> (Level, u64, Pages) {
-    let (level, choice) = levels.choose(Wish::Newest).unwrap();
+    let (level, choice) = levels.choose(Selector::Newest).unwrap();
     (level, choice.number.get(), pages_of(&choice.image).unwrap())
 }
 
@@ -90,7 +90,7 @@ fn a_flush_takes_what_has_changed_since_the_newest_on_the_disk() {
         let image = levels.directory.image(number(at)).unwrap();
         assert_eq!(pages_of(&image).unwrap(), history(at as u8), "{at}");
     }
-    let rebooted = Levels::new(open_on(disk.medium(), 2), None);
+    let rebooted = Levels::new(open_on(disk.storage_backend(), 2), None);
     assert_eq!(found(&rebooted), (Level::Directory, 5, history(5)));
 }
 
@@ -231,7 +231,7 @@ fn a_level_that_is_full_or_emptied_leaves_the_disk_s_and_checkpoints_go_there() 
     let levels = levels_on(&disk, &whole);
     let lease = levels.directory.take_lease(LIVE).unwrap();
     memory_of(&levels).manifest().unwrap();
-    whole.names().iter().for_each(|name| whole.medium().remove(name).unwrap());
+    whole.names().iter().for_each(|name| whole.storage_backend().remove(name).unwrap());
     assert_eq!(found(&levels), (Level::Directory, 1, history(1)));
     let made = checkpoint_upon(memory_of(&levels), &lease, &history(3), &history(4), "any").unwrap();
     assert_eq!(made.parent, None, "what it would build upon is gone");
@@ -319,7 +319,7 @@ proptest! {
                     place.coalesce(&lease, rule, &AtomicBool::new(false)).unwrap();
                 }
                 Step::Restart(which) => {
-                    let all: Vec<_> = truth.keys().filter(|it| levels.choose(Wish::Exactly(**it)).is_ok()).copied().collect();
+                    let all: Vec<_> = truth.keys().filter(|it| levels.choose(Selector::Exactly(**it)).is_ok()).copied().collect();
                     if !all.is_empty() {
                         let number = all[which.index(all.len())];
                         levels.mark_superseded_after(&lease, number).unwrap();
@@ -338,7 +338,7 @@ proptest! {
             }
         }
         let newest = levels.each().flat_map(|(_, level)| level.manifest().unwrap().generations).filter(|it| !it.superseded).map(|it| it.number).max();
-        prop_assert_eq!(levels.choose(Wish::Newest).ok().map(|(_, choice)| choice.number), newest);
+        prop_assert_eq!(levels.choose(Selector::Newest).ok().map(|(_, choice)| choice.number), newest);
     }
 }
 
@@ -379,7 +379,7 @@ fn the_level_that_the_directory_names_is_taken_and_no_other() {
     levels.make_memory(&lease, &place.path().join("memory")).unwrap();
     assert_ne!(first, memory_of(&levels).path());
     assert_eq!((first.exists(), names(&place.path().join("memory"))), (false, 1));
-    assert!(matches!(reopen(&job).0.choose(Wish::Newest), Err(StoreError::NoCheckpoint(_))));
+    assert!(matches!(reopen(&job).0.choose(Selector::Newest), Err(StoreError::NoCheckpoint(_))));
 }
 
 #[test]

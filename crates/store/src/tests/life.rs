@@ -1,10 +1,10 @@
 //! The store on a real directory: what goes in comes out, generations come and go, and strangers are refused.
 
 use super::{LIVE, Pages, begin, checkpoint, fill, lend_empty, newest, page, pages_of, some_pages, state};
-use crate::{JobDirectory, Lease, StoreError, Wish};
+use crate::{JobDirectory, Lease, Selector, StoreError};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::manifest::{GenerationNumber, Outcome};
-use standfast_format::{Beneath, Contents, ImageSink, ImageSource, Run};
+use standfast_format::{BackingPage, Contents, ImageSink, ImageSource, Run};
 use std::fs;
 use std::num::NonZeroU32;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -59,7 +59,7 @@ fn zero_pages_are_left_out_or_remembered_by_what_lies_beneath() {
     let mut prepared = job.directory.prepare(&job.lease).unwrap();
     let mut batch = lend_empty(&mut prepared).unwrap();
     let range = |at: u64| PageRange::new(Address::new(at * 4096), 3);
-    batch.ranges = vec![(0, range(10), Beneath::Zeros), (0, range(20), Beneath::File)];
+    batch.ranges = vec![(0, range(10), BackingPage::Zeros), (0, range(20), BackingPage::File)];
     let zero = vec![0; PAGE_BYTES];
     batch.bytes.extend([page(1), zero.clone(), page(2), zero.clone(), page(3), zero].concat());
     prepared.submit(batch).unwrap();
@@ -118,14 +118,14 @@ fn retention_keeps_the_newest_and_a_restart_from_the_past_supersedes_the_rest() 
     job.directory.mark_superseded_after(&job.lease, number(2)).unwrap();
     assert_eq!(newest(&job.directory).unwrap().0, "2");
     assert_eq!(
-        job.directory.choose(Wish::Exactly(number(4))).unwrap().number,
+        job.directory.choose(Selector::Exactly(number(4))).unwrap().number,
         number(4),
         "by number it is still there"
     );
     checkpoint(&job.directory, &job.lease, &some_pages(5), "5").unwrap();
     assert_eq!(newest(&job.directory).unwrap().0, "5");
-    assert_eq!(job.directory.choose(Wish::Before(number(5))).unwrap().number, number(2), "not those given up");
-    let error = job.directory.choose(Wish::Before(number(2))).unwrap_err();
+    assert_eq!(job.directory.choose(Selector::Before(number(5))).unwrap().number, number(2), "not those given up");
+    let error = job.directory.choose(Selector::Before(number(2))).unwrap_err();
     assert!(matches!(error, StoreError::NoneGood { .. }), "{error}");
     assert!(matches!(job.directory.image(number(9)), Err(StoreError::NoSuchGeneration { .. })));
 }
@@ -137,7 +137,7 @@ fn a_new_job_in_the_same_directory_removes_the_old_generations() {
     let old = job.directory.manifest().unwrap().job;
     begin(&job.directory, &job.lease).unwrap();
     assert_ne!(job.directory.manifest().unwrap().job, old);
-    assert!(matches!(job.directory.choose(Wish::Newest), Err(StoreError::NoCheckpoint(_))));
+    assert!(matches!(job.directory.choose(Selector::Newest), Err(StoreError::NoCheckpoint(_))));
     assert!(!names(&job).iter().any(|name| name.starts_with("generation")));
 }
 
@@ -186,9 +186,9 @@ fn what_is_missing_is_named() {
     assert!(matches!(JobDirectory::open(&place.path().join("none")), Err(StoreError::NoDirectory(_))));
     let empty = JobDirectory::open(place.path()).unwrap();
     assert!(matches!(empty.manifest(), Err(StoreError::NoJob(_))));
-    assert!(matches!(empty.choose(Wish::Newest), Err(StoreError::NoJob(_))));
+    assert!(matches!(empty.choose(Selector::Newest), Err(StoreError::NoJob(_))));
     let job = job();
-    assert!(matches!(job.directory.choose(Wish::Newest), Err(StoreError::NoCheckpoint(_))));
+    assert!(matches!(job.directory.choose(Selector::Newest), Err(StoreError::NoCheckpoint(_))));
 }
 
 #[test]

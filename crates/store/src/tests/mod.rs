@@ -11,13 +11,13 @@ mod levels;
 mod life;
 
 use crate::{
-    Chain, Claim, Here, JobDirectory, Lease, Medium, Plan, Prepared, ProcessIdentity, Processes, Purpose, StoreError,
-    Wish,
+    Chain, HostIdentity, JobDirectory, Lease, LeaseRequest, Plan, Prepared, ProcessIdentity, Processes, Purpose,
+    Selector, StorageBackend, StoreError,
 };
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::manifest::{Generation, JobDescription, RunOptions};
 use standfast_format::records::{JobState, ProcessState};
-use standfast_format::{Beneath, BoxError, ImageSink, ImageSource, PageBatch};
+use standfast_format::{BackingPage, BoxError, ImageSink, ImageSource, PageBatch};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,9 +25,9 @@ use std::time::Duration;
 /// Pages by process and address.
 type Pages = BTreeMap<(u32, u64), Vec<u8>>;
 
-const LIVE: Claim = Claim { purpose: Purpose::Live, force: false };
+const LIVE: LeaseRequest = LeaseRequest { purpose: Purpose::Live, force: false };
 /// The same of a lease of an earlier boot whose heartbeat nobody watches here.
-const AFTER_REBOOT: Claim = Claim { purpose: Purpose::Live, force: true };
+const AFTER_REBOOT: LeaseRequest = LeaseRequest { purpose: Purpose::Live, force: true };
 
 /// The processes of a machine that does not exist.
 #[derive(Debug, Default)]
@@ -46,8 +46,8 @@ impl Processes for Crowd {
 const SUPERVISOR: ProcessIdentity = ProcessIdentity { pid: 10, start_time: 100 };
 
 /// A machine on which nobody but this supervisor lives.
-fn here(boot: u32) -> Here {
-    Here {
+fn host_identity(boot: u32) -> HostIdentity {
+    HostIdentity {
         host: "here".into(),
         boot_id: format!("boot {boot}"),
         pid_namespace: 1,
@@ -58,8 +58,8 @@ fn here(boot: u32) -> Here {
     }
 }
 
-fn open_on(medium: Arc<dyn Medium>, boot: u32) -> JobDirectory {
-    JobDirectory::on(medium, here(boot)).expect("a trusted medium opens")
+fn open_on(storage_backend: Arc<dyn StorageBackend>, boot: u32) -> JobDirectory {
+    JobDirectory::on(storage_backend, host_identity(boot)).expect("a trusted storage backend opens")
 }
 
 fn begin(directory: &JobDirectory, lease: &Lease) -> Result<(), StoreError> {
@@ -112,7 +112,7 @@ fn submit_all(prepared: &mut Prepared, pages: &Pages) -> Result<(), BoxError> {
             prepared.submit(batch)?;
             batch = lend_empty(prepared)?;
         }
-        batch.ranges.push((*owner, PageRange::new(Address::new(*address), 1), Beneath::Zeros));
+        batch.ranges.push((*owner, PageRange::new(Address::new(*address), 1), BackingPage::Zeros));
         batch.bytes.extend_from_slice(bytes);
     }
     prepared.submit(batch)
@@ -176,6 +176,6 @@ fn pages_of(image: &Chain) -> Result<Pages, BoxError> {
 
 /// The name that was given to the newest good generation, and its pages.
 fn newest(directory: &JobDirectory) -> Result<(String, Pages), BoxError> {
-    let image = directory.choose(Wish::Newest)?.image;
+    let image = directory.choose(Selector::Newest)?.image;
     Ok((image.state().processes[0].working_directory.to_string(), pages_of(&image)?))
 }

@@ -59,7 +59,7 @@ impl Family {
         let holds = |place: &usize| {
             let process = &plan.job.processes[*place];
             let mut descriptors = process.descriptors.iter();
-            !process.kinship.shares_descriptors && descriptors.any(|it| it.open_file as usize == file)
+            !process.process_tree.shares_descriptors && descriptors.any(|it| it.open_file as usize == file)
         };
         (0..self.processes.len()).filter(holds).collect()
     }

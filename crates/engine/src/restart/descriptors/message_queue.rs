@@ -1,8 +1,8 @@
-//! Message queues of POSIX: made anew under their names, in an IPC namespace of the job's own, with what was in them.
+//! Message queues of POSIX: made again under their names, in an IPC namespace of the job's own, with what was in them.
 
 use super::Opening;
 use crate::freeze::kernel;
-use crate::{EngineError, Obstacle};
+use crate::{Blocker, EngineError};
 use standfast_format::records::{JobState, PosixQueue as Record};
 use standfast_linux::PosixQueue;
 use std::ffi::CString;
@@ -64,7 +64,7 @@ impl Opening<'_> {
 }
 
 fn cannot_be_made(queue: &Record, why: &str) -> EngineError {
-    EngineError::Refused(vec![Obstacle {
+    EngineError::Refused(vec![Blocker {
         what: format!("message queue /{}", queue.name),
         why: format!("it cannot be made again here: {why}"),
         remedy: "raise the limits (sysctl fs.mqueue.msg_max, fs.mqueue.msgsize_max; ulimit -q), or restart it as root"

@@ -8,7 +8,7 @@ use crate::restart::family::Family;
 use crate::restart::ids::highest_id;
 use crate::restart::plan::JobPlan;
 use crate::terminals::{InFlight, Sides};
-use crate::{EngineError, Obstacle};
+use crate::{Blocker, EngineError};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalSettings, WindowSize};
 use standfast_linux::sys::terminal::{self, Settings};
 use std::io;
@@ -133,7 +133,7 @@ impl Family {
             let Some(control) = recorded.controls else { continue };
             let of_session = || {
                 let living = self.processes.iter().zip(&plan.job.processes);
-                living.filter(|(_, state)| state.kinship.session == control.session)
+                living.filter(|(_, state)| state.process_tree.session == control.session)
             };
             if let Some((leader, _)) = of_session().find(|(_, state)| state.pid == control.session) {
                 if control.foreground == 0 {
@@ -142,7 +142,7 @@ impl Family {
                     leader.put_in_front(sides.slave, control.foreground)?;
                 }
             }
-            for (process, _) in of_session().filter(|(_, state)| state.kinship.without_terminal) {
+            for (process, _) in of_session().filter(|(_, state)| state.process_tree.without_terminal) {
                 process.call("giving up a terminal", libc::SYS_ioctl, [sides.slave, TIOCNOTTY, 0, 0, 0, 0])?;
             }
         }
@@ -208,7 +208,7 @@ fn making(source: io::Error) -> EngineError {
 }
 
 fn is_taken(number: u32) -> EngineError {
-    EngineError::Refused(vec![Obstacle {
+    EngineError::Refused(vec![Blocker {
         what: format!("terminal /dev/pts/{number}"),
         why: "somebody else has one of this number, and the program may know its own by it".to_owned(),
         remedy: "allow unprivileged user namespaces, in which the job has terminals of its own; or close the other one"

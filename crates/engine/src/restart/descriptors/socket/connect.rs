@@ -68,7 +68,7 @@ impl Opening<'_> {
     }
 
     /// A socket whose other end is to be closed once what came from there has been sent again.
-    pub(super) fn make_widowed(&self, record: &Socket, peer: &Bytes) -> Result<Made, EngineError> {
+    pub(super) fn make_peer_closed(&self, record: &Socket, peer: &Bytes) -> Result<Made, EngineError> {
         let (mut made, other) = if is_tcp(record) {
             let other = Socket { name: peer.clone(), options: Vec::new(), ..record.clone() };
             self.make_pair(record, &other)?

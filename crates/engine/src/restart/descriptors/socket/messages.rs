@@ -3,7 +3,7 @@
 
 use super::{Made, is_internet, is_tcp};
 use crate::EngineError;
-use crate::census::received;
+use crate::collect::received;
 use crate::freeze::kernel;
 use crate::restart::descriptors::Opening;
 use standfast_format::records::{Message, Socket, SocketState};
@@ -39,7 +39,7 @@ impl Opening<'_> {
             let unnamed;
             let (sender, to) = match (&record.state, message.sender) {
                 (SocketState::Paired { peer }, _) => (&sockets[*peer as usize], Vec::new()),
-                (SocketState::Widowed { .. } | SocketState::Ended, _) => {
+                (SocketState::PeerClosed { .. } | SocketState::Ended, _) => {
                     (receiver.widow_of.as_deref().expect("it has had another end"), Vec::new())
                 }
                 (_, Some(sender)) => {

@@ -1,4 +1,4 @@
-//! Sockets, made anew in the new process: pairs first, each end connected to the other, then those that stand alone, then
+//! Sockets, made again in the new process: pairs first, each end connected to the other, then those that stand alone, then
 //! those that wait to be accepted. What was in flight is sent again when all open files are there (`messages.rs`).
 //!
 //! A pair of sockets without names is made as such. Where one end has a name, and always with TCP, a socket listens there
@@ -55,7 +55,7 @@ impl Opening<'_> {
                     let (one, other) = self.make_pair(record, &records[*peer as usize])?;
                     (made[place], made[*peer as usize]) = (Some(one), Some(other));
                 }
-                SocketState::Widowed { peer } => made[place] = Some(self.make_widowed(record, peer)?),
+                SocketState::PeerClosed { peer } => made[place] = Some(self.make_peer_closed(record, peer)?),
                 SocketState::Reset => made[place] = Some(self.make_reset(record, &[Naming::Bound, Naming::Any])?),
                 _ => {}
             }
@@ -175,7 +175,7 @@ fn already_so(error: io::Error) -> io::Result<()> {
 fn stands_alone(record: &Socket) -> bool {
     !matches!(
         record.state,
-        SocketState::Paired { .. } | SocketState::Widowed { .. } | SocketState::Reset | SocketState::Ended
+        SocketState::Paired { .. } | SocketState::PeerClosed { .. } | SocketState::Reset | SocketState::Ended
     )
 }
 

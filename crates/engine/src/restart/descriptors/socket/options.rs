@@ -50,7 +50,7 @@ pub(super) fn keeps_sharing(record: &Socket) -> bool {
         record.state,
         SocketState::Listening { .. }
             | SocketState::Paired { .. }
-            | SocketState::Widowed { .. }
+            | SocketState::PeerClosed { .. }
             | SocketState::Waiting { .. }
     );
     super::is_tcp(record) && is_in_use

@@ -1,0 +1,76 @@
+//! What is said to people: always on standard error and with the command's name in front, since standard output belongs
+//! to the program that runs.
+
+use crate::arguments::Volume;
+use rustix::termios::{OutputModes, tcgetattr};
+use standfast::{JobEvent, Severity, printable, printable_lines, without_numbers};
+use std::io::{self, Write};
+
+/// Speaks as loudly as was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reporter {
+    least: Severity,
+}
+
+impl Reporter {
+    pub(crate) fn new(volume: Volume) -> Self {
+        let least = match volume {
+            Volume { quiet: true, .. } => Severity::Warning,
+            Volume { verbose: true, .. } => Severity::Detail,
+            Volume { .. } => Severity::Note,
+        };
+        Self { least }
+    }
+
+    /// Passes on what a supervisor has to say.
+    pub(crate) fn event(self, event: &JobEvent) {
+        if event.severity() >= self.least {
+            say(&event.to_string());
+        }
+    }
+}
+
+/// Says something in any case. A closed standard error is nobody's fault.
+pub(crate) fn say(message: &str) {
+    let end = if is_raw(&io::stderr()) { "\r\n" } else { "\n" };
+    let line = format!("standfast: {}{end}", in_one_line(&without_numbers(message)));
+    drop(io::stderr().write_all(line.as_bytes()));
+}
+
+/// What is wrong with the command line, or the help that it asks for; then the end. Words of a command line may be names of
+/// files that somebody else has chosen.
+pub(crate) fn leave_with(answer: &clap::Error) -> ! {
+    if answer.use_stderr() {
+        drop(io::stderr().write_all(printable_lines(&answer.render().to_string()).as_bytes()));
+        std::process::exit(answer.exit_code());
+    }
+    answer.exit()
+}
+
+/// Whether it is a terminal on which a line has to end as on paper, since somebody has attached it to a program's.
+fn is_raw(stream: &io::Stderr) -> bool {
+    tcgetattr(stream).is_ok_and(|settings| !settings.output_modes.contains(OutputModes::OPOST))
+}
+
+fn in_one_line(message: &str) -> String {
+    printable(&message.lines().map(str::trim_end).collect::<Vec<_>>().join(" ")).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quiet_keeps_warnings_and_verbose_brings_details() {
+        let reporter = |quiet, verbose| Reporter::new(Volume { quiet, verbose }).least;
+        assert_eq!(reporter(true, false), Severity::Warning);
+        assert_eq!(reporter(false, true), Severity::Detail);
+        assert_eq!(reporter(false, false), Severity::Note);
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        assert_eq!(in_one_line("first\nsecond \n"), "first second");
+        assert_eq!(in_one_line("a\x1b[2Jb\rc"), r"a\x1b[2Jb\rc");
+    }
+}

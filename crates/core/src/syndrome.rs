@@ -1,0 +1,85 @@
+//! What a page leaves behind when it is divided by a polynomial: the sum of pages leaves the sum of what they leave, so that
+//! a sum can be proved to be of its summands without one of them at hand.
+
+use crate::PAGE_BYTES;
+use crate::delta::Page;
+use std::ops::{BitXor, BitXorAssign};
+
+/// The CRC-64 of a page of zeros: what the register begins and ends with makes it another than zero.
+const OF_ZEROS: u64 = 0x6482_d367_eb22_b64e;
+
+/// The remainder of a page modulo a polynomial over GF(2) of degree 64, that of CRC-64/NVME. Adding is XOR, for pages and for
+/// syndromes. What differs in 64 bits in a row, or fewer, has another syndrome; anything else by 1 - 2^-64.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Syndrome(u64);
+
+impl Syndrome {
+    /// Bytes of one on the wire.
+    pub const BYTES: usize = 8;
+
+    /// That of a page; of zeros it is [`Syndrome::default`].
+    pub fn of(page: &Page) -> Self {
+        Self(crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, page) ^ OF_ZEROS)
+    }
+
+    /// The bytes that travel, least significant first.
+    pub const fn to_bytes(self) -> [u8; Self::BYTES] {
+        self.0.to_le_bytes()
+    }
+
+    /// A syndrome that has travelled.
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(u64::from_le_bytes(bytes))
+    }
+}
+
+impl BitXor for Syndrome {
+    type Output = Self;
+
+    fn bitxor(self, other: Self) -> Self {
+        Self(self.0 ^ other.0)
+    }
+}
+
+impl BitXorAssign for Syndrome {
+    fn bitxor_assign(&mut self, other: Self) {
+        *self = *self ^ other;
+    }
+}
+
+const _: () = assert!(PAGE_BYTES == 4096, "the syndrome of zeros is that of so many");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Bit by bit, least significant first.
+    fn naive(page: &Page) -> Syndrome {
+        const POLYNOMIAL: u64 = 0x9a6c_9329_ac4b_c9b5;
+        let divided = |rest: u64, byte: &u8| {
+            (0..8).fold(rest ^ u64::from(*byte), |rest, _| (rest >> 1) ^ (POLYNOMIAL * (rest & 1)))
+        };
+        Syndrome(page.iter().fold(0, divided))
+    }
+
+    proptest! {
+        #[test]
+        fn a_sum_leaves_what_its_summands_leave(a: u64, b: u64, changed in 0..PAGE_BYTES) {
+            let page = |seed: u64| -> Page { std::array::from_fn(|at| (seed.wrapping_mul(at as u64 + 1) >> 32) as u8) };
+            let (one, other) = (page(a), page(b));
+            let sum: Page = std::array::from_fn(|at| one[at] ^ other[at]);
+            prop_assert_eq!(Syndrome::of(&sum), Syndrome::of(&one) ^ Syndrome::of(&other));
+            prop_assert_eq!(Syndrome::of(&one), naive(&one));
+            prop_assert_eq!(Syndrome::from_bytes(Syndrome::of(&one).to_bytes()), Syndrome::of(&one));
+            let mut altered = one;
+            altered[changed] ^= 1 << (b % 8);
+            prop_assert_ne!(Syndrome::of(&altered), Syndrome::of(&one));
+        }
+    }
+
+    #[test]
+    fn zeros_leave_nothing() {
+        assert_eq!(Syndrome::of(&[0; PAGE_BYTES]), Syndrome::default());
+    }
+}

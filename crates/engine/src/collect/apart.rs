@@ -1,0 +1,222 @@
+//! Collects what the processes of a job do not have in common though a restart would give it to all, and of what they
+//! have in common though it could not: namespaces, privileges, memory.
+
+use super::process_snapshot::{NAMESPACES, NamespacesAndCredentials, ProcessSnapshot};
+use super::supervisors::is_supervisor;
+use crate::tree::Member;
+use crate::{Blocker, EngineError};
+use standfast_format::records::ProcessSwitches;
+use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::sys::process::{self, Common};
+use std::cmp::Ordering;
+use std::os::unix::fs::MetadataExt;
+
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+/// A wait status says with this bit that a core file was left.
+const CORE_DUMPED: i32 = 0x80;
+
+/// Finds out which of these processes, which are one job, could not be brought back together. The main process is the
+/// first; it is compared with its parent, from whom it has what it was started in. `process_snapshots` are of the living.
+pub(super) fn find(members: &[Member], process_snapshots: &[&ProcessSnapshot]) -> Vec<Blocker> {
+    let mut blockers = Vec::new();
+    let living: Vec<&Member> = members.iter().filter(|member| member.wait_status.is_none()).collect();
+    let Some(main) = process_snapshots.first() else { return blockers };
+    let outside =
+        Status::of(main.stat.parent).and_then(|status| Ok((NamespacesAndCredentials::of(main.stat.parent)?, status)));
+    for (place, (member, own)) in living.iter().zip(process_snapshots).enumerate() {
+        // The parent may be one that may not be looked at.
+        let norm = match &outside {
+            _ if place > 0 => (&main.namespaces_and_credentials, &main.status),
+            Ok((namespaces_and_credentials, status)) => (namespaces_and_credentials, status),
+            Err(_) => continue,
+        };
+        blockers.extend(differences(own, norm, place > 0).into_iter().map(|what| lasting(member.pid, what)));
+    }
+    blockers.append(&mut in_common(&living));
+    blockers.extend(members.iter().filter(|it| it.wait_status.is_some_and(|it| it & CORE_DUMPED != 0)).map(|zombie| {
+        let why = "it has left a core file, and could not be made again without leaving another one";
+        Blocker {
+            passing: true,
+            remedy: "wait until it is waited for".to_owned(),
+            ..lasting(zombie.pid, why.to_owned())
+        }
+    }));
+    blockers
+}
+
+/// Who is traced already and could not be stopped by us. A checkpoint that is under way stands in nobody's way.
+pub(super) fn traced(members: &[Member]) -> Vec<Blocker> {
+    let tracer = |member: &Member| Status::of(member.pid).map(|status| status.tracer).unwrap_or_default();
+    let traced = members.iter().map(|member| (member, tracer(member)));
+    let traced = traced.filter(|(_, tracer)| *tracer != 0 && !is_supervisor(*tracer));
+    traced.map(|(it, tracer)| lasting(it.pid, format!("process {tracer} traces it already"))).collect()
+}
+
+/// What a thread has of its own that a restart would make all threads of the process share. `main` is of its process.
+pub(super) fn of_thread(pid: i32, status: &Status, main: &ProcessSnapshot) -> Vec<Blocker> {
+    let tid = status.ids.first().copied().unwrap_or_default();
+    // One that has just ended has nothing any more.
+    let shares = |what| process::share(pid, tid, what).unwrap_or(true);
+    let mut own = Vec::new();
+    if !shares(Common::Descriptors) {
+        own.push("a table of descriptors".to_owned());
+    }
+    if !shares(Common::Directory) {
+        own.push("a working directory".to_owned());
+    }
+    let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
+    if identity(status) != identity(&main.status) {
+        own.push("a user or a group".to_owned());
+    } else if status.capabilities != main.status.capabilities {
+        own.push("capabilities".to_owned());
+    }
+    // Without privileges no thread could have left one.
+    let may_have_moved = |status: &Status| status.capabilities.permitted & CAP_SYS_ADMIN != 0;
+    if may_have_moved(status) || may_have_moved(&main.status) {
+        let theirs = NamespacesAndCredentials::of(tid).ok().map(|it| it.namespaces);
+        if theirs.is_some_and(|theirs| theirs != main.namespaces_and_credentials.namespaces) {
+            own.push("a namespace".to_owned());
+        }
+    }
+    let blocker = |what: String| Blocker {
+        what: format!("thread {tid}"),
+        why: format!("it has {what} of its own, apart from its process, which cannot be brought back yet"),
+        remedy: String::new(),
+        passing: false,
+    };
+    own.into_iter().map(blocker).collect()
+}
+
+/// Whoever asks for a signal at the end of its parent gets it at the end of the thread that has made it; a restart makes
+/// all children in main threads.
+pub(super) fn signalled_by_thread<'a>(
+    processes: impl Iterator<Item = (i32, Option<i32>, &'a ProcessSwitches)>,
+) -> Result<Vec<Blocker>, EngineError> {
+    let mut blockers = Vec::new();
+    for (pid, parent, switches) in processes {
+        let (Some(parent), true) = (parent, switches.parent_death_signal != 0) else { continue };
+        if !proc::children_of_thread(parent, parent).map_err(|_| EngineError::Ended)?.contains(&pid) {
+            let why = "it is to get a signal when the thread of its parent ends that has made it, which is not the main \
+                       thread";
+            blockers.push(lasting(pid, why.to_owned()));
+        }
+    }
+    Ok(blockers)
+}
+
+fn lasting(pid: i32, why: String) -> Blocker {
+    let name = proc::read(pid, "comm").unwrap_or_default();
+    let name = String::from_utf8_lossy(&name);
+    let kind = if Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') { "zombie" } else { "process" };
+    Blocker { what: format!("{kind} {pid} ({})", name.trim()), why, remedy: String::new(), passing: false }
+}
+
+/// What these processes, of which the first is the main one, have in common beside what can be shared again.
+fn in_common(living: &[&Member]) -> Vec<Blocker> {
+    let mut blockers: Vec<Blocker> = Vec::new();
+    let mut name = |member: &Member, other: &Member, what: &str| {
+        let why = format!("it shares {what} with process {}, which cannot be brought back yet", other.pid);
+        blockers.push(lasting(member.pid, why));
+    };
+    let of_one_memory = sharers(living, Common::Memory);
+    for (member, first) in &of_one_memory {
+        name(member, first, "its memory");
+    }
+    for (member, first) in sharers(living, Common::Directory) {
+        if !of_one_memory.contains(&(member, first)) {
+            name(member, first, "its working directory");
+        }
+    }
+    let share = |one, other| process::share(one, other, Common::Descriptors).unwrap_or(false);
+    for (member, first) in sharers(living, Common::Descriptors) {
+        if member.parent.is_none_or(|parent| !share(member.pid, parent)) {
+            name(member, first, "its table of descriptors, without being its child,");
+        } else if program(member.pid) != program(living[0].pid) {
+            name(member, first, "its table of descriptors, and executes another program than the main process,");
+        }
+    }
+    blockers
+}
+
+/// Who has the same of something as an earlier one of these processes, and the first of all that have it.
+fn sharers<'a>(living: &[&'a Member], what: Common) -> Vec<(&'a Member, &'a Member)> {
+    // The first of each, in the kernel's order, so that every other one is found in a few looks.
+    let mut firsts: Vec<&Member> = Vec::new();
+    let mut sharers = Vec::new();
+    for member in living {
+        // One that has just ended has nothing any more; that it is gone shows elsewhere.
+        let order = |first: &&Member| process::compare(first.pid, member.pid, what).unwrap_or(Ordering::Less);
+        match firsts.binary_search_by(order) {
+            // Those that have ended have nothing in common but that.
+            Ok(_) if !has_memory(member.pid) => {}
+            Ok(place) => sharers.push((*member, firsts[place])),
+            Err(place) => firsts.insert(place, member),
+        }
+    }
+    sharers
+}
+
+/// Whether a process has memory: one that was killed meanwhile has none.
+fn has_memory(pid: i32) -> bool {
+    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 "))
+}
+
+/// What a process executes, by device and inode.
+fn program(pid: i32) -> Option<(u64, u64)> {
+    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// What differs from `norm`, which a restart would give a process.
+fn differences(
+    own: &ProcessSnapshot,
+    norm: (&NamespacesAndCredentials, &Status),
+    and_capabilities: bool,
+) -> Vec<String> {
+    let ProcessSnapshot { namespaces_and_credentials, status, .. } = own;
+    let (norm, of_norm) = norm;
+    let mut differences = Vec::new();
+    let namespaces: Vec<&str> = NAMESPACES
+        .into_iter()
+        .enumerate()
+        .filter(|(place, name)| {
+            let expected = if *name == "time" { &norm.time_of_children } else { &norm.namespaces[*place] };
+            namespaces_and_credentials.namespaces[*place] != *expected
+        })
+        .map(|(_, name)| name)
+        .collect();
+    if !namespaces.is_empty() {
+        differences.push(format!(
+            "it is in a namespace of its own ({}), which a restart would not give it",
+            namespaces.join(", ")
+        ));
+    }
+    if namespaces_and_credentials.root != norm.root {
+        differences.push("it has a root directory of its own, which a restart would not give it".to_owned());
+    }
+    let identity = |status: &Status| (status.users.clone(), status.groups.clone(), status.more_groups.clone());
+    if identity(status) != identity(of_norm) {
+        differences.push("it has become another user or group, which a restart would not make it".to_owned());
+    } else if and_capabilities && status.capabilities != of_norm.capabilities {
+        differences
+            .push("it has other capabilities than the main process, which a restart would not give it".to_owned());
+    }
+    differences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn who_has_ended_has_no_memory() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        while Stat::of(pid).unwrap().state != b'Z' {
+            std::thread::yield_now();
+        }
+        let (own, childs) = (has_memory(std::process::id() as i32), has_memory(pid));
+        child.wait().unwrap();
+        assert_eq!((own, childs, has_memory(pid)), (true, false, false));
+    }
+}

@@ -1,0 +1,246 @@
+//! What has been said about mappings besides their access: advice, locks, keys, names. The kernel tells it only in a walk
+//! through all page tables, 5 to 12 ms for each GB, so it is asked while the program runs, before it is stopped. What the
+//! program says in between is missed. Where a result can depend on it, a checkpoint counts only if the kernel says the same
+//! once the program runs again, see [`super::confirmation`]; where the amount of locked memory shows that something was missed,
+//! the kernel is asked at once.
+
+use super::confirmation::{Counting, Used};
+use crate::freeze::kernel;
+use crate::{EngineError, ProcessIdentity};
+use standfast_core::PAGE_BYTES;
+use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};
+use standfast_linux::proc::{self, Map, MapAttributes, MapPolicy};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A look ahead is repeated when this many times its own duration has passed: such looks take 5 % of a processor at most.
+const REST: u32 = 20;
+
+/// When the kernel is asked what has been said about memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Asking {
+    /// While the job runs, before it is stopped. What the capture has used is to be confirmed with
+    /// [`crate::Unconfirmed::confirm`] when the job runs again.
+    #[default]
+    Ahead,
+    /// While the job stands still: exact, and 5 to 12 ms for each GB.
+    Stopped,
+}
+
+/// The attributes of one process's mappings, as they were at one look.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attributes {
+    mappings: Arc<Vec<MapAttributes>>,
+    policies: Arc<Vec<MapPolicy>>,
+    /// Whether the program ran when it was looked at, and may have said something else since.
+    is_ahead: bool,
+}
+
+/// The last look at each process of a job.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(Mutex<HashMap<i32, Look>>);
+
+#[derive(Debug)]
+struct Look {
+    process: ProcessIdentity,
+    attributes: Attributes,
+    ended: Instant,
+    took: Duration,
+}
+
+impl Looks {
+    /// Looks at processes that run, but for those that were looked at a moment ago; forgets others.
+    pub(crate) fn look_ahead(&self, pids: &[i32]) {
+        self.looks().retain(|pid, look| pids.contains(pid) && look.process.is_alive());
+        for pid in pids {
+            let is_recent = |look: &Look| look.ended.elapsed() < look.took * REST;
+            if !self.looks().get(pid).is_some_and(is_recent) {
+                // It is gone, or the checkpoint will say why it may not be looked at.
+                let _ = self.look_at(*pid);
+            }
+        }
+    }
+
+    /// Looks at a process that runs.
+    pub(super) fn look_at(&self, pid: i32) -> Option<(ProcessIdentity, Attributes)> {
+        let begun = Instant::now();
+        let found = ProcessIdentity::of(pid).ok().and_then(|process| Some((process, Attributes::at(pid).ok()?)));
+        let Some((process, attributes)) = found else {
+            self.looks().remove(&pid);
+            return None;
+        };
+        let attributes = Attributes { is_ahead: true, ..attributes };
+        let look = Look { process, attributes: attributes.clone(), ended: Instant::now(), took: begun.elapsed() };
+        self.looks().insert(pid, look);
+        Some((process, attributes))
+    }
+
+    /// What is known of a process that stands still and has so much memory locked. `maps` are its mappings.
+    pub(crate) fn known(
+        &self,
+        process: ProcessIdentity,
+        locked_kib: u64,
+        maps: &[Map],
+        when: Asking,
+    ) -> Result<Attributes, EngineError> {
+        let asking = |source| kernel("asking what was said about memory", source);
+        let is_it = |look: &&Look| look.process == process;
+        let known = self.looks().get(&process.pid).filter(is_it).map(|look| look.attributes.clone());
+        match known {
+            Some(known) if when == Asking::Ahead && known.fits(locked_kib, maps) => Ok(known),
+            // One walk is enough.
+            Some(Attributes { policies, .. }) => {
+                let mappings = Arc::new(MapAttributes::of(process.pid).map_err(asking)?);
+                Ok(Attributes { mappings, policies, is_ahead: false })
+            }
+            None => Attributes::at(process.pid).map_err(asking),
+        }
+    }
+
+    fn looks(&self) -> MutexGuard<'_, HashMap<i32, Look>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Attributes {
+    /// Asks the kernel.
+    pub(crate) fn at(pid: i32) -> io::Result<Self> {
+        let policies = if is_worth_asking(pid) { MapPolicy::of(pid)? } else { Vec::new() };
+        Ok(Self { mappings: Arc::new(MapAttributes::of(pid)?), policies: Arc::new(policies), is_ahead: false })
+    }
+
+    /// What of these attributes counts for mappings of a process that stands still, where it has to be confirmed.
+    pub(super) fn unconfirmed(&self, pid: i32, maps: &[Map]) -> Option<Vec<Used>> {
+        let used = |map: &Map| {
+            let known = self.find(map);
+            let may_not_be_written = self.may_be_written(pid, map) == Some(false);
+            let counting = known.map_or_else(|| Counting::of_unknown(may_not_be_written), Counting::of);
+            Used { start: map.start, end: map.end, inode: map.inode, counting, was_known: known.is_some() }
+        };
+        // The kernel's own are the kernel's business.
+        let counts = |map: &&Map| !map.path.starts_with(b"[v");
+        self.is_ahead.then(|| maps.iter().filter(counts).map(used).collect())
+    }
+
+    /// Of all mappings, ascending.
+    pub(super) fn mappings(&self) -> &[MapAttributes] {
+        &self.mappings
+    }
+
+    /// Whether the program may make a mapping writable, or has done so; `None` for private ones, which it always may, and
+    /// where nobody knows.
+    pub(super) fn may_be_written(&self, pid: i32, map: &Map) -> Option<bool> {
+        if !map.shared || map.protection.write {
+            return map.shared.then_some(true);
+        }
+        self.find(map).map(|known| known.has(b"mw")).or_else(|| map.is_of_writable_file(pid).ok())
+    }
+
+    /// Whether nothing shows that something was missed.
+    fn fits(&self, locked_kib: u64, maps: &[Map]) -> bool {
+        let locked = |map: &&Map| self.find(map).is_some_and(|found| found.has(b"lo"));
+        let bytes: u64 = maps.iter().filter(locked).map(|map| map.end - map.start).sum();
+        let huge = |map: &&Map| map.path == super::memory::HUGE_PAGES;
+        bytes >> 10 == locked_kib && maps.iter().filter(huge).all(|map| self.find(map).is_some())
+    }
+
+    /// The mapping as it was, if it was there: it may have grown, shrunk or been cut since.
+    fn find(&self, map: &Map) -> Option<&MapAttributes> {
+        let place = self.mappings.partition_point(|known| known.end <= map.start);
+        self.mappings.get(place).filter(|known| known.start < map.end && known.inode == map.inode)
+    }
+
+    /// The policy of a mapping that began there, if it has one of its own: one without shows the
+    /// main thread's, as the last mapping does, which is the kernel's own.
+    fn policy(&self, start: u64) -> Option<NumaPolicy> {
+        let usual = self.policies.last().map(|last| &last.policy);
+        let place = self.policies.binary_search_by_key(&start, |known| known.start).ok()?;
+        let policy = &self.policies[place].policy;
+        (Some(policy) != usual).then(|| NumaPolicy { mode: policy.mode, nodes: policy.nodes.clone() })
+    }
+
+    /// What has been said about a mapping.
+    pub(super) fn of(&self, map: &Map) -> MappingAttributes {
+        let name = map.path.strip_prefix(b"[anon:").and_then(|name| name.strip_suffix(b"]")).map(Bytes::from);
+        let Some(known) = self.find(map) else { return MappingAttributes { name, ..MappingAttributes::default() } };
+        MappingAttributes {
+            advice: ADVICE.into_iter().filter(|(flag, _)| known.has(flag)).map(|(_, advice)| advice).collect(),
+            lock: match (known.has(b"lo"), known.has(b"lf")) {
+                (true, true) => MemoryLock::OnFault,
+                (true, false) => MemoryLock::Locked,
+                (false, _) => MemoryLock::Unlocked,
+            },
+            protection_key: known.protection_key,
+            huge_page_bytes: if map.path == super::memory::HUGE_PAGES { known.page_bytes } else { 0 },
+            droppable: known.has(b"dp"),
+            sealed: known.has(b"sl"),
+            name,
+            guards: Vec::new(),
+            accounting: match (known.has(b"ac"), known.has(b"nr")) {
+                (true, _) => Accounting::Counted,
+                (false, true) => Accounting::Exempt,
+                (false, false) => Accounting::Uncounted,
+            },
+            numa: self.policy(known.start),
+        }
+    }
+}
+
+/// Whether to ask for policies of NUMA nodes, which is another walk. On a machine with one node they mean nothing, but to a
+/// program that asks for them: there only small ones are asked about.
+fn is_worth_asking(pid: i32) -> bool {
+    const SMALL_PAGES: u64 = (64 << 20) / PAGE_BYTES as u64;
+    let nodes = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
+    let statm = proc::read(pid, "statm").unwrap_or_default();
+    let statm = String::from_utf8_lossy(&statm);
+    let resident = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    nodes.trim() != "0" || resident.is_some_and(|pages| pages <= SMALL_PAGES)
+}
+
+/// The kernel's letters for standing advice.
+const ADVICE: [(&[u8; 2], Advice); 8] = [
+    (b"dc", Advice::DontFork),
+    (b"wf", Advice::WipeOnFork),
+    (b"dd", Advice::DontDump),
+    (b"hg", Advice::HugePages),
+    (b"nh", Advice::NoHugePages),
+    (b"mg", Advice::Mergeable),
+    (b"sr", Advice::Sequential),
+    (b"rr", Advice::Random),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(text: &str) -> Attributes {
+        Attributes { mappings: Arc::new(MapAttributes::parse(text.as_bytes()).unwrap()), ..Attributes::default() }
+    }
+
+    fn map(line: &str) -> Map {
+        Map::parse(line.as_bytes()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn what_was_said_stays_with_a_mapping_that_has_changed_its_size() {
+        let known = known("10000-20000 rw-p 00000000 00:00 0 \nVmFlags: rd wr wf nh lo lf\n");
+        let grown = known.of(&map("8000-21000 rw-p 00000000 00:00 0 [anon:heap]"));
+        assert_eq!(grown.advice, [Advice::WipeOnFork, Advice::NoHugePages]);
+        assert_eq!((grown.lock, grown.name), (MemoryLock::OnFault, Some(b"heap"[..].into())));
+        let other = known.of(&map("10000-20000 r--p 00000000 08:01 77 /lib"));
+        assert_eq!(other, MappingAttributes::default(), "another file lies there now");
+        assert_eq!(grown.accounting, Accounting::Uncounted);
+        assert_eq!(known.of(&map("20000-21000 rw-p 00000000 00:00 0 ")), MappingAttributes::default());
+    }
+
+    #[test]
+    fn locked_memory_that_a_look_has_not_seen_makes_it_unsupported() {
+        let known = known("10000-20000 rw-p 00000000 00:00 0 \nVmFlags: rd lo\n");
+        let maps = [map("10000-20000 rw-p 00000000 00:00 0 "), map("30000-40000 rw-p 00000000 00:00 0 ")];
+        assert!(known.fits(64, &maps));
+        assert!(!known.fits(128, &maps));
+        assert!(!known.fits(0, &maps));
+    }
+}

@@ -1,0 +1,390 @@
+//! Collects descriptors: which open files there are, who shares them, and what each needs to be opened again.
+//!
+//! This file walks and finds out who shares what; a file for each family of open files knows what its members need.
+//! What descriptors share stands once, in tables of the job: an open file is known by what the kernel says of it
+//! (kcmp(2), inode), never by the process or the number under which it was met first.
+
+mod anonymous;
+mod directory;
+mod epoll;
+mod external;
+mod inotify;
+mod kernel_file;
+mod locks;
+mod message_queue;
+mod object;
+mod openable;
+mod pipe;
+mod refused;
+mod regular;
+mod shown;
+mod socket;
+mod terminal;
+mod told;
+
+use crate::collect::Output;
+use crate::collect::objects::Objects;
+use crate::endpoint::TerminalHolder;
+use crate::files::FileKey;
+use crate::job::{Inheritance, Kept};
+use crate::reused_ports::ReusedPorts;
+use crate::{Blocker, pool};
+use message_queue::Queues;
+pub(super) use openable::may_map_again;
+use pipe::Pipes;
+use shown::{Holder, Shown};
+pub(crate) use socket::received;
+use socket::{Found, Unread, Usual};
+use standfast_format::records::{
+    Bytes, Descriptor, OpenFile, OpenFileKind, PipeContents, PosixQueue, PseudoTerminal, Socket,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use terminal::FoundTerminal;
+
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_WRONLY: u32 = libc::O_WRONLY as u32;
+const O_CREAT: u32 = libc::O_CREAT as u32;
+const O_EXCL: u32 = libc::O_EXCL as u32;
+const O_NOCTTY: u32 = libc::O_NOCTTY as u32;
+const O_TRUNC: u32 = libc::O_TRUNC as u32;
+const O_ASYNC: u32 = libc::O_ASYNC as u32;
+const O_DIRECT: u32 = libc::O_DIRECT as u32;
+const O_PATH: u32 = libc::O_PATH as u32;
+const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
+/// Without O_DIRECTORY, which is part of it.
+const O_TMPFILE: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+const O_DIRECTORY: u32 = libc::O_DIRECTORY as u32;
+const CREATION_FLAGS: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC | O_TMPFILE;
+
+/// Whoever has this open answers for a file system (FUSE). While it stands still, nobody may ask for a file there, be it
+/// for its length: the answer would never come.
+const SERVED_FILE_SYSTEM: &[u8] = b"/dev/fuse";
+
+/// In which state the job is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Motion {
+    /// It runs: what is in flight in sockets is left out, since to look at it makes the kernel move it on.
+    Running,
+    /// It stands still.
+    Stopped,
+}
+
+/// What becomes of connections whose other end is outside the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExternalSockets {
+    /// They are blockers.
+    #[default]
+    Refuse,
+    /// They come back as connections that the other end has reset.
+    Reset,
+}
+
+/// On which terms a job is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms<'a> {
+    pub(super) motion: Motion,
+    pub(super) external_sockets: ExternalSockets,
+    /// Files with code of which there is a copy.
+    pub(super) kept: &'a Kept,
+    /// Who holds the master of the job's terminal, where that is outside.
+    pub(super) terminal: Option<&'a dyn TerminalHolder>,
+    /// Sockets that share their ports by our doing, where that is known.
+    pub(super) reused_ports: Option<&'a ReusedPorts>,
+    /// Files that the job has been seen to write through shared mappings.
+    pub(super) written: &'a BTreeSet<FileKey>,
+}
+
+/// The descriptors of a job.
+#[derive(Debug, Default)]
+pub(super) struct Descriptors {
+    /// Of each process, ascending by number.
+    pub(super) descriptors: Vec<Vec<Descriptor>>,
+    pub(super) open_files: Vec<OpenFile>,
+    pub(super) pipes: Vec<PipeContents>,
+    pub(super) sockets: Vec<Socket>,
+    pub(super) terminals: Vec<PseudoTerminal>,
+    pub(super) posix_queues: Vec<PosixQueue>,
+    /// Regular files open for writing.
+    pub(super) outputs: Vec<Output>,
+    /// TCP sockets, as descriptors of our own, whose ports a restart needs.
+    pub(super) with_ports: Vec<OwnedFd>,
+}
+
+/// What an open file is, or why that cannot be carried over.
+type Known = Result<OpenFileKind, Unsupported>;
+
+/// Why an open file could not be recorded.
+enum Unsupported {
+    /// It cannot be brought back.
+    Refused { why: String, remedy: &'static str },
+    /// It cannot be brought back as it is at this moment.
+    NotNow { why: String },
+    /// The kernel did not tell.
+    Unknown(io::Error),
+}
+
+impl Unsupported {
+    fn because(why: impl Into<String>) -> Self {
+        Self::Refused { why: why.into(), remedy: "" }
+    }
+
+    fn for_now(why: impl Into<String>) -> Self {
+        Self::NotNow { why: why.into() }
+    }
+
+    fn with_remedy(why: impl Into<String>, remedy: &'static str) -> Self {
+        Self::Refused { why: why.into(), remedy }
+    }
+}
+
+impl From<io::Error> for Unsupported {
+    fn from(error: io::Error) -> Self {
+        Self::Unknown(error)
+    }
+}
+
+impl Descriptors {
+    /// Of the processes `pids`, which are one job, as `zombies` are. Files that no path leads to become `objects`. `None` where
+    /// nothing more must be looked at, and the reason stands among the blockers.
+    pub(super) fn of(
+        pids: &[i32],
+        zombies: &[i32],
+        terms: Terms<'_>,
+        inheritance: &Inheritance,
+        objects: &mut Objects,
+        blockers: &mut Vec<Blocker>,
+    ) -> io::Result<Option<Self>> {
+        let holders = pids.iter().enumerate().map(|(place, pid)| Ok((place, Holder::of(*pid)?)));
+        let holders = holders.collect::<io::Result<Vec<_>>>()?;
+        let links = pool::each(&holders, |(_, holder)| holder.links());
+        let links = links.into_iter().collect::<io::Result<Vec<_>>>()?;
+        if let Some((number, target)) = links.iter().flatten().find(|(_, target)| target == SERVED_FILE_SYSTEM) {
+            blockers.push(blocker(*number, &String::from_utf8_lossy(target), refused::reason(target))?);
+            return Ok(None);
+        }
+        let holders: Vec<_> = holders.into_iter().zip(links).collect();
+        let shown = pool::each(&holders, |((place, holder), links)| holder.show(*place, links.clone()));
+        let shown: Vec<Shown> = shown.into_iter().flatten().collect();
+        let mut holders: Vec<Holder> = holders.into_iter().map(|((_, holder), _)| holder).collect();
+        // We ourselves hold what is on its way in messages.
+        holders.push(Holder::of(std::process::id() as i32)?);
+        let found = Self { descriptors: vec![Vec::new(); pids.len()], ..Self::default() };
+        let mut walk = Walk {
+            holders,
+            zombies,
+            motion: terms.motion,
+            external_sockets: terms.external_sockets,
+            reused_ports: terms.reused_ports,
+            inheritance,
+            shown,
+            known: Vec::new(),
+            found,
+            pipes: Pipes::default(),
+            sockets: Vec::new(),
+            usual_options: Usual::default(),
+            terminals: Vec::new(),
+            held_terminal: terms.terminal,
+            queues: Queues::default(),
+            unread: HashMap::new(),
+            on_their_way: Vec::new(),
+            objects,
+        };
+        walk.read_unix_messages();
+        walk.find_terminals()?;
+        walk.walk(blockers)?;
+        walk.examine_sockets(blockers)?;
+        walk.watched(blockers)?;
+        walk.note_locks();
+        walk.examine_terminals(blockers)?;
+        walk.found.pipes = walk.pipes.into_records();
+        for socket in walk.sockets {
+            walk.found.with_ports.extend(socket.keeps_its_port().then_some(socket.own));
+            walk.found.sockets.push(socket.record);
+        }
+        walk.found.posix_queues = walk.queues.records;
+        walk.found.terminals = walk.terminals.into_iter().map(|terminal| terminal.record).collect();
+        Ok(Some(walk.found))
+    }
+}
+
+impl Descriptors {
+    /// Descriptors of the process at a place that may survive an exec, whatever the kernel shows: a slave that was opened by
+    /// way of its master (TIOCGPTPEER) to be closed on exec shows that for all descriptors that it gets (Linux 6.18), also
+    /// where a terminal emulator did so before the program began. Ask the process with fcntl(2), and
+    /// [`Descriptors::keep_inherited`] which do.
+    pub(super) fn doubtful(&self, place: usize) -> Vec<i32> {
+        let is_slave = |open: u32| {
+            matches!(self.open_files[open as usize].kind, OpenFileKind::Slave { .. } | OpenFileKind::Stream { .. })
+        };
+        let shown = self.descriptors[place].iter().filter(|it| it.close_on_exec && is_slave(it.open_file));
+        shown.map(|descriptor| descriptor.number).collect()
+    }
+
+    /// Takes note of those that survive an exec.
+    pub(super) fn keep_inherited(&mut self, place: usize, numbers: &[i32]) {
+        let inherited = self.descriptors[place].iter_mut().filter(|descriptor| numbers.contains(&descriptor.number));
+        inherited.for_each(|descriptor| descriptor.close_on_exec = false);
+    }
+}
+
+/// A collection of descriptors under way.
+struct Walk<'a> {
+    /// The processes of the job, and behind them ourselves.
+    holders: Vec<Holder>,
+    /// Those of the job that have ended and hold nothing any more.
+    zombies: &'a [i32],
+    motion: Motion,
+    external_sockets: ExternalSockets,
+    reused_ports: Option<&'a ReusedPorts>,
+    inheritance: &'a Inheritance,
+    /// Every descriptor of every process.
+    shown: Vec<Shown>,
+    /// For each open file found, the place of a descriptor of it.
+    known: Vec<usize>,
+    found: Descriptors,
+    pipes: Pipes,
+    sockets: Vec<Found>,
+    usual_options: Usual,
+    terminals: Vec<FoundTerminal>,
+    held_terminal: Option<&'a dyn TerminalHolder>,
+    queues: Queues,
+    /// What Unix sockets have received, by inode.
+    unread: HashMap<u64, Unread>,
+    /// Copies of the descriptors that were found in messages.
+    on_their_way: Vec<OwnedFd>,
+    objects: &'a mut Objects,
+}
+
+impl Walk<'_> {
+    fn walk(&mut self, blockers: &mut Vec<Blocker>) -> io::Result<()> {
+        for place in 0..self.shown.len() {
+            if self.is_held_master(place) {
+                continue;
+            }
+            let Some(open_file) = self.open_file(place, blockers)? else { continue };
+            let shown = &self.shown[place];
+            if shown.holder == self.processes() {
+                continue;
+            }
+            let close_on_exec = shown.information.flags & O_CLOEXEC != 0;
+            let descriptor = Descriptor { number: shown.number, close_on_exec, open_file };
+            self.found.descriptors[shown.holder].push(descriptor);
+        }
+        Ok(())
+    }
+
+    /// The position of the open file that a descriptor leads to; `None` where it stands among the blockers.
+    fn open_file(&mut self, place: usize, blockers: &mut Vec<Blocker>) -> io::Result<Option<u32>> {
+        if let Some(known) = self.position(&self.shown[place]) {
+            return Ok(Some(known as u32));
+        }
+        let described = self.kind(place).and_then(|kind| Ok((kind, self.told(place)?)));
+        match described {
+            Ok((kind, (told, signal))) => {
+                let mut flags = self.shown[place].information.flags;
+                if flags & O_TMPFILE != 0 {
+                    flags &= !O_DIRECTORY;
+                }
+                flags &= !CREATION_FLAGS;
+                self.known.push(place);
+                self.found.open_files.push(OpenFile { flags, kind, told, locks: Vec::new(), signal });
+                Ok(Some(self.known.len() as u32 - 1))
+            }
+            Err(unsupported) => {
+                blockers.push(self.blocker(place, unsupported)?);
+                Ok(None)
+            }
+        }
+    }
+
+    /// How many processes the job has.
+    fn processes(&self) -> usize {
+        self.found.descriptors.len()
+    }
+
+    /// The processes of the job, without us.
+    fn job(&self) -> &[Holder] {
+        &self.holders[..self.processes()]
+    }
+
+    /// The process of the job that holds a descriptor; for what is on its way in a message, the first.
+    fn process_of(&self, shown: &Shown) -> i32 {
+        self.job().get(shown.holder).unwrap_or(&self.holders[0]).pid
+    }
+
+    /// The position of an open file among those found so far.
+    fn position(&self, shown: &Shown) -> Option<usize> {
+        self.known.iter().position(|known| self.shown[*known].is_same_file(shown, &self.holders))
+    }
+
+    fn blocker(&self, place: usize, unsupported: Unsupported) -> io::Result<Blocker> {
+        let shown = &self.shown[place];
+        blocker(shown.number, &shown.describe(&self.holders), unsupported)
+    }
+
+    /// Which family an open file belongs to, and what that family says of it.
+    fn kind(&mut self, place: usize) -> Known {
+        let shown = &self.shown[place];
+        let flags = shown.information.flags;
+        if let Some(known) = self.kernel_file(shown) {
+            return known;
+        }
+        if flags & O_PATH != 0 {
+            return self.place_in_tree(shown);
+        }
+        if shown.has_lease() {
+            return Err(Unsupported::with_remedy("the program has a lease on it (F_SETLEASE)", "give the lease up"));
+        }
+        if let Some(queue) = self.message_queue(place) {
+            return queue;
+        }
+        let shown = &self.shown[place];
+        if shown.file.is_file() && shown.target.starts_with(b"/") {
+            let is_nameless = shown.file.nlink() == 0 || shown.target.starts_with(b"/memfd:");
+            let stream = if flags & O_ACCMODE != 0 { self.external(shown) } else { None };
+            return match (is_nameless, stream) {
+                (false, _) => self.regular(place),
+                // What is written there is for whoever gave it to us.
+                (true, Some(stream @ OpenFileKind::Stream { .. })) => Ok(stream),
+                (true, _) => self.object(place),
+            };
+        }
+        if let Some(external) = self.external(shown) {
+            return Ok(external);
+        }
+        if shown.file.is_dir() {
+            return self.directory(shown);
+        }
+        if shown.file.file_type().is_fifo() {
+            return self.pipe(place);
+        }
+        if shown.file.file_type().is_socket() {
+            return self.socket(place);
+        }
+        if let Some(terminal) = self.terminal(place) {
+            return terminal;
+        }
+        let shown = &self.shown[place];
+        if shown.is_common_device() {
+            let there = std::fs::metadata(self.as_the_job_sees(&shown.target));
+            if !there.is_ok_and(|there| there.rdev() == shown.file.rdev()) {
+                return Err(Unsupported::because("no device of this kind is found under its path any more"));
+            }
+            self.refuse_unopenable(shown)?;
+            return Ok(OpenFileKind::Device { path: Bytes::from(shown.target.as_slice()), number: shown.file.rdev() });
+        }
+        self.anonymous(place)
+    }
+}
+
+fn blocker(number: i32, what: &str, unsupported: Unsupported) -> io::Result<Blocker> {
+    let (why, remedy, passing) = match unsupported {
+        Unsupported::Refused { why, remedy } => (why, remedy, false),
+        Unsupported::NotNow { why } => (why, "", true),
+        Unsupported::Unknown(error) => return Err(error),
+    };
+    Ok(Blocker { what: format!("descriptor {number} ({what})"), why, remedy: remedy.to_owned(), passing })
+}

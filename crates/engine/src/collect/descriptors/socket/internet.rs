@@ -1,0 +1,295 @@
+//! TCP and UDP: both ends of a connection are the job's, or the other end is closed. What a TCP socket has sent cannot be
+//! read where it is; it is driven on into the receive queue of the other end first, which is the job's as well.
+
+use super::queue::messages;
+use super::{Found, Unsupported, Walk};
+use standfast_format::records::{Message, SocketState};
+use standfast_linux::proc::{Endpoint, TcpConnection};
+use standfast_linux::sys::{descriptors, socket};
+use standfast_linux::{UnixSocket, udp_shut_down};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+const ESTABLISHED: u8 = 1;
+const FIN_WAIT_1: u8 = 4;
+const FIN_WAIT_2: u8 = 5;
+const CLOSED: u8 = 7;
+const CLOSE_WAIT: u8 = 8;
+const LAST_ACK: u8 = 9;
+const LISTENING: u8 = 10;
+const CLOSING: u8 = 11;
+
+/// How long a send queue is given to drain into the other end's receive queue. What a full one has dropped the kernel sends
+/// again after 200 ms at the earliest.
+const DRAIN_MAX: Duration = Duration::from_millis(500);
+const DRAIN_PAUSE: Duration = Duration::from_micros(200);
+/// How often it is looked at in any case: on a busy machine each look may take as long as many pauses.
+const DRAIN_LOOKS_MIN: usize = 20;
+/// After so many looks more room is made: how much of it the kernel's own bookkeeping takes is not known.
+const LOOKS_FOR_MORE_ROOM: usize = 5;
+/// Room beyond the bytes that a receive queue is to take: what is on its way may be counted in whole segments.
+const ROOM_SPARE: usize = 128 << 10;
+/// An even value for TCP_QUICKACK: acknowledge what there is, and go on as before.
+const ACKNOWLEDGE_ONCE: i32 = 2;
+
+/// What the kernel tells of all sockets.
+pub(super) struct Network {
+    pub(super) unix: Vec<UnixSocket>,
+    tcp: Vec<TcpConnection>,
+    /// What has been shut down of UDP sockets, by inode; those are missing of which the kernel does not tell.
+    udp_shut_down: HashMap<u64, u8>,
+}
+
+impl Network {
+    /// Looks only where the job has such sockets.
+    pub(super) fn look(sockets: &[Found]) -> io::Result<Self> {
+        // A kernel without the directory is noticed when a socket is not found in it.
+        let unix = if sockets.iter().any(Found::is_unix) { UnixSocket::all().unwrap_or_default() } else { Vec::new() };
+        let tcp = if sockets.iter().any(Found::is_tcp) { TcpConnection::all()? } else { Vec::new() };
+        // A kernel without CONFIG_INET_UDP_DIAG tells of none.
+        let udp_shut_down =
+            if sockets.iter().any(Found::is_udp) { udp_shut_down().unwrap_or_default() } else { HashMap::new() };
+        Ok(Self { unix, tcp, udp_shut_down })
+    }
+
+    /// The other end of a connection, whoever has it.
+    fn other_end(&self, local: Endpoint, remote: Endpoint) -> Option<&TcpConnection> {
+        self.tcp.iter().find(|it| it.local == remote && it.remote == local)
+    }
+}
+
+/// What `TCP_INFO` begins with.
+struct TcpInformation {
+    state: u8,
+    /// Of a listening socket: how many may wait, and how many do.
+    backlog: u32,
+    waiting: u32,
+    /// How many segments have been sent, how many received, and how many of those sent with data.
+    segments: u32,
+    received_segments: u32,
+    data_segments: u32,
+}
+
+impl TcpInformation {
+    fn of(own: BorrowedFd<'_>) -> io::Result<Self> {
+        // struct tcp_info: state in byte 0, unacked at 24, sacked at 28, segs_out at 136, segs_in at 140,
+        // data_segs_out at 156.
+        const BYTES: usize = 160;
+        let mut bytes = socket::option(own, libc::IPPROTO_TCP, libc::TCP_INFO, BYTES)?;
+        bytes.resize(BYTES, 0);
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Ok(Self {
+            state: bytes[0],
+            waiting: word(24),
+            backlog: word(28),
+            segments: word(136),
+            received_segments: word(140),
+            data_segments: word(156),
+        })
+    }
+
+    /// Of one that is closed: whether there was a connection. An attempt that failed has had one answer at most.
+    fn has_been_connected(&self) -> bool {
+        self.received_segments > 1
+    }
+}
+
+impl Found {
+    fn ends(&self) -> Option<(Endpoint, Endpoint)> {
+        Some((Endpoint::of(&self.record.name.0)?, Endpoint::of(self.peer.as_ref()?)?))
+    }
+}
+
+impl Walk<'_> {
+    pub(super) fn connect_tcp(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
+        let found = &self.sockets[at];
+        let information = TcpInformation::of(found.own())?;
+        let (state, shut_down) = match information.state {
+            LISTENING => (SocketState::Listening { backlog: information.backlog }, 0),
+            CLOSED if information.segments == 0 => (SocketState::Unconnected, 0),
+            CLOSED if information.has_been_connected() => (SocketState::Ended, 0),
+            CLOSED => {
+                return Err(Unsupported::for_now(
+                    "it could not be connected, and the program has not done anything about it",
+                ));
+            }
+            ESTABLISHED | FIN_WAIT_1 | FIN_WAIT_2 | CLOSE_WAIT | LAST_ACK | CLOSING => {
+                let sends = !matches!(information.state, FIN_WAIT_1 | FIN_WAIT_2 | LAST_ACK | CLOSING);
+                let shut_down = if sends { 0 } else { libc::SHUT_WR as u32 + 1 };
+                (self.tcp_partner(at, information.state, network)?, shut_down)
+            }
+            _ => return Err(Unsupported::for_now("its connection is being made")),
+        };
+        let record = &mut self.sockets[at].record;
+        (record.state, record.shut_down) = (state, shut_down);
+        Ok(())
+    }
+
+    fn tcp_partner(&self, at: usize, state: u8, network: &Network) -> Result<SocketState, Unsupported> {
+        let found = &self.sockets[at];
+        let unknown = || Unsupported::for_now("its connection is being made or has just ended");
+        let (local, remote) = found.ends().ok_or_else(unknown)?;
+        if local == remote {
+            return Err(Unsupported::because("it is connected to itself, which cannot be made again"));
+        }
+        let is_peer = |other: &Found| other.is_tcp() && other.ends() == Some((remote, local));
+        if let Some(peer) = self.sockets.iter().position(is_peer) {
+            return Ok(SocketState::Paired { peer: peer as u32 });
+        }
+        let outside = || {
+            let why = format!("the other end of this connection, {remote}, is outside the program");
+            self.leading_outside(why)
+        };
+        let is_here = remote.address.is_loopback() || remote.address == local.address;
+        match network.other_end(local, remote) {
+            Some(end) if end.inode != 0 => outside(),
+            // Its listener, if that is the job's, names it later.
+            Some(end) if matches!(end.state, ESTABLISHED | CLOSE_WAIT) => {
+                let serves = |other: &Found| {
+                    other.is_tcp()
+                        && other.peer.is_none()
+                        && Endpoint::of(&other.record.name.0).is_some_and(|it| it.serves(&remote))
+                };
+                if self.sockets.iter().any(serves) { Ok(SocketState::Unconnected) } else { outside() }
+            }
+            _ if is_here && matches!(state, CLOSE_WAIT | LAST_ACK | CLOSING) => {
+                let peer = found.peer.clone().unwrap_or_default();
+                Ok(SocketState::PeerClosed { peer: peer.into() })
+            }
+            _ => outside(),
+        }
+    }
+
+    /// Names those that wait at a listening socket. What they have sent cannot be read before they are accepted.
+    pub(super) fn await_tcp(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
+        let listener = Endpoint::of(&self.sockets[at].record.name.0);
+        let Some(listener) = listener else { return Ok(()) };
+        let waits = TcpInformation::of(self.sockets[at].own())?.waiting as usize;
+        let mut place = 0;
+        for other in 0..self.sockets.len() {
+            let found = &self.sockets[other];
+            let Some((local, remote)) = found.ends().filter(|(_, remote)| found.is_tcp() && listener.serves(remote))
+            else {
+                continue;
+            };
+            if found.record.state != SocketState::Unconnected {
+                continue;
+            }
+            let end = network.other_end(local, remote).filter(|end| end.inode == 0);
+            if end.is_none() || has_sent(found.own())? || found.record.shut_down != 0 {
+                return Err(Unsupported::for_now("a connection on which something has been sent waits to be accepted"));
+            }
+            self.sockets[other].record.state = SocketState::Waiting { listener: at as u32, place };
+            place += 1;
+        }
+        if waits != place as usize {
+            return Err(Unsupported::for_now(
+                "a connection from outside the program, or from a socket closed by now, waits to be \
+                                       accepted",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive_tcp(&mut self, at: usize) -> Result<(), Unsupported> {
+        let found = &self.sockets[at];
+        match found.record.state {
+            SocketState::Paired { peer } => drain(&self.sockets[peer as usize], found)?,
+            SocketState::PeerClosed { .. } | SocketState::Ended => {}
+            _ => return Ok(()),
+        }
+        let bytes = descriptors::unread_bytes(found.own())?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut contents = vec![0u8; bytes];
+        let peeked = socket::peek(found.own(), &mut contents)?.map_or(0, |peeked| peeked.bytes);
+        if peeked != bytes {
+            return Err(Unsupported::for_now("what it has received could not be read"));
+        }
+        let message = Message { contents: contents.into(), ..Message::default() };
+        self.sockets[at].record.received.push(message);
+        Ok(())
+    }
+
+    pub(super) fn connect_udp(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
+        let (_, inode) = self.shown[self.sockets[at].place].identity();
+        let found = &mut self.sockets[at];
+        found.record.shut_down = match network.udp_shut_down.get(&inode) {
+            Some(told) => (*told).into(),
+            None => shut_down_as_polled(found.own())?,
+        };
+        if let Some(address) = found.peer.clone() {
+            found.record.state = SocketState::Towards { address: address.into() };
+        }
+        Ok(())
+    }
+
+    /// Datagrams of senders outside the job could not be sent again: nobody else may use their address.
+    pub(super) fn receive_udp(&mut self, at: usize) -> Result<(), Unsupported> {
+        let found = &self.sockets[at];
+        let inode = self.shown[found.place].identity().1;
+        for received in messages(found.own(), inode, false)? {
+            let from = Endpoint::of(&received.peeked.from);
+            let sends = |other: &Found| {
+                let bound = Endpoint::of(&other.record.name.0);
+                other.is_udp() && bound.zip(from).is_some_and(|(bound, from)| bound.serves(&from))
+            };
+            let Some(sender) = self.sockets.iter().position(sends) else {
+                return Err(Unsupported::for_now(
+                    "it has a datagram of a sender that is not part of the program, or closed",
+                ));
+            };
+            let contents = received.contents.into();
+            let message = Message { contents, sender: Some(sender as u32), ..Message::default() };
+            self.sockets[at].record.received.push(message);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a TCP socket listens, or has never been connected.
+pub(super) fn is_alone(own: BorrowedFd<'_>) -> io::Result<bool> {
+    let information = TcpInformation::of(own)?;
+    Ok(information.state == LISTENING || information.state == CLOSED && information.segments == 0)
+}
+
+/// Whether anything has been sent since the connection was made.
+fn has_sent(own: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(TcpInformation::of(own)?.data_segments > 0 || socket::unsent_bytes(own)? > 0)
+}
+
+/// What has been shut down of a datagram socket, as far as poll(2) shows it: whether it may still send does not show alone.
+fn shut_down_as_polled(own: BorrowedFd<'_>) -> io::Result<u32> {
+    let events = descriptors::ready_events(own, libc::POLLRDHUP)?;
+    Ok(match (events & libc::POLLHUP != 0, events & libc::POLLRDHUP != 0) {
+        (true, _) => super::RECEIVING | super::SENDING,
+        (false, true) => super::RECEIVING,
+        (false, false) => 0,
+    })
+}
+
+/// Waits until everything that one end has sent lies in the receive queue of the other. A queue that is full is given room.
+fn drain(sender: &Found, receiver: &Found) -> Result<(), Unsupported> {
+    let acknowledge = || socket::set_number(receiver.own(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, ACKNOWLEDGE_ONCE);
+    let deadline = Instant::now() + DRAIN_MAX;
+    acknowledge()?;
+    let mut looks = 0;
+    while socket::unsent_bytes(sender.own())? > 0 {
+        looks += 1;
+        if looks > DRAIN_LOOKS_MIN && Instant::now() > deadline {
+            return Err(Unsupported::for_now("what it is to receive has been sent and does not arrive"));
+        }
+        // Not more than is needed: the program would fill it, and the next checkpoint would find no room.
+        let bytes = descriptors::unread_bytes(receiver.own())? + socket::unsent_bytes(sender.own())? + ROOM_SPARE;
+        let bytes = bytes.saturating_mul(1 + looks / LOOKS_FOR_MORE_ROOM);
+        socket::make_room(receiver.own(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
+        // A look at what has arrived makes the kernel tell the other side about the room; it need not be seen whole.
+        socket::peek(receiver.own(), &mut [0u8; 1])?;
+        acknowledge()?;
+        std::thread::sleep(DRAIN_PAUSE);
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Whom Unix sockets are connected to, as the kernel's directory of sockets tells it.
+
+use super::internet::Network;
+use super::queue::{UnixMessage, is_sent_like_this};
+use super::{ELSEWHERE, Found, Motion, Unsupported, Walk};
+use crate::files::other_holder;
+use standfast_format::records::{Credentials, Message, SocketState};
+use standfast_linux::UnixSocket;
+use standfast_linux::sys::socket;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A message whose receiver wants to know the sender is sent again by that process, out of a small buffer.
+const WITH_CREDENTIALS_MAX: usize = 32 << 10;
+const BOTH: u8 = libc::SHUT_RDWR as u8 + 1;
+
+impl Walk<'_> {
+    pub(super) fn connect_unix(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
+        let told = self.told_of(at, network)?;
+        let found = &self.sockets[at];
+        let is_alone = told.is_listening || found.is_datagram() || told.peer.is_none();
+        let file_mode = self.file_of_address(found, told, is_alone)?;
+        let (state, shut_down) = if told.is_listening {
+            (SocketState::Listening { backlog: told.backlog }, 0)
+        } else if found.is_datagram() {
+            (self.datagrams_towards(at, told)?, told.shut_down)
+        } else {
+            self.partner(at, told, network)?
+        };
+        let record = &mut self.sockets[at].record;
+        (record.file_mode, record.state, record.shut_down) = (file_mode, state, shut_down.into());
+        Ok(())
+    }
+
+    fn told_of<'a>(&self, at: usize, network: &'a Network) -> Result<&'a UnixSocket, Unsupported> {
+        let (_, inode) = self.shown[self.sockets[at].place].identity();
+        let told = network.unix.iter().find(|socket| u64::from(socket.inode) == inode);
+        told.ok_or_else(|| Unsupported::because("this kernel does not tell whom it is connected to (CONFIG_UNIX_DIAG)"))
+    }
+
+    /// The socket of the job with this inode.
+    fn with_inode(&self, inode: u32) -> Option<usize> {
+        self.sockets
+            .iter()
+            .position(|other| other.is_unix() && self.shown[other.place].identity().1 == u64::from(inode))
+    }
+
+    /// The other end of a stream or of packets. What either side has shut down shows with both: what this one cannot
+    /// receive the other does not send.
+    fn partner(&self, at: usize, told: &UnixSocket, network: &Network) -> Result<(SocketState, u8), Unsupported> {
+        let outside = || {
+            let state = self.leading_outside("its other end is outside the program".to_owned())?;
+            Ok((state, told.shut_down))
+        };
+        let peer_name = || self.sockets[at].peer.clone().unwrap_or_default();
+        match told.peer {
+            None => Ok((SocketState::Unconnected, told.shut_down)),
+            Some(0) => {
+                let waits = |listener: &&UnixSocket| listener.waiting.contains(&told.inode);
+                match network.unix.iter().find(waits) {
+                    // Its listener names it later.
+                    Some(listener) if self.with_inode(listener.inode).is_some() => {
+                        Ok((SocketState::Unconnected, told.shut_down))
+                    }
+                    Some(_) => outside(),
+                    None if told.shut_down == BOTH => Ok((SocketState::PeerClosed { peer: peer_name().into() }, 0)),
+                    None => outside(),
+                }
+            }
+            Some(inode) => match self.with_inode(inode) {
+                Some(peer) => Ok((SocketState::Paired { peer: peer as u32 }, told.shut_down)),
+                None if self.may_be_on_its_way(at, inode) => Ok((SocketState::Unconnected, told.shut_down)),
+                None => outside(),
+            },
+        }
+    }
+
+    /// Whether a socket that no process holds may be on its way in a message of the program's. While the program runs its
+    /// messages are not looked at.
+    fn may_be_on_its_way(&self, at: usize, inode: u32) -> bool {
+        let (device, _) = self.shown[self.sockets[at].place].identity();
+        self.motion == Motion::Running
+            && other_holder(&[], |_, _, file| (file.dev(), file.ino()) == (device, inode.into())).is_none()
+    }
+
+    /// Where datagrams go. To send some to an address outside the program keeps no state with the other side.
+    fn datagrams_towards(&self, at: usize, told: &UnixSocket) -> Result<SocketState, Unsupported> {
+        let address = self.sockets[at].peer.clone().filter(|name| has_address(name));
+        Ok(match (told.peer, address) {
+            (None, _) => SocketState::Unconnected,
+            (Some(0), peer) => SocketState::PeerClosed { peer: peer.unwrap_or_default().into() },
+            (Some(_), Some(address)) => SocketState::Towards { address: address.into() },
+            (Some(inode), None) => match self.with_inode(inode) {
+                Some(peer) => SocketState::Paired { peer: peer as u32 },
+                None if self.may_be_on_its_way(at, inode) => SocketState::Unconnected,
+                None => return Err(Unsupported::with_remedy("its other end is outside the program", ELSEWHERE)),
+            },
+        })
+    }
+
+    /// The mode of the file that a socket's own address names; `None` where the file has been removed. Of one that is
+    /// connected the address is but a word, which it may have from a listening socket: only one that `is_alone` needs it.
+    fn file_of_address(&self, found: &Found, told: &UnixSocket, is_alone: bool) -> Result<Option<u32>, Unsupported> {
+        let Some((inode, _)) = told.file else { return Ok(None) };
+        let Some(path) = path_of(&found.record.name.0) else { return Ok(None) };
+        let is_relative = path.is_relative();
+        let path = self.in_directory_of(found, &path);
+        let there = std::fs::symlink_metadata(&path).ok();
+        match there.filter(|there| there.ino() as u32 == inode) {
+            Some(there) => Ok(Some(there.mode())),
+            None if is_relative && is_alone => Err(Unsupported::with_remedy(
+                format!("the file {} that it is bound to cannot be found", path.display()),
+                "bind sockets to absolute paths",
+            )),
+            None => Ok(None),
+        }
+    }
+
+    fn in_directory_of(&self, found: &Found, path: &Path) -> PathBuf {
+        let process = self.process_of(&self.shown[found.place]);
+        let directory = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
+        directory.join(path)
+    }
+
+    /// Names those that wait at a listening socket. What they have sent cannot be read before they are accepted.
+    pub(super) fn await_unix(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
+        let waiting = self.told_of(at, network)?.waiting.clone();
+        for (place, inode) in waiting.into_iter().enumerate() {
+            let Some(waiting) = self.with_inode(inode).filter(|_| inode != 0) else {
+                return Err(Unsupported::for_now(
+                    "a connection from outside the program, or from a socket closed by now, waits \
+                                           to be accepted",
+                ));
+            };
+            let found = &mut self.sockets[waiting];
+            if socket::unsent_bytes(found.own())? > 0 {
+                return Err(Unsupported::for_now("a connection on which something has been sent waits to be accepted"));
+            }
+            found.record.state = SocketState::Waiting { listener: at as u32, place: place as u32 };
+        }
+        Ok(())
+    }
+
+    /// Notes what a Unix socket has received, now that all sockets are known: whose datagrams these are, and which open
+    /// files come with them.
+    pub(super) fn receive_unix(&mut self, at: usize) -> Result<(), Unsupported> {
+        let (_, inode) = self.shown[self.sockets[at].place].identity();
+        let messages = self.unread.remove(&inode).unwrap_or(Ok(Vec::new()))?;
+        let is_doubtful = |message: &UnixMessage| !message.places.is_empty() && message.contents.len() > 1;
+        if self.sockets[at].record.kind == libc::SOCK_STREAM && messages.iter().any(is_doubtful) {
+            let sender = match self.sockets[at].record.state {
+                SocketState::Paired { peer } => Some(self.sockets[peer as usize].own()),
+                _ => None,
+            };
+            if !sender.is_some_and(|sender| is_sent_like_this(sender, &messages).unwrap_or(false)) {
+                return Err(Unsupported::for_now(
+                    "descriptors are on their way in it, and with which byte they come cannot be told",
+                ));
+            }
+        }
+        let state = &self.sockets[at].record.state;
+        let of_the_peer = matches!(state, SocketState::Paired { .. } | SocketState::PeerClosed { .. });
+        for message in messages {
+            let credentials = message.credentials.map(|sender| self.sender(sender)).transpose()?.flatten();
+            if credentials.is_some() && message.contents.len() > WITH_CREDENTIALS_MAX {
+                return Err(Unsupported::for_now("it has a long message with the credentials of its sender"));
+            }
+            let named = !of_the_peer && self.sockets[at].is_datagram() && has_address(&message.from);
+            let is_sender =
+                |other: &Found| other.is_unix() && other.is_datagram() && other.record.name.0 == message.from;
+            let sender = self.sockets.iter().position(is_sender).filter(|_| named);
+            if named && sender.is_none() {
+                return Err(Unsupported::for_now(
+                    "it has a datagram of a sender that is not part of the program, or closed",
+                ));
+            }
+            let open_files = message.places.iter().map(|place| self.sent_along(*place));
+            let open_files = open_files.collect::<Result<_, _>>()?;
+            let (contents, sender) = (message.contents.into(), sender.map(|sender| sender as u32));
+            self.sockets[at].record.received.push(Message { contents, sender, open_files, credentials });
+        }
+        Ok(())
+    }
+
+    /// The record of who sent a message; `None` where the kernel was not asked to note it. It is sent again by the main
+    /// process, which makes all sockets.
+    fn sender(&self, pid: i32) -> Result<Option<Credentials>, Unsupported> {
+        match self.job().iter().position(|holder| holder.pid == pid) {
+            _ if pid == 0 => Ok(None),
+            Some(0) => Ok(Some(Credentials { process: 0 })),
+            _ => Err(Unsupported::for_now("it has a message with the credentials of another process than the first")),
+        }
+    }
+
+    /// The open file that a descriptor on its way leads to.
+    fn sent_along(&self, place: usize) -> Result<u32, Unsupported> {
+        // What stands in the way of it has been told already.
+        let unknown = || Unsupported::for_now("a descriptor that cannot be brought back is on its way in a message");
+        let position = self.position(&self.shown[place]).ok_or_else(unknown)?;
+        if self.found.open_files[position].needs_process() {
+            return Err(Unsupported::for_now(
+                "a pidfd, or a file of /proc about a process, is on its way in a message",
+            ));
+        }
+        Ok(position as u32)
+    }
+}
+
+fn has_address(name: &[u8]) -> bool {
+    name.len() > size_of::<libc::sa_family_t>()
+}
+
+/// The path in an address, unless it is an abstract one.
+pub(super) fn path_of(address: &[u8]) -> Option<PathBuf> {
+    let path = address.get(size_of::<libc::sa_family_t>()..)?;
+    let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+    (end > 0).then(|| Path::new(OsStr::from_bytes(&path[..end])).to_owned())
+}

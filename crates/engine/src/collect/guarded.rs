@@ -1,0 +1,62 @@
+//! Files that a program may write through shared mappings which are not writable at the stop: programs guard data so, and make
+//! a mapping writable only while they write to it. Whether they do is seen by observing these mappings; until then such a file
+//! is not saved because of them, since others map whole databases so and never write there.
+
+use super::Subject;
+use crate::files::FileKey;
+use crate::freeze::kernel;
+use crate::track::Tracks;
+use crate::{EngineError, ProcessIdentity};
+use standfast_core::PageRange;
+use standfast_linux::proc::Map;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// How much of such mappings is observed in a process: to begin takes 5 ms and 2 MiB of page tables for each GiB, and the kernel
+/// maps the pages of an observed file one by one.
+const OBSERVED_BYTES_MAX: u64 = 256 << 20;
+
+/// Adds to `written` the files that the job has written through such mappings since the last look, and observes those that were
+/// not observed.
+pub(super) fn look(
+    subjects: &[Subject<'_>],
+    tracks: &mut Tracks,
+    written: &mut BTreeSet<FileKey>,
+) -> Result<(), EngineError> {
+    for subject in subjects {
+        let Some(track) = tracks.of(subject.identity()) else { continue };
+        let (keys, ranges): (Vec<_>, Vec<_>) = guarded(subject, written).into_iter().unzip();
+        let seen = track.written_through(&ranges);
+        let seen = seen.map_err(|source| kernel("scanning the program's mapped files", source))?;
+        written.extend(keys.into_iter().zip(seen).filter(|(_, is_written)| *is_written).map(|(key, _)| key));
+    }
+    Ok(())
+}
+
+/// The mappings of a process that could be written and have not been seen to be, as far as they are to be observed.
+fn guarded(subject: &Subject<'_>, written: &BTreeSet<FileKey>) -> Vec<(FileKey, PageRange)> {
+    let mut room = OBSERVED_BYTES_MAX;
+    let fits = |map: &&Map| {
+        let fits = map.range().bytes() <= room;
+        room -= if fits { map.range().bytes() } else { 0 };
+        fits
+    };
+    let is_guarded = |map: &&Map| {
+        map.shared
+            && !map.protection.write
+            && map.is_of_named_file()
+            && !written.contains(&(map.device, map.inode))
+            && subject.attributes.may_be_written(subject.pid, map) == Some(true)
+    };
+    // What a device shows is no memory that anything may be done to.
+    let is_regular = |map: &&Map| std::fs::metadata(OsStr::from_bytes(&map.path)).is_ok_and(|file| file.is_file());
+    let maps = subject.maps.iter().filter(is_guarded).filter(is_regular).filter(fits);
+    maps.map(|map| ((map.device, map.inode), map.range())).collect()
+}
+
+impl Subject<'_> {
+    fn identity(&self) -> ProcessIdentity {
+        self.process_snapshot.identity(self.pid)
+    }
+}

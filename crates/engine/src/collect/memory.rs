@@ -1,0 +1,249 @@
+//! Collects an address space: which mappings there are, what lies beneath them, which of their pages hold something.
+
+use super::Subject;
+use super::files::{References, copied};
+use super::objects::{Objects, Unsupported};
+use crate::freeze::kernel;
+use crate::job::Kept;
+use crate::track::{Look, Pages, Place, Track};
+use crate::{Blocker, EngineError};
+use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
+use standfast_format::BackingPage;
+use standfast_format::records::{
+    Advice, Backing, Bytes, FileReference, GuardedPages, Mapping, MappingAttributes, Protection, SpecialMapping,
+};
+use standfast_linux::proc::Map;
+use standfast_linux::{PageScan, Populated};
+use std::io;
+
+/// How the kernel shows huge pages from the system's pool that no file is behind.
+pub(crate) const HUGE_PAGES: &[u8] = b"/anon_hugepage (deleted)";
+
+/// The mappings of a process, sorted by what a restart does with them.
+#[derive(Debug, Default)]
+pub(super) struct Mappings {
+    pub(super) ordinary: Vec<Mapping>,
+    pub(super) special: Vec<SpecialMapping>,
+}
+
+/// What a mapping is, or why it cannot be carried over.
+enum Kind {
+    /// Fixed by the kernel at one address in every process: nothing to do.
+    Fixed,
+    Special,
+    Ordinary(Backing),
+    /// Memory that others may map as well.
+    Object,
+    /// A file that is written through mappings.
+    MappedFile(FileReference),
+    /// System V shared memory.
+    Segment,
+    Refused {
+        why: String,
+        remedy: &'static str,
+    },
+}
+
+impl Mappings {
+    /// The mappings of the process at `place` in the job. What of them are memory objects goes into `objects`, after those
+    /// that descriptors lead to.
+    pub(super) fn of(
+        (subject, place): (&Subject<'_>, usize),
+        (kept, files): (&Kept, &mut References),
+        objects: &mut Objects,
+        blockers: &mut Vec<Blocker>,
+    ) -> io::Result<Self> {
+        let pid = subject.pid;
+        let mut found = Self::default();
+        for map in subject.maps.iter() {
+            let may_write = subject.attributes.may_be_written(pid, map);
+            let mapping =
+                |backing| Mapping { attributes: subject.attributes.of(map), may_write, ..mapping(map, backing) };
+            match kind(map, (kept, files), objects) {
+                Kind::Fixed => {}
+                Kind::Special => found.special.push(SpecialMapping {
+                    start: map.start,
+                    end: map.end,
+                    name: Bytes::from(map.path.as_slice()),
+                }),
+                Kind::Ordinary(backing) => {
+                    if let (Backing::SharedFileReadOnly { file, .. }, None | Some(true)) = (&backing, may_write) {
+                        objects.note_mapped_read_only(file);
+                    }
+                    if let (Backing::SharedFileReadOnly { file, .. }, Some(true)) = (&backing, may_write)
+                        && let Err(Unsupported { why, remedy }) = objects.note_writable(file)
+                    {
+                        blockers.push(blocker(map, why, remedy));
+                    }
+                    found.ordinary.push(mapping(backing));
+                }
+                Kind::Object => {
+                    let (object, offset) = (objects.of_mapping(pid, place, map)?, map.offset);
+                    found.ordinary.push(mapping(match map.shared {
+                        true => Backing::SharedObject { object, offset },
+                        false => Backing::PrivateObject { object, offset },
+                    }));
+                }
+                Kind::MappedFile(file) => match objects.of_mapped_file(pid, map, file) {
+                    Ok(object) => {
+                        found.ordinary.push(mapping(Backing::SharedObject { object, offset: map.offset }));
+                    }
+                    Err(Unsupported { why, remedy }) => blockers.push(blocker(map, why, remedy)),
+                },
+                Kind::Segment => match objects.of_segment(place, map) {
+                    Ok(object) => found.ordinary.push(mapping(Backing::SharedObject { object, offset: 0 })),
+                    Err(Unsupported { why, remedy }) => blockers.push(blocker(map, why, remedy)),
+                },
+                Kind::Refused { why, remedy } => blockers.push(blocker(map, why, remedy)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Notes which pages must not be touched, where the kernel tells (Linux 6.15): those that a look has found already, and
+    /// those where it has not been.
+    fn note_guards(&mut self, scan: &PageScan, pages: &mut Pages) -> io::Result<()> {
+        let (Some(first), Some(last)) = (self.ordinary.first(), self.ordinary.last()) else { return Ok(()) };
+        let all = PageSet::of([PageRange::between(Address::new(first.start), Address::new(last.end))]);
+        let mut guards = std::mem::take(&mut pages.guarded);
+        let looked_at = PageSet::of(pages.looked_at.drain(..));
+        // To walk little memory twice takes less time than a call for each stretch between.
+        let rest = if looked_at.pages() <= WALKED_TWICE_MAX { all } else { all.difference(&looked_at) };
+        for range in rest.ranges() {
+            scan.guarded(*range, &mut guards)?;
+        }
+        let guards = PageSet::of(guards);
+        for mapping in self.ordinary.iter_mut().filter(|_| !guards.is_empty()) {
+            for guard in guards.ranges() {
+                let (start, end) = (guard.start().get().max(mapping.start), guard.end().get().min(mapping.end));
+                if start < end {
+                    let pages = (end - start) / PAGE_BYTES as u64;
+                    mapping.attributes.guards.push(GuardedPages { start, pages });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn blocker(map: &Map, why: String, remedy: &str) -> Blocker {
+    Blocker {
+        what: format!("mapping {:#x} ({})", map.start, String::from_utf8_lossy(&map.path)),
+        why,
+        remedy: remedy.to_owned(),
+        passing: false,
+    }
+}
+
+fn mapping(map: &Map, backing: Backing) -> Mapping {
+    Mapping {
+        start: map.start,
+        end: map.end,
+        protection: Protection {
+            read: map.protection.read,
+            write: map.protection.write,
+            execute: map.protection.execute,
+        },
+        backing,
+        grows_down: map.is_stack(),
+        attributes: MappingAttributes::default(),
+        may_write: None,
+    }
+}
+
+fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &Objects) -> Kind {
+    let refused = |why: &str, remedy| Kind::Refused { why: why.to_owned(), remedy };
+    match map.path.as_slice() {
+        b"[vsyscall]" => return Kind::Fixed,
+        path if path == b"[vdso]" || path.starts_with(b"[vvar") => return Kind::Special,
+        b"[heap]" | b"[stack]" | b"" | b"/dev/zero" | HUGE_PAGES if !map.shared => {
+            return Kind::Ordinary(Backing::Anonymous);
+        }
+        HUGE_PAGES => return refused("huge pages from the system's pool that are shared cannot be saved yet", ""),
+        path if path.starts_with(b"[anon:") && !map.shared => return Kind::Ordinary(Backing::Anonymous),
+        path if path.starts_with(b"[") => return refused("a mapping of the kernel's of a kind not known here", ""),
+        path if path.starts_with(b"/memfd:") => return Kind::Object,
+        _ if map.is_segment() => return Kind::Segment,
+        b"/dev/zero (deleted)" => return Kind::Object,
+        path if path.starts_with(b"/[aio]") => return refused("kernel asynchronous I/O cannot be saved", ""),
+        _ => {}
+    }
+    let file = files.of_mapping(map);
+    let copied = || copied(&map.path, map.inode, kept).filter(|_| !map.shared);
+    match file.or_else(|why| copied().ok_or(why)) {
+        Err(_) if objects.hold_deleted_file(map) => Kind::Object,
+        Err(why) => Kind::Refused { why, remedy: "start the program again from the installed files" },
+        Ok(file) if map.shared && objects.is_written(&file) => Kind::MappedFile(file),
+        Ok(file) if map.shared => Kind::Ordinary(Backing::SharedFileReadOnly { file, offset: map.offset }),
+        Ok(file) => Kind::Ordinary(Backing::PrivateFile { file, offset: map.offset }),
+    }
+}
+
+/// Pages that may be walked twice: that takes 3 us, and a call for each stretch between mappings one.
+const WALKED_TWICE_MAX: u64 = (4 << 20) / PAGE_BYTES as u64;
+
+/// The address space of a process that stands still.
+pub(super) struct Space<'a> {
+    pub(super) pid: i32,
+    pub(super) mappings: &'a mut Mappings,
+    /// Of the kernel's stack only the pages from here on count.
+    pub(super) live_stack: u64,
+    /// Without one all pages may have been written.
+    pub(super) track: Option<(&'a mut Track, Look)>,
+}
+
+impl Space<'_> {
+    /// The pages that hold something of its own: a reservation costs what is populated in it. Notes which of them must not be
+    /// touched.
+    pub(super) fn look(&mut self) -> Result<Pages, EngineError> {
+        let scanning = |source| kernel("scanning the program's pages", source);
+        let scan = PageScan::open(self.pid).map_err(scanning)?;
+        let ordinary = self.mappings.ordinary.iter();
+        let places: Vec<_> = ordinary.filter_map(|mapping| place(mapping, self.live_stack)).collect();
+        let populated = |place: &Place, into: &mut Vec<PageRange>| {
+            let which = match place.backing_page {
+                BackingPage::Zeros => Populated::Any,
+                BackingPage::File => Populated::Own,
+            };
+            scan.populated(place.live, which, into)
+        };
+        let mut pages = Pages::default();
+        if let Some((track, how)) = &mut self.track {
+            pages = track.look(*how, &places, populated)?;
+        } else {
+            let mut ranges = Vec::new();
+            for place in &places {
+                populated(place, &mut ranges).map_err(scanning)?;
+                pages.changed.extend(ranges.drain(..).map(|range| (range, place.backing_page)));
+            }
+        }
+        self.mappings.note_guards(&scan, &mut pages).map_err(scanning)?;
+        Ok(pages)
+    }
+}
+
+/// What is asked of a program from within may make its stack grow, after its mappings have been listed. Were only the
+/// part that was listed observed, the kernel would make two mappings of it, and the lower one would pass for memory that
+/// does not grow. Nothing else lies so near below a stack: the kernel keeps 1 MiB free there.
+const STACK_GROWTH_BYTES: u64 = 64 << 10;
+
+/// Where pages of a mapping's own are looked for; `None` where there are none.
+fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
+    let backing_page = match mapping.backing {
+        // What the kernel may drop at any time is dropped.
+        Backing::Anonymous if mapping.attributes.droppable => return None,
+        Backing::Anonymous => BackingPage::Zeros,
+        Backing::PrivateFile { .. } | Backing::PrivateObject { .. } => BackingPage::File,
+        Backing::SharedFileReadOnly { .. } | Backing::SharedObject { .. } => return None,
+    };
+    let (start, end) = (Address::new(mapping.start), Address::new(mapping.end));
+    let live = if mapping.grows_down { live_stack.clamp(mapping.start, mapping.end) } else { mapping.start };
+    let live = Address::new(live - live % PAGE_BYTES as u64);
+    let observed =
+        if mapping.grows_down { Address::new(mapping.start.saturating_sub(STACK_GROWTH_BYTES)) } else { start };
+    let said = |advice| mapping.attributes.advice.contains(&advice);
+    let wants_huge_pages = (said(Advice::HugePages) || said(Advice::NoHugePages)).then(|| said(Advice::HugePages));
+    let is_of_pool = mapping.attributes.huge_page_bytes > 0;
+    let (mapping, live) = (PageRange::between(observed, end), PageRange::between(live, end));
+    Some(Place { mapping, live, backing_page, wants_huge_pages, is_of_pool })
+}

@@ -1,0 +1,164 @@
+//! What `/proc` tells of a process as a whole, read once for all parts of a collection; and of ourselves, from whom the job has
+//! what it was started with.
+
+use crate::freeze::kernel;
+use crate::{EngineError, ProcessIdentity};
+use standfast_format::records::{Bytes, Limit, MemoryLayout};
+use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::sys::process;
+use standfast_linux::sys::schedule::{self, SchedulingAttributes};
+use std::io;
+
+/// What names a process's namespaces in `/proc/PID/ns`.
+pub(super) const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+const USER: usize = 6;
+/// Number of resource limits that Linux has.
+const LIMITS: u32 = 16;
+
+/// A process as `/proc` shows it.
+#[derive(Debug)]
+pub(super) struct ProcessSnapshot {
+    pub(super) stat: Stat,
+    pub(super) status: Status,
+    /// The path of what it executes, as the kernel shows it.
+    pub(super) executable: Vec<u8>,
+    pub(super) namespaces_and_credentials: NamespacesAndCredentials,
+}
+
+impl ProcessSnapshot {
+    pub(super) fn of(pid: i32) -> io::Result<Self> {
+        Ok(Self {
+            stat: Stat::of(pid)?,
+            status: Status::of(pid)?,
+            executable: proc::link(pid, "exe")?,
+            namespaces_and_credentials: NamespacesAndCredentials::of(pid)?,
+        })
+    }
+
+    pub(super) fn identity(&self, pid: i32) -> ProcessIdentity {
+        ProcessIdentity { pid, start_time: self.stat.start_time }
+    }
+}
+
+/// In what a process lives.
+#[derive(Debug)]
+pub(super) struct NamespacesAndCredentials {
+    /// In the order of [`NAMESPACES`]; `None` where the kernel has none of a kind.
+    pub(super) namespaces: [Option<Vec<u8>>; NAMESPACES.len()],
+    /// The time namespace of its children.
+    pub(super) time_of_children: Option<Vec<u8>>,
+    pub(super) root: Option<Vec<u8>>,
+}
+
+impl NamespacesAndCredentials {
+    /// # Errors
+    /// Where it may not be looked at.
+    pub(super) fn of(pid: i32) -> io::Result<Self> {
+        let namespace = |name: &str| proc::link(pid, &format!("ns/{name}"));
+        let user = namespace(NAMESPACES[USER])?;
+        let mut namespaces = NAMESPACES.map(|name| if name == NAMESPACES[USER] { None } else { namespace(name).ok() });
+        namespaces[USER] = Some(user);
+        Ok(Self {
+            namespaces,
+            time_of_children: namespace("time_for_children").ok(),
+            root: proc::link(pid, "root").ok(),
+        })
+    }
+
+    pub(super) fn user_namespace(&self) -> Option<&[u8]> {
+        self.namespaces[USER].as_deref()
+    }
+}
+
+/// What else of a process goes into its record, and stands in nobody's way.
+#[derive(Debug)]
+pub(super) struct ProcessAttributes {
+    pub(super) arguments: Vec<Bytes>,
+    pub(super) working_directory: Bytes,
+    pub(super) personality: u32,
+    pub(super) limits: Vec<Limit>,
+    auxiliary_vector: Bytes,
+}
+
+impl ProcessAttributes {
+    pub(super) fn of(pid: i32) -> io::Result<Self> {
+        let arguments = proc::read(pid, "cmdline")?;
+        let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments);
+        let personality = proc::read(pid, "personality")?;
+        let personality = String::from_utf8_lossy(&personality);
+        let limit = |resource| process::limit(pid, resource).map(|(soft, hard)| Limit { soft, hard });
+        Ok(Self {
+            arguments: arguments.split(|byte| *byte == 0).map(Bytes::from).collect(),
+            working_directory: proc::link(pid, "cwd")?.into(),
+            personality: u32::from_str_radix(personality.trim(), 16).unwrap_or_default(),
+            limits: (0..LIMITS).map(limit).collect::<io::Result<_>>()?,
+            auxiliary_vector: proc::read(pid, "auxv")?.into(),
+        })
+    }
+
+    pub(super) fn layout(&self, stat: &Stat, heap_end: u64) -> MemoryLayout {
+        let [code_start, code_end, stack_start, data_start, data_end, heap_start, rest @ ..] = stat.layout;
+        let [arguments_start, arguments_end, environment_start, environment_end] = rest;
+        MemoryLayout {
+            code_start,
+            code_end,
+            data_start,
+            data_end,
+            heap_start,
+            heap_end,
+            stack_start,
+            arguments_start,
+            arguments_end,
+            environment_start,
+            environment_end,
+            auxiliary_vector: self.auxiliary_vector.clone(),
+        }
+    }
+}
+
+/// This process.
+#[derive(Debug)]
+pub(super) struct SupervisorBaseline {
+    pub(super) status: Status,
+    pub(super) user_namespace: Option<Vec<u8>>,
+    pub(super) scheduling: SchedulingAttributes,
+    /// Of our main thread: others move to where they have work.
+    pub(super) affinity: Vec<u8>,
+    pub(super) secure_bits: i64,
+    oom_score_adjustment: Vec<u8>,
+    core_dump_filter: Vec<u8>,
+}
+
+impl SupervisorBaseline {
+    pub(super) fn look() -> Result<Self, EngineError> {
+        Self::at(std::process::id() as i32).map_err(|source| kernel("looking at this process", source))
+    }
+
+    fn at(own: i32) -> io::Result<Self> {
+        Ok(Self {
+            status: Status::of(own)?,
+            user_namespace: proc::link(own, "ns/user").ok(),
+            scheduling: schedule::attributes(own)?,
+            affinity: schedule::affinity(own)?,
+            secure_bits: process::secure_bits()?,
+            oom_score_adjustment: proc::read(own, "oom_score_adj").unwrap_or_default(),
+            core_dump_filter: proc::read(own, "coredump_filter").unwrap_or_default(),
+        })
+    }
+
+    /// The out-of-memory score of a process, where it is not the one that it got from us.
+    pub(super) fn other_oom_score(&self, pid: i32) -> Option<i32> {
+        different(pid, "oom_score_adj", &self.oom_score_adjustment)?.parse().ok()
+    }
+
+    /// The same of what goes into its core files.
+    pub(super) fn other_core_dump_filter(&self, pid: i32) -> Option<u32> {
+        u32::from_str_radix(&different(pid, "coredump_filter", &self.core_dump_filter)?, 16).ok()
+    }
+}
+
+/// What a file of `/proc` says of a process, if it is not what it says of us.
+fn different(pid: i32, file: &str, own: &[u8]) -> Option<String> {
+    let theirs = proc::read(pid, file).ok().filter(|theirs| theirs != own)?;
+    Some(String::from_utf8_lossy(&theirs).trim().to_owned())
+}

@@ -1,0 +1,158 @@
+//! Collects what the processes of a job are to each other: parents, groups, sessions, what they share; and of
+//! children that have ended and not been asked for.
+
+use super::process_snapshot::ProcessSnapshot;
+use super::remote_caller::RemoteCaller;
+use crate::EngineError;
+use crate::freeze::{Frozen, kernel};
+use crate::tree::Member;
+use standfast_format::records::{Bytes, JobState, ProcessState, ProcessSwitches, ProcessTree, ThreadState, Untold};
+use standfast_linux::proc::{self, Stat, Status};
+use standfast_linux::sys::process::{self, Common};
+use std::collections::BTreeSet;
+use std::io;
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Relations {
+    /// Of each living process, in their order.
+    pub(super) living: Vec<ProcessTree>,
+    /// The zombies, as far as they are recorded.
+    pub(super) zombies: Vec<ProcessState>,
+}
+
+/// The job's own process and what it was started in.
+struct Home {
+    /// Every process of the job, as we see it.
+    pids: Vec<i32>,
+    process_group: i32,
+    session: i32,
+}
+
+impl Relations {
+    /// `process_snapshots` are of its processes.
+    pub(super) fn of(frozen: &Frozen, process_snapshots: &[&ProcessSnapshot]) -> Result<Self, EngineError> {
+        let home = Home::of(frozen.processes.iter().map(|it| it.pid), &frozen.zombies, process_snapshots);
+        let mut living = Vec::new();
+        for (process, process_snapshot) in frozen.processes.iter().zip(process_snapshots) {
+            let own = &process_snapshot.stat;
+            let mut process_tree = home.place(process.parent, own, &process_snapshot.status);
+            process_tree.stopped_by = process.stopped_by.map(|signal| signal as u8);
+            let leads_to_one = || Stat::of(own.session).is_ok_and(|leader| leader.terminal != 0);
+            process_tree.without_terminal = own.terminal == 0 && process_tree.session != 0 && leads_to_one();
+            let shares = |parent| process::share(process.pid, parent, Common::Descriptors).unwrap_or(false);
+            process_tree.shares_descriptors = process.parent.is_some_and(shares);
+            living.push(process_tree);
+        }
+        let zombies = frozen.zombies.iter().map(|zombie| home.zombie(zombie)).collect::<io::Result<_>>();
+        let zombies = zombies.map_err(|source| kernel("looking at children that have ended", source))?;
+        let mut this = Self { living, zombies };
+        this.note_births(&home.pids).map_err(|source| kernel("looking who has which children", source))?;
+        Ok(this)
+    }
+
+    /// In which order each parent has its children, the living and the dead: wait(2) finds them so.
+    fn note_births(&mut self, pids: &[i32]) -> io::Result<()> {
+        let zombies = self.zombies.iter_mut().map(|zombie| &mut zombie.process_tree);
+        let mut process_trees: Vec<&mut ProcessTree> = self.living.iter_mut().chain(zombies).collect();
+        let parents: BTreeSet<u32> = process_trees.iter().filter_map(|process_tree| process_tree.parent).collect();
+        for parent in parents {
+            for (birth, child) in (0..).zip(proc::children(pids[parent as usize])?) {
+                if let Some(place) = pids.iter().position(|pid| *pid == child) {
+                    process_trees[place].birth = birth;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As much of a job that runs as tells whether its tree could be made again: ids, parents, sessions and groups. Whether
+/// somebody takes orphans only he can tell, so that all are taken to do so.
+pub(super) fn outline(
+    living: &[Member],
+    zombies: &[Member],
+    process_snapshots: &[&ProcessSnapshot],
+) -> io::Result<JobState> {
+    let home = Home::of(living.iter().map(|it| it.pid), zombies, process_snapshots);
+    let mut processes = Vec::new();
+    for (member, process_snapshot) in living.iter().zip(process_snapshots) {
+        processes.push(ProcessState {
+            pid: process_snapshot.status.process_ids.last().copied().unwrap_or(member.pid),
+            process_tree: home.place(member.parent, &process_snapshot.stat, &process_snapshot.status),
+            switches: ProcessSwitches { subreaper: true, ..ProcessSwitches::default() },
+            ..ProcessState::default()
+        });
+    }
+    for zombie in zombies {
+        processes.push(home.zombie(zombie)?);
+    }
+    Ok(JobState { processes, ..JobState::default() })
+}
+
+impl Home {
+    fn of(living: impl Iterator<Item = i32>, zombies: &[Member], process_snapshots: &[&ProcessSnapshot]) -> Self {
+        let main = &process_snapshots[0].stat;
+        let pids = living.chain(zombies.iter().map(|it| it.pid)).collect();
+        Self { pids, process_group: main.process_group, session: main.session }
+    }
+
+    fn place(&self, parent: Option<i32>, stat: &Stat, status: &Status) -> ProcessTree {
+        let parent = parent.and_then(|parent| self.pids.iter().position(|pid| *pid == parent));
+        // What the main process was started in and does not lead lies outside.
+        let inside = |outer: i32, home: i32, inner: &[i32]| match outer == home && !self.pids.contains(&home) {
+            true => 0,
+            false => inner.last().copied().unwrap_or(outer),
+        };
+        ProcessTree {
+            parent: parent.map(|parent| parent as u32),
+            process_group: inside(stat.process_group, self.process_group, &status.process_groups),
+            session: inside(stat.session, self.session, &status.sessions),
+            exit_signal: if parent.is_some() { stat.exit_signal as u8 } else { 0 },
+            ..ProcessTree::default()
+        }
+    }
+
+    fn zombie(&self, zombie: &Member) -> io::Result<ProcessState> {
+        let name = proc::read(zombie.pid, "comm")?;
+        let (stat, status) = (Stat::of(zombie.pid)?, Status::of(zombie.pid)?);
+        let pid = status.process_ids.last().copied().unwrap_or(zombie.pid);
+        let thread = ThreadState {
+            tid: pid,
+            name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
+            ..ThreadState::default()
+        };
+        Ok(ProcessState {
+            pid,
+            threads: vec![thread],
+            process_tree: ProcessTree { wait_status: zombie.wait_status, ..self.place(zombie.parent, &stat, &status) },
+            ..ProcessState::default()
+        })
+    }
+}
+
+/// What wait(2) would tell a process of children that live, by their ids as the process sees them. The news stay.
+pub(super) fn untold(remote_caller: &RemoteCaller<'_>, pid: i32) -> Result<Vec<(i32, Untold)>, EngineError> {
+    const LOOK: i32 = libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let children = proc::children(pid).map_err(|_| EngineError::Ended)?;
+    let news = |whose: libc::idtype_t, id: i32| {
+        let arguments = |output| [whose.into(), id as u64, output, LOOK as u64];
+        // siginfo_t: signal, error; code; process, user. There is no signal where there are no news, and an error where
+        // all that there are have ended.
+        match remote_caller.ask::<3>(libc::SYS_waitid, arguments) {
+            Ok([0, ..]) | Err(EngineError::Kernel { .. }) => Ok(None),
+            Ok([_, code, _]) if code as i32 == libc::CLD_CONTINUED => Ok(Some(Untold::Continued)),
+            Ok(_) => Ok(Some(Untold::Stopped)),
+            Err(error) => Err(error),
+        }
+    };
+    let mut untold = Vec::new();
+    if children.is_empty() || news(libc::P_ALL, 0)?.is_none() {
+        return Ok(untold);
+    }
+    for child in children {
+        let Ok(Some(id)) = Status::of(child).map(|status| status.process_ids.last().copied()) else { continue };
+        untold.extend(news(libc::P_PID, id)?.map(|news| (id, news)));
+    }
+    Ok(untold)
+}

@@ -1,0 +1,169 @@
+//! The part of the collection that needs no freeze: what stands in the way of a checkpoint of a job that runs meanwhile.
+
+use super::descriptors::{ExternalSockets, Motion, Terms};
+use super::objects::Objects;
+use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
+use super::{Findings, Subject, apart, named, process_tree, restrictions};
+use crate::endpoint::TerminalHolder;
+use crate::folders::Folders;
+use crate::job::{Inheritance, Kept};
+use crate::restart::rehearse_births;
+use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
+use crate::{Blocker, EngineError, ProcessIdentity};
+use standfast_linux::proc::{self, Stat};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How often a job is looked at whose descriptors come and go, before what the last look told is believed.
+const LOOKS_MAX: usize = 10;
+/// Between two looks: enough for a task to go on with what it was about, such as to close a descriptor that a supervisor
+/// which died a moment ago has left in it.
+const LOOKS_PAUSE: Duration = Duration::from_millis(100);
+
+/// What in this process and its descendants could not be carried over: the part of the collection that needs no freeze.
+///
+/// # Errors
+/// When the process is gone or may not be looked at.
+pub fn examine(pid: i32, external_sockets: ExternalSockets) -> Result<Vec<Blocker>, EngineError> {
+    examine_with(pid, external_sockets, &Kept::default(), None)
+}
+
+/// The same of a job that has copies of files with code, and perhaps a terminal that is held for it.
+pub(crate) fn examine_with(
+    pid: i32,
+    external_sockets: ExternalSockets,
+    kept: &Kept,
+    terminal: Option<&dyn TerminalHolder>,
+) -> Result<Vec<Blocker>, EngineError> {
+    let main = ProcessIdentity::of(pid)?;
+    let parent = Stat::of(pid).map_err(|_| EngineError::Ended)?.parent;
+    // To a supervisor of ours, or the init that one has made, come those that lose their parent.
+    let executable = |pid| proc::link(pid, "exe").ok();
+    let reaper =
+        Some(parent).filter(|it| executable(*it).is_some_and(|own| executable(std::process::id() as i32) == Some(own)));
+    let roots = Roots { main, reaper };
+    let mut members = roots.members();
+    // What lives in its parent's memory has come from vfork and will soon execute a program.
+    members.retain(|member| !borrows_memory(member));
+    let written = BTreeSet::new();
+    let terms =
+        Terms { motion: Motion::Running, external_sockets, kept, terminal, reused_ports: None, written: &written };
+    seen_twice(LOOKS_MAX, || {
+        let examined = examine_these(&members, terms);
+        // Others come and go: those that are still there are looked at again.
+        members.retain(|member| match member.wait_status {
+            // Somebody may have waited for it by now.
+            Some(_) => Stat::of(member.pid).is_ok(),
+            None => has_memory(member.pid),
+        });
+        if members.first().is_some_and(|first| first.pid == pid) { examined } else { Err(EngineError::Ended) }
+    })
+}
+
+/// What in the folders of a job could not be saved, so that it is said at once. What is in them may change meanwhile.
+pub(crate) fn examine_folders(folders: &Folders) -> Result<Vec<Blocker>, EngineError> {
+    let own = SupervisorBaseline::look()?.status;
+    match Objects::default().save_folders(folders, &own) {
+        Err(EngineError::Refused(blockers)) => Ok(blockers),
+        looked => looked.map(|_| Vec::new()),
+    }
+}
+
+/// What two looks in a row tell. A pipe with one end, or a descriptor without a file, may only have been closed between
+/// two questions of one look; a process that is gone has ended between them.
+fn seen_twice(
+    looks_max: usize,
+    mut look: impl FnMut() -> Result<Vec<Blocker>, EngineError>,
+) -> Result<Vec<Blocker>, EngineError> {
+    let mut last: Option<Vec<Blocker>> = None;
+    for _ in 1..looks_max {
+        match (look(), last.take()) {
+            (Ok(found), None) if !found.is_empty() => {
+                last = Some(found);
+                std::thread::sleep(LOOKS_PAUSE);
+            }
+            (Ok(mut found), before) => {
+                found.retain(|it| before.as_ref().is_some_and(|before| before.contains(it)));
+                return Ok(found);
+            }
+            (Err(_), before) => last = before,
+        }
+    }
+    look()
+}
+
+/// The same of these processes, which are one job.
+fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, EngineError> {
+    let (living, zombies): (Vec<_>, Vec<_>) = members.iter().cloned().partition(|it| it.wait_status.is_none());
+    let at = |pid| {
+        // Of one whose main thread has ended plain users are told nothing.
+        let looked = if is_headless(pid) { Err(std::io::ErrorKind::PermissionDenied.into()) } else { Subject::at(pid) };
+        looked.map_err(|source| crate::freeze::forbidden(pid, source))
+    };
+    let supervisor_baseline = SupervisorBaseline::look()?;
+    let subjects: Vec<Subject<'_>> = living.iter().map(|member| at(member.pid)).collect::<Result<_, _>>()?;
+    let main = subjects.first().ok_or(EngineError::Ended)?.pid;
+    let mut blockers =
+        Findings::of(&subjects, &zombies, terms, &Inheritance::of_orphan(main), &supervisor_baseline)?.blockers;
+    for subject in &subjects {
+        let looking = |source| crate::freeze::forbidden(subject.pid, source);
+        let others =
+            restrictions::of_other_threads(subject.pid, &subject.process_snapshot, &supervisor_baseline.status)
+                .map_err(looking)?;
+        blockers.append(&mut named(others, subject.pid, subjects.len()));
+    }
+    let process_snapshots: Vec<&ProcessSnapshot> = subjects.iter().map(|subject| &subject.process_snapshot).collect();
+    blockers.append(&mut apart::find(members, &process_snapshots));
+    blockers.append(&mut apart::traced(members));
+    // One that has ended meanwhile shows in the next look.
+    let tree = process_tree::outline(&living, &zombies, &process_snapshots);
+    blockers.append(&mut tree.map(|tree| rehearse_births(&tree)).unwrap_or_default());
+    Ok(blockers)
+}
+
+/// Whether a process is not on its way out.
+fn has_memory(pid: i32) -> bool {
+    proc::read(pid, "statm").is_ok_and(|pages| !pages.starts_with(b"0 ")) || is_headless(pid)
+}
+
+/// Whether its main thread has ended while others go on.
+fn is_headless(pid: i32) -> bool {
+    Stat::of(pid).is_ok_and(|stat| stat.state == b'Z') && has_other_threads(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocker(what: &str) -> Blocker {
+        Blocker { what: what.to_owned(), why: String::new(), remedy: String::new(), passing: false }
+    }
+
+    /// What comes of looks that tell this, one after the other.
+    fn told(looks: Vec<Result<Vec<&str>, EngineError>>) -> (Result<Vec<String>, EngineError>, usize) {
+        let (count, mut looks) = (looks.len(), looks.into_iter());
+        let look = || looks.next().expect("a look too many").map(|it| it.into_iter().map(blocker).collect());
+        let told = seen_twice(count.max(2), look);
+        (told.map(|it| it.into_iter().map(|it| it.what).collect()), looks.len())
+    }
+
+    fn failed() -> EngineError {
+        crate::freeze::forbidden(1, std::io::Error::from_raw_os_error(9))
+    }
+
+    #[test]
+    fn what_only_one_look_tells_is_no_blocker() {
+        let (found, _) = told(vec![Ok(vec!["a pipe", "a socket"]), Ok(vec!["a socket", "another pipe"]), Ok(vec![])]);
+        assert_eq!(found.expect("two looks"), ["a socket"]);
+        let (found, unneeded) = told(vec![Ok(vec![]), Ok(vec!["a pipe"]), Ok(vec!["a pipe"])]);
+        assert_eq!((found.expect("one look is enough"), unneeded), (vec![], 2));
+    }
+
+    #[test]
+    fn a_look_that_fails_is_repeated_and_the_last_one_believed() {
+        let (found, _) = told(vec![Err(failed()), Ok(vec!["a pipe"]), Err(failed()), Ok(vec!["a pipe"])]);
+        assert_eq!(found.expect("two looks that told the same"), ["a pipe"]);
+        let (found, unneeded) = told(vec![Err(failed()), Err(failed()), Err(failed())]);
+        assert!(found.is_err() && unneeded == 0);
+    }
+}

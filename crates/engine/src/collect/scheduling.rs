@@ -1,0 +1,106 @@
+//! Collects what the scheduler and a few switches of the kernel hold for each thread.
+
+use super::remote_caller::{Answers, Number, RemoteCallBatch, Words};
+use crate::EngineError;
+use standfast_format::records::{Bytes, NumaPolicy, Scheduling, ThreadRestrictions};
+use standfast_linux::proc::Status;
+use standfast_linux::sys::schedule::{self, SchedulingAttributes};
+use std::io;
+
+const PR_GET_TIMERSLACK: u64 = libc::PR_GET_TIMERSLACK as u64;
+const PR_GET_TSC: u64 = libc::PR_GET_TSC as u64;
+const PR_TSC_SIGSEGV: u64 = libc::PR_TSC_SIGSEGV as u64;
+const PR_MCE_KILL_GET: u64 = libc::PR_MCE_KILL_GET as u64;
+const PR_MCE_KILL_DEFAULT: u32 = libc::PR_MCE_KILL_DEFAULT as u32;
+const PR_GET_IO_FLUSHER: u64 = 58;
+/// `arch_prctl(2)`: whether the processor may be asked for its features.
+const ARCH_GET_CPUID: u64 = 0x1011;
+
+/// Policy and priorities of a task. The slice of an ordinary task is told only where it is not the one that the system
+/// gives by itself, which depends on the number of processors.
+pub(super) fn scheduling(tid: i32, own: &SchedulingAttributes) -> io::Result<Scheduling> {
+    let theirs = schedule::attributes(tid)?;
+    let is_ordinary = matches!(theirs.policy as i32, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE);
+    let runtime = if is_ordinary && theirs.runtime == own.runtime { 0 } else { theirs.runtime };
+    Ok(Scheduling {
+        policy: theirs.policy,
+        flags: theirs.flags,
+        nice: schedule::nice(tid)?,
+        priority: theirs.priority,
+        runtime,
+        deadline: theirs.deadline,
+        period: theirs.period,
+        utilization_min: theirs.utilization_min,
+        utilization_max: theirs.utilization_max,
+    })
+}
+
+/// Processors of a task, where it has others than we have ourselves, from whom it got them.
+pub(super) fn affinity(tid: i32, own: &[u8]) -> io::Result<Option<Bytes>> {
+    let theirs = schedule::affinity(tid)?;
+    Ok((theirs != own).then_some(Bytes(theirs)))
+}
+
+/// Priority for disks; none where the kernel has none.
+pub(super) fn io_priority(tid: i32) -> u32 {
+    schedule::io_priority(tid).unwrap_or_default()
+}
+
+/// More NUMA nodes than any kernel has, which else says that there is no room for its answer.
+const NODES_MAX: u64 = 1024;
+/// A mode, and a bit for each node.
+const NUMA_WORDS: usize = 1 + (NODES_MAX / 64) as usize;
+
+/// What only a thread itself can ask for.
+pub(super) struct Asked {
+    timer_slack: Number,
+    time_stamps: Words<1>,
+    cpuid: Number,
+    numa: Words<NUMA_WORDS>,
+    memory_failure: Number,
+    io_flusher: Number,
+}
+
+impl Asked {
+    pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
+        Self {
+            timer_slack: batch.call(libc::SYS_prctl, [PR_GET_TIMERSLACK, 0, 0, 0, 0, 0]),
+            time_stamps: batch.ask(libc::SYS_prctl, |output| [PR_GET_TSC, output, 0, 0]),
+            numa: batch.ask(libc::SYS_get_mempolicy, |output| [output, output + 8, NODES_MAX, 0]),
+            cpuid: batch.call(libc::SYS_arch_prctl, [ARCH_GET_CPUID, 0, 0, 0, 0, 0]),
+            memory_failure: batch.call(libc::SYS_prctl, [PR_MCE_KILL_GET, 0, 0, 0, 0, 0]),
+            io_flusher: batch.call(libc::SYS_prctl, [PR_GET_IO_FLUSHER, 0, 0, 0, 0, 0]),
+        }
+    }
+
+    pub(super) fn timer_slack(&self, answers: &Answers) -> u64 {
+        answers.number(self.timer_slack).max(0) as u64
+    }
+
+    /// From which NUMA nodes the thread takes memory, where it has said so.
+    pub(super) fn numa_policy(&self, answers: &Answers) -> Option<NumaPolicy> {
+        // A kernel without nodes knows no such call.
+        let [mode, nodes @ ..] = answers.words(self.numa).ok()?;
+        // An int, of which the upper half of the word is whatever was there.
+        let mode = mode as u32;
+        let used = nodes.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        (mode != 0).then(|| NumaPolicy { mode, nodes: nodes[..used].to_vec() })
+    }
+
+    pub(super) fn restrictions(&self, answers: &Answers, status: &Status) -> Result<ThreadRestrictions, EngineError> {
+        // An int, of which the upper half of the word is whatever was there.
+        let [stamps] = answers.words(self.time_stamps)?;
+        Ok(ThreadRestrictions {
+            no_new_privileges: status.no_new_privileges,
+            no_time_stamp_counter: stamps & u64::from(u32::MAX) == PR_TSC_SIGSEGV,
+            no_cpuid: answers.number(self.cpuid) == 0,
+            store_bypass: status.store_bypass,
+            indirect_branch: status.indirect_branch,
+            memory_failure: u32::try_from(answers.number(self.memory_failure))
+                .ok()
+                .filter(|it| *it < PR_MCE_KILL_DEFAULT),
+            // Only the privileged may ask, and be one.
+            io_flusher: (answers.number(self.io_flusher) == 1).then_some(true),
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! Collects what a job counts on in the file system by name: directories on the way to its files, sockets and pipes,
+//! working directories. A restart makes again what of these is gone; what it could not enter or find is refused here.
+
+use crate::Blocker;
+use crate::restart::{directory_of, path_in};
+use standfast_format::records::{Bytes, JobState, OpenFileKind, Socket, SocketState, Surrounding};
+use standfast_linux::proc;
+use standfast_linux::sys::tree::may_access;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const DELETED: &[u8] = b" (deleted)";
+/// A larger directory holds something, and is not listed while the program stands still.
+const SMALL_DIRECTORY_BYTES: u64 = 4096;
+
+/// What stands in the way of entering the working directory of a process again.
+pub(super) fn judge_working_directory(pid: i32) -> io::Result<Option<Blocker>> {
+    let shown = proc::link(pid, "cwd")?;
+    let Some(why) = why_not_entered(pid, &shown)? else { return Ok(None) };
+    Ok(Some(Blocker {
+        what: format!("working directory {}", String::from_utf8_lossy(&shown)),
+        why,
+        remedy: "start the program in a directory that can be entered by its path".to_owned(),
+        passing: false,
+    }))
+}
+
+fn why_not_entered(pid: i32, shown: &[u8]) -> io::Result<Option<String>> {
+    let own = std::fs::metadata(format!("/proc/{pid}/cwd"))?;
+    if is_removed(shown, &own) {
+        return Ok(None);
+    }
+    let path = Path::new(OsStr::from_bytes(shown));
+    let is_same = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
+    Ok(match std::fs::metadata(path) {
+        Ok(found) if !is_same(&found) => Some("another directory has taken its place, or covers it".to_owned()),
+        Ok(_) => may_access(path, libc::X_OK).err().map(|error| format!("a restart could not enter it ({error})")),
+        Err(error) => Some(format!("a restart could not find it ({error})")),
+    })
+}
+
+/// Whether a working directory has been removed: nothing is made in it any more, and its path leads elsewhere or nowhere.
+fn is_removed(shown: &[u8], own: &Metadata) -> bool {
+    let there = || std::fs::symlink_metadata(OsStr::from_bytes(shown));
+    shown.ends_with(DELETED) && !there().is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
+}
+
+/// Notes what `state` counts on. `pids` are its living processes, in their order, as we see them.
+pub(super) fn of(state: &JobState, pids: &[i32]) -> Vec<Surrounding> {
+    let remade: BTreeSet<PathBuf> = remade_paths(state).collect();
+    let entered: BTreeSet<PathBuf> = entered_paths(state).collect();
+    let mut found: BTreeMap<PathBuf, Surrounding> = BTreeMap::new();
+    for path in remade.iter().chain(&entered).filter(|path| is_plain(path)) {
+        for part in path.ancestors() {
+            if found.contains_key(part) {
+                break;
+            }
+            let Ok(there) = std::fs::symlink_metadata(part) else { continue };
+            let empty = entered.contains(part) && there.len() <= SMALL_DIRECTORY_BYTES && holds_only(part, &remade);
+            found.insert(part.to_owned(), surrounding(part.as_os_str().as_bytes(), &there, empty, false));
+        }
+    }
+    for (pid, process) in pids.iter().zip(&state.processes) {
+        let shown = &process.working_directory.0;
+        let Ok(own) = std::fs::metadata(format!("/proc/{pid}/cwd")) else { continue };
+        if is_removed(shown, &own) {
+            found.insert(as_path(&process.working_directory).to_owned(), surrounding(shown, &own, true, true));
+        }
+    }
+    found.into_values().collect()
+}
+
+fn surrounding(path: &[u8], there: &Metadata, empty: bool, removed: bool) -> Surrounding {
+    let (mode, user, group, device) = (there.mode(), there.uid(), there.gid(), there.dev());
+    Surrounding { path: path.into(), mode, user, group, device, empty, removed }
+}
+
+/// What a restart makes again where it is gone.
+fn remade_paths(state: &JobState) -> impl Iterator<Item = PathBuf> {
+    let sockets = state.sockets.iter().filter_map(|socket| socket_path(state, socket));
+    let pipes = state.pipes.iter().filter_map(|pipe| Some(as_path(pipe.path.as_ref()?).to_owned()));
+    let written = state.open_files.iter().filter(|open| open.flags & O_ACCMODE != 0);
+    let open = written.filter_map(|open| open.kind.file());
+    let files = state.objects.iter().filter_map(|object| object.kind.file()).chain(open);
+    sockets.chain(pipes).chain(files.map(|file| as_path(&file.path).to_owned()))
+}
+
+/// Directories in which the job is, or that it has open or watches.
+fn entered_paths(state: &JobState) -> impl Iterator<Item = PathBuf> {
+    let working = state.processes.iter().map(|process| &process.working_directory);
+    let open = state.open_files.iter().filter_map(|open| match &open.kind {
+        OpenFileKind::Directory { path, .. } | OpenFileKind::Place { path, .. } => Some(path),
+        _ => None,
+    });
+    let watched = state.open_files.iter().flat_map(|open| match &open.kind {
+        OpenFileKind::Watches { watches } => watches.as_slice(),
+        _ => &[],
+    });
+    working.chain(open).chain(watched.map(|watch| &watch.path)).map(|path| as_path(path).to_owned())
+}
+
+/// The file that the name of a Unix socket stands for, whether or not it is there.
+pub(crate) fn socket_path(state: &JobState, socket: &Socket) -> Option<PathBuf> {
+    if socket.family != libc::AF_UNIX || socket.state == SocketState::Reset {
+        return None;
+    }
+    let path = path_in(&socket.name.0)?;
+    Some(as_path(&directory_of(state, socket)).join(OsStr::from_bytes(path)))
+}
+
+/// Whether a path is absolute and leads straight down.
+pub(crate) fn is_plain(path: &Path) -> bool {
+    path.is_absolute() && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+}
+
+fn holds_only(directory: &Path, these: &BTreeSet<PathBuf>) -> bool {
+    std::fs::read_dir(directory)
+        .is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(|entry| these.contains(&entry.path()))))
+}
+
+fn as_path(path: &Bytes) -> &Path {
+    Path::new(OsStr::from_bytes(&path.0))
+}

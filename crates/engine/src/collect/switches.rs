@@ -1,0 +1,155 @@
+//! Collects the switches of a process: what it has told the kernel about itself as a whole.
+
+use super::process_snapshot::SupervisorBaseline;
+use super::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
+use crate::EngineError;
+use standfast_core::{Address, PageRange};
+use standfast_format::records::{MemoryLock, ProcessSwitches};
+use standfast_linux::proc::{self, Status};
+use standfast_linux::sys::process;
+use standfast_linux::{PageScan, Populated};
+
+const PR_GET_PDEATHSIG: u64 = libc::PR_GET_PDEATHSIG as u64;
+const PR_GET_CHILD_SUBREAPER: u64 = libc::PR_GET_CHILD_SUBREAPER as u64;
+const PR_GET_DUMPABLE: u64 = libc::PR_GET_DUMPABLE as u64;
+const PR_GET_MDWE: u64 = 66;
+const PR_GET_MEMORY_MERGE: u64 = 68;
+/// `membarrier(2)`: asks for the registrations (Linux 6.3).
+const GET_REGISTRATIONS: u64 = 1 << 9;
+const REGISTER_GLOBAL: u32 = 1 << 2;
+/// Commands that need a registration, and the command that registers: expedited, with synchronized cores, with restarted
+/// sequences.
+const PRIVATE_BARRIERS: [(u64, u32); 3] = [(1 << 3, 1 << 4), (1 << 5, 1 << 6), (1 << 7, 1 << 8)];
+/// The XSAVE feature of protection keys.
+const PROTECTION_KEYS: u64 = 1 << 9;
+/// Keys that x86-64 has.
+const KEYS: u32 = 16;
+/// `PKEY_DISABLE_ACCESS`: what free keys are set to.
+const NO_ACCESS: u64 = 1;
+/// What an ordinary process answers to `PR_GET_DUMPABLE`.
+const DUMPABLE: i64 = 1;
+const PAGE: u64 = standfast_core::PAGE_BYTES as u64;
+
+/// What the main thread is asked for them.
+pub(super) struct Asked {
+    subreaper: Words<1>,
+    parent_death_signal: Words<1>,
+    merge_memory: Number,
+    deny_write_execute: Number,
+    dumpable: Number,
+    barriers: Number,
+}
+
+impl Asked {
+    pub(super) fn of(batch: &mut RemoteCallBatch) -> Self {
+        let int = |batch: &mut RemoteCallBatch, option| batch.ask(libc::SYS_prctl, |output| [option, output, 0, 0]);
+        let number = |batch: &mut RemoteCallBatch, option| batch.call(libc::SYS_prctl, [option, 0, 0, 0, 0, 0]);
+        Self {
+            subreaper: int(batch, PR_GET_CHILD_SUBREAPER),
+            parent_death_signal: int(batch, PR_GET_PDEATHSIG),
+            merge_memory: number(batch, PR_GET_MEMORY_MERGE),
+            deny_write_execute: number(batch, PR_GET_MDWE),
+            dumpable: number(batch, PR_GET_DUMPABLE),
+            barriers: batch.call(libc::SYS_membarrier, [GET_REGISTRATIONS, 0, 0, 0, 0, 0]),
+        }
+    }
+
+    /// What it has answered, and what it takes more than one question to find out.
+    pub(super) fn switches(
+        &self,
+        answers: &Answers,
+        remote_caller: &RemoteCaller<'_>,
+        status: &Status,
+        xsave_features: u64,
+        supervisor_baseline: &SupervisorBaseline,
+    ) -> Result<ProcessSwitches, EngineError> {
+        let pid = status.process_ids.first().copied().ok_or(EngineError::Ended)?;
+        let int = |question| answers.words(question).map(|[word]| word & u64::from(u32::MAX));
+        // Older kernels do not know these, and answer with an error.
+        let number = |question| answers.number(question).max(0) as u64;
+        Ok(ProcessSwitches {
+            protection_keys: if xsave_features & PROTECTION_KEYS == 0 { 0 } else { protection_keys(remote_caller)? },
+            lock_future: match status.locked_kib {
+                0 => MemoryLock::Unlocked,
+                locked => lock_future(remote_caller, pid, locked)?,
+            },
+            subreaper: int(self.subreaper)? != 0,
+            no_huge_pages: status.no_huge_pages && !supervisor_baseline.status.no_huge_pages,
+            merge_memory: number(self.merge_memory) != 0,
+            deny_write_execute: number(self.deny_write_execute),
+            oom_score_adjustment: supervisor_baseline.other_oom_score(pid),
+            core_dump_filter: supervisor_baseline.other_core_dump_filter(pid),
+            parent_death_signal: int(self.parent_death_signal)? as u32,
+            // Without privileges an undumpable process could not have been stopped.
+            undumpable: Some(answers.number(self.dumpable))
+                .filter(|answer| process::effective_user() == 0 && *answer != DUMPABLE)
+                .map(|answer| answer as u32),
+            memory_barriers: registered_barriers(remote_caller, answers.number(self.barriers))?,
+            audit_login: proc::audit_login(pid),
+        })
+    }
+}
+
+/// For which memory barriers it has registered; `told` is what the kernel says. Before Linux 6.3 it does not, and each
+/// command that needs a registration is tried out: it does nothing but order the memory accesses of threads that stand still.
+fn registered_barriers(remote_caller: &RemoteCaller<'_>, told: i64) -> Result<Option<u32>, EngineError> {
+    if told >= 0 {
+        return Ok(Some(told as u32).filter(|registered| *registered != 0));
+    }
+    if told != -i64::from(libc::EINVAL) {
+        return Ok(None);
+    }
+    // Whether it takes part in the barriers of others cannot be tried out; to take part for nothing does no harm.
+    let mut registered = REGISTER_GLOBAL;
+    for (command, registration) in PRIVATE_BARRIERS {
+        if remote_caller.call(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0])? == 0 {
+            registered |= registration;
+        }
+    }
+    Ok(Some(registered))
+}
+
+/// The allocated keys, found by allocating all that are free and giving them back. Only where the first free one is not
+/// the first of all: a program that has allocated keys and given the first one back is not seen to have them.
+fn protection_keys(remote_caller: &RemoteCaller<'_>) -> Result<u32, EngineError> {
+    let allocate = || remote_caller.call(libc::SYS_pkey_alloc, [0, NO_ACCESS, 0, 0, 0, 0]);
+    let mut free = 0u32;
+    loop {
+        let key = allocate()?;
+        if !(1..i64::from(KEYS)).contains(&key) {
+            break;
+        }
+        free |= 1 << key;
+        if key == 1 {
+            break;
+        }
+    }
+    for key in (1..KEYS).filter(|key| free & 1 << key != 0) {
+        remote_caller.call(libc::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
+    }
+    Ok(if free & 1 << 1 == 0 { u32::from(u16::MAX) & !free } else { 1 })
+}
+
+/// What becomes of memory that is mapped from now on: a page is mapped, looked at and unmapped again. `locked_kib` is what
+/// is locked without it.
+fn lock_future(remote_caller: &RemoteCaller<'_>, pid: i32, locked_kib: u64) -> Result<MemoryLock, EngineError> {
+    const FLAGS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    const ACCESS: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let at = remote_caller.call(libc::SYS_mmap, [0, PAGE, ACCESS, FLAGS, u64::MAX, 0])?;
+    if (-4095..0).contains(&at) {
+        // No more memory may be locked, so that none can be mapped; or there is no room for anything.
+        return Ok(if at == -i64::from(libc::EAGAIN) { MemoryLock::Locked } else { MemoryLock::Unlocked });
+    }
+    let page = PageRange::new(Address::new(at as u64), 1);
+    let mut filled = Vec::new();
+    let looked = Status::of(pid).and_then(|status| {
+        PageScan::open(pid)?.populated(page, Populated::Any, &mut filled)?;
+        Ok(status.locked_kib > locked_kib)
+    });
+    remote_caller.call(libc::SYS_munmap, [at as u64, PAGE, 0, 0, 0, 0])?;
+    Ok(match looked.map_err(|_| EngineError::Ended)? {
+        false => MemoryLock::Unlocked,
+        true if filled.is_empty() => MemoryLock::OnFault,
+        true => MemoryLock::Locked,
+    })
+}

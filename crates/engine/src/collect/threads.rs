@@ -1,0 +1,401 @@
+//! The collection from within: what only the program itself can ask the kernel for, by injected system calls, and the threads.
+
+use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
+use super::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words};
+use super::restrictions::Landlock;
+use super::undo::{self, Probe};
+use super::{apart, process_tree, restrictions, scheduling, switches, timers};
+use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
+use crate::job::Shared;
+use crate::{Blocker, EngineError, StackPart};
+use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
+use standfast_format::records::{
+    AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState, Untold,
+};
+use standfast_linux::proc::{self, Status};
+use standfast_linux::sys::process;
+use standfast_linux::{Abort, CompletionSignal, Injector, ParasiteArea, ParasiteAreaError, PinnedToCpu, Registers};
+use std::borrow::Cow;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// `arch_prctl(2)`: the processor state that the program may use, as XSAVE features.
+const ARCH_GET_XCOMP_PERM: u64 = 0x1022;
+const PR_GET_TID_ADDRESS: u64 = libc::PR_GET_TID_ADDRESS as u64;
+const PR_GET_SECUREBITS: u64 = libc::PR_GET_SECUREBITS as u64;
+const SIGCHLD: u8 = libc::SIGCHLD as u8;
+
+/// What the program itself had to be asked for.
+#[derive(Debug, Default)]
+pub(super) struct Inner {
+    pub(super) blockers: Vec<Blocker>,
+    pub(super) heap_end: u64,
+    pub(super) dispositions: Vec<Disposition>,
+    /// Timers, and signals that wait.
+    pub(super) found: timers::Found,
+    pub(super) threads: Vec<ThreadState>,
+    pub(super) xsave_features: u64,
+    /// Of the pages that were asked about, those that are in memory.
+    pub(super) resident: Vec<PageRange>,
+    /// Of the units that huge pages were to be made of, for each whether it is one.
+    pub(super) collapsed: Vec<bool>,
+    /// Of the descriptors that were asked about, those that survive an exec.
+    pub(super) inherited: Vec<i32>,
+    /// A userfaultfd of its address space, where one was asked for, or why there is none.
+    pub(super) userfault: Option<io::Result<OwnedFd>>,
+    pub(super) permitted_features: u64,
+    pub(super) switches: ProcessSwitches,
+    /// Children of whom wait(2) would tell it something.
+    pub(super) untold: Vec<(i32, Untold)>,
+    /// What its end would do to semaphores.
+    pub(super) undo: undo::Found,
+}
+
+/// What can be told about a process from outside only in part.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    /// Pages of shared memory that page tables do not show: which of them are in memory?
+    pub(super) pages: Vec<PageRange>,
+    /// Descriptors that seem to be closed on exec: which of them are not?
+    pub(super) descriptors: Vec<i32>,
+}
+
+/// What a process is asked beside what every process is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Also<'a> {
+    pub(super) supervisor_baseline: &'a SupervisorBaseline,
+    /// What is to be cleared up.
+    pub(super) doubts: &'a Doubts,
+    /// Units that it is to have huge pages made of.
+    pub(super) idle: &'a [PageRange],
+    /// It makes a userfaultfd of its address space, for us to keep.
+    pub(super) observe: bool,
+    /// It is asked for news of its children.
+    pub(super) has_children: bool,
+    /// What does its end do to semaphores?
+    pub(super) undo: Option<Probe<'a>>,
+}
+
+impl Inner {
+    /// Asks a process of which `process_snapshot` is one.
+    pub(super) fn ask(
+        process: &FrozenProcess,
+        process_snapshot: &ProcessSnapshot,
+        shared: &Shared,
+        also: Also<'_>,
+    ) -> Result<Self, EngineError> {
+        let (pid, main) = (process.pid, &process.tasks[0]);
+        let ended = |error| refine(error, pid, shared);
+        refuse_foreign_code(process)?;
+        // Held while injecting: each stop is a switch on one processor instead of an interrupt across.
+        let pinned = PinnedToCpu::new(process_snapshot.stat.cpu);
+        let extended = process.tasks.iter().map(|task| task.task.extended_registers()).collect::<Result<Vec<_>, _>>();
+        let extended = extended.map_err(ended)?;
+        let tasks: Vec<_> = process.tasks.iter().map(|task| (&task.task, task.registers)).collect();
+        let parasite_area = ParasiteArea::find(&process.memory, &process.maps, &tasks, extended[0].len());
+        let parasite_area = parasite_area.map_err(|error| no_parasite_area(error, pid, shared))?;
+        let blocked = process.tasks.iter().fold(0, |all, task| all | task.mask);
+        let injector = Injector::new(
+            &process.memory,
+            &parasite_area,
+            CompletionSignal::for_process(process_snapshot.status.caught, blocked),
+        );
+
+        let mut inner = Self { xsave_features: Registers::xsave_features(&extended[0]), ..Self::default() };
+        let asked = process.tasks.iter().zip(&extended).enumerate().try_for_each(|(place, (task, extended))| {
+            let of_task = |tid| Status::of_task(pid, tid).map(Cow::Owned).map_err(|_| EngineError::Ended);
+            let status = if place == 0 { Cow::Borrowed(&process_snapshot.status) } else { of_task(task.task.tid())? };
+            let remote_caller = RemoteCaller::new(&injector, task, extended, &status, &ended)?;
+            inner.ask_task(&remote_caller, process, place, (process_snapshot, &status), also)?;
+            remote_caller.remote_task.release().map_err(ended)?;
+            if place == 0 && inner.switches.protection_keys != 0 {
+                // Asking for the keys has changed the rights of those that are free.
+                task.task.set_extended_registers(extended).map_err(ended)?;
+            }
+            Ok(())
+        });
+        // The memory goes back whatever happened; if the program is gone there is none.
+        let given_back = parasite_area.give_back(&process.memory, &main.task);
+        drop(pinned);
+        asked?;
+        given_back.map_err(|error| no_parasite_area(error, pid, shared))?;
+        inner.found.refuse_ownerless(&mut inner.blockers);
+        Ok(inner)
+    }
+
+    fn ask_inheritance(&mut self, remote_caller: &RemoteCaller<'_>, descriptors: &[i32]) -> Result<(), EngineError> {
+        for descriptor in descriptors {
+            let arguments = [*descriptor as u64, libc::F_GETFD as u64, 0, 0, 0, 0];
+            if remote_caller.call(libc::SYS_fcntl, arguments)? == 0 {
+                self.inherited.push(*descriptor);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the task at `place`, the main thread for its process as well: nearly everything at once.
+    fn ask_task(
+        &mut self,
+        remote_caller: &RemoteCaller<'_>,
+        process: &FrozenProcess,
+        place: usize,
+        (process_snapshot, status): (&ProcessSnapshot, &Status),
+        also: Also<'_>,
+    ) -> Result<(), EngineError> {
+        let (pid, task) = (process.pid, &process.tasks[place]);
+        let mut batch = remote_caller.batch();
+        let of_process = (place == 0).then(|| OfProcess::of(&mut batch, status));
+        let of_thread = OfThread::of(&mut batch);
+        let namespace = match place {
+            0 => process_snapshot.namespaces_and_credentials.user_namespace().map(<[u8]>::to_vec),
+            _ => proc::link(task.task.tid(), "ns/user").ok(),
+        };
+        let landlock = Landlock::of(&mut batch, status, namespace.as_deref(), also.supervisor_baseline);
+        let answers = remote_caller.put(&batch)?;
+        if let Some(of_process) = of_process {
+            self.take_process(&of_process, &answers, remote_caller, status, also.supervisor_baseline)?;
+            self.found = timers::Found::ask(remote_caller, process, &mut self.blockers)?;
+            self.ask_residence(remote_caller, &also.doubts.pages)?;
+            self.ask_inheritance(remote_caller, &also.doubts.descriptors)?;
+            self.collapsed = collapse(remote_caller, also.idle)?;
+            if also.has_children {
+                self.untold = process_tree::untold(remote_caller, pid)?;
+            }
+            self.userfault = also.observe.then(|| remote_caller.make_userfault(pid)).transpose()?;
+            if let Some(probe) = also.undo {
+                self.undo = probe.ask(remote_caller, &mut self.blockers)?;
+            }
+        }
+        self.found.ask_thread(remote_caller, place)?;
+        if place > 0 {
+            self.blockers.extend(restrictions::of_thread(status, &also.supervisor_baseline.status));
+            self.blockers.extend(apart::of_thread(pid, status, process_snapshot));
+        }
+        self.blockers.extend(landlock.blocker(&answers, status));
+        let pending = self.found.pending_of_tasks.get_mut(place).map(std::mem::take).unwrap_or_default();
+        let thread = of_thread.thread((remote_caller, &answers), task, status, also.supervisor_baseline)?;
+        self.threads.push(ThreadState { pending, ..thread });
+        Ok(())
+    }
+
+    fn take_process(
+        &mut self,
+        asked: &OfProcess,
+        answers: &Answers,
+        remote_caller: &RemoteCaller<'_>,
+        status: &Status,
+        supervisor_baseline: &SupervisorBaseline,
+    ) -> Result<(), EngineError> {
+        self.take_dispositions(&asked.dispositions, answers)?;
+        for some in asked.more_signals.chunks(DISPOSITIONS_AT_ONCE) {
+            let mut batch = remote_caller.batch();
+            let asked = ask_dispositions(&mut batch, some);
+            self.take_dispositions(&asked, &remote_caller.put(&batch)?)?;
+        }
+        self.heap_end = answers.number(asked.heap_end) as u64;
+        // Kernels before 5.16 have no state that must be asked for.
+        self.permitted_features = answers.words(asked.permitted).map_or(0, |[features]| features);
+        let theirs = answers.number(asked.secure_bits);
+        self.blockers.extend(restrictions::secure_bits(theirs, supervisor_baseline.secure_bits));
+        self.switches =
+            asked.switches.switches(answers, remote_caller, status, self.xsave_features, supervisor_baseline)?;
+        Ok(())
+    }
+
+    fn take_dispositions(&mut self, asked: &[AskedDisposition], answers: &Answers) -> Result<(), EngineError> {
+        for (signal, question) in asked.iter().copied() {
+            let [handler, flags, restorer, mask] = answers.words(question)?;
+            if [handler, flags, mask] != [0; 3] {
+                self.dispositions.push(Disposition { signal, handler, flags, restorer, mask });
+            }
+        }
+        Ok(())
+    }
+
+    /// mincore(2), a byte for each page.
+    fn ask_residence(&mut self, remote_caller: &RemoteCaller<'_>, doubtful: &[PageRange]) -> Result<(), EngineError> {
+        let mut answer = [0u8; ParasiteArea::OUTPUT_BYTES];
+        for range in doubtful {
+            let mut rest = *range;
+            while rest.pages() > 0 {
+                let (head, tail) = rest.split_at(answer.len() as u64);
+                let output = remote_caller.injector.output().get();
+                let result =
+                    remote_caller.call(libc::SYS_mincore, [head.start().get(), head.bytes(), output, 0, 0, 0])?;
+                if result < 0 {
+                    let error = std::io::Error::from_raw_os_error(-result as i32);
+                    return Err(kernel("asking which shared memory is in use", error));
+                }
+                let answer = &mut answer[..head.pages() as usize];
+                remote_caller.injector.read_output(answer).map_err(|_| EngineError::Ended)?;
+                for (page, _) in answer.iter().enumerate().filter(|(_, byte)| **byte & 1 != 0) {
+                    self.resident.push(PageRange::new(head.start().plus((page * PAGE_BYTES) as u64), 1));
+                }
+                rest = tail;
+            }
+        }
+        merge_ranges(&mut self.resident);
+        Ok(())
+    }
+
+    /// The lowest address of the kernel's stack that is in use: below the lowest stack pointer on it there is nothing
+    /// that a signal handler might not overwrite (M2). If no thread runs on it at the moment, all of it is in use.
+    pub(super) fn live_stack(&self, process: &FrozenProcess, part: StackPart) -> u64 {
+        let Some(stack) = process.maps.iter().find(|map| map.is_stack()).filter(|_| part == StackPart::Live) else {
+            return 0;
+        };
+        let pointers = process.tasks.iter().filter(|task| stack.contains(task.registers.stack()));
+        let Some(lowest) = pointers.map(|task| task.registers.stack_dead_below()).min() else { return 0 };
+        let alternates = self.threads.iter().map(|thread| thread.alternate_stack.start);
+        alternates.filter(|start| stack.contains(*start)).fold(lowest, u64::min)
+    }
+}
+
+/// Has huge pages made of small ones, which the kernel may refuse: for each whether it has done it.
+fn collapse(remote_caller: &RemoteCaller<'_>, units: &[PageRange]) -> Result<Vec<bool>, EngineError> {
+    let mut batch = remote_caller.batch();
+    let ask = |unit: &PageRange| {
+        let advice = libc::MADV_COLLAPSE as u64;
+        batch.call(libc::SYS_madvise, [unit.start().get(), unit.bytes(), advice, 0, 0, 0])
+    };
+    let asked: Vec<_> = units.iter().map(ask).collect();
+    let answers = if asked.is_empty() { return Ok(Vec::new()) } else { remote_caller.put(&batch)? };
+    Ok(asked.into_iter().map(|question| answers.number(question) == 0).collect())
+}
+
+/// A thread that executes 32-bit code can be given no other registers, so that nothing can be asked of it.
+fn refuse_foreign_code(process: &FrozenProcess) -> Result<(), EngineError> {
+    if process.tasks.iter().all(|task| task.registers.is_64_bit()) {
+        return Ok(());
+    }
+    Err(EngineError::Refused(vec![Blocker {
+        what: "32-bit code".to_owned(),
+        why: "only 64-bit programs can be checkpointed".to_owned(),
+        remedy: String::new(),
+        passing: false,
+    }]))
+}
+
+/// What a thread is asked for its process.
+struct OfProcess {
+    dispositions: Vec<AskedDisposition>,
+    /// Signals for whose dispositions there was no room.
+    more_signals: Vec<u8>,
+    heap_end: Number,
+    permitted: Words<1>,
+    secure_bits: Number,
+    switches: switches::Asked,
+}
+
+impl OfProcess {
+    /// Only signals that are caught or ignored, and SIGCHLD, whose flags also matter by default, can differ from what a
+    /// new process has.
+    fn of(batch: &mut RemoteCallBatch, status: &Status) -> Self {
+        let changed = status.caught | status.ignored | 1 << (SIGCHLD - 1);
+        let mut signals: Vec<u8> = (1..=64).filter(|signal| changed & 1 << (signal - 1) != 0).collect();
+        let more_signals = signals.split_off(signals.len().min(DISPOSITIONS_AT_ONCE));
+        Self {
+            dispositions: ask_dispositions(batch, &signals),
+            more_signals,
+            heap_end: batch.call(libc::SYS_brk, [0; 6]),
+            permitted: batch.ask(libc::SYS_arch_prctl, |output| [ARCH_GET_XCOMP_PERM, output, 0, 0]),
+            secure_bits: batch.call(libc::SYS_prctl, [PR_GET_SECUREBITS, 0, 0, 0, 0, 0]),
+            switches: switches::Asked::of(batch),
+        }
+    }
+}
+
+/// A signal, and what is asked of it.
+type AskedDisposition = (u8, Words<4>);
+/// So many that there is room for all other questions beside them.
+const DISPOSITIONS_AT_ONCE: usize = 16;
+
+fn ask_dispositions(batch: &mut RemoteCallBatch, signals: &[u8]) -> Vec<AskedDisposition> {
+    let mut ask = |signal: u8| batch.ask(libc::SYS_rt_sigaction, |output| [u64::from(signal), 0, output, 8]);
+    signals.iter().map(|signal| (*signal, ask(*signal))).collect()
+}
+
+/// What a thread is asked for itself.
+struct OfThread {
+    clear_child_tid: Words<1>,
+    alternate_stack: Words<3>,
+    scheduling: scheduling::Asked,
+}
+
+impl OfThread {
+    fn of(batch: &mut RemoteCallBatch) -> Self {
+        Self {
+            clear_child_tid: batch.ask(libc::SYS_prctl, |output| [PR_GET_TID_ADDRESS, output, 0, 0]),
+            alternate_stack: batch.ask(libc::SYS_sigaltstack, |output| [0, output, 0, 0]),
+            scheduling: scheduling::Asked::of(batch),
+        }
+    }
+
+    /// The record of a thread, without the signals that wait for it.
+    fn thread(
+        &self,
+        (remote_caller, answers): (&RemoteCaller<'_>, &Answers),
+        task: &FrozenTask,
+        status: &Status,
+        supervisor_baseline: &SupervisorBaseline,
+    ) -> Result<ThreadState, EngineError> {
+        let tid = task.task.tid();
+        let gone = |_| EngineError::Ended;
+        let [clear_child_tid] = answers.words(self.clear_child_tid)?;
+        // stack_t: address, flags (an int and padding), length.
+        let [start, flags, length] = answers.words(self.alternate_stack)?;
+        let (head, head_length) = process::robust_list(tid).map_err(gone)?;
+        let sequence = task.task.rseq_configuration().map_err(|_| EngineError::Ended)?;
+        let name = proc::read(task.task.process(), &format!("task/{tid}/comm")).map_err(gone)?;
+        Ok(ThreadState {
+            tid: status.ids.last().copied().unwrap_or(tid),
+            registers: registers(task)?.0.to_vec(),
+            extended_registers: Bytes::from(remote_caller.extended()),
+            signal_mask: task.mask,
+            pending: Vec::new(),
+            alternate_stack: AlternateStack { start, flags: flags as u32, length },
+            clear_child_tid,
+            robust_list: RobustList { head, length: head_length },
+            restartable_sequence: (sequence.area != 0).then_some(RestartableSequence {
+                area: sequence.area,
+                length: sequence.length,
+                signature: sequence.signature,
+            }),
+            name: Bytes::from(name.strip_suffix(b"\n").unwrap_or(&name)),
+            scheduling: scheduling::scheduling(tid, &supervisor_baseline.scheduling).map_err(gone)?,
+            affinity: scheduling::affinity(tid, &supervisor_baseline.affinity).map_err(gone)?,
+            io_priority: scheduling::io_priority(tid),
+            timer_slack_nanoseconds: self.scheduling.timer_slack(answers),
+            restrictions: self.scheduling.restrictions(answers, status)?,
+            wait: task.interrupted.wait(),
+            numa: self.scheduling.numa_policy(answers),
+        })
+    }
+}
+
+/// Registers for the image: of an interrupted call only what a new process can make again.
+fn registers(task: &FrozenTask) -> Result<Registers, EngineError> {
+    match (task.registers.pending_restart(), task.interrupted.call) {
+        (Abort::None, _) => Ok(task.registers),
+        (Abort::Restart { .. }, Some(number)) => Ok(task.registers.without_restart_block(number)),
+        (Abort::Restart { .. }, None) => Err(EngineError::Refused(vec![Blocker {
+            what: format!("thread {}", task.task.tid()),
+            why: "it waits in a system call whose number the kernel no longer tells".to_owned(),
+            remedy: "wait until the call has returned".to_owned(),
+            passing: true,
+        }])),
+    }
+}
+
+fn no_parasite_area(error: ParasiteAreaError, pid: i32, shared: &Shared) -> EngineError {
+    match error {
+        ParasiteAreaError::Task(error) => refine(error, pid, shared),
+        ParasiteAreaError::Kernel(source) => kernel("borrowing memory of the program", source),
+        error => EngineError::Refused(vec![Blocker {
+            what: "parasite area".to_owned(),
+            why: error.to_string(),
+            remedy: "wait a moment".to_owned(),
+            passing: true,
+        }]),
+    }
+}

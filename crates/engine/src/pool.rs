@@ -1,0 +1,57 @@
+//! The same for each of many things, on several threads: while a job stands still the processors that it ran on have
+//! nothing else to do. Only for what any thread may do; what a tracer does is for its own thread.
+
+use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Threads at most: what `/proc` tells is found out under locks that more of them would wait for.
+const THREADS_MAX: usize = 4;
+/// A further thread is started for so many things: to start it takes as long as to look at one process.
+const THINGS_PER_THREAD: usize = 4;
+
+/// What comes of `work` for each of `things`, in their order.
+pub(crate) fn each<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    let processors = *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZeroUsize::get));
+    let others = (things.len() / THINGS_PER_THREAD).min(processors).clamp(1, THREADS_MAX) - 1;
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let mut done = Vec::new();
+        while let Some((place, thing)) = {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            things.get(place).map(|thing| (place, thing))
+        } {
+            done.push((place, work(thing)));
+        }
+        done
+    };
+    let mut done = thread::scope(|scope| {
+        // Where no thread is to be had, this one does it all.
+        let start = |_| thread::Builder::new().name("pool".into()).spawn_scoped(scope, some).ok();
+        let others: Vec<_> = (0..others).filter_map(start).collect();
+        let mut done = some();
+        for other in others {
+            done.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        done
+    });
+    done.sort_unstable_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_of_each_stands_where_it_stood() {
+        for length in [0, 1, 7, 1000] {
+            let things: Vec<usize> = (0..length).collect();
+            let expected: Vec<usize> = things.iter().map(|thing| thing * 2).collect();
+            assert_eq!(each(&things, |thing| thing * 2), expected);
+        }
+    }
+}

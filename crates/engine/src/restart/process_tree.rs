@@ -1,0 +1,209 @@
+//! The relatives of the main process: each made by its parent, in the right session and group, under its old id; and the
+//! zombies. While they are made there is nothing in any of them but the scratch. In which order that goes `births.rs` knows.
+
+use super::births::{Birth, Relative, StandIn};
+use super::construction::{Construction, building, end_processes};
+use super::descriptors::Parked;
+use super::family::Family;
+use super::plan::JobPlan;
+use crate::EngineError;
+use crate::freeze::kernel;
+use standfast_format::records::{ProcessState, ProcessTree};
+use standfast_linux::proc::Stat;
+use standfast_linux::sys::process;
+use standfast_linux::{Stop, TaskError};
+use std::collections::BTreeMap;
+
+const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
+const SIGNAL_SET_BYTES: u64 = 8;
+
+/// Processes that are not to live on.
+#[derive(Debug, Default)]
+pub(super) struct Remains {
+    /// Zombies to be, by their place in the image.
+    zombies: BTreeMap<usize, Construction>,
+    /// Stand-ins, by id.
+    stand_ins: BTreeMap<i32, StandIn<Construction>>,
+}
+
+impl Remains {
+    /// Those that have not ended yet.
+    pub(super) fn pids(&self) -> Vec<i32> {
+        let stand_ins = self.stand_ins.values().map(|stand_in| &stand_in.process);
+        self.zombies.values().chain(stand_ins).map(Construction::pid).collect()
+    }
+}
+
+impl Family {
+    /// Makes everybody else, and ends those that are to be zombies.
+    pub(super) fn make_relatives(&mut self, plan: &JobPlan<'_>, parked: &Parked) -> Result<(), EngineError> {
+        if plan.job.processes.len() == 1 && plan.job.processes[0].process_tree == ProcessTree::default() {
+            return Ok(());
+        }
+        self.main().forget_disposition_of_children()?;
+        let main = Member { process: self.processes.remove(0), plan, parked };
+        let mut birth = Birth::new(plan.job, main);
+        let made = birth.make_all();
+        let Birth { born, stand_ins, .. } = birth;
+        for (place, Member { process, .. }) in born {
+            match plan.job.processes[place].process_tree.wait_status {
+                None => self.processes.push(process),
+                Some(_) => drop(self.remains.zombies.insert(place, process)),
+            }
+        }
+        let stand_ins = stand_ins.into_iter();
+        self.remains.stand_ins.extend(
+            stand_ins.map(|(id, StandIn { process, parent })| (id, StandIn { process: process.process, parent })),
+        );
+        made?;
+        self.end_remains(plan)?;
+        for (place, process) in self.processes.iter_mut().enumerate() {
+            let state = &plan.job.processes[place];
+            match place {
+                0 => {}
+                // What the main process executes, all that it has made execute as well.
+                _ if state.executable == plan.job.processes[0].executable => process.begin_again(&plan.of(place))?,
+                _ => process.execute(&plan.of(place))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets zombies and stand-ins end, and has their parents forget that they were told.
+    fn end_remains(&mut self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
+        for (id, StandIn { process, parent }) in std::mem::take(&mut self.remains.stand_ins) {
+            end_processes(&[process.pid()], &[], None);
+            if let Some(parent) = parent.and_then(|parent| self.processes.get(parent)) {
+                parent.forget_child(id)?;
+            }
+        }
+        for (place, zombie) in std::mem::take(&mut self.remains.zombies) {
+            zombie.end_as(&plan.job.processes[place])?;
+        }
+        self.processes.iter().try_for_each(Construction::forget_signals)
+    }
+}
+
+/// A process of the family, while it is made.
+struct Member<'a, 'p> {
+    process: Construction,
+    plan: &'a JobPlan<'p>,
+    /// The terminals that session leaders are to have.
+    parked: &'a Parked,
+}
+
+impl Relative for Member<'_, '_> {
+    fn fork(&self, flags: i32, id: i32) -> Result<Self, EngineError> {
+        Ok(Self { process: self.process.fork(flags, Some(id))?, ..*self })
+    }
+
+    fn begin_session(&self) -> Result<(), EngineError> {
+        self.process.call("beginning a session", libc::SYS_setsid, [0; 6]).map(drop)
+    }
+
+    fn take_terminal(&self, session: i32) -> Result<(), EngineError> {
+        self.process.take_terminal(self.plan, self.parked, session)
+    }
+
+    fn join_group(&self, group: i32) -> Result<(), EngineError> {
+        let action = if group == 0 { "leading a group" } else { "joining a group" };
+        self.process.call(action, libc::SYS_setpgid, [0, group as u64, 0, 0, 0, 0]).map(drop)
+    }
+
+    fn take_orphans(&self) -> Result<(), EngineError> {
+        let action = "setting a switch of the process";
+        let arguments = [libc::PR_SET_CHILD_SUBREAPER as u64, 1, 0, 0, 0, 0];
+        self.process.call(action, libc::SYS_prctl, arguments).map(drop)
+    }
+
+    fn forget_child(&self, id: i32) -> Result<(), EngineError> {
+        self.process.forget_child(id)
+    }
+
+    fn end(&self) {
+        end_processes(&[self.process.pid()], &[], None);
+    }
+
+    fn is_child_of(&self, parent: &Self) -> bool {
+        Stat::of(self.process.pid()).is_ok_and(|stat| stat.parent == parent.process.pid())
+    }
+}
+
+impl Construction {
+    /// A program that has been started with SIGCHLD ignored would lose its zombies.
+    fn forget_disposition_of_children(&self) -> Result<(), EngineError> {
+        let at = self.argument(&[0; 32])?;
+        let arguments = [libc::SIGCHLD as u64, at, 0, SIGNAL_SET_BYTES, 0, 0];
+        self.call("setting what signal 17 does", libc::SYS_rt_sigaction, arguments).map(drop)
+    }
+
+    /// Takes the news of a child that has ended.
+    pub(super) fn forget_child(&self, id: i32) -> Result<(), EngineError> {
+        let arguments = [id as u64, 0, libc::__WALL as u64, 0, 0, 0];
+        self.call("reaping a stand-in", libc::SYS_wait4, arguments)?;
+        self.forget_signals()
+    }
+
+    /// Takes the signals that building has caused: those that the program is to find are queued later.
+    pub(super) fn forget_signals(&self) -> Result<(), EngineError> {
+        // The set of signals, then a time limit of nothing.
+        let mut bytes = u64::MAX.to_le_bytes().to_vec();
+        bytes.extend([0; 16]);
+        let at = self.argument(&bytes)?;
+        let arguments = [at, 0, at + 8, SIGNAL_SET_BYTES, 0, 0];
+        loop {
+            match self.call("taking a signal", libc::SYS_rt_sigtimedwait, arguments) {
+                Ok(_) => {}
+                Err(EngineError::Kernel { source, .. }) if source.kind() == std::io::ErrorKind::WouldBlock => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Ends as `state` says, and is a zombie then.
+    fn end_as(&self, state: &ProcessState) -> Result<(), EngineError> {
+        if let Some(thread) = state.threads.first() {
+            let name = self.path_argument(&thread.name.0)?;
+            self.call("naming a process", libc::SYS_prctl, [PR_SET_NAME, name, 0, 0, 0, 0])?;
+        }
+        let status = state.process_tree.wait_status.unwrap_or_default();
+        let ended = if libc::WIFSIGNALED(status) {
+            self.die_of(libc::WTERMSIG(status))?
+        } else {
+            let code = libc::WEXITSTATUS(status) as u64;
+            self.main().call(&self.base, self.syscall, libc::SYS_exit_group, [code, 0, 0, 0, 0, 0]).err()
+        };
+        match ended {
+            Some(TaskError::Ended { .. }) => Ok(()),
+            Some(error) => Err(building(error)),
+            None => Err(kernel("ending a process", std::io::Error::other("it goes on"))),
+        }
+    }
+
+    /// Dies of a signal, without a core file.
+    fn die_of(&self, signal: i32) -> Result<Option<TaskError>, EngineError> {
+        let ending = |source| kernel("ending a process", source);
+        if signal == libc::SIGKILL {
+            end_processes(&[self.pid()], &[], None);
+            return Ok(Some(TaskError::Ended { tid: self.pid(), status: None }));
+        }
+        process::set_limit(self.pid(), libc::RLIMIT_CORE, (0, 0)).map_err(ending)?;
+        // What it has inherited may be to ignore it.
+        let default = self.argument(&[0; 32])?;
+        let arguments = [signal as u64, default, 0, SIGNAL_SET_BYTES, 0, 0];
+        self.call("setting what a signal does", libc::SYS_rt_sigaction, arguments)?;
+        process::kill(self.pid(), signal).map_err(ending)?;
+        let mut pass = 0;
+        self.main().set_signal_mask(0).map_err(building)?;
+        loop {
+            let next = self.main().resume(pass).and_then(|()| self.main().wait());
+            match next {
+                Ok(Stop::Signal(signal)) => pass = signal,
+                Ok(_) => pass = 0,
+                Err(error) => return Ok(Some(error)),
+            }
+        }
+    }
+}

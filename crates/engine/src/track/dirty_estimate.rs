@@ -1,0 +1,63 @@
+//! How many pages the next checkpoint will read, from the page faults since the last one. Pure; the counting is done by the
+//! kernel.
+//!
+//! A first write to a protected page is a page fault. So is the first touch of fresh memory, and a program may map and
+//! discard that all the time: what share of the faults has led to pages that were read is learnt from the last checkpoint.
+//! A wrong guess costs memory or time, and no truth.
+
+/// What the last checkpoint has taught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DirtyEstimate {
+    /// Page faults before it.
+    faults: u64,
+    /// Pages that it read, as far as there had been faults for them.
+    told: u64,
+    /// Pages that it read beyond that: what is compared or not observed.
+    untold: u64,
+}
+
+impl Default for DirtyEstimate {
+    /// Nothing has been learnt: each fault is a page.
+    fn default() -> Self {
+        Self { faults: 1, told: 1, untold: 0 }
+    }
+}
+
+impl DirtyEstimate {
+    /// A checkpoint that built upon another one read so many pages, after so many faults.
+    pub(super) fn learn(&mut self, pages: u64, faults: u64) {
+        *self = match faults {
+            0 => Self { untold: pages, ..*self },
+            faults => Self { faults, told: pages.min(faults), untold: pages.saturating_sub(faults) },
+        };
+    }
+
+    /// How many pages are to be expected after so many faults.
+    pub(super) fn pages(self, faults: u64) -> u64 {
+        let told = u128::from(faults) * u128::from(self.told) / u128::from(self.faults);
+        u64::try_from(told).unwrap_or(u64::MAX).saturating_add(self.untold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_is_a_page_until_a_checkpoint_has_shown_otherwise() {
+        let mut dirty_estimate = DirtyEstimate::default();
+        assert_eq!(dirty_estimate.pages(1000), 1000);
+        dirty_estimate.learn(10, 1000);
+        assert_eq!(dirty_estimate.pages(2000), 20, "memory that comes and goes");
+        dirty_estimate.learn(2000, 2000);
+        assert_eq!(dirty_estimate.pages(500), 500);
+        dirty_estimate.learn(700, 500);
+        assert_eq!(dirty_estimate.pages(100), 300, "200 that no fault had told of");
+        dirty_estimate.learn(50, 0);
+        assert_eq!(
+            (dirty_estimate.pages(0), dirty_estimate.pages(100)),
+            (50, 150),
+            "a pause teaches nothing about faults"
+        );
+    }
+}

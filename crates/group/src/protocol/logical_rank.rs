@@ -1,0 +1,223 @@
+//! What every process does, the coordinator's own logical rank as well.
+
+use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
+use crate::decide::{Report, Restore};
+use crate::identity::{EpochId, Level, LogicalRank, Rank};
+use crate::shard_store::Damaged;
+use crate::transfer::Costs;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Protocol {
+    pub(super) fn surveyed(&mut self, membership: u64, survey: Survey, actions: &mut Vec<Action>) {
+        // A survey for an older membership came in between; until that of this one what is open is not thrown away.
+        if self.stage != Stage::Surveying || membership != self.term.membership {
+            return;
+        }
+        self.stage = Stage::Reported;
+        self.life = self.life.max(survey.life);
+        let prefers = self.logical_rank().or(self.prefers);
+        let Survey { holdings, unpromised, .. } = survey;
+        let report = Report { life: self.life, started: self.started, prefers, holdings, unpromised };
+        let coordinator = self.coordinator_rank().expect("a survey follows a membership");
+        self.send(coordinator, Control::Report(report), actions);
+        self.replay(actions);
+    }
+
+    pub(super) fn restore(&mut self, restore: Restore, costs: Costs, actions: &mut Vec<Action>) {
+        if matches!(self.stage, Stage::Alone | Stage::Surveying) {
+            return;
+        }
+        if !self.is_possible(&restore) {
+            let reason = format!("process {} is told to recover with processes that are not here", self.me.0);
+            if let Some(epoch) = restore.epoch {
+                self.send_coordinator(Phase::Failed(epoch, reason), actions);
+            }
+            return;
+        }
+        self.logical_ranks = restore.logical_ranks.iter().copied().collect();
+        self.life = restore.life;
+        self.started = true;
+        let Some(epoch) = restore.epoch else {
+            (self.kept, self.local) = (None, None);
+            self.keep(After::Start, actions);
+            return;
+        };
+        self.stage = Stage::Working(Work { epoch, recovery: true, level: restore.level });
+        actions.push(Action::Rebuild { restore, epoch, costs });
+    }
+
+    /// Whether every member's logical rank is taken, nobody sits on two, and all who are named are here. The coordinator
+    /// decides nothing else; but what is sent goes to these processes.
+    fn is_possible(&self, restore: &Restore) -> bool {
+        let present: BTreeSet<Rank> =
+            self.membership.iter().flat_map(|membership| membership.present.iter().copied()).collect();
+        let logical_ranks: BTreeMap<LogicalRank, Rank> = restore.logical_ranks.iter().copied().collect();
+        let sitting: BTreeSet<Rank> = logical_ranks.values().copied().collect();
+        let members = logical_ranks.keys().filter(|logical_rank| self.plan.is_member(**logical_rank)).count();
+        let named = restore.logical_ranks.iter().chain(&restore.sources);
+        members == self.plan.members()
+            && sitting.len() == restore.logical_ranks.len()
+            && named.map(|(_, rank)| rank).all(|rank| present.contains(rank))
+    }
+
+    /// An order of the coordinator's. What does not fit the stage belongs to something that has ended.
+    pub(super) fn ordered(&mut self, order: Phase, actions: &mut Vec<Action>) {
+        match (order.clone(), self.stage.clone()) {
+            (Phase::Prepare(epoch, base, costs, full), Stage::Idle) => {
+                self.prepare_encoded(epoch, base, (costs, full), actions);
+            }
+            (Phase::PrepareLocal(epoch, base), Stage::Idle) => self.prepare_local(epoch, base, actions),
+            (Phase::Prepare(..) | Phase::PrepareLocal(..), Stage::Keeping(_)) => self.prepare = Some(order),
+            (Phase::Commit(epoch), Stage::Sealed(work)) if work.epoch == epoch => {
+                self.stage = Stage::Marking(work);
+                actions.push(Action::Acknowledge(epoch));
+            }
+            (Phase::Stable(epoch), Stage::Acknowledged(work)) if work.epoch == epoch => {
+                (self.kept, self.local) = match work.level {
+                    Level::Encoded => (Some(epoch), None),
+                    Level::Local(base) => (base, Some(epoch)),
+                };
+                self.number = self.number.max(epoch.number);
+                let after = if work.recovery { After::Rollback(epoch) } else { After::Commit(epoch) };
+                self.keep(after, actions);
+            }
+            (Phase::Abandon(epoch, reason), Stage::Working(work) | Stage::Sealing(work) | Stage::Sealed(work))
+                if work.epoch == epoch && !work.recovery =>
+            {
+                self.keep(After::Abandon(reason), actions);
+            }
+            // Nothing of the epoch exists here: what was before it is still being deleted.
+            (Phase::Abandon(..), Stage::Keeping(_)) => self.prepare = None,
+            _ => {}
+        }
+    }
+
+    fn prepare_encoded(
+        &mut self,
+        epoch: EpochId,
+        base: Option<EpochId>,
+        (costs, full): (Costs, bool),
+        actions: &mut Vec<Action>,
+    ) {
+        if self.begins(epoch, Level::Encoded, base, actions) {
+            let logical_ranks = self.logical_ranks.iter().map(|(logical_rank, rank)| (*logical_rank, *rank)).collect();
+            // In place no shard is laid down, and the pages before are needed anyway.
+            let full = full && self.resumes_early();
+            actions.push(Action::Encode { epoch, base, logical_rank: self.logical_rank(), logical_ranks, costs, full });
+        }
+    }
+
+    fn prepare_local(&mut self, epoch: EpochId, base: EpochId, actions: &mut Vec<Action>) {
+        if self.begins(epoch, Level::Local(Some(base)), Some(base), actions) {
+            actions.push(Action::Lay { epoch, base, logical_rank: self.logical_rank() });
+        }
+    }
+
+    /// Begins an epoch, if this process has what its differences refer to.
+    fn begins(&mut self, epoch: EpochId, level: Level, base: Option<EpochId>, actions: &mut Vec<Action>) -> bool {
+        self.number = self.number.max(epoch.number);
+        self.stage = Stage::Working(Work { epoch, recovery: false, level });
+        if base != self.kept {
+            let reason =
+                format!("process {} keeps another epoch than the one that the differences refer to", self.me.0);
+            self.send_coordinator(Phase::Failed(epoch, reason), actions);
+        }
+        base == self.kept
+    }
+
+    pub(super) fn done(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
+        if let Stage::Working(work) = self.stage
+            && work.epoch == epoch
+        {
+            self.stage = Stage::Sealing(work);
+            actions.push(Action::Seal(work));
+        }
+    }
+
+    pub(super) fn sealed(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
+        if let Stage::Sealing(work) = self.stage
+            && work.epoch == epoch
+        {
+            self.stage = Stage::Sealed(work);
+            self.send_coordinator(Phase::Sealed(epoch), actions);
+        }
+    }
+
+    pub(super) fn acknowledged(&mut self, epoch: EpochId, actions: &mut Vec<Action>) {
+        if let Stage::Marking(work) = self.stage
+            && work.epoch == epoch
+        {
+            self.stage = Stage::Acknowledged(work);
+            self.send_coordinator(Phase::Acknowledged(epoch), actions);
+            if self.resumes_early() && !work.recovery {
+                self.resume(Resumption::Committed(epoch, work.level), actions);
+            }
+        }
+    }
+
+    fn keep(&mut self, after: After, actions: &mut Vec<Action>) {
+        let told = self.resumes_early() && matches!(after, After::Commit(_));
+        self.stage = Stage::Keeping((!told).then_some(after));
+        actions.push(Action::Keep { epoch: self.newest(), logical_rank: self.logical_rank(), life: self.life });
+    }
+
+    pub(super) fn kept_alone(&mut self, actions: &mut Vec<Action>) {
+        let Stage::Keeping(after) = self.stage.clone() else { return };
+        self.stage = Stage::Idle;
+        if matches!(after, Some(After::Start | After::Rollback(_))) {
+            // Where the application stood is no longer where it stands.
+            self.arrived = None;
+        }
+        if let (Some(after), Some(logical_rank)) = (after, self.logical_rank()) {
+            let resumption = match after {
+                After::Start => Resumption::Start(logical_rank),
+                After::Commit(epoch) => Resumption::Committed(epoch, Level::Encoded),
+                After::Abandon(reason) => Resumption::Abandoned(reason),
+                After::Rollback(epoch) => Resumption::Rollback(epoch, logical_rank),
+            };
+            self.resume(resumption, actions);
+        }
+        self.tell_arrival(actions);
+        if let Some(order) = self.prepare.take() {
+            self.ordered(order, actions);
+        }
+    }
+
+    /// Parity nodes and spares have no application.
+    fn resume(&mut self, resumption: Resumption, actions: &mut Vec<Action>) {
+        if self.logical_rank().is_some_and(|logical_rank| self.plan.is_member(logical_rank)) {
+            actions.push(Action::Resume(resumption));
+        }
+    }
+
+    pub(super) fn tell_arrival(&mut self, actions: &mut Vec<Action>) {
+        if self.stage == Stage::Idle
+            && let Some(arrival) = self.arrived.take()
+        {
+            self.send_coordinator(Phase::Arrived(arrival), actions);
+        }
+    }
+
+    /// In a recovery others may have what is needed in its place; a new epoch is given up, since the one before it stays.
+    pub(super) fn damaged(&mut self, epoch: EpochId, damaged: Damaged, actions: &mut Vec<Action>) {
+        match self.stage {
+            Stage::Working(work) if work.recovery && work.epoch == epoch => {
+                self.send_coordinator(Phase::Damaged(epoch, damaged.shard), actions);
+            }
+            _ => self.failed(epoch, damaged.to_string(), actions),
+        }
+    }
+
+    pub(super) fn failed(&mut self, epoch: EpochId, reason: String, actions: &mut Vec<Action>) {
+        match self.stage {
+            // The epoch is as good as it was; it is this process that cannot store its part.
+            Stage::Sealing(work) if work.recovery => actions.push(Action::Leave(reason)),
+            Stage::Working(work) | Stage::Sealing(work) if work.epoch == epoch => {
+                self.send_coordinator(Phase::Failed(epoch, reason), actions);
+            }
+            // It is sealed everywhere and may be committed: it cannot be taken back, and this process cannot go along.
+            Stage::Marking(_) | Stage::Keeping(_) => actions.push(Action::Leave(reason)),
+            _ => {}
+        }
+    }
+}

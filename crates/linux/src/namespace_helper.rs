@@ -1,0 +1,157 @@
+//! Ring 2: work done in namespaces of a job, by a process of our own that enters them and shares our memory.
+//!
+//! What lives in an IPC namespace can be reached from within only, and a thread cannot enter a user namespace. So a process
+//! is made that has our memory and nobody else's namespaces, as vfork(2) makes one: the calling thread waits until it has
+//! ended, and finds in its memory what was done. It dies with us, unless it is to finish.
+//!
+//! # Safety
+//! The visitor runs on a stack of its own while the thread that made it stands still, so that nothing is used by two at a
+//! time that one thread alone might use. It unwinds no further than to its beginning.
+
+use crate::proc;
+use crate::spawn::undisturbed_by_strays;
+use crate::sys::check;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const STACK_BYTES: usize = 1 << 20;
+
+/// The IPC namespace of a job, with the user namespace that it belongs to.
+#[derive(Debug)]
+pub struct IpcNamespace {
+    /// `None` where it is our own.
+    user: Option<OwnedFd>,
+    ipc: OwnedFd,
+}
+
+impl IpcNamespace {
+    /// That of a process; `None` where it is ours as well.
+    ///
+    /// # Errors
+    /// When the process is gone or may not be looked at.
+    pub fn of(pid: i32) -> io::Result<Option<Self>> {
+        let own = std::process::id() as i32;
+        let differs = |name: &str| Ok::<_, io::Error>(proc::link(pid, name)? != proc::link(own, name)?);
+        let open = |name: &str| std::fs::File::open(format!("/proc/{pid}/{name}")).map(OwnedFd::from);
+        if !differs("ns/ipc")? {
+            return Ok(None);
+        }
+        let user = if differs("ns/user")? { Some(open("ns/user")?) } else { None };
+        Ok(Some(Self { user, ipc: open("ns/ipc")? }))
+    }
+
+    /// Does some work in there.
+    ///
+    /// # Errors
+    /// When it may not be entered, and what the work gives.
+    pub fn namespace_helper<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let enter = |namespace: &OwnedFd, kind: i32| {
+            // SAFETY: the descriptor is open.
+            check(unsafe { libc::setns(namespace.as_raw_fd(), kind) }.into()).map(drop)
+        };
+        apart(|| {
+            self.user.iter().try_for_each(|user| enter(user, libc::CLONE_NEWUSER))?;
+            enter(&self.ipc, libc::CLONE_NEWIPC)?;
+            work()
+        })
+    }
+}
+
+/// Has some work done by a process of its own that shares our memory and, of all else, only what a child does.
+///
+/// # Errors
+/// When no process can be made, and what the work gives.
+pub(crate) fn apart<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    apart_to_the_end(|| {
+        // SAFETY: plain numbers.
+        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }.into())?;
+        work()
+    })
+}
+
+/// The same, which goes on if we are killed meanwhile. Such work must not take memory or locks: a thread that was killed may
+/// have kept what it needs.
+///
+/// # Errors
+/// As above.
+pub(crate) fn apart_to_the_end<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let mut namespace_helper = NamespaceHelper { work: Some(work), result: None };
+    let entry = enter::<T, _>(&namespace_helper);
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    undisturbed_by_strays(|| {
+        with_signals_blocked(|| {
+            // SAFETY: the stack and `namespace_helper` are live until the child has ended, for which CLONE_VFORK waits;
+            // nothing else uses them meanwhile.
+            unsafe {
+                let top = stack.as_mut_ptr().add(stack.capacity()).cast();
+                let flags = libc::CLONE_VM | libc::CLONE_VFORK;
+                let pid = check(libc::clone(entry, top, flags, (&raw mut namespace_helper).cast()).into())?;
+                check(libc::waitpid(pid as i32, std::ptr::null_mut(), libc::__WCLONE).into())?;
+            }
+            Ok(())
+        })
+    })?;
+    namespace_helper.result.unwrap_or_else(|| Err(io::Error::other("somebody killed a process of ours")))
+}
+
+struct NamespaceHelper<T, F> {
+    work: Option<F>,
+    result: Option<io::Result<T>>,
+}
+
+/// The visitor's own beginning, for a visit of this type.
+fn enter<T, F: FnOnce() -> io::Result<T>>(
+    _: &NamespaceHelper<T, F>,
+) -> extern "C" fn(*mut libc::c_void) -> libc::c_int {
+    extern "C" fn begin<T, F: FnOnce() -> io::Result<T>>(namespace_helper: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: whoever made this process has passed such a visit, and waits.
+        let namespace_helper = unsafe { &mut *namespace_helper.cast::<NamespaceHelper<T, F>>() };
+        let work = namespace_helper.work.take().expect("a visit begins once");
+        let result = catch_unwind(AssertUnwindSafe(work));
+        namespace_helper.result =
+            Some(result.unwrap_or_else(|_| Err(io::Error::other("a visit to a namespace went wrong"))));
+        0
+    }
+    begin::<T, F>
+}
+
+/// Handlers of ours are for our own threads.
+fn with_signals_blocked<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    // SAFETY: signal sets are bit masks for which all zeros is a value; both are live.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_done_by_another_process_in_the_same_memory() {
+        let mut seen = Vec::new();
+        let id = apart(|| {
+            // SAFETY: cannot fail.
+            let pid = unsafe { libc::getpid() };
+            seen.push(pid);
+            Ok(pid)
+        });
+        let id = id.unwrap();
+        assert_eq!(seen, [id]);
+        assert_ne!(id, std::process::id() as i32);
+        assert!(proc::read(id, "stat").is_err(), "it has ended");
+    }
+
+    #[test]
+    fn errors_and_panics_come_back() {
+        let error = apart(|| Err::<(), _>(io::ErrorKind::NotFound.into())).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(apart(|| -> io::Result<()> { panic!("on purpose") }).is_err());
+    }
+}

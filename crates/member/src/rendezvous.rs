@@ -1,0 +1,433 @@
+//! The rendezvous at the start: who runs where, what lies where, and what must move before the protocol begins.
+//!
+//! A relaunched rank may run on another node than before. What its logical rank holds is still in the memory of the old node,
+//! and moves to where the rank now runs: chunked, the original kept until an epoch has been committed without it.
+
+use crate::Settings;
+use crate::directory::{Directory, HeldEpoch, held_in};
+use crate::error::MemberError;
+use crate::memory_place;
+use crate::notes::{Arrangement, InDirectory, Move, Note, Presence, ShardStoreNote, Wire};
+use crate::plan_record::PlanRecord;
+use crate::shard_store::{make_directory, read_state};
+use crate::transport::Transport;
+use standfast_core::erasure::Scheme;
+use standfast_format::manifest::JobId;
+use standfast_group::placement::{Site, rotating_groups, weaknesses};
+use standfast_group::{EpochId, Level, Life, LogicalRank, Plan};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file in one message.
+const PART_BYTES: usize = 1 << 20;
+/// Messages with parts that are under way at once, for each shard store.
+const PARTS_UNDER_WAY: usize = 4;
+
+/// Where a logical rank's lies.
+pub(crate) fn logical_rank_directory(job: &Path, logical_rank: LogicalRank) -> PathBuf {
+    job.join(format!("seat-{}", logical_rank.0))
+}
+
+/// What a job has in this node's memory: epochs and whose shards lie where, the newest first.
+///
+/// # Errors
+/// Those of the file system.
+pub fn held_in_memory(memory: &Path, job: JobId) -> Result<Vec<HeldEpoch>, MemberError> {
+    memory_place::find(memory, job)?.map_or(Ok(Vec::new()), |directory| held_in(&directory))
+}
+
+/// Removes what a job has in this node's memory. None of its processes runs.
+///
+/// # Errors
+/// Those of the file system.
+pub fn forget_in_memory(memory: &Path, job: JobId) -> Result<(), MemberError> {
+    memory_place::remove(memory, job)
+}
+
+/// Everybody says who it is; the first decides. All return the same arrangement, or that it cannot be.
+pub(crate) fn call<T: Transport>(wire: &mut Wire<T>, settings: &Settings) -> Result<Arrangement, MemberError> {
+    let note = match presence(settings) {
+        Ok(presence) => Note::Present(presence),
+        Err(error) => Note::Absent(error.to_string()),
+    };
+    wire.tell(0, &note)?;
+    if wire.rank() == 0 {
+        let note = match gather(wire)?.and_then(|present| arrange(&present, settings)) {
+            Ok(arrangement) => Note::Arrange(arrangement),
+            Err(reason) => Note::Refuse(reason),
+        };
+        wire.tell_all(&note)?;
+    }
+    match wire.note_among(|note| matches!(note, Note::Arrange(_) | Note::Refuse(_)))? {
+        (_, Note::Arrange(arrangement)) => Ok(arrangement),
+        (_, Note::Refuse(reason)) => Err(MemberError::Disagreement(reason)),
+        _ => unreachable!("no other was asked for"),
+    }
+}
+
+fn presence(settings: &Settings) -> Result<Presence, MemberError> {
+    let directory = memory_place::take(&settings.memory, settings.job)?;
+    Ok(Presence {
+        job: settings.job,
+        node: settings.node.clone(),
+        terms: settings.terms(),
+        shelves: shelves(&directory)?,
+    })
+}
+
+/// Everybody, or why somebody cannot be there.
+fn gather<T: Transport>(wire: &mut Wire<T>) -> Result<Result<Vec<Presence>, String>, MemberError> {
+    let mut present = BTreeMap::new();
+    while present.len() < wire.ranks() as usize {
+        let (from, presence) = match wire.note_among(|note| matches!(note, Note::Present(_) | Note::Absent(_)))? {
+            (from, Note::Present(presence)) => (from, Ok(presence)),
+            (from, Note::Absent(reason)) => (from, Err(format!("process {from}: {reason}"))),
+            _ => unreachable!("no other was asked for"),
+        };
+        present.insert(from, presence);
+    }
+    Ok(present.into_values().collect())
+}
+
+/// The shelves that lie here. One that cannot be read is as good as lost.
+fn shelves(directory: &Path) -> Result<Vec<ShardStoreNote>, MemberError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
+        let entry = entry.map_err(MemberError::file(directory))?;
+        let Ok(Some(state)) = read_state(&entry.path()) else { continue };
+        if entry.path() != logical_rank_directory(directory, state.logical_rank) {
+            continue;
+        }
+        let age = |epoch: EpochId| (epoch.life, epoch.number);
+        let newest = state.shards.iter().map(|shard| age(shard.id.epoch)).max();
+        let plan = (!state.shards.is_empty()).then(|| state.plan.clone());
+        let age = newest.unwrap_or((state.life, 0));
+        let epochs = state.shards.iter().map(|shard| (shard.id.epoch, shard.level())).collect();
+        found.push(ShardStoreNote { logical_rank: state.logical_rank, age, plan, life: state.life, epochs });
+    }
+    found.sort_by_key(|shard_store| shard_store.logical_rank);
+    Ok(found)
+}
+
+/// What shall be, or why it cannot be.
+fn arrange(present: &[Presence], settings: &Settings) -> Result<Arrangement, String> {
+    for (rank, presence) in present.iter().enumerate() {
+        if presence.job != settings.job {
+            return Err(format!("process {rank} is of job {}, process 0 of {}", presence.job, settings.job));
+        }
+        if presence.terms != settings.terms() {
+            let (theirs, ours) = (&presence.terms, settings.terms());
+            return Err(format!("process {rank} has other terms than process 0: {theirs}; {ours}"));
+        }
+    }
+    let leader = |presence: &Presence| present.iter().position(|it| it.node == presence.node).expect("it is there");
+    let leaders: Vec<u32> = present.iter().map(|presence| leader(presence) as u32).collect();
+    let (kept, directory) = in_directory(present, settings)?;
+    let plan = plan(present, &leaders, settings, kept)?;
+    let moves = moves(present, &leaders);
+    let sites: Vec<Site> = leaders.iter().map(|leader| Site { rack: *leader, node: *leader }).collect();
+    let whole = plan.plan(settings.job).map_err(|error| error.to_string())?;
+    let mut warnings: Vec<String> = weaknesses(&whole, &sites).iter().map(ToString::to_string).collect();
+    // Each node is its own rack here.
+    warnings.retain(|warning| warning.contains(" node "));
+    Ok(Arrangement { plan, leaders, moves, warnings, directory, job: settings.job })
+}
+
+/// What the directory holds of the job, and the groups that it is of.
+fn in_directory(
+    present: &[Presence],
+    settings: &Settings,
+) -> Result<(Option<PlanRecord>, Option<InDirectory>), String> {
+    let Some(path) = &settings.directory else { return Ok((None, None)) };
+    let directory = Directory::new(path);
+    let epochs = directory.epochs_of(settings.job).map_err(|error| error.to_string())?;
+    let Some(newest) = epochs.first() else { return Ok((None, None)) };
+    let plan = newest.plan.clone();
+    let shelves = || present.iter().flat_map(|presence| &presence.shelves);
+    if shelves().any(|shard_store| shard_store.plan.as_ref().is_some_and(|theirs| *theirs != plan)) {
+        return Err(format!("the epochs in {} are of other groups than those in memory", path.display()));
+    }
+    let enough = |held: &&HeldEpoch| held.lacking().is_ok_and(|lacking| lacking.is_none());
+    let good: Vec<&HeldEpoch> = epochs.iter().filter(enough).collect();
+    let Some(first) = good.first() else {
+        let reason = format!("{} holds shards of epoch {}, and too few of them", path.display(), newest.epoch);
+        return Ok((Some(plan), Some(InDirectory::NotEnough(reason))));
+    };
+    let noted = directory.life().map_err(|error| error.to_string())?;
+    let known = epochs.iter().map(|held| held.life).chain([noted]);
+    let life = shelves().map(|shard_store| shard_store.life).chain(known).max().unwrap_or_default();
+    let whole = plan.plan(settings.job).map_err(|error| error.to_string())?;
+    let newest_in_memory = newest_that_suffices(&whole, shelves());
+    let is_newest = newest_in_memory.is_none_or(|age| age < (first.epoch.life, first.epoch.number));
+    let epochs = good.iter().map(|held| held.epoch).collect();
+    Ok((Some(plan), Some(InDirectory::Epochs { epochs, life, is_newest })))
+}
+
+/// Life and number of the newest epoch of which there seems to be enough in memory.
+fn newest_that_suffices<'s>(plan: &Plan, shelves: impl Iterator<Item = &'s ShardStoreNote>) -> Option<(Life, u64)> {
+    let mut held: BTreeMap<(EpochId, Level), BTreeSet<LogicalRank>> = BTreeMap::new();
+    for shard_store in shelves {
+        for epoch in &shard_store.epochs {
+            held.entry(*epoch).or_default().insert(shard_store.logical_rank);
+        }
+    }
+    let suffices = |((_, level), logical_ranks): &(&(EpochId, Level), &BTreeSet<LogicalRank>)| {
+        let has = |logical_rank: LogicalRank| logical_ranks.contains(&logical_rank);
+        if *level == Level::Encoded { plan.lacking(has) } else { plan.incomplete(has) }.is_none()
+    };
+    held.iter().filter(suffices).map(|((epoch, _), _)| (epoch.life, epoch.number)).max()
+}
+
+/// That of the newest shards that lie anywhere; a new one where there are none.
+fn plan(
+    present: &[Presence],
+    leaders: &[u32],
+    settings: &Settings,
+    kept: Option<PlanRecord>,
+) -> Result<PlanRecord, String> {
+    let shelves = present.iter().flat_map(|presence| &presence.shelves);
+    let newest = shelves.filter(|shard_store| shard_store.plan.is_some()).max_by_key(|shard_store| shard_store.age);
+    if let Some(plan) = newest.and_then(|shard_store| shard_store.plan.clone()).or(kept) {
+        if plan.members() != present.len() {
+            let (before, now) = (plan.members(), present.len());
+            return Err(format!(
+                "the job's checkpoints are of {before} processes, and {now} are here: start as many as before"
+            ));
+        }
+        return Ok(plan);
+    }
+    if present.len() < 2 {
+        return Err("one process has nobody to keep its state: a group needs two".into());
+    }
+    let sites: Vec<Site> = leaders.iter().map(|leader| Site { rack: *leader, node: *leader }).collect();
+    let groups = rotating_groups(&sites, settings.scheme, settings.group_members.max(least_members(settings.scheme)));
+    Ok(PlanRecord::new(&groups))
+}
+
+fn least_members(scheme: Scheme) -> usize {
+    match scheme {
+        Scheme::Mirroring | Scheme::Parity => 2,
+        Scheme::EvenOdd => 3,
+        Scheme::OneDimensional { groups: checks } | Scheme::ReedSolomon { checks } => checks + 1,
+    }
+}
+
+/// Shelves whose rank runs on another node than where their newest lies.
+fn moves(present: &[Presence], leaders: &[u32]) -> Vec<Move> {
+    let mut newest: BTreeMap<LogicalRank, ((Life, u64), Vec<u32>)> = BTreeMap::new();
+    for (presence, leader) in present.iter().zip(leaders) {
+        for shard_store in &presence.shelves {
+            let best = newest.entry(shard_store.logical_rank).or_insert_with(|| (shard_store.age, Vec::new()));
+            if shard_store.age > best.0 {
+                *best = (shard_store.age, Vec::new());
+            }
+            if shard_store.age == best.0 {
+                best.1.push(*leader);
+            }
+        }
+    }
+    let home = |logical_rank: LogicalRank| leaders.get(logical_rank.0 as usize).copied();
+    let away = newest
+        .into_iter()
+        .filter(|(logical_rank, (_, nodes))| home(*logical_rank).is_some_and(|home| !nodes.contains(&home)));
+    away.map(|(logical_rank, (_, nodes))| Move { logical_rank, from: nodes[0], to: logical_rank.0 }).collect()
+}
+
+/// Shelves move to where their ranks run now. Where one cannot, the others do all the same.
+///
+/// # Errors
+/// Why what this process was to take could not be taken.
+pub(crate) fn carry_out<T: Transport>(
+    wire: &mut Wire<T>,
+    directory: &Path,
+    arrangement: &Arrangement,
+) -> Result<(), MemberError> {
+    Removal { wire, directory, failed: None }.carry_out(arrangement)
+}
+
+/// The moves, as far as this process has a part in them.
+struct Removal<'w, T> {
+    wire: &'w mut Wire<T>,
+    directory: &'w Path,
+    /// Why something could not be taken. What comes after it is let go by.
+    failed: Option<MemberError>,
+}
+
+fn is_of_a_move(note: &Note) -> bool {
+    matches!(note, Note::Part(..) | Note::Taken(_) | Note::Whole(_) | Note::Lacking(..))
+}
+
+/// A shard store that is being sent.
+struct Departure {
+    to: u32,
+    logical_rank: LogicalRank,
+    parts: VecDeque<(String, u64, u64)>,
+    under_way: usize,
+}
+
+impl Departure {
+    fn goes_on(&self) -> bool {
+        self.under_way > 0 || !self.parts.is_empty()
+    }
+}
+
+impl<T: Transport> Removal<'_, T> {
+    fn carry_out(mut self, arrangement: &Arrangement) -> Result<(), MemberError> {
+        let me = self.wire.rank();
+        let mut arrivals: Vec<LogicalRank> = Vec::new();
+        for arriving in arrangement.moves.iter().filter(|it| it.to == me) {
+            let path = self.arriving(arriving.logical_rank);
+            let _ = fs::remove_dir_all(&path);
+            self.try_to(|_| make_directory(&path));
+            arrivals.push(arriving.logical_rank);
+        }
+        let mut departures = Vec::new();
+        for leaving in arrangement.moves.iter().filter(|it| it.from == me) {
+            let (to, logical_rank) = (leaving.to, leaving.logical_rank);
+            match parts(&logical_rank_directory(self.directory, logical_rank)) {
+                Ok(parts) => departures.push(Departure { to, logical_rank, parts, under_way: 0 }),
+                Err(error) => self.wire.tell(to, &Note::Lacking(logical_rank, error.to_string()))?,
+            }
+        }
+        for departure in &mut departures {
+            self.send_on(departure)?;
+        }
+        departures.retain(Departure::goes_on);
+        while !(arrivals.is_empty() && departures.is_empty()) {
+            let (from, note) = self.wire.note_among(is_of_a_move)?;
+            match note {
+                Note::Part(logical_rank, name, offset, bytes) => {
+                    self.try_to(|it| it.take(logical_rank, &name, offset, &bytes));
+                    self.wire.tell(from, &Note::Taken(logical_rank))?;
+                }
+                Note::Whole(logical_rank) => {
+                    self.try_to(|it| it.settle(logical_rank));
+                    arrivals.retain(|it| *it != logical_rank);
+                }
+                Note::Lacking(logical_rank, reason) => {
+                    self.try_to(|it| Err(MemberError::unusable(&it.arriving(logical_rank), reason)));
+                    arrivals.retain(|it| *it != logical_rank);
+                }
+                Note::Taken(logical_rank) => {
+                    if let Some(departure) = departures.iter_mut().find(|it| it.logical_rank == logical_rank) {
+                        departure.under_way -= 1;
+                        self.send_on(departure)?;
+                    }
+                    departures.retain(Departure::goes_on);
+                }
+                _ => unreachable!("no other was asked for"),
+            }
+        }
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// Does something, unless something has failed before.
+    fn try_to(&mut self, work: impl FnOnce(&Self) -> Result<(), MemberError>) {
+        if self.failed.is_none() {
+            self.failed = work(self).err();
+        }
+    }
+
+    fn send_on(&mut self, departure: &mut Departure) -> Result<(), MemberError> {
+        while departure.under_way < PARTS_UNDER_WAY
+            && let Some((name, offset, length)) = departure.parts.pop_front()
+        {
+            let path = logical_rank_directory(self.directory, departure.logical_rank).join(&name);
+            let mut bytes = vec![0; length as usize];
+            let read = File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, offset));
+            if let Err(error) = read {
+                let reason = format!("{}: {error}", path.display());
+                departure.parts.clear();
+                return self.wire.tell(departure.to, &Note::Lacking(departure.logical_rank, reason));
+            }
+            self.wire.tell(departure.to, &Note::Part(departure.logical_rank, name, offset, bytes.into()))?;
+            departure.under_way += 1;
+            if departure.parts.is_empty() {
+                self.wire.tell(departure.to, &Note::Whole(departure.logical_rank))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn arriving(&self, logical_rank: LogicalRank) -> PathBuf {
+        self.directory.join(format!("seat-{}.arriving", logical_rank.0))
+    }
+
+    fn take(&self, logical_rank: LogicalRank, name: &str, offset: u64, bytes: &[u8]) -> Result<(), MemberError> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let path = self.arriving(logical_rank).join(name);
+        if name.contains('/') {
+            return Err(MemberError::unusable(&path, "a file of a shard store has a plain name"));
+        }
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
+        file.and_then(|file| file.write_all_at(bytes, offset)).map_err(MemberError::file(&path))
+    }
+
+    /// What has arrived takes the place of what lay here.
+    fn settle(&self, logical_rank: LogicalRank) -> Result<(), MemberError> {
+        let (from, to) = (self.arriving(logical_rank), logical_rank_directory(self.directory, logical_rank));
+        let _ = fs::remove_dir_all(&to);
+        fs::rename(&from, &to).map_err(MemberError::file(&to))
+    }
+}
+
+/// The files of a shard store in parts: name, offset, length. The state comes last, so that it names nothing that is not there.
+fn parts(directory: &Path) -> Result<VecDeque<(String, u64, u64)>, MemberError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
+        let entry = entry.map_err(MemberError::file(directory))?;
+        let length = entry.metadata().map_err(MemberError::file(directory))?.len();
+        let name =
+            entry.file_name().into_string().map_err(|_| MemberError::unusable(directory, "a strange file name"))?;
+        files.push((name == "state", name, length));
+    }
+    files.sort();
+    let part = |(_, name, length): (bool, String, u64)| {
+        (0..length.max(1).div_ceil(PART_BYTES as u64)).map(move |index| {
+            let offset = index * PART_BYTES as u64;
+            (name.clone(), offset, (length - offset).min(PART_BYTES as u64))
+        })
+    };
+    Ok(files.into_iter().flat_map(part).collect())
+}
+
+/// Removes the shelves of logical ranks that sit on other nodes by now, and what was on its way when a launch was killed. For
+/// the first process of a node.
+pub(crate) fn remove_strangers(directory: &Path, logical_ranks_here: &[LogicalRank]) -> Result<(), MemberError> {
+    let here: Vec<PathBuf> =
+        logical_ranks_here.iter().map(|logical_rank| logical_rank_directory(directory, *logical_rank)).collect();
+    for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
+        let path = entry.map_err(MemberError::file(directory))?.path();
+        if !here.contains(&path) {
+            fs::remove_dir_all(&path).map_err(MemberError::file(&path))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn present(settings: &Settings) -> Presence {
+        let (job, node, terms) = (settings.job, settings.node.clone(), settings.terms());
+        Presence { job, node, terms, shelves: Vec::new() }
+    }
+
+    #[test]
+    fn processes_of_another_version_or_job_are_named() {
+        let settings = Settings::new(JobId::from_bytes([1; 16]), "/dev/shm".into(), "node".into());
+        let ours = present(&settings);
+        assert!(arrange(&[ours.clone(), ours.clone()], &settings).is_ok());
+        let version = concat!("version ", env!("CARGO_PKG_VERSION"));
+        let older = Presence { terms: ours.terms.replace(version, "version 0.0.1"), ..ours.clone() };
+        let refused = arrange(&[ours.clone(), ours.clone(), older], &settings).unwrap_err();
+        assert!(refused.contains("process 2 has other terms") && refused.contains("version 0.0.1"), "{refused}");
+        let foreign = Presence { job: JobId::from_bytes([2; 16]), ..ours.clone() };
+        let refused = arrange(&[ours, foreign], &settings).unwrap_err();
+        assert!(refused.contains("process 1 is of job 0202"), "{refused}");
+    }
+}

@@ -1,0 +1,253 @@
+//! Which page of a shard stands in which frame, at hand. Millions of them are looked up in each epoch, here and there, so they
+//! lie by number and not in a tree: those of a shard that has most of them one behind the other, where one is found by one look
+//! at memory; those of a shard that has few in checksum blocks of a few, which take little.
+
+use super::Entry;
+use standfast_group::Place;
+
+/// Numbers that lie together.
+const CHECKSUM_BLOCK: usize = 4;
+/// In place of a checksum block's number where there is none.
+const NONE: u32 = u32::MAX;
+/// All lie one behind the other as soon as one checksum block in so many is there: that takes hardly more then.
+const OF_CHECKSUM_BLOCKS: usize = 4;
+/// Of fewer checksum blocks it does not matter.
+const CHECKSUM_BLOCKS_MIN: usize = 64;
+
+type ChecksumBlock = [Option<Entry>; CHECKSUM_BLOCK];
+
+/// Entries of a shard by their places.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries {
+    slots: Stripe,
+    /// By check.
+    checks: Vec<Stripe>,
+}
+
+/// Entries by number.
+#[derive(Clone, Debug)]
+struct Stripe {
+    form: Form,
+    entries: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// Few of them.
+    Sparse {
+        /// For each checksum block of numbers which of the checksum blocks below it is.
+        index: Vec<u32>,
+        /// In the order in which they came.
+        checksum_blocks: Vec<ChecksumBlock>,
+    },
+    /// One behind the other.
+    Dense(Vec<Option<Entry>>),
+}
+
+impl Entries {
+    pub(crate) fn get(&self, place: Place) -> Option<Entry> {
+        match place {
+            Place::Slot(slot) => self.slots.get(slot),
+            Place::Check { check, stripe } => self.checks.get(check as usize)?.get(stripe),
+        }
+    }
+
+    /// Returns the entry that was there.
+    pub(crate) fn insert(&mut self, place: Place, entry: Entry) -> Option<Entry> {
+        match place {
+            Place::Slot(slot) => self.slots.insert(slot, entry),
+            Place::Check { check, stripe } => {
+                let checks = self.checks.len().max(check as usize + 1);
+                self.checks.resize_with(checks, Stripe::default);
+                self.checks[check as usize].insert(stripe, entry)
+            }
+        }
+    }
+
+    /// In the order of places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, Entry)> + '_ {
+        let slots = self.slots.iter().map(|(slot, entry)| (Place::Slot(slot), entry));
+        let checks = (0..).zip(&self.checks);
+        let checks = checks.flat_map(|(check, stripes)| {
+            stripes.iter().map(move |(stripe, entry)| (Place::Check { check, stripe }, entry))
+        });
+        slots.chain(checks)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.entries + self.checks.iter().map(|stripe| stripe.entries).sum::<usize>()
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.iter().map(|(_, entry)| entry)
+    }
+
+    /// Forgets those that are not to be kept.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(Place, Entry) -> bool) {
+        self.slots.retain(|slot, entry| is_kept(Place::Slot(slot), entry));
+        for (check, stripes) in (0..).zip(&mut self.checks) {
+            stripes.retain(|stripe, entry| is_kept(Place::Check { check, stripe }, entry));
+        }
+    }
+}
+
+impl Extend<(Place, Entry)> for Entries {
+    fn extend<I: IntoIterator<Item = (Place, Entry)>>(&mut self, entries: I) {
+        for (place, entry) in entries {
+            self.insert(place, entry);
+        }
+    }
+}
+
+impl FromIterator<(Place, Entry)> for Entries {
+    fn from_iter<I: IntoIterator<Item = (Place, Entry)>>(entries: I) -> Self {
+        let mut all = Self::default();
+        all.extend(entries);
+        all
+    }
+}
+
+impl Default for Stripe {
+    fn default() -> Self {
+        Self { form: Form::Sparse { index: Vec::new(), checksum_blocks: Vec::new() }, entries: 0 }
+    }
+}
+
+impl Stripe {
+    fn get(&self, number: u32) -> Option<Entry> {
+        let number = number as usize;
+        match &self.form {
+            Form::Dense(all) => all.get(number).copied().flatten(),
+            Form::Sparse { index, checksum_blocks } => {
+                checksum_blocks.get(*index.get(number / CHECKSUM_BLOCK)? as usize)?[number % CHECKSUM_BLOCK]
+            }
+        }
+    }
+
+    fn insert(&mut self, number: u32, entry: Entry) -> Option<Entry> {
+        let before = self.place(number as usize).replace(entry);
+        self.entries += usize::from(before.is_none());
+        before
+    }
+
+    fn place(&mut self, number: usize) -> &mut Option<Entry> {
+        self.gather();
+        self.scatter(number);
+        match &mut self.form {
+            Form::Dense(all) => {
+                if all.len() <= number {
+                    all.resize(number + 1, None);
+                }
+                &mut all[number]
+            }
+            Form::Sparse { index, checksum_blocks } => {
+                let at = number / CHECKSUM_BLOCK;
+                if index.len() <= at {
+                    index.resize(at + 1, NONE);
+                }
+                if index[at] == NONE {
+                    index[at] = checksum_blocks.len() as u32;
+                    checksum_blocks.push([None; CHECKSUM_BLOCK]);
+                }
+                &mut checksum_blocks[index[at] as usize][number % CHECKSUM_BLOCK]
+            }
+        }
+    }
+
+    /// Lays all one behind the other, if there are many by now.
+    fn gather(&mut self) {
+        let Form::Sparse { index, checksum_blocks } = &self.form else { return };
+        if checksum_blocks.len() < CHECKSUM_BLOCKS_MIN || checksum_blocks.len() * OF_CHECKSUM_BLOCKS < index.len() {
+            return;
+        }
+        let mut all = vec![None; index.len() * CHECKSUM_BLOCK];
+        present(index)
+            .for_each(|(first, at)| all[first as usize..][..CHECKSUM_BLOCK].copy_from_slice(&checksum_blocks[at]));
+        self.form = Form::Dense(all);
+    }
+
+    /// Lays them in checksum blocks again, if this number is so far away that all between would take more.
+    fn scatter(&mut self, number: usize) {
+        let Form::Dense(all) = &self.form else { return };
+        if number < all.len().max(self.entries * CHECKSUM_BLOCK * OF_CHECKSUM_BLOCKS) {
+            return;
+        }
+        let (mut index, mut checksum_blocks) = (vec![NONE; all.len().div_ceil(CHECKSUM_BLOCK)], Vec::new());
+        for (at, entries) in index.iter_mut().zip(all.chunks(CHECKSUM_BLOCK)) {
+            if entries.iter().any(Option::is_some) {
+                let mut checksum_block = [None; CHECKSUM_BLOCK];
+                checksum_block[..entries.len()].copy_from_slice(entries);
+                *at = checksum_blocks.len() as u32;
+                checksum_blocks.push(checksum_block);
+            }
+        }
+        self.form = Form::Sparse { index, checksum_blocks };
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(u32, Entry) -> bool) {
+        let mut retain = |first: u32, entries: &mut [Option<Entry>]| {
+            for (number, entry) in (first..).zip(entries) {
+                let gone = entry.take_if(|entry| !is_kept(number, *entry));
+                self.entries -= usize::from(gone.is_some());
+            }
+        };
+        match &mut self.form {
+            Form::Dense(all) => retain(0, all),
+            Form::Sparse { index, checksum_blocks } => {
+                present(index).for_each(|(first, at)| retain(first, &mut checksum_blocks[at]));
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, Entry)> + '_ {
+        let (dense, index, checksum_blocks) = match &self.form {
+            Form::Dense(all) => (&all[..], &[][..], &[][..]),
+            Form::Sparse { index, checksum_blocks } => (&[][..], &index[..], &checksum_blocks[..]),
+        };
+        numbered(0, dense).chain(present(index).flat_map(|(first, at)| numbered(first, &checksum_blocks[at])))
+    }
+}
+
+/// Those that are there, with their numbers.
+fn numbered(first: u32, entries: &[Option<Entry>]) -> impl Iterator<Item = (u32, Entry)> + '_ {
+    (first..).zip(entries).filter_map(|(number, entry)| Some((number, (*entry)?)))
+}
+
+/// The first number of each checksum block that there is, and where that lies.
+fn present(index: &[u32]) -> impl Iterator<Item = (u32, usize)> + '_ {
+    let firsts = (0..).step_by(CHECKSUM_BLOCK);
+    firsts.zip(index).filter(|(_, at)| **at != NONE).map(|(first, at)| (first, *at as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Frame;
+    use super::*;
+    use standfast_core::Checksum;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn entries_are_as_in_a_tree() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut entries, mut tree) = (Entries::default(), BTreeMap::new());
+        for _ in 0..3000 {
+            // Far away now and then, when there are many in a stripe.
+            let number = if random.u32(..800) == 0 { random.u32(..1 << 20) } else { random.u32(..300) };
+            let place = match random.u32(..4) {
+                0 => Place::Slot(number),
+                check => Place::Check { check: check - 1, stripe: number },
+            };
+            let frame = if random.bool() { Frame::Zero } else { Frame::At(random.u32(..)) };
+            let entry = Entry { frame, checksum: Checksum::default() };
+            assert_eq!(entries.insert(place, entry), tree.insert(place, entry), "seed {seed}");
+            assert_eq!(entries.get(place), Some(entry), "seed {seed}");
+        }
+        assert!(entries.iter().eq(tree.clone()), "seed {seed}");
+        assert_eq!(entries.len(), tree.len(), "seed {seed}");
+        entries.retain(|_, entry| entry.frame != Frame::Zero);
+        tree.retain(|_, entry| entry.frame != Frame::Zero);
+        assert!(entries.iter().eq(tree), "seed {seed}");
+    }
+}

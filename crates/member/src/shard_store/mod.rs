@@ -1,0 +1,628 @@
+//! A shard store in files of a memory file system: shards that outlive their process.
+//!
+//! ```text
+//!   seat-3/pages      frames of one page each; whose they are stands in the tables
+//!   seat-3/table-17   which page stands in which frame, with checksums; what it adds to the tables before it
+//!   seat-3/state      what is sealed: shards, each as a list of tables; the plan; the life
+//! ```
+//!
+//! Only `state` is ever replaced, by a new file under its name; what it names is written before, and what it no longer names
+//! is removed and used again after. So whenever the process is killed, the files are those of before or those of after.
+
+mod copy;
+mod entries;
+mod frames;
+mod room;
+mod table;
+#[cfg(test)]
+mod tests;
+mod verified;
+
+use crate::error::MemberError;
+use crate::plan_record::PlanRecord;
+pub(crate) use copy::{ShardCopy, clear, make_durable, sync};
+use entries::Entries;
+use frames::Frames;
+use minicbor::{Decode, Encode};
+use standfast_core::Checksum;
+use standfast_core::delta::Page;
+use standfast_format::manifest::JobId;
+use standfast_group::{
+    AHEAD, Damaged, Description, EpochId, Fingerprint, Holding, Level, Life, LogicalRank, Place, ShardId, ShardStore,
+    Sums, Survey, Work,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+pub(crate) use table::{Entry, Frame};
+
+/// Tables of a shard before they are written as one: each is a file with the descriptions of the whole group.
+const TABLES_MAX: usize = 32;
+/// The tables of a shard become one before they have so many times its entries.
+const LISTED_MAX: usize = 4;
+
+/// Version of the files.
+const VERSION: u32 = 2;
+
+/// What stands in `state`.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    #[n(0)]
+    version: u32,
+    #[n(1)]
+    pub(crate) job: JobId,
+    #[n(2)]
+    pub(crate) logical_rank: LogicalRank,
+    #[n(3)]
+    pub(crate) plan: PlanRecord,
+    #[n(4)]
+    pub(crate) life: Life,
+    /// Whether an epoch may have been promised since the job last began.
+    #[n(5)]
+    promised: bool,
+    #[n(6)]
+    pub(crate) shards: Vec<SealedShard>,
+}
+
+/// A shard that counts.
+#[derive(Encode, Decode, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SealedShard {
+    #[n(0)]
+    pub(crate) id: ShardId,
+    #[n(1)]
+    pub(crate) acknowledged: bool,
+    /// The oldest first; later ones override.
+    #[n(2)]
+    tables: Vec<u64>,
+    #[n(3)]
+    base: Option<ShardId>,
+    /// Whether its epoch is local.
+    #[n(4)]
+    is_local: bool,
+}
+
+impl SealedShard {
+    /// How its epoch is kept.
+    pub(crate) fn level(&self) -> Level {
+        if self.is_local { Level::Local(self.base.map(|base| base.epoch)) } else { Level::Encoded }
+    }
+}
+
+/// A shard as it is at hand: what differs from its base.
+#[derive(Debug, Default)]
+struct Shard {
+    base: Option<ShardId>,
+    is_local: bool,
+    entries: Entries,
+    descriptions: Vec<Description>,
+    /// Empty while it is open.
+    tables: Vec<u64>,
+    /// Entries in them, where some are of pages that later ones have again.
+    listed: usize,
+    sealed: bool,
+    acknowledged: bool,
+}
+
+impl Shard {
+    /// Those that its own pages stand in.
+    fn frames(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.values().filter_map(|entry| entry.frame.number())
+    }
+}
+
+/// The shards of one logical rank, in a directory of their own.
+#[derive(Debug)]
+pub struct FileShardStore {
+    directory: PathBuf,
+    frames: Frames,
+    shards: BTreeMap<ShardId, Shard>,
+    state: State,
+    next_table: u64,
+    /// Why a page could not be written since the last seal.
+    failed: Option<String>,
+    /// Whether shards were there, and none of them, or nothing that says what they are, can be read.
+    is_unreadable: bool,
+}
+
+impl FileShardStore {
+    /// Opens the shard store of a logical rank, or makes it.
+    ///
+    /// # Errors
+    /// [`MemberError`]: the file system's, or another process has it, or it is another job's.
+    pub(crate) fn open(
+        directory: &Path,
+        job: JobId,
+        logical_rank: LogicalRank,
+        plan: &PlanRecord,
+    ) -> Result<Self, MemberError> {
+        make_directory(directory)?;
+        let frames = Frames::open(directory)?;
+        let fresh = || State {
+            version: VERSION,
+            job,
+            logical_rank,
+            plan: plan.clone(),
+            life: Life::default(),
+            promised: false,
+            shards: Vec::new(),
+        };
+        let read = read_state(directory)?;
+        let is_unreadable = read.is_none() && directory.join("state").exists();
+        let mut state = read.unwrap_or_else(fresh);
+        if state.job != job || state.logical_rank != logical_rank {
+            return Err(MemberError::unusable(
+                directory,
+                format!("it is logical rank {} of job {}", state.logical_rank.0, state.job),
+            ));
+        }
+        if state.plan != *plan {
+            // Shards of another plan fit nothing that the others have.
+            state.shards.clear();
+            state.plan = plan.clone();
+        }
+        let mut shard_store = Self {
+            directory: directory.to_owned(),
+            frames,
+            shards: BTreeMap::new(),
+            next_table: 0,
+            failed: None,
+            is_unreadable,
+            state,
+        };
+        shard_store.load()?;
+        Ok(shard_store)
+    }
+
+    /// Reads the tables, takes for free what they do not name, and removes what was never sealed.
+    fn load(&mut self) -> Result<(), MemberError> {
+        self.next_table = table::highest(&self.directory)? + 1;
+        for sealed in self.state.shards.clone() {
+            let mut shard = Shard {
+                base: sealed.base,
+                is_local: sealed.is_local,
+                tables: sealed.tables.clone(),
+                sealed: true,
+                acknowledged: sealed.acknowledged,
+                ..Shard::default()
+            };
+            // A shard whose tables cannot be read is lost, as one with damaged pages is; the others are not.
+            let read = sealed.tables.iter().try_for_each(|number| -> Result<(), MemberError> {
+                shard.descriptions = table::read(&self.directory, *number, &mut shard.entries)?;
+                Ok(())
+            });
+            let within = |entry: Entry| entry.frame.number().is_none_or(|number| number < self.frames.count());
+            shard.listed = shard.entries.len();
+            if read.is_ok() && shard.entries.values().all(within) {
+                self.shards.insert(sealed.id, shard);
+            }
+        }
+        let gone: Vec<ShardId> = self.shards.keys().copied().collect();
+        self.shards.retain(|_, shard| shard.base.is_none_or(|base| gone.contains(&base)));
+        self.frames.set_used(self.shards.values().flat_map(Shard::frames));
+        self.is_unreadable |= self.state.promised && !self.state.shards.is_empty() && self.shards.is_empty();
+        // Where nothing can be read, somebody may want to look at what is there.
+        if self.is_unreadable { Ok(()) } else { self.remove_unnamed_tables() }
+    }
+
+    /// The shard store that lies there, whoever made it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; and where there is none.
+    pub(crate) fn open_found(directory: &Path) -> Result<Self, MemberError> {
+        let state =
+            read_state(directory)?.ok_or_else(|| MemberError::unusable(directory, "no shard store lies there"))?;
+        Self::open(directory, state.job, state.logical_rank, &state.plan)
+    }
+
+    /// The latest life that it knows of.
+    pub(crate) fn life(&self) -> Life {
+        self.state.life
+    }
+
+    /// Whether it had shards, of which nothing can be read: the job had begun, whatever the others have.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable
+    }
+
+    /// What is sealed, the oldest first, verified or not.
+    pub(crate) fn sealed(&self) -> Vec<Holding> {
+        self.shards.iter().filter(|(_, shard)| shard.sealed).map(holding).collect()
+    }
+
+    /// What is there. What is still open goes.
+    pub fn survey(&mut self) -> Survey {
+        let open: Vec<ShardId> = self.shards.iter().filter(|(_, shard)| !shard.sealed).map(|(id, _)| *id).collect();
+        open.into_iter().for_each(|id| self.drop_shard(id));
+        self.frames.begin_verifying();
+        let whole = self.shards.iter().filter(|(id, _)| self.is_whole(**id));
+        let unpromised = self.state.life != Life::default() && !self.state.promised;
+        Survey { life: self.state.life, holdings: whole.map(holding).collect(), unpromised }
+    }
+
+    /// Whether there is such a sealed shard, and every page of it is what was written.
+    pub(crate) fn is_good(&self, id: ShardId) -> bool {
+        self.shards.get(&id).is_some_and(|shard| shard.sealed) && self.is_whole(id) && self.verify(id).is_ok()
+    }
+
+    /// Whether such a shard has been begun and is not sealed.
+    pub(crate) fn is_open(&self, id: ShardId) -> bool {
+        self.shards.get(&id).is_some_and(|shard| !shard.sealed)
+    }
+
+    /// Makes the open shard of an epoch count.
+    ///
+    /// # Errors
+    /// Where a page of it, or this, could not be written.
+    pub fn seal(&mut self, work: Work) -> Result<(), MemberError> {
+        self.frames.settle()?;
+        if let Some(reason) = self.failed.take() {
+            return Err(MemberError::unusable(&self.directory, reason));
+        }
+        let open = |(id, shard): (&ShardId, &Shard)| (id.epoch == work.epoch && !shard.sealed).then_some(*id);
+        let ids: Vec<ShardId> = self.shards.iter().filter_map(open).collect();
+        for id in &ids {
+            let number = self.take_table_number();
+            let shard = &self.shards[id];
+            table::write(&self.directory, number, &shard.entries, &shard.descriptions)?;
+            let shard = self.shards.get_mut(id).expect("it was looked at a moment ago");
+            (shard.tables, shard.listed) = (vec![number], shard.entries.len());
+            shard.sealed = true;
+        }
+        // Nobody goes on from a recovery before all have acknowledged it.
+        self.state.promised |= !work.recovery && !ids.is_empty();
+        self.save_state()?;
+        self.frames.give_back_replaced();
+        Ok(())
+    }
+
+    /// Notes that everybody has sealed an epoch.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn acknowledge(&mut self, epoch: EpochId) -> Result<(), MemberError> {
+        self.state.promised = true;
+        self.shards.iter_mut().filter(|(id, _)| id.epoch == epoch).for_each(|(_, shard)| shard.acknowledged = true);
+        self.save_state()
+    }
+
+    /// Deletes all but one shard, which takes up what it has from its base. A local one keeps its base beside it.
+    ///
+    /// # Errors
+    /// Those of the file system; all is as it was then.
+    pub fn keep(
+        &mut self,
+        epoch: Option<EpochId>,
+        logical_rank: Option<LogicalRank>,
+        life: Life,
+    ) -> Result<(), MemberError> {
+        let kept = epoch
+            .zip(logical_rank)
+            .map(|(epoch, logical_rank)| ShardId { epoch, logical_rank })
+            .filter(|id| self.has(*id));
+        let local = kept.filter(|id| self.shards[id].is_local);
+        let beside = local.and_then(|id| self.shards[&id].base);
+        if let Some(id) = kept.filter(|_| local.is_none()) {
+            self.take_up_base(id)?;
+        }
+        self.frames.end_verifying();
+        self.state.life = life;
+        self.state.promised = epoch.is_some();
+        let stays = |id: ShardId| Some(id) == kept || Some(id) == beside;
+        let others: Vec<ShardId> = self.shards.keys().copied().filter(|id| !stays(*id)).collect();
+        let names: Vec<SealedShard> = self.sealed_shards().filter(|shard| stays(shard.id)).collect();
+        self.write_state(names)?;
+        let is_given_up = others.iter().any(|id| Some(id.epoch) > epoch);
+        others.into_iter().for_each(|id| self.drop_shard(id));
+        self.frames.give_back_replaced();
+        if is_given_up {
+            self.shrink()?;
+        }
+        self.remove_unnamed_tables()
+    }
+
+    /// Gives the memory back that an epoch took which was given up: maybe because there was too little for all.
+    fn shrink(&mut self) -> Result<(), MemberError> {
+        self.frames.shrink(self.shards.values().flat_map(Shard::frames))
+    }
+
+    /// The base's pages become the shard's own, where it has no other ones.
+    fn take_up_base(&mut self, id: ShardId) -> Result<(), MemberError> {
+        let Some(base) = self.shards[&id].base else { return Ok(()) };
+        let Some(base) = self.shards.remove(&base) else {
+            return Err(MemberError::unusable(&self.directory, format!("the base of {id} is gone")));
+        };
+        let shard = self.shards.remove(&id).expect("the caller has looked");
+        // Where it has all of them again, its own tables say everything.
+        let has_all = shard.entries.len() >= base.entries.len()
+            && base.entries.iter().all(|(place, _)| shard.entries.get(place).is_some());
+        if has_all {
+            self.frames.give_back(base.frames());
+            self.shards.insert(id, Shard { base: None, ..shard });
+            return self.merge_tables(id);
+        }
+        let (mut tables, mut entries) = (base.tables, base.entries);
+        tables.extend(&shard.tables);
+        let listed = base.listed + shard.listed;
+        for (place, entry) in shard.entries.iter() {
+            let before = entries.insert(place, entry).and_then(|before| before.frame.number());
+            self.frames.give_back(before);
+        }
+        let shard = Shard { base: None, entries, tables, listed, ..shard };
+        self.shards.insert(id, shard);
+        self.merge_tables(id)
+    }
+
+    /// Tables become one, so that the next start need not read them all, and they take little.
+    fn merge_tables(&mut self, id: ShardId) -> Result<(), MemberError> {
+        let Shard { tables, listed, entries, .. } = &self.shards[&id];
+        if tables.len() < TABLES_MAX && *listed < LISTED_MAX * entries.len().max(1) {
+            return Ok(());
+        }
+        let shard = self.shards.get_mut(&id).expect("the caller has it");
+        shard.entries.retain(|_, entry| entry.frame != Frame::Zero);
+        let number = self.take_table_number();
+        let shard = &self.shards[&id];
+        table::write(&self.directory, number, &shard.entries, &shard.descriptions)?;
+        let shard = self.shards.get_mut(&id).expect("as above");
+        (shard.tables, shard.listed) = (vec![number], shard.entries.len());
+        Ok(())
+    }
+
+    /// Pages that it holds, of the member's own and of checks.
+    pub fn pages(&self) -> (usize, usize) {
+        let places = || {
+            let held = |shard: &'_ Shard| -> Vec<Place> {
+                shard.entries.iter().filter(|(_, entry)| entry.frame != Frame::Zero).map(|(place, _)| place).collect()
+            };
+            self.shards.values().flat_map(held)
+        };
+        let own = places().filter(|place| matches!(place, Place::Slot(_))).count();
+        (own, places().count() - own)
+    }
+
+    fn sealed_shards(&self) -> impl Iterator<Item = SealedShard> + '_ {
+        let sealed = |(id, shard): (&ShardId, &Shard)| SealedShard {
+            id: *id,
+            acknowledged: shard.acknowledged,
+            tables: shard.tables.clone(),
+            base: shard.base,
+            is_local: shard.is_local,
+        };
+        self.shards.iter().filter(|(_, shard)| shard.sealed).map(sealed)
+    }
+
+    fn save_state(&mut self) -> Result<(), MemberError> {
+        let shards = self.sealed_shards().collect();
+        self.write_state(shards)
+    }
+
+    fn write_state(&mut self, shards: Vec<SealedShard>) -> Result<(), MemberError> {
+        self.state.shards = shards;
+        let body = minicbor::to_vec(&self.state).expect("a vector takes everything");
+        write_checked(&self.directory, "state", &body)
+    }
+
+    fn take_table_number(&mut self) -> u64 {
+        self.next_table += 1;
+        self.next_table - 1
+    }
+
+    fn remove_unnamed_tables(&self) -> Result<(), MemberError> {
+        let named: BTreeSet<u64> = self.state.shards.iter().flat_map(|shard| shard.tables.iter().copied()).collect();
+        table::remove_others(&self.directory, &named)
+    }
+
+    fn drop_shard(&mut self, id: ShardId) {
+        let Some(shard) = self.shards.remove(&id) else { return };
+        self.frames.give_back(shard.frames());
+    }
+
+    /// What is sealed may be found again as long as nothing else is.
+    fn replace_shard(&mut self, id: ShardId) {
+        if self.is_open(id) {
+            return self.drop_shard(id);
+        }
+        let Some(shard) = self.shards.remove(&id) else { return };
+        self.frames.replace(shard.frames());
+    }
+
+    fn entry(&self, id: ShardId, place: Place) -> Option<Entry> {
+        let shard = self.shards.get(&id)?;
+        shard.entries.get(place).or_else(|| self.entry(shard.base?, place))
+    }
+
+    fn read_entry(
+        &self,
+        id: ShardId,
+        place: Place,
+        entry: Option<Entry>,
+        page: &mut Page,
+    ) -> Result<Fingerprint, Damaged> {
+        let Some(entry @ Entry { frame: Frame::At(number), checksum }) = entry else {
+            page.fill(0);
+            return Ok(Fingerprint::ZEROS);
+        };
+        page.copy_from_slice(self.frames.content(number));
+        if self.frames.is_intact(number, page, checksum) {
+            Ok(entry.known_by())
+        } else {
+            Err(Damaged { shard: id, place })
+        }
+    }
+
+    /// The entries of a shard, and of what it stands upon where it has none itself.
+    fn entries_of(&self, id: ShardId) -> impl Iterator<Item = (Place, Entry)> + '_ {
+        let shard = self.shards.get(&id);
+        let own = shard.into_iter().flat_map(|shard| shard.entries.iter());
+        let base = shard.and_then(|shard| self.shards.get(&shard.base?));
+        let below = base.into_iter().flat_map(|base| base.entries.iter());
+        let is_shown = move |(place, _): &(Place, Entry)| shard.is_none_or(|shard| shard.entries.get(*place).is_none());
+        own.chain(below.filter(is_shown))
+    }
+
+    /// Whether the member's own pages are by their checksums what its description says.
+    fn is_whole(&self, id: ShardId) -> bool {
+        let mut own = Sums::default();
+        self.entries_of(id).for_each(|(place, entry)| {
+            if let Place::Slot(slot) = place {
+                own.add(slot, entry.known_by());
+            }
+        });
+        let descriptions = self.descriptions(id);
+        let described = descriptions.iter().find(|description| description.logical_rank == id.logical_rank);
+        described.is_none_or(|described| own.first_difference(&described.sums).is_none()) && !descriptions.is_empty()
+    }
+}
+
+impl ShardStore for FileShardStore {
+    fn has(&self, shard: ShardId) -> bool {
+        self.shards.contains_key(&shard)
+    }
+
+    fn read(&self, shard: ShardId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
+        self.read_entry(shard, place, self.entry(shard, place), page)
+    }
+
+    fn verify(&self, shard: ShardId) -> Result<(), Damaged> {
+        let look = |(place, number, checksum): (Place, u32, Checksum)| {
+            let is_intact = self.frames.is_intact(number, self.frames.content(number), checksum);
+            if is_intact { Ok(()) } else { Err(Damaged { shard, place }) }
+        };
+        let mut expected = VecDeque::with_capacity(AHEAD + 1);
+        self.entries_of(shard).try_for_each(|(place, entry)| {
+            let Some(number) = entry.frame.number().filter(|number| !self.frames.is_verified(*number)) else {
+                return Ok(());
+            };
+            self.frames.expect(number);
+            expected.push_back((place, number, entry.checksum));
+            let next = if expected.len() > AHEAD { expected.pop_front() } else { None };
+            next.map_or(Ok(()), look)
+        })?;
+        expected.into_iter().try_for_each(look)
+    }
+
+    fn known(&self, shard: ShardId, place: Place) -> Fingerprint {
+        self.entry(shard, place).map_or(Fingerprint::ZEROS, Entry::known_by)
+    }
+
+    fn read_base(&self, shard: ShardId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
+        let base = self.shards.get(&shard).and_then(|shard| shard.base);
+        let entry = base.and_then(|base| self.entry(base, place));
+        self.read_entry(base.unwrap_or(shard), place, entry, page)
+    }
+
+    fn expect(&self, shard: ShardId, place: Place) {
+        if let Some(Entry { frame: Frame::At(number), .. }) = self.entry(shard, place) {
+            self.frames.expect(number);
+        }
+    }
+
+    fn open(&mut self, shard: ShardId, base: Option<ShardId>) {
+        // What stood above a shard that is replaced would stand above something else.
+        let above: Vec<ShardId> =
+            self.shards.iter().filter(|(_, it)| it.base == Some(shard)).map(|(id, _)| *id).collect();
+        above.into_iter().chain([shard]).for_each(|id| self.replace_shard(id));
+        self.failed = None;
+        self.shards.insert(shard, Shard { base, ..Shard::default() });
+    }
+
+    fn open_local(&mut self, shard: ShardId, base: Option<ShardId>) {
+        self.open(shard, base);
+        self.shards.get_mut(&shard).expect("it has just been opened").is_local = true;
+    }
+
+    fn write(&mut self, id: ShardId, place: Place, page: &Page, known_by: Fingerprint) {
+        let before = self.shards[&id].entries.get(place).map(|entry| entry.frame);
+        let own = before.and_then(Frame::number);
+        let entry = if let Some(checksum) = known_by.checksum() {
+            let number = match own.map_or_else(|| self.frames.take(), Ok) {
+                Ok(number) => number,
+                Err(reason) => {
+                    self.failed.get_or_insert(reason);
+                    return;
+                }
+            };
+            self.frames.write(number, page);
+            Entry { frame: Frame::At(number), checksum }
+        } else {
+            self.frames.give_back(own);
+            Entry::zero()
+        };
+        self.shards.get_mut(&id).expect("a shard is opened before it is written").entries.insert(place, entry);
+    }
+
+    fn describe(&mut self, shard: ShardId, descriptions: Vec<Description>) {
+        self.shards.get_mut(&shard).expect("a shard is opened before it is described").descriptions = descriptions;
+    }
+
+    fn descriptions(&self, shard: ShardId) -> &[Description] {
+        self.shards.get(&shard).map_or(&[], |shard| &shard.descriptions)
+    }
+}
+
+fn holding((id, shard): (&ShardId, &Shard)) -> Holding {
+    let base = shard.base.map(|base| base.epoch);
+    let level = if shard.is_local { Level::Local(base) } else { Level::Encoded };
+    Holding { epoch: id.epoch, logical_rank: id.logical_rank, acknowledged: shard.acknowledged, level }
+}
+
+/// The state of a shard store that may belong to another process; `None` where there is none yet, or one that is damaged: its
+/// shards are as good as lost.
+pub(crate) fn read_state(directory: &Path) -> Result<Option<State>, MemberError> {
+    let path = directory.join("state");
+    let body = match read_checked(&path) {
+        Ok(Some(body)) => body,
+        Ok(None) | Err(MemberError::Unusable { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let state: State = minicbor::decode(&body).map_err(|error| MemberError::unusable(&path, error.to_string()))?;
+    if state.version != VERSION {
+        let reason = format!("it is of version {}, and this library writes version {VERSION}", state.version);
+        return Err(MemberError::unusable(&path, reason));
+    }
+    Ok(Some(state))
+}
+
+/// A directory that nobody else may look into, and that is ours if it is there.
+pub(crate) fn make_directory(path: &Path) -> Result<(), MemberError> {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(MemberError::file(path))?,
+    }
+    let metadata = fs::symlink_metadata(path).map_err(MemberError::file(path))?;
+    let (is_ours, others) = (metadata.uid() == rustix::process::geteuid().as_raw(), metadata.mode() & 0o077);
+    if !metadata.is_dir() || !is_ours || others != 0 {
+        return Err(MemberError::unusable(path, "it is not a directory that is yours alone (mode 0700)"));
+    }
+    Ok(())
+}
+
+/// Replaces a file by one with this content and a checksum in front of it.
+pub(crate) fn write_checked(directory: &Path, name: &str, body: &[u8]) -> Result<(), MemberError> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let (path, open) = (directory.join(name), directory.join(format!("{name}.open")));
+    let write = || -> std::io::Result<()> {
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&open)?;
+        file.write_all(&Checksum::of(body).to_bytes())?;
+        file.write_all(body)?;
+        fs::rename(&open, &path)
+    };
+    write().map_err(MemberError::file(&path))
+}
+
+/// Reads it again; `None` where there is no such file.
+pub(crate) fn read_checked(path: &Path) -> Result<Option<Vec<u8>>, MemberError> {
+    let mut bytes = match fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(MemberError::file(path))?,
+    };
+    match bytes.split_first_chunk::<16>() {
+        Some((checksum, body)) if Checksum::of(body).to_bytes() == *checksum => {
+            bytes.drain(..16);
+            Ok(Some(bytes))
+        }
+        _ => Err(MemberError::unusable(path, "it is damaged")),
+    }
+}

@@ -1,0 +1,62 @@
+//! Whether there is room for more frames: in the memory file system, and in what system and control group leave to this
+//! process. Where a control group is at its limit the kernel ends processes, instead of saying that there is no room.
+
+use standfast_linux::FrameFile;
+use standfast_linux::proc::Room;
+use std::path::Path;
+
+/// What the program is left with. Processes of a node may look at the same moment.
+const LEFT_BYTES: u64 = 16 << 20;
+
+/// What is left for tables and states, which are small, and without which no epoch can be sealed.
+const TABLES_BYTES: u64 = 1 << 20;
+
+/// All processes of a node together take less than all that is left before they look again.
+const PROCESSES_MAX: u64 = 256;
+/// Steps after which a process looks again, however much is left.
+const STEPS_MAX: u64 = 16;
+
+/// Before a shard store in this directory grows: by how many steps it may grow until the next look, one at least.
+///
+/// # Errors
+/// What there is too little of, in words.
+pub(crate) fn check(directory: &Path) -> Result<u64, String> {
+    let left = rustix::fs::statvfs(directory).map(|it| it.f_bavail.saturating_mul(it.f_frsize));
+    let left = left.map_err(|error| format!("{}: {error}", directory.display()))?;
+    suffices(left, Room::of(std::process::id() as i32).spare_bytes, directory)
+}
+
+/// For how many steps what is left of the file system and of memory is enough.
+fn suffices(left_bytes: u64, spare_bytes: u64, directory: &Path) -> Result<u64, String> {
+    let mebibytes = |bytes: u64| bytes >> 20;
+    if left_bytes < FrameFile::STEP_BYTES + TABLES_BYTES {
+        let (left, path) = (mebibytes(left_bytes), directory.display());
+        return Err(format!("{path}: its memory file system has only {left} MiB left: make it larger, or empty it"));
+    }
+    if spare_bytes < FrameFile::STEP_BYTES + LEFT_BYTES {
+        let spare = mebibytes(spare_bytes);
+        return Err(format!(
+            "system or control group leave this process only {spare} MiB of memory, of which some is kept"
+        ));
+    }
+    Ok((left_bytes.min(spare_bytes) / (PROCESSES_MAX * FrameFile::STEP_BYTES)).clamp(1, STEPS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_too_little_of_is_named() {
+        let (step, path) = (FrameFile::STEP_BYTES, Path::new("/dev/shm/x"));
+        assert_eq!(suffices(step + TABLES_BYTES, step + LEFT_BYTES, path), Ok(1));
+        assert_eq!(suffices(u64::MAX, 3 * PROCESSES_MAX * step, path), Ok(3));
+        assert_eq!(suffices(u64::MAX, u64::MAX, path), Ok(STEPS_MAX));
+        assert!(
+            suffices(step + TABLES_BYTES - 1, u64::MAX, path)
+                .unwrap_err()
+                .starts_with("/dev/shm/x: its memory file system has")
+        );
+        assert!(suffices(u64::MAX, step + LEFT_BYTES - 1, path).unwrap_err().contains("19 MiB of memory"));
+    }
+}

@@ -1,0 +1,289 @@
+//! Where a flush runs: beside the program, or while that stands still (H6, H7). Decided by what was measured: what the
+//! program's threads wait longer for processors while the flush works than while it rests, against the time that the same
+//! work takes by itself. Pure; `flushing.rs` measures and acts.
+//!
+//! On a machine with a processor to spare nobody waits, and the flush runs beside the program. Where all are taken it takes
+//! its time from the program either way, and beside it the two are in each other's way.
+
+use crate::options::words;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+words! {
+    /// Where flushes are to run.
+    kept Flush, "does not say where flushes run",
+    /// Beside the program.
+    Background = "background",
+    /// While the program stands still.
+    Foreground = "foreground",
+    /// Where they cost the program less time, as was measured.
+    #[default]
+    Auto = "auto",
+}
+
+/// Where a flush runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlushMode {
+    /// Beside the program.
+    #[default]
+    Background,
+    /// While it stands still.
+    Foreground,
+}
+
+/// Turns of work in a flush of which the sum says something: that of one may be an accident of the scheduler.
+const TURNS_MIN: u32 = 8;
+/// After so many flushes in the foreground one begins beside the program again, to see what that costs by now.
+const FOREGROUND_MAX: u32 = 8;
+/// How much of a new figure goes into what is known.
+const NEW: f64 = 0.5;
+const MIB: f64 = 1048576.0;
+
+/// A stretch of a flush beside the program: turns of work with rests between them.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Beside {
+    /// Turns of work.
+    turns: u32,
+    /// What they brought to the disk, in bytes.
+    bytes: u64,
+    worked: Duration,
+    /// Of that, how long the flush itself waited for a processor.
+    held_up: Duration,
+    /// How long the program's threads waited for processors meanwhile, all together.
+    delayed: Duration,
+    rested: Duration,
+    /// How long they waited during the rests.
+    delayed_anyway: Duration,
+}
+
+impl Beside {
+    /// Takes in a turn of work: so many bytes in so much time, of which the flush waited for a processor, and the program's
+    /// threads did.
+    pub(crate) fn worked(&mut self, bytes: u64, worked: Duration, held_up: Duration, delayed: Duration) {
+        self.turns += 1;
+        self.bytes += bytes;
+        self.worked += worked;
+        self.held_up += held_up.min(worked);
+        self.delayed += delayed;
+    }
+
+    /// Takes in a rest, and how long the program's threads waited for processors during it.
+    pub(crate) fn rested(&mut self, rested: Duration, delayed: Duration) {
+        self.rested += rested;
+        self.delayed_anyway += delayed;
+    }
+
+    /// Takes in another stretch.
+    fn add(&mut self, other: &Self) {
+        self.turns += other.turns;
+        self.bytes += other.bytes;
+        self.worked += other.worked;
+        self.held_up += other.held_up;
+        self.delayed += other.delayed;
+        self.rested += other.rested;
+        self.delayed_anyway += other.delayed_anyway;
+    }
+
+    /// What it cost the program, in seconds for each byte: as much as its threads waited longer than they do anyway. They may
+    /// wait for each other, so each delay counts; but a program cannot lose more than the time that passes.
+    fn cost(&self) -> f64 {
+        let anyway = self.delayed_anyway.as_secs_f64() * self.worked.as_secs_f64() / self.rested.as_secs_f64();
+        (self.delayed.as_secs_f64() - anyway).clamp(0.0, self.worked.as_secs_f64()) / self.bytes as f64
+    }
+
+    /// What the same work takes by itself, in seconds for each byte.
+    fn alone(&self) -> f64 {
+        (self.worked - self.held_up).as_secs_f64() / self.bytes as f64
+    }
+
+    /// Whether it says something.
+    fn is_telling(&self) -> bool {
+        self.turns >= TURNS_MIN && self.bytes > 0 && !self.rested.is_zero()
+    }
+}
+
+/// What flushes have been found to cost the program, in seconds for each byte.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct FlushCosts {
+    background: Option<f64>,
+    foreground: Option<f64>,
+    /// What was measured beside the program and says nothing yet.
+    so_far: Beside,
+    /// Flushes in the foreground since one was measured beside the program.
+    in_foreground: u32,
+    /// Whether the program could not be stopped for the last one.
+    was_unstoppable: bool,
+}
+
+impl FlushCosts {
+    /// Learns from a flush, or a part of one, beside the program.
+    pub(crate) fn learn_beside(&mut self, it: &Beside) {
+        self.so_far.add(it);
+        if self.so_far.is_telling() {
+            let told = std::mem::take(&mut self.so_far);
+            follow(&mut self.background, told.cost());
+            follow(&mut self.foreground, told.alone());
+            self.in_foreground = 0;
+        }
+        self.was_unstoppable = false;
+    }
+
+    /// Learns from one while the program stood still, for so long.
+    pub(crate) fn learn_foreground(&mut self, bytes: u64, stood_still: Duration) {
+        self.in_foreground += 1;
+        if bytes > 0 {
+            follow(&mut self.foreground, stood_still.as_secs_f64() / bytes as f64);
+        }
+    }
+
+    /// The program could not be stopped: the next one runs beside it.
+    pub(crate) fn note_unstoppable(&mut self) {
+        self.was_unstoppable = true;
+    }
+
+    /// Where the next one is to run.
+    pub(crate) fn flush_mode(&self, asked: Flush) -> FlushMode {
+        match asked {
+            Flush::Background => FlushMode::Background,
+            _ if self.was_unstoppable => FlushMode::Background,
+            Flush::Foreground => FlushMode::Foreground,
+            Flush::Auto if self.is_slower_beside() && self.in_foreground < FOREGROUND_MAX => FlushMode::Foreground,
+            Flush::Auto => FlushMode::Background,
+        }
+    }
+
+    /// Whether one that has come so far beside the program had better stand still for.
+    pub(crate) fn is_to_end(mut self, so_far: &Beside) -> bool {
+        self.learn_beside(so_far);
+        self.so_far == Beside::default() && self.is_slower_beside()
+    }
+
+    fn is_slower_beside(&self) -> bool {
+        self.background.zip(self.foreground).is_some_and(|(background, foreground)| background > foreground)
+    }
+
+    /// For people and programs.
+    pub(crate) fn report(&self, asked: Flush) -> FlushReport {
+        let nanoseconds = |seconds: f64| (seconds * MIB * 1e9) as u64;
+        FlushReport {
+            flush_mode: self.flush_mode(asked),
+            is_asked: asked != Flush::Auto,
+            background_nanoseconds_per_mib: self.background.map(nanoseconds),
+            foreground_nanoseconds_per_mib: self.foreground.map(nanoseconds),
+        }
+    }
+}
+
+fn follow(figure: &mut Option<f64>, new: f64) {
+    *figure = Some(figure.map_or(new, |old| old + (new - old) * NEW));
+}
+
+/// Where flushes run, and by what that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlushReport {
+    /// Where the next one runs.
+    pub flush_mode: FlushMode,
+    /// Whether that was asked for.
+    pub is_asked: bool,
+    /// How much longer the program's threads wait for processors for each MiB that is flushed beside them, all together;
+    /// `None` where that was not measured yet.
+    pub background_nanoseconds_per_mib: Option<u64>,
+    /// How long the program stands, or would stand, still for each MiB.
+    pub foreground_nanoseconds_per_mib: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: u64 = 8 << 20;
+
+    fn milliseconds(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// So many turns of 10 ms and rests of 30 ms each; in milliseconds how long the flush was held up in each turn, how long
+    /// the program's threads were, and how long they are in each rest.
+    fn beside(turns: u32, held_up: u64, delayed: u64, anyway: u64) -> Beside {
+        let mut beside = Beside::default();
+        for _ in 0..turns {
+            beside.worked(TURN, milliseconds(10), milliseconds(held_up), milliseconds(delayed));
+            beside.rested(milliseconds(30), milliseconds(anyway));
+        }
+        beside
+    }
+
+    fn learnt(it: &Beside) -> FlushCosts {
+        let mut costs = FlushCosts::default();
+        costs.learn_beside(it);
+        costs
+    }
+
+    /// One line for each situation: how long in a turn the flush waits, the program's threads do, and in a rest these do.
+    #[test]
+    fn a_flush_runs_where_it_costs_the_program_less() {
+        let table = [
+            ("a processor to spare", 0, 0, 0, FlushMode::Background),
+            ("others take the processors, flush or not", 0, 10, 30, FlushMode::Background),
+            ("one of two threads is delayed now and then", 2, 3, 0, FlushMode::Background),
+            ("it waits for the disk, and takes little from the program", 0, 1, 0, FlushMode::Background),
+            (
+                "most of its time it waits for the program's processors, and these for it",
+                7,
+                8,
+                0,
+                FlushMode::Foreground,
+            ),
+            ("several threads are delayed at once", 2, 20, 0, FlushMode::Foreground),
+        ];
+        for (what, held_up, delayed, anyway, flush_mode) in table {
+            let costs = learnt(&beside(TURNS_MIN, held_up, delayed, anyway));
+            assert_eq!(costs.flush_mode(Flush::Auto), flush_mode, "{what}: {costs:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_concluded_from_a_few_turns_or_from_turns_without_rests() {
+        let mut costs = learnt(&beside(TURNS_MIN - 1, 7, 10, 0));
+        assert_eq!(costs.flush_mode(Flush::Auto), FlushMode::Background, "the first is measured");
+        assert!(!FlushCosts::default().is_to_end(&beside(TURNS_MIN - 1, 7, 10, 0)));
+        assert!(FlushCosts::default().is_to_end(&beside(TURNS_MIN, 7, 10, 0)));
+        assert!(!FlushCosts::default().is_to_end(&beside(TURNS_MIN, 0, 1, 0)));
+        costs.learn_beside(&beside(1, 7, 10, 0));
+        assert_eq!(costs.flush_mode(Flush::Auto), FlushMode::Foreground, "a few of each of several flushes");
+        let mut hurried = Beside::default();
+        (0..TURNS_MIN).for_each(|_| hurried.worked(TURN, milliseconds(10), milliseconds(7), milliseconds(10)));
+        assert_eq!(learnt(&hurried).flush_mode(Flush::Auto), FlushMode::Background);
+    }
+
+    #[test]
+    fn the_foreground_is_given_up_when_it_proves_dearer_and_the_background_tried_again_in_time() {
+        let mut costs = learnt(&beside(TURNS_MIN, 8, 10, 0));
+        for _ in 0..FOREGROUND_MAX {
+            assert_eq!(costs.flush_mode(Flush::Auto), FlushMode::Foreground);
+            costs.learn_foreground(TURN, milliseconds(3));
+        }
+        assert_eq!(costs.flush_mode(Flush::Auto), FlushMode::Background, "to measure it");
+        costs.learn_beside(&beside(TURNS_MIN, 8, 10, 0));
+        assert_eq!(costs.flush_mode(Flush::Auto), FlushMode::Foreground, "as before");
+        costs.learn_foreground(TURN, milliseconds(100));
+        assert_eq!(costs.flush_mode(Flush::Auto), FlushMode::Background, "the disk has become slow");
+    }
+
+    #[test]
+    fn what_was_asked_for_is_done_whatever_it_costs() {
+        let (dear, cheap) = (learnt(&beside(TURNS_MIN, 8, 10, 0)), learnt(&beside(TURNS_MIN, 0, 0, 0)));
+        assert_eq!(dear.flush_mode(Flush::Background), FlushMode::Background);
+        assert_eq!(cheap.flush_mode(Flush::Foreground), FlushMode::Foreground);
+        let mut unstoppable = dear;
+        unstoppable.note_unstoppable();
+        for asked in [Flush::Auto, Flush::Foreground] {
+            assert_eq!(unstoppable.flush_mode(asked), FlushMode::Background, "it must get to the disk somehow");
+        }
+        let report = cheap.report(Flush::Auto);
+        assert_eq!((report.flush_mode, report.is_asked), (FlushMode::Background, false));
+        assert_eq!(report.background_nanoseconds_per_mib, Some(0));
+        assert_eq!(report.foreground_nanoseconds_per_mib, Some(1_250_000), "80 ms for 64 MiB");
+    }
+}

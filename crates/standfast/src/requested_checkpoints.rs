@@ -1,0 +1,102 @@
+//! Checkpoints that a program asks for itself (L13, M7): the least time between them, and for how long a program may put off
+//! others.
+
+use crate::options::{INTERVAL_MAX, Kept, OptionError, milliseconds};
+use serde::{Serialize, Serializer};
+use standfast_format::manifest;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// For how long a program may disable checkpoints before it is told to the user as a failure.
+pub(crate) const DISABLED_MAX: Duration = Duration::from_secs(30);
+
+/// How soon a program that has disabled checkpoints is looked at again, should it not tell when it has enabled them.
+pub(crate) const DISABLED_LOOKS: Duration = Duration::from_secs(1);
+
+/// Minimum interval between program-requested checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MinInterval {
+    /// What it asks for is not honoured.
+    Never,
+    /// So long after any checkpoint.
+    After(Duration),
+}
+
+impl Default for MinInterval {
+    /// Zero, the default of the 1995 paper's library.
+    fn default() -> Self {
+        Self::After(Duration::ZERO)
+    }
+}
+
+impl Kept for MinInterval {
+    type Record = manifest::Interval;
+
+    fn to_record(self) -> Option<Self::Record> {
+        Some(match self {
+            Self::Never => Self::Record::Off,
+            Self::After(wait) => Self::Record::Every { milliseconds: milliseconds(wait) },
+        })
+    }
+
+    fn from_record(record: Self::Record) -> Option<Self> {
+        match record {
+            Self::Record::Off => Some(Self::Never),
+            Self::Record::Every { milliseconds } => {
+                Some(Duration::from_millis(milliseconds)).filter(|wait| *wait <= INTERVAL_MAX).map(Self::After)
+            }
+        }
+    }
+}
+
+impl FromStr for MinInterval {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        let wait = humantime::parse_duration(text).ok().filter(|wait| *wait <= INTERVAL_MAX);
+        let remedy = "is no least interval: write a time with its unit (90s, 10m), 0s, or 'never'";
+        wait.map(Self::After).ok_or_else(|| OptionError::new(text, remedy))
+    }
+}
+
+impl fmt::Display for MinInterval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => f.write_str("never"),
+            Self::After(wait) => humantime::format_duration(*wait).fmt(f),
+        }
+    }
+}
+
+impl Serialize for MinInterval {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Never => serializer.serialize_none(),
+            Self::After(wait) => serializer.serialize_f64(wait.as_secs_f64()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn least_intervals_are_read_as_people_write_them() {
+        let after = |milliseconds| MinInterval::After(Duration::from_millis(milliseconds));
+        for (text, wanted) in
+            [("0s", after(0)), ("90s", after(90_000)), ("20ms", after(20)), ("never", MinInterval::Never)]
+        {
+            assert_eq!(text.parse(), Ok(wanted));
+            assert_eq!(wanted.to_string().parse(), Ok(wanted));
+            assert_eq!(wanted.to_record().and_then(MinInterval::from_record), Some(wanted));
+        }
+        for text in ["soon", "-1s", "", "400days"] {
+            assert!(text.parse::<MinInterval>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Saved binaries: copies of the executable and the libraries that a job runs from, so that an upgrade of the system does not
+//! lose the job. Each is named for what it holds, and stays as long as the job's directory.
+
+use crate::random::temporary_name;
+use crate::shared_binaries::SharedBinaries;
+use crate::{JobDirectory, Lease, StoreError};
+use standfast_core::Checksum;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Owner may read and execute: the copy of an executable is executed.
+const MODE: u32 = 0o700;
+const PREFIX: &str = "keepsake-";
+/// Of the name of a file this much is in the name of its copy.
+const NAME_BYTES_MAX: usize = 60;
+
+impl JobDirectory {
+    /// The copy of a file that held what `checksum` says, if there is one. Its content is not verified.
+    pub fn saved_binary(&self, checksum: Checksum, path: &Path) -> Option<PathBuf> {
+        let kept = self.path().join(name_of(checksum, path));
+        kept.is_file().then_some(kept)
+    }
+
+    /// Has this job share the copies that it keeps with others of its user, by way of the directory at `place`.
+    pub fn share_binaries_in(&self, place: &Path) {
+        // Said once in a life.
+        let _ = self.level_directory.shared_binaries.set(place.to_owned());
+    }
+
+    /// Keeps a copy of a file, durably, unless there is one. Another job's copy is linked where there is one; otherwise file
+    /// systems that can share the blocks do so.
+    ///
+    /// # Errors
+    /// When the file cannot be read or the copy not be written.
+    pub fn keep(&self, lease: &Lease, checksum: Checksum, path: &Path) -> Result<(), StoreError> {
+        self.level_directory.check_lease(lease.core());
+        let name = name_of(checksum, path);
+        let full = self.path().join(&name);
+        if full.is_file() || path.parent() == Some(self.path()) {
+            return Ok(());
+        }
+        let shared = self.level_directory.shared_binaries.get().and_then(|place| SharedBinaries::open(place));
+        let is_linked = shared.as_ref().and_then(|shared| shared.link_to(&name, path, &full)).is_some();
+        if is_linked {
+            return self.level_directory.storage_backend.sync().map_err(|error| StoreError::writing(&full, error));
+        }
+        self.copy(&name, path).map_err(|error| StoreError::writing(&full, error))?;
+        shared.iter().for_each(|shared| shared.add(&name, &full));
+        Ok(())
+    }
+
+    fn copy(&self, name: &str, path: &Path) -> io::Result<()> {
+        let half_written = temporary_name(name);
+        let copy = || {
+            let mut from = File::open(path)?;
+            let mut to = File::create_new(self.path().join(&half_written))?;
+            // Goes by copy_file_range(2), and so by reflink where that exists.
+            io::copy(&mut from, &mut to)?;
+            to.set_permissions(Permissions::from_mode(MODE))?;
+            to.sync_all()?;
+            self.level_directory.storage_backend.rename(&half_written, name)?;
+            self.level_directory.storage_backend.sync()
+        };
+        let copied = copy();
+        if copied.is_err() {
+            // What cannot be removed now, the next holder of the lease removes.
+            let _ = self.level_directory.storage_backend.remove(&half_written);
+        }
+        copied
+    }
+}
+
+/// Whether [`name_of`] gives such names.
+pub(crate) fn is_saved_binary(name: &str) -> bool {
+    let digits = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(digits, _)| digits);
+    digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// `saved_binary-0123456789abcdef0123456789abcdef-libc.so.6`
+fn name_of(checksum: Checksum, path: &Path) -> String {
+    let digits: String = checksum.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() || "._-+".contains(letter) { letter } else { '_' };
+    format!("{PREFIX}{digits}-{}", name.chars().map(plain).take(NAME_BYTES_MAX).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LeaseRequest, Purpose};
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_copy_is_found_by_what_it_holds_and_made_once() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = JobDirectory::create(&place.path().join("job")).unwrap();
+        let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
+        let program = place.path().join("my program");
+        std::fs::write(&program, "first").unwrap();
+        let checksum = Checksum::of(b"first");
+        assert_eq!(directory.saved_binary(checksum, &program), None);
+        directory.keep(&lease, checksum, &program).unwrap();
+        std::fs::write(&program, "second").unwrap();
+        directory.keep(&lease, checksum, &program).unwrap();
+        let kept = directory.saved_binary(checksum, &program).unwrap();
+        assert_eq!(std::fs::read(&kept).unwrap(), b"first");
+        assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, MODE);
+        assert_eq!(directory.saved_binary(Checksum::of(b"second"), &program), None);
+        let before = std::fs::read_dir(directory.path()).unwrap().count();
+        directory.keep(&lease, checksum, &kept).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), before, "a copy is not copied");
+    }
+
+    /// A job in `place` that shares its copies, and has kept one of `program`.
+    fn job_with_copy(place: &Path, name: &str, program: &Path) -> PathBuf {
+        let directory = JobDirectory::create(&place.join(name)).unwrap();
+        let lease = directory.take_lease(LeaseRequest { purpose: Purpose::Live, force: false }).unwrap();
+        directory.share_binaries_in(&place.join("cache/binaries"));
+        let checksum = Checksum::of(&std::fs::read(program).unwrap());
+        directory.keep(&lease, checksum, program).unwrap();
+        directory.saved_binary(checksum, program).unwrap()
+    }
+
+    fn links(path: &Path) -> u64 {
+        std::fs::metadata(path).unwrap().nlink()
+    }
+
+    #[test]
+    fn jobs_share_one_copy_and_it_goes_with_the_last_of_them() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("program");
+        std::fs::write(&program, "the program").unwrap();
+        let (first, second) =
+            (job_with_copy(place.path(), "first", &program), job_with_copy(place.path(), "second", &program));
+        assert_eq!(std::fs::metadata(&first).unwrap().ino(), std::fs::metadata(&second).unwrap().ino());
+        assert_eq!((links(&first), links(&program)), (3, 1), "two jobs and the shared name, not the program itself");
+        let shared = SharedBinaries::find(&place.path().join("cache/binaries")).unwrap();
+        let count = || std::fs::read_dir(place.path().join("cache/binaries")).unwrap().count();
+        for (copy, left) in [(&first, 1), (&second, 0)] {
+            std::fs::remove_file(copy).unwrap();
+            shared.sweep();
+            assert_eq!(count(), left);
+        }
+    }
+
+    #[test]
+    fn what_was_tampered_with_is_not_linked_and_is_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("program");
+        std::fs::write(&program, "the program").unwrap();
+        let first = job_with_copy(place.path(), "first", &program);
+        std::fs::write(&first, "the pr0gram").unwrap();
+        let second = job_with_copy(place.path(), "second", &program);
+        assert_eq!(std::fs::read(&second).unwrap(), b"the program");
+        let third = job_with_copy(place.path(), "third", &program);
+        assert_eq!(std::fs::metadata(&second).unwrap().ino(), std::fs::metadata(&third).unwrap().ino());
+    }
+
+    #[test]
+    fn a_place_that_others_can_enter_or_that_cannot_be_made_is_not_used() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("program");
+        std::fs::write(&program, "the program").unwrap();
+        let cache = place.path().join("cache/binaries");
+        std::fs::create_dir_all(&cache).unwrap();
+        std::fs::set_permissions(&cache, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(links(&job_with_copy(place.path(), "first", &program)), 1);
+        std::fs::remove_dir(&cache).unwrap();
+        std::os::unix::fs::symlink(&program, &cache).unwrap();
+        assert_eq!(links(&job_with_copy(place.path(), "second", &program)), 1);
+        std::fs::remove_dir_all(place.path().join("cache")).unwrap();
+        std::fs::write(place.path().join("cache"), "").unwrap();
+        assert_eq!(links(&job_with_copy(place.path(), "third", &program)), 1);
+    }
+
+    #[test]
+    fn only_names_of_copies_are_taken_for_copies() {
+        assert!(is_saved_binary(&name_of(Checksum::of(b"x"), Path::new("/lib/libc.so.6"))));
+        for name in ["keepsake", "keepsake-", "keepsake-12-libc", "keepsake-of-my-grandmother-and-her-old-cat.jpg"] {
+            assert!(!is_saved_binary(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A directory of the file system.
+
+use super::{LockGuard, Status, StorageBackend, StorageFile, way};
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// A directory of the file system, held open: should its path come to mean something else, this still means the old one.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    descriptor: OwnedFd,
+}
+
+impl Directory {
+    /// Creates the directory, closed to everybody but the owner, unless it exists; then opens it.
+    ///
+    /// # Errors
+    /// As for [`Directory::open`].
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let end = Self::way_to(path)?;
+        if end.make()? {
+            end.sync()?;
+        }
+        Ok(Self { path: path.to_owned(), descriptor: end.open()? })
+    }
+
+    /// Opens a directory that exists.
+    ///
+    /// # Errors
+    /// As the file system says; of kind `PermissionDenied` where somebody else's symbolic link is on the way to it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), descriptor: Self::way_to(path)?.open()? })
+    }
+
+    fn way_to(path: &Path) -> io::Result<way::End> {
+        way::follow(path, rustix::process::geteuid().as_raw())
+    }
+
+    fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let descriptor = fs::openat(&self.descriptor, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(File::from(descriptor))
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl StorageBackend for Directory {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        Ok(Arc::new(DirectoryFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        Ok(Arc::new(DirectoryFile(self.open_file(name, OFlags::RDONLY)?)))
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        Ok(status_of(&fs::fstat(&self.descriptor)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(fs::renameat(&self.descriptor, from, &self.descriptor, to)?)
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(fs::linkat(&self.descriptor, from, &self.descriptor, to, AtFlags::empty())?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(fs::unlinkat(&self.descriptor, name, AtFlags::empty())?)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(&self.descriptor)? {
+            // A name that is no text is none of ours.
+            if let Ok(name) = entry?.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(fs::fsync(&self.descriptor)?)
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Box<dyn LockGuard>> {
+        let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE)?;
+        loop {
+            match fs::flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Box::new(DirectoryLock { _file: file })),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The lock goes with the open file.
+#[derive(Debug)]
+struct DirectoryLock {
+    _file: File,
+}
+
+impl LockGuard for DirectoryLock {}
+
+#[derive(Debug)]
+struct DirectoryFile(File);
+
+impl StorageFile for DirectoryFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(bytes, offset)
+    }
+
+    fn touch(&self) -> io::Result<()> {
+        let now = Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        };
+        Ok(fs::futimens(&self.0, &now)?)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        Ok(status_of(&fs::fstat(&self.0)?))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // Length and place on the disk included; times of access are not worth a write.
+        self.0.sync_data()
+    }
+}
+
+fn status_of(stat: &Stat) -> Status {
+    let since_1970 = Duration::new(stat.st_mtime.unsigned_abs(), stat.st_mtime_nsec as u32);
+    Status {
+        inode: stat.st_ino,
+        is_regular: fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::RegularFile,
+        owner: stat.st_uid,
+        mode: stat.st_mode & 0o7777,
+        bytes: stat.st_size.unsigned_abs(),
+        links: stat.st_nlink,
+        modified: SystemTime::UNIX_EPOCH + since_1970,
+    }
+}

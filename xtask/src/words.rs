@@ -1,0 +1,91 @@
+//! Words that only the authors of Standfast would understand, each with the field's word for it. The field's words are in
+//! `docs/glossary.md`.
+
+use crate::finding::Finding;
+
+/// What is written, and what is to be written instead.
+const BANNED: &[(&str, &str)] = &[
+    ("anew", "again, or in full"),
+    ("borne", "tolerated"),
+    ("census", "collection"),
+    ("foothold", "parasite area"),
+    ("heir", "replacement"),
+    ("jettison", "evict"),
+    ("keepsake", "saved binary"),
+    ("kinship", "process tree"),
+    ("muster", "membership"),
+    ("obstacle", "blocker"),
+    ("outlook", "preflight"),
+    ("portrait", "process snapshot"),
+    ("puppet", "remote task"),
+    ("residue", "syndrome"),
+    ("roll call", "rendezvous"),
+    ("scavenge", "salvage"),
+    ("shelf", "level directory, or shard store"),
+    ("widowed", "peer closed"),
+];
+
+/// Where they may stand: programs that are checkpointed and not ours, and this list.
+const EXEMPT: [&str; 3] = ["tests/victims/", "crates/engine/tests/", "xtask/src/words.rs"];
+
+/// In names of files, which do not change.
+const ON_DISK: [&str; 3] = ["keepsake-", "\"keepsake\"", "`keepsake`"];
+
+/// The banned words of a file, whether in prose or as parts of names.
+pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
+    if EXEMPT.iter().any(|exempt| path.starts_with(exempt)) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let words = words(&ON_DISK.iter().fold(line.to_owned(), |line, name| line.replace(name, "")));
+        for (banned, instead) in BANNED {
+            if words.contains(&format!(" {banned} ")) || words.contains(&format!(" {banned}s ")) {
+                findings.push(Finding::new(
+                    path,
+                    index + 1,
+                    format!("`{banned}` is a word of our own"),
+                    format!("write: {instead}"),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// The words of a line in small letters with a blank around each; those that make up a name apart.
+fn words(line: &str) -> String {
+    let mut words = String::from(" ");
+    let mut was_small = false;
+    for letter in line.chars() {
+        if letter.is_uppercase() && was_small || !letter.is_alphabetic() && !words.ends_with(' ') {
+            words.push(' ');
+        }
+        if letter.is_alphabetic() {
+            words.extend(letter.to_lowercase());
+        }
+        was_small = letter.is_lowercase();
+    }
+    words.push(' ');
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn banned_words_are_found_in_prose_and_in_names() {
+        for line in ["a muster of all", "take_roll_call()", "struct FileShelf;", "MUSTERS_MAX", "two heirs."] {
+            assert_eq!(check("crates/core/src/lib.rs", line).len(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn other_words_and_other_peoples_programs_may_hold_them() {
+        for line in ["mustered", "their", "selfish", "a call to roll", "\"keepsake-\""] {
+            assert!(check("crates/core/src/lib.rs", line).is_empty(), "{line}");
+        }
+        assert!(check("tests/victims/channels.c", "struct shelf").is_empty());
+    }
+}
