@@ -22,6 +22,7 @@ const BANNED: &[(&str, &str)] = &[
     ("roll call", "rendezvous"),
     ("scavenge", "salvage"),
     ("shelf", "level directory, or shard store"),
+    ("shelves", "level directories, or shard stores"),
     ("widowed", "peer closed"),
 ];
 

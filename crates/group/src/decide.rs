@@ -209,7 +209,7 @@ fn latest_life(report: &Report) -> Life {
 
 /// Who has a logical rank's shard of the epoch that is recovered. Usually one process for each logical rank. A node that
 /// comes back has a shard that another one has as well; and where it has taken another logical rank, it has two until that
-/// recovery is settled.
+/// recovery is stable.
 type Holders = BTreeMap<LogicalRank, Vec<Rank>>;
 
 /// In the order in which they come into question: those first that have nothing else, then those that prefer the logical rank.

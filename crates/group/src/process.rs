@@ -5,7 +5,7 @@
 //!   storage   --done---> | Process | --seal, acknowledge, keep, survey--> storage
 //!   program   --stands-> +---------+ --resume--> program
 //!                          |     |
-//!                     Payload   Shard store       pages, read and written while an input is handled
+//!                     Payload   ShardStore        pages, read and written while an input is handled
 //! ```
 
 mod job;

@@ -16,7 +16,7 @@
 //!
 //! Beside that, while a transfer runs, accumulators: at most [`WINDOW`](crate::transfer::WINDOW) pieces of
 //! [`PIECE_PAGES`](crate::transfer::PIECE_PAGES) for each sum that is under way, or all of one that goes at once. The tests
-//! compare it with what the simulator's shelves really hold.
+//! compare it with what the simulator's shard stores really hold.
 
 use crate::layout::Layout;
 use crate::plan::RecoveryMode;

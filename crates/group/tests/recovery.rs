@@ -1,4 +1,4 @@
-//! Recoveries from shelves that are arranged by hand: nodes struck at one certain moment, nodes that come back, pages that
+//! Recoveries from shard stores that are arranged by hand: nodes struck at one certain moment, nodes that come back, pages that
 //! a disk has damaged. One process after the other, storage at once; the simulator has the disorder.
 
 use proptest::prelude::*;
@@ -93,23 +93,23 @@ struct Table {
 
 impl Table {
     /// One process on each shard store; the process with the number of a logical rank prefers it.
-    fn new(plan: &Arc<Plan>, shelves: Vec<MemoryShardStore>, until: Until) -> Self {
-        Self::encoding_every(1, plan, shelves, until)
+    fn new(plan: &Arc<Plan>, shard_stores: Vec<MemoryShardStore>, until: Until) -> Self {
+        Self::encoding_every(1, plan, shard_stores, until)
     }
 
     /// The same, with local epochs between those that are encoded.
-    fn encoding_every(encode_every: u64, plan: &Arc<Plan>, shelves: Vec<MemoryShardStore>, until: Until) -> Self {
-        Self::with((encode_every, None), plan, shelves, until)
+    fn encoding_every(encode_every: u64, plan: &Arc<Plan>, shard_stores: Vec<MemoryShardStore>, until: Until) -> Self {
+        Self::with((encode_every, None), plan, shard_stores, until)
     }
 
     /// The same, with checks that are made in full or never are.
     fn with(
         (encode_every, full): (u64, Option<bool>),
         plan: &Arc<Plan>,
-        shelves: Vec<MemoryShardStore>,
+        shard_stores: Vec<MemoryShardStore>,
         until: Until,
     ) -> Self {
-        let players = (0..).map(Rank).zip(shelves).map(|(rank, shard_store)| {
+        let players = (0..).map(Rank).zip(shard_stores).map(|(rank, shard_store)| {
             let prefers = Some(LogicalRank(rank.0)).filter(|logical_rank| plan.has(*logical_rank));
             let beginning = Beginning { rank, prefers, started: false, costs: COSTS, encode_every };
             let process = Process::new(plan.clone(), Settings { beginning, compress: false, full });
@@ -265,14 +265,14 @@ fn what_was_half_encoded_is_never_sealed_with_something_else() {
     table.checkpoint();
     let new = table.players[&Rank(0)].process.protocol().kept().expect("all have sealed it");
     half.open(ShardId { epoch: new, logical_rank: LogicalRank(2) }, Some(old));
-    // The logical ranks of processes 2 and 3 change, and everybody is struck again before the recovery is settled.
-    let shelves = vec![table.shard_store(0), table.shard_store(1), MemoryShardStore::default(), half];
-    let second = Table::new(&plan, shelves, Until::Acknowledged);
+    // The logical ranks of processes 2 and 3 change, and everybody is struck again before the recovery is stable.
+    let shard_stores = vec![table.shard_store(0), table.shard_store(1), MemoryShardStore::default(), half];
+    let second = Table::new(&plan, shard_stores, Until::Acknowledged);
     let shards: Vec<_> = second.shard_store(3).shards().filter(|shard| shard.epoch == new).collect();
     assert_eq!(shards, [ShardId { epoch: new, logical_rank: LogicalRank(3) }]);
-    let shelves =
+    let shard_stores =
         vec![MemoryShardStore::default(), second.shard_store(1), second.shard_store(2), second.shard_store(3)];
-    Table::new(&plan, shelves, Until::Stable).assert_all_back_at(2);
+    Table::new(&plan, shard_stores, Until::Stable).assert_all_back_at(2);
 }
 
 /// A node that comes back with a shard that somebody else has, too, takes an empty logical rank. If it alone is left to have
@@ -290,15 +290,15 @@ fn a_shard_that_is_lent_by_who_sits_elsewhere_goes_over_whole() {
     for plan in plans {
         let table = begun(&plan);
         let others = || (2..plan.logical_ranks() as u32).map(|rank| table.shard_store(rank));
-        let shelves = [table.shard_store(1), table.shard_store(1)].into_iter().chain(others());
-        let mut second = Table::new(&plan, shelves.collect(), Until::Acknowledged);
+        let shard_stores = [table.shard_store(1), table.shard_store(1)].into_iter().chain(others());
+        let mut second = Table::new(&plan, shard_stores.collect(), Until::Acknowledged);
         let both = second.players.get_mut(&Rank(0)).expect("it is there").shard_store.survey();
         assert_eq!(
             both.holdings.iter().map(|it| it.logical_rank).collect::<Vec<_>>(),
             [LogicalRank(0), LogicalRank(1)]
         );
-        let shelves = [second.shard_store(0), MemoryShardStore::default()].into_iter().chain(others());
-        Table::new(&plan, shelves.collect(), Until::Stable).assert_all_back_at(1);
+        let shard_stores = [second.shard_store(0), MemoryShardStore::default()].into_iter().chain(others());
+        Table::new(&plan, shard_stores.collect(), Until::Stable).assert_all_back_at(1);
     }
 }
 
@@ -318,11 +318,11 @@ fn a_recovery_that_breaks_off_does_not_forget_that_nothing_was_promised() {
     table.checkpoint();
     assert!(table.told.is_empty(), "nobody goes on");
     let others = |table: &Table, ranks: Range<u32>| ranks.map(|rank| table.shard_store(rank)).collect::<Vec<_>>();
-    let shelves = [vec![MemoryShardStore::default()], others(&table, 1..5), vec![sealed_nothing]].concat();
-    let second = Table::new(&plan, shelves, Until::Sealed);
+    let shard_stores = [vec![MemoryShardStore::default()], others(&table, 1..5), vec![sealed_nothing]].concat();
+    let second = Table::new(&plan, shard_stores, Until::Sealed);
     assert_eq!(second.shard_store(5).survey().holdings.len(), 1);
-    let shelves = [vec![MemoryShardStore::default(); 2], others(&second, 2..6)].concat();
-    let third = Table::new(&plan, shelves, Until::Stable);
+    let shard_stores = [vec![MemoryShardStore::default(); 2], others(&second, 2..6)].concat();
+    let third = Table::new(&plan, shard_stores, Until::Stable);
     assert_eq!(third.refused, None);
     assert!(third.told.len() == 6 && third.told.values().all(|told| matches!(told, Resumption::Start(_))));
 }
@@ -342,8 +342,8 @@ fn what_proves_damaged_in_a_recovery_counts_as_lost() {
         let (own, checks) = table.shard_store(1).pages();
         for choice in 0..own + checks {
             let recovered = |first, last| {
-                let shelves = vec![first, damage(1, choice), table.shard_store(2), last];
-                Table::new(&plan, shelves, Until::Stable)
+                let shard_stores = vec![first, damage(1, choice), table.shard_store(2), last];
+                Table::new(&plan, shard_stores, Until::Stable)
             };
             recovered(table.shard_store(0), table.shard_store(3)).assert_all_back_at(2);
             recovered(MemoryShardStore::default(), table.shard_store(3)).assert_all_back_at(2);
@@ -413,9 +413,9 @@ fn checks_that_are_made_full_come_from_no_damaged_page() {
         let mut table = damaged(choice);
         table.checkpoint();
         for lost in 0..4 {
-            let mut shelves: Vec<_> = (0..4).map(|rank| table.shard_store(rank)).collect();
-            shelves[lost] = MemoryShardStore::default();
-            Table::new(&plan, shelves, Until::Stable).assert_all_back_at(2);
+            let mut shard_stores: Vec<_> = (0..4).map(|rank| table.shard_store(rank)).collect();
+            shard_stores[lost] = MemoryShardStore::default();
+            Table::new(&plan, shard_stores, Until::Stable).assert_all_back_at(2);
         }
     }
     let given_up = (0..own + checks).filter(|choice| {
@@ -438,9 +438,9 @@ fn a_page_that_is_written_during_its_checkpoint_counts_as_it_was_when_it_was_fir
         let mut table = begun_with(Some(full), &plan);
         table.players.values_mut().for_each(|player| player.program.restless = Some(RefCell::default()));
         table.checkpoint();
-        let mut shelves: Vec<_> = (0..4).map(|rank| table.shard_store(rank)).collect();
-        shelves[lost] = MemoryShardStore::default();
-        Table::new(&plan, shelves, Until::Stable).assert_all_back_at(2);
+        let mut shard_stores: Vec<_> = (0..4).map(|rank| table.shard_store(rank)).collect();
+        shard_stores[lost] = MemoryShardStore::default();
+        Table::new(&plan, shard_stores, Until::Stable).assert_all_back_at(2);
     }
 }
 
@@ -451,23 +451,23 @@ fn a_local_epoch_is_gone_back_to_after_a_crash_and_the_encoded_one_after_a_loss(
     let plan = rotating(Scheme::Parity, 3);
     let mut table = Table::encoding_every(3, &plan, vec![MemoryShardStore::default(); 3], Until::Stable);
     (0..3).for_each(|_| table.checkpoint());
-    let shelves = |table: &Table| (0..3).map(|rank| table.shard_store(rank)).collect::<Vec<_>>();
+    let shard_stores = |table: &Table| (0..3).map(|rank| table.shard_store(rank)).collect::<Vec<_>>();
     assert!(
-        shelves(&table).iter().all(|shard_store| shard_store.shards().count() == 2),
+        shard_stores(&table).iter().all(|shard_store| shard_store.shards().count() == 2),
         "the encoded one stays beside the local"
     );
-    let mut lost = shelves(&table);
+    let mut lost = shard_stores(&table);
     lost[1] = MemoryShardStore::default();
-    for (shelves, back) in [(shelves(&table), 3), (lost, 1)] {
-        let mut second = Table::encoding_every(3, &plan, shelves, Until::Stable);
+    for (shard_stores, back) in [(shard_stores(&table), 3), (lost, 1)] {
+        let mut second = Table::encoding_every(3, &plan, shard_stores, Until::Stable);
         second.assert_all_back_at(back);
         while second.players[&Rank(0)].process.protocol().kept().is_none_or(|kept| kept.number == 1) {
             second.checkpoint();
         }
         let newest = second.players[&Rank(0)].process.protocol().kept().expect("it was waited for").number;
         assert_eq!(newest, 4);
-        let shelves = vec![second.shard_store(0), MemoryShardStore::default(), second.shard_store(2)];
-        Table::new(&plan, shelves, Until::Stable).assert_all_back_at(newest);
+        let shard_stores = vec![second.shard_store(0), MemoryShardStore::default(), second.shard_store(2)];
+        Table::new(&plan, shard_stores, Until::Stable).assert_all_back_at(newest);
     }
 }
 
@@ -483,10 +483,10 @@ fn a_crash_during_a_local_seal_goes_back_to_the_one_before() {
     let newest =
         |shard_store: &mut MemoryShardStore| shard_store.survey().holdings.iter().map(|it| it.epoch.number).max();
     assert_eq!((newest(&mut table.shard_store(0)), newest(&mut before.clone())), (Some(3), Some(2)));
-    let shelves = vec![table.shard_store(0), before.clone(), table.shard_store(2)];
-    Table::new(&plan, shelves, Until::Stable).assert_all_back_at(2);
-    let shelves = vec![table.shard_store(0), before, MemoryShardStore::default()];
-    Table::new(&plan, shelves, Until::Stable).assert_all_back_at(1);
+    let shard_stores = vec![table.shard_store(0), before.clone(), table.shard_store(2)];
+    Table::new(&plan, shard_stores, Until::Stable).assert_all_back_at(2);
+    let shard_stores = vec![table.shard_store(0), before, MemoryShardStore::default()];
+    Table::new(&plan, shard_stores, Until::Stable).assert_all_back_at(1);
 }
 
 #[test]

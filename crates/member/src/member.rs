@@ -55,7 +55,7 @@ pub struct Member<T> {
     joined: Joined,
     /// Whether this process's shard of the epoch that was sealed last had been lost.
     rebuilt: bool,
-    /// Shelves of other nodes' logical ranks lie here until an epoch has been committed.
+    /// Shard stores of other nodes' logical ranks lie here until an epoch has been committed.
     strangers: bool,
     resumption: Option<Resumption>,
     last: Instant,

@@ -1,4 +1,4 @@
-//! Where the shelves of a job lie in a node's memory, which all users of the node share and anybody may take names in.
+//! Where the shard stores of a job lie in a node's memory, which all users of the node share and anybody may take names in.
 //!
 //! ```text
 //!   MEMORY/standfast-1000/JOB/seat-3               one directory for each user, 0700
@@ -22,7 +22,7 @@ const PLACES: u8 = 4;
 /// Of the digest in a name so many bytes: nobody guesses 64 bits.
 const DIGEST_BYTES: usize = 8;
 
-/// Where a job's shelves lie on this node; `None` where it has none here.
+/// Where a job's shard stores lie on this node; `None` where it has none here.
 ///
 /// # Errors
 /// Those of the file system; where a directory of the user's is open to others.

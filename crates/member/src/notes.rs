@@ -76,7 +76,7 @@ pub(crate) struct Presence {
     #[n(2)]
     pub(crate) terms: String,
     #[n(3)]
-    pub(crate) shelves: Vec<ShardStoreNote>,
+    pub(crate) shard_stores: Vec<ShardStoreNote>,
 }
 
 /// A shard store that lies somewhere.

@@ -73,7 +73,7 @@ fn presence(settings: &Settings) -> Result<Presence, MemberError> {
         job: settings.job,
         node: settings.node.clone(),
         terms: settings.terms(),
-        shelves: shelves(&directory)?,
+        shard_stores: shard_stores(&directory)?,
     })
 }
 
@@ -91,8 +91,8 @@ fn gather<T: Transport>(wire: &mut Wire<T>) -> Result<Result<Vec<Presence>, Stri
     Ok(present.into_values().collect())
 }
 
-/// The shelves that lie here. One that cannot be read is as good as lost.
-fn shelves(directory: &Path) -> Result<Vec<ShardStoreNote>, MemberError> {
+/// The shard stores that lie here. One that cannot be read is as good as lost.
+fn shard_stores(directory: &Path) -> Result<Vec<ShardStoreNote>, MemberError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(MemberError::file(directory))? {
         let entry = entry.map_err(MemberError::file(directory))?;
@@ -145,8 +145,8 @@ fn in_directory(
     let epochs = directory.epochs_of(settings.job).map_err(|error| error.to_string())?;
     let Some(newest) = epochs.first() else { return Ok((None, None)) };
     let plan = newest.plan.clone();
-    let shelves = || present.iter().flat_map(|presence| &presence.shelves);
-    if shelves().any(|shard_store| shard_store.plan.as_ref().is_some_and(|theirs| *theirs != plan)) {
+    let shard_stores = || present.iter().flat_map(|presence| &presence.shard_stores);
+    if shard_stores().any(|shard_store| shard_store.plan.as_ref().is_some_and(|theirs| *theirs != plan)) {
         return Err(format!("the epochs in {} are of other groups than those in memory", path.display()));
     }
     let enough = |held: &&HeldEpoch| held.lacking().is_ok_and(|lacking| lacking.is_none());
@@ -157,18 +157,21 @@ fn in_directory(
     };
     let noted = directory.life().map_err(|error| error.to_string())?;
     let known = epochs.iter().map(|held| held.life).chain([noted]);
-    let life = shelves().map(|shard_store| shard_store.life).chain(known).max().unwrap_or_default();
+    let life = shard_stores().map(|shard_store| shard_store.life).chain(known).max().unwrap_or_default();
     let whole = plan.plan(settings.job).map_err(|error| error.to_string())?;
-    let newest_in_memory = newest_that_suffices(&whole, shelves());
+    let newest_in_memory = newest_that_suffices(&whole, shard_stores());
     let is_newest = newest_in_memory.is_none_or(|age| age < (first.epoch.life, first.epoch.number));
     let epochs = good.iter().map(|held| held.epoch).collect();
     Ok((Some(plan), Some(InDirectory::Epochs { epochs, life, is_newest })))
 }
 
 /// Life and number of the newest epoch of which there seems to be enough in memory.
-fn newest_that_suffices<'s>(plan: &Plan, shelves: impl Iterator<Item = &'s ShardStoreNote>) -> Option<(Life, u64)> {
+fn newest_that_suffices<'s>(
+    plan: &Plan,
+    shard_stores: impl Iterator<Item = &'s ShardStoreNote>,
+) -> Option<(Life, u64)> {
     let mut held: BTreeMap<(EpochId, Level), BTreeSet<LogicalRank>> = BTreeMap::new();
-    for shard_store in shelves {
+    for shard_store in shard_stores {
         for epoch in &shard_store.epochs {
             held.entry(*epoch).or_default().insert(shard_store.logical_rank);
         }
@@ -187,8 +190,9 @@ fn plan(
     settings: &Settings,
     kept: Option<PlanRecord>,
 ) -> Result<PlanRecord, String> {
-    let shelves = present.iter().flat_map(|presence| &presence.shelves);
-    let newest = shelves.filter(|shard_store| shard_store.plan.is_some()).max_by_key(|shard_store| shard_store.age);
+    let shard_stores = present.iter().flat_map(|presence| &presence.shard_stores);
+    let newest =
+        shard_stores.filter(|shard_store| shard_store.plan.is_some()).max_by_key(|shard_store| shard_store.age);
     if let Some(plan) = newest.and_then(|shard_store| shard_store.plan.clone()).or(kept) {
         if plan.members() != present.len() {
             let (before, now) = (plan.members(), present.len());
@@ -214,11 +218,11 @@ fn least_members(scheme: Scheme) -> usize {
     }
 }
 
-/// Shelves whose rank runs on another node than where their newest lies.
+/// Shard stores whose rank runs on another node than where their newest lies.
 fn moves(present: &[Presence], leaders: &[u32]) -> Vec<Move> {
     let mut newest: BTreeMap<LogicalRank, ((Life, u64), Vec<u32>)> = BTreeMap::new();
     for (presence, leader) in present.iter().zip(leaders) {
-        for shard_store in &presence.shelves {
+        for shard_store in &presence.shard_stores {
             let best = newest.entry(shard_store.logical_rank).or_insert_with(|| (shard_store.age, Vec::new()));
             if shard_store.age > best.0 {
                 *best = (shard_store.age, Vec::new());
@@ -235,7 +239,7 @@ fn moves(present: &[Presence], leaders: &[u32]) -> Vec<Move> {
     away.map(|(logical_rank, (_, nodes))| Move { logical_rank, from: nodes[0], to: logical_rank.0 }).collect()
 }
 
-/// Shelves move to where their ranks run now. Where one cannot, the others do all the same.
+/// Shard stores move to where their ranks run now. Where one cannot, the others do all the same.
 ///
 /// # Errors
 /// Why what this process was to take could not be taken.
@@ -394,8 +398,8 @@ fn parts(directory: &Path) -> Result<VecDeque<(String, u64, u64)>, MemberError> 
     Ok(files.into_iter().flat_map(part).collect())
 }
 
-/// Removes the shelves of logical ranks that sit on other nodes by now, and what was on its way when a launch was killed. For
-/// the first process of a node.
+/// Removes the shard stores of logical ranks that sit on other nodes by now, and what was on its way when a launch was
+/// killed. For the first process of a node.
 pub(crate) fn remove_strangers(directory: &Path, logical_ranks_here: &[LogicalRank]) -> Result<(), MemberError> {
     let here: Vec<PathBuf> =
         logical_ranks_here.iter().map(|logical_rank| logical_rank_directory(directory, *logical_rank)).collect();
@@ -414,7 +418,7 @@ mod tests {
 
     fn present(settings: &Settings) -> Presence {
         let (job, node, terms) = (settings.job, settings.node.clone(), settings.terms());
-        Presence { job, node, terms, shelves: Vec::new() }
+        Presence { job, node, terms, shard_stores: Vec::new() }
     }
 
     #[test]

@@ -149,8 +149,8 @@ fn a_checkpoint_before_the_restore_is_given_up_by_all() {
     is_whole(&|rank| cluster.settings(rank));
 }
 
-/// Whatever file of a shard store is not what was written: the shard counts as lost, and comes back. Of two shelves it is too
-/// much.
+/// Whatever file of a shard store is not what was written: the shard counts as lost, and comes back. Of two shard stores it
+/// is too much.
 #[test]
 fn a_shard_store_that_somebody_tampered_with_is_rebuilt_or_refused() {
     for name in ["pages", "table-1", "state"] {

@@ -1,4 +1,5 @@
-//! The abstract world of the explorer: processes with the real protocol, shelves with abstract shards, links with messages.
+//! The abstract world of the explorer: processes with the real protocol, shard stores with abstract shards, links with
+//! messages.
 
 use standfast_core::Checksum;
 use standfast_group::transfer::Costs;
@@ -342,7 +343,7 @@ impl World {
         self.begin_again(model, coordinator, returned.into_iter().chain(fresh).collect())
     }
 
-    /// Everybody is told who is there from now on, with new processes on these shelves.
+    /// Everybody is told who is there from now on, with new processes on these shard stores.
     fn begin_again(&mut self, model: &Model, coordinator: Rank, joining: Vec<ShardStore>) -> Result<(), Violation> {
         self.rolled_back = None;
         if model.plan.recovery_mode() == RecoveryMode::Relaunch {

@@ -14,10 +14,11 @@
 //! objects        shared memory and files in memory, made again; filled and sealed between two steps of what follows
 //! descriptors    files opened and positioned; pipes, counters, epoll; parked, to be inherited by all processes
 //! births         in which order processes are made, and by whom; rehearsed before any is
-//! process tree        the other processes: parents, sessions, groups, zombies
+//! process_tree   the other processes: parents, sessions, groups, zombies
 //! address_space  kernel mappings moved, regions mapped, layout told to the kernel
 //! vdso           the kernel's own mappings: moved, or redirected under another kernel
 //! filling        pages delivered and verified
+//! known_names    which names of files stand in the job's memory, looked at as it is delivered
 //! mapped_files   files that the program writes through mappings
 //! folders        directories that go with the job
 //! notes          what is told of files

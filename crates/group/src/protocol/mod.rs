@@ -1,20 +1,20 @@
 //! Commit and recovery, without a byte of anybody's memory: events in, actions out (D4).
 //!
 //! ```text
-//!              coordinator                         everybody present, the coordinator as well
-//! arrived      <--------------------------------   members, when the application stands at a checkpoint
-//! prepare(i)   -------------------------------->   encode, then seal the shard of i           i-1 |
-//! sealed(i)    <--------------------------------   (phase 1: i is recoverable from here on)       |  both
-//! commit(i)    -------------------------------->   acknowledge i                                         |  kept
-//! acknowledged(i)    <--------------------------------   (phase 2)                                      |
-//! settled(i)   -------------------------------->   everybody knows: keep i alone                i |
+//!                  coordinator                         everybody present, the coordinator as well
+//! arrived          <--------------------------------   members, when the application stands at a checkpoint
+//! prepare(i)       -------------------------------->   encode, then seal the shard of i           i-1 |
+//! sealed(i)        <--------------------------------   (phase 1: i is recoverable from here on)       |  both
+//! commit(i)        -------------------------------->   acknowledge i                                  |  kept
+//! acknowledged(i)  <--------------------------------   (phase 2)                                      |
+//! stable(i)        -------------------------------->   everybody knows: keep i alone                i |
 //! ```
 //!
 //! Where `encode_every` says so, epochs between two that are encoded are *local*: each process seals for itself what differs
-//! from the encoded one, which stays until the next is settled. The order of things is the same.
+//! from the encoded one, which stays until the next is stable. The order of things is the same.
 //!
 //! i-1 is deleted only when everybody is known to have acknowledged i, and the coordinator begins the next epoch no earlier. A
-//! recovery ends with the same second half: what was rebuilt is sealed, committed and settled like a new epoch. A change of
+//! recovery ends with the same second half: what was rebuilt is sealed, committed and stable like a new epoch. A change of
 //! the membership at any moment ends everything that is under way and begins a recovery; a failure during a recovery is a
 //! change of the membership.
 //!

@@ -51,7 +51,7 @@ pub struct HeldEpoch {
     pub(crate) plan: PlanRecord,
     /// How it is kept.
     pub(crate) level: Level,
-    /// The latest life that one of the shelves knows of.
+    /// The latest life that one of the shard stores knows of.
     pub(crate) life: Life,
 }
 
@@ -281,7 +281,7 @@ impl Directory {
     }
 }
 
-/// The epochs of which shelves lie in this folder, the newest first.
+/// The epochs of which shard stores lie in this folder, the newest first.
 pub(crate) fn held_in(folder: &Path) -> Result<Vec<HeldEpoch>, MemberError> {
     let mut held: BTreeMap<EpochId, HeldEpoch> = BTreeMap::new();
     for path in folders(folder, is_logical_rank_name)? {
