@@ -119,6 +119,7 @@ impl Error {
                 Self::Supervised { directory, pid: holder.supervisor.pid, host: holder.host }
             }
             StoreError::ProgramStillRuns { pid } => Self::StillRuns { directory, pid },
+            StoreError::NothingToAdopt => Self::NothingRuns(directory),
             other => Self::Store(other),
         }
     }

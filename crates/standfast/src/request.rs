@@ -10,7 +10,7 @@ use crate::report::CheckpointReport;
 use crate::run::save_folders;
 use crate::snapshots::Past;
 use crate::takeover::await_exit;
-use standfast_engine::{Advised, Job};
+use standfast_engine::{Advised, Job, Vitality};
 use standfast_format::manifest::Outcome;
 use standfast_store::{JobDirectory, LeaseRequest, LeaseState, Levels, StoreError};
 use std::path::Path;
@@ -62,6 +62,10 @@ fn without_supervisor(
         LeaseState::Supervised(_) => {
             let source = ControlError::Nobody.into();
             return Err(Error::Unanswered { directory: path.to_owned(), source });
+        }
+        // A program that is exiting has nothing to save, and whoever starts its next life waits for the lease.
+        LeaseState::Orphaned(_, program) if in_engine(program).vitality() == Vitality::Exiting => {
+            return Err(Error::NothingRuns(path.to_owned()));
         }
         // What may stand in the way of taking the lease is told by the attempt.
         LeaseState::Orphaned(..) | LeaseState::OtherBoot(..) | LeaseState::Elsewhere(..) | LeaseState::Unreadable => {}

@@ -110,6 +110,9 @@ pub enum StoreError {
         /// The program.
         pid: i32,
     },
+    /// The supervisor is gone, and the program is too.
+    #[error("the program has ended")]
+    NothingToAdopt,
     /// The lease belongs to a machine or container that cannot be seen from here.
     #[error(
         "the job was last supervised on {}; no heartbeat for {} s. If you are sure that it no longer runs there, use --force",

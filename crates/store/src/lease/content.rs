@@ -61,6 +61,10 @@ pub(super) fn decide(
     lease: &Path,
 ) -> Result<Option<ProcessIdentity>, StoreError> {
     match lease_state {
+        // Whoever starts the next life may be about to take it.
+        LeaseState::Free | LeaseState::Abandoned(_) if lease_request.purpose == Purpose::Adopt => {
+            Err(StoreError::NothingToAdopt)
+        }
         LeaseState::Free | LeaseState::Abandoned(_) => Ok(None),
         LeaseState::Supervised(holder) => Err(StoreError::Supervised(holder)),
         LeaseState::Orphaned(_, program) if lease_request.purpose == Purpose::Adopt => Ok(Some(program)),
@@ -195,8 +199,9 @@ mod tests {
         };
         for purpose in [Purpose::Live, Purpose::Adopt] {
             for force in [false, true] {
-                assert_eq!(granted(LeaseState::Free, purpose, force), Ok(None));
-                assert_eq!(granted(LeaseState::Abandoned(holder()), purpose, force), Ok(None));
+                let is_new_life = purpose == Purpose::Live;
+                assert_eq!(granted(LeaseState::Free, purpose, force).is_ok(), is_new_life);
+                assert_eq!(granted(LeaseState::Abandoned(holder()), purpose, force).is_ok(), is_new_life);
                 assert!(granted(LeaseState::Supervised(holder()), purpose, force).is_err());
                 assert_eq!(granted(LeaseState::Elsewhere(holder(), SILENT), purpose, force).is_ok(), force);
                 assert_eq!(granted(LeaseState::Unreadable, purpose, force).is_ok(), force);

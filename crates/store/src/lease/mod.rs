@@ -2,7 +2,7 @@
 //!
 //! The file appears by link(2) of a complete temporary file, which even old network file systems do at once or not at
 //! all. It is taken over, changed and given back under a lock on the file `lock`. The heartbeat is its time of last
-//! modification, which the parity node of the file system sets and compares by its own clock.
+//! modification, which the server of the file system sets and compares by its own clock.
 
 mod content;
 mod host_identity;
@@ -86,7 +86,7 @@ pub enum LeaseState {
 pub enum Purpose {
     /// To give the job a new life: it must not have one.
     Live,
-    /// To supervise a program whose supervisor is gone: it may run.
+    /// To supervise a program whose supervisor is gone: it must run.
     Adopt,
 }
 
@@ -253,6 +253,9 @@ impl Desk {
         watched: Option<&Pulse>,
     ) -> Result<Content, StoreError> {
         for _ in 0..ATTEMPTS_MAX {
+            if lease_request.purpose == Purpose::Adopt && self.read()?.is_none() {
+                return Err(StoreError::NothingToAdopt);
+            }
             let temporary = self.write_temporary(&content)?;
             let linked = self.storage_backend.link(&temporary, LEASE);
             self.discard(&temporary);

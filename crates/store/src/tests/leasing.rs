@@ -93,6 +93,24 @@ fn a_program_without_supervisor_can_be_adopted_and_not_be_started_again() {
     assert!(on(&disk, beside(&[])).take_lease(LIVE).is_ok(), "once the program has ended too");
 }
 
+/// A request for a checkpoint that comes when the program has just ended must not stand in the way of the next life.
+#[test]
+fn a_program_that_has_ended_cannot_be_adopted() {
+    let disk = Disk::new();
+    let adopt = LeaseRequest { purpose: Purpose::Adopt, force: false };
+    let refused = |directory: &JobDirectory| {
+        let refused = directory.take_lease(adopt).unwrap_err();
+        assert!(matches!(refused, StoreError::NothingToAdopt), "{refused}");
+    };
+    let lease = open_on(disk.storage_backend(), 1).take_lease(LIVE).unwrap();
+    lease.set_program(PROGRAM).unwrap();
+    drop(lease);
+    let abandoned = on(&disk, beside(&[]));
+    refused(&abandoned);
+    abandoned.take_lease(LIVE).expect("nobody holds it").release().unwrap();
+    refused(&abandoned);
+}
+
 #[test]
 fn a_holder_on_another_machine_is_left_alone_unless_forced_and_its_silence_is_told() {
     let disk = Disk::new();
