@@ -9,6 +9,7 @@ use standfast_tests::result::open_gate;
 use standfast_tests::running::{Output, PATIENCE, Running, until};
 use standfast_tests::victims::HOLDER;
 use std::fs;
+use std::time::Duration;
 
 const WAITS: &str = "waiting for port 127.0.0.1:";
 
@@ -64,6 +65,33 @@ fn a_local_connection_that_lingers_without_permission_is_ended() -> Result<()> {
     ends_without_a_wait(&arena, restarted)
 }
 
+/// Listens at another address of the same port until it is ended.
+const LISTENS: &str = r"
+import socket, sys, time
+listener = socket.create_server(('127.0.0.2', int(sys.argv[1])))
+print('bound', file=sys.stderr, flush=True)
+time.sleep(3600)
+";
+
+/// Where the attempt to end a connection fails it is made again: nobody waits until the kernel forgets it, after 60 s.
+#[test]
+fn a_connection_that_could_not_be_ended_at_once_is_ended_later() -> Result<()> {
+    let arena = Arena::new()?;
+    let standfast = Standfast::new(&arena)?;
+    let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", "alone"])?)?;
+    standfast.await_gate()?;
+    standfast.checkpoint()?;
+    open_gate(&arena)?;
+    kill_beside_what_lingers(&arena, running)?;
+    let another = beside_port(&arena, LISTENS)?;
+    let restarted = standfast.restart(&arena.images(), "restart")?;
+    until(PATIENCE, "the wait to be reported", || Ok(restarted.errors_so_far().contains(WAITS).then_some(())))?;
+    another.signal(Signal::SIGKILL)?;
+    another.wait(PATIENCE)?;
+    fs::write(arena.work().join("end"), "")?;
+    restarted.wait(Duration::from_secs(20))?.well("the restarted server").map(drop)
+}
+
 /// Has a port for itself until it is ended, and does not listen there: that would be refused at once.
 const HOLDS: &str = r"
 import socket, sys, time
@@ -73,6 +101,15 @@ print('bound', file=sys.stderr, flush=True)
 time.sleep(3600)
 ";
 
+/// Runs a script with the port of the server, until it has bound its own.
+fn beside_port(arena: &Arena, script: &str) -> Result<Running> {
+    let port = fs::read_to_string(arena.work().join("port"))?;
+    let mut command = arena.command("python3");
+    let another = Running::start(arena, "another", Output::Nowhere, command.args(["-c", script, &port]))?;
+    until(PATIENCE, "the port to be taken", || Ok(another.errors_so_far().contains("bound").then_some(())))?;
+    Ok(another)
+}
+
 /// Restarts a server whose port another program has by now. Returns when the wait for it has been reported.
 fn restarted_beside_another(arena: &Arena) -> Result<(Running, Running)> {
     let standfast = Standfast::new(arena)?;
@@ -81,10 +118,7 @@ fn restarted_beside_another(arena: &Arena) -> Result<(Running, Running)> {
     standfast.checkpoint()?;
     ensure!(standfast.kill_job()?, "the server has ended by itself");
     running.wait(PATIENCE)?;
-    let port = fs::read_to_string(arena.work().join("port"))?;
-    let mut command = arena.command("python3");
-    let another = Running::start(arena, "another", Output::Nowhere, command.args(["-c", HOLDS, &port]))?;
-    until(PATIENCE, "the port to be taken", || Ok(another.errors_so_far().contains("bound").then_some(())))?;
+    let another = beside_port(arena, HOLDS)?;
     let restarted = standfast.restart(&arena.images(), "restart")?;
     until(PATIENCE, "the wait to be reported", || Ok(restarted.errors_so_far().contains(WAITS).then_some(())))?;
     Ok((restarted, another))

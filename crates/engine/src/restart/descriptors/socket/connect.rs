@@ -17,6 +17,9 @@ const NON_BLOCKING: u64 = libc::SOCK_NONBLOCK as u64;
 /// second on the way to oneself, and a port on which a server without SO_REUSEADDR listened for a minute.
 const TAKEN_MAX: Duration = Duration::from_secs(65);
 const TAKEN_PAUSE: Duration = Duration::from_millis(20);
+/// Between two attempts to end the connections that linger at an address: one may just be about to linger. The kernel answers
+/// a lingering connection's stray segments once in half a second.
+const END_PAUSE: Duration = Duration::from_millis(600);
 /// A connection to oneself takes microseconds.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_PAUSE: Duration = Duration::from_micros(200);
@@ -246,15 +249,15 @@ impl Opening<'_> {
     ) -> Result<(), EngineError> {
         let begun = Instant::now();
         let is_bind = call == libc::SYS_bind && is_tcp_socket(made);
-        let mut has_tried = false;
+        let mut end_again = begun;
         let deadline = begun + if patience == Patience::Long { TAKEN_MAX } else { Duration::ZERO };
         loop {
             let argument = self.process.argument(address)?;
             match self.call(action, call, [made.number, argument, address.len() as u64, 0, 0, 0]) {
                 Err(EngineError::Kernel { source, .. })
-                    if source.raw_os_error() == Some(libc::EADDRINUSE) && is_bind && !has_tried =>
+                    if source.raw_os_error() == Some(libc::EADDRINUSE) && is_bind && Instant::now() >= end_again =>
                 {
-                    has_tried = true;
+                    end_again = Instant::now() + END_PAUSE;
                     end_lingering(address);
                 }
                 Err(EngineError::Kernel { source, .. })
