@@ -32,10 +32,12 @@ const WORK: Duration = Duration::from_secs(1);
 const HURRIES: [u32; 3] = [1, 4, 16];
 
 /// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
     /// How often the program was killed and restarted.
     pub kills: u32,
+    /// The messages of the last life.
+    pub messages: String,
 }
 
 /// How often a program may be through before it is killed.
@@ -69,14 +71,16 @@ pub fn survives_with(victim: Victim, kills_max: u32, options: &'static [&'static
     };
     let native = RunResult::native(&program)?;
     // A quick machine may be through before the first checkpoint: then these come sooner.
+    let mut messages = String::new();
     for hurry in HURRIES {
         let interval = WORK / kills_max.max(1) / hurry;
         let tally = survives_kills(&program, &native, Torment { interval, kills_max, seed: seed(), options })?;
         if tally.kills >= 1 {
             return Ok(Some(tally.kills));
         }
+        messages = tally.messages;
     }
-    bail!("{} ended before it could be killed even once", victim.name)
+    bail!("{} ended before it could be killed even once: {messages}", victim.name)
 }
 
 /// Kills `program` at random moments and restarts it until it has ended; its result must be that of `native`.
@@ -114,13 +118,14 @@ fn tormented(arena: &Arena, program: &Program, native: &RunResult, torment: Torm
         let ended = running.wait(PATIENCE)?;
         if ended.exited(0) {
             // It had finished on the last metre, before the blow fell.
+            tally.messages = ended.errors;
             return judge(arena, native, tally);
         }
         was_killed(&ended)?;
         tally.kills += 1;
         running = standfast.restart(&arena.images(), &format!("restart-{}", tally.kills))?;
     }
-    running.wait(patience_for_a_whole_run())?.well("the job")?;
+    tally.messages = running.wait(patience_for_a_whole_run())?.well("the job")?.errors;
     judge(arena, native, tally)
 }
 
