@@ -35,7 +35,7 @@ pub(crate) fn at_one_percent(megabytes: u64, repeats: usize) -> Result<[Verdict;
     let small = &small[1..];
     let pauses = |taken: &[Taken]| median(&taken.iter().map(|it| it.pause).collect::<Vec<_>>());
     let (pause, full_pause) = (pauses(small), pauses(&full));
-    let looking = median(&small.iter().map(|it| it.looking).collect::<Vec<_>>());
+    let scanning = median(&small.iter().map(|it| it.scanning).collect::<Vec<_>>());
     let gain = ratio(full_pause, pause);
     let is_small =
         |it: &Taken| (it.file_bytes.saturating_sub(MEGABYTE)) as f64 <= it.pages_read as f64 * PAGE_BYTES as f64 * 1.2;
@@ -44,7 +44,7 @@ pub(crate) fn at_one_percent(megabytes: u64, repeats: usize) -> Result<[Verdict;
     Ok([
         Verdict {
             promise: format!("{what}, copied: pause at most {}", milliseconds(PAUSE_MAX)),
-            measured: format!("{} (of that {} to look)", milliseconds(pause), milliseconds(looking)),
+            measured: format!("{} (of that {} to scan)", milliseconds(pause), milliseconds(scanning)),
             holds: pause <= PAUSE_MAX,
         },
         Verdict {

@@ -34,7 +34,7 @@ pub(crate) struct Taken {
     /// How long the program stood still.
     pub(crate) pause: Duration,
     /// How much of that it took to find out what has changed.
-    pub(crate) looking: Duration,
+    pub(crate) scanning: Duration,
     /// From the start of the checkpoint until it was durable.
     pub(crate) durable: Duration,
     /// Pages that hold something.
@@ -53,7 +53,7 @@ pub(crate) fn checkpoint(standfast: Standfast<'_>, arena: &Arena) -> Result<Take
     let time = |name: &str| number(name).map(Duration::from_nanos);
     Ok(Taken {
         pause: time("pause_nanoseconds")?,
-        looking: time("looking_nanoseconds")?,
+        scanning: time("scanning_nanoseconds")?,
         durable: time("durable_nanoseconds")?,
         pages_scanned: number("pages_scanned")?,
         pages_read: number("pages_read")?,

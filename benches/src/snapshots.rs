@@ -74,7 +74,7 @@ fn paused(snapshot: &str, megabytes: u64, repeats: usize) -> Result<Vec<Duration
                 thread::sleep(TENTH);
             }
         });
-        // The first one has memory to put under observation, and buffers to populate.
+        // The first one has memory to start tracking, and buffers to populate.
         let pauses: Result<Vec<Duration>> =
             (0..=repeats).map(|_| checkpoint(standfast, &arena).map(|taken| taken.pause)).collect();
         is_done.store(true, Ordering::Relaxed);

@@ -23,8 +23,8 @@ fuzz_target!(|input: &[u8]| {
     let known_at_once = Table::new(0, 0, regions.clone()).outline(held).clone();
     assert_eq!(Table::new(0, 0, below).outline_with(held, &said), known_at_once);
     let pages = PageSet::of([PageRange::new(Address::new(0), 1 << 35)]);
-    for blank in Arc::new(regions.blanks(held)).where_held(&pages).all() {
-        assert!(!blank.out.is_empty() && blank.dead.is_within(blank.out), "{blank:?}");
+    for masked_page in Arc::new(regions.masked_pages(held)).where_held(&pages).all() {
+        assert!(!masked_page.out.is_empty() && masked_page.dead.is_within(masked_page.out), "{masked_page:?}");
     }
     let excluded = regions.excluded(held);
     for range in excluded.dead.ranges().iter().chain(excluded.held.ranges()) {

@@ -19,7 +19,7 @@ use packed::{Pack, PackedRegions, Size, Unpack};
 use standfast_core::printable;
 use standfast_group::RegionId;
 use standfast_linux::RegisteredMemory;
-use standfast_member::{Joined, Member, MemberError, Outcome, tell_error};
+use standfast_member::{Joined, Member, MemberError, Outcome, report_error};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,7 +62,7 @@ fn call(work: impl FnOnce() -> Result<c_int, String>) -> c_int {
         note_error(&reason);
         if let Some(path) = MILESTONES.get() {
             // The program hears of it in any case.
-            let _ = tell_error(path, &reason);
+            let _ = report_error(path, &reason);
         }
         FAILED
     })

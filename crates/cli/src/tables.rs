@@ -141,7 +141,7 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
         report.parent.map_or_else(String::new, |parent| format!(" upon {parent}")),
         size(report.file_bytes),
         nanoseconds(report.pause_nanoseconds),
-        nanoseconds(report.looking_nanoseconds),
+        nanoseconds(report.scanning_nanoseconds),
         report.tasks,
         if report.is_in_memory { "in memory" } else { "safe" },
         nanoseconds(report.durable_nanoseconds),
@@ -154,14 +154,14 @@ pub(crate) fn checkpoint(report: &CheckpointReport) -> String {
         match report.first_writes {
             0 => String::new(),
             writes => format!(
-                "; {writes} first writes to observed pages since the one before took about {}",
+                "; {writes} first writes to tracked pages since the one before took about {}",
                 nanoseconds(report.first_writes_nanoseconds)
             ),
         },
         match report.huge_pages_split {
             0 => String::new(),
             split => format!(
-                "; {split} huge pages ({}) are small ones since they were observed (--track hash avoids that)",
+                "; {split} huge pages ({}) are small ones since they were tracked (--track hash avoids that)",
                 size(split * HUGE_PAGE_BYTES)
             ),
         },

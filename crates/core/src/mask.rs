@@ -168,9 +168,9 @@ mod tests {
             prop_assert_eq!(bytes, naive_left.len() * MASK_WORD_BYTES);
             let mut back = [0; PAGE_BYTES];
             left.scatter(&room[..bytes], &mut back);
-            let mut blanked = page;
-            left.inverse().blank(&mut blanked);
-            prop_assert_eq!(back, blanked);
+            let mut masked = page;
+            left.inverse().blank(&mut masked);
+            prop_assert_eq!(back, masked);
             prop_assert_eq!(Mask::of_nonzero(&back), left);
             for (at, byte) in back.iter().enumerate() {
                 prop_assert_eq!(*byte, if naive_left.contains(&(at / MASK_WORD_BYTES)) { page[at] } else { 0 });

@@ -56,9 +56,9 @@ mod tests {
         let (pid, tid) = (std::process::id() as i32, own_thread());
         let mut delays = Delays(vec![(pid, tid, Duration::ZERO), (pid, 0, Duration::ZERO)]);
         let before = own_delay();
-        let told = delays.since_last();
-        assert!(told >= before && told <= own_delay(), "{told:?} is none of this thread's");
+        let reported = delays.since_last();
+        assert!(reported >= before && reported <= own_delay(), "{reported:?} is none of this thread's");
         assert_eq!(delays.0.len(), 1);
-        assert!(delays.since_last() <= own_delay() - told, "what was told comes again");
+        assert!(delays.since_last() <= own_delay() - reported, "what was reported comes again");
     }
 }

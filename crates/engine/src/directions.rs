@@ -13,7 +13,8 @@ use crate::track::Pages;
 use crate::watch::Watch;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::{
-    self, Blanks, DirectionsError, HEADER_BYTES, Header, Message, Outline, PLACES, Regions, Times, Told, Usage,
+    self, CheckpointOutcome, DirectionsError, HEADER_BYTES, Header, MaskedPages, Message, Outline, PLACES, Regions,
+    Times, Usage,
 };
 use standfast_core::{Address, PageRange, PageSet};
 use standfast_format::BackingPage;
@@ -82,10 +83,10 @@ impl Frozen {
     /// # Errors
     /// When one of them has ended meanwhile.
     pub fn tell(&self, taken: Option<u64>, advised: Advised) -> Result<(), EngineError> {
-        let told = taken.map_or(Told::Failed, Told::Taken);
+        let outcome = taken.map_or(CheckpointOutcome::Failed, CheckpointOutcome::Taken);
         self.processes.iter().try_for_each(|process| {
             let Some(Heading { place, header: Ok(header) }) = process.heading()? else { return Ok(()) };
-            write(&process.memory, place, &header.outcome(told, advised.times(process.pid)))
+            write(&process.memory, place, &header.outcome(outcome, advised.times(process.pid)))
         })
     }
 }
@@ -113,7 +114,7 @@ pub(crate) fn tell_restarted(
             poison(memory, &table.regions().clone().changed_by(&changes), private)
         })?;
     }
-    write(memory, place, &header.outcome(Told::Restarted(news.generation), news.advised.times(pid)))
+    write(memory, place, &header.outcome(CheckpointOutcome::Restarted(news.generation), news.advised.times(pid)))
 }
 
 /// Fills dead memory with a pattern, so that whoever reads it before it is written again does not find what looks right.
@@ -248,7 +249,7 @@ struct Promise {
     /// Pages of which it holds nothing, or what an earlier one holds, whatever they were.
     whole: PageSet,
     /// What of the others it may lack.
-    blanks: Arc<Blanks>,
+    masked_pages: Arc<MaskedPages>,
 }
 
 /// What has become of what a program directs.
@@ -257,7 +258,7 @@ pub(crate) struct Honoured {
     /// Pages of which the image will not hold what they hold now, whatever the next checkpoint finds about them.
     pub(crate) stale: PageSet,
     /// What of the pages that are to be saved does not count.
-    pub(crate) blanks: Option<Arc<Blanks>>,
+    pub(crate) masked_pages: Option<Arc<MaskedPages>>,
     /// The number that the process has in the checkpoint that is built upon.
     pub(crate) was: Option<u32>,
 }
@@ -311,8 +312,9 @@ impl Promises {
             PageSet::of(fresh.chain(pages.unchanged.ranges().iter().copied()))
         };
         let outline = directions.table.outline_with(saved.map(|promise| promise.epoch), &directions.changes);
-        let Outline { excluded, blanks } = &*outline;
-        let blanks = saved.map_or_else(|| Arc::clone(blanks), |promise| blanks.where_held(&promise.pages));
+        let Outline { excluded, masked_pages } = &*outline;
+        let masked_pages =
+            saved.map_or_else(|| Arc::clone(masked_pages), |promise| masked_pages.where_held(&promise.pages));
         let mut stale = excluded.dead.intersection(&present(pages));
         let mut whole = excluded.dead.clone();
         let mut held = PageSet::default();
@@ -324,17 +326,18 @@ impl Promises {
         }
         take_out(pages, &whole);
         if let Some(before) = before {
-            revive(pages, &before.whole.union(&blanks.revived_since(&before.blanks)));
+            revive(pages, &before.whole.union(&masked_pages.revived_since(&before.masked_pages)));
         }
         if let Some(saved) = saved.filter(|_| !held.is_empty()) {
             pages.unchanged = pages.unchanged.union(&held);
             pages.was = saved.owner;
         }
         let was = before.map(|before| before.owner);
-        let honoured = Honoured { stale, blanks: (!blanks.is_empty()).then(|| Arc::clone(&blanks)), was };
+        let honoured =
+            Honoured { stale, masked_pages: (!masked_pages.is_empty()).then(|| Arc::clone(&masked_pages)), was };
         let is_needed = directions.table.has_read_only() || directions.changes.has_read_only();
         let pages = if is_needed { present(pages) } else { PageSet::default() };
-        self.seen.push(Promise { program, owner, epoch: directions.epoch, is_needed, pages, whole, blanks });
+        self.seen.push(Promise { program, owner, epoch: directions.epoch, is_needed, pages, whole, masked_pages });
         honoured
     }
 }

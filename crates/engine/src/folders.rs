@@ -25,7 +25,7 @@ pub(crate) struct Folders {
 
 /// What a folder holds, by paths below it, directories before what is in them; the folder itself has the empty one. Links
 /// are not followed, and what is in the directory `except` is left out.
-pub(crate) fn look_into(folder: &Folder, except: Option<&Path>) -> io::Result<BTreeMap<PathBuf, Metadata>> {
+pub(crate) fn list(folder: &Folder, except: Option<&Path>) -> io::Result<BTreeMap<PathBuf, Metadata>> {
     let key = |status: &Metadata| (status.dev(), status.ino());
     let except = except.and_then(|path| std::fs::metadata(path).ok()).map(|status| key(&status));
     let mut found = BTreeMap::from([(PathBuf::new(), folder.metadata()?)]);
@@ -82,7 +82,7 @@ mod tests {
         }
         std::os::unix::fs::symlink(place.path(), folder.join("out")).unwrap();
         let except = folder.join("job.standfast");
-        let found = look_into(&open(&folder.canonicalize().unwrap()).unwrap(), Some(&except)).unwrap();
+        let found = list(&open(&folder.canonicalize().unwrap()).unwrap(), Some(&except)).unwrap();
         let names: Vec<_> = found.keys().map(|name| name.to_str().unwrap()).collect();
         assert_eq!(names, ["", "base", "base/deep", "base/deep/two", "base/one", "out"]);
         assert!(found[Path::new("out")].is_symlink());

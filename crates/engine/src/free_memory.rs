@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether a program has answered.
-const LOOK_PAUSE: Duration = Duration::from_millis(1);
+const SCAN_PAUSE: Duration = Duration::from_millis(1);
 
 /// Programs that have been asked to give free memory back.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl Asked {
         };
         for program in self.0 {
             while !answers(&program) && begun.elapsed() < most {
-                thread::sleep(LOOK_PAUSE);
+                thread::sleep(SCAN_PAUSE);
             }
         }
     }

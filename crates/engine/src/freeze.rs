@@ -31,7 +31,7 @@ const DYING_MAX: Duration = Duration::from_millis(500);
 const EXIT_MAX: Duration = Duration::from_secs(30);
 /// How often a freeze is begun again because a thread is in the middle of the vdso. One that hardly ever leaves it can be
 /// restarted under the same kernel only.
-const LOOKS_AT_VDSO_MAX: u32 = 3;
+const SCANS_AT_VDSO_MAX: u32 = 3;
 /// Size of the code that heals, at the end of the vdso.
 const HEALING_CODE_BYTES: u64 = 16;
 
@@ -90,14 +90,14 @@ impl Frozen {
             stopping.stop_sleepers(&roots).map_err(|error| if_another_ended(error, roots.main))?;
         }
         let (begun, deadline) = stopping.times();
-        let mut looks = 0;
+        let mut scans = 0;
         loop {
             let stopped = stopping.stop(&roots);
             let stopped = stopped.map_err(|error| if_another_ended(error, roots.main))?;
             // A thread in the middle of the vdso could go on under this kernel only: it is soon through.
-            looks += 1;
+            scans += 1;
             let settled = |(processes, _): &(Vec<FrozenProcess>, _)| {
-                let is_inside = |process| FrozenProcess::is_in_vdso(process) && looks <= LOOKS_AT_VDSO_MAX;
+                let is_inside = |process| FrozenProcess::is_in_vdso(process) && scans <= SCANS_AT_VDSO_MAX;
                 !processes.iter().any(|process| process.is_healing() || is_inside(process))
             };
             if let Some((processes, zombies)) = stopped.filter(settled) {

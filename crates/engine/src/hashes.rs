@@ -173,7 +173,7 @@ mod tests {
     }
 
     /// Which pages have changed, by what they hold, and which have not.
-    fn look(hashes: &mut Hashes, pieces: Vec<(PageRange, Vec<u8>)>) -> (Vec<u8>, u64) {
+    fn scan(hashes: &mut Hashes, pieces: Vec<(PageRange, Vec<u8>)>) -> (Vec<u8>, u64) {
         hashes.begin();
         let mut page_filter = hashes.page_filter(KEY, 0);
         let mut changed = Vec::new();
@@ -188,25 +188,25 @@ mod tests {
     #[test]
     fn only_pages_that_hold_something_else_than_the_committed_checkpoint_are_left() {
         let mut hashes = Hashes::default();
-        assert_eq!(look(&mut hashes, vec![pages(0, &[1, 2, 3]), pages(0x8000, &[4])]), (vec![1, 2, 3, 4], 0));
-        assert_eq!(look(&mut hashes, vec![pages(0, &[1, 2, 3])]), (vec![1, 2, 3], 0), "that one was not committed");
+        assert_eq!(scan(&mut hashes, vec![pages(0, &[1, 2, 3]), pages(0x8000, &[4])]), (vec![1, 2, 3, 4], 0));
+        assert_eq!(scan(&mut hashes, vec![pages(0, &[1, 2, 3])]), (vec![1, 2, 3], 0), "that one was not committed");
         hashes.committed();
-        assert_eq!(look(&mut hashes, vec![pages(0, &[1, 9, 3, 4]), pages(0x8000, &[4])]), (vec![9, 4, 4], 2));
+        assert_eq!(scan(&mut hashes, vec![pages(0, &[1, 9, 3, 4]), pages(0x8000, &[4])]), (vec![9, 4, 4], 2));
         hashes.committed();
-        assert_eq!(look(&mut hashes, vec![pages(0x8000, &[4])]), (vec![], 1));
+        assert_eq!(scan(&mut hashes, vec![pages(0x8000, &[4])]), (vec![], 1));
         hashes.forget();
-        assert_eq!(look(&mut hashes, vec![pages(0x8000, &[4])]), (vec![4], 0));
+        assert_eq!(scan(&mut hashes, vec![pages(0x8000, &[4])]), (vec![4], 0));
     }
 
     #[test]
     fn what_tolerates_the_same_stamp_as_in_the_committed_checkpoint_need_not_be_read() {
         let stamp = |changed_nanoseconds| Some(FileIdentity { changed_nanoseconds, ..FileIdentity::default() });
         let mut hashes = Hashes::default();
-        look(&mut hashes, vec![pages(0, &[1, 0, 3])]);
+        scan(&mut hashes, vec![pages(0, &[1, 0, 3])]);
         hashes.set_stamp(stamp(7));
         hashes.begin();
         assert!(hashes.carry(KEY, 3, stamp(7)).is_none(), "that one was not committed");
-        look(&mut hashes, vec![pages(0, &[1, 0, 3])]);
+        scan(&mut hashes, vec![pages(0, &[1, 0, 3])]);
         hashes.set_stamp(stamp(7));
         hashes.committed();
         hashes.begin();
@@ -214,14 +214,14 @@ mod tests {
         let (was, unchanged) = hashes.carry(KEY, 3, stamp(7)).unwrap();
         assert_eq!((was, unchanged.pages()), (0, 2));
         hashes.committed();
-        assert_eq!(look(&mut hashes, vec![pages(0, &[1, 0, 4])]), (vec![0, 4], 1), "its pages are still known");
+        assert_eq!(scan(&mut hashes, vec![pages(0, &[1, 0, 4])]), (vec![0, 4], 1), "its pages are still known");
     }
 
     #[test]
     fn a_page_of_zeros_is_never_left_out_since_an_image_holds_nothing_of_it() {
         let mut hashes = Hashes::default();
-        look(&mut hashes, vec![pages(0, &[0, 1])]);
+        scan(&mut hashes, vec![pages(0, &[0, 1])]);
         hashes.committed();
-        assert_eq!(look(&mut hashes, vec![pages(0, &[0, 1])]), (vec![0], 1));
+        assert_eq!(scan(&mut hashes, vec![pages(0, &[0, 1])]), (vec![0], 1));
     }
 }

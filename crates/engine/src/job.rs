@@ -1,6 +1,6 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
-use crate::collect::{KnownObjects, Looks, known_here};
+use crate::collect::{KnownObjects, Scans, known_here};
 use crate::directions::{CHECK_VARIABLE, DIRECTORY_VARIABLE, FREE_VARIABLE};
 use crate::endpoint::TerminalHolder;
 use crate::files::{Digests, FileKey, Writers};
@@ -185,7 +185,7 @@ pub(crate) struct Shared {
     /// Who else writes to them.
     pub(crate) writers: Writers,
     /// What has been said about its memory.
-    pub(crate) looks: Looks,
+    pub(crate) scans: Scans,
     /// The exit status, if a tracer has reaped it in passing.
     status: Mutex<Option<WaitStatus>>,
     /// Files with code of which there is a copy, should they be replaced.
@@ -194,7 +194,7 @@ pub(crate) struct Shared {
     waits: Mutex<Waits>,
     /// Who may stop its threads.
     pub(crate) tracer_lock: Arc<TracerLock>,
-    /// Address spaces under observation.
+    /// Tracked address spaces.
     tracks: Mutex<Tracks>,
     /// Who holds the master of its terminal, where that is outside.
     terminal: Mutex<Option<Arc<dyn TerminalHolder>>>,
@@ -217,7 +217,7 @@ impl Shared {
             inheritance,
             digests: Digests::default(),
             writers: Writers::default(),
-            looks: Looks::default(),
+            scans: Scans::default(),
             status: Mutex::default(),
             kept: Mutex::default(),
             waits: Mutex::default(),
@@ -513,9 +513,9 @@ impl Freezer {
 
     /// Reads what would hold up the stop: the files of the job, who else writes to them, and what its programs direct. They
     /// run meanwhile.
-    pub fn look_ahead(&self) {
-        crate::collect::look_ahead(&self.roots, &self.shared);
-        crate::tables::look_ahead(&self.members(), &self.shared);
+    pub fn prefetch(&self) {
+        crate::collect::prefetch(&self.roots, &self.shared);
+        crate::tables::prefetch(&self.members(), &self.shared);
     }
 
     /// What has come to light about files that the job does not hold open, since this was asked last.
@@ -570,7 +570,7 @@ impl Freezer {
     }
 
     /// Whether the kernel notes what the job writes, as far as is known, and there is a generation since which it has done so.
-    pub fn is_observed(&self, tracking: Tracking) -> bool {
+    pub fn is_tracked(&self, tracking: Tracking) -> bool {
         let tracks = self.shared.tracks();
         tracks.generation().is_some() && tracks.resolve(tracking) == Tracking::Pagemap
     }

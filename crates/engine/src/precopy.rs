@@ -3,14 +3,14 @@
 //!
 //! What is read while a program runs may be torn. Whatever is written after the look is told by the next one, and is read
 //! at the stop: so the image is that of the stop, page by page. What the kernel cannot tell for certain (memory that is not
-//! observed, private mappings of files, shared memory) is not read ahead at all.
+//! tracked, private mappings of files, shared memory) is not read ahead at all.
 
 use crate::collect::Collection;
 use crate::freeze::{Frozen, FrozenProcess, if_another_ended};
 use crate::reading::Wanted;
 use crate::track::{Pages, Tracking};
 use crate::{CaptureOptions, EngineError, ProcessIdentity};
-use standfast_core::directions::Blanks;
+use standfast_core::directions::MaskedPages;
 use standfast_core::{PAGE_BYTES, PageRange, PageSet};
 use standfast_format::{BackingPage, ImageSink, PageBatch};
 use standfast_linux::ProcessMemory;
@@ -38,7 +38,7 @@ struct OfProcess {
 pub(crate) struct Kept {
     owner: u32,
     pub(crate) pages: PageSet,
-    blanks: Option<Arc<Blanks>>,
+    masked_pages: Option<Arc<MaskedPages>>,
     batches: Vec<PageBatch>,
 }
 
@@ -56,13 +56,13 @@ impl Frozen {
         if self.shared.tracks().resolve(options.tracking) != Tracking::Pagemap {
             return Ok(Precopied::default());
         }
-        let looked_at = self.processes.iter().zip(collection.identities).zip(collection.pages);
+        let scanned = self.processes.iter().zip(collection.identities).zip(collection.pages);
         let of_process = |((process, identity), pages): ((&FrozenProcess, ProcessIdentity), Pages)| {
             let wanted =
                 pages.changed.into_iter().filter(|(_, backing_page)| *backing_page == BackingPage::Zeros).collect();
             OfProcess { identity, is_shared: process.memory.leaves_shared(), wanted, batches: Vec::new() }
         };
-        Ok(Precopied { processes: looked_at.map(of_process).collect() })
+        Ok(Precopied { processes: scanned.map(of_process).collect() })
     }
 }
 
@@ -80,7 +80,7 @@ impl Precopied {
                 memory.leave_shared();
             }
             let read = |ranges: &[PageRange], into: &mut [u8]| memory.read_pages(ranges, into);
-            let wanted = Wanted { owner: 0, ranges: &process.wanted, blanks: None, read: &read };
+            let wanted = Wanted { owner: 0, ranges: &process.wanted, masked_pages: None, read: &read };
             process.batches = wanted.read_ahead(sink, &mut room)?;
         }
         Ok(())
@@ -91,14 +91,14 @@ impl Precopied {
         &mut self,
         (identity, owner): (ProcessIdentity, u32),
         still: &PageSet,
-        blanks: Option<&Arc<Blanks>>,
+        masked_pages: Option<&Arc<MaskedPages>>,
     ) -> Kept {
         let Some(place) = self.processes.iter().position(|process| process.identity == identity) else {
             return Kept::default();
         };
         let batches = self.processes.swap_remove(place).batches;
         let read = PageSet::of(batches.iter().flat_map(|batch| batch.ranges.iter().map(|(_, range, _)| *range)));
-        Kept { owner, pages: read.intersection(still), blanks: blanks.cloned(), batches }
+        Kept { owner, pages: read.intersection(still), masked_pages: masked_pages.cloned(), batches }
     }
 
     /// Whether there is nothing to be read.
@@ -119,9 +119,9 @@ impl Precopied {
 impl Kept {
     /// Hands the pages to the sink. Returns how many there are.
     pub(crate) fn save(self, sink: &mut dyn ImageSink) -> Result<u64, EngineError> {
-        let Self { owner, pages, blanks, batches } = self;
+        let Self { owner, pages, masked_pages, batches } = self;
         for batch in batches {
-            let batch = PageBatch { blanks: blanks.clone(), ..cut(batch, owner, &pages) };
+            let batch = PageBatch { masked_pages: masked_pages.clone(), ..cut(batch, owner, &pages) };
             sink.submit(batch).map_err(EngineError::Image)?;
         }
         Ok(pages.pages())
@@ -160,7 +160,7 @@ mod tests {
     fn a_batch_keeps_the_pages_that_count_and_each_its_bytes() {
         let bytes = [1, 2, 3, 9, 10].iter().flat_map(|fill| [*fill; PAGE_BYTES]).collect();
         let ranges = vec![(0, pages(1, 3), BackingPage::Zeros), (0, pages(9, 2), BackingPage::Zeros)];
-        let batch = PageBatch { ranges, bytes, blanks: None };
+        let batch = PageBatch { ranges, bytes, masked_pages: None };
         let batch = cut(batch, 7, &PageSet::of([pages(2, 1), pages(9, 2), pages(30, 1)]));
         assert_eq!(batch.ranges, [(7, pages(2, 1), BackingPage::Zeros), (7, pages(9, 2), BackingPage::Zeros)]);
         assert_eq!(batch.bytes.chunks(PAGE_BYTES).map(|page| page[0]).collect::<Vec<_>>(), [2, 9, 10]);

@@ -91,15 +91,15 @@ mod tests {
     fn a_program_is_itself_until_its_process_executes_another_one() {
         let mut child = two_programs_in_turn();
         let pid = child.id() as i32;
-        let look = || ProgramIdentity::of(ProcessIdentity::of(pid).unwrap(), &ProcessMemory::open(pid).unwrap());
+        let scan = || ProgramIdentity::of(ProcessIdentity::of(pid).unwrap(), &ProcessMemory::open(pid).unwrap());
         let mut said = [0; 2];
         let mut output = child.stdout.take().unwrap();
         let mut input = child.stdin.take().unwrap();
         output.read_exact(&mut said).unwrap();
-        let (first, again) = (look(), look());
+        let (first, again) = (scan(), scan());
         std::io::Write::write_all(&mut input, b"go\n").unwrap();
         output.read_exact(&mut said).unwrap();
-        let second = look();
+        let second = scan();
         drop(input);
         child.wait().unwrap();
         assert!(first.is(&again) && first.process() == second.process());

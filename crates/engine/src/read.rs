@@ -11,7 +11,7 @@ use crate::tables::Directions;
 use crate::track::{Pages, Tracking, Tracks};
 use crate::watch::BrokenPromise;
 use crate::{EngineError, ProcessIdentity};
-use standfast_core::directions::Blanks;
+use standfast_core::directions::MaskedPages;
 use standfast_core::{PageRange, PageSet};
 use standfast_format::records::JobState;
 use standfast_format::{BackingPage, ImageSink};
@@ -89,21 +89,21 @@ pub struct Captured {
     pub pages: u64,
     /// Pages that hold something and were noted as unchanged.
     pub unchanged: u64,
-    /// Huge pages of the job as it is now that are small ones since they were observed.
+    /// Huge pages of the job as it is now that are small ones since they were tracked.
     pub huge_pages_split: u64,
-    /// First writes to observed pages since the checkpoint before: each costs the program some time.
+    /// First writes to tracked pages since the checkpoint before: each costs the program some time.
     pub first_writes: u64,
     /// How long it took until all was known but what the pages hold.
-    pub looking: Duration,
+    pub scanning: Duration,
     /// Files that the program has open for writing. What it has written there must be made durable (`sync_data`) before
     /// the checkpoint is committed, since a restart counts on finding it; that can wait until after the thaw.
     pub outputs: Vec<Output>,
-    /// Why the kernel does not let memory be observed, where that was asked for.
-    pub unobserved: Option<String>,
+    /// Why the kernel does not let writes be tracked, where that was asked for.
+    pub untracked: Option<String>,
     /// Why a process was not cloned, where that was asked for.
     pub uncloned: Option<String>,
     /// Why what a program directs about its memory was not honoured, and all of it saved.
-    pub unheeded: Option<String>,
+    pub ignored_directives: Option<String>,
     /// Promises of programs that have not been kept since the checkpoint before, where that is checked; not all, should there
     /// be many.
     pub broken: Vec<BrokenPromise>,
@@ -183,7 +183,7 @@ struct ToRead {
     compared: Vec<(PageRange, BackingPage)>,
     /// What of them does not count. Such pages are not compared: what does not count is no matter, and a checksum would say of
     /// what has come to count that it is as it was.
-    blanks: Option<Arc<Blanks>>,
+    masked_pages: Option<Arc<MaskedPages>>,
 }
 
 /// What has become of pages.
@@ -206,20 +206,20 @@ impl ToRead {
     fn of(
         (owner, identity): (u32, ProcessIdentity),
         pages: Pages,
-        blanks: Option<Arc<Blanks>>,
+        masked_pages: Option<Arc<MaskedPages>>,
         tracking: Tracking,
     ) -> Self {
         let Pages { mut changed, mut compared, .. } = pages;
         if tracking == Tracking::Hash {
             compared = std::mem::take(&mut changed);
         }
-        if let Some(blanks) = &blanks {
-            let (blank, others) = divide(&compared, &blanks.pages());
-            changed.extend(blank);
+        if let Some(masked_pages) = &masked_pages {
+            let (masked_page, others) = divide(&compared, &masked_pages.pages());
+            changed.extend(masked_page);
             changed.sort_unstable_by_key(|(range, _)| range.start());
             compared = others;
         }
-        Self { owner, identity, changed, compared, blanks }
+        Self { owner, identity, changed, compared, masked_pages }
     }
 
     fn is_empty(&self) -> bool {
@@ -238,7 +238,7 @@ impl ToRead {
         (self.changed, self.compared) = (changed, compared);
         lacking.extend(lacking_compared);
         lacking.sort_unstable_by_key(|(range, _)| range.start());
-        Self { changed: lacking, compared: Vec::new(), blanks: self.blanks.clone(), ..*self }
+        Self { changed: lacking, compared: Vec::new(), masked_pages: self.masked_pages.clone(), ..*self }
     }
 
     fn save(
@@ -249,13 +249,13 @@ impl ToRead {
     ) -> Result<Saved, EngineError> {
         let Self { owner, identity, .. } = *self;
         let read = |ranges: &[PageRange], into: &mut [u8]| memory.read_pages(ranges, into);
-        let blanks = self.blanks.as_ref();
-        let changed = Wanted { owner, ranges: &self.changed, blanks, read: &read }.save(sink)?;
+        let masked_pages = self.masked_pages.as_ref();
+        let changed = Wanted { owner, ranges: &self.changed, masked_pages, read: &read }.save(sink)?;
         if self.compared.is_empty() {
             return Ok(Saved { changed, unchanged: 0 });
         }
         let page_filter = tracks.hashes.page_filter(Key::Process(identity), owner);
-        let wanted = Wanted { owner, ranges: &self.compared, blanks: None, read: &read };
+        let wanted = Wanted { owner, ranges: &self.compared, masked_pages: None, read: &read };
         let compared = Compared::of(&wanted, page_filter, None, sink)?;
         tracks.of(identity).into_iter().for_each(|track| track.learn_compared(&compared.changed));
         Ok(Saved { changed: changed + compared.saved, unchanged: compared.inherited })
@@ -288,25 +288,25 @@ impl Frozen {
         }
         let collection = Collection::take(self, options, !precopied.is_empty())
             .map_err(|error| if_another_ended(error, self.main))?;
-        let looking = begin.elapsed();
+        let scanning = begin.elapsed();
         let mut tracks = self.shared.tracks();
         let tracking = tracks.resolve(options.tracking);
         tracks.hashes.begin();
         tracks.promises.begin();
-        let (mut changed, mut unchanged, mut unheeded) = (0, 0, None);
+        let (mut changed, mut unchanged, mut ignored_directives) = (0, 0, None);
         let (mut clones, mut uncloned, mut kept, mut broken) = (Vec::new(), None, Vec::new(), Vec::new());
-        let looked_at = self.processes.iter().zip(collection.identities).zip(collection.pages);
-        for (place, ((process, identity), mut held)) in looked_at.enumerate() {
+        let scanned = self.processes.iter().zip(collection.identities).zip(collection.pages);
+        for (place, ((process, identity), mut held)) in scanned.enumerate() {
             let owner = place as u32;
             let promises = &mut tracks.promises;
             let program = process.program(identity);
             let mut directions = process.directions(program, &mut promises.tables)?;
             let honoured = promises.keep((program, owner), directions.as_mut(), &mut held);
-            broken.append(&mut promises.watch.look((program, process), directions.as_ref()));
+            broken.append(&mut promises.watch.scan((program, process), directions.as_ref()));
             tracks.of(identity).into_iter().for_each(|track| track.disown(&honoured.stale));
             if let Some(Directions { table, problem, .. }) = directions {
                 tracks.promises.tables.put(program, table);
-                unheeded = problem.or(unheeded);
+                ignored_directives = problem.or(ignored_directives);
             }
             if let Some(was) = honoured.was.or_else(|| tracks.was(identity)) {
                 sink.follow(owner, was);
@@ -315,8 +315,8 @@ impl Frozen {
                 sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
                 unchanged += held.unchanged.pages();
             }
-            let mut ours = precopied.keep((identity, owner), &held.still, honoured.blanks.as_ref());
-            let mut rest = ToRead::of((owner, identity), held, honoured.blanks, tracking);
+            let mut ours = precopied.keep((identity, owner), &held.still, honoured.masked_pages.as_ref());
+            let mut rest = ToRead::of((owner, identity), held, honoured.masked_pages, tracking);
             let (read, unread) = divide(&rest.changed, &ours.pages);
             ours.pages = PageSet::of(read.into_iter().map(|(range, _)| range));
             rest.changed = unread;
@@ -351,11 +351,11 @@ impl Frozen {
             unchanged,
             huge_pages_split: tracks.huge_pages_split(),
             first_writes: tracks.first_writes(),
-            looking,
+            scanning,
             outputs: collection.outputs,
-            unobserved: tracks.problem().map(str::to_owned),
+            untracked: tracks.problem().map(str::to_owned),
             uncloned,
-            unheeded,
+            ignored_directives,
             broken,
             unconfirmed: Some(collection.unconfirmed),
             kept,
@@ -388,7 +388,7 @@ impl Frozen {
             }
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
             let ranges: Vec<_> = object.ranges.iter().map(|range| (*range, BackingPage::Zeros)).collect();
-            let wanted = Wanted { owner, ranges: &ranges, blanks: None, read: &read };
+            let wanted = Wanted { owner, ranges: &ranges, masked_pages: None, read: &read };
             if tracking == Tracking::Off {
                 saved.changed += wanted.save(sink)?;
             } else if let Some((was, untouched)) = tracks.hashes.carry(key, owner, object.stamp) {
@@ -408,7 +408,7 @@ impl Frozen {
         gathering.finish(sink)?;
         for (owner, key, object, ranges) in large {
             let read = |ranges: &[PageRange], into: &mut [u8]| object.read(&memories, ranges, into);
-            let wanted = Wanted { owner, ranges: &ranges, blanks: None, read: &read };
+            let wanted = Wanted { owner, ranges: &ranges, masked_pages: None, read: &read };
             let page_filter = tracks.hashes.page_filter(key, owner);
             saved.add(&Compared::of(&wanted, page_filter, None, sink)?);
             tracks.hashes.set_stamp(object.stamp);

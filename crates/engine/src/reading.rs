@@ -4,7 +4,7 @@
 use crate::EngineError;
 use crate::freeze::kernel;
 use crate::hashes::{PageFilter, Sifted};
-use standfast_core::directions::Blanks;
+use standfast_core::directions::MaskedPages;
 use standfast_core::{PAGE_BYTES, PageRange};
 use standfast_format::{BackingPage, ImageSink, PageBatch};
 use std::io;
@@ -34,7 +34,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) owner: u32,
     pub(crate) ranges: &'a [(PageRange, BackingPage)],
     /// What of them does not count.
-    pub(crate) blanks: Option<&'a Arc<Blanks>>,
+    pub(crate) masked_pages: Option<&'a Arc<MaskedPages>>,
     pub(crate) read: Read<'a>,
 }
 
@@ -50,7 +50,7 @@ impl Wanted<'_> {
                 batch.bytes.truncate(pages_of(&ranges) as usize * PAGE_BYTES);
                 batch.ranges =
                     ranges.into_iter().map(|(range, backing_page)| (self.owner, range, backing_page)).collect();
-                batch.blanks = self.blanks.cloned();
+                batch.masked_pages = self.masked_pages.cloned();
                 group.push(batch);
                 if uncut.is_empty() {
                     break;

@@ -90,7 +90,7 @@ pub(crate) fn decoded(
 }
 
 /// Reads the tables of some processes of a job, which run meanwhile.
-pub(crate) fn look_ahead(pids: &[i32], shared: &Shared) {
+pub(crate) fn prefetch(pids: &[i32], shared: &Shared) {
     for pid in pids {
         let (Ok(memory), Ok(process)) = (ProcessMemory::open(*pid), ProcessIdentity::of(*pid)) else { continue };
         if heading_at_rest(&memory).is_none() {

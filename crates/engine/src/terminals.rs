@@ -63,14 +63,14 @@ pub(crate) struct InFlight {
 
 /// Why what is in flight cannot be told.
 #[derive(Debug)]
-pub(crate) enum Untold {
+pub(crate) enum Unreported {
     /// Not at this moment: why.
     NotNow(&'static str),
     /// The kernel refused.
     Failed(io::Error),
 }
 
-impl From<io::Error> for Untold {
+impl From<io::Error> for Unreported {
     fn from(error: io::Error) -> Self {
         Self::Failed(error)
     }
@@ -87,7 +87,7 @@ impl Sides {
     }
 
     /// What is in flight, which stays there. Should we be killed between taking it out and putting it back, it is lost.
-    pub(crate) fn look(&self) -> Result<InFlight, Untold> {
+    pub(crate) fn scan(&self) -> Result<InFlight, Unreported> {
         let settings = terminal::settings(self.slave())?;
         self.settle()?;
         self.check(&settings)?;
@@ -145,30 +145,30 @@ impl Sides {
     }
 
     /// Whether taking it out would change more than can be put back.
-    fn check(&self, settings: &Settings) -> Result<(), Untold> {
+    fn check(&self, settings: &Settings) -> Result<(), Unreported> {
         let (typed, shown) = (unread_bytes(self.slave())?, unread_bytes(self.master.as_fd())?);
         let is_writable = |side: &File| Ok::<_, io::Error>(ready_events(side.as_fd(), OUTPUT)? & OUTPUT != 0);
         let packets = terminal::tells_packets(self.master.as_fd())?;
         if ready_events(self.master.as_fd(), URGENT)? & URGENT != 0 {
-            return Err(Untold::NotNow("it has not been told yet what was done to the other side (TIOCPKT)"));
+            return Err(Unreported::NotNow("it has not been told yet what was done to the other side (TIOCPKT)"));
         }
         if settings.local & libc::EXTPROC != 0 {
-            return Err(Untold::NotNow("what is typed is processed by somebody else (EXTPROC)"));
+            return Err(Unreported::NotNow("what is typed is processed by somebody else (EXTPROC)"));
         }
         if shown < QUEUE_BYTES && packets && !is_writable(&self.slave)? {
-            return Err(Untold::NotNow("its output is held back (Ctrl-S)"));
+            return Err(Unreported::NotNow("its output is held back (Ctrl-S)"));
         }
         if typed < QUEUE_BYTES && !is_writable(&self.master)? {
-            return Err(Untold::NotNow("what is typed is held back (tcflow)"));
+            return Err(Unreported::NotNow("what is typed is held back (tcflow)"));
         }
         if typed > TYPED_AHEAD_MAX && !passes_unchanged(settings) {
-            return Err(Untold::NotNow("more has been typed ahead than the terminal has looked at"));
+            return Err(Unreported::NotNow("more has been typed ahead than the terminal has looked at"));
         }
         Ok(())
     }
 
     /// Takes what has been typed; whether the settings were changed for that.
-    fn take_input(&self, settings: &Settings, found: &mut InFlight) -> Result<bool, Untold> {
+    fn take_input(&self, settings: &Settings, found: &mut InFlight) -> Result<bool, Unreported> {
         let has_lines = settings.local & libc::ICANON != 0;
         if !has_lines && unread_bytes(self.slave())? == 0 {
             return Ok(false);
@@ -415,7 +415,7 @@ mod tests {
 
     /// Looks, and again: what was found is still there, and so are the settings.
     fn seen(sides: &Sides, settings: &Settings) -> InFlight {
-        let looked = || sides.look().expect("it can be looked at");
+        let looked = || sides.scan().expect("it can be looked at");
         let first = looked();
         assert_eq!(looked(), first);
         assert_eq!(terminal::settings(sides.slave()).unwrap(), *settings);
@@ -530,7 +530,7 @@ mod tests {
         assert_eq!(seen(&sides, &settings).output.0, b"text\r\n");
         assert_eq!(reads(&sides.master), [b"\0text\r\n"]);
         terminal::set_flow(sides.slave(), libc::TCOOFF).unwrap();
-        assert!(matches!(sides.look(), Err(Untold::NotNow(_))));
+        assert!(matches!(sides.scan(), Err(Unreported::NotNow(_))));
         assert_eq!(reads(&sides.master), [[4]], "it has not been told");
     }
 
@@ -544,7 +544,7 @@ mod tests {
         while unread_bytes(sides.slave()).unwrap() <= TYPED_AHEAD_MAX {
             std::thread::yield_now();
         }
-        assert!(matches!(sides.look(), Err(Untold::NotNow(_))));
+        assert!(matches!(sides.scan(), Err(Unreported::NotNow(_))));
         assert_eq!(reads(&sides.slave).len(), 300);
     }
 }

@@ -1,12 +1,12 @@
 //! What the engine remembers of a job's memory between checkpoints, so that the next one costs what has changed.
 //!
-//! A page is *unchanged* only if all of this holds: it is anonymous memory, its mapping has been under observation since the
+//! A page is *unchanged* only if all of this holds: it is anonymous memory, its mapping has been tracked since the
 //! last look, it has not been written since, it is in memory, and the last committed generation holds it. Everything else
 //! is saved again, or compared by checksum. A new program in the process, a moved or fresh mapping, a page that was
-//! discarded: none of them is under observation, or not in that generation.
+//! discarded: none of them is tracked, or not in that generation.
 
+mod adaptive;
 mod dirty_estimate;
-mod habits;
 mod windows;
 
 use crate::directions::Promises;
@@ -14,8 +14,8 @@ use crate::freeze::kernel;
 use crate::hashes::{Hashes, Key};
 use crate::reading::readers;
 use crate::{EngineError, ProcessIdentity};
+use adaptive::{Adaptive, Division};
 use dirty_estimate::DirtyEstimate;
-use habits::{Division, Habits};
 use standfast_core::{PageRange, PageSet};
 use standfast_format::BackingPage;
 use standfast_linux::proc::Stat;
@@ -33,20 +33,20 @@ pub enum Tracking {
     Off,
     /// As [`Tracking::Pagemap`] where the kernel can do that, as [`Tracking::Hash`] elsewhere.
     Auto,
-    /// The memory of processes is put under observation; shared memory is read and compared. What cannot be observed
-    /// has changed. Where the kernel cannot observe but keeps soft-dirty bits, these tell.
+    /// The memory of processes is tracked; shared memory is read and compared. What cannot be tracked
+    /// has changed. Where the kernel cannot track but keeps soft-dirty bits, these tell.
     Pagemap,
     /// Everything is read and compared with checksums of what it held.
     Hash,
 }
 
-/// A program with this share of the mappings that it may have is not observed, since observation keeps neighbours apart
+/// A program with this share of the mappings that it may have is not tracked, since tracking keeps neighbours apart
 /// that would else be one.
 const MAPPINGS_SHARE: usize = 2;
 
 /// What it takes to read a page and to take its checksum.
 const COMPARING_A_PAGE: Duration = Duration::from_nanos(600);
-/// One in so many of the program's time may go into comparing huge pages. More, and they are observed.
+/// One in so many of the program's time may go into comparing huge pages. More, and they are tracked.
 const COMPARING_SHARE: u32 = 30;
 
 /// What is remembered of the memory of a job.
@@ -58,7 +58,7 @@ pub(crate) struct Tracks {
     pub(crate) promises: Promises,
     /// The last committed generation, upon which the next one can build.
     generation: Option<u64>,
-    /// Why the last address space that was to be observed is not.
+    /// Why the last address space that was to be tracked is not.
     problem: Option<String>,
     dirty_estimate: DirtyEstimate,
 }
@@ -73,7 +73,7 @@ impl Tracks {
         }
     }
 
-    /// Why the kernel does not let memory be observed, where it does not.
+    /// Why the kernel does not let writes be tracked, where it does not.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -87,7 +87,7 @@ impl Tracks {
     /// build upon nothing.
     pub(crate) fn expected_pages(&self) -> Option<u64> {
         self.generation?;
-        let news = self.spaces.iter().map(Track::faults_since_look).sum();
+        let news = self.spaces.iter().map(Track::faults_since_scan).sum();
         Some(self.dirty_estimate.pages(news) + self.spaces.iter().map(|track| track.carried.pages()).sum::<u64>())
     }
 
@@ -105,8 +105,8 @@ impl Tracks {
 
     /// The number of a process in the last committed generation, if it was there.
     pub(crate) fn was(&mut self, process: ProcessIdentity) -> Option<u32> {
-        let observed = self.of(process).filter(|track| !track.saved.is_empty()).map(|track| track.was);
-        observed.or_else(|| self.hashes.was(Key::Process(process)))
+        let tracked = self.of(process).filter(|track| !track.saved.is_empty()).map(|track| track.was);
+        tracked.or_else(|| self.hashes.was(Key::Process(process)))
     }
 
     /// The tracks of some processes, in their order.
@@ -120,17 +120,17 @@ impl Tracks {
         tracks
     }
 
-    /// Huge pages that observation has split, in all.
+    /// Huge pages that tracking has split, in all.
     pub(crate) fn huge_pages_split(&self) -> u64 {
-        self.spaces.iter().map(|track| track.habits.split()).sum()
+        self.spaces.iter().map(|track| track.adaptive.split()).sum()
     }
 
-    /// First writes to observed pages that the last look has found, or the last two where these were for one checkpoint.
+    /// First writes to tracked pages that the last look has found, or the last two where these were for one checkpoint.
     pub(crate) fn first_writes(&self) -> u64 {
         self.spaces.iter().map(|track| track.first_writes).sum()
     }
 
-    /// Puts a process under observation with the userfaultfd that it has made, and forgets processes that are gone.
+    /// Starts to track a process with the userfaultfd that it has made, and forgets processes that are gone.
     pub(crate) fn begin(&mut self, process: ProcessIdentity, tracking: Tracking, userfault: io::Result<OwnedFd>) {
         self.spaces.retain(|track| track.process != process && track.process.is_alive());
         // Not by itself: no such kernel has been at hand.
@@ -150,7 +150,7 @@ impl Tracks {
                     was: 0,
                     is: 0,
                     carried: PageSet::default(),
-                    habits: Habits::default(),
+                    adaptive: Adaptive::default(),
                     faults: 0,
                     news: 0,
                     first_writes: 0,
@@ -184,7 +184,7 @@ impl Tracks {
     }
 }
 
-/// One address space under observation.
+/// A tracked address space.
 #[derive(Debug)]
 pub(crate) struct Track {
     process: ProcessIdentity,
@@ -200,7 +200,7 @@ pub(crate) struct Track {
     seen: PageSet,
     /// Written since the last committed generation, and told only to looks whose checkpoint was not committed.
     carried: PageSet,
-    habits: Habits,
+    adaptive: Adaptive,
     /// Page faults of the process up to the last look.
     faults: u64,
     /// How many of them had come since the look before.
@@ -211,14 +211,14 @@ pub(crate) struct Track {
     compared: u64,
     /// When that was.
     looked: Option<Instant>,
-    /// Whether the process has executed another program: nothing is under observation any more.
+    /// Whether the process has executed another program: nothing is tracked any more.
     lost: bool,
 }
 
 /// A mapping to look at.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// All of it, to be observed; of a stack also where it may grow to.
+    /// All of it, to be tracked; of a stack also where it may grow to.
     pub(crate) mapping: PageRange,
     /// The part that counts.
     pub(crate) live: PageRange,
@@ -234,7 +234,7 @@ impl Place {
     /// Whether protection tells what has been written. A protected page of a file, or of the system's pool of huge pages, that
     /// is discarded leaves a marker behind, by which the page that takes its place is protected from birth: until it is
     /// written again it looks like the old one, which it is not.
-    fn is_observable(&self) -> bool {
+    fn is_trackable(&self) -> bool {
         self.backing_page == BackingPage::Zeros && !self.is_of_pool
     }
 }
@@ -248,26 +248,26 @@ pub(crate) struct Pages {
     pub(crate) compared: Vec<(PageRange, BackingPage)>,
     /// As in the last committed generation.
     pub(crate) unchanged: PageSet,
-    /// Observed, and not written since the last look.
+    /// Tracked, and not written since the last look.
     pub(crate) still: PageSet,
     /// The number that the process has there.
     pub(crate) was: u32,
-    /// Pages of observed mappings that must not be touched.
+    /// Pages of tracked mappings that must not be touched.
     pub(crate) guarded: Vec<PageRange>,
     /// Where it was seen which pages must not be touched.
-    pub(crate) looked_at: Vec<PageRange>,
+    pub(crate) scanned: Vec<PageRange>,
 }
 
 /// How a process is to be looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct Scan {
     /// The number that it has in the image.
     pub(crate) owner: u32,
     /// Its page faults so far.
     pub(crate) faults: u64,
     /// Where less than this share of its pages has not changed, in percent, all count as changed.
     pub(crate) unchanged_percent_min: u8,
-    /// Whether what cannot be observed is compared, and huge pages as well as long as they change, rather than observed and
+    /// Whether what cannot be tracked is compared, and huge pages as well as long as they change, rather than tracked and
     /// so split.
     pub(crate) compares: bool,
     /// Whether the last look was a moment ago, for the same checkpoint: nothing can be learnt of how the program is then.
@@ -276,20 +276,20 @@ pub(crate) struct Look {
 
 impl Track {
     /// Page faults of the process since the last look.
-    fn faults_since_look(&self) -> u64 {
+    fn faults_since_scan(&self) -> u64 {
         Stat::of(self.process.pid).map_or(0, |stat| stat.faults.saturating_sub(self.faults))
     }
 
-    /// Whether a new program needs a new observation.
+    /// Whether a new program needs new tracking.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// Looks at the memory of a process that stands still, and from now on observes all of it that is worth it. `otherwise`
-    /// lists the populated pages where a mapping cannot be observed.
-    pub(crate) fn look(
+    /// Looks at the memory of a process that stands still, and from now on tracks all of it that is worth it. `otherwise`
+    /// lists the populated pages where a mapping cannot be tracked.
+    pub(crate) fn scan(
         &mut self,
-        how: Look,
+        how: Scan,
         places: &[Place],
         otherwise: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
     ) -> Result<Pages, EngineError> {
@@ -297,64 +297,64 @@ impl Track {
         self.news = how.faults.saturating_sub(self.faults);
         self.faults += self.news;
         if self.protection.is_none() {
-            return self.look_at_bits(how, places, otherwise).map_err(scanning);
+            return self.scan_bits(how, places, otherwise).map_err(scanning);
         }
         let scan = WrittenScan::open(self.process.pid).map_err(scanning)?;
         let comparing_is_dear = !how.is_second && self.comparing_is_dear();
         let is_crowded = places.len() * MAPPINGS_SHARE > mappings_max();
         let mut found = Found::default();
         let mut pages = Pages::default();
-        let mut unobservable = Vec::new();
+        let mut untrackable = Vec::new();
         for place in places {
             // Of the others everything may have been written.
-            if place.is_observable() {
+            if place.is_trackable() {
                 let held = scan.held(place.live).map_err(scanning)?;
                 let huge = if how.compares && may_be_huge(place) { scan.huge(place.live) } else { Ok(vec![]) };
                 let huge = huge.map_err(scanning)?;
-                let mut division = self.habits.divide(place.live, &held.populated, &huge, comparing_is_dear);
+                let mut division = self.adaptive.divide(place.live, &held.populated, &huge, comparing_is_dear);
                 let compared = std::mem::take(&mut division.compared);
-                self.look_at(&scan, place, division, &held.swapped, is_crowded, &mut found).map_err(scanning)?;
+                self.scan_place(&scan, place, division, &held.swapped, is_crowded, &mut found).map_err(scanning)?;
                 pages.compared.extend(compared.iter().map(|range| (*range, place.backing_page)));
                 let [populated, compared] =
                     [&held.populated, &compared].map(|ranges| PageSet::of(ranges.iter().copied()));
                 found.all.extend(populated.difference(&compared).ranges());
                 pages.guarded.extend(held.guarded);
-                pages.looked_at.push(place.live);
+                pages.scanned.push(place.live);
             } else {
                 let mut held = Vec::new();
                 otherwise(place, &mut held).map_err(scanning)?;
-                unobservable.extend(held.into_iter().map(|range| (range, place.backing_page)));
+                untrackable.extend(held.into_iter().map(|range| (range, place.backing_page)));
             }
         }
         self.compared = pages.compared.iter().map(|(range, _)| range.pages()).sum();
         self.sort(how, found, &mut pages);
         // A process that is saved whole builds upon nothing.
         let rest = if how.compares && !pages.unchanged.is_empty() { &mut pages.compared } else { &mut pages.changed };
-        rest.extend(unobservable);
+        rest.extend(untrackable);
         rest.sort_unstable_by_key(|(range, _)| range.start());
         Ok(pages)
     }
 
     /// The same by soft-dirty bits, which all begin again.
-    fn look_at_bits(
+    fn scan_bits(
         &mut self,
-        how: Look,
+        how: Scan,
         places: &[Place],
         populated: impl Fn(&Place, &mut Vec<PageRange>) -> io::Result<()>,
     ) -> io::Result<Pages> {
         let bits = SoftDirty::open(self.process.pid)?;
-        let (mut found, mut pages, mut unobservable) = (Found::default(), Pages::default(), Vec::new());
+        let (mut found, mut pages, mut untrackable) = (Found::default(), Pages::default(), Vec::new());
         for place in places {
             let mut held = Vec::new();
             populated(place, &mut held)?;
-            match place.is_observable() {
+            match place.is_trackable() {
                 true => found.all.extend(held),
-                false => unobservable.extend(held.into_iter().map(|range| (range, place.backing_page))),
+                false => untrackable.extend(held.into_iter().map(|range| (range, place.backing_page))),
             }
         }
         bits.written(&found.all, &mut found.written)?;
         self.sort(how, found, &mut pages);
-        pages.changed.extend(unobservable);
+        pages.changed.extend(untrackable);
         pages.changed.sort_unstable_by_key(|(range, _)| range.start());
         bits.clear()?;
         Ok(pages)
@@ -374,23 +374,23 @@ impl Track {
     /// count as written, or are compared.
     pub(crate) fn loosen_idle(&mut self) -> Vec<PageRange> {
         let (loose, fixed): (Vec<_>, _) =
-            self.habits.idle().into_iter().partition(|unit| {
+            self.adaptive.idle().into_iter().partition(|unit| {
                 self.protection.as_ref().is_some_and(|protection| protection.unprotect(*unit).is_ok())
             });
-        fixed.into_iter().for_each(|unit: PageRange| self.habits.stays_split(unit));
+        fixed.into_iter().for_each(|unit: PageRange| self.adaptive.stays_split(unit));
         loose
     }
 
     /// Whether a unit could be made a huge page.
     pub(crate) fn note_collapsed(&mut self, unit: PageRange, worked: bool) {
         if !worked {
-            self.habits.stays_split(unit);
+            self.adaptive.stays_split(unit);
         }
     }
 
     /// Notes which pages of one mapping may have been written, and protects what is to be protected. Of a mapping that was
-    /// not under observation all may have been, and from now on it is if it can be.
-    fn look_at(
+    /// not tracked all may have been; from now on it is tracked if it can be.
+    fn scan_place(
         &mut self,
         scan: &WrittenScan,
         place: &Place,
@@ -403,8 +403,8 @@ impl Track {
         match scan.written(&watched, &mut found.written)? {
             Some(()) => found.written.extend(swapped),
             None => {
-                found.unobserved.extend(&watched);
-                if self.observe(place, is_crowded) {
+                found.untracked.extend(&watched);
+                if self.start_tracking(place, is_crowded) {
                     self.protect(scan, &watched)?;
                 }
             }
@@ -412,35 +412,35 @@ impl Track {
         let mut ignored = Vec::new();
         for hot in hot {
             let mut canary = Vec::new();
-            let is_observed = scan.written(&[hot.canary], &mut canary)?.is_some();
-            if !is_observed || canary.is_empty() {
-                self.habits.cooled(hot);
+            let is_tracked = scan.written(&[hot.canary], &mut canary)?.is_some();
+            if !is_tracked || canary.is_empty() {
+                self.adaptive.cooled(hot);
                 scan.written(&[hot.unit], &mut ignored)?;
             }
-            found.unobserved.push(hot.unit);
+            found.untracked.push(hot.unit);
         }
         for calm in calm {
-            let is_observed = scan.written(&[calm], &mut ignored)?.is_some()
-                || self.observe(place, is_crowded) && self.protect(scan, &[calm])?;
-            if is_observed {
-                self.habits.protected(calm);
+            let is_tracked = scan.written(&[calm], &mut ignored)?.is_some()
+                || self.start_tracking(place, is_crowded) && self.protect(scan, &[calm])?;
+            if is_tracked {
+                self.adaptive.protected(calm);
                 found.protected.push(calm);
             }
         }
         Ok(())
     }
 
-    /// Takes a mapping under observation; whether that could be done.
-    fn observe(&mut self, place: &Place, is_crowded: bool) -> bool {
+    /// Starts to track writes to a mapping; whether that could be done.
+    fn start_tracking(&mut self, place: &Place, is_crowded: bool) -> bool {
         let Some(protection) = self.protection.as_ref().filter(|_| !is_crowded && !self.lost) else { return false };
-        let observed = protection.observe(place.mapping);
+        let tracked = protection.track(place.mapping);
         let gone = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ESRCH));
-        self.lost = observed.as_ref().is_err_and(gone);
-        observed.is_ok()
+        self.lost = tracked.as_ref().is_err_and(gone);
+        tracked.is_ok()
     }
 
-    /// Protects pages of a mapping that has just been taken under observation, whatever marks are left on them; `false`
-    /// where it cannot be observed.
+    /// Protects pages of a mapping that is tracked from now on, whatever marks are left on them; `false`
+    /// where it cannot be tracked.
     fn protect(&self, scan: &WrittenScan, populated: &[PageRange]) -> io::Result<bool> {
         let mut unmarked = Vec::new();
         if scan.written(populated, &mut unmarked)?.is_none() {
@@ -459,30 +459,30 @@ impl Track {
 
     /// Takes note of which compared pages have changed.
     pub(crate) fn learn_compared(&mut self, changed: &PageSet) {
-        self.habits.learn_compared(changed);
+        self.adaptive.learn_compared(changed);
     }
 
-    fn sort(&mut self, how: Look, found: Found, pages: &mut Pages) {
-        let Found { all, written, unobserved, protected } = found;
+    fn sort(&mut self, how: Scan, found: Found, pages: &mut Pages) {
+        let Found { all, written, untracked, protected } = found;
         let written = PageSet::of(written);
         if !how.is_second {
-            self.habits.learn(&written);
+            self.adaptive.learn(&written);
         }
-        let observed = PageSet::of(all);
-        let before = std::mem::replace(&mut self.seen, observed.union(&PageSet::of(protected)));
+        let tracked = PageSet::of(all);
+        let before = std::mem::replace(&mut self.seen, tracked.union(&PageSet::of(protected)));
         // What the last look saw has become what is saved, if that was committed.
         let first_writes = written.intersection(if before.is_empty() { &self.saved } else { &before }).pages();
         self.first_writes = if how.is_second { self.first_writes + first_writes } else { first_writes };
-        let written = written.union(&PageSet::of(unobserved));
-        pages.still = observed.difference(&written).intersection(&before);
-        let written = written.union(&self.carried.intersection(&observed));
-        let mut unchanged = observed.difference(&written).intersection(&self.saved);
-        if unchanged.pages() * 100 < observed.pages() * u64::from(how.unchanged_percent_min) {
+        let written = written.union(&PageSet::of(untracked));
+        pages.still = tracked.difference(&written).intersection(&before);
+        let written = written.union(&self.carried.intersection(&tracked));
+        let mut unchanged = tracked.difference(&written).intersection(&self.saved);
+        if unchanged.pages() * 100 < tracked.pages() * u64::from(how.unchanged_percent_min) {
             unchanged = PageSet::default();
         }
         self.is = how.owner;
         self.carried = self.carried.union(&self.seen.difference(&unchanged));
-        pages.changed.extend(observed.difference(&unchanged).ranges().iter().map(|range| (*range, BackingPage::Zeros)));
+        pages.changed.extend(tracked.difference(&unchanged).ranges().iter().map(|range| (*range, BackingPage::Zeros)));
         (pages.unchanged, pages.was) = (unchanged, self.was);
     }
 }
@@ -495,8 +495,8 @@ struct Found {
     /// Pages that have been written since the last look.
     written: Vec<PageRange>,
     /// Pages of which that is not known.
-    unobserved: Vec<PageRange>,
-    /// Pages that are compared this time, and observed from now on.
+    untracked: Vec<PageRange>,
+    /// Pages that are compared this time, and tracked from now on.
     protected: Vec<PageRange>,
 }
 

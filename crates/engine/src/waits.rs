@@ -102,7 +102,7 @@ impl Interrupted {
 
 impl Waits {
     /// Looks which threads of these processes sleep in a call that may have a limit, and since when. They run meanwhile.
-    pub(crate) fn look_ahead(&mut self, pids: &[i32]) {
+    pub(crate) fn prefetch(&mut self, pids: &[i32]) {
         self.asleep.clear();
         for tid in pids.iter().flat_map(|pid| proc::numbers(*pid, "task").unwrap_or_default()) {
             let may_have_limit = call_of_task(tid).is_some_and(|call| MAY_HAVE_LIMITS.contains(&call));

@@ -50,7 +50,7 @@ impl Watch {
 
     /// Compares what a process has promised not to write to with what it was, and remembers it. What cannot be read is not
     /// compared.
-    pub(crate) fn look(
+    pub(crate) fn scan(
         &mut self,
         (program, of): (ProgramIdentity, &FrozenProcess),
         directions: Option<&Directions>,

@@ -17,7 +17,7 @@ use support::compile;
 const ALL: u64 = 8 * 2048;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Checkpoints after which what has been learnt has shown.
-const LOOKS_MAX: usize = 20;
+const SCANS_MAX: usize = 20;
 /// All are committed under one number, since nobody keeps them.
 const GENERATION: u64 = 1;
 
@@ -126,10 +126,10 @@ fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
     let (pid, freezer, mut memory) = (job.0.main_process().pid, job.0.freezer(), Memory::new());
     until("eight huge pages", || huge(pid) == ALL && waits(pid));
     assert_eq!(freezer.expected_bytes(), None, "there is nothing to build upon");
-    for look in 0..6 {
-        assert_eq!(checkpoint(&freezer, &mut memory).0, 0, "look {look}");
+    for scan in 0..6 {
+        assert_eq!(checkpoint(&freezer, &mut memory).0, 0, "look {scan}");
     }
-    assert_eq!(huge(pid), ALL, "observing alone splits nothing");
+    assert_eq!(huge(pid), ALL, "tracking alone splits nothing");
     job.0.signal(libc::SIGUSR1).expect("it lives");
     until("the split by a write", || huge(pid) == 0);
     let expected = freezer.expected_bytes().expect("there is something to build upon");
@@ -137,8 +137,8 @@ fn huge_pages_that_were_split_and_are_left_alone_are_huge_again() {
     let (split, first_writes) = checkpoint(&freezer, &mut memory);
     assert_eq!(split, 8);
     assert!((8..64).contains(&first_writes), "{first_writes}, though there is one in each, and few elsewhere");
-    let looks = (0..LOOKS_MAX).take_while(|_| huge(pid) < ALL).map(|_| checkpoint(&freezer, &mut memory).0);
-    assert_eq!(looks.last(), Some(0), "{} KiB are huge again", huge(pid));
+    let scans = (0..SCANS_MAX).take_while(|_| huge(pid) < ALL).map(|_| checkpoint(&freezer, &mut memory).0);
+    assert_eq!(scans.last(), Some(0), "{} KiB are huge again", huge(pid));
     let held = File::open(format!("/proc/{pid}/mem")).expect("it lives");
     // What the program writes to, of which nothing else stands in the same pages: each word says where it stands. Two words
     // that differ by eight, like two addresses of short strings, are elsewhere as well.

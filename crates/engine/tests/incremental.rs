@@ -224,7 +224,7 @@ fn compare(both: &Both, place: usize, seed: u64) {
 }
 
 #[test]
-fn observed_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
+fn tracked_checkpoints_hold_what_full_ones_hold_whatever_the_program_does_to_its_memory() {
     checkpoints_hold_the_truth("churn.c", stopped(Tracking::Pagemap), CHECKPOINTS);
 }
 
@@ -234,7 +234,7 @@ fn checkpoints_hold_what_full_ones_hold_whatever_was_learnt_of_the_program() {
     checkpoints_hold_the_truth("../../../tests/victims/stretches.c", stopped(Tracking::Auto), CHECKPOINTS_OF_MUCH);
 }
 
-/// What cannot be observed is compared, the rest observed.
+/// What cannot be tracked is compared, the rest tracked.
 #[test]
 fn checkpoints_hold_what_full_ones_hold_whichever_way_is_taken_for_each_page() {
     checkpoints_hold_the_truth("churn.c", stopped(Tracking::Auto), CHECKPOINTS / 3);

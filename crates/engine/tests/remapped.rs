@@ -112,7 +112,7 @@ impl Program {
     /// Who freezes it, having looked at it once.
     fn freezer(&self) -> Freezer {
         let freezer = self.job.freezer();
-        freezer.look_ahead();
+        freezer.prefetch();
         freezer
     }
 
@@ -192,7 +192,7 @@ fn huge_pages_of_the_pool_that_were_discarded_and_read_hold_zeros() {
 }
 
 #[test]
-fn memory_that_is_not_what_a_look_has_seen_is_not_committed_and_right_the_next_time() {
+fn memory_that_is_not_what_a_scan_has_seen_is_not_committed_and_right_the_next_time() {
     let mut program = Program::new();
     if !program.obeys("droppable") {
         return skip(

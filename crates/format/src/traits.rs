@@ -4,7 +4,7 @@
 //! trait, so that a fault of one side shows without the other.
 
 use crate::records::JobState;
-use standfast_core::directions::Blanks;
+use standfast_core::directions::MaskedPages;
 use standfast_core::{PageRange, PageSet};
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct PageBatch {
     /// cut it to what was filled.
     pub bytes: Vec<u8>,
     /// What of some of these pages does not count. They are all of one owner then.
-    pub blanks: Option<Arc<Blanks>>,
+    pub masked_pages: Option<Arc<MaskedPages>>,
 }
 
 /// Takes an image: batches of pages, then the records. Whoever owns the sink then commits or aborts it.

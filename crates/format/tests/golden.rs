@@ -143,10 +143,10 @@ fn open_files() -> Vec<OpenFile> {
             offset: 0,
         },
     ];
-    let told = SignalTarget { process: 0, main_thread: true, signal: 34, group: None };
+    let target = SignalTarget { process: 0, main_thread: true, signal: 34, group: None };
     let lock = |kind| FileLock { kind, exclusive: true, start: 5, length: 0 };
     let locks = vec![lock(LockKind::Whole), lock(LockKind::Process { process: 0 }), lock(LockKind::OpenFile)];
-    let open = |kind| OpenFile { flags: 0o2002, kind, told: Some(told), locks: locks.clone(), signal: None };
+    let open = |kind| OpenFile { flags: 0o2002, kind, signal_target: Some(target), locks: locks.clone(), signal: None };
     kinds.into_iter().map(open).collect()
 }
 
@@ -294,7 +294,7 @@ fn state() -> JobState {
             shares_descriptors: true,
             exit_signal: 17,
             birth: 2,
-            untold: Some(Untold::Stopped),
+            unreported: Some(Unreported::Stopped),
             without_terminal: true,
         },
         ..ProcessState::default()

@@ -476,7 +476,7 @@ prop_compose! {
             machine: Machine { host, ..Machine::default() },
             clocks: Clocks { realtime_nanoseconds, ..Clocks::default() },
             processes,
-            open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind, told: None, locks: Vec::new(), signal: None }).collect(),
+            open_files: kinds.into_iter().map(|(flags, kind)| OpenFile { flags, kind, signal_target: None, locks: Vec::new(), signal: None }).collect(),
             pipes: pipes.into_iter().map(|(capacity, contents)| PipeContents { capacity, contents, packets: vec![capacity], path: None, mode: Some(capacity) }).collect(),
             objects,
             sockets,

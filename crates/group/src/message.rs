@@ -205,12 +205,12 @@ pub enum MessageError {
     #[error("it has {0} bytes, at most {MESSAGE_BYTES_MAX} are taken")]
     TooLong(usize),
     /// Its length is not the one that it names.
-    #[error("it has {found} bytes and says that it has {told}")]
+    #[error("it has {found} bytes and claims {claimed}")]
     Length {
         /// Bytes that came.
         found: usize,
         /// Bytes that its head names.
-        told: usize,
+        claimed: usize,
     },
     /// Not the bytes that were sent.
     #[error("its checksum does not match")]
@@ -267,9 +267,9 @@ pub fn decode(plan: &Plan, mut bytes: Vec<u8>) -> Result<(Term, Message), Messag
         return Err(MessageError::Version(version as u16));
     }
     let (length, pages) = (number(foot, 52, 4) as usize, number(foot, 56, 4) as usize);
-    let told = pages + length + FOOT_BYTES;
-    if told != bytes.len() {
-        return Err(MessageError::Length { found: bytes.len(), told });
+    let claimed = pages + length + FOOT_BYTES;
+    if claimed != bytes.len() {
+        return Err(MessageError::Length { found: bytes.len(), claimed });
     }
     let (summed, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().expect("the foot is there");
     if Checksum::of(&summed[pages..]).to_bytes() != *checksum {

@@ -9,7 +9,7 @@
 //! ```
 
 mod job;
-mod laying;
+mod staging;
 
 use crate::buffers::Buffers;
 use crate::decide::{Refusal, Restore};
@@ -23,7 +23,7 @@ use crate::shard_store::{Place, ShardId, ShardStore};
 use crate::slots::SlotSet;
 use crate::transfer::Costs;
 use job::{Job, Sending, Trouble};
-use laying::Laying;
+use staging::Staging;
 use standfast_core::PAGE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -188,7 +188,7 @@ impl Process {
     }
 
     fn act(&mut self, action: Action, turn: &mut Turn) {
-        if let Action::Encode { epoch, .. } | Action::Lay { epoch, .. } = action
+        if let Action::Encode { epoch, .. } | Action::Stage { epoch, .. } = action
             && let Some(reason) = self.unable.take()
         {
             return self.fail(epoch, reason.into(), turn);
@@ -210,10 +210,10 @@ impl Process {
                 }
                 return self.begin(epoch, turn);
             }
-            Action::Lay { epoch, base, logical_rank } => {
+            Action::Stage { epoch, base, logical_rank } => {
                 self.jobs.clear();
                 if let Some(logical_rank) = logical_rank {
-                    self.lay(ShardId { epoch, logical_rank }, ShardId { epoch: base, logical_rank }, turn);
+                    self.stage(ShardId { epoch, logical_rank }, ShardId { epoch: base, logical_rank }, turn);
                 }
                 return self.begin(epoch, turn);
             }
@@ -266,7 +266,7 @@ impl Process {
         };
         self.settings.full.unwrap_or_else(|| {
             let before = self.protocol.kept().map(|epoch| ShardId { epoch, logical_rank });
-            laying::prefers_full(before, self.settings.compress, turn.payload, turn.shard_store)
+            staging::prefers_full(before, self.settings.compress, turn.payload, turn.shard_store)
         })
     }
 
@@ -287,36 +287,36 @@ impl Process {
         if !self.plan.is_member(shard.logical_rank) {
             return;
         }
-        let mut laying = match Laying::new((shard, base), self.plan.recovery_mode(), turn.payload, turn.shard_store) {
-            Ok(laying) => laying,
+        let mut staging = match Staging::new((shard, base), self.plan.recovery_mode(), turn.payload, turn.shard_store) {
+            Ok(staging) => staging,
             Err(reason) => return self.fail(epoch, reason.into(), turn),
         };
         let data = if full {
-            let (changed, held) = laying.write_set();
+            let (changed, held) = staging.write_set();
             Data::WriteSet { epoch, logical_rank: shard.logical_rank, changed, held }
         } else {
-            laying.lay_rest(turn.payload, turn.shard_store);
-            let (description, changed) = laying.described();
+            staging.stage_rest(turn.payload, turn.shard_store);
+            let (description, changed) = staging.described();
             if self.plan.recovery_mode() == RecoveryMode::InPlace {
                 self.live = Some((shard, changed.clone()));
             }
             Data::DeltaDescriptor { epoch, delta_descriptor: DeltaDescriptor::new(&description, changed) }
         };
-        self.jobs.get_mut(&group).expect("it has just been put there").lay(laying);
+        self.jobs.get_mut(&group).expect("it has just been put there").stage(staging);
         others.into_iter().for_each(|rank| self.send(rank, data.clone(), turn));
         self.take(self.settings.beginning.rank, data, turn);
     }
 
     /// Makes a shard of a local epoch: what differs from the base. A parity node has nothing to add to it.
-    fn lay(&mut self, shard: ShardId, base: ShardId, turn: &mut Turn) {
+    fn stage(&mut self, shard: ShardId, base: ShardId, turn: &mut Turn) {
         turn.shard_store.open_local(shard, Some(base));
         let descriptions = match self.plan.is_member(shard.logical_rank) {
             true => {
-                let laying =
-                    Laying::new((shard, Some(base)), self.plan.recovery_mode(), turn.payload, turn.shard_store);
-                laying.map(|mut laying| {
-                    laying.lay_rest(turn.payload, turn.shard_store);
-                    vec![laying.described().0]
+                let staging =
+                    Staging::new((shard, Some(base)), self.plan.recovery_mode(), turn.payload, turn.shard_store);
+                staging.map(|mut staging| {
+                    staging.stage_rest(turn.payload, turn.shard_store);
+                    vec![staging.described().0]
                 })
             }
             false => Ok(turn.shard_store.descriptions(base).to_vec()),

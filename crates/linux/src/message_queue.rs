@@ -82,7 +82,7 @@ impl PosixQueue {
     ///
     /// # Errors
     /// When a message cannot be taken, or put back.
-    pub fn look(&self) -> io::Result<Vec<QueuedMessage>> {
+    pub fn messages(&self) -> io::Result<Vec<QueuedMessage>> {
         let attributes = self.attributes()?;
         let (messages, bytes) = (attributes.mq_curmsgs as usize, attributes.mq_msgsize as usize);
         if messages == 0 {
@@ -176,16 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_looked_at_and_are_back_in_their_order() {
+    fn messages_are_scanned_and_are_back_in_their_order() {
         let queue = queue();
-        assert_eq!(queue.look().unwrap(), []);
+        assert_eq!(queue.messages().unwrap(), []);
         for (priority, text) in [(1, &b"low"[..]), (7, b"first"), (7, b""), (1, b"last"), (7, &[1; 100])] {
             queue.send(priority, text).unwrap();
         }
         let expected =
             [(7, b"first".to_vec()), (7, vec![]), (7, vec![1; 100]), (1, b"low".to_vec()), (1, b"last".to_vec())];
-        assert_eq!(queue.look().unwrap(), expected);
-        assert_eq!(queue.look().unwrap(), expected);
+        assert_eq!(queue.messages().unwrap(), expected);
+        assert_eq!(queue.messages().unwrap(), expected);
         assert_eq!(queue.limits().unwrap(), QueueLimits { messages_max: 5, bytes_max: 100 });
         assert!(!queue.notifies().unwrap());
     }

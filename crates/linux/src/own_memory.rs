@@ -144,7 +144,7 @@ pub struct OwnWrites {
 }
 
 impl OwnWrites {
-    /// Begins; nothing is observed yet.
+    /// Begins; nothing is tracked yet.
     ///
     /// # Errors
     /// Where the kernel lacks asynchronous write protection or forbids it.
@@ -163,11 +163,11 @@ impl OwnWrites {
     /// Observes pages from now on. All of them count as written until the first look.
     ///
     /// # Errors
-    /// EBUSY where somebody else observes them, EINVAL where they cannot be observed.
-    pub fn observe(&self, pages: PageRange) -> io::Result<()> {
-        self.protection.observe(pages)?;
-        // Where the kernel has let go of a mapping that was observed before (mremap joins one that it moves with its neighbour,
-        // and observes neither from then on) the marks of protection are left on pages that have become writable: no look
+    /// EBUSY where somebody else tracks them, EINVAL where they cannot be tracked.
+    pub fn track(&self, pages: PageRange) -> io::Result<()> {
+        self.protection.track(pages)?;
+        // Where the kernel has let go of a mapping that was tracked before (mremap joins one that it moves with its neighbour,
+        // and tracks neither from then on) the marks of protection are left on pages that have become writable: no look
         // would ever find them written.
         self.protection.unprotect(pages).inspect_err(|_| self.ignore(pages))
     }
@@ -175,7 +175,7 @@ impl OwnWrites {
     /// What may have been written to each of these since the last look, as [`Self::written`] tells it; `None` for all of them
     /// where somebody may have written unseen. Who has pinned pages before a look can write to them after it, so it also
     /// counts who was there at the end of the last one.
-    pub fn look(&self, at: &[PageRange]) -> Vec<Option<Vec<PageRange>>> {
+    pub fn scan(&self, at: &[PageRange]) -> Vec<Option<Vec<PageRange>>> {
         let was_blind = self.is_blind.get();
         let written = |pages: &PageRange| if was_blind { None } else { self.written(*pages).ok().flatten() };
         let seen = at.iter().map(written).collect();
@@ -192,7 +192,7 @@ impl OwnWrites {
 
     /// No longer.
     pub fn ignore(&self, pages: PageRange) {
-        // What is not observed any more, or not mapped, needs nothing.
+        // What is not tracked any more, or not mapped, needs nothing.
         let _ = self.protection.ignore(pages);
     }
 
@@ -214,7 +214,7 @@ impl OwnWrites {
     }
 }
 
-/// What the first write to an observed page takes on this machine now, beyond another write to it: the median over some
+/// What the first write to a tracked page takes on this machine now, beyond another write to it: the median over some
 /// pages of our own.
 ///
 /// # Errors
@@ -225,7 +225,7 @@ pub fn first_write_cost() -> io::Result<Duration> {
     // SAFETY: the vector is used through the value alone from here on, and goes after it.
     let registered = unsafe { RegisteredMemory::new(memory.as_mut_ptr(), memory.len()) };
     let writes = OwnWrites::new()?;
-    writes.observe(registered.pages())?;
+    writes.track(registered.pages())?;
     writes.written(registered.pages())?;
     let median = || {
         let mut times: Vec<_> = (0..PAGES)

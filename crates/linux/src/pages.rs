@@ -82,7 +82,7 @@ impl PageScan {
             return Ok(());
         }
         let mut found = Vec::new();
-        self.select(range, Selection { all_of: self.guard, told: self.guard, ..Selection::default() }, &mut found)?;
+        self.select(range, Selection { all_of: self.guard, reported: self.guard, ..Selection::default() }, &mut found)?;
         merge_ranges(&mut found);
         into.append(&mut found);
         Ok(())
@@ -95,7 +95,7 @@ impl PageScan {
             Populated::File => (category::ZERO | self.guard, category::FILE),
         };
         let any_of = category::PRESENT | category::SWAPPED;
-        self.select(range, Selection { none_of, all_of, any_of, or_lacking: 0, told: category::PRESENT }, into)
+        self.select(range, Selection { none_of, all_of, any_of, or_lacking: 0, reported: category::PRESENT }, into)
     }
 
     fn select(&self, range: PageRange, selection: Selection, into: &mut Vec<PageRange>) -> io::Result<()> {
@@ -150,7 +150,7 @@ pub(crate) fn guard_category(pagemap: &File) -> u64 {
 /// Whether the kernel has the ioctl, and knows a category.
 fn knows(pagemap: &File, category: u64) -> bool {
     let probe = PageRange::new(Address::new(0), 1);
-    let selection = Selection { any_of: category, told: category::PRESENT, ..Selection::default() };
+    let selection = Selection { any_of: category, reported: category::PRESENT, ..Selection::default() };
     scan_pages(pagemap.as_fd(), probe, selection, &mut [PageRegion::default()]).is_ok()
 }
 

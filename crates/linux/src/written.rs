@@ -58,17 +58,17 @@ impl WriteProtection {
         Ok(Self { userfault })
     }
 
-    /// Takes whole mappings under observation, so that their pages can be protected. Nothing is protected yet.
+    /// Starts to track writes to whole mappings, so that their pages can be protected. Nothing is protected yet.
     ///
     /// # Errors
     /// ENOMEM or ESRCH when the address space is gone (the process has executed another program), EBUSY when somebody else
-    /// observes the mapping, EINVAL for mappings that cannot be observed.
-    pub fn observe(&self, range: PageRange) -> io::Result<()> {
+    /// tracks the mapping, EINVAL for mappings that cannot be tracked.
+    pub fn track(&self, range: PageRange) -> io::Result<()> {
         userfault::register(self.userfault.as_fd(), range)
     }
 
-    /// Protects populated pages of an observed mapping that look protected already. Where the kernel has let go of a mapping
-    /// (mremap joins one that it moves with its new neighbour, and observes neither from then on), the marks of protection
+    /// Protects populated pages of a tracked mapping that look protected already. Where the kernel has let go of a mapping
+    /// (mremap joins one that it moves with its new neighbour, and tracks neither from then on), the marks of protection
     /// can be left on pages that have become writable again: a look would pass them over for ever.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl WriteProtection {
         userfault::protect(self.userfault.as_fd(), range)
     }
 
-    /// Takes the protection off pages of an observed mapping: the next look finds them written.
+    /// Takes the protection off pages of a tracked mapping: the next look finds them written.
     ///
     /// # Errors
     /// As above.
@@ -114,7 +114,7 @@ impl WrittenScan {
         let selection = Selection {
             any_of: category::ZERO,
             or_lacking: category::PRESENT,
-            told: category::SWAPPED | self.guard,
+            reported: category::SWAPPED | self.guard,
             ..Selection::default()
         };
         let mut held = HeldPages::default();
@@ -143,7 +143,7 @@ impl WrittenScan {
     /// When the process is gone.
     pub fn huge(&self, mapping: PageRange) -> io::Result<Vec<PageRange>> {
         let (none_of, all_of) = (category::ZERO, category::PRESENT | category::HUGE);
-        let selection = Selection { none_of, all_of, told: category::HUGE, ..Selection::default() };
+        let selection = Selection { none_of, all_of, reported: category::HUGE, ..Selection::default() };
         let mut huge = Vec::new();
         self.walk(mapping, selection, scan_pages, |region| huge.push(region.range()))?;
         merge_ranges(&mut huge);
@@ -152,7 +152,7 @@ impl WrittenScan {
 
     /// Appends those of some pages of one mapping of anonymous memory that have been written since the last look, and
     /// protects them. `populated` are runs of pages that hold something, ascending. Pages in swap may be missing.
-    /// `None`, and nothing appended, when the mapping is not under observation: all of them may have been written.
+    /// `None`, and nothing appended, when the mapping is not tracked: all of them may have been written.
     ///
     /// Not for mappings of files, nor for huge pages from the system's pool: a protected page of theirs that is discarded leaves
     /// a marker behind, by which whatever takes its place is protected from birth, and looks like the old page until it is
@@ -164,7 +164,7 @@ impl WrittenScan {
         let (Some(first), Some(last)) = (populated.first(), populated.last()) else { return Ok(Some(())) };
         let from = into.len();
         // The kernel has a short way for exactly this question, on which pages that hold nothing count as written.
-        let short = Selection { all_of: category::WRITTEN, told: category::WRITTEN, ..Selection::default() };
+        let short = Selection { all_of: category::WRITTEN, reported: category::WRITTEN, ..Selection::default() };
         let long =
             Selection { none_of: category::ZERO | self.guard, any_of: category::PRESENT | category::SWAPPED, ..short };
         let whole = [PageRange::between(first.start(), last.end())];
@@ -219,14 +219,14 @@ mod tests {
         WrittenScan::open(std::process::id() as i32).unwrap()
     }
 
-    /// A mapping of this process under observation by itself.
-    struct Observed {
+    /// A mapping of this process tracked by itself.
+    struct Tracked {
         protection: WriteProtection,
         start: *mut u8,
         pages: u64,
     }
 
-    impl Observed {
+    impl Tracked {
         fn new(pages: u64) -> Self {
             // SAFETY: makes a descriptor that nobody else owns, and a mapping of its own.
             unsafe {
@@ -240,9 +240,9 @@ mod tests {
                 let start = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
                 assert_ne!(start, libc::MAP_FAILED);
                 libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE);
-                let observed = Self { protection, start: start.cast(), pages };
-                observed.protection.observe(observed.range()).unwrap();
-                observed
+                let tracked = Self { protection, start: start.cast(), pages };
+                tracked.protection.track(tracked.range()).unwrap();
+                tracked
             }
         }
 
@@ -271,16 +271,16 @@ mod tests {
         }
 
         /// The pages that hold something, each with whether it was written.
-        fn look(&self) -> Vec<(u64, bool)> {
+        fn scan(&self) -> Vec<(u64, bool)> {
             let (held, mut written) = (scan().held(self.range()).unwrap(), Vec::new());
-            scan().written(&held.populated, &mut written).unwrap().expect("it is under observation");
+            scan().written(&held.populated, &mut written).unwrap().expect("it is tracked");
             written.extend(held.swapped);
             let written = self.pages_of(&written);
             self.pages_of(&held.populated).into_iter().map(|page| (page, written.contains(&page))).collect()
         }
     }
 
-    impl Drop for Observed {
+    impl Drop for Tracked {
         fn drop(&mut self) {
             // SAFETY: the mapping is ours and nobody looks at it any more.
             unsafe { libc::munmap(self.start.cast(), self.pages as usize * PAGE_BYTES) };
@@ -288,30 +288,30 @@ mod tests {
     }
 
     #[test]
-    fn a_look_tells_what_was_written_since_the_last_one() {
-        let memory = Observed::new(8);
+    fn a_scan_tells_what_was_written_since_the_last_one() {
+        let memory = Tracked::new(8);
         [1, 2, 5].into_iter().for_each(|page| memory.write(page));
-        assert_eq!(memory.look(), [(1, true), (2, true), (5, true)]);
-        assert_eq!(memory.look(), [(1, false), (2, false), (5, false)]);
+        assert_eq!(memory.scan(), [(1, true), (2, true), (5, true)]);
+        assert_eq!(memory.scan(), [(1, false), (2, false), (5, false)]);
         memory.write(2);
         memory.write(6);
-        assert_eq!(memory.look(), [(1, false), (2, true), (5, false), (6, true)]);
+        assert_eq!(memory.scan(), [(1, false), (2, true), (5, false), (6, true)]);
     }
 
     #[test]
     fn discarded_pages_are_gone_and_come_back_as_written() {
-        let memory = Observed::new(4);
+        let memory = Tracked::new(4);
         (0..4).for_each(|page| memory.write(page));
-        memory.look();
+        memory.scan();
         memory.discard(1);
         memory.discard(2);
         memory.write(2);
-        assert_eq!(memory.look(), [(0, false), (2, true), (3, false)]);
+        assert_eq!(memory.scan(), [(0, false), (2, true), (3, false)]);
     }
 
     #[test]
-    fn a_mapping_that_is_not_observed_is_told_from_one_that_was_not_written() {
-        let memory = Observed::new(2);
+    fn a_mapping_that_is_not_tracked_is_told_from_one_that_was_not_written() {
+        let memory = Tracked::new(2);
         memory.write(0);
         memory.protection.ignore(memory.range()).unwrap();
         let (held, mut written) = (scan().held(memory.range()).unwrap(), Vec::new());
@@ -323,36 +323,36 @@ mod tests {
     #[test]
     fn the_long_way_tells_what_the_short_one_tells() {
         let pages = 2 * RUNS_MAX as u64 + 4;
-        let memory = Observed::new(pages);
+        let memory = Tracked::new(pages);
         let every_other: Vec<u64> = (0..pages).step_by(2).collect();
         every_other.iter().for_each(|page| memory.write(*page));
         let all_written: Vec<_> = every_other.iter().map(|page| (*page, true)).collect();
-        assert_eq!(memory.look(), all_written);
+        assert_eq!(memory.scan(), all_written);
         memory.write(4);
         memory.write(5);
         memory.discard(8);
         let expected = |page: &u64| (*page, [4, 5].contains(page));
         let mut still: Vec<u64> = every_other.iter().copied().chain([5]).filter(|page| *page != 8).collect();
         still.sort_unstable();
-        assert_eq!(memory.look(), still.iter().map(expected).collect::<Vec<_>>());
+        assert_eq!(memory.scan(), still.iter().map(expected).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_page_of_zeros_that_was_only_read_holds_nothing() {
-        let memory = Observed::new(4);
+        let memory = Tracked::new(4);
         memory.write(1);
         // SAFETY: within the mapping, which is readable.
         unsafe { memory.start.add(2 * PAGE_BYTES).read_volatile() };
-        assert_eq!(memory.look(), [(1, true)]);
-        assert_eq!(memory.look(), [(1, false)]);
+        assert_eq!(memory.scan(), [(1, true)]);
+        assert_eq!(memory.scan(), [(1, false)]);
         memory.write(2);
-        assert_eq!(memory.look(), [(1, false), (2, true)]);
+        assert_eq!(memory.scan(), [(1, false), (2, true)]);
     }
 
     #[test]
     fn guarded_pages_are_told_and_hold_nothing() {
         const MADV_GUARD_INSTALL: i32 = 102;
-        let memory = Observed::new(6);
+        let memory = Tracked::new(6);
         (0..6).for_each(|page| memory.write(page));
         // SAFETY: within the mapping, whose contents nobody relies on.
         let guards =
@@ -369,12 +369,12 @@ mod tests {
     #[test]
     fn writes_of_the_kernel_into_a_buffer_are_seen() {
         use std::io::Read;
-        let memory = Observed::new(3);
+        let memory = Tracked::new(3);
         (0..3).for_each(|page| memory.write(page));
-        memory.look();
+        memory.scan();
         // SAFETY: the second page of the mapping, which nobody else refers to.
         let buffer = unsafe { std::slice::from_raw_parts_mut(memory.start.add(PAGE_BYTES), 16) };
         File::open("/dev/zero").unwrap().read_exact(buffer).unwrap();
-        assert_eq!(memory.look(), [(0, false), (1, true), (2, false)]);
+        assert_eq!(memory.scan(), [(0, false), (1, true), (2, false)]);
     }
 }

@@ -35,7 +35,7 @@ impl LaunchProgress {
     }
 
     /// The last one that was told; `None` where none was, or none can be read.
-    pub fn told(path: &Path) -> Option<Self> {
+    pub fn read(path: &Path) -> Option<Self> {
         fs::read_to_string(path).ok()?.lines().rev().find_map(|line| match line {
             JOINED => Some(Self::Joined),
             LEFT => Some(Self::Left),
@@ -48,12 +48,12 @@ impl LaunchProgress {
 ///
 /// # Errors
 /// Those of the file system.
-pub fn tell_error(path: &Path, reason: &str) -> io::Result<()> {
+pub fn report_error(path: &Path, reason: &str) -> io::Result<()> {
     add(path, &format!("{ERROR}{}", printable(&reason.replace('\n', " "))))
 }
 
 /// The last error of which a process has told; `None` where none has.
-pub fn told_error(path: &Path) -> Option<String> {
+pub fn read_error(path: &Path) -> Option<String> {
     let told = fs::read_to_string(path).ok()?;
     told.lines().rev().find_map(|line| line.strip_prefix(ERROR)).map(str::to_owned)
 }
@@ -71,16 +71,16 @@ mod tests {
     fn what_is_told_last_is_heard() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("launch");
-        assert_eq!(LaunchProgress::told(&path), None);
-        tell_error(&path, "none joins").expect("a writable folder");
-        assert_eq!((LaunchProgress::told(&path), told_error(&path).as_deref()), (None, Some("none joins")));
+        assert_eq!(LaunchProgress::read(&path), None);
+        report_error(&path, "none joins").expect("a writable folder");
+        assert_eq!((LaunchProgress::read(&path), read_error(&path).as_deref()), (None, Some("none joins")));
         for launch_progress in [LaunchProgress::Joined, LaunchProgress::Left] {
             launch_progress.tell(&path).expect("a writable folder");
-            assert_eq!((LaunchProgress::told(&path), told_error(&path)), (Some(launch_progress), None));
+            assert_eq!((LaunchProgress::read(&path), read_error(&path)), (Some(launch_progress), None));
         }
-        tell_error(&path, "the last\nword").expect("a writable folder");
+        report_error(&path, "the last\nword").expect("a writable folder");
         assert_eq!(
-            (LaunchProgress::told(&path), told_error(&path).as_deref()),
+            (LaunchProgress::read(&path), read_error(&path).as_deref()),
             (Some(LaunchProgress::Left), Some("the last word"))
         );
     }

@@ -28,7 +28,7 @@ mod transport;
 
 pub use directory::{Directory, HeldEpoch, Rebuilt, Salvaged, rebuild, salvage};
 pub use error::MemberError;
-pub use launch_progress::{LaunchProgress, tell_error, told_error};
+pub use launch_progress::{LaunchProgress, read_error, report_error};
 pub use member::{Joined, Member, Outcome};
 pub use regions::{Regions, Tracking};
 pub use rendezvous::{forget_in_memory, held_in_memory};

@@ -339,7 +339,7 @@ impl<T: Transport> Member<T> {
     }
 
     fn commit_or_abandon(&mut self, arrival: Input) -> Result<Outcome, MemberError> {
-        self.regions.look();
+        self.regions.scan();
         self.tell_of_flush()?;
         let outcome = match self.drive(arrival)? {
             Resumption::Committed(epoch, level) => {

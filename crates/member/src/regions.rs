@@ -1,7 +1,7 @@
 //! The memory that a program has registered, as a payload: pages in slots, and which of them may have changed.
 //!
-//! A region is *observed* where the kernel can tell what was written to it, and *compared* where it cannot see everything:
-//! memory shared with other processes, whatever somebody else observes already, and all of them while a device or io_uring may
+//! A region is *tracked* where the kernel can tell what was written to it, and *compared* where it cannot see everything:
+//! memory shared with other processes, whatever somebody else tracks already, and all of them while a device or io_uring may
 //! write to this process's memory past its page tables. All pages of a compared region count
 //! as changed; what really differs is found against the shard of the epoch before (D7).
 
@@ -27,7 +27,7 @@ pub enum Tracking {
 #[derive(Debug)]
 struct Held {
     memory: RegisteredMemory,
-    observed: bool,
+    tracked: bool,
 }
 
 /// The registered memory of one member.
@@ -106,8 +106,8 @@ impl Regions {
             self.changed.extend(&freed);
         }
         self.forget(id);
-        let observed = self.observe(&memory);
-        self.held.insert(id, Held { memory, observed });
+        let tracked = self.track(&memory);
+        self.held.insert(id, Held { memory, tracked });
         self.index();
         self.all_changed(id);
         Ok(())
@@ -185,9 +185,9 @@ impl Regions {
         });
         RegisteredMemory::finish_writing();
         loaded.map_err(|error: LoadError| MemberError::Load(error))?;
-        self.look();
+        self.scan();
         for id in awaited {
-            if self.held[&id].observed {
+            if self.held[&id].tracked {
                 self.unchanged(id);
             }
         }
@@ -216,14 +216,14 @@ impl Regions {
 
     /// Notes what has been written since the last look. A look ends what it sees, and a page may belong to several regions:
     /// what one of them was asked for counts for all.
-    pub(crate) fn look(&mut self) {
-        let (observed, mut unknown): (Vec<RegionId>, Vec<RegionId>) =
-            self.held.keys().partition(|id| self.held[*id].observed);
-        let places: Vec<PageRange> = observed.iter().map(|id| self.held[id].memory.pages()).collect();
-        let seen = self.writes.as_ref().map(|writes| writes.look(&places)).unwrap_or_default();
+    pub(crate) fn scan(&mut self) {
+        let (tracked, mut unknown): (Vec<RegionId>, Vec<RegionId>) =
+            self.held.keys().partition(|id| self.held[*id].tracked);
+        let places: Vec<PageRange> = tracked.iter().map(|id| self.held[id].memory.pages()).collect();
+        let seen = self.writes.as_ref().map(|writes| writes.scan(&places)).unwrap_or_default();
         let mut written = Vec::new();
         let mut let_go = Vec::new();
-        for (id, seen) in observed.into_iter().zip(seen) {
+        for (id, seen) in tracked.into_iter().zip(seen) {
             match seen {
                 Some(seen) => written.extend(seen),
                 None => let_go.push(id),
@@ -231,7 +231,7 @@ impl Regions {
         }
         if self.writes.as_ref().is_some_and(|writes| !writes.is_blind()) {
             // The mapping is another one, or has become a part of another one.
-            let_go.iter().for_each(|id| self.observe_again(*id));
+            let_go.iter().for_each(|id| self.track_again(*id));
         }
         unknown.append(&mut let_go);
         let ids: Vec<RegionId> = self.held.keys().copied().collect();
@@ -244,26 +244,26 @@ impl Regions {
         (self.changed, self.differs) = (SlotSet::default(), SlotSet::default());
     }
 
-    fn observe(&self, memory: &RegisteredMemory) -> bool {
+    fn track(&self, memory: &RegisteredMemory) -> bool {
         let pages = memory.pages();
-        self.writes.as_ref().is_some_and(|writes| is_private(pages) && writes.observe(pages).is_ok())
+        self.writes.as_ref().is_some_and(|writes| is_private(pages) && writes.track(pages).is_ok())
     }
 
-    /// Of a region that the kernel does not observe any more.
-    fn observe_again(&mut self, id: RegionId) {
-        let observed = self.observe(&self.held[&id].memory);
-        self.held.get_mut(&id).expect("the caller has it").observed = observed;
+    /// Of a region that the kernel does not track any more.
+    fn track_again(&mut self, id: RegionId) {
+        let tracked = self.track(&self.held[&id].memory);
+        self.held.get_mut(&id).expect("the caller has it").tracked = tracked;
     }
 
     fn forget(&mut self, id: RegionId) {
         self.excluded.remove(&id);
         let Some(held) = self.held.remove(&id) else { return };
-        let Some(writes) = self.writes.as_ref().filter(|_| held.observed) else { return };
+        let Some(writes) = self.writes.as_ref().filter(|_| held.tracked) else { return };
         let pages = held.memory.pages();
         writes.ignore(pages);
         // Neighbours may have pages in common with it.
-        for other in self.held.values_mut().filter(|other| other.observed && other.memory.pages().overlaps(pages)) {
-            other.observed = writes.observe(other.memory.pages()).is_ok();
+        for other in self.held.values_mut().filter(|other| other.tracked && other.memory.pages().overlaps(pages)) {
+            other.tracked = writes.track(other.memory.pages()).is_ok();
         }
         let touched = self.held.iter().filter(|(_, other)| other.memory.pages().overlaps(pages)).map(|(id, _)| *id);
         let touched: Vec<RegionId> = touched.collect();
@@ -380,12 +380,12 @@ mod tests {
         for (id, part) in (0..).zip(parts) {
             regions.protect(RegionId(id), part).unwrap();
         }
-        regions.look();
+        regions.scan();
         regions.is_encoded();
         for part in parts {
             part.write(part.bytes() - 1, &[1]);
         }
-        regions.look();
+        regions.scan();
         let changed = regions.changed();
         for id in 0..3 {
             let last = *regions.slots(RegionId(id)).last().unwrap();

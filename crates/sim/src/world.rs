@@ -87,7 +87,7 @@ pub enum Violation {
 enum Work {
     Survey,
     Encode(EpochId, Option<EpochId>, Vec<(LogicalRank, Rank)>),
-    Lay(EpochId, EpochId),
+    Stage(EpochId, EpochId),
     Rebuild(EpochId, Restore),
     Seal { epoch: EpochId, recovery: bool, level: Level },
     Acknowledge(EpochId),
@@ -144,7 +144,7 @@ struct Host {
     last_epoch: u64,
     refused: bool,
     /// A membership that it has not been told.
-    untold: bool,
+    unreported: bool,
 }
 
 /// A state.
@@ -202,7 +202,7 @@ impl World {
             work: VecDeque::new(),
             last_epoch: 0,
             refused: false,
-            untold: true,
+            unreported: true,
         }
     }
 
@@ -216,7 +216,7 @@ impl World {
     }
 
     fn tell(&mut self, model: &Model, rank: Rank) -> Result<(), Violation> {
-        self.hosts.get_mut(&rank).expect("it is present").untold = false;
+        self.hosts.get_mut(&rank).expect("it is present").unreported = false;
         self.event(model, rank, Event::Membership(self.membership.clone()))
     }
 
@@ -234,7 +234,7 @@ impl World {
 
     /// What happens without a failure.
     fn progress(&self, model: &Model) -> Vec<Step> {
-        let told = self.hosts.iter().filter(|(_, host)| host.untold).map(|(rank, _)| Step::Tell(*rank));
+        let told = self.hosts.iter().filter(|(_, host)| host.unreported).map(|(rank, _)| Step::Tell(*rank));
         let alive = |rank: &Rank| self.hosts.contains_key(rank);
         let full = self.links.iter().filter(|((_, to), link)| alive(to) && !link.is_empty());
         let messages = full.map(|((from, to), _)| Step::Deliver(*from, *to));
@@ -362,7 +362,7 @@ impl World {
         let others = self.hosts.keys().copied().filter(|rank| *rank != coordinator);
         let present = std::iter::once(coordinator).chain(others).collect();
         self.membership = Membership { number: self.membership.number + 1, present };
-        self.hosts.values_mut().for_each(|host| host.untold = true);
+        self.hosts.values_mut().for_each(|host| host.unreported = true);
         self.tell_all(model)
     }
 
@@ -379,7 +379,7 @@ impl World {
                 }
                 Event::Done(epoch)
             }
-            Work::Lay(epoch, base) => {
+            Work::Stage(epoch, base) => {
                 if let Some(logical_rank) = logical_rank
                     && host.shard_store.find(model, base, logical_rank).is_none()
                 {
@@ -470,7 +470,7 @@ impl World {
                 Work::Survey
             }
             Action::Encode { epoch, base, logical_ranks, .. } => Work::Encode(epoch, base, logical_ranks),
-            Action::Lay { epoch, base, .. } => Work::Lay(epoch, base),
+            Action::Stage { epoch, base, .. } => Work::Stage(epoch, base),
             Action::Rebuild { restore, epoch, .. } => Work::Rebuild(epoch, restore),
             Action::Seal(work) => {
                 let standfast_group::Work { epoch, recovery, level } = work;
@@ -525,7 +525,7 @@ impl World {
 
     /// Nothing is under way and every logical rank has the shard that it keeps.
     fn is_whole(&self, model: &Model) -> bool {
-        let quiet = self.links.is_empty() && self.hosts.values().all(|host| host.work.is_empty() && !host.untold);
+        let quiet = self.links.is_empty() && self.hosts.values().all(|host| host.work.is_empty() && !host.unreported);
         let shards = |protocol: &Protocol| usize::from(protocol.newest() != protocol.kept()) + 1;
         let is_whole = |host: &&Host| host.shard_store.shards.len() == shards(&host.protocol);
         let kept = self.hosts.values().filter(|host| host.protocol.logical_rank().is_some()).filter(is_whole);
@@ -648,7 +648,7 @@ fn delta_descriptor_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
         Work::Seal { epoch, .. } => (3, Some(*epoch), None),
         Work::Acknowledge(epoch) => (4, Some(*epoch), None),
         Work::Keep(epoch, ..) => (5, *epoch, None),
-        Work::Lay(epoch, base) => (6, Some(*epoch), Some(*base)),
+        Work::Stage(epoch, base) => (6, Some(*epoch), Some(*base)),
     }
 }
 

@@ -44,13 +44,13 @@ pub fn attach(request: &AttachRequest) -> Result<Departure, Error> {
     loop {
         await_terminal(&attachment, &[PollFd::new(&signals, PollFlags::IN)])?;
         for (signal, _) in signals.take(0) {
-            match attachment.heed_signal(signal) {
+            match attachment.handle_signal(signal) {
                 Some(Progress::GoesOn) => {}
                 None if !matches!(signal, SIGINT | SIGQUIT | SIGTERM) => {}
                 _ => return Ok(Departure::Detached),
             }
         }
-        match attachment.heed(Instant::now()) {
+        match attachment.handle(Instant::now()) {
             Progress::GoesOn => {}
             Progress::Detached => return Ok(Departure::Detached),
             Progress::Ended => {

@@ -123,9 +123,9 @@ impl Destination {
             Purpose::Protect => {
                 let room = Room::of(freezer.main_process().pid);
                 let expected = freezer.expected_bytes().filter(|_| parent.is_some());
-                let is_observed = parent.is_some() && freezer.is_observed(self.tracking);
+                let is_tracked = parent.is_some() && freezer.is_tracked(self.tracking);
                 let size = freezer.size();
-                self.snapshot.choose(&past.situation(parent.is_some(), is_observed, expected, size, room))
+                self.snapshot.choose(&past.situation(parent.is_some(), is_tracked, expected, size, room))
             }
             Purpose::Stop => Choice::stop(),
         };
@@ -161,7 +161,7 @@ impl Destination {
     fn capture_options(&self, prepared: &Prepared, method: Method, asking: Asking) -> CaptureOptions {
         CaptureOptions {
             stack: self.stack,
-            // What is read ahead must be observed, whether or not later checkpoints build upon this one.
+            // What is read ahead must be tracked, whether or not later checkpoints build upon this one.
             tracking: if method == Method::Precopy && self.tracking == Tracking::Off {
                 Tracking::Pagemap
             } else {
@@ -193,12 +193,12 @@ pub(crate) struct Taken {
     pub(crate) report: CheckpointReport,
     /// Files that the program writes.
     pub(crate) outputs: Vec<PathBuf>,
-    /// Why the kernel does not let memory be observed, where that was asked for.
-    pub(crate) unobserved: Option<String>,
+    /// Why the kernel does not let writes be tracked, where that was asked for.
+    pub(crate) untracked: Option<String>,
     /// Why a process could not be cloned, where that was tried.
     pub(crate) uncloned: Option<String>,
     /// Why what the program directs about its memory was not honoured, where that is so.
-    pub(crate) unheeded: Option<String>,
+    pub(crate) ignored_directives: Option<String>,
     /// Promises of the program that it has not kept since the checkpoint before.
     pub(crate) broken: Vec<BrokenPromise>,
     /// Why older generations could not be removed, where that failed: no harm to the checkpoint.
@@ -267,7 +267,7 @@ impl std::fmt::Display for Failure {
             Self::Disabled => f.write_str(
                 "the program has disabled checkpoints (standfast_disable); one is taken as soon as it enables them",
             ),
-            Self::Broken => f.write_str("an internal error of standfast, told above; please report it"),
+            Self::Broken => f.write_str("an internal error of standfast, described above; please report it"),
         }
     }
 }
@@ -414,13 +414,13 @@ fn attempt_at(
     if let Err(error) = give_back_free_memory(freezer) {
         return failed(error.into(), Some(prepared));
     }
-    freezer.look_ahead();
+    freezer.prefetch();
     let options = destination.capture_options(&prepared, choice.method, asking);
     let (precopied, earlier) = match read_ahead(freezer, &mut prepared, options, choice) {
         Ok(read) => read,
         Err(error) => return failed(error.into(), Some(prepared)),
     };
-    let is_unobserved = precopied.is_empty();
+    let is_untracked = precopied.is_empty();
     let (mut frozen, freezing) = match freeze(freezer) {
         Ok(frozen) => frozen,
         Err(failure) => return failed(failure, Some(prepared)),
@@ -443,16 +443,8 @@ fn attempt_at(
             return Attempt { outcome: Err(error.into()), is_told: true, _given_up: Some(prepared) };
         }
     };
-    let moments = Moments {
-        started,
-        freezing,
-        earlier,
-        is_held,
-        choice,
-        is_unobserved,
-        level,
-        last_read: order.past.last_read(),
-    };
+    let moments =
+        Moments { started, freezing, earlier, is_held, choice, is_untracked, level, last_read: order.past.last_read() };
     let outcome = complete(destination, freezer, prepared, captured, frozen, moments, order.purpose);
     Attempt { outcome, is_told: true, _given_up: None }
 }
@@ -516,7 +508,7 @@ struct Moments {
     is_held: bool,
     choice: Choice,
     /// Whether nothing was read ahead.
-    is_unobserved: bool,
+    is_untracked: bool,
     /// Where they go.
     level: Level,
     /// How many pages the checkpoint before has read.
@@ -593,7 +585,7 @@ fn complete(
     let durable = moments.started.elapsed();
     let (method, why) = match &captured.uncloned {
         Some(_) => (Method::Copy, Why::NoClone),
-        None if moments.choice.method == Method::Precopy && moments.is_unobserved => (Method::Copy, Why::Unobserved),
+        None if moments.choice.method == Method::Precopy && moments.is_untracked => (Method::Copy, Why::Untracked),
         None => (moments.choice.method, moments.choice.why),
     };
     let report = CheckpointReport {
@@ -610,7 +602,7 @@ fn complete(
         file_bytes: generation.file_bytes,
         taken_nanoseconds: generation.taken_nanoseconds,
         pause_nanoseconds: nanoseconds(pause),
-        looking_nanoseconds: nanoseconds(captured.looking),
+        scanning_nanoseconds: nanoseconds(captured.scanning),
         durable_nanoseconds: nanoseconds(durable),
         method,
         why,
@@ -625,15 +617,26 @@ fn complete(
     }
     let outputs = captured.outputs.iter().map(|output| output.path.clone()).collect();
     let level = moments.level;
-    let Captured { unobserved, uncloned, unheeded, broken, outputs: written, .. } = captured;
+    let Captured { untracked, uncloned, ignored_directives, broken, outputs: written, .. } = captured;
     let unsynced = if level == Level::Memory { written } else { Vec::new() };
-    Ok(Taken { level, degraded: None, unsynced, report, outputs, unobserved, uncloned, unheeded, broken, retention })
+    Ok(Taken {
+        level,
+        degraded: None,
+        unsynced,
+        report,
+        outputs,
+        untracked,
+        uncloned,
+        ignored_directives,
+        broken,
+        retention,
+    })
 }
 
-/// What a first write to an observed page takes, as it was when that was of interest for the first time.
+/// What a first write to a tracked page takes, as it was when that was of interest for the first time.
 fn first_write_nanoseconds() -> u64 {
     static COST: OnceLock<u64> = OnceLock::new();
-    // Where nothing can be observed there are no such writes.
+    // Where nothing can be tracked there are no such writes.
     *COST.get_or_init(|| standfast_linux::first_write_cost().map_or(0, nanoseconds))
 }
 

@@ -70,7 +70,7 @@ impl Coalescing {
     pub(crate) fn join(self) -> Result<Option<Coalesced>, String> {
         match self.work.join() {
             Ok(outcome) => outcome.map_err(|error| error.to_string()),
-            Err(_) => Err("an internal error of standfast, told above; please report it".to_owned()),
+            Err(_) => Err("an internal error of standfast, described above; please report it".to_owned()),
         }
     }
 }

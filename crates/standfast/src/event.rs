@@ -97,7 +97,7 @@ pub enum JobEvent {
         reason: String,
     },
     /// What has changed is found out the slow way.
-    Unobserved {
+    Untracked {
         /// Why.
         reason: String,
     },
@@ -179,7 +179,7 @@ pub enum JobEvent {
     /// Whoever held the program's terminal is gone.
     TerminalLost,
     /// The main process has ended, and others go on, not protected any more.
-    LeftBehind {
+    Leftovers {
         /// Their process ids.
         processes: Vec<i32>,
     },
@@ -240,7 +240,7 @@ impl JobEvent {
     pub fn severity(&self) -> Severity {
         match self {
             Self::Running { .. } | Self::Continued { .. } | Self::Taken(_) | Self::Coalesced { .. } => Severity::Detail,
-            Self::Unobserved { .. }
+            Self::Untracked { .. }
             | Self::Alone { .. }
             | Self::Uncloned { .. }
             | Self::Flushed { .. }
@@ -256,7 +256,7 @@ impl JobEvent {
             | Self::Detached { .. }
             | Self::AwaitsExit { .. }
             | Self::WatchesHeartbeat { .. }
-            | Self::LeftBehind { .. }
+            | Self::Leftovers { .. }
             | Self::Stopped { .. }
             | Self::Unfinished { .. }
             | Self::Failed { .. }
@@ -316,7 +316,7 @@ impl fmt::Display for JobEvent {
             Self::MemoryLost { reason } => {
                 write!(f, "checkpoints in memory are lost; those on disk are used: {reason}")
             }
-            Self::Unobserved { reason } => write!(
+            Self::Untracked { reason } => write!(
                 f,
                 "the kernel cannot report which pages the program writes ({reason}): --track auto compares checksums instead, which lengthens the pause"
             ),
@@ -367,7 +367,7 @@ impl fmt::Display for JobEvent {
             Self::TerminalLost => {
                 f.write_str("the process that held the program's terminal is gone: the program gets SIGHUP")
             }
-            Self::LeftBehind { processes } => write!(
+            Self::Leftovers { processes } => write!(
                 f,
                 "the program exited; no longer supervised: {} (standfast run --wait supervises them until they exit)",
                 list(processes)

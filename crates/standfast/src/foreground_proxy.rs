@@ -102,7 +102,7 @@ impl ForegroundProxy {
                 self.attachment.take().into_iter().for_each(|attachment| attachment.finish());
                 return Ok(Left::Ended(ending));
             }
-            let relayed = self.attachment.as_mut().map(|attachment| attachment.heed(Instant::now()));
+            let relayed = self.attachment.as_mut().map(|attachment| attachment.handle(Instant::now()));
             if self.hand_on() == Progress::Detached || relayed == Some(Progress::Detached) {
                 return Ok(Left::Detached);
             }
@@ -132,7 +132,7 @@ impl ForegroundProxy {
                 Sender::Process => FROM_PROCESS,
                 Sender::Program => continue,
             };
-            match self.attachment.as_mut().and_then(|attachment| attachment.heed_signal(signal)) {
+            match self.attachment.as_mut().and_then(|attachment| attachment.handle_signal(signal)) {
                 Some(Progress::GoesOn) => {}
                 Some(left) => return left,
                 // A supervisor that is gone shows at the line.

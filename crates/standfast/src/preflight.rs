@@ -19,7 +19,7 @@ const LOOKS: Duration = Duration::from_secs(600);
 pub(crate) struct Preflight {
     interval: Interval,
     due: Option<Instant>,
-    looking: Option<Background<Result<(), EngineError>>>,
+    checking: Option<Background<Result<(), EngineError>>>,
     /// Whether the last look found only what may be gone in a moment.
     passing: bool,
 }
@@ -30,17 +30,17 @@ impl Preflight {
             Interval::Every(interval) if interval <= FIRST_LOOK => None,
             Interval::Every(_) | Interval::Off => Some(now + FIRST_LOOK),
         };
-        Self { interval, due: first, looking: None, passing: false }
+        Self { interval, due: first, checking: None, passing: false }
     }
 
     /// When the next look is due; `None` while one is under way, or where checkpoints themselves will tell.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.due.filter(|_| self.looking.is_none())
+        self.due.filter(|_| self.checking.is_none())
     }
 
     /// The look under way.
-    pub(crate) fn looking(&self) -> Option<&Background<Result<(), EngineError>>> {
-        self.looking.as_ref()
+    pub(crate) fn checking(&self) -> Option<&Background<Result<(), EngineError>>> {
+        self.checking.as_ref()
     }
 
     /// Begins `look` if that is due.
@@ -51,7 +51,7 @@ impl Preflight {
     ) -> io::Result<()> {
         if self.due().is_some_and(|due| due <= now) {
             self.due = None;
-            self.looking = Some(Background::begin("preflight", look)?);
+            self.checking = Some(Background::begin("preflight", look)?);
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Preflight {
     /// What the look has found in the way of a checkpoint, if anything. What may be gone in a moment counts only when the
     /// next look still finds it.
     pub(crate) fn end(&mut self, now: Instant) -> Option<EngineError> {
-        let seen = self.looking.take()?.join().ok()?;
+        let seen = self.checking.take()?.join().ok()?;
         let was_passing = std::mem::take(&mut self.passing);
         self.due = match self.interval {
             Interval::Every(_) => None,
@@ -105,7 +105,7 @@ mod tests {
             let now = Instant::now();
             let mut preflight = Preflight::new(interval, now);
             preflight.begin(now + FIRST_LOOK, || Err(EngineError::Ended)).unwrap();
-            assert!(preflight.looking().is_some() && preflight.due().is_none());
+            assert!(preflight.checking().is_some() && preflight.due().is_none());
             assert!(preflight.end(now).is_none());
             assert_eq!(preflight.due().is_some(), planned);
         }

@@ -26,10 +26,10 @@ pub struct CheckpointReport {
     pub pages_read: u64,
     /// Pages that stand in the image.
     pub pages_stored: u64,
-    /// Huge pages of the program that are small ones since they were observed, and have not been made huge again.
+    /// Huge pages of the program that are small ones since they were tracked, and have not been made huge again.
     #[serde(default)]
     pub huge_pages_split: u64,
-    /// First writes of the program to observed pages since the checkpoint before.
+    /// First writes of the program to tracked pages since the checkpoint before.
     #[serde(default)]
     pub first_writes: u64,
     /// What these took, by what one takes in the supervisor's own memory.
@@ -42,7 +42,7 @@ pub struct CheckpointReport {
     /// How long the program stood still.
     pub pause_nanoseconds: u64,
     /// How much of that it took to find out what it holds and what has changed.
-    pub looking_nanoseconds: u64,
+    pub scanning_nanoseconds: u64,
     /// From the start of the checkpoint until it counted: durable on the disk, or complete in memory.
     pub durable_nanoseconds: u64,
     /// How memory was taken.

@@ -66,7 +66,7 @@ pub enum Why {
     /// A process could not be cloned.
     NoClone,
     /// The kernel does not note what the program writes.
-    Unobserved,
+    Untracked,
 }
 
 /// How a checkpoint is to be taken.
@@ -116,7 +116,7 @@ pub(crate) struct Situation {
     /// What share of it the program writes a second, as long as that is little.
     rewriting: f64,
     /// Whether the kernel notes what it writes.
-    is_observed: bool,
+    is_tracked: bool,
     /// Memory that there is.
     room: Room,
     /// What earlier checkpoints took.
@@ -203,10 +203,10 @@ impl Past {
     pub(crate) fn note(&mut self, report: &CheckpointReport, tells_changes: bool) {
         let bytes = |pages: u64| pages * PAGE_BYTES as u64;
         let (read, held) = (bytes(report.pages_read), bytes(report.pages_scanned));
-        let (looking, pause) =
-            (Duration::from_nanos(report.looking_nanoseconds), Duration::from_nanos(report.pause_nanoseconds));
+        let (checking, pause) =
+            (Duration::from_nanos(report.scanning_nanoseconds), Duration::from_nanos(report.pause_nanoseconds));
         let (method, processes) = (report.method, report.processes as usize);
-        let has_learnt = self.experience.learn(Measured { method, processes, looking, pause, read, held });
+        let has_learnt = self.experience.learn(Measured { method, processes, checking, pause, read, held });
         let since = self.last.map_or(0, |last| report.taken_nanoseconds.saturating_sub(last.taken_nanoseconds));
         let seconds = Duration::from_nanos(since).as_secs_f64();
         self.trials.idle = if report.why == Why::Trial { 0.0 } else { self.trials.idle + seconds };
@@ -223,12 +223,12 @@ impl Past {
         self.last.map_or(0, |last| last.read / PAGE_BYTES as u64)
     }
 
-    /// How the next one stands, which saves all or `builds` upon the last, of a job that `is_observed` or not, and is `expected` to read so much where that is
-    /// known. So many processes it has, and `resident` bytes.
+    /// How the next one stands, which saves all or `builds` upon the last, of a job that `is_tracked` or not, and is
+    /// `expected` to read so much where that is known. So many processes it has, and `resident` bytes.
     pub(crate) fn situation(
         &self,
         builds: bool,
-        is_observed: bool,
+        is_tracked: bool,
         expected: Option<u64>,
         (processes, resident): (usize, u64),
         room: Room,
@@ -243,7 +243,7 @@ impl Past {
             held,
             processes,
             rewriting,
-            is_observed,
+            is_tracked,
             room,
             experience: self.experience,
             trials: self.trials,
@@ -267,7 +267,7 @@ fn rewriting(changed: u64, held: u64, seconds: f64) -> f64 {
 struct Measured {
     method: Method,
     processes: usize,
-    looking: Duration,
+    checking: Duration,
     pause: Duration,
     /// Read from the program, in bytes.
     read: u64,
@@ -282,7 +282,7 @@ impl Experience {
     /// Takes a figure in. Whether there was one to be had.
     fn learn(&mut self, it: Measured) -> bool {
         let follow = |figure: &mut f64, new: f64| *figure += (new - *figure) * NEW;
-        let look = it.looking.as_secs_f64();
+        let look = it.checking.as_secs_f64();
         let behind = (it.pause.as_secs_f64() - look).max(0.0);
         follow(&mut self.look, look);
         let (figure, seconds, bytes) = match it.method {
@@ -380,7 +380,7 @@ impl Snapshot {
                 };
                 // Where two cost the same, the first.
                 let mut all = vec![Method::Copy, Method::Sequential, Method::Fork];
-                all.extend(now.is_observed.then_some(Method::Precopy));
+                all.extend(now.is_tracked.then_some(Method::Precopy));
                 let possible: Vec<_> = all.iter().copied().filter(|method| now.has_room(*method)).collect();
                 let cheapest_here = cheapest(&possible);
                 let (method, why) = match now.trial(cheapest_here, &possible) {
@@ -415,7 +415,7 @@ impl fmt::Display for Why {
             Self::Trial => "to learn what that takes",
             Self::Memory => "since there is not the memory for what would cost the program less",
             Self::NoClone => "since a process could not be cloned",
-            Self::Unobserved => "since the kernel does not note what the program writes",
+            Self::Untracked => "since the kernel does not note what the program writes",
         })
     }
 }
@@ -432,7 +432,7 @@ mod tests {
         let experience = Experience::default();
         let trials = Trials::default();
         let rewriting = dirty_per_second / held as f64;
-        Situation { to_read, held, processes: 1, rewriting, is_observed: false, room, experience, trials }
+        Situation { to_read, held, processes: 1, rewriting, is_tracked: false, room, experience, trials }
     }
 
     /// One line for each situation: what is to be read, what is held, what is written a second, what memory there is.
@@ -462,7 +462,7 @@ mod tests {
             ("there is no memory to hold it", 100 * MIB, GIB, 1e8, 700 * MIB, Method::Fork),
         ];
         for (what, to_read, held, dirty, spare, method) in table {
-            let now = Situation { is_observed: true, ..situation(to_read, held, dirty, spare) };
+            let now = Situation { is_tracked: true, ..situation(to_read, held, dirty, spare) };
             assert_eq!(Snapshot::Auto.choose(&now).method, method, "{what}");
         }
     }
@@ -524,8 +524,8 @@ mod tests {
     fn a_machine_on_which_clones_are_dear_is_learnt() {
         let mut now = situation(GIB, GIB, 1e8, 8 * GIB);
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Fork);
-        let (looking, pause) = (Duration::from_millis(2), Duration::from_millis(3000));
-        let dear = Measured { method: Method::Fork, processes: 1, looking, pause, read: GIB, held: GIB };
+        let (checking, pause) = (Duration::from_millis(2), Duration::from_millis(3000));
+        let dear = Measured { method: Method::Fork, processes: 1, checking, pause, read: GIB, held: GIB };
         now.experience.learn(dear);
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Sequential);
         assert!(now.pause(Method::Fork) > 1.0);
@@ -540,16 +540,16 @@ mod tests {
             ..situation(100 * MIB, 100 * MIB, 0.0, 8 * GIB)
         };
         assert_eq!(all.written_in(READ_AHEAD), (100 * MIB) as f64);
-        let choice = Snapshot::Auto.choose(&Situation { is_observed: true, ..all });
+        let choice = Snapshot::Auto.choose(&Situation { is_tracked: true, ..all });
         assert_eq!(choice.method, Method::Copy);
     }
 
     #[test]
     fn what_reading_ahead_took_is_learnt() {
-        let mut now = Situation { is_observed: true, ..situation(100 * MIB, GIB, 1e8, 8 * GIB) };
+        let mut now = Situation { is_tracked: true, ..situation(100 * MIB, GIB, 1e8, 8 * GIB) };
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Precopy);
-        let (looking, pause) = (Duration::from_millis(2), Duration::from_millis(60));
-        let dear = Measured { method: Method::Precopy, processes: 1, looking, pause, read: 100 * MIB, held: GIB };
+        let (checking, pause) = (Duration::from_millis(2), Duration::from_millis(60));
+        let dear = Measured { method: Method::Precopy, processes: 1, checking, pause, read: 100 * MIB, held: GIB };
         assert!(now.experience.learn(dear));
         assert_eq!(Snapshot::Auto.choose(&now).method, Method::Copy);
     }

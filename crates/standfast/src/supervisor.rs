@@ -7,7 +7,7 @@ mod coalescing;
 mod end;
 mod levels;
 
-use end::LeftBehind;
+use end::Leftovers;
 pub(crate) use end::newest;
 
 use crate::background::Background;
@@ -94,13 +94,13 @@ pub(crate) fn supervise(post: Post, mut job: Job, listener: &mut Listener<'_>) -
         served: Vec::new(),
         terminated: false,
         stop_wanted: false,
-        left_behind: LeftBehind::default(),
+        leftovers: Leftovers::default(),
         last_checkpoint: None,
         past: Past::default(),
         last_failure: None,
-        unobserved: None,
+        untracked: None,
         uncloned: None,
-        unheeded: None,
+        ignored_directives: None,
         stopped_for: Vec::new(),
         stopped_behind: None,
         has_front: post.front.is_some(),
@@ -154,16 +154,16 @@ struct Supervisor<'a, 'l> {
     /// Whether that SIGTERM's checkpoint has not begun.
     stop_wanted: bool,
     /// How those ended that the program had left behind.
-    left_behind: LeftBehind,
+    leftovers: Leftovers,
     last_checkpoint: Option<CheckpointReport>,
     past: Past,
     last_failure: Option<String>,
-    /// Why the kernel does not let memory be observed.
-    unobserved: Option<String>,
+    /// Why the kernel does not let writes be tracked.
+    untracked: Option<String>,
     /// Why a process could not be cloned.
     uncloned: Option<String>,
     /// Why what the program directs about its memory is not honoured.
-    unheeded: Option<String>,
+    ignored_directives: Option<String>,
     /// Who waits until the job that was stopped can be restarted.
     stopped_for: Vec<ClientId>,
     /// The generation behind which the program was stopped.
@@ -198,7 +198,7 @@ impl Supervisor<'_, '_> {
             self.begin_checkpoint(now);
             self.coalesce_as_asked();
             self.begin_flush(now);
-            self.look_out(now);
+            self.check_free_space(now);
             self.end_due_waits(now);
             let ready = self.wait(now)?;
             if ready.checkpoint {
@@ -217,22 +217,22 @@ impl Supervisor<'_, '_> {
                 self.join_waits();
             }
             if ready.signals {
-                self.heed_signals();
+                self.handle_signals();
             }
             if ready.front {
-                self.heed_front();
+                self.handle_front();
             }
             if ready.terminal {
                 self.post.terminal.iter().for_each(|terminal| terminal.reap());
                 self.lose_terminal();
                 self.say(&JobEvent::TerminalLost);
             }
-            self.heed_clients();
+            self.handle_clients();
             if ready.job
-                && let Some(status) = self.heed_job()?
+                && let Some(status) = self.handle_job()?
             {
                 if ended.is_some() {
-                    self.left_behind.note(status);
+                    self.leftovers.note(status);
                 }
                 let first = *ended.get_or_insert(status);
                 if !self.follow_descendants(first) {
@@ -243,7 +243,7 @@ impl Supervisor<'_, '_> {
     }
 
     /// There is news of the main process: how it ended, if it did.
-    fn heed_job(&mut self) -> Result<Option<Option<ExitStatus>>, Error> {
+    fn handle_job(&mut self) -> Result<Option<Option<ExitStatus>>, Error> {
         // Whatever stops its threads holds it.
         self.end_checkpoint();
         self.give_up_foreground_flush();
@@ -334,7 +334,7 @@ impl Supervisor<'_, '_> {
         fds.extend(self.checkpointing.iter().map(|checkpointing| PollFd::new(checkpointing, PollFlags::IN)));
         fds.extend(self.coalescing.iter().map(|coalescing| PollFd::new(coalescing, PollFlags::IN)));
         fds.extend(self.flushing.iter().map(|flushing| PollFd::new(flushing, PollFlags::IN)));
-        fds.extend(self.preflight.looking().map(|looking| PollFd::new(looking, PollFlags::IN)));
+        fds.extend(self.preflight.checking().map(|checking| PollFd::new(checking, PollFlags::IN)));
         fds.extend(self.ending_waits.iter().map(|ending| PollFd::new(ending, PollFlags::IN)));
         fds.extend(self.post.front.iter().map(|front| PollFd::new(front, PollFlags::IN)));
         let lines = self.post.terminal.iter().map(|terminal| terminal.line());
@@ -348,7 +348,7 @@ impl Supervisor<'_, '_> {
                 let checkpoint = self.checkpointing.is_some() && more.next() == Some(true);
                 let coalescing = self.coalescing.is_some() && more.next() == Some(true);
                 let flush = self.flushing.is_some() && more.next() == Some(true);
-                let preflight = self.preflight.looking().is_some() && more.next() == Some(true);
+                let preflight = self.preflight.checking().is_some() && more.next() == Some(true);
                 let waits = self.ending_waits.is_some() && more.next() == Some(true);
                 let front = self.post.front.is_some() && more.next() == Some(true);
                 let terminal = self.post.terminal.is_some() && more.next() == Some(true);
@@ -409,7 +409,7 @@ impl Supervisor<'_, '_> {
         // Its panic has been told; the waits then last longer.
         let _ = ending.join();
         hold_child_signal(self.is_traced());
-        self.heed_stop();
+        self.handle_stop();
     }
 
     /// Whether a thread of ours stops threads of the job.
@@ -418,7 +418,7 @@ impl Supervisor<'_, '_> {
     }
 
     /// Looks, without touching the program, whether a checkpoint could be taken.
-    fn look_out(&mut self, now: Instant) {
+    fn check_free_space(&mut self, now: Instant) {
         let (destination, freezer) = (self.post.destination.clone(), self.job.freezer());
         if let Err(error) = self.preflight.begin(now, move || look(&destination, &freezer)) {
             self.warn(format!("whether the program can be checkpointed could not be found out: {error}"));
@@ -435,24 +435,24 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    fn heed_signals(&mut self) {
+    fn handle_signals(&mut self) {
         self.job.reap_strays();
-        self.heed_stop();
+        self.handle_stop();
         for (signal, sender) in self.post.signals.take(self.job.main_process().pid) {
-            self.heed_signal(signal, sender);
+            self.handle_signal(signal, sender);
         }
     }
 
     /// What the front has got counts as if we had got it. One that was killed is a terminal that was lost: the job is
     /// protected on.
-    fn heed_front(&mut self) {
+    fn handle_front(&mut self) {
         match self.post.front.as_ref().and_then(ForegroundConnection::take) {
-            Some(signals) => signals.into_iter().for_each(|(signal, sender)| self.heed_signal(signal, sender)),
+            Some(signals) => signals.into_iter().for_each(|(signal, sender)| self.handle_signal(signal, sender)),
             None => self.be_alone(),
         }
     }
 
-    fn heed_signal(&mut self, signal: i32, sender: Sender) {
+    fn handle_signal(&mut self, signal: i32, sender: Sender) {
         match react(signal, sender, self.terminated) {
             Reaction::Leave => {}
             Reaction::GoOn => self.foreground.go_on(),
@@ -467,7 +467,7 @@ impl Supervisor<'_, '_> {
     }
 
     /// Job control may have stopped the main process. Under a checkpoint the kernel tells nobody but that.
-    fn heed_stop(&mut self) {
+    fn handle_stop(&mut self) {
         if !self.is_traced() && self.job.has_stopped() {
             self.foreground.stop_along();
         }

@@ -19,7 +19,7 @@ pub(crate) const EXIT_MAX: Duration = Duration::from_secs(30);
 /// How long a life must look alive before it is refused: between taking its SIGKILL and being marked as exiting a thread
 /// looks like any other, for as long as it has no processor; and what a program has left behind may just be noticing that.
 pub(crate) const ALIVE_MIN: Duration = Duration::from_millis(300);
-/// From when on the user is told what is waited for.
+/// Waits of at least this long are reported.
 const QUIET_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at a heartbeat.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
@@ -103,7 +103,7 @@ fn if_called_off(front: Option<&ForegroundConnection>) -> Result<(), Error> {
     }
 }
 
-/// A heartbeat under observation.
+/// A heartbeat that is watched.
 struct Watch {
     pulse: Pulse,
     begun: Instant,
@@ -151,7 +151,7 @@ enum Step {
     GoOn,
     /// To look again soon.
     Wait,
-    /// The same, after telling the user which process is waited for.
+    /// The same, after reporting which process is waited for.
     SayAndWait(i32),
 }
 
@@ -162,13 +162,13 @@ struct Patience {
     alive_since: Option<Instant>,
     /// The process that is waited for, and since when.
     waits_for: Option<(i32, Instant)>,
-    /// The last that the user was told of.
-    told: Option<i32>,
+    /// The last that was reported.
+    reported: Option<i32>,
 }
 
 impl Patience {
     fn new(now: Instant) -> Self {
-        Self { begun: now, alive_since: None, waits_for: None, told: None }
+        Self { begun: now, alive_since: None, waits_for: None, reported: None }
     }
 
     fn next(&mut self, now: Instant, seen: Seen) -> Step {
@@ -183,10 +183,10 @@ impl Patience {
             Seen::Exiting(pid) => {
                 self.alive_since = None;
                 let (_, since) = *self.waits_for.insert(self.waits_for.filter(|it| it.0 == pid).unwrap_or((pid, now)));
-                if self.told == Some(pid) || now.saturating_duration_since(since) < QUIET_MAX {
+                if self.reported == Some(pid) || now.saturating_duration_since(since) < QUIET_MAX {
                     return Step::Wait;
                 }
-                self.told = Some(pid);
+                self.reported = Some(pid);
                 Step::SayAndWait(pid)
             }
         }

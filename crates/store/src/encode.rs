@@ -193,7 +193,7 @@ impl Shrinker {
     pub(crate) fn put(&mut self, runs: &[Run], pages: &[u8], counts: Counts<'_>, into: &mut Vec<u8>) -> Encoding {
         for encoding in [Encoding::Differences, Encoding::Sparse, Encoding::Lz4, Encoding::Zstd] {
             let (encoding, encoded) = match encoding {
-                Encoding::Sparse => match self.without_blanks(runs, pages, counts) {
+                Encoding::Sparse => match self.without_masked_words(runs, pages, counts) {
                     Some(done) => done,
                     None => continue,
                 },
@@ -241,7 +241,7 @@ impl Shrinker {
     }
 
     /// Pages of which not all counts, if that makes them much shorter.
-    fn without_blanks(&mut self, runs: &[Run], pages: &[u8], counts: Counts<'_>) -> Option<(Encoding, &[u8])> {
+    fn without_masked_words(&mut self, runs: &[Run], pages: &[u8], counts: Counts<'_>) -> Option<(Encoding, &[u8])> {
         match counts {
             Counts::All => None,
             Counts::NotZero => Some((Encoding::Sparse, self.encoder.encode(Encoding::Sparse, &[], pages)?)),

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 /// Pages of which some words do not count, ascending.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Blanks(Vec<Blank>);
+pub struct MaskedPages(Vec<MaskedPage>);
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Blank {
+pub struct MaskedPage {
     /// Its address.
     pub page: Address,
     /// Words that are dead.
@@ -22,7 +22,7 @@ pub struct Blank {
     pub out: Mask,
 }
 
-impl Blank {
+impl MaskedPage {
     /// Whether it needs the page of the checkpoint that is built upon.
     pub fn is_held(&self) -> bool {
         self.dead != self.out
@@ -31,10 +31,10 @@ impl Blank {
 
 impl Regions {
     /// The words that need not be saved by a checkpoint that builds upon one taken when there had been `held` checkpoints, as
-    /// far as that one holds their pages ([`Blanks::where_held`]); `None` where it builds upon none. Pages that lie within one
-    /// region are not among them.
-    pub fn blanks(&self, held: Option<u64>) -> Blanks {
-        let mut blanks = Blanks::default();
+    /// far as that one holds their pages ([`MaskedPages::where_held`]); `None` where it builds upon none. Pages that lie
+    /// within one region are not among them.
+    pub fn masked_pages(&self, held: Option<u64>) -> MaskedPages {
+        let mut masked_pages = MaskedPages::default();
         for region in self.all() {
             let is_held = match region.usage {
                 Usage::Included => continue,
@@ -42,9 +42,9 @@ impl Regions {
                 Usage::ReadOnly { .. } if held.is_some_and(|held| region.usage.is_held(held)) => true,
                 Usage::ReadOnly { .. } => continue,
             };
-            edges(region).for_each(|page| blanks.add(region, page, is_held));
+            edges(region).for_each(|page| masked_pages.add(region, page, is_held));
         }
-        blanks
+        masked_pages
     }
 }
 
@@ -58,7 +58,7 @@ fn edges(region: &Region) -> impl Iterator<Item = Address> + use<> {
     first.into_iter().chain(last).map(Address::new)
 }
 
-impl Blanks {
+impl MaskedPages {
     fn add(&mut self, region: &Region, page: Address, is_held: bool) {
         const WORD: u64 = MASK_WORD_BYTES as u64;
         let start = region.start.saturating_sub(page.get());
@@ -68,7 +68,7 @@ impl Blanks {
             return;
         }
         if self.0.last().is_none_or(|last| last.page != page) {
-            self.0.push(Blank { page, dead: Mask::NONE, out: Mask::NONE });
+            self.0.push(MaskedPage { page, dead: Mask::NONE, out: Mask::NONE });
         }
         let last = self.0.last_mut().expect("there is one");
         last.out.add(words.clone());
@@ -80,21 +80,22 @@ impl Blanks {
     /// The same where the checkpoint that is built upon holds these pages and no others.
     #[must_use]
     pub fn where_held(self: &Arc<Self>, pages: &PageSet) -> Arc<Self> {
-        let lacking = PageSet::of(self.0.iter().filter(|blank| blank.is_held()).map(|it| PageRange::new(it.page, 1)));
+        let lacking =
+            PageSet::of(self.0.iter().filter(|masked_page| masked_page.is_held()).map(|it| PageRange::new(it.page, 1)));
         let lacking = lacking.difference(pages);
         if lacking.is_empty() {
             return Arc::clone(self);
         }
         let mut lacking = lacking.ranges();
-        let present = |blank: &Blank| {
+        let present = |masked_page: &MaskedPage| {
             while let [first, rest @ ..] = lacking
-                && first.end() <= blank.page
+                && first.end() <= masked_page.page
             {
                 lacking = rest;
             }
-            let is_lacking = lacking.first().is_some_and(|range| range.contains(blank.page));
-            let out = if is_lacking { blank.dead } else { blank.out };
-            (!out.is_empty()).then_some(Blank { out, ..*blank })
+            let is_lacking = lacking.first().is_some_and(|range| range.contains(masked_page.page));
+            let out = if is_lacking { masked_page.dead } else { masked_page.out };
+            (!out.is_empty()).then_some(MaskedPage { out, ..*masked_page })
         };
         Arc::new(Self(self.0.iter().filter_map(present).collect()))
     }
@@ -103,16 +104,16 @@ impl Blanks {
     #[must_use]
     pub(super) fn with(&self, pages: &PageSet, others: &Self) -> Self {
         let mut ranges = pages.ranges();
-        let stays = |blank: &&Blank| {
+        let stays = |masked_page: &&MaskedPage| {
             while let [first, rest @ ..] = ranges
-                && first.end() <= blank.page
+                && first.end() <= masked_page.page
             {
                 ranges = rest;
             }
-            !ranges.first().is_some_and(|range| range.contains(blank.page))
+            !ranges.first().is_some_and(|range| range.contains(masked_page.page))
         };
         let mut all: Vec<_> = self.0.iter().filter(stays).chain(&others.0).copied().collect();
-        all.sort_unstable_by_key(|blank| blank.page);
+        all.sort_unstable_by_key(|masked_page| masked_page.page);
         Self(all)
     }
 
@@ -122,20 +123,20 @@ impl Blanks {
     }
 
     /// All of them.
-    pub fn all(&self) -> &[Blank] {
+    pub fn all(&self) -> &[MaskedPage] {
         &self.0
     }
 
     /// Those within a range.
-    pub fn within(&self, range: PageRange) -> &[Blank] {
-        let from = self.0.partition_point(|blank| blank.page < range.start());
+    pub fn within(&self, range: PageRange) -> &[MaskedPage] {
+        let from = self.0.partition_point(|masked_page| masked_page.page < range.start());
         let rest = &self.0[from..];
-        &rest[..rest.partition_point(|blank| blank.page < range.end())]
+        &rest[..rest.partition_point(|masked_page| masked_page.page < range.end())]
     }
 
     /// The pages.
     pub fn pages(&self) -> PageSet {
-        PageSet::of(self.0.iter().map(|blank| PageRange::new(blank.page, 1)))
+        PageSet::of(self.0.iter().map(|masked_page| PageRange::new(masked_page.page, 1)))
     }
 
     /// The pages of which words count that did not count then.
@@ -145,8 +146,11 @@ impl Blanks {
         }
         let mut now = &self.0[..];
         let revived = then.0.iter().filter(|was| {
-            now = &now[now.partition_point(|blank| blank.page < was.page)..];
-            let out = now.first().filter(|blank| blank.page == was.page).map_or(Mask::NONE, |blank| blank.out);
+            now = &now[now.partition_point(|masked_page| masked_page.page < was.page)..];
+            let out = now
+                .first()
+                .filter(|masked_page| masked_page.page == was.page)
+                .map_or(Mask::NONE, |masked_page| masked_page.out);
             !was.out.is_within(out)
         });
         PageSet::of(revived.map(|was| PageRange::new(was.page, 1)))

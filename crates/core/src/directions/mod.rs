@@ -17,13 +17,13 @@
 //! 472  the job's directory, to the end of the page
 //! ```
 
-mod blanks;
+mod masked_pages;
 mod records;
 mod regions;
 mod table;
 
 use crate::Address;
-pub use blanks::{Blank, Blanks};
+pub use masked_pages::{MaskedPage, MaskedPages};
 pub use records::{RECORDS_BYTES, excluded_by};
 pub use regions::{Changes, Excluded, Region, Regions, Usage};
 pub use table::{Outline, Table};
@@ -170,7 +170,7 @@ pub struct Message {
 
 /// What has become of a checkpoint, as the program is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum CheckpointOutcome {
     /// It has been taken as this generation, and the program goes on: the first return.
     Taken(u64),
     /// The program has been restarted from it: the second return.
@@ -190,13 +190,13 @@ pub struct Times {
 
 impl Header {
     /// What tells the program of an outcome.
-    pub fn outcome(&self, told: Told, times: Times) -> Message {
-        let (code, generation) = match told {
-            Told::Taken(generation) => (1i32, generation),
-            Told::Restarted(generation) => (2, generation),
-            Told::Failed => (-7, 0),
+    pub fn outcome(&self, outcome: CheckpointOutcome, times: Times) -> Message {
+        let (code, generation) = match outcome {
+            CheckpointOutcome::Taken(generation) => (1i32, generation),
+            CheckpointOutcome::Restarted(generation) => (2, generation),
+            CheckpointOutcome::Failed => (-7, 0),
         };
-        let epoch = if told == Told::Failed { self.epoch } else { self.epoch.wrapping_add(1) };
+        let epoch = if outcome == CheckpointOutcome::Failed { self.epoch } else { self.epoch.wrapping_add(1) };
         let mut bytes = Vec::with_capacity(GIVING - OUTCOME);
         bytes.extend(self.sequence.wrapping_add(1).to_le_bytes());
         bytes.extend(code.to_le_bytes());
@@ -277,8 +277,12 @@ mod tests {
     fn an_outcome_counts_up_and_only_a_checkpoint_makes_a_new_epoch() {
         let header = Header::parse(&header()).unwrap().unwrap();
         let times = Times { due_at: 5, next_at: u64::MAX };
-        for (told, code, epoch) in [(Told::Taken(9), 1, 1), (Told::Restarted(9), 2, 1), (Told::Failed, -7, 0)] {
-            let Message { offset, bytes } = header.outcome(told, times);
+        for (outcome, code, epoch) in [
+            (CheckpointOutcome::Taken(9), 1, 1),
+            (CheckpointOutcome::Restarted(9), 2, 1),
+            (CheckpointOutcome::Failed, -7, 0),
+        ] {
+            let Message { offset, bytes } = header.outcome(outcome, times);
             assert_eq!((offset as usize, offset as usize + bytes.len()), (OUTCOME, GIVING));
             assert_eq!(number32(&bytes, 0), 1);
             assert_eq!(number32(&bytes, 4).cast_signed(), code);

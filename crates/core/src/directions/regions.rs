@@ -275,7 +275,7 @@ fn overlay(older: &[Region], newer: &[Region]) -> Vec<Region> {
 mod tests {
     use super::*;
     use crate::Mask;
-    use crate::directions::Blanks;
+    use crate::directions::MaskedPages;
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -349,7 +349,7 @@ mod tests {
         }
 
         #[test]
-        fn no_word_is_blank_of_which_a_byte_counts(
+        fn no_word_is_masked_of_which_a_byte_counts(
             log in proptest::collection::vec(some_region(), 0..40),
             held in proptest::option::of((0u64..4, 0u64..64)),
         ) {
@@ -357,8 +357,8 @@ mod tests {
             let page_at = |number: u64| PageRange::new(Address::new(number * PAGE), 1);
             let holding = |bits: u64| PageSet::of((0..6).filter(|page| bits >> page & 1 == 1).map(page_at));
             let pages = held.map(|(_, bits)| holding(bits)).unwrap_or_default();
-            let blanks = Arc::new(regions.blanks(held.map(|(held, _)| held))).where_held(&pages);
-            prop_assert!(blanks.all().is_sorted_by(|one, next| one.page < next.page));
+            let masked_pages = Arc::new(regions.masked_pages(held.map(|(held, _)| held))).where_held(&pages);
+            prop_assert!(masked_pages.all().is_sorted_by(|one, next| one.page < next.page));
             for number in 0..6 {
                 // Words that lie within one region.
                 let (mut dead, mut out) = (Mask::NONE, Mask::NONE);
@@ -370,7 +370,7 @@ mod tests {
                     if is_dead { dead.add(word..word + 1) }
                     if is_dead || is_held { out.add(word..word + 1) }
                 }
-                let found = blanks.within(page_at(number)).first().map_or((Mask::NONE, Mask::NONE), |it| (it.dead, it.out));
+                let found = masked_pages.within(page_at(number)).first().map_or((Mask::NONE, Mask::NONE), |it| (it.dead, it.out));
                 let is_in_one = regions.all().iter().any(|it| it.start <= number * PAGE && (number + 1) * PAGE <= it.end);
                 prop_assert_eq!(found, if is_in_one { (Mask::NONE, Mask::NONE) } else { (dead, out) });
             }
@@ -380,14 +380,14 @@ mod tests {
         fn a_page_is_revived_when_a_word_counts_again(
             [then, now] in [proptest::collection::vec(some_region(), 0..9), proptest::collection::vec(some_region(), 0..9)],
         ) {
-            let blanks = |log: &[Region]| {
-                Regions::decode([&log.iter().flat_map(encode).collect::<Vec<u8>>()[..]]).unwrap().blanks(None)
+            let masked_pages = |log: &[Region]| {
+                Regions::decode([&log.iter().flat_map(encode).collect::<Vec<u8>>()[..]]).unwrap().masked_pages(None)
             };
-            let (then, now) = (blanks(&then), blanks(&now));
+            let (then, now) = (masked_pages(&then), masked_pages(&now));
             let revived = now.revived_since(&then);
             for number in 0..6 {
                 let page = PageRange::new(Address::new(number * PAGE), 1);
-                let out = |blanks: &Blanks| blanks.within(page).first().map_or(Mask::NONE, |blank| blank.out);
+                let out = |masked_pages: &MaskedPages| masked_pages.within(page).first().map_or(Mask::NONE, |masked_page| masked_page.out);
                 let is_revived = (0..1024).any(|word| {
                     let has = |mask: Mask| mask.to_bytes()[word / 8] >> (word % 8) & 1 == 1;
                     has(out(&then)) && !has(out(&now))

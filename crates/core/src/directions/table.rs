@@ -2,7 +2,7 @@
 //! which most stay as they are from one checkpoint to the next: what was said since is put on top, and looks at the pages
 //! that it speaks of and at no others.
 
-use super::{Blanks, Changes, Excluded, Regions};
+use super::{Changes, Excluded, MaskedPages, Regions};
 use crate::PageSet;
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ pub struct Outline {
     /// Whole pages that need not be saved.
     pub excluded: Excluded,
     /// What of others need not.
-    pub blanks: Arc<Blanks>,
+    pub masked_pages: Arc<MaskedPages>,
 }
 
 impl Outline {
     fn of(regions: &Regions, held: Option<u64>) -> Self {
-        Self { excluded: regions.excluded(held), blanks: Arc::new(regions.blanks(held)) }
+        Self { excluded: regions.excluded(held), masked_pages: Arc::new(regions.masked_pages(held)) }
     }
 
     /// Of some pages as the other says, and of the rest as this does.
@@ -27,7 +27,7 @@ impl Outline {
             dead: with(&self.excluded.dead, &other.excluded.dead),
             held: with(&self.excluded.held, &other.excluded.held),
         };
-        Self { excluded, blanks: Arc::new(self.blanks.with(pages, &other.blanks)) }
+        Self { excluded, masked_pages: Arc::new(self.masked_pages.with(pages, &other.masked_pages)) }
     }
 }
 

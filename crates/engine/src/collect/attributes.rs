@@ -40,40 +40,40 @@ pub(crate) struct Attributes {
 
 /// The last look at each process of a job.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(Mutex<HashMap<i32, Look>>);
+pub(crate) struct Scans(Mutex<HashMap<i32, Scan>>);
 
 #[derive(Debug)]
-struct Look {
+struct Scan {
     process: ProcessIdentity,
     attributes: Attributes,
     ended: Instant,
     took: Duration,
 }
 
-impl Looks {
+impl Scans {
     /// Looks at processes that run, but for those that were looked at a moment ago; forgets others.
-    pub(crate) fn look_ahead(&self, pids: &[i32]) {
-        self.looks().retain(|pid, look| pids.contains(pid) && look.process.is_alive());
+    pub(crate) fn prefetch(&self, pids: &[i32]) {
+        self.scans().retain(|pid, scan| pids.contains(pid) && scan.process.is_alive());
         for pid in pids {
-            let is_recent = |look: &Look| look.ended.elapsed() < look.took * REST;
-            if !self.looks().get(pid).is_some_and(is_recent) {
+            let is_recent = |scan: &Scan| scan.ended.elapsed() < scan.took * REST;
+            if !self.scans().get(pid).is_some_and(is_recent) {
                 // It is gone, or the checkpoint will say why it may not be looked at.
-                let _ = self.look_at(*pid);
+                let _ = self.scan(*pid);
             }
         }
     }
 
     /// Looks at a process that runs.
-    pub(super) fn look_at(&self, pid: i32) -> Option<(ProcessIdentity, Attributes)> {
+    pub(super) fn scan(&self, pid: i32) -> Option<(ProcessIdentity, Attributes)> {
         let begun = Instant::now();
         let found = ProcessIdentity::of(pid).ok().and_then(|process| Some((process, Attributes::at(pid).ok()?)));
         let Some((process, attributes)) = found else {
-            self.looks().remove(&pid);
+            self.scans().remove(&pid);
             return None;
         };
         let attributes = Attributes { is_ahead: true, ..attributes };
-        let look = Look { process, attributes: attributes.clone(), ended: Instant::now(), took: begun.elapsed() };
-        self.looks().insert(pid, look);
+        let scan = Scan { process, attributes: attributes.clone(), ended: Instant::now(), took: begun.elapsed() };
+        self.scans().insert(pid, scan);
         Some((process, attributes))
     }
 
@@ -86,8 +86,8 @@ impl Looks {
         when: Asking,
     ) -> Result<Attributes, EngineError> {
         let asking = |source| kernel("asking what was said about memory", source);
-        let is_it = |look: &&Look| look.process == process;
-        let known = self.looks().get(&process.pid).filter(is_it).map(|look| look.attributes.clone());
+        let is_it = |scan: &&Scan| scan.process == process;
+        let known = self.scans().get(&process.pid).filter(is_it).map(|scan| scan.attributes.clone());
         match known {
             Some(known) if when == Asking::Ahead && known.fits(locked_kib, maps) => Ok(known),
             // One walk is enough.
@@ -99,7 +99,7 @@ impl Looks {
         }
     }
 
-    fn looks(&self) -> MutexGuard<'_, HashMap<i32, Look>> {
+    fn scans(&self) -> MutexGuard<'_, HashMap<i32, Scan>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn locked_memory_that_a_look_has_not_seen_makes_it_unsupported() {
+    fn locked_memory_that_a_scan_has_not_seen_makes_it_unsupported() {
         let known = known("10000-20000 rw-p 00000000 00:00 0 \nVmFlags: rd lo\n");
         let maps = [map("10000-20000 rw-p 00000000 00:00 0 "), map("30000-40000 rw-p 00000000 00:00 0 ")];
         assert!(known.fits(64, &maps));

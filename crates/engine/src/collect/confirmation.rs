@@ -62,7 +62,7 @@ impl Unconfirmed {
         let mut confirmed = true;
         // All of them are looked at, for the next checkpoint.
         for (process, used) in processes {
-            confirmed &= match shared.looks.look_at(process.pid) {
+            confirmed &= match shared.scans.scan(process.pid) {
                 Some((now, attributes)) if now == process => is_confirmed(&used, attributes.mappings()),
                 // It has ended, and nobody can tell any more.
                 _ => true,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_looks_say_is_confirmed_also_of_a_mapping_that_has_grown() {
+    fn what_both_scans_say_is_confirmed_also_of_a_mapping_that_has_grown() {
         let before = mappings(&[("1000-3000", "wf"), ("5000-6000", "nh")]);
         let stopped = [program(), used(0x1000, 0x3000, &before), used(0x5000, 0x7000, &before)];
         assert!(is_confirmed(&stopped, &mappings(&[("1000-3000", "wf"), ("5000-9000", "hg ac")])));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_that_no_look_has_met_counts_where_the_program_says_things_about_memory() {
+    fn a_mapping_that_no_scan_has_met_counts_where_the_program_says_things_about_memory() {
         let stopped = [program(), used(0x1000, 0x3000, &[])];
         assert!(is_confirmed(&stopped, &mappings(&[("5000-6000", "dp")])));
         assert!(!is_confirmed(&stopped, &mappings(&[("5000-6000", "dc")])));

@@ -1,6 +1,6 @@
 //! The files of a job: found by path, read ahead while the program runs, and noted with what they hold.
 
-use crate::files::{FileKey, Haste, Look, identity};
+use crate::files::{FileKey, Haste, Scan, identity};
 use crate::job::{Kept, Shared};
 use crate::listing::Outline;
 use crate::tree::Roots;
@@ -107,7 +107,7 @@ pub(super) fn opened(path: &[u8], key: FileKey) -> Result<FileReference, String>
 
 /// Reads the files of a running job, and looks who else writes to them, what was said about memory and who sleeps, so that
 /// the stop need not.
-pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
+pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
     let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
     let mut paths = BTreeSet::new();
     let (mut mapped, mut written, mut leased) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -143,16 +143,16 @@ pub(crate) fn look_ahead(roots: &Roots, shared: &Shared) {
     for mut file in paths.iter().filter_map(|path| reference(path).ok()) {
         let key = key_of(&file);
         let (is_mapped, is_written) = (mapped.contains(&key), written.contains(&key));
-        shared.digests.fill(&mut file, Look { haste: Haste::Running, is_mapped, is_written });
+        shared.digests.fill(&mut file, Scan { haste: Haste::Running, is_mapped, is_written });
     }
     // To the reaper come those of the job that lose their parents, also such as are younger than the list.
     let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
-    shared.writers.look(&written, &job);
-    shared.looks.look_ahead(&pids);
-    shared.waits().look_ahead(&pids);
+    shared.writers.scan(&written, &job);
+    shared.scans.prefetch(&pids);
+    shared.waits().prefetch(&pids);
     // Last, since the less time passes until the stop the less has changed by then.
     let folders = &shared.folders();
-    shared.listing.look_ahead(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
+    shared.listing.prefetch(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
 }
 
 /// Looks at the directories in which a job works that has just begun.
@@ -160,7 +160,7 @@ pub(crate) fn list_ahead(roots: &Roots, shared: &Shared) {
     let pids: Vec<i32> = roots.members().iter().map(|member| member.pid).collect();
     let job: Vec<i32> = pids.iter().copied().chain(roots.reaper).collect();
     let (outputs, folders) = (BTreeMap::new(), &shared.folders());
-    shared.listing.look_ahead(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
+    shared.listing.prefetch(&Outline { pids: &pids, job: &job, outputs: &outputs, folders });
 }
 
 /// A file with code that has been replaced, as it was when a copy of it was made. `path` is as the kernel shows it.
@@ -177,7 +177,7 @@ pub(crate) fn code_files(roots: &Roots, shared: &Shared) -> Vec<FileReference> {
         for map in maps.iter().filter(|map| map.inode != 0 && map.protection.execute && !map.shared) {
             let file = reference(&map.path).ok().filter(|file| file.identity.inode == map.inode);
             let Some(mut file) = file.filter(|file| !found.contains_key(&key_of(file))) else { continue };
-            shared.digests.fill(&mut file, Look::reading(Haste::Running));
+            shared.digests.fill(&mut file, Scan::reading(Haste::Running));
             if file.digest.is_some_and(|digest| digest.coverage == Coverage::Whole) {
                 found.insert(key_of(&file), file);
             }
@@ -198,7 +198,7 @@ pub(super) fn note_contents(state: &mut JobState, shared: &Shared) {
             continue;
         }
         let is_mapped = mapped.contains(&key);
-        shared.digests.fill(file, Look { haste: Haste::Stopped, is_mapped, is_written: is_mapped });
+        shared.digests.fill(file, Scan { haste: Haste::Stopped, is_mapped, is_written: is_mapped });
         seen.insert(key, file.clone());
     }
     for open in &mut state.open_files {

@@ -1,5 +1,5 @@
 //! Files that a program may write through shared mappings which are not writable at the stop: programs guard data so, and make
-//! a mapping writable only while they write to it. Whether they do is seen by observing these mappings; until then such a file
+//! a mapping writable only while they write to it. Whether they do is seen by tracking these mappings; until then such a file
 //! is not saved because of them, since others map whole databases so and never write there.
 
 use super::Subject;
@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// How much of such mappings is observed in a process: to begin takes 5 ms and 2 MiB of page tables for each GiB, and the kernel
-/// maps the pages of an observed file one by one.
-const OBSERVED_BYTES_MAX: u64 = 256 << 20;
+/// How much of such mappings is tracked in a process: to begin takes 5 ms and 2 MiB of page tables for each GiB, and the kernel
+/// maps the pages of a tracked file one by one.
+const TRACKED_BYTES_MAX: u64 = 256 << 20;
 
-/// Adds to `written` the files that the job has written through such mappings since the last look, and observes those that were
-/// not observed.
-pub(super) fn look(
+/// Adds to `written` the files that the job has written through such mappings since the last look, and tracks those that were
+/// not tracked.
+pub(super) fn scan(
     subjects: &[Subject<'_>],
     tracks: &mut Tracks,
     written: &mut BTreeSet<FileKey>,
@@ -34,9 +34,9 @@ pub(super) fn look(
     Ok(())
 }
 
-/// The mappings of a process that could be written and have not been seen to be, as far as they are to be observed.
+/// The mappings of a process that could be written and have not been seen to be, as far as they are to be tracked.
 fn guarded(subject: &Subject<'_>, written: &BTreeSet<FileKey>) -> Vec<(FileKey, PageRange)> {
-    let mut room = OBSERVED_BYTES_MAX;
+    let mut room = TRACKED_BYTES_MAX;
     let fits = |map: &&Map| {
         let fits = map.range().bytes() <= room;
         room -= if fits { map.range().bytes() } else { 0 };

@@ -5,7 +5,7 @@ use super::files::{References, copied};
 use super::objects::{Objects, Unsupported};
 use crate::freeze::kernel;
 use crate::job::Kept;
-use crate::track::{Look, Pages, Place, Track};
+use crate::track::{Pages, Place, Scan, Track};
 use crate::{Blocker, EngineError};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::BackingPage;
@@ -106,9 +106,9 @@ impl Mappings {
         let (Some(first), Some(last)) = (self.ordinary.first(), self.ordinary.last()) else { return Ok(()) };
         let all = PageSet::of([PageRange::between(Address::new(first.start), Address::new(last.end))]);
         let mut guards = std::mem::take(&mut pages.guarded);
-        let looked_at = PageSet::of(pages.looked_at.drain(..));
+        let scanned = PageSet::of(pages.scanned.drain(..));
         // To walk little memory twice takes less time than a call for each stretch between.
-        let rest = if looked_at.pages() <= WALKED_TWICE_MAX { all } else { all.difference(&looked_at) };
+        let rest = if scanned.pages() <= WALKED_TWICE_MAX { all } else { all.difference(&scanned) };
         for range in rest.ranges() {
             scan.guarded(*range, &mut guards)?;
         }
@@ -189,13 +189,13 @@ pub(super) struct Space<'a> {
     /// Of the kernel's stack only the pages from here on count.
     pub(super) live_stack: u64,
     /// Without one all pages may have been written.
-    pub(super) track: Option<(&'a mut Track, Look)>,
+    pub(super) track: Option<(&'a mut Track, Scan)>,
 }
 
 impl Space<'_> {
     /// The pages that hold something of its own: a reservation costs what is populated in it. Notes which of them must not be
     /// touched.
-    pub(super) fn look(&mut self) -> Result<Pages, EngineError> {
+    pub(super) fn scan(&mut self) -> Result<Pages, EngineError> {
         let scanning = |source| kernel("scanning the program's pages", source);
         let scan = PageScan::open(self.pid).map_err(scanning)?;
         let ordinary = self.mappings.ordinary.iter();
@@ -209,7 +209,7 @@ impl Space<'_> {
         };
         let mut pages = Pages::default();
         if let Some((track, how)) = &mut self.track {
-            pages = track.look(*how, &places, populated)?;
+            pages = track.scan(*how, &places, populated)?;
         } else {
             let mut ranges = Vec::new();
             for place in &places {
@@ -223,7 +223,7 @@ impl Space<'_> {
 }
 
 /// What is asked of a program from within may make its stack grow, after its mappings have been listed. Were only the
-/// part that was listed observed, the kernel would make two mappings of it, and the lower one would pass for memory that
+/// part that was listed tracked, the kernel would make two mappings of it, and the lower one would pass for memory that
 /// does not grow. Nothing else lies so near below a stack: the kernel keeps 1 MiB free there.
 const STACK_GROWTH_BYTES: u64 = 64 << 10;
 
@@ -239,11 +239,11 @@ fn place(mapping: &Mapping, live_stack: u64) -> Option<Place> {
     let (start, end) = (Address::new(mapping.start), Address::new(mapping.end));
     let live = if mapping.grows_down { live_stack.clamp(mapping.start, mapping.end) } else { mapping.start };
     let live = Address::new(live - live % PAGE_BYTES as u64);
-    let observed =
+    let tracked =
         if mapping.grows_down { Address::new(mapping.start.saturating_sub(STACK_GROWTH_BYTES)) } else { start };
     let said = |advice| mapping.attributes.advice.contains(&advice);
     let wants_huge_pages = (said(Advice::HugePages) || said(Advice::NoHugePages)).then(|| said(Advice::HugePages));
     let is_of_pool = mapping.attributes.huge_page_bytes > 0;
-    let (mapping, live) = (PageRange::between(observed, end), PageRange::between(live, end));
+    let (mapping, live) = (PageRange::between(tracked, end), PageRange::between(live, end));
     Some(Place { mapping, live, backing_page, wants_huge_pages, is_of_pool })
 }

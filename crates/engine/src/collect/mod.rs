@@ -30,19 +30,19 @@ use crate::freeze::{Frozen, kernel};
 use crate::job::{Inheritance, Kept};
 use crate::listing::{Listed, NotSaved};
 use crate::restart::foreseen;
-use crate::track::{Look, Pages, Track, Tracking, Tracks};
+use crate::track::{Pages, Scan, Track, Tracking, Tracks};
 use crate::tree::Member;
 use crate::{Blocker, CaptureOptions, EngineError, ProcessIdentity, pool};
 pub use attributes::Asking;
 use attributes::Attributes;
-pub(crate) use attributes::Looks;
+pub(crate) use attributes::Scans;
 pub use confirmation::Unconfirmed;
 pub use descriptors::ExternalSockets;
 pub(crate) use descriptors::received;
 use descriptors::{Descriptors, Motion, Terms};
 pub use files::Output;
 use files::{References, opened, reference};
-pub(crate) use files::{code_files, list_ahead, look_ahead};
+pub(crate) use files::{code_files, list_ahead, prefetch};
 pub(crate) use memory::HUGE_PAGES;
 use objects::Objects;
 pub(crate) use objects::{ObjectContents, ObjectKey, data_of};
@@ -65,7 +65,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 pub(crate) use surroundings::{is_plain, socket_path};
 use system_v::SystemV;
-pub(crate) use system_v::{KnownObjects, is_left_behind, known_here, made_since, was_here};
+pub(crate) use system_v::{KnownObjects, is_leftover, known_here, made_since, was_here};
 use threads::Also;
 
 /// A job's records and where its memory is to be read.
@@ -87,12 +87,12 @@ pub(crate) struct Collection {
 impl Collection {
     /// One that `is_second` follows another for the same checkpoint.
     pub(crate) fn take(frozen: &Frozen, options: CaptureOptions, is_second: bool) -> Result<Self, EngineError> {
-        let supervisor_baseline = SupervisorBaseline::look()?;
+        let supervisor_baseline = SupervisorBaseline::scan()?;
         let subjects = Subject::all_known(frozen, options.asking)?;
         let unconfirmed = Subject::unconfirmed(&subjects, frozen);
         let process_snapshots: Vec<&ProcessSnapshot> =
             subjects.iter().map(|subject| &subject.process_snapshot).collect();
-        guarded::look(&subjects, &mut frozen.shared.tracks(), &mut frozen.shared.written())?;
+        guarded::scan(&subjects, &mut frozen.shared.tracks(), &mut frozen.shared.written())?;
         let mut found = Findings::of_stopped(frozen, &subjects, options, &supervisor_baseline)?;
         let listed = frozen.shared.listing.list(&frozen.shared.folders());
         let mut folders = found.objects.save_folders(&frozen.shared.folders(), &supervisor_baseline.status)?;
@@ -106,7 +106,7 @@ impl Collection {
         let mut system_v = found.objects.system_v.contents(&pids)?;
         let ipc_namespace = found.objects.system_v.namespace();
         let mut tracks = frozen.shared.tracks();
-        let observes = tracks.resolve(options.tracking) == Tracking::Pagemap;
+        let by_pagemap = tracks.resolve(options.tracking) == Tracking::Pagemap;
         let identities: Vec<_> = frozen
             .processes
             .iter()
@@ -119,12 +119,12 @@ impl Collection {
             supervisor_baseline: &supervisor_baseline,
             process_snapshots: &process_snapshots,
             identities,
-            observes,
+            by_pagemap,
         };
         let answers = stop.ask(&mut found, &mut tracks, &system_v.semaphores)?;
-        // Of processes that have been put under observation just now.
-        guarded::look(&subjects, &mut tracks, &mut frozen.shared.written())?;
-        let pages = stop.look(&mut found, &mut tracks, &answers, is_second)?;
+        // Of processes that are tracked from now on.
+        guarded::scan(&subjects, &mut tracks, &mut frozen.shared.written())?;
+        let pages = stop.scan(&mut found, &mut tracks, &answers, is_second)?;
         let identities = stop.identities;
         let with_ports = std::mem::take(&mut found.descriptors.with_ports);
         let mut outputs = std::mem::take(&mut found.descriptors.outputs);
@@ -163,7 +163,7 @@ struct Stop<'a> {
     process_snapshots: &'a [&'a ProcessSnapshot],
     identities: Vec<ProcessIdentity>,
     /// Whether the kernel notes for us what is written.
-    observes: bool,
+    by_pagemap: bool,
 }
 
 impl Stop<'_> {
@@ -189,13 +189,13 @@ impl Stop<'_> {
         let mut answers: Vec<_> = frozen.processes.iter().map(|_| threads::Inner::default()).collect();
         for place in by_processor(self.process_snapshots) {
             let (process, identity) = (&frozen.processes[place], self.identities[place]);
-            let loosens = self.observes && self.options.tracking == Tracking::Auto;
+            let loosens = self.by_pagemap && self.options.tracking == Tracking::Auto;
             let idle = tracks.of(identity).filter(|_| loosens).map(Track::loosen_idle).unwrap_or_default();
             let also = Also {
                 supervisor_baseline: self.supervisor_baseline,
                 doubts: &doubtful[place],
                 idle: &idle,
-                observe: self.observes && tracks.of(identity).is_none_or(|track| track.is_lost()),
+                track: self.by_pagemap && tracks.of(identity).is_none_or(|track| track.is_lost()),
                 has_children: parents.contains(&process.pid),
                 undo: probes[place],
             };
@@ -221,14 +221,14 @@ impl Stop<'_> {
     }
 
     /// For each process: which pages hold something, and which of them have changed.
-    fn look(
+    fn scan(
         &self,
         found: &mut Findings,
         tracks: &mut Tracks,
         answers: &[threads::Inner],
         is_second: bool,
     ) -> Result<Vec<Pages>, EngineError> {
-        let look = Look {
+        let scan = Scan {
             owner: 0,
             faults: 0,
             unchanged_percent_min: self.options.unchanged_percent_min,
@@ -238,15 +238,15 @@ impl Stop<'_> {
         let asked = self.frozen.processes.iter().zip(answers).zip(found.processes.iter_mut());
         let spaces = asked.zip(tracks.of_each(&self.identities)).enumerate().map(|(place, (asked, track))| {
             let ((process, inner), of_process) = asked;
-            let look = Look { owner: place as u32, faults: self.process_snapshots[place].stat.faults, ..look };
+            let scan = Scan { owner: place as u32, faults: self.process_snapshots[place].stat.faults, ..scan };
             Mutex::new(memory::Space {
                 pid: process.pid,
                 mappings: &mut of_process.mappings,
                 live_stack: inner.live_stack(process, self.options.stack),
-                track: track.filter(|_| self.observes).map(|track| (track, look)),
+                track: track.filter(|_| self.by_pagemap).map(|track| (track, scan)),
             })
         });
-        let populated = |space: &Mutex<memory::Space<'_>>| space.lock().unwrap_or_else(PoisonError::into_inner).look();
+        let populated = |space: &Mutex<memory::Space<'_>>| space.lock().unwrap_or_else(PoisonError::into_inner).scan();
         pool::each(&spaces.collect::<Vec<_>>(), populated).into_iter().collect()
     }
 }
@@ -278,10 +278,10 @@ fn named(mut blockers: Vec<Blocker>, pid: i32, processes: usize) -> Vec<Blocker>
 pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
     let doubts = threads::Doubts::default();
     let also = Also {
-        supervisor_baseline: &SupervisorBaseline::look()?,
+        supervisor_baseline: &SupervisorBaseline::scan()?,
         doubts: &doubts,
         idle: &[],
-        observe: false,
+        track: false,
         has_children: true,
         undo: None,
     };
@@ -309,7 +309,7 @@ impl<'a> Subject<'a> {
             let (pid, maps) = (process.pid, &process.maps);
             let process_snapshot = process_snapshot.map_err(|source| crate::freeze::forbidden(pid, source))?;
             let (process, locked_kib) = (process_snapshot.identity(pid), process_snapshot.status.locked_kib);
-            let attributes = frozen.shared.looks.known(process, locked_kib, maps, when)?;
+            let attributes = frozen.shared.scans.known(process, locked_kib, maps, when)?;
             Ok(Self { pid, maps: Cow::Borrowed(maps), attributes, process_snapshot })
         });
         known.collect()
@@ -383,16 +383,16 @@ impl Findings {
     ) -> Result<Self, EngineError> {
         let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
         let zombies: Vec<i32> = zombies.iter().map(|zombie| zombie.pid).collect();
-        let looking = |source| crate::freeze::forbidden(pids[0], source);
+        let scanning = |source| crate::freeze::forbidden(pids[0], source);
         let mut found = Self {
             blockers: Vec::new(),
             descriptors: Descriptors::default(),
-            objects: Objects::with(SystemV::of(pids[0]).map_err(looking)?, terms.written.clone()),
+            objects: Objects::with(SystemV::of(pids[0]).map_err(scanning)?, terms.written.clone()),
             processes: Vec::new(),
         };
         found.objects.note_written(subjects.iter().flat_map(|subject| subject.maps.iter()));
         let (objects, blockers) = (&mut found.objects, &mut found.blockers);
-        let descriptors = Descriptors::of(&pids, &zombies, terms, inheritance, objects, blockers).map_err(looking)?;
+        let descriptors = Descriptors::of(&pids, &zombies, terms, inheritance, objects, blockers).map_err(scanning)?;
         let Some(descriptors) = descriptors else { return Ok(found) };
         found.descriptors = descriptors;
         let mut files = References::default();
@@ -400,9 +400,9 @@ impl Findings {
             let mut blockers = restrictions::of_thread(&subject.process_snapshot.status, &supervisor_baseline.status);
             blockers.extend(restrictions::of_process(&subject.process_snapshot.status));
             let of_process = OfProcess::of(place, subject, (terms.kept, &mut files), &mut found.objects, &mut blockers);
-            let looking = |source| crate::freeze::forbidden(subject.pid, source);
-            found.processes.push(of_process.map_err(looking)?);
-            blockers.extend(surroundings::judge_working_directory(subject.pid).map_err(looking)?);
+            let scanning = |source| crate::freeze::forbidden(subject.pid, source);
+            found.processes.push(of_process.map_err(scanning)?);
+            blockers.extend(surroundings::judge_working_directory(subject.pid).map_err(scanning)?);
             found.blockers.append(&mut named(blockers, subject.pid, subjects.len()));
         }
         found.blockers.append(&mut found.objects.judge_system_v(&pids, inheritance));
@@ -434,12 +434,12 @@ impl Findings {
         let clocks = clocks(frozen.processes[0].pid);
         let mut descriptors = self.descriptors.descriptors.into_iter();
         let mut processes: Vec<ProcessState> = Vec::new();
-        let untold: Vec<_> = answers.iter().flat_map(|inner| inner.untold.clone()).collect();
+        let unreported: Vec<_> = answers.iter().flat_map(|inner| inner.unreported.clone()).collect();
         let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
         let process_attributes = pool::each(&pids, |pid| ProcessAttributes::of(*pid));
-        let told = process_snapshots.iter().zip(process_attributes);
+        let attributes = process_snapshots.iter().zip(process_attributes);
         for ((of_process, inner), (process_snapshot, process_attributes)) in
-            self.processes.into_iter().zip(answers).zip(told)
+            self.processes.into_iter().zip(answers).zip(attributes)
         {
             let process_attributes = process_attributes.map_err(|source| kernel("taking the collection", source))?;
             let mut state = of_process.into_state(inner, process_snapshot, process_attributes);
@@ -447,9 +447,9 @@ impl Findings {
             state.process_tree = relations.living.remove(0);
             processes.push(state);
         }
-        for (child, news) in untold {
+        for (child, news) in unreported {
             if let Some(process) = processes.iter_mut().find(|process| process.pid == child) {
-                process.process_tree.untold = Some(news);
+                process.process_tree.unreported = Some(news);
             }
         }
         processes.append(&mut relations.zombies);

@@ -130,7 +130,7 @@ pub(super) struct SupervisorBaseline {
 }
 
 impl SupervisorBaseline {
-    pub(super) fn look() -> Result<Self, EngineError> {
+    pub(super) fn scan() -> Result<Self, EngineError> {
         Self::at(std::process::id() as i32).map_err(|source| kernel("looking at this process", source))
     }
 

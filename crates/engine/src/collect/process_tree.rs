@@ -6,7 +6,7 @@ use super::remote_caller::RemoteCaller;
 use crate::EngineError;
 use crate::freeze::{Frozen, kernel};
 use crate::tree::Member;
-use standfast_format::records::{Bytes, JobState, ProcessState, ProcessSwitches, ProcessTree, ThreadState, Untold};
+use standfast_format::records::{Bytes, JobState, ProcessState, ProcessSwitches, ProcessTree, ThreadState, Unreported};
 use standfast_linux::proc::{self, Stat, Status};
 use standfast_linux::sys::process::{self, Common};
 use std::collections::BTreeSet;
@@ -132,27 +132,27 @@ impl Home {
 }
 
 /// What wait(2) would tell a process of children that live, by their ids as the process sees them. The news stay.
-pub(super) fn untold(remote_caller: &RemoteCaller<'_>, pid: i32) -> Result<Vec<(i32, Untold)>, EngineError> {
-    const LOOK: i32 = libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+pub(super) fn unreported(remote_caller: &RemoteCaller<'_>, pid: i32) -> Result<Vec<(i32, Unreported)>, EngineError> {
+    const SCAN: i32 = libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let children = proc::children(pid).map_err(|_| EngineError::Ended)?;
     let news = |whose: libc::idtype_t, id: i32| {
-        let arguments = |output| [whose.into(), id as u64, output, LOOK as u64];
+        let arguments = |output| [whose.into(), id as u64, output, SCAN as u64];
         // siginfo_t: signal, error; code; process, user. There is no signal where there are no news, and an error where
         // all that there are have ended.
         match remote_caller.ask::<3>(libc::SYS_waitid, arguments) {
             Ok([0, ..]) | Err(EngineError::Kernel { .. }) => Ok(None),
-            Ok([_, code, _]) if code as i32 == libc::CLD_CONTINUED => Ok(Some(Untold::Continued)),
-            Ok(_) => Ok(Some(Untold::Stopped)),
+            Ok([_, code, _]) if code as i32 == libc::CLD_CONTINUED => Ok(Some(Unreported::Continued)),
+            Ok(_) => Ok(Some(Unreported::Stopped)),
             Err(error) => Err(error),
         }
     };
-    let mut untold = Vec::new();
+    let mut unreported = Vec::new();
     if children.is_empty() || news(libc::P_ALL, 0)?.is_none() {
-        return Ok(untold);
+        return Ok(unreported);
     }
     for child in children {
         let Ok(Some(id)) = Status::of(child).map(|status| status.process_ids.last().copied()) else { continue };
-        untold.extend(news(libc::P_PID, id)?.map(|news| (id, news)));
+        unreported.extend(news(libc::P_PID, id)?.map(|news| (id, news)));
     }
-    Ok(untold)
+    Ok(unreported)
 }

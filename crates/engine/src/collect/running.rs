@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How often a job is looked at whose descriptors come and go, before what the last look told is believed.
-const LOOKS_MAX: usize = 10;
+const SCANS_MAX: usize = 10;
 /// Between two looks: enough for a task to go on with what it was about, such as to close a descriptor that a supervisor
 /// which died a moment ago has left in it.
-const LOOKS_PAUSE: Duration = Duration::from_millis(100);
+const SCANS_PAUSE: Duration = Duration::from_millis(100);
 
 /// What in this process and its descendants could not be carried over: the part of the collection that needs no freeze.
 ///
@@ -48,7 +48,7 @@ pub(crate) fn examine_with(
     let written = BTreeSet::new();
     let terms =
         Terms { motion: Motion::Running, external_sockets, kept, terminal, reused_ports: None, written: &written };
-    seen_twice(LOOKS_MAX, || {
+    seen_twice(SCANS_MAX, || {
         let examined = examine_these(&members, terms);
         // Others come and go: those that are still there are looked at again.
         members.retain(|member| match member.wait_status {
@@ -62,7 +62,7 @@ pub(crate) fn examine_with(
 
 /// What in the folders of a job could not be saved, so that it is said at once. What is in them may change meanwhile.
 pub(crate) fn examine_folders(folders: &Folders) -> Result<Vec<Blocker>, EngineError> {
-    let own = SupervisorBaseline::look()?.status;
+    let own = SupervisorBaseline::scan()?.status;
     match Objects::default().save_folders(folders, &own) {
         Err(EngineError::Refused(blockers)) => Ok(blockers),
         looked => looked.map(|_| Vec::new()),
@@ -72,15 +72,15 @@ pub(crate) fn examine_folders(folders: &Folders) -> Result<Vec<Blocker>, EngineE
 /// What two looks in a row tell. A pipe with one end, or a descriptor without a file, may only have been closed between
 /// two questions of one look; a process that is gone has ended between them.
 fn seen_twice(
-    looks_max: usize,
-    mut look: impl FnMut() -> Result<Vec<Blocker>, EngineError>,
+    scans_max: usize,
+    mut scan: impl FnMut() -> Result<Vec<Blocker>, EngineError>,
 ) -> Result<Vec<Blocker>, EngineError> {
     let mut last: Option<Vec<Blocker>> = None;
-    for _ in 1..looks_max {
-        match (look(), last.take()) {
+    for _ in 1..scans_max {
+        match (scan(), last.take()) {
             (Ok(found), None) if !found.is_empty() => {
                 last = Some(found);
-                std::thread::sleep(LOOKS_PAUSE);
+                std::thread::sleep(SCANS_PAUSE);
             }
             (Ok(mut found), before) => {
                 found.retain(|it| before.as_ref().is_some_and(|before| before.contains(it)));
@@ -89,7 +89,7 @@ fn seen_twice(
             (Err(_), before) => last = before,
         }
     }
-    look()
+    scan()
 }
 
 /// The same of these processes, which are one job.
@@ -100,16 +100,16 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, E
         let looked = if is_headless(pid) { Err(std::io::ErrorKind::PermissionDenied.into()) } else { Subject::at(pid) };
         looked.map_err(|source| crate::freeze::forbidden(pid, source))
     };
-    let supervisor_baseline = SupervisorBaseline::look()?;
+    let supervisor_baseline = SupervisorBaseline::scan()?;
     let subjects: Vec<Subject<'_>> = living.iter().map(|member| at(member.pid)).collect::<Result<_, _>>()?;
     let main = subjects.first().ok_or(EngineError::Ended)?.pid;
     let mut blockers =
         Findings::of(&subjects, &zombies, terms, &Inheritance::of_orphan(main), &supervisor_baseline)?.blockers;
     for subject in &subjects {
-        let looking = |source| crate::freeze::forbidden(subject.pid, source);
+        let scanning = |source| crate::freeze::forbidden(subject.pid, source);
         let others =
             restrictions::of_other_threads(subject.pid, &subject.process_snapshot, &supervisor_baseline.status)
-                .map_err(looking)?;
+                .map_err(scanning)?;
         blockers.append(&mut named(others, subject.pid, subjects.len()));
     }
     let process_snapshots: Vec<&ProcessSnapshot> = subjects.iter().map(|subject| &subject.process_snapshot).collect();
@@ -140,11 +140,11 @@ mod tests {
     }
 
     /// What comes of looks that tell this, one after the other.
-    fn told(looks: Vec<Result<Vec<&str>, EngineError>>) -> (Result<Vec<String>, EngineError>, usize) {
-        let (count, mut looks) = (looks.len(), looks.into_iter());
-        let look = || looks.next().expect("a look too many").map(|it| it.into_iter().map(blocker).collect());
-        let told = seen_twice(count.max(2), look);
-        (told.map(|it| it.into_iter().map(|it| it.what).collect()), looks.len())
+    fn seen(scans: Vec<Result<Vec<&str>, EngineError>>) -> (Result<Vec<String>, EngineError>, usize) {
+        let (count, mut scans) = (scans.len(), scans.into_iter());
+        let scan = || scans.next().expect("a look too many").map(|it| it.into_iter().map(blocker).collect());
+        let found = seen_twice(count.max(2), scan);
+        (found.map(|it| it.into_iter().map(|it| it.what).collect()), scans.len())
     }
 
     fn failed() -> EngineError {
@@ -152,18 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_look_tells_is_no_blocker() {
-        let (found, _) = told(vec![Ok(vec!["a pipe", "a socket"]), Ok(vec!["a socket", "another pipe"]), Ok(vec![])]);
+    fn what_only_one_scan_tells_is_no_blocker() {
+        let (found, _) = seen(vec![Ok(vec!["a pipe", "a socket"]), Ok(vec!["a socket", "another pipe"]), Ok(vec![])]);
         assert_eq!(found.expect("two looks"), ["a socket"]);
-        let (found, unneeded) = told(vec![Ok(vec![]), Ok(vec!["a pipe"]), Ok(vec!["a pipe"])]);
+        let (found, unneeded) = seen(vec![Ok(vec![]), Ok(vec!["a pipe"]), Ok(vec!["a pipe"])]);
         assert_eq!((found.expect("one look is enough"), unneeded), (vec![], 2));
     }
 
     #[test]
-    fn a_look_that_fails_is_repeated_and_the_last_one_believed() {
-        let (found, _) = told(vec![Err(failed()), Ok(vec!["a pipe"]), Err(failed()), Ok(vec!["a pipe"])]);
-        assert_eq!(found.expect("two looks that told the same"), ["a pipe"]);
-        let (found, unneeded) = told(vec![Err(failed()), Err(failed()), Err(failed())]);
+    fn a_scan_that_fails_is_repeated_and_the_last_one_believed() {
+        let (found, _) = seen(vec![Err(failed()), Ok(vec!["a pipe"]), Err(failed()), Ok(vec!["a pipe"])]);
+        assert_eq!(found.expect("two scans that found the same"), ["a pipe"]);
+        let (found, unneeded) = seen(vec![Err(failed()), Err(failed()), Err(failed())]);
         assert!(found.is_err() && unneeded == 0);
     }
 }

@@ -92,11 +92,11 @@ impl Asked {
 
 /// For which memory barriers it has registered; `told` is what the kernel says. Before Linux 6.3 it does not, and each
 /// command that needs a registration is tried out: it does nothing but order the memory accesses of threads that stand still.
-fn registered_barriers(remote_caller: &RemoteCaller<'_>, told: i64) -> Result<Option<u32>, EngineError> {
-    if told >= 0 {
-        return Ok(Some(told as u32).filter(|registered| *registered != 0));
+fn registered_barriers(remote_caller: &RemoteCaller<'_>, answer: i64) -> Result<Option<u32>, EngineError> {
+    if answer >= 0 {
+        return Ok(Some(answer as u32).filter(|registered| *registered != 0));
     }
-    if told != -i64::from(libc::EINVAL) {
+    if answer != -i64::from(libc::EINVAL) {
         return Ok(None);
     }
     // Whether it takes part in the barriers of others cannot be tried out; to take part for nothing does no harm.

@@ -99,7 +99,7 @@ impl SystemV {
             |object: &SystemVObject| object.kind == SystemVKind::Segment && !self.attached.contains_key(&object.id);
         let mut unattached = Vec::new();
         for carried in self.carried.iter().filter(|(object, _)| is_it(object)) {
-            unattached.extend(self.look_into(carried, Unattached::look_at)?.map(|segment| (&carried.0, segment)));
+            unattached.extend(self.list(carried, Unattached::scan)?.map(|segment| (&carried.0, segment)));
         }
         Ok(unattached)
     }
@@ -110,12 +110,12 @@ impl SystemV {
     }
 
     /// What one of them holds; `None` where it is gone by now. That can only be one that another program has made.
-    fn look_into<T>(
+    fn list<T>(
         &self,
         (object, of_job): &(SystemVObject, bool),
-        look: impl FnOnce(&SystemVObject) -> io::Result<T>,
+        scan: impl FnOnce(&SystemVObject) -> io::Result<T>,
     ) -> Result<Option<T>, EngineError> {
-        match within(self.place.as_ref(), || look(object)) {
+        match within(self.place.as_ref(), || scan(object)) {
             Ok(held) => Ok(Some(held)),
             Err(error) if !of_job && is_gone(&error) => Ok(None),
             Err(error) => Err(cannot_be_read(object, &error)),
@@ -130,14 +130,14 @@ impl SystemV {
     pub(super) fn contents(&self, pids: &[i32]) -> Result<Contents, EngineError> {
         let mut contents = Contents::default();
         for carried in self.of_kind(SystemVKind::Semaphores) {
-            let Some(values) = self.look_into(carried, system_v::semaphores)? else { continue };
+            let Some(values) = self.list(carried, system_v::semaphores)? else { continue };
             let user = |pid: i32| pids.iter().position(|member| *member == pid).map(|place| place as u32);
             let semaphore = |it: system_v::SemaphoreValue| Semaphore { value: it.value, user: user(it.user) };
             let semaphores = values.into_iter().map(semaphore).collect();
             contents.semaphores.push(SemaphoreSet { name: name(carried), semaphores, undo: Vec::new() });
         }
         for carried in self.of_kind(SystemVKind::Messages) {
-            let Some(held) = self.look_into(carried, system_v::queue_contents)? else { continue };
+            let Some(held) = self.list(carried, system_v::queue_contents)? else { continue };
             let message = |(kind, text): (i64, Vec<u8>)| TypedMessage { kind, text: text.into() };
             contents.queues.push(MessageQueue {
                 name: name(carried),
@@ -246,13 +246,13 @@ impl Judge<'_> {
         let stranger = users().find(|user| !self.pids.contains(&user.pid) && !is_supervisor(user.pid));
         let shared = |why: String| Verdict::Shared { why };
         if !used {
-            let left_behind = self.known.is_some()
+            let leftovers = self.known.is_some()
                 && self.is_new(object)
                 && object.creator == process::effective_user()
                 && stranger.is_none();
             // One that somebody has attached may be attached by a supervisor alone, to look at it as we do.
             let is_idle = object.attached == 0 || object.users.iter().any(|user| is_supervisor(user.pid));
-            return if left_behind && is_idle { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
+            return if leftovers && is_idle { Verdict::Carried { of_job: false } } else { Verdict::Foreign };
         }
         if object.attached != attached {
             return shared("other programs have attached it as well".to_owned());
@@ -302,7 +302,7 @@ pub(crate) fn was_here(job: &JobState) -> bool {
 
 /// Whether an object that a checkpoint has found is still there, in our own IPC namespace, where nobody uses it any more.
 /// The supervisor of another job may have looked at it.
-pub(crate) fn is_left_behind(job: &JobState, kind: SystemVKind, name: &SystemVName) -> bool {
+pub(crate) fn is_leftover(job: &JobState, kind: SystemVKind, name: &SystemVName) -> bool {
     let is_it = |object: &SystemVObject| {
         (object.kind, object.id, object.key) == (kind, name.id, name.key)
             && object.creator == process::effective_user()
@@ -442,7 +442,7 @@ mod tests {
         ];
         // As it is while the supervisor of another job, for which we stand here, reads it.
         let own = std::process::id() as i32;
-        let looked_at = with(&[i32::MAX, own], &|it| it.attached = 1);
+        let scanned = with(&[i32::MAX, own], &|it| it.attached = 1);
         let shared = [with(&[member], &|it| it.id = 8)].map(|verdict| matches!(verdict, Verdict::Shared { .. }));
         let segment = |attached| {
             let object = SystemVObject { id: 9, attached, ..object(SystemVKind::Segment, &[]) };
@@ -456,7 +456,7 @@ mod tests {
         child.wait().unwrap();
         let (certain, uncertain) = (Verdict::Carried { of_job: true }, Verdict::Carried { of_job: false });
         assert_eq!(verdicts, [certain, uncertain, Verdict::Foreign, Verdict::Foreign, Verdict::Foreign]);
-        assert_eq!([looked_at, long_made], [Verdict::Carried { of_job: false }, Verdict::Carried { of_job: false }]);
+        assert_eq!([scanned, long_made], [Verdict::Carried { of_job: false }, Verdict::Carried { of_job: false }]);
         assert_eq!(shared, [true]);
         assert_eq!(segments[0], Verdict::Carried { of_job: true });
         assert!(matches!(segments[1], Verdict::Shared { .. }));

@@ -10,7 +10,7 @@ use crate::job::Shared;
 use crate::{Blocker, EngineError, StackPart};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};
 use standfast_format::records::{
-    AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState, Untold,
+    AlternateStack, Bytes, Disposition, ProcessSwitches, RestartableSequence, RobustList, ThreadState, Unreported,
 };
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
@@ -46,7 +46,7 @@ pub(super) struct Inner {
     pub(super) permitted_features: u64,
     pub(super) switches: ProcessSwitches,
     /// Children of whom wait(2) would tell it something.
-    pub(super) untold: Vec<(i32, Untold)>,
+    pub(super) unreported: Vec<(i32, Unreported)>,
     /// What its end would do to semaphores.
     pub(super) undo: undo::Found,
 }
@@ -69,7 +69,7 @@ pub(super) struct Also<'a> {
     /// Units that it is to have huge pages made of.
     pub(super) idle: &'a [PageRange],
     /// It makes a userfaultfd of its address space, for us to keep.
-    pub(super) observe: bool,
+    pub(super) track: bool,
     /// It is asked for news of its children.
     pub(super) has_children: bool,
     /// What does its end do to semaphores?
@@ -159,9 +159,9 @@ impl Inner {
             self.ask_inheritance(remote_caller, &also.doubts.descriptors)?;
             self.collapsed = collapse(remote_caller, also.idle)?;
             if also.has_children {
-                self.untold = process_tree::untold(remote_caller, pid)?;
+                self.unreported = process_tree::unreported(remote_caller, pid)?;
             }
-            self.userfault = also.observe.then(|| remote_caller.make_userfault(pid)).transpose()?;
+            self.userfault = also.track.then(|| remote_caller.make_userfault(pid)).transpose()?;
             if let Some(probe) = also.undo {
                 self.undo = probe.ask(remote_caller, &mut self.blockers)?;
             }

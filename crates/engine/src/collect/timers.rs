@@ -13,7 +13,7 @@ use standfast_linux::{SignalInformation, TaskError};
 const INTERVAL_TIMERS: u8 = 3;
 /// How often timers and waiting signals are looked at until nothing expires in between: a timer that has expired stays
 /// so until its signal is delivered, and nothing is delivered while the program stands still.
-const LOOKS_MAX: u32 = 100;
+const SCANS_MAX: u32 = 100;
 const SECOND: u64 = 1_000_000_000;
 const CLOCK_PROCESS_CPUTIME_ID: i32 = libc::CLOCK_PROCESS_CPUTIME_ID;
 const CLOCK_THREAD_CPUTIME_ID: i32 = libc::CLOCK_THREAD_CPUTIME_ID;
@@ -41,7 +41,7 @@ impl Found {
         blockers: &mut Vec<Blocker>,
     ) -> Result<Self, EngineError> {
         let mut waiting = waiting_signals(process).map_err(|_| EngineError::Ended)?;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..SCANS_MAX {
             let mut found = Self::default();
             found.ask_interval_timers(remote_caller)?;
             found.ask_posix_timers(remote_caller, process, blockers)?;

@@ -41,21 +41,21 @@ fn dead_pages_are_not_saved_and_count_as_written_once_they_are_alive() {
 fn read_only_pages_are_saved_once_and_then_inherited_as_long_as_their_checkpoint_counts() {
     let mut promises = Promises::default();
     let read_only = |epoch| directions(epoch, &[(0x2000, 0x2000, 2, 0)]);
-    let look = |promises: &mut Promises, epoch| {
+    let scan = |promises: &mut Promises, epoch| {
         let mut pages = changed(&[run(0, 10)]);
         promises.begin();
         promises.keep(PROCESS, Some(&mut read_only(epoch)), &mut pages);
         (ranges(&pages), pages.unchanged.ranges().to_vec())
     };
-    assert_eq!(look(&mut promises, 0), (vec![run(0, 10)], vec![]), "in the next checkpoint after the call");
-    assert_eq!(look(&mut promises, 1).0, [run(0, 10)], "that one was not committed");
+    assert_eq!(scan(&mut promises, 0), (vec![run(0, 10)], vec![]), "in the next checkpoint after the call");
+    assert_eq!(scan(&mut promises, 1).0, [run(0, 10)], "that one was not committed");
     promises.committed();
     assert!(promises.are_needed());
-    assert_eq!(look(&mut promises, 2), (vec![run(0, 2), run(4, 6)], vec![run(2, 2)]));
+    assert_eq!(scan(&mut promises, 2), (vec![run(0, 2), run(4, 6)], vec![run(2, 2)]));
     promises.committed();
-    assert_eq!(look(&mut promises, 3).1, [run(2, 2)], "it still holds them");
+    assert_eq!(scan(&mut promises, 3).1, [run(2, 2)], "it still holds them");
     promises.forget();
-    assert_eq!(look(&mut promises, 4).0, [run(0, 10)], "there is nothing to inherit from");
+    assert_eq!(scan(&mut promises, 4).0, [run(0, 10)], "there is nothing to inherit from");
 }
 
 #[test]
@@ -104,23 +104,23 @@ fn a_page_that_is_not_there_any_more_or_was_not_there_is_not_inherited() {
 #[test]
 fn pages_that_the_last_checkpoint_lacks_some_of_count_as_changed_though_nobody_has_written_to_them() {
     let mut promises = Promises::default();
-    let look = |promises: &mut Promises, regions: Option<&[(u64, u64, u64, u64)]>| {
+    let scan = |promises: &mut Promises, regions: Option<&[(u64, u64, u64, u64)]>| {
         let mut pages = Pages { unchanged: PageSet::of([run(0, 10)]), ..Pages::default() };
         promises.begin();
         let mut directions = regions.map(|regions| directions(0, regions));
         let honoured = promises.keep(PROCESS, directions.as_mut(), &mut pages);
-        (ranges(&pages), honoured.blanks.map_or(0, |blanks| blanks.all().len()))
+        (ranges(&pages), honoured.masked_pages.map_or(0, |masked_pages| masked_pages.all().len()))
     };
     // A part of page 2, all of pages 3 and 4.
     let said = &[(0x2800, 0x400, 1, 0), (0x3000, 0x2000, 1, 0)];
-    look(&mut promises, Some(said));
+    scan(&mut promises, Some(said));
     promises.committed();
-    assert_eq!(look(&mut promises, Some(said)), (vec![], 1), "as much as then");
-    assert_eq!(look(&mut promises, Some(&[(0x2400, 0x1c00, 1, 0)])), (vec![run(4, 1)], 1), "more of page 2");
-    assert_eq!(look(&mut promises, Some(&[(0x2804, 0x3fc, 1, 0), (0x3000, 0x2000, 1, 0)])), (vec![run(2, 1)], 1));
-    assert_eq!(look(&mut promises, None), (vec![run(2, 3)], 0), "the program says nothing any more");
+    assert_eq!(scan(&mut promises, Some(said)), (vec![], 1), "as much as then");
+    assert_eq!(scan(&mut promises, Some(&[(0x2400, 0x1c00, 1, 0)])), (vec![run(4, 1)], 1), "more of page 2");
+    assert_eq!(scan(&mut promises, Some(&[(0x2804, 0x3fc, 1, 0), (0x3000, 0x2000, 1, 0)])), (vec![run(2, 1)], 1));
+    assert_eq!(scan(&mut promises, None), (vec![run(2, 3)], 0), "the program says nothing any more");
     promises.committed();
-    assert_eq!(look(&mut promises, None), (vec![], 0), "it has been saved");
+    assert_eq!(scan(&mut promises, None), (vec![], 0), "it has been saved");
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn held_words_are_those_of_pages_that_the_last_checkpoint_holds() {
     let mut pages = changed(&[run(2, 2)]);
     let honoured = promises.keep(PROCESS, Some(&mut read_only), &mut pages);
     assert_eq!(ranges(&pages), [run(2, 2)], "the rest of them counts");
-    let blanks = honoured.blanks.unwrap();
-    assert_eq!(blanks.pages().ranges(), [run(2, 1)]);
-    assert!(blanks.all()[0].is_held() && blanks.all()[0].dead.is_empty());
-    assert_eq!((blanks.all()[0].out.words(), honoured.was), (512, Some(0)));
+    let masked_pages = honoured.masked_pages.unwrap();
+    assert_eq!(masked_pages.pages().ranges(), [run(2, 1)]);
+    assert!(masked_pages.all()[0].is_held() && masked_pages.all()[0].dead.is_empty());
+    assert_eq!((masked_pages.all()[0].out.words(), honoured.was), (512, Some(0)));
 }

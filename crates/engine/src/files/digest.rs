@@ -33,7 +33,7 @@ pub(crate) enum Haste {
 
 /// How a file is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct Scan {
     pub(crate) haste: Haste,
     /// Whether the job has it mapped and may write through the mapping, so that it may change at any moment without a sign.
     pub(crate) is_mapped: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Look {
     pub(crate) is_written: bool,
 }
 
-impl Look {
+impl Scan {
     /// At a file that the job only reads.
     pub(crate) fn reading(haste: Haste) -> Self {
         Self { haste, is_mapped: false, is_written: false }
@@ -84,17 +84,17 @@ impl Digests {
     }
 
     /// Fills in what a file holds. One that cannot be read, or has become another one, stays without.
-    pub(crate) fn fill(&self, reference: &mut FileReference, look: Look) {
-        if !look.is_mapped && self.fill_known(reference) {
+    pub(crate) fn fill(&self, reference: &mut FileReference, scan: Scan) {
+        if !scan.is_mapped && self.fill_known(reference) {
             return;
         }
         let key = (reference.identity.device, reference.identity.inode);
-        let Ok((content, proof)) = read_unchanged(reference, look) else { return };
+        let Ok((content, proof)) = read_unchanged(reference, scan) else { return };
         content.clone().note(reference);
-        let counts = proof == Proof::Whole || proof == Proof::OfWrites && look.haste != Haste::Stopped;
-        if counts && !look.is_mapped {
+        let counts = proof == Proof::Whole || proof == Proof::OfWrites && scan.haste != Haste::Stopped;
+        if counts && !scan.is_mapped {
             // To read a large one again and again costs more than a restart that refuses one which was changed unseen.
-            let lasts = proof == Proof::Whole || !look.is_written && reference.length > WHOLE_BYTES_MAX;
+            let lasts = proof == Proof::Whole || !scan.is_written && reference.length > WHOLE_BYTES_MAX;
             let entry = Known { identity: reference.identity, length: reference.length, content, lasts };
             self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, entry);
         }
@@ -118,7 +118,7 @@ impl Digests {
 
 /// The content of a file that is, before and after it was read, the one that the reference names; and what its
 /// identity proves from then on.
-fn read_unchanged(reference: &FileReference, look: Look) -> io::Result<(Content, Proof)> {
+fn read_unchanged(reference: &FileReference, scan: Scan) -> io::Result<(Content, Proof)> {
     let changed = || io::Error::other("the file changes while it is read");
     let file = open(&reference.path.0)?;
     // To read what the kernel makes up may wait for something, or change it.
@@ -133,15 +133,15 @@ fn read_unchanged(reference: &FileReference, look: Look) -> io::Result<(Content,
         return Err(changed());
     }
     let proof = Proof::by(&reference.identity, file.as_fd());
-    let whole = match look.haste {
-        Haste::Running if proof != Proof::OfWrites || look.is_written => WHOLE_BYTES_MAX,
+    let whole = match scan.haste {
+        Haste::Running if proof != Proof::OfWrites || scan.is_written => WHOLE_BYTES_MAX,
         Haste::Running => WHOLE_BYTES_MAX_UNPROVED,
         Haste::Stopped => WHOLE_BYTES_MAX_STOPPED,
         Haste::Samples => 0,
     };
     let coverage = if reference.length <= whole { Coverage::Whole } else { Coverage::Sampled };
     let digest = digest_of(&file, reference.length, coverage)?;
-    let build_id = if look.haste == Haste::Samples { None } else { build_id(&file).map(Bytes) };
+    let build_id = if scan.haste == Haste::Samples { None } else { build_id(&file).map(Bytes) };
     if is_same()? { Ok((Content { digest, build_id }, proof)) } else { Err(changed()) }
 }
 
@@ -203,7 +203,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let digests = Digests::default();
         let mut before = reference(&path);
-        digests.fill(&mut before, Look::reading(Haste::Stopped));
+        digests.fill(&mut before, Scan::reading(Haste::Stopped));
         for at in [0, 1 << 20, (2 << 20) + 2] {
             bytes[at] ^= 1;
             std::fs::write(&path, &bytes).unwrap();
@@ -224,7 +224,7 @@ mod tests {
         std::fs::write(&path, "first").unwrap();
         let mut meant = reference(&path);
         std::fs::write(&path, "other length").unwrap();
-        Digests::default().fill(&mut meant, Look::reading(Haste::Running));
+        Digests::default().fill(&mut meant, Scan::reading(Haste::Running));
         assert_eq!(meant.digest, None);
     }
 
@@ -238,28 +238,28 @@ mod tests {
     }
 
     #[test]
-    fn what_times_do_not_prove_is_read_for_each_checkpoint_and_what_is_mapped_at_each_look() {
+    fn what_times_do_not_prove_is_read_for_each_checkpoint_and_what_is_mapped_at_each_scan() {
         let Ok(place) = tempfile::tempdir_in("/dev/shm") else { return };
         let path = place.path().join("file");
         std::fs::write(&path, [1u8; 5000]).unwrap();
         let digests = Digests::default();
-        let look = |look: Look| {
+        let scan = |scan: Scan| {
             let mut meant = reference(&path);
             // Long ago, as the clock of files has it.
             while is_fresh(&meant.identity, SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64) {
                 std::thread::yield_now();
             }
-            digests.fill(&mut meant, look);
+            digests.fill(&mut meant, scan);
             meant
         };
-        let running = Look::reading(Haste::Running);
-        let mapped = Look { is_mapped: true, ..Look::reading(Haste::Stopped) };
-        let first = look(running);
+        let running = Scan::reading(Haste::Running);
+        let mapped = Scan { is_mapped: true, ..Scan::reading(Haste::Stopped) };
+        let first = scan(running);
         write_mapped(&path, 2);
         assert_eq!(reference(&path).identity, first.identity, "its times tell nothing");
-        assert_eq!(look(Look::reading(Haste::Stopped)).digest, first.digest, "it was read for this checkpoint");
-        assert_ne!(look(mapped).digest, first.digest);
+        assert_eq!(scan(Scan::reading(Haste::Stopped)).digest, first.digest, "it was read for this checkpoint");
+        assert_ne!(scan(mapped).digest, first.digest);
         digests.begin();
-        assert_ne!(look(running).digest, first.digest);
+        assert_ne!(scan(running).digest, first.digest);
     }
 }

@@ -9,6 +9,6 @@ mod writers;
 
 pub(crate) use build_id::build_id;
 pub(crate) use database::is_database;
-pub(crate) use digest::{Digests, Haste, Look, digest_of, identity, open};
+pub(crate) use digest::{Digests, Haste, Scan, digest_of, identity, open};
 pub(crate) use stamp::{Proof, TICK_NANOSECONDS, is_fresh, times_tell_at};
 pub(crate) use writers::{FileKey, Writers, describe, other_holder, other_writers, residents};

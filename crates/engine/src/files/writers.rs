@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a look at all processes of the system is good for: with thousands of them it costs 100 ms.
-const LOOK_LASTS: Duration = Duration::from_secs(60);
+const SCAN_LASTS: Duration = Duration::from_secs(60);
 /// Most ancestors that a process has; a guard against a circle that changes while we look.
 const ANCESTORS_MAX: usize = 1000;
 
@@ -22,11 +22,11 @@ pub(crate) type FileKey = (u64, u64);
 /// What was found the last time.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
-    last: Mutex<Option<Look>>,
+    last: Mutex<Option<Scan>>,
 }
 
 #[derive(Debug)]
-struct Look {
+struct Scan {
     at: Instant,
     files: BTreeSet<FileKey>,
     found: HashMap<FileKey, String>,
@@ -34,12 +34,12 @@ struct Look {
 
 impl Writers {
     /// Looks for others that write to `files`, unless that was done not long ago.
-    pub(crate) fn look(&self, files: &BTreeSet<FileKey>, job: &[i32]) {
+    pub(crate) fn scan(&self, files: &BTreeSet<FileKey>, job: &[i32]) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref().is_some_and(|last| last.at.elapsed() < LOOK_LASTS && last.files.is_superset(files)) {
+        if last.as_ref().is_some_and(|last| last.at.elapsed() < SCAN_LASTS && last.files.is_superset(files)) {
             return;
         }
-        *last = Some(Look { at: Instant::now(), files: files.clone(), found: other_writers(files, job) });
+        *last = Some(Scan { at: Instant::now(), files: files.clone(), found: other_writers(files, job) });
     }
 
     /// The process that was seen to write to this file.

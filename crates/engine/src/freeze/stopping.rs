@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// What is attached to us by the kernel. Not the children of vfork, see above.
 const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACECLONE;
 /// How often is looked again without sleeping: a stop takes 11 to 140 us, a sleep at least 50.
-const LOOKS_BEFORE_SLEEP: u32 = 200;
+const SCANS_BEFORE_SLEEP: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(100);
 
 /// How long the others stand still for those that are asleep in the kernel, when nobody comes to a stop any more. However many
@@ -34,13 +34,13 @@ const WAKING_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at them: the job runs.
 const WAKING_PAUSE: Duration = Duration::from_millis(1);
 /// How often nobody must have been found to come to a stop. A look at hundreds of processes takes its time on a busy machine.
-const LOOKS_MIN: u32 = 5;
+const SCANS_MIN: u32 = 5;
 
 /// Those who stand still, in the order of [`Roots::members`], and zombies.
 pub(super) type Stopped = (Vec<FrozenProcess>, Vec<Member>);
 
 /// How it is found out whether a task has stopped.
-type Look = fn(&Task) -> Result<Option<Standstill>, TaskError>;
+type Scan = fn(&Task) -> Result<Option<Standstill>, TaskError>;
 
 /// A freeze under way.
 pub(super) struct Stopping<'a> {
@@ -57,7 +57,7 @@ struct Progress {
     still: usize,
     stopping: usize,
     since: Instant,
-    looks: u32,
+    scans: u32,
 }
 
 /// One process on its way to standing still.
@@ -77,7 +77,7 @@ impl<'a> Stopping<'a> {
 
     /// Another attempt since `begun`, up to the same deadline.
     pub(super) fn resumed(shared: &'a Shared, begun: Instant, deadline: Instant) -> Self {
-        let progress = Progress { still: 0, stopping: 0, since: begun, looks: 0 };
+        let progress = Progress { still: 0, stopping: 0, since: begun, scans: 0 };
         Self { shared, begun, deadline, progress, chased: Vec::new() }
     }
 
@@ -104,7 +104,7 @@ impl<'a> Stopping<'a> {
         }
         let (mut first_stop, mut last_stop, mut still) = (None, self.begun, 0);
         while let Some(tid) = self.stuck() {
-            self.look(roots.main.pid)?;
+            self.scan(roots.main.pid)?;
             let now = Instant::now();
             let stopped = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
             if stopped > still {
@@ -126,10 +126,10 @@ impl<'a> Stopping<'a> {
     }
 
     /// Looks once who has stopped.
-    fn look(&mut self, main: i32) -> Result<(), EngineError> {
+    fn scan(&mut self, main: i32) -> Result<(), EngineError> {
         self.chased.iter().flat_map(|chased| &chased.stopping).for_each(|task| _ = task.reap_dead_siblings());
-        for look in [Task::poll_stop, Task::poll_silent_stop] {
-            self.chased.iter_mut().try_for_each(|chased| chased.poll(look, main, self.shared))?;
+        for scan in [Task::poll_stop, Task::poll_silent_stop] {
+            self.chased.iter_mut().try_for_each(|chased| chased.poll(scan, main, self.shared))?;
         }
         Ok(())
     }
@@ -161,14 +161,14 @@ impl<'a> Stopping<'a> {
 
     /// Waits a while for those that have been asked to stop.
     fn wait(&mut self, main: i32) -> Result<(), EngineError> {
-        for _ in 0..LOOKS_BEFORE_SLEEP {
+        for _ in 0..SCANS_BEFORE_SLEEP {
             self.chased.iter_mut().try_for_each(|chased| chased.poll(Task::poll_stop, main, self.shared))?;
             if self.stuck().is_none() {
                 return Ok(());
             }
             std::thread::yield_now();
         }
-        self.look(main)?;
+        self.scan(main)?;
         std::thread::sleep(SLEEP);
         Ok(())
     }
@@ -193,18 +193,18 @@ impl<'a> Stopping<'a> {
         let still = self.chased.iter().map(|chased| chased.frozen.tasks.len()).sum();
         let stopping = self.chased.iter().map(|chased| chased.stopping.len()).sum();
         if (still, stopping) != (self.progress.still, self.progress.stopping) {
-            self.progress = Progress { still, stopping, since: now, looks: 0 };
+            self.progress = Progress { still, stopping, since: now, scans: 0 };
         }
-        self.progress.looks += 1;
+        self.progress.scans += 1;
         let waited = now.saturating_duration_since(self.progress.since);
         // The kernel may be freeing the memory of one that exits.
         let is_busy = |stat: Stat| stat.state == b'R' || stat.is_exiting();
         let mut stopping = self.chased.iter().flat_map(|chased| &chased.stopping);
         let wants_processor = |task: &Task| Stat::of_task(task.process(), task.tid()).is_ok_and(is_busy);
         now >= self.deadline
-            || waited >= READY_MAX && self.progress.looks >= LOOKS_MIN
+            || waited >= READY_MAX && self.progress.scans >= SCANS_MIN
             || waited >= ASLEEP_MAX
-                && self.progress.looks >= LOOKS_MIN
+                && self.progress.scans >= SCANS_MIN
                 && !stopping.any(wants_processor)
                 && !running.iter().any(|pid| Stat::of(*pid).is_ok_and(is_busy))
     }
@@ -332,11 +332,11 @@ impl Chased {
     }
 
     /// Looks which of its tasks have stopped, or ended.
-    fn poll(&mut self, look: Look, main: i32, shared: &Shared) -> Result<(), EngineError> {
+    fn poll(&mut self, scan: Scan, main: i32, shared: &Shared) -> Result<(), EngineError> {
         for task in std::mem::take(&mut self.stopping) {
             let tid = task.tid();
             let is_first = self.frozen.tasks.is_empty();
-            let polled = look(&task).and_then(|stop| match stop {
+            let polled = scan(&task).and_then(|stop| match stop {
                 // Put right at once: should we die before that, a call that waits returns EINTR, as after a SIGSTOP.
                 Some(stop) => {
                     if is_first {

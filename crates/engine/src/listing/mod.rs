@@ -12,7 +12,7 @@ mod unsaved;
 mod written;
 
 use crate::collect::Output;
-use crate::files::{Digests, FileKey, Haste, Look, TICK_NANOSECONDS, digest_of, open, residents};
+use crate::files::{Digests, FileKey, Haste, Scan, TICK_NANOSECONDS, digest_of, open, residents};
 use crate::folders::{Folders, is_of_programs};
 use directory::{Budget, born, home_of, is_common, local_directory};
 pub(crate) use directory::{Contents, Entry};
@@ -78,7 +78,7 @@ struct State {
     /// Whether the limits have been said.
     is_limit_told: bool,
     /// What has been said not to be saved.
-    told: BTreeSet<PathBuf>,
+    reported: BTreeSet<PathBuf>,
     /// Directories in which programs of the job have been handed files.
     handed_on_in: BTreeSet<PathBuf>,
     /// Inodes of files with leases, as of the look ahead: the kernel takes ten milliseconds and more to tell them.
@@ -184,7 +184,7 @@ impl Listing {
     }
 
     /// Finds the directories, and reads what is in them.
-    pub(crate) fn look_ahead(&self, job: &Outline<'_>) {
+    pub(crate) fn prefetch(&self, job: &Outline<'_>) {
         let mut state = self.state();
         let Some(started) = state.started else { return };
         state.note_written(job.outputs);
@@ -218,7 +218,7 @@ impl Listing {
         let deadline = Instant::now() + SAMPLING_MAX;
         for (chosen, entry, reference) in &mut references {
             if Instant::now() < deadline && !state.leased.contains(&reference.identity.inode) {
-                self.samples.fill(reference, Look::reading(Haste::Samples));
+                self.samples.fill(reference, Scan::reading(Haste::Samples));
             }
             // What is saved is put back, whoever has written it.
             let is_asked_for = !chosen.is_shared && !job.folders.saves_written;
@@ -266,7 +266,7 @@ impl Listing {
                     let cost = reference.length.min(SAMPLE_BYTES);
                     if cost <= bytes_left && !state.leased.contains(&reference.identity.inode) {
                         bytes_left -= cost;
-                        self.samples.fill(&mut reference, Look::reading(Haste::Samples));
+                        self.samples.fill(&mut reference, Scan::reading(Haste::Samples));
                     }
                 }
                 let path = Path::new(OsStr::from_bytes(&reference.path.0));

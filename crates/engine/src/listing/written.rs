@@ -23,7 +23,7 @@ const VARIABLE: &[u8] = b"TMPDIR=";
 /// Directories for temporary files, at most.
 const TEMPORARY_MAX: usize = 16;
 /// How much is said not to be saved, at most.
-const TOLD_MAX: usize = 20;
+const REPORTED_MAX: usize = 20;
 
 /// Why something is not saved that the job writes, or may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Listing {
 
 impl State {
     fn tell(&mut self, path: &Path, why: NotSaved) {
-        if self.told.len() < TOLD_MAX && self.told.insert(path.to_owned()) {
+        if self.reported.len() < REPORTED_MAX && self.reported.insert(path.to_owned()) {
             self.news.push(ListingNews::NotSaved { path: path.to_owned(), why });
         }
     }

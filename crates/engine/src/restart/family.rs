@@ -95,7 +95,7 @@ impl Family {
             process.map_everything(&plan.of(place))?;
         }
         drop(pinned);
-        names.look_at_mapped_files(self, plan);
+        names.scan_mapped_files(self, plan);
         self.deliver_pages(plan, source, names)?;
         let _pinned = self.pin();
         self.main().seal_filled(&root)?;

@@ -7,7 +7,7 @@
 //! ```
 
 use super::folders::{Part, in_folders, parts, saves_written};
-use super::listing::{ListedNow, look};
+use super::listing::{ListedNow, scan};
 pub use super::notes::FileNote;
 use super::other_names::{NamesPlan, judge_names};
 use super::plan::FilePlan;
@@ -110,7 +110,7 @@ impl<'a> Reckoning<'a> {
     pub(super) fn new(job: &'a JobState, options: FileOptions<'a>) -> Self {
         // What stays as it is need not be looked at.
         let listed = job.listed.as_deref().filter(|_| options.policy != FilePolicy::Keep);
-        let listed = look(listed, saves_written(job));
+        let listed = scan(listed, saves_written(job));
         let names = judge_names(job, options.policy);
         Self { job, options, in_folders: in_folders(job), parts: parts(job), names, listed, others: OnceCell::new() }
     }

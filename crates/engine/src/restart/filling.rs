@@ -34,11 +34,11 @@ impl Family {
             }
         }
         let place = |runs: &[Run], bytes: &[u8]| {
-            names.look_at(runs, bytes);
+            names.scan_runs(runs, bytes);
             self.place(plan, runs, bytes)
         };
         source.deliver(&place).map_err(EngineError::Image)?;
-        names.look_at_seams(|owner, start, into| {
+        names.scan_seams(|owner, start, into| {
             let process = match plan.job.owner(owner) {
                 Some(Owner::Process(process)) => &self.processes[process],
                 _ => self.main(),

@@ -6,7 +6,7 @@ use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path};
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::files::FileKey;
-use crate::folders::{below, look_into, open};
+use crate::folders::{below, list, open};
 use crate::freeze::kernel;
 use standfast_format::records::{
     Bytes, FileReference, FolderEntry, FolderItem, JobState, ListedDirectory, SavedFolder,
@@ -49,11 +49,11 @@ impl Reckoning<'_> {
             opened => OnceLock::from(opened.map_err(unreadable)?),
         };
         let is_part = folder.is_part == Some(true);
-        let look = |root: &Folder| match is_part {
-            true => look_for(root, &folder.entries),
-            false => look_into(root, self.options.own_directory),
+        let scan = |root: &Folder| match is_part {
+            true => find(root, &folder.entries),
+            false => list(root, self.options.own_directory),
         };
-        let mut now = root.get().map_or(Ok(BTreeMap::new()), look).map_err(unreadable)?;
+        let mut now = root.get().map_or(Ok(BTreeMap::new()), scan).map_err(unreadable)?;
         let mut missing = 0;
         for entry in &folder.entries {
             match now.remove(as_path(&entry.name)) {
@@ -89,7 +89,7 @@ impl Reckoning<'_> {
 }
 
 /// What these names stand for, as far as they are there.
-fn look_for(root: &Folder, entries: &[FolderEntry]) -> io::Result<BTreeMap<PathBuf, Metadata>> {
+fn find(root: &Folder, entries: &[FolderEntry]) -> io::Result<BTreeMap<PathBuf, Metadata>> {
     let mut found = BTreeMap::new();
     for name in entries.iter().map(|entry| as_path(&entry.name)) {
         match root.find(name) {

@@ -62,13 +62,13 @@ mod tests {
             attributes: MappingAttributes::default(),
         };
         let ordinary = ProcessState { pid: 7, ..ProcessState::default() };
-        let told = |process: &ProcessState| {
+        let refused = |process: &ProcessState| {
             let job = JobState { processes: vec![process.clone()], ..JobState::default() };
             foreseen(&job).into_iter().map(|it| it.what).collect::<Vec<_>>()
         };
-        assert_eq!(told(&ordinary), [""; 0]);
-        assert_eq!(told(&ProcessState { mappings: vec![full], ..ordinary.clone() }), ["address space of process 7"]);
+        assert_eq!(refused(&ordinary), [""; 0]);
+        assert_eq!(refused(&ProcessState { mappings: vec![full], ..ordinary.clone() }), ["address space of process 7"]);
         let last = Descriptor { number: i32::MAX - 1, close_on_exec: false, open_file: 0 };
-        assert_eq!(told(&ProcessState { descriptors: vec![last], ..ordinary }), ["descriptors"]);
+        assert_eq!(refused(&ProcessState { descriptors: vec![last], ..ordinary }), ["descriptors"]);
     }
 }

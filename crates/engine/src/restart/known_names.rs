@@ -55,7 +55,7 @@ impl<'a> KnownNames<'a> {
     }
 
     /// Looks at pages that are being delivered. May be called from several threads.
-    pub(super) fn look_at(&self, runs: &[Run], bytes: &[u8]) {
+    pub(super) fn scan_runs(&self, runs: &[Run], bytes: &[u8]) {
         if self.is_over() {
             return;
         }
@@ -66,7 +66,7 @@ impl<'a> KnownNames<'a> {
             rest = behind;
             let stretch = self.stretch(runs[0].owner, start);
             let part = Part { stretch, start, end };
-            self.look(&part, memory);
+            self.scan(&part, memory);
             if !part.is_first() {
                 self.seams.lock().unwrap_or_else(PoisonError::into_inner).push(Part { end: start, ..part }.widened());
             }
@@ -75,14 +75,14 @@ impl<'a> KnownNames<'a> {
 
     /// Looks at the places where delivered pieces meet, with a way to read the pages of an owner. What cannot be read holds
     /// no name that we know of.
-    pub(super) fn look_at_seams(&self, read: impl Fn(u32, Address, &mut [u8]) -> io::Result<()> + Sync) {
+    pub(super) fn scan_seams(&self, read: impl Fn(u32, Address, &mut [u8]) -> io::Result<()> + Sync) {
         let seams = std::mem::take(&mut *self.seams.lock().unwrap_or_else(PoisonError::into_inner));
-        let look = |seam: &Part| self.read_and_look(seam, |start, into| read(seam.stretch.owner, start, into));
-        pool::each(&seams, look);
+        let scan = |seam: &Part| self.read_and_scan(seam, |start, into| read(seam.stretch.owner, start, into));
+        pool::each(&seams, scan);
     }
 
     /// Looks at what the processes have mapped of files, their executables among them.
-    pub(super) fn look_at_mapped_files(&self, family: &Family, plan: &JobPlan<'_>) {
+    pub(super) fn scan_mapped_files(&self, family: &Family, plan: &JobPlan<'_>) {
         for (built, process) in family.processes.iter().zip(&plan.job.processes) {
             let is_searched = |range: &PageRange| range.bytes() <= FILE_BYTES_MAX;
             let mapped = process.mappings.iter().filter(|mapping| mapping.backing.file().is_some());
@@ -90,7 +90,7 @@ impl<'a> KnownNames<'a> {
             let ranges =
                 readable.map(|mapping| PageRange::between(Address::new(mapping.start), Address::new(mapping.end)));
             let pieces: Vec<Part> = ranges.filter(is_searched).flat_map(pieces).collect();
-            pool::each(&pieces, |piece| self.read_and_look(piece, |start, into| built.memory.read(start, into)));
+            pool::each(&pieces, |piece| self.read_and_scan(piece, |start, into| built.memory.read(start, into)));
         }
     }
 
@@ -109,19 +109,19 @@ impl<'a> KnownNames<'a> {
         self.stretches[behind - 1]
     }
 
-    fn read_and_look(&self, part: &Part, read: impl Fn(Address, &mut [u8]) -> io::Result<()>) {
+    fn read_and_scan(&self, part: &Part, read: impl Fn(Address, &mut [u8]) -> io::Result<()>) {
         if self.is_over() {
             return;
         }
         let mut memory = vec![0; (part.end - part.start) as usize];
         if read(Address::new(part.start), &mut memory).is_ok() {
-            self.look(part, &memory);
+            self.scan(part, &memory);
         }
     }
 
-    fn look(&self, part: &Part, memory: &[u8]) {
+    fn scan(&self, part: &Part, memory: &[u8]) {
         let view = View { memory, is_first: part.is_first(), is_last: part.is_last() };
-        let found = self.search.read().unwrap_or_else(PoisonError::into_inner).look_in(&view);
+        let found = self.search.read().unwrap_or_else(PoisonError::into_inner).search(&view);
         if !found.is_empty() {
             self.search.write().unwrap_or_else(PoisonError::into_inner).note(&found);
         }
@@ -193,8 +193,8 @@ mod tests {
         runs.sort_unstable();
         let names = KnownNames::new([&b"results.txt"[..]].into_iter(), &runs);
         let bytes = |run: &Run| &memory[run.range.start().get() as usize..run.range.end().get() as usize];
-        deliveries.iter().for_each(|run| names.look_at(&[*run], bytes(run)));
-        names.look_at_seams(|_, start, into| {
+        deliveries.iter().for_each(|run| names.scan_runs(&[*run], bytes(run)));
+        names.scan_seams(|_, start, into| {
             let start = start.get() as usize;
             into.copy_from_slice(&memory[start..start + into.len()]);
             Ok(())
@@ -241,8 +241,8 @@ mod tests {
         let names: [&[u8]; 2] = [b"results.txt", b"other.txt"];
         let known = |memory: &[u8]| {
             let search = KnownNames::new(names.into_iter(), &runs);
-            search.look_at(&runs, memory);
-            search.look_at_seams(|_, _, _| unreachable!("all that adjoins came together"));
+            search.scan_runs(&runs, memory);
+            search.scan_seams(|_, _, _| unreachable!("all that adjoins came together"));
             names.map(|name| search.contains(name))
         };
         assert_eq!(known(&with("results.txt", PAGE - 5)), [true, false]);

@@ -75,7 +75,7 @@ pub(super) struct ComePlan {
 
 /// The listed directories as they are now; those that are gone, or other ones, are nobody's business. `is_deep` has all
 /// looked at that has come since, and not only what lies right below.
-pub(super) fn look<'a>(listed: Option<&'a [ListedDirectory]>, is_deep: bool) -> Vec<ListedNow<'a>> {
+pub(super) fn scan<'a>(listed: Option<&'a [ListedDirectory]>, is_deep: bool) -> Vec<ListedNow<'a>> {
     let paths: BTreeSet<&[u8]> = listed.unwrap_or_default().iter().map(|was| was.path.0.as_slice()).collect();
     let found = |was: &'a ListedDirectory| {
         let path = as_path(&was.path);

@@ -182,7 +182,7 @@ pub fn restart(source: &dyn ImageSource, options: RestartOptions<'_>) -> Result<
     match built.and_then(|identity| family.commit().map(|init| (identity, init))) {
         Ok((identity, init)) => {
             if init.is_some() {
-                system_v::remove_left_behind(source.state());
+                system_v::remove_leftovers(source.state());
             }
             let watching = |source| kernel("watching the program", source);
             let end = match init {

@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
 
     /// The missing names that stand there by themselves. A name that reaches an edge behind which more memory lies does not
     /// count.
-    pub(super) fn look_in(&self, view: &View<'_>) -> Vec<&'a [u8]> {
+    pub(super) fn search(&self, view: &View<'_>) -> Vec<&'a [u8]> {
         let (memory, inner) = (view.memory, view.inner());
         let mut found = Vec::new();
         // One name may begin like another.
@@ -148,7 +148,7 @@ mod tests {
 
     fn found<'a>(memory: &[u8], names: &[&'a [u8]]) -> BTreeSet<&'a [u8]> {
         let mut search = Search::new(names.iter().copied());
-        search.note(&search.look_in(&View { memory, is_first: true, is_last: true }));
+        search.note(&search.search(&View { memory, is_first: true, is_last: true }));
         assert_eq!(search.found.len() + search.missing.len(), names.len());
         search.found
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_name_at_an_edge_counts_where_nothing_lies_behind_it() {
         let search = Search::new([&b"results.txt"[..]].into_iter());
-        let holds = |memory: &[u8], is_first, is_last| !search.look_in(&View { memory, is_first, is_last }).is_empty();
+        let holds = |memory: &[u8], is_first, is_last| !search.search(&View { memory, is_first, is_last }).is_empty();
         for (text, first, last) in
             [("results.txt ", true, false), (" results.txt", false, true), ("results.txt", true, true)]
         {

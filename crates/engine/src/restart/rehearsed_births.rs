@@ -145,7 +145,7 @@ mod tests {
     use standfast_format::records::{ProcessState, ProcessSwitches, ProcessTree};
 
     /// Pid, place of the parent, group, session, whether it takes orphans.
-    fn told(processes: &[(i32, Option<u32>, i32, i32, bool)]) -> Vec<String> {
+    fn refused(processes: &[(i32, Option<u32>, i32, i32, bool)]) -> Vec<String> {
         let process =
             |&(pid, parent, process_group, session, subreaper): &(i32, Option<u32>, i32, i32, bool)| ProcessState {
                 pid,
@@ -159,25 +159,25 @@ mod tests {
 
     #[test]
     fn ordinary_trees_can_be_made_again() {
-        assert_eq!(told(&[(10, None, 10, 0, false)]), [""; 0]);
+        assert_eq!(refused(&[(10, None, 10, 0, false)]), [""; 0]);
         let shell = [(10, None, 10, 0, false), (11, Some(0), 11, 11, false), (12, Some(1), 12, 11, false)];
-        assert_eq!(told(&shell), [""; 0]);
+        assert_eq!(refused(&shell), [""; 0]);
         let daemon_of_a_dead_leader = [(10, None, 10, 0, false), (12, None, 11, 11, false), (13, None, 13, 11, false)];
-        assert_eq!(told(&daemon_of_a_dead_leader), [""; 0]);
+        assert_eq!(refused(&daemon_of_a_dead_leader), [""; 0]);
         let adopted = [(10, None, 10, 0, true), (11, Some(0), 11, 11, false), (13, Some(0), 11, 11, false)];
-        assert_eq!(told(&adopted), [""; 0]);
+        assert_eq!(refused(&adopted), [""; 0]);
     }
 
     #[test]
     fn who_cannot_get_its_session_or_group_is_named() {
         // Adopted from the session of a leader that is there, by one that takes orphans no more.
         let adopted = [(10, None, 10, 0, false), (11, None, 11, 11, false), (13, Some(0), 11, 11, false)];
-        assert!(told(&adopted)[0].contains("process 13"), "{:?}", told(&adopted));
+        assert!(refused(&adopted)[0].contains("process 13"), "{:?}", refused(&adopted));
         // The leader of the session has ended, and two have others for parents.
         let scattered = [(10, None, 10, 0, false), (12, None, 12, 11, false), (13, Some(0), 13, 11, false)];
-        assert!(told(&scattered)[0].contains("process 13"), "{:?}", told(&scattered));
+        assert!(refused(&scattered)[0].contains("process 13"), "{:?}", refused(&scattered));
         // A group across two sessions cannot be.
         let torn = [(10, None, 10, 0, false), (11, Some(0), 11, 11, false), (12, Some(0), 11, 0, false)];
-        assert!(told(&torn)[0].contains("tree of processes"), "{:?}", told(&torn));
+        assert!(refused(&torn)[0].contains("tree of processes"), "{:?}", refused(&torn));
     }
 }

@@ -7,7 +7,7 @@ use super::family::Family;
 use super::plan::JobPlan;
 use crate::EngineError;
 use crate::freeze::kernel;
-use standfast_format::records::{ProcessTree, Untold};
+use standfast_format::records::{ProcessTree, Unreported};
 use standfast_linux::Stop;
 use standfast_linux::sys::process;
 use std::io;
@@ -20,13 +20,13 @@ impl Family {
     pub(super) fn stop_the_stopped(&self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
         let mut any = false;
         for (process, state) in self.processes.iter().zip(&plan.job.processes) {
-            let ProcessTree { parent, stopped_by, untold, .. } = state.process_tree;
+            let ProcessTree { parent, stopped_by, unreported, .. } = state.process_tree;
             // Only one that was stopped can be continued.
-            let Some(signal) = stopped_by.or(untold.map(|_| libc::SIGSTOP as u8)) else { continue };
+            let Some(signal) = stopped_by.or(unreported.map(|_| libc::SIGSTOP as u8)) else { continue };
             any = true;
             process.stop(signal.into())?;
             let parent = parent.and_then(|parent| self.processes.get(parent as usize));
-            if let Some(parent) = parent.filter(|_| untold != Some(Untold::Stopped)) {
+            if let Some(parent) = parent.filter(|_| unreported != Some(Unreported::Stopped)) {
                 parent.hear_of_stop(state.pid)?;
             }
             if stopped_by.is_none() {
@@ -80,8 +80,8 @@ impl Construction {
 
     /// Asks for a child that has been stopped, so that it is not told of once more.
     fn hear_of_stop(&self, child: i32) -> Result<(), EngineError> {
-        let told = self.call("asking for a stopped child", libc::SYS_wait4, [child as u64, 0, ASK, 0, 0, 0])?;
-        if told != child as u64 {
+        let answer = self.call("asking for a stopped child", libc::SYS_wait4, [child as u64, 0, ASK, 0, 0, 0])?;
+        if answer != child as u64 {
             return Err(kernel("asking for a stopped child", io::Error::other("the kernel does not tell")));
         }
         Ok(())

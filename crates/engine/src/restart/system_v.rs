@@ -11,9 +11,9 @@
 //! Segments that are marked for removal can be had in a namespace shared with others as well, under other ids.
 
 use super::construction::Construction;
-use super::descriptors::unlink_left_behind;
+use super::descriptors::unlink_leftovers;
 use super::plan::{JobPlan, Plan};
-use crate::collect::{data_of, is_left_behind, made_since, was_here};
+use crate::collect::{data_of, is_leftover, made_since, was_here};
 use crate::freeze::kernel;
 use crate::{Blocker, EngineError};
 use standfast_core::PageRange;
@@ -278,7 +278,7 @@ pub(super) fn remove_made_since(job: &JobState) {
 
 /// Removes what the killed life of this job, now in an IPC namespace of its own, has left behind in the one that it shared
 /// with others. What cannot be removed stays, as after any program that was killed.
-pub(super) fn remove_left_behind(job: &JobState) {
+pub(super) fn remove_leftovers(job: &JobState) {
     let named = |kind: SystemVKind, name: &SystemVName| (kind, *name);
     let segments = job.objects.iter().filter_map(|object| match &object.kind {
         ObjectKind::Segment { name, removed: false, .. } => Some(named(SystemVKind::Segment, name)),
@@ -287,10 +287,10 @@ pub(super) fn remove_left_behind(job: &JobState) {
     let semaphores = job.semaphores.iter().map(|set| named(SystemVKind::Semaphores, &set.name));
     let queues = job.message_queues.iter().map(|queue| named(SystemVKind::Messages, &queue.name));
     if was_here(job) {
-        unlink_left_behind(job);
+        unlink_leftovers(job);
     }
     let own: Vec<_> = segments.chain(semaphores).chain(queues).filter(|(_, name)| name.of_job).collect();
-    for (kind, name) in own.into_iter().filter(|(kind, name)| is_left_behind(job, *kind, name)) {
+    for (kind, name) in own.into_iter().filter(|(kind, name)| is_leftover(job, *kind, name)) {
         let _ = Made::known(kind, name.id).remove();
     }
 }

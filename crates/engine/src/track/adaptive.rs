@@ -1,4 +1,4 @@
-//! What has been learnt of stretches of 2 MiB: which are not worth protecting. Pure; the looking is done elsewhere.
+//! What has been learnt of units of 2 MiB: which are not worth protecting. Pure; the scanning is done elsewhere.
 //!
 //! ```text
 //! small pages:  all of it written twice running -> *hot*: left unprotected, counts as written, as long as one page of it,
@@ -17,34 +17,34 @@ use std::collections::BTreeMap;
 /// What a huge page of this architecture holds.
 const UNIT_BYTES: u64 = 2 << 20;
 const UNIT_PAGES: u64 = UNIT_BYTES / PAGE_BYTES as u64;
-/// So often must a huge page be found as it was before it is protected.
-const CALM_LOOKS: u8 = 3;
+/// A huge page must be found unchanged by so many scans before it is protected.
+const CALM_SCANS: u8 = 3;
 /// So often must a huge page that was split be found unwritten before it is made one again; after each further split twice
 /// as often.
-const IDLE_LOOKS: u32 = 4;
+const IDLE_SCANS: u32 = 4;
 /// The while does not become longer after so many.
 const SPLITS_MAX: u8 = 10;
 /// So many are made huge at a time: the program stands still for it, 0.2 ms for each.
 const COLLAPSED_MAX: usize = 16;
 /// After so many looks a hot stretch has to show again that it is one.
-const HOT_LOOKS_MAX: u8 = 64;
+const HOT_SCANS_MAX: u8 = 64;
 
 /// What is known of the units of one address space, by number. Of units that are not listed there is nothing to know.
 #[derive(Debug, Default)]
-pub(super) struct Habits {
-    units: BTreeMap<u64, Habit>,
+pub(super) struct Adaptive {
+    units: BTreeMap<u64, UnitState>,
     /// Units of which all pages were written at the last look.
     full: Vec<u64>,
     /// Scatters the canaries.
-    looks: u64,
+    scans: u64,
     /// Huge pages that are small ones since they were protected.
     split: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Habit {
+enum UnitState {
     /// Small pages, all of which are written again and again.
-    Hot { canary: u64, looks: u8 },
+    Hot { canary: u64, scans: u8 },
     /// A huge page, found as it was so many times running.
     Compared { calm: u8, splits: u8 },
     /// A huge page that hardly ever is written.
@@ -73,7 +73,7 @@ pub(super) struct Hot {
     pub(super) canary: PageRange,
 }
 
-impl Habits {
+impl Adaptive {
     /// Divides the populated pages of `live`, of which those of `huge` stand on huge pages. Where comparing is dear, huge
     /// pages are protected whether or not they are calm.
     pub(super) fn divide(
@@ -88,16 +88,16 @@ impl Habits {
         let huge: Vec<u64> = huge.iter().flat_map(|range| units_in(*range)).collect();
         self.renew(live, &populated, &huge);
         for unit in &huge {
-            let habit = self.units.entry(*unit).or_insert(Habit::Compared { calm: 0, splits: 0 });
-            if let Habit::Compared { calm, .. } = *habit {
+            let state = self.units.entry(*unit).or_insert(UnitState::Compared { calm: 0, splits: 0 });
+            if let UnitState::Compared { calm, .. } = *state {
                 division.compared.push(pages_of(*unit));
-                if calm >= CALM_LOOKS || comparing_is_dear {
+                if calm >= CALM_SCANS || comparing_is_dear {
                     division.calm.push(pages_of(*unit));
                 }
             }
         }
-        for (unit, habit) in self.units.range(numbers(live)) {
-            if let Habit::Hot { canary, .. } = habit {
+        for (unit, state) in self.units.range(numbers(live)) {
+            if let UnitState::Hot { canary, .. } = state {
                 let pages = pages_of(*unit);
                 let canary = PageRange::new(pages.start().plus(canary * PAGE_BYTES as u64), 1);
                 division.hot.push(Hot { unit: pages, canary });
@@ -110,25 +110,26 @@ impl Habits {
 
     /// Brings what is known of the units in `live` in line with what they are now.
     fn renew(&mut self, live: PageRange, populated: &PageSet, huge: &[u64]) {
-        let known: Vec<(u64, Habit)> = self.units.range(numbers(live)).map(|(unit, habit)| (*unit, *habit)).collect();
+        let known: Vec<(u64, UnitState)> =
+            self.units.range(numbers(live)).map(|(unit, state)| (*unit, *state)).collect();
         let populated = populated.ranges().iter().filter(|_| !known.is_empty());
         let whole: Vec<u64> = populated.flat_map(|range| units_in(*range)).collect();
-        for (unit, habit) in known {
+        for (unit, state) in known {
             let is_huge = huge.binary_search(&unit).is_ok();
             let is_small = !is_huge && whole.binary_search(&unit).is_ok();
-            let now = match habit {
-                Habit::Hot { .. } => is_small.then_some(habit),
-                Habit::Compared { .. } | Habit::Protected { .. } if is_huge => Some(habit),
-                Habit::Compared { .. } => None,
-                Habit::Protected { splits } => {
+            let now = match state {
+                UnitState::Hot { .. } => is_small.then_some(state),
+                UnitState::Compared { .. } | UnitState::Protected { .. } if is_huge => Some(state),
+                UnitState::Compared { .. } => None,
+                UnitState::Protected { splits } => {
                     self.split += 1;
-                    is_small.then_some(Habit::Split { idle: 0, splits })
+                    is_small.then_some(UnitState::Split { idle: 0, splits })
                 }
-                Habit::Split { splits, .. } if is_huge => {
+                UnitState::Split { splits, .. } if is_huge => {
                     self.split -= 1;
-                    Some(Habit::Compared { calm: 0, splits: (splits + 1).min(SPLITS_MAX) })
+                    Some(UnitState::Compared { calm: 0, splits: (splits + 1).min(SPLITS_MAX) })
                 }
-                Habit::Split { .. } => is_small.then_some(habit),
+                UnitState::Split { .. } => is_small.then_some(state),
             };
             match now {
                 Some(now) => _ = self.units.insert(unit, now),
@@ -144,8 +145,8 @@ impl Habits {
 
     /// Units that were huge pages and could be again, now that they are not written any more; a few of them.
     pub(super) fn idle(&self) -> Vec<PageRange> {
-        let is_idle = |habit: &Habit| matches!(habit, Habit::Split { idle, splits } if *idle >= IDLE_LOOKS << splits.min(&SPLITS_MAX));
-        let idle = self.units.iter().filter(|(_, habit)| is_idle(habit));
+        let is_idle = |state: &UnitState| matches!(state, UnitState::Split { idle, splits } if *idle >= IDLE_SCANS << splits.min(&SPLITS_MAX));
+        let idle = self.units.iter().filter(|(_, state)| is_idle(state));
         idle.map(|(unit, _)| pages_of(*unit)).take(COLLAPSED_MAX).collect()
     }
 
@@ -163,32 +164,32 @@ impl Habits {
     pub(super) fn protected(&mut self, calm: PageRange) {
         for unit in units_in(calm) {
             let splits = match self.units.get(&unit) {
-                Some(Habit::Compared { splits, .. }) => *splits,
+                Some(UnitState::Compared { splits, .. }) => *splits,
                 _ => 0,
             };
-            self.units.insert(unit, Habit::Protected { splits });
+            self.units.insert(unit, UnitState::Protected { splits });
         }
     }
 
     /// What a look has found written of what is watched.
     pub(super) fn learn(&mut self, written: &PageSet) {
-        self.looks += 1;
+        self.scans += 1;
         let touched: Vec<u64> = written.ranges().iter().flat_map(|range| numbers(*range)).collect();
-        for (unit, habit) in &mut self.units {
-            match habit {
-                Habit::Hot { looks, .. } => *looks += 1,
-                Habit::Split { idle, .. } if touched.binary_search(unit).is_ok() => *idle = 0,
-                Habit::Split { idle, .. } => *idle = idle.saturating_add(1),
-                Habit::Compared { .. } | Habit::Protected { .. } => {}
+        for (unit, state) in &mut self.units {
+            match state {
+                UnitState::Hot { scans, .. } => *scans += 1,
+                UnitState::Split { idle, .. } if touched.binary_search(unit).is_ok() => *idle = 0,
+                UnitState::Split { idle, .. } => *idle = idle.saturating_add(1),
+                UnitState::Compared { .. } | UnitState::Protected { .. } => {}
             }
         }
-        self.units.retain(|_, habit| !matches!(habit, Habit::Hot { looks: HOT_LOOKS_MAX.., .. }));
+        self.units.retain(|_, state| !matches!(state, UnitState::Hot { scans: HOT_SCANS_MAX.., .. }));
         let full: Vec<u64> = written.ranges().iter().flat_map(|range| units_in(*range)).collect();
         for unit in full.iter().filter(|unit| self.full.binary_search(unit).is_ok()) {
             // A factor and a divisor without anything in common go through all pages.
-            let canary = (self.looks * 149 + unit * 61) % UNIT_PAGES;
-            if matches!(self.units.get(unit), None | Some(Habit::Split { .. })) {
-                self.units.insert(*unit, Habit::Hot { canary, looks: 0 });
+            let canary = (self.scans * 149 + unit * 61) % UNIT_PAGES;
+            if matches!(self.units.get(unit), None | Some(UnitState::Split { .. })) {
+                self.units.insert(*unit, UnitState::Hot { canary, scans: 0 });
             }
         }
         self.full = full;
@@ -197,8 +198,8 @@ impl Habits {
     /// What of the compared pages was not as it had been.
     pub(super) fn learn_compared(&mut self, changed: &PageSet) {
         let changed: Vec<u64> = changed.ranges().iter().flat_map(|range| numbers(*range)).collect();
-        for (unit, habit) in &mut self.units {
-            if let Habit::Compared { calm, .. } = habit {
+        for (unit, state) in &mut self.units {
+            if let UnitState::Compared { calm, .. } = state {
                 *calm = if changed.binary_search(unit).is_ok() { 0 } else { calm.saturating_add(1) };
             }
         }
@@ -236,104 +237,104 @@ mod tests {
         PageRange::new(Address::new(unit * UNIT_BYTES + first * PAGE_BYTES as u64), pages)
     }
 
-    fn looked(habits: &mut Habits, written: &[PageRange]) -> Division {
-        let division = habits.divide(units(0, 8), &[units(0, 8)], &[], false);
-        habits.learn(&PageSet::of(written.iter().copied()));
+    fn divided(adaptive: &mut Adaptive, written: &[PageRange]) -> Division {
+        let division = adaptive.divide(units(0, 8), &[units(0, 8)], &[], false);
+        adaptive.learn(&PageSet::of(written.iter().copied()));
         division
     }
 
     #[test]
     fn what_is_written_all_over_twice_running_is_left_unprotected_until_its_canary_lives() {
-        let mut habits = Habits::default();
+        let mut adaptive = Adaptive::default();
         let written = [units(1, 2), some_pages(5, 0, UNIT_PAGES - 1)];
-        assert_eq!(looked(&mut habits, &written).watched, [units(0, 8)]);
-        assert_eq!(looked(&mut habits, &written).hot, []);
-        let division = looked(&mut habits, &[units(6, 1)]);
+        assert_eq!(divided(&mut adaptive, &written).watched, [units(0, 8)]);
+        assert_eq!(divided(&mut adaptive, &written).hot, []);
+        let division = divided(&mut adaptive, &[units(6, 1)]);
         assert_eq!(division.hot.iter().map(|hot| hot.unit).collect::<Vec<_>>(), [units(1, 1), units(2, 1)]);
         assert_eq!(division.watched, [units(0, 1), units(3, 5)]);
         assert!(division.hot.iter().all(|hot| hot.unit.common(hot.canary) == Some(hot.canary)));
-        habits.cooled(division.hot[1]);
-        assert_eq!(looked(&mut habits, &[]).watched, [units(0, 1), units(2, 6)]);
+        adaptive.cooled(division.hot[1]);
+        assert_eq!(divided(&mut adaptive, &[]).watched, [units(0, 1), units(2, 6)]);
     }
 
     #[test]
     fn once_is_not_enough_and_in_the_end_it_has_to_be_shown_again() {
-        let mut habits = Habits::default();
-        looked(&mut habits, &[units(3, 1)]);
-        looked(&mut habits, &[]);
-        looked(&mut habits, &[units(3, 1)]);
-        assert_eq!(looked(&mut habits, &[units(3, 1)]).hot, []);
-        let hot_for = (0..200).take_while(|_| !looked(&mut habits, &[]).hot.is_empty()).count();
-        assert_eq!(hot_for, usize::from(HOT_LOOKS_MAX));
+        let mut adaptive = Adaptive::default();
+        divided(&mut adaptive, &[units(3, 1)]);
+        divided(&mut adaptive, &[]);
+        divided(&mut adaptive, &[units(3, 1)]);
+        assert_eq!(divided(&mut adaptive, &[units(3, 1)]).hot, []);
+        let hot_for = (0..200).take_while(|_| !divided(&mut adaptive, &[]).hot.is_empty()).count();
+        assert_eq!(hot_for, usize::from(HOT_SCANS_MAX));
     }
 
     #[test]
     fn a_hot_stretch_that_is_no_longer_there_whole_is_forgotten() {
-        let mut habits = Habits::default();
-        (0..2).for_each(|_| _ = looked(&mut habits, &[units(3, 1)]));
+        let mut adaptive = Adaptive::default();
+        (0..2).for_each(|_| _ = divided(&mut adaptive, &[units(3, 1)]));
         let populated = [units(0, 3), some_pages(3, 7, 20)];
-        assert_eq!(habits.divide(units(0, 8), &populated, &[], false).watched, populated);
-        assert_eq!(looked(&mut habits, &[]).hot, []);
+        assert_eq!(adaptive.divide(units(0, 8), &populated, &[], false).watched, populated);
+        assert_eq!(divided(&mut adaptive, &[]).hot, []);
     }
 
     #[test]
     fn huge_pages_are_compared_until_they_are_calm_and_watched_then() {
-        let mut habits = Habits::default();
+        let mut adaptive = Adaptive::default();
         let all = [units(0, 8)];
         let changes = PageSet::of([some_pages(2, 5, 1)]);
-        for look in 0..CALM_LOOKS {
-            let division = habits.divide(all[0], &all, &all, false);
-            assert_eq!((PageSet::of(division.compared), division.calm), (PageSet::of(all), vec![]), "look {look}");
-            habits.learn_compared(&changes);
+        for scan in 0..CALM_SCANS {
+            let division = adaptive.divide(all[0], &all, &all, false);
+            assert_eq!((PageSet::of(division.compared), division.calm), (PageSet::of(all), vec![]), "look {scan}");
+            adaptive.learn_compared(&changes);
         }
-        let division = habits.divide(all[0], &all, &all, false);
+        let division = adaptive.divide(all[0], &all, &all, false);
         assert_eq!(PageSet::of(division.calm.iter().copied()), PageSet::of([units(0, 2), units(3, 5)]));
-        division.calm.into_iter().for_each(|calm| habits.protected(calm));
-        let division = habits.divide(all[0], &all, &all, false);
+        division.calm.into_iter().for_each(|calm| adaptive.protected(calm));
+        let division = adaptive.divide(all[0], &all, &all, false);
         assert_eq!((division.compared, division.watched), (vec![units(2, 1)], vec![units(0, 2), units(3, 5)]));
-        let split = habits.divide(all[0], &all, &[units(0, 1)], false);
+        let split = adaptive.divide(all[0], &all, &[units(0, 1)], false);
         assert_eq!((split.compared, split.watched), (vec![], all.to_vec()), "small pages are watched");
-        assert_eq!(habits.split(), 6, "one still is huge, and one never was protected");
+        assert_eq!(adaptive.split(), 6, "one still is huge, and one never was protected");
     }
 
     /// One huge page that was written behind its protection, with the looks that passed without another write.
-    fn split_once(idle_looks: u32) -> Habits {
-        let (mut habits, unit) = (Habits::default(), units(3, 1));
-        habits.divide(unit, &[unit], &[unit], true);
-        habits.protected(unit);
-        habits.divide(unit, &[unit], &[], false);
-        habits.learn(&PageSet::of([some_pages(3, 7, 1)]));
-        (0..idle_looks).for_each(|_| habits.learn(&PageSet::default()));
-        habits
+    fn split_once(idle_scans: u32) -> Adaptive {
+        let (mut adaptive, unit) = (Adaptive::default(), units(3, 1));
+        adaptive.divide(unit, &[unit], &[unit], true);
+        adaptive.protected(unit);
+        adaptive.divide(unit, &[unit], &[], false);
+        adaptive.learn(&PageSet::of([some_pages(3, 7, 1)]));
+        (0..idle_scans).for_each(|_| adaptive.learn(&PageSet::default()));
+        adaptive
     }
 
     #[test]
     fn a_split_page_that_is_not_written_for_a_while_is_to_be_made_huge_again_and_for_a_longer_one_the_next_time() {
         let unit = units(3, 1);
-        assert_eq!(split_once(IDLE_LOOKS - 1).idle(), []);
-        let mut habits = split_once(IDLE_LOOKS);
-        assert_eq!((habits.idle(), habits.split()), (vec![unit], 1));
-        assert_eq!(habits.divide(unit, &[unit], &[unit], false).compared, [unit], "it is huge");
-        assert_eq!((habits.idle(), habits.split()), (vec![], 0));
-        habits.protected(unit);
-        habits.divide(unit, &[unit], &[], false);
-        (0..IDLE_LOOKS).for_each(|_| habits.learn(&PageSet::default()));
-        assert_eq!(habits.idle(), [], "it has been split twice");
-        (0..IDLE_LOOKS).for_each(|_| habits.learn(&PageSet::default()));
-        assert_eq!(habits.idle(), [unit]);
-        habits.stays_split(unit);
-        assert_eq!((habits.idle(), habits.split()), (vec![], 1));
+        assert_eq!(split_once(IDLE_SCANS - 1).idle(), []);
+        let mut adaptive = split_once(IDLE_SCANS);
+        assert_eq!((adaptive.idle(), adaptive.split()), (vec![unit], 1));
+        assert_eq!(adaptive.divide(unit, &[unit], &[unit], false).compared, [unit], "it is huge");
+        assert_eq!((adaptive.idle(), adaptive.split()), (vec![], 0));
+        adaptive.protected(unit);
+        adaptive.divide(unit, &[unit], &[], false);
+        (0..IDLE_SCANS).for_each(|_| adaptive.learn(&PageSet::default()));
+        assert_eq!(adaptive.idle(), [], "it has been split twice");
+        (0..IDLE_SCANS).for_each(|_| adaptive.learn(&PageSet::default()));
+        assert_eq!(adaptive.idle(), [unit]);
+        adaptive.stays_split(unit);
+        assert_eq!((adaptive.idle(), adaptive.split()), (vec![], 1));
     }
 
     #[test]
     fn a_write_begins_the_wait_again_and_where_comparing_is_dear_nothing_waits_to_be_protected() {
-        let mut habits = split_once(IDLE_LOOKS - 1);
-        habits.learn(&PageSet::of([some_pages(3, 100, 1)]));
-        habits.learn(&PageSet::default());
-        assert_eq!(habits.idle(), []);
+        let mut adaptive = split_once(IDLE_SCANS - 1);
+        adaptive.learn(&PageSet::of([some_pages(3, 100, 1)]));
+        adaptive.learn(&PageSet::default());
+        assert_eq!(adaptive.idle(), []);
         let all = [units(0, 8)];
-        assert_eq!(Habits::default().divide(all[0], &all, &all, false).calm, []);
-        let division = Habits::default().divide(all[0], &all, &all, true);
+        assert_eq!(Adaptive::default().divide(all[0], &all, &all, false).calm, []);
+        let division = Adaptive::default().divide(all[0], &all, &all, true);
         assert_eq!(PageSet::of(division.calm), PageSet::of(all));
     }
 }

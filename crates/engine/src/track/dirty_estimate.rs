@@ -11,15 +11,15 @@ pub(super) struct DirtyEstimate {
     /// Page faults before it.
     faults: u64,
     /// Pages that it read, as far as there had been faults for them.
-    told: u64,
-    /// Pages that it read beyond that: what is compared or not observed.
-    untold: u64,
+    faulted: u64,
+    /// Pages that it read beyond that: what is compared or not tracked.
+    unfaulted: u64,
 }
 
 impl Default for DirtyEstimate {
     /// Nothing has been learnt: each fault is a page.
     fn default() -> Self {
-        Self { faults: 1, told: 1, untold: 0 }
+        Self { faults: 1, faulted: 1, unfaulted: 0 }
     }
 }
 
@@ -27,15 +27,15 @@ impl DirtyEstimate {
     /// A checkpoint that built upon another one read so many pages, after so many faults.
     pub(super) fn learn(&mut self, pages: u64, faults: u64) {
         *self = match faults {
-            0 => Self { untold: pages, ..*self },
-            faults => Self { faults, told: pages.min(faults), untold: pages.saturating_sub(faults) },
+            0 => Self { unfaulted: pages, ..*self },
+            faults => Self { faults, faulted: pages.min(faults), unfaulted: pages.saturating_sub(faults) },
         };
     }
 
     /// How many pages are to be expected after so many faults.
     pub(super) fn pages(self, faults: u64) -> u64 {
-        let told = u128::from(faults) * u128::from(self.told) / u128::from(self.faults);
-        u64::try_from(told).unwrap_or(u64::MAX).saturating_add(self.untold)
+        let faulted = u128::from(faults) * u128::from(self.faulted) / u128::from(self.faults);
+        u64::try_from(faulted).unwrap_or(u64::MAX).saturating_add(self.unfaulted)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Shared mappings of files under observation. What is written to the file in other ways is not seen here, nor meant.
+//! Tracked shared mappings of files. What is written to the file in other ways is not seen here, nor meant.
 
 use super::Track;
 use standfast_core::PageRange;
@@ -7,7 +7,7 @@ use std::io;
 
 impl Track {
     /// For each of these mappings of files: whether something was written through it since the last look. One that was not
-    /// under observation is from now on, if it can be, and counts as not written.
+    /// tracked is from now on, if it can be, and counts as not written.
     ///
     /// All pages of it are protected, present or not, so that one that comes to be there by being read does not look as if it
     /// had been written. Of private mappings that could not be believed; what a shared one shows is the file's.
@@ -19,10 +19,10 @@ impl Track {
         let mut seen = Vec::new();
         for window in windows {
             let mut written = Vec::new();
-            let is_observed = scan.written(&[*window], &mut written)?.is_some();
-            if !is_observed && let Some(protection) = self.protection.as_ref().filter(|_| !self.lost) {
+            let is_tracked = scan.written(&[*window], &mut written)?.is_some();
+            if !is_tracked && let Some(protection) = self.protection.as_ref().filter(|_| !self.lost) {
                 // Where that cannot be had the file counts as one that is open for writing, which it does in any case.
-                let _ = protection.observe(*window).and_then(|()| protection.protect(*window));
+                let _ = protection.track(*window).and_then(|()| protection.protect(*window));
             }
             seen.push(!written.is_empty());
         }

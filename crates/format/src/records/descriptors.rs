@@ -28,7 +28,7 @@ pub struct OpenFile {
     pub kind: OpenFileKind,
     /// Who is told by a signal when it is ready (O_ASYNC), or has urgent data.
     #[n(2)]
-    pub told: Option<SignalTarget>,
+    pub signal_target: Option<SignalTarget>,
     /// Locks on the file, taken through this open file description.
     #[n(3)]
     pub locks: Vec<FileLock>,

@@ -31,7 +31,7 @@ pub use ipc::{MessageQueue, PosixQueue, PriorityMessage, Semaphore, SemaphoreSet
 pub use listing::{ListedDirectory, ListedFile};
 pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMapping};
 pub use objects::{MemoryObject, ObjectKind, Owner, SavedPart};
-pub use process_tree::{ProcessTree, Untold};
+pub use process_tree::{ProcessTree, Unreported};
 pub use signals::{Disposition, PendingSignal};
 pub use sockets::{Credentials, Message, Socket, SocketOption, SocketState};
 pub use surroundings::Surrounding;

@@ -32,7 +32,7 @@ pub struct ProcessTree {
     pub birth: u32,
     /// What its parent has not asked for yet, and would be told by a wait.
     #[n(8)]
-    pub untold: Option<Untold>,
+    pub unreported: Option<Unreported>,
     /// Whether it has no controlling terminal though its session has one (`TIOCNOTTY`).
     #[n(9)]
     pub without_terminal: bool,
@@ -41,7 +41,7 @@ pub struct ProcessTree {
 /// What a wait(2) for a living child may tell, once.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
-pub enum Untold {
+pub enum Unreported {
     /// That job control has stopped it.
     #[n(0)]
     Stopped,

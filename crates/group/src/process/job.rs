@@ -1,7 +1,7 @@
 //! A process's part in encoding or rebuilding one group: first everybody learns the descriptions, then a transfer runs.
 
-use super::laying::Laying;
 use super::read_now;
+use super::staging::Staging;
 use crate::buffers::Buffers;
 use crate::decide::Restore;
 use crate::description::{DeltaDescriptor, Description, Fingerprint};
@@ -56,7 +56,7 @@ pub(super) struct Job {
     /// Where checks are made in full: of the members what may have changed, and what is held.
     write_sets: BTreeMap<usize, (SlotSet, SlotSet)>,
     /// This member's own shard.
-    laying: Option<Laying>,
+    staging: Option<Staging>,
     /// Parts that came before all was described: of one window, since nobody has been told a low-water mark from here. They
     /// are taken up as soon as there is a transfer.
     pending: VecDeque<(Rank, Data)>,
@@ -100,8 +100,8 @@ impl Job {
     }
 
     /// This member's own shard, of which everything is laid unless checks are made in full.
-    pub(super) fn lay(&mut self, laying: Laying) {
-        self.laying = Some(laying);
+    pub(super) fn stage(&mut self, staging: Staging) {
+        self.staging = Some(staging);
     }
 
     /// A process's parts in a recovery: one for each group in which it has or takes something, and something is lost.
@@ -148,7 +148,7 @@ impl Job {
             sending,
             delta_descriptors,
             write_sets,
-            laying: None,
+            staging: None,
             pending,
             transfer: None,
         }
@@ -385,10 +385,10 @@ impl Job {
         payload: &dyn Payload,
         shard_store: &mut dyn ShardStore,
     ) -> Result<Vec<(Rank, Data)>, String> {
-        let Some(mut laying) = self.laying.take() else { return Ok(Vec::new()) };
+        let Some(mut staging) = self.staging.take() else { return Ok(Vec::new()) };
         // Where nobody takes the checks of a stripe group nobody has asked for its shares.
-        laying.lay_rest(payload, shard_store);
-        let (description, changed) = laying.described();
+        staging.stage_rest(payload, shard_store);
+        let (description, changed) = staging.described();
         let delta_descriptor = DeltaDescriptor::new(&description, changed);
         self.take_delta_descriptor(self.sending.me, delta_descriptor.clone(), shard_store)?;
         let data = Data::DeltaDescriptor { epoch: self.epoch, delta_descriptor };
@@ -439,8 +439,8 @@ impl Job {
     ) -> LogicalRankPages<'p> {
         let (shards, live) = match self.kind {
             Kind::Encode { shard, base, full } => {
-                let laying = self.laying.as_mut();
-                (Vec::new(), Some(Live { shard, base, full, recovery_mode: self.plan.recovery_mode(), laying }))
+                let staging = self.staging.as_mut();
+                (Vec::new(), Some(Live { shard, base, full, recovery_mode: self.plan.recovery_mode(), staging }))
             }
             Kind::Rebuild { .. } => ((0..self.layout().positions()).map(|at| self.shard(at)).collect(), None),
         };
@@ -477,7 +477,7 @@ struct Live<'p> {
     full: bool,
     recovery_mode: RecoveryMode,
     /// A member's.
-    laying: Option<&'p mut Laying>,
+    staging: Option<&'p mut Staging>,
 }
 
 impl LogicalRankPages<'_> {
@@ -490,12 +490,12 @@ impl LogicalRankPages<'_> {
 
 impl Pages for LogicalRankPages<'_> {
     fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged> {
-        let Some(Live { shard, full, recovery_mode, laying, .. }) = &mut self.live else {
+        let Some(Live { shard, full, recovery_mode, staging, .. }) = &mut self.live else {
             return self.read_old(position, Place::Slot(slot), page);
         };
-        let laying = laying.as_deref_mut().expect("only members add columns, and they lay their shards");
-        if laying.lacks(slot) {
-            laying.lay(slot, self.payload, self.shard_store, page);
+        let staging = staging.as_deref_mut().expect("only members add columns, and they lay their shards");
+        if staging.lacks(slot) {
+            staging.stage(slot, self.payload, self.shard_store, page);
             return Ok(());
         }
         if *full {
@@ -503,7 +503,7 @@ impl Pages for LogicalRankPages<'_> {
         }
         let mut before = [0; PAGE_BYTES];
         self.shard_store.read_base(*shard, Place::Slot(slot), &mut before)?;
-        read_now(self.payload, laying.used(), slot, page);
+        read_now(self.payload, staging.used(), slot, page);
         let place = Place::Slot(slot);
         // What was laid went past the caches, and is the same unless somebody has written since.
         if *recovery_mode == RecoveryMode::Relaunch && Fingerprint::of(page) != self.shard_store.known(*shard, place) {
@@ -543,12 +543,12 @@ impl Pages for LogicalRankPages<'_> {
     }
 
     fn expect(&self, position: usize, place: Place) {
-        let Some(Live { shard, base, laying, .. }) = &self.live else {
+        let Some(Live { shard, base, staging, .. }) = &self.live else {
             return self.shard_store.expect(self.shards[position], place);
         };
-        match (place, laying, base) {
+        match (place, staging, base) {
             (Place::Check { .. }, ..) => self.shard_store.expect(*shard, place),
-            (Place::Slot(slot), Some(laying), _) if laying.lacks(slot) => self.payload.expect(slot),
+            (Place::Slot(slot), Some(staging), _) if staging.lacks(slot) => self.payload.expect(slot),
             // Of the difference both sides: the program's page may have been looked at long ago.
             (Place::Slot(slot), _, Some(base)) => {
                 self.shard_store.expect(*base, place);

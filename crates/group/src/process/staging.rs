@@ -22,7 +22,7 @@ const MOST: (usize, usize) = (7, 8);
 
 /// What is known of the shard so far.
 #[derive(Clone, Debug)]
-pub(super) struct Laying {
+pub(super) struct Staging {
     shard: ShardId,
     base: Option<ShardId>,
     recovery_mode: RecoveryMode,
@@ -31,14 +31,14 @@ pub(super) struct Laying {
     sums: Sums,
     slots: u32,
     /// May have changed.
-    told: SlotSet,
+    candidates: SlotSet,
     /// Of these it has been looked at.
-    laid: SlotSet,
+    staged: SlotSet,
     /// And these have changed.
     changed: SlotSet,
 }
 
-impl Laying {
+impl Staging {
     /// Nothing is laid yet.
     ///
     /// # Errors
@@ -53,22 +53,22 @@ impl Laying {
         let before = before.iter().find(|description| description.logical_rank == shard.logical_rank).cloned();
         let (sums, slots, used_before) = before.map_or_else(Default::default, |it| (it.sums, it.slots, it.map.used()));
         let map = payload.map().clone();
-        let (told, used) = (payload.changed(), map.used());
-        if let Some(slot) = used.in_just_one(&used_before).iter().find(|slot| !told.contains(*slot)) {
+        let (candidates, used) = (payload.changed(), map.used());
+        if let Some(slot) = used.in_just_one(&used_before).iter().find(|slot| !candidates.contains(*slot)) {
             return Err(format!(
                 "slot {slot} was given out or given back, and the payload does not count it as changed"
             ));
         }
-        let told = told.iter().filter(|slot| used.contains(*slot) || used_before.contains(*slot)).collect();
-        let (laid, changed) = (SlotSet::default(), SlotSet::default());
-        Ok(Self { shard, base, recovery_mode, map, used, sums, slots, told, laid, changed })
+        let candidates = candidates.iter().filter(|slot| used.contains(*slot) || used_before.contains(*slot)).collect();
+        let (staged, changed) = (SlotSet::default(), SlotSet::default());
+        Ok(Self { shard, base, recovery_mode, map, used, sums, slots, candidates, staged, changed })
     }
 
     /// Slots that may have changed, and those with all others that may hold something.
     pub(super) fn write_set(&self) -> (SlotSet, SlotSet) {
-        let mut held = self.told.clone();
+        let mut held = self.candidates.clone();
         held.extend(&self.used);
-        (self.told.clone(), held)
+        (self.candidates.clone(), held)
     }
 
     /// Slots in use.
@@ -78,12 +78,12 @@ impl Laying {
 
     /// Whether this slot is still to be laid.
     pub(super) fn lacks(&self, slot: u32) -> bool {
-        self.told.contains(slot) && !self.laid.contains(slot)
+        self.candidates.contains(slot) && !self.staged.contains(slot)
     }
 
     /// Looks at a slot, lays it down if it has changed, and leaves its content behind.
-    pub(super) fn lay(&mut self, slot: u32, payload: &dyn Payload, shard_store: &mut dyn ShardStore, now: &mut Page) {
-        self.laid.insert(slot);
+    pub(super) fn stage(&mut self, slot: u32, payload: &dyn Payload, shard_store: &mut dyn ShardStore, now: &mut Page) {
+        self.staged.insert(slot);
         read_now(payload, &self.used, slot, now);
         // The page before is read, and verified, where a difference to it is made.
         let before = self.base.map_or(Fingerprint::ZEROS, |base| shard_store.known(base, Place::Slot(slot)));
@@ -99,13 +99,13 @@ impl Laying {
     }
 
     /// Lays all that is left.
-    pub(super) fn lay_rest(&mut self, payload: &dyn Payload, shard_store: &mut dyn ShardStore) {
+    pub(super) fn stage_rest(&mut self, payload: &dyn Payload, shard_store: &mut dyn ShardStore) {
         let mut now = [0; PAGE_BYTES];
-        let left = self.told.in_just_one(&self.laid);
+        let left = self.candidates.in_just_one(&self.staged);
         let mut ahead = left.iter().skip(AHEAD);
         for slot in left.iter() {
             ahead.next().into_iter().for_each(|slot| payload.expect(slot));
-            self.lay(slot, payload, shard_store, &mut now);
+            self.stage(slot, payload, shard_store, &mut now);
         }
     }
 
@@ -126,9 +126,9 @@ pub(super) fn prefers_full(
     payload: &dyn Payload,
     shard_store: &dyn ShardStore,
 ) -> bool {
-    let (told, used) = (payload.changed(), payload.map().used());
+    let (candidates, used) = (payload.changed(), payload.map().used());
     let is_most = |part: usize, all: usize| part * MOST.1 >= all * MOST.0;
-    let changed: Vec<u32> = told.iter().filter(|slot| used.contains(*slot)).collect();
+    let changed: Vec<u32> = candidates.iter().filter(|slot| used.contains(*slot)).collect();
     if changed.is_empty() || !is_most(changed.len(), used.len()) {
         return false;
     }

@@ -90,7 +90,7 @@ pub enum Event {
     },
     /// Answer to [`Action::Survey`], with its membership.
     Surveyed(u64, Survey),
-    /// Answer to [`Action::Encode`], [`Action::Lay`] and [`Action::Rebuild`]: this process's part in it is done.
+    /// Answer to [`Action::Encode`], [`Action::Stage`] and [`Action::Rebuild`]: this process's part in it is done.
     Done(EpochId),
     /// Answer to [`Action::Seal`].
     Sealed(EpochId),
@@ -98,11 +98,11 @@ pub enum Event {
     Acknowledged(EpochId),
     /// Answer to [`Action::Keep`].
     Kept,
-    /// Answer to [`Action::Encode`], [`Action::Lay`] and [`Action::Rebuild`]: it could not be done.
+    /// Answer to [`Action::Encode`], [`Action::Stage`] and [`Action::Rebuild`]: it could not be done.
     Failed(EpochId, String),
     /// Answer to [`Action::Seal`], [`Action::Acknowledge`] and [`Action::Keep`]: storage could not do it.
     Unstored(EpochId, String),
-    /// Answer to [`Action::Encode`], [`Action::Lay`] and [`Action::Rebuild`]: a page of a shard here is not what was written.
+    /// Answer to [`Action::Encode`], [`Action::Stage`] and [`Action::Rebuild`]: a page of a shard here is not what was written.
     Damaged(EpochId, Damaged),
 }
 
@@ -149,7 +149,7 @@ pub enum Action {
         full: bool,
     },
     /// Make this logical rank's shard of a local epoch out of the live memory, by itself.
-    Lay {
+    Stage {
         /// The epoch.
         epoch: EpochId,
         /// What the differences refer to.

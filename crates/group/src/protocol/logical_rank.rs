@@ -109,7 +109,7 @@ impl Protocol {
 
     fn prepare_local(&mut self, epoch: EpochId, base: EpochId, actions: &mut Vec<Action>) {
         if self.begins(epoch, Level::Local(Some(base)), Some(base), actions) {
-            actions.push(Action::Lay { epoch, base, logical_rank: self.logical_rank() });
+            actions.push(Action::Stage { epoch, base, logical_rank: self.logical_rank() });
         }
     }
 

@@ -140,7 +140,7 @@ pub struct Transfer {
     ready: Vec<Spot>,
     low_water_mark: u32,
     /// The low-water mark that others have been told.
-    told: u32,
+    acknowledged: u32,
     /// First piece whose tasks are not laid out yet.
     laid_out: u32,
     /// Who sends something here, and is told the low-water mark.
@@ -187,7 +187,7 @@ impl Transfer {
             owed: VecDeque::new(),
             ready: Vec::new(),
             low_water_mark: 0,
-            told: 0,
+            acknowledged: 0,
             laid_out: 0,
             senders: BTreeSet::new(),
             low_water_marks,
@@ -315,8 +315,9 @@ impl Transfer {
             self.low_water_mark += 1;
         }
         // Who has been told a low-water mark from which on the window reaches to the end needs no other.
-        if self.low_water_mark >= self.told + STEP && self.told + self.plan.window() < self.plan.pieces {
-            self.told = self.low_water_mark;
+        if self.low_water_mark >= self.acknowledged + STEP && self.acknowledged + self.plan.window() < self.plan.pieces
+        {
+            self.acknowledged = self.low_water_mark;
             let low_water_mark =
                 Data::LowWaterMark { epoch: self.epoch, group: self.group, piece: self.low_water_mark };
             self.out.extend(self.senders.iter().map(|rank| (*rank, low_water_mark.clone())));

@@ -35,7 +35,7 @@ fn writes_to_own_memory_are_seen_once_and_others_are_not() {
     // SAFETY: the vector is used through the value alone from here on.
     let registered = unsafe { RegisteredMemory::new(memory.as_mut_ptr(), memory.len()) };
     let pages = registered.pages();
-    writes.observe(pages).unwrap();
+    writes.track(pages).unwrap();
     let first = writes.written(pages).unwrap().unwrap();
     let covered: usize = first.iter().map(|range| registered.within(*range).len()).sum();
     assert_eq!(covered, memory.len(), "all of it counts as written at first");
@@ -106,13 +106,13 @@ impl Drop for Area {
 
 /// The kernel then lets go of both, and leaves the marks of protection on pages that have become writable.
 #[test]
-fn memory_whose_mapping_was_joined_with_another_one_is_observed_again() {
+fn memory_whose_mapping_was_joined_with_another_one_is_tracked_again() {
     let Ok(writes) = OwnWrites::new() else { return };
     let area = Area::new(16);
     let (first, second) = (area.range(0, 4), area.range(8, 4));
     (0..16).for_each(|page| area.write(page));
     for range in [first, second] {
-        writes.observe(range).unwrap();
+        writes.track(range).unwrap();
         assert_eq!(area.numbers(&writes.written(range).unwrap().unwrap()).len(), 4);
         assert!(area.numbers(&writes.written(range).unwrap().unwrap()).is_empty());
     }
@@ -125,9 +125,9 @@ fn memory_whose_mapping_was_joined_with_another_one_is_observed_again() {
     (0..4).for_each(|page| area.write(page));
     assert!(
         writes.written(first).unwrap().is_none_or(|seen| area.numbers(&seen) == [0, 1, 2, 3]),
-        "it is told that nobody has observed them"
+        "it is told that nobody has tracked them"
     );
-    writes.observe(first).unwrap();
+    writes.track(first).unwrap();
     assert_eq!(area.numbers(&writes.written(first).unwrap().unwrap()), [0, 1, 2, 3]);
     assert!(area.numbers(&writes.written(first).unwrap().unwrap()).is_empty());
     (0..4).for_each(|page| area.write(page));
@@ -218,19 +218,19 @@ fn what_is_written_to_pinned_pages_is_not_believed_to_be_unwritten() {
     (0..8).for_each(|page| area.write(page));
     let buffer = libc::iovec { iov_base: area.start.cast(), iov_len: 8 * PAGE_BYTES };
     ring.register(Ring::REGISTER_BUFFERS, &[buffer]);
-    writes.observe(range).unwrap();
-    assert_eq!(writes.look(&[range]), [None], "it is known from the first look on");
+    writes.track(range).unwrap();
+    assert_eq!(writes.scan(&[range]), [None], "it is known from the first look on");
     ring.read_page(&file, area.at(5));
     // SAFETY: within the area.
     assert_eq!(unsafe { area.at(5).read_volatile() }, 0xaa);
-    assert_eq!(writes.look(&[range]), [None]);
+    assert_eq!(writes.scan(&[range]), [None]);
     ring.register(Ring::UNREGISTER_BUFFERS, &[]);
     drop(ring);
-    assert_eq!(writes.look(&[range]), [None], "what was written while it was pinned still counts");
+    assert_eq!(writes.scan(&[range]), [None], "what was written while it was pinned still counts");
     if unseen_writer().unwrap().is_none() {
         let pages = |seen: Vec<Option<Vec<PageRange>>>| seen[0].as_deref().map(|seen| area.numbers(seen));
-        pages(writes.look(&[range])).expect("nobody is there any more");
+        pages(writes.scan(&[range])).expect("nobody is there any more");
         area.write(3);
-        assert_eq!(pages(writes.look(&[range])), Some(vec![3]));
+        assert_eq!(pages(writes.scan(&[range])), Some(vec![3]));
     }
 }

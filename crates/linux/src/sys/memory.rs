@@ -106,7 +106,7 @@ pub struct Selection {
     /// Or not one of these, which may not be in `none_of`.
     pub or_lacking: u64,
     /// What is told of the pages selected. Adjoining pages that differ in none of it are one region.
-    pub told: u64,
+    pub reported: u64,
 }
 
 /// The PAGEMAP_SCAN ioctl (Linux 6.7). Fills `regions`; returns how many, and where the walk ended.
@@ -163,7 +163,7 @@ fn walk(
         inverted: selection.none_of | selection.or_lacking,
         all_of: selection.none_of | selection.all_of,
         any_of: selection.any_of | selection.or_lacking,
-        returned: selection.told,
+        returned: selection.reported,
     };
     // SAFETY: `arguments` and `regions` live through the call and are as large as they say.
     let found = check(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arguments) }.into())?;

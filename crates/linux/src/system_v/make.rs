@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_looked_at_and_stay_in_their_order() {
+    fn messages_are_scanned_and_stay_in_their_order() {
         let queue = new(SystemVKind::Messages, 0);
         let messages = [(3, b"three".to_vec()), (1, Vec::new()), (3, vec![7; 100])];
         messages.iter().for_each(|(kind, text)| queue.send(*kind, text).unwrap());

@@ -485,7 +485,7 @@ impl ShardStore for FileShardStore {
     }
 
     fn verify(&self, shard: ShardId) -> Result<(), Damaged> {
-        let look = |(place, number, checksum): (Place, u32, Checksum)| {
+        let scan = |(place, number, checksum): (Place, u32, Checksum)| {
             let is_intact = self.frames.is_intact(number, self.frames.content(number), checksum);
             if is_intact { Ok(()) } else { Err(Damaged { shard, place }) }
         };
@@ -497,9 +497,9 @@ impl ShardStore for FileShardStore {
             self.frames.expect(number);
             expected.push_back((place, number, entry.checksum));
             let next = if expected.len() > AHEAD { expected.pop_front() } else { None };
-            next.map_or(Ok(()), look)
+            next.map_or(Ok(()), scan)
         })?;
-        expected.into_iter().try_for_each(look)
+        expected.into_iter().try_for_each(scan)
     }
 
     fn known(&self, shard: ShardId, place: Place) -> Fingerprint {

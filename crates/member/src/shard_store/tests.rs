@@ -66,7 +66,7 @@ fn what_was_to_be_replaced_is_given_back_when_nothing_is_kept() {
 }
 
 #[test]
-fn damage_shows_when_a_shard_is_verified_and_each_frame_is_looked_at_once() {
+fn damage_shows_when_a_shard_is_verified_and_each_frame_is_scanned_once() {
     use std::os::unix::fs::FileExt as _;
     let (folder, mut shard_store) = begun(0..3);
     assert_eq!(shard_store.survey().holdings.len(), 1);

@@ -134,7 +134,7 @@ mod tests {
             file_bytes: u64::MAX,
             taken_nanoseconds: 1_700_000_000_000_000_001,
             pause_nanoseconds: 5,
-            looking_nanoseconds: 2,
+            scanning_nanoseconds: 2,
             durable_nanoseconds: 6,
             method: Method::Fork,
             why: Why::Asked,

@@ -3,7 +3,7 @@
 
 use super::connections::Connections;
 use super::ranks::Ranks;
-use standfast_member::{LaunchProgress, told_error};
+use standfast_member::{LaunchProgress, read_error};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -79,12 +79,12 @@ impl<'n> Progress<'n> {
 
     /// What all its processes have done.
     pub(super) fn reached(&self) -> Option<LaunchProgress> {
-        LaunchProgress::told(&self.launch_progress)
+        LaunchProgress::read(&self.launch_progress)
     }
 
     /// The last error that one of them was given.
     pub(super) fn error(&self) -> Option<String> {
-        told_error(&self.launch_progress)
+        read_error(&self.launch_progress)
     }
 
     /// When it is time to look again.

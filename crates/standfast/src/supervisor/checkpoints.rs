@@ -56,12 +56,22 @@ impl Supervisor<'_, '_> {
             Ok(taken) => self.note_taken(taken, purpose),
             Err(failure) => self.note_failure(&failure, purpose),
         }
-        self.heed_stop();
+        self.handle_stop();
     }
 
     pub(super) fn note_taken(&mut self, taken: Taken, purpose: Purpose) {
-        let Taken { level, degraded, unsynced, report, outputs, unobserved, uncloned, unheeded, broken, retention } =
-            taken;
+        let Taken {
+            level,
+            degraded,
+            unsynced,
+            report,
+            outputs,
+            untracked,
+            uncloned,
+            ignored_directives,
+            broken,
+            retention,
+        } = taken;
         self.disabled_since = None;
         self.post.outputs = outputs;
         self.note_level(level, degraded, unsynced, report.generation);
@@ -76,10 +86,10 @@ impl Supervisor<'_, '_> {
         if let Err(error) = retention {
             self.warn(format!("older checkpoints could not be removed: {error}"));
         }
-        if self.unobserved != unobserved {
-            self.unobserved.clone_from(&unobserved);
-            if let Some(reason) = unobserved {
-                self.say(&JobEvent::Unobserved { reason });
+        if self.untracked != untracked {
+            self.untracked.clone_from(&untracked);
+            if let Some(reason) = untracked {
+                self.say(&JobEvent::Untracked { reason });
             }
         }
         if self.uncloned != uncloned {
@@ -88,11 +98,11 @@ impl Supervisor<'_, '_> {
                 self.say(&JobEvent::Uncloned { reason });
             }
         }
-        if self.unheeded != unheeded {
-            self.unheeded.clone_from(&unheeded);
+        if self.ignored_directives != ignored_directives {
+            self.ignored_directives.clone_from(&ignored_directives);
             let told =
                 |reason| format!("what the program directs about its memory is not honoured, all is saved: {reason}");
-            unheeded.map(told).into_iter().for_each(|reason| self.warn(reason));
+            ignored_directives.map(told).into_iter().for_each(|reason| self.warn(reason));
         }
         for promise in broken {
             self.say(&JobEvent::Broken { generation: report.generation, promise });

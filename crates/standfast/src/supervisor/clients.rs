@@ -6,14 +6,14 @@ use crate::report::LiveReport;
 use std::time::{Duration, Instant};
 
 impl Supervisor<'_, '_> {
-    pub(super) fn heed_clients(&mut self) {
+    pub(super) fn handle_clients(&mut self) {
         let now = Instant::now();
         let requests = self.post.control.as_mut().map(|control| control.take_requests(now)).unwrap_or_default();
         for (client, request) in requests {
             match request {
                 Request::Checkpoint { stop } => self.asked.push((client, stop)),
                 Request::Coalesce => self.merge_asked.push(client),
-                Request::Here { again } => self.heed_program(client, again, now),
+                Request::Here { again } => self.handle_program(client, again, now),
                 Request::Enabled => {
                     if self.disabled_since.is_some() {
                         self.schedule.hasten(now);
@@ -29,7 +29,7 @@ impl Supervisor<'_, '_> {
     }
 
     /// A program asks for a checkpoint where it stands.
-    pub(super) fn heed_program(&mut self, client: ClientId, again: bool, now: Instant) {
+    pub(super) fn handle_program(&mut self, client: ClientId, again: bool, now: Instant) {
         let wait = self.schedule.honoured_in(now);
         let reply = if again && self.last_failure.is_some() {
             // It could not be told by the checkpoint itself.

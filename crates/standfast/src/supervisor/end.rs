@@ -41,7 +41,7 @@ impl Supervisor<'_, '_> {
         };
         self.await_descendants();
         let ended = now_nanoseconds();
-        let of_job = self.left_behind.of_job(ending);
+        let of_job = self.leftovers.of_job(ending);
         self.settle_memory(of_job);
         // First what we say, which may go where the program's output goes, then how that stands.
         self.tell_end(of_job);
@@ -101,7 +101,7 @@ impl Supervisor<'_, '_> {
     /// Removes the checkpoints of a program that has finished, if they are not to stay. How it ended has been noted: should
     /// this be broken off, nothing is taken for unfinished.
     fn remove_finished(&mut self, ending: Ending) {
-        let is_done = ending == Ending::Exited { status: 0 } && self.left_behind == LeftBehind::Well;
+        let is_done = ending == Ending::Exited { status: 0 } && self.leftovers == Leftovers::Well;
         let is_wanted = self.post.options.keep_finished == KeepFinished::No && is_done;
         let Destination { levels, lease, .. } = &self.post.destination;
         if is_wanted && let Err(error) = levels.directory.remove_checkpoints(lease) {
@@ -118,7 +118,7 @@ impl Supervisor<'_, '_> {
         if let Err(error) = self.post.destination.lease.set_program(in_lease(survivor)) {
             self.warn(format!("the lease could not be renewed: {error}"));
         }
-        self.say(&JobEvent::LeftBehind { processes: descendants });
+        self.say(&JobEvent::Leftovers { processes: descendants });
         true
     }
 
@@ -151,7 +151,7 @@ impl Supervisor<'_, '_> {
 
 /// How processes ended that the program had left behind, of those that were watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum LeftBehind {
+pub(super) enum Leftovers {
     /// By themselves, if there were any.
     #[default]
     Well,
@@ -161,7 +161,7 @@ pub(super) enum LeftBehind {
     Killed(i32),
 }
 
-impl LeftBehind {
+impl Leftovers {
     /// One more has ended.
     pub(super) fn note(&mut self, status: Option<ExitStatus>) {
         *self = match (*self, status.map(Ending::of_status)) {
@@ -208,16 +208,16 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
     #[test]
-    fn a_job_is_finished_only_if_nothing_killed_what_its_program_had_left_behind() {
+    fn a_job_is_finished_only_if_nothing_killed_what_its_program_left_behind() {
         let after = |raw: &[Option<i32>]| {
-            let mut left_behind = LeftBehind::default();
-            raw.iter().for_each(|status| left_behind.note(status.map(ExitStatus::from_raw)));
-            left_behind
+            let mut leftovers = Leftovers::default();
+            raw.iter().for_each(|status| leftovers.note(status.map(ExitStatus::from_raw)));
+            leftovers
         };
         let finished = Ending::Exited { status: 0 };
         assert_eq!(after(&[]).of_job(finished), finished);
-        assert_eq!(after(&[Some(0), Some(1 << 8)]), LeftBehind::Well);
-        assert_eq!(after(&[None, Some(0)]), LeftBehind::Unknown);
+        assert_eq!(after(&[Some(0), Some(1 << 8)]), Leftovers::Well);
+        assert_eq!(after(&[None, Some(0)]), Leftovers::Unknown);
         assert_eq!(after(&[None, Some(9), Some(0), None]).of_job(finished), Ending::Killed { signal: 9 });
         let failed = Ending::Exited { status: 4 };
         assert_eq!(after(&[Some(9)]).of_job(failed), failed, "the program's own end says more");

@@ -103,7 +103,7 @@ impl Supervisor<'_, '_> {
             Ok(End::GivenUp) => self.flushes.given_up(),
             Err(failure) => self.note_flush_failure(failure.to_string()),
         }
-        self.heed_stop();
+        self.handle_stop();
     }
 
     fn note_flush_failure(&mut self, reason: String) {

@@ -92,7 +92,7 @@ impl Attachment {
     }
 
     /// Relays what there is.
-    pub(crate) fn heed(&mut self, now: Instant) -> Progress {
+    pub(crate) fn handle(&mut self, now: Instant) -> Progress {
         match self.read_typed(now) {
             Ok(true) => {}
             // A terminal that is lost is a terminal that is detached.
@@ -175,7 +175,7 @@ impl Attachment {
     }
 
     /// A signal that concerns the terminal; what comes of it, or `None` for one that does not.
-    pub(crate) fn heed_signal(&mut self, signal: i32) -> Option<Progress> {
+    pub(crate) fn handle_signal(&mut self, signal: i32) -> Option<Progress> {
         match signal {
             SIGWINCH => self.resize(),
             SIGTSTP => {

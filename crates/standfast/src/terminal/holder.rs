@@ -115,7 +115,7 @@ impl Holder {
     fn serve(&mut self) -> io::Result<()> {
         loop {
             self.wait()?;
-            self.heed_line();
+            self.handle_line();
             if self.is_still {
                 continue;
             }
@@ -164,7 +164,7 @@ impl Holder {
         }
     }
 
-    fn heed_line(&mut self) {
+    fn handle_line(&mut self) {
         let mut words = [0; 64];
         let Some(mut line) = self.line.as_ref() else { return };
         match line.read(&mut words) {

@@ -2,7 +2,7 @@
 //! themselves, so that only what counts takes room. Pure; the writing is done elsewhere.
 
 use standfast_core::delta::Page;
-use standfast_core::directions::Blank;
+use standfast_core::directions::MaskedPage;
 use standfast_core::{Mask, PAGE_BYTES, PageRange, is_zero};
 use standfast_format::{BackingPage, Contents, PageBatch, Run};
 
@@ -46,24 +46,24 @@ impl Apart {
 /// Takes out of a batch what is not to be stored as it is.
 pub(super) fn set_apart(batch: &mut PageBatch, apart: &mut Apart) {
     apart.clear();
-    let Some(blanks) = batch.blanks.take() else { return };
+    let Some(masked_pages) = batch.masked_pages.take() else { return };
     apart.is_all_held = batch.ranges.iter().all(|(_, range, _)| {
-        let within = blanks.within(*range);
-        within.len() as u64 == range.pages() && within.iter().all(Blank::is_held)
+        let within = masked_pages.within(*range);
+        within.len() as u64 == range.pages() && within.iter().all(MaskedPage::is_held)
     });
     let (mut from, mut to) = (0, 0);
     for (owner, range, backing_page) in std::mem::take(&mut batch.ranges) {
         let mut rest = range;
-        for blank in blanks.within(range) {
-            let (others, behind) = rest.split_at(PageRange::between(rest.start(), blank.page).pages());
+        for masked_page in masked_pages.within(range) {
+            let (others, behind) = rest.split_at(PageRange::between(rest.start(), masked_page.page).pages());
             keep(batch, (owner, others, backing_page), (&mut from, &mut to));
             let (own, behind) = behind.split_at(1);
             let page: &mut Page = batch.bytes[from..].first_chunk_mut().expect("a batch has all pages of its ranges");
-            blank.dead.blank(page);
+            masked_page.dead.blank(page);
             let run = Run { owner, range: own, contents: Contents::Stored };
-            if blank.is_held() {
+            if masked_page.is_held() {
                 apart.held.push(run, if apart.is_all_held { &[] } else { &page[..] });
-                apart.masks.push(blank.out.inverse());
+                apart.masks.push(masked_page.out.inverse());
             } else if !is_zero(page) {
                 apart.dead.push(run, page);
             } else if backing_page == BackingPage::File {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_with_blanks_leave_the_batch_and_each_keeps_its_bytes() {
+    fn pages_with_masked_words_leave_the_batch_and_each_keeps_its_bytes() {
         // Dead: most of page 2, all of page 6 but its last word. Read-only: the first words of pages 3 and 4.
         let table = [
             region(0x2010, 0xff0, DEAD),
@@ -140,11 +140,11 @@ mod tests {
         ];
         let regions = Regions::decode([&table.concat()[..]]).unwrap();
         let held = standfast_core::PageSet::of([pages(3, 1)]);
-        let blanks = Some(Arc::new(regions.blanks(Some(0))).where_held(&held));
+        let masked_pages = Some(Arc::new(regions.masked_pages(Some(0))).where_held(&held));
         let bytes = [1, 2, 3, 4, 5].iter().flat_map(|fill| [*fill; PAGE_BYTES]);
         let bytes = bytes.chain([7; PAGE_BYTES - 4]).chain([0; 4]).collect();
         let ranges = vec![(3, pages(1, 5), BackingPage::Zeros), (3, pages(6, 1), BackingPage::File)];
-        let mut batch = PageBatch { ranges, bytes, blanks };
+        let mut batch = PageBatch { ranges, bytes, masked_pages };
         let mut apart = Apart::default();
         // What lay there before means nothing.
         apart.zeros.push(stored(9, 9));
@@ -163,8 +163,8 @@ mod tests {
         let table = [region(0x3000, 8, READ_ONLY), region(0x4000, 8, READ_ONLY), region(0x4008, 8, DEAD)];
         let regions = Regions::decode([&table.concat()[..]]).unwrap();
         let bytes = vec![5; 2 * PAGE_BYTES];
-        let blanks = Some(Arc::new(regions.blanks(Some(0))));
-        let mut batch = PageBatch { ranges: vec![(3, pages(3, 2), BackingPage::Zeros)], bytes, blanks };
+        let masked_pages = Some(Arc::new(regions.masked_pages(Some(0))));
+        let mut batch = PageBatch { ranges: vec![(3, pages(3, 2), BackingPage::Zeros)], bytes, masked_pages };
         let mut apart = Apart::default();
         set_apart(&mut batch, &mut apart);
         let wanted = [[5; PAGE_BYTES + 8].as_slice(), &[0; 8], &[5; PAGE_BYTES - 16]].concat();

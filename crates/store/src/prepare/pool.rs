@@ -71,7 +71,7 @@ pub(super) fn new_batch() -> PageBatch {
 /// A batch at full length again. What was not cut off costs nothing.
 pub(super) fn emptied(mut batch: PageBatch) -> PageBatch {
     batch.ranges.clear();
-    batch.blanks = None;
+    batch.masked_pages = None;
     batch.bytes.resize(BATCH_PAGES * PAGE_BYTES, 0);
     batch
 }

@@ -5,7 +5,7 @@ use super::encodings::any_encodings;
 use super::{LIVE, begin, newest, open_on, state};
 use crate::{CoalesceRule, Encodings, JobDirectory, Lease, Plan};
 use proptest::prelude::*;
-use standfast_core::directions::{Blanks, Regions};
+use standfast_core::directions::{MaskedPages, Regions};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
 use standfast_format::manifest::Generation;
 use standfast_format::{BackingPage, ImageSink};
@@ -35,14 +35,14 @@ fn some_step() -> impl Strategy<Value = Step> {
     (regions, 0..1u64 << PAGES, any::<u64>()).prop_map(|(regions, untouched, seed)| Step { regions, untouched, seed })
 }
 
-fn blanks_of(step: &Step, held: bool) -> Arc<Blanks> {
+fn masked_pages_of(step: &Step, held: bool) -> Arc<MaskedPages> {
     let entry = |(start, bytes, kind): &(u64, u64, u64)| {
         let end = (start + bytes).min(SPACE as u64);
         [((START + start) | (kind << 62)).to_le_bytes(), (end - start).to_le_bytes()].concat()
     };
     let table: Vec<u8> = step.regions.iter().flat_map(entry).collect();
     let pages = PageSet::of([PageRange::new(Address::new(START), PAGES)]);
-    Arc::new(Regions::decode([&table[..]]).unwrap().blanks(held.then_some(0))).where_held(&pages)
+    Arc::new(Regions::decode([&table[..]]).unwrap().masked_pages(held.then_some(0))).where_held(&pages)
 }
 
 fn noise(mut seed: u64) -> Vec<u8> {
@@ -73,7 +73,7 @@ impl Story {
     fn checkpoint(&mut self, step: &Step) -> Generation {
         let parent = self.directory.manifest().unwrap().generations.last().map(|it| it.number);
         let mut prepared = self.directory.prepare_with(&self.lease, Plan { parent, ..Plan::default() }).unwrap();
-        let blanks = blanks_of(step, parent.is_some());
+        let masked_pages = masked_pages_of(step, parent.is_some());
         prepared.follow(0, 0);
         let fresh = noise(step.seed);
         let mut batch = prepared.lend().unwrap();
@@ -85,12 +85,12 @@ impl Story {
                 prepared.inherit(0, 0, &PageSet::of([page])).unwrap();
                 continue;
             }
-            let blank = blanks.within(page).first();
+            let masked_page = masked_pages.within(page).first();
             let has = |mask: [u8; 128], word: usize| mask[word / 8] >> (word % 8) & 1 == 1;
             for at in own.clone() {
                 let word = at % PAGE_BYTES / 4;
-                let is_dead = blank.is_some_and(|blank| has(blank.dead.to_bytes(), word));
-                let is_held = !is_dead && blank.is_some_and(|blank| has(blank.out.to_bytes(), word));
+                let is_dead = masked_page.is_some_and(|masked_page| has(masked_page.dead.to_bytes(), word));
+                let is_held = !is_dead && masked_page.is_some_and(|masked_page| has(masked_page.out.to_bytes(), word));
                 // What is read-only is not written, as was promised.
                 self.now[at] = if is_held { self.now[at] } else { fresh[at] };
                 self.wanted[at] = if is_dead {
@@ -104,7 +104,7 @@ impl Story {
             batch.ranges.push((0, page, BackingPage::Zeros));
             batch.bytes.extend_from_slice(&self.now[own]);
         }
-        batch.blanks = Some(blanks);
+        batch.masked_pages = Some(masked_pages);
         prepared.submit(batch).unwrap();
         prepared.finish(&state("any")).unwrap();
         prepared.seal().unwrap().commit(Duration::ZERO).unwrap()

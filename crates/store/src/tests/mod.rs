@@ -1,6 +1,5 @@
 //! Tests of the store as a whole, on a real directory and on a disk that fails. Tests of single rules stand beside them.
 
-mod blanks;
 mod chains;
 mod crash;
 mod damage;
@@ -9,6 +8,7 @@ mod encodings;
 mod leasing;
 mod levels;
 mod life;
+mod masked_pages;
 
 use crate::{
     Chain, HostIdentity, JobDirectory, Lease, LeaseRequest, Plan, Prepared, ProcessIdentity, Processes, Purpose,

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 const O_EXCL: u32 = libc::O_EXCL as u32;
 /// How often a timer is looked at again because it expired between two looks.
-const LOOKS_MAX: u32 = 8;
+const SCANS_MAX: u32 = 8;
 
 impl Walk<'_> {
     pub(super) fn anonymous(&self, place: usize) -> Known {
@@ -39,7 +39,7 @@ impl Walk<'_> {
         let own = shown.own(&self.holders)?;
         let (here, number) = (std::process::id() as i32, own.as_raw_fd());
         let mut timer = DescriptorInformation::of(here, number)?.timer;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..SCANS_MAX {
             // The kernel counts the expirations of an interval timer only when it is asked for the time left.
             descriptors::timer_remaining(own.as_fd())?;
             timer = DescriptorInformation::of(here, number)?.timer;

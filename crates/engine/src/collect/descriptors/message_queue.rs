@@ -69,7 +69,7 @@ impl Walk<'_> {
             return Err(Unsupported::for_now("the next message in this queue is to be announced (mq_notify)"));
         }
         let limits = queue.limits()?;
-        let messages = if self.motion == Motion::Running { Vec::new() } else { queue.look()? };
+        let messages = if self.motion == Motion::Running { Vec::new() } else { queue.messages()? };
         let name = shown.target.strip_suffix(DELETED).unwrap_or(&shown.target);
         let message = |(priority, text): (u32, Vec<u8>)| PriorityMessage { priority, text: text.into() };
         Ok(Record {

@@ -18,9 +18,9 @@ mod pipe;
 mod refused;
 mod regular;
 mod shown;
+mod signal_owner;
 mod socket;
 mod terminal;
-mod told;
 
 use crate::collect::Output;
 use crate::collect::objects::Objects;
@@ -281,16 +281,16 @@ impl Walk<'_> {
         if let Some(known) = self.position(&self.shown[place]) {
             return Ok(Some(known as u32));
         }
-        let described = self.kind(place).and_then(|kind| Ok((kind, self.told(place)?)));
+        let described = self.kind(place).and_then(|kind| Ok((kind, self.signal_owner(place)?)));
         match described {
-            Ok((kind, (told, signal))) => {
+            Ok((kind, signal_owner::SignalOwner { target: signal_target, signal })) => {
                 let mut flags = self.shown[place].information.flags;
                 if flags & O_TMPFILE != 0 {
                     flags &= !O_DIRECTORY;
                 }
                 flags &= !CREATION_FLAGS;
                 self.known.push(place);
-                self.found.open_files.push(OpenFile { flags, kind, told, locks: Vec::new(), signal });
+                self.found.open_files.push(OpenFile { flags, kind, signal_target, locks: Vec::new(), signal });
                 Ok(Some(self.known.len() as u32 - 1))
             }
             Err(unsupported) => {

@@ -6,7 +6,7 @@ use super::{Known, Motion, O_ACCMODE, O_PATH, Unsupported, Walk};
 use crate::Blocker;
 use crate::endpoint::Still;
 use crate::files::other_holder;
-use crate::terminals::{InFlight, Sides, Untold};
+use crate::terminals::{InFlight, Sides, Unreported};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
 use standfast_linux::proc::{Stat, Status};
 use standfast_linux::sys::descriptors::ready_events;
@@ -26,12 +26,12 @@ const HUNG_UP: i16 = libc::POLLHUP;
 const DEAD: i16 = libc::POLLERR;
 
 /// How long a look at who else uses the job's terminals is good for: with thousands of processes it costs 100 ms.
-const LOOK_LASTS: Duration = Duration::from_secs(60);
+const SCAN_LASTS: Duration = Duration::from_secs(60);
 
 /// The last look that found nobody.
-static LOOK: Mutex<Option<Look>> = Mutex::new(None);
+static SCAN: Mutex<Option<Scan>> = Mutex::new(None);
 
-struct Look {
+struct Scan {
     at: Instant,
     at_terminals: Vec<(u64, u32)>,
 }
@@ -257,9 +257,9 @@ impl Walk<'_> {
         let holder = self.held_terminal.filter(|_| found.held);
         let still = holder.map(Still::hold).transpose();
         let _still = still.map_err(|error| Unsupported::for_now(format!("its holder does not keep still: {error}")))?;
-        Sides::new(master, slave).look().map_err(|untold| match untold {
-            Untold::NotNow(why) => Unsupported::for_now(why),
-            Untold::Failed(error) => Unsupported::Unknown(error),
+        Sides::new(master, slave).scan().map_err(|unreported| match unreported {
+            Unreported::NotNow(why) => Unsupported::for_now(why),
+            Unreported::Failed(error) => Unsupported::Unknown(error),
         })
     }
 
@@ -283,14 +283,14 @@ impl Walk<'_> {
         if self.terminals.is_empty() {
             return Ok(());
         }
-        let mut last = LOOK.lock().unwrap_or_else(PoisonError::into_inner);
-        let looked_at: Vec<_> = self.terminals.iter().map(|found| (found.device, found.number)).collect();
-        if last.as_ref().is_some_and(|look| look.at.elapsed() < LOOK_LASTS && look.at_terminals == looked_at) {
+        let mut last = SCAN.lock().unwrap_or_else(PoisonError::into_inner);
+        let scanned: Vec<_> = self.terminals.iter().map(|found| (found.device, found.number)).collect();
+        if last.as_ref().is_some_and(|scan| scan.at.elapsed() < SCAN_LASTS && scan.at_terminals == scanned) {
             return Ok(());
         }
         *last = None;
         match self.somebody_else() {
-            None => *last = Some(Look { at: Instant::now(), at_terminals: looked_at }),
+            None => *last = Some(Scan { at: Instant::now(), at_terminals: scanned }),
             Some((who, place)) => {
                 let why = format!("{who}, which is outside the program, uses this terminal as well");
                 blockers.push(self.blocker(place, Unsupported::because(why))?);

@@ -4,7 +4,7 @@
 use super::{Access, Found, ObjectKey, Objects, open_again};
 use crate::collect::reference;
 use crate::files::FileKey;
-use crate::folders::{Folders, below, look_into, open};
+use crate::folders::{Folders, below, list, open};
 use crate::listing::{FILE_BYTES_MAX, WrittenFolder};
 use crate::{Blocker, EngineError};
 use standfast_format::records::{
@@ -30,7 +30,7 @@ impl Objects {
 
     fn save_folder(&mut self, path: &Path, except: Option<&Path>, own: &Status) -> Result<SavedFolder, EngineError> {
         let mut entries = Vec::new();
-        let found = match open(path).and_then(|folder| look_into(&folder, except)) {
+        let found = match open(path).and_then(|folder| list(&folder, except)) {
             // It is not there yet, and a restart from here removes it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             found => found.map_err(|error| unsupported(path, format!("it cannot be read ({error})")))?,

@@ -198,7 +198,7 @@ impl Objects {
         let scanning = |source| kernel("scanning shared memory", source);
         let mut doubtful = Vec::new();
         for windows in self.windows() {
-            doubtful.extend(windows.look(process, frozen.pid).map_err(scanning)?);
+            doubtful.extend(windows.scan(process, frozen.pid).map_err(scanning)?);
         }
         Ok(doubtful)
     }

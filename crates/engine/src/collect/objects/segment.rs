@@ -26,7 +26,7 @@ enum Held {
 
 impl Unattached {
     /// Looks at one in the caller's IPC namespace.
-    pub(in crate::collect) fn look_at(object: &SystemVObject) -> io::Result<Self> {
+    pub(in crate::collect) fn scan(object: &SystemVObject) -> io::Result<Self> {
         let segment = AttachedSegment::attach(object.id, object.size, false)?;
         let ranges = present(&segment)?;
         if object.size > COPIED_BYTES_MAX {
@@ -76,7 +76,7 @@ mod tests {
             let made = new.make().unwrap();
             let found = || SystemVObject::all().unwrap().into_iter().find(|it| (it.kind, it.id) == (new.kind, made.id));
             AttachedSegment::attach(made.id, bytes, true).unwrap().write(2 * PAGE_BYTES as u64 + 3, b"here");
-            let looked = Unattached::look_at(&found().unwrap());
+            let looked = Unattached::scan(&found().unwrap());
             let attached = found().unwrap().attached;
             made.remove().unwrap();
             let looked = looked.unwrap();

@@ -48,7 +48,7 @@ impl Window {
     }
 
     /// Returns the pages that the page tables do not show.
-    fn look(&mut self, scan: &PageScan, swapping: bool) -> io::Result<Vec<PageRange>> {
+    fn scan(&mut self, scan: &PageScan, swapping: bool) -> io::Result<Vec<PageRange>> {
         let which = if self.shared { Populated::Any } else { Populated::File };
         scan.populated(self.at, which, &mut self.populated)?;
         if !self.shared {
@@ -86,12 +86,12 @@ impl Windows {
     }
 
     /// Looks through the windows of one process. Returns the pages that its page tables do not show.
-    pub(super) fn look(&mut self, process: usize, pid: i32) -> io::Result<Vec<PageRange>> {
+    pub(super) fn scan(&mut self, process: usize, pid: i32) -> io::Result<Vec<PageRange>> {
         let scan = PageScan::open(pid)?;
         let swapping = swap_is_used()?;
         let mut doubtful = Vec::new();
         for window in self.windows.iter_mut().filter(|window| window.process == process) {
-            doubtful.extend(window.look(&scan, swapping)?);
+            doubtful.extend(window.scan(&scan, swapping)?);
         }
         Ok(doubtful)
     }

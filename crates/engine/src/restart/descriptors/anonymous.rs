@@ -41,8 +41,8 @@ impl Opening<'_> {
         }
         if timer.ticks > 0 {
             // It may have expired again just now.
-            let looking = |source| kernel("looking at a timer descriptor", source);
-            let now = DescriptorInformation::of(self.process.pid(), made as i32).map_err(looking)?.timer.ticks;
+            let scanning = |source| kernel("looking at a timer descriptor", source);
+            let now = DescriptorInformation::of(self.process.pid(), made as i32).map_err(scanning)?.timer.ticks;
             let ticks = self.process.argument(&timer.ticks.saturating_add(now).to_le_bytes())?;
             self.call("setting a timer's expirations", libc::SYS_ioctl, [made, TFD_IOC_SET_TICKS, ticks, 0, 0, 0])?;
         }

@@ -16,7 +16,7 @@ impl Opening<'_> {
     pub(super) fn tell(&self) -> Result<(), EngineError> {
         for (place, file) in self.plan.job.open_files.iter().enumerate() {
             let Some(number) = self.number_of(place) else { continue };
-            if let Some(target) = file.told {
+            if let Some(target) = file.signal_target {
                 self.tell_one(number, target, file)?;
             } else if let Some(signal) = file.signal {
                 self.choose_signal(number, signal)?;

@@ -74,7 +74,7 @@ fn cannot_be_made(queue: &Record, why: &str) -> EngineError {
 }
 
 /// Takes the names from queues that the killed life of this job has left behind in our IPC namespace, where it was.
-pub(in crate::restart) fn unlink_left_behind(job: &JobState) {
+pub(in crate::restart) fn unlink_leftovers(job: &JobState) {
     for queue in job.posix_queues.iter().filter(|queue| !queue.unlinked) {
         let Ok(name) = CString::new(queue.name.0.clone()) else { continue };
         let same = PosixQueue::named(&name).and_then(|there| {

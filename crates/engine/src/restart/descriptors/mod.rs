@@ -19,7 +19,7 @@ use super::construction::Construction;
 use super::plan::{FilePlan, Plan};
 use crate::EngineError;
 use crate::freeze::kernel;
-pub(super) use message_queue::unlink_left_behind;
+pub(super) use message_queue::unlink_leftovers;
 use pipe::PipeEnds;
 use socket::{Made, Names};
 pub(crate) use socket::{directory_of, path_in};

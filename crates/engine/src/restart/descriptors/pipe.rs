@@ -61,9 +61,9 @@ impl Opening<'_> {
     /// Both ends of a named pipe at once, which waits for nobody.
     fn open_named(&self, path: &Bytes) -> Result<PipeEnds, EngineError> {
         let both = self.park(self.open_path(&path.0, O_RDWR)?)?;
-        let looking = |source| kernel(&format!("looking at the named pipe {path}"), source);
-        if descriptors::unread_bytes(self.own(both)?.as_fd()).map_err(looking)? > 0 {
-            return Err(looking(std::io::Error::other("somebody has written to it since the program ended")));
+        let scanning = |source| kernel(&format!("looking at the named pipe {path}"), source);
+        if descriptors::unread_bytes(self.own(both)?.as_fd()).map_err(scanning)? > 0 {
+            return Err(scanning(std::io::Error::other("somebody has written to it since the program ended")));
         }
         Ok(PipeEnds { reader: both, writer: both, is_unnamed: false })
     }

@@ -26,9 +26,9 @@ const CLOSING: u8 = 11;
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 const DRAIN_PAUSE: Duration = Duration::from_micros(200);
 /// How often it is looked at in any case: on a busy machine each look may take as long as many pauses.
-const DRAIN_LOOKS_MIN: usize = 20;
+const DRAIN_SCANS_MIN: usize = 20;
 /// After so many looks more room is made: how much of it the kernel's own bookkeeping takes is not known.
-const LOOKS_FOR_MORE_ROOM: usize = 5;
+const SCANS_FOR_MORE_ROOM: usize = 5;
 /// Room beyond the bytes that a receive queue is to take: what is on its way may be counted in whole segments.
 const ROOM_SPARE: usize = 128 << 10;
 /// An even value for TCP_QUICKACK: acknowledge what there is, and go on as before.
@@ -44,7 +44,7 @@ pub(super) struct Network {
 
 impl Network {
     /// Looks only where the job has such sockets.
-    pub(super) fn look(sockets: &[Found]) -> io::Result<Self> {
+    pub(super) fn scan(sockets: &[Found]) -> io::Result<Self> {
         // A kernel without the directory is noticed when a socket is not found in it.
         let unix = if sockets.iter().any(Found::is_unix) { UnixSocket::all().unwrap_or_default() } else { Vec::new() };
         let tcp = if sockets.iter().any(Found::is_tcp) { TcpConnection::all()? } else { Vec::new() };
@@ -218,7 +218,7 @@ impl Walk<'_> {
         let (_, inode) = self.shown[self.sockets[at].place].identity();
         let found = &mut self.sockets[at];
         found.record.shut_down = match network.udp_shut_down.get(&inode) {
-            Some(told) => (*told).into(),
+            Some(recorded) => (*recorded).into(),
             None => shut_down_as_polled(found.own())?,
         };
         if let Some(address) = found.peer.clone() {
@@ -276,15 +276,15 @@ fn drain(sender: &Found, receiver: &Found) -> Result<(), Unsupported> {
     let acknowledge = || socket::set_number(receiver.own(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, ACKNOWLEDGE_ONCE);
     let deadline = Instant::now() + DRAIN_MAX;
     acknowledge()?;
-    let mut looks = 0;
+    let mut scans = 0;
     while socket::unsent_bytes(sender.own())? > 0 {
-        looks += 1;
-        if looks > DRAIN_LOOKS_MIN && Instant::now() > deadline {
+        scans += 1;
+        if scans > DRAIN_SCANS_MIN && Instant::now() > deadline {
             return Err(Unsupported::for_now("what it is to receive has been sent and does not arrive"));
         }
         // Not more than is needed: the program would fill it, and the next checkpoint would find no room.
         let bytes = descriptors::unread_bytes(receiver.own())? + socket::unsent_bytes(sender.own())? + ROOM_SPARE;
-        let bytes = bytes.saturating_mul(1 + looks / LOOKS_FOR_MORE_ROOM);
+        let bytes = bytes.saturating_mul(1 + scans / SCANS_FOR_MORE_ROOM);
         socket::make_room(receiver.own(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
         // A look at what has arrived makes the kernel tell the other side about the room; it need not be seen whole.
         socket::peek(receiver.own(), &mut [0u8; 1])?;

@@ -139,7 +139,7 @@ impl Walk<'_> {
         if self.sockets.is_empty() {
             return Ok(());
         }
-        let network = Network::look(&self.sockets)?;
+        let network = Network::scan(&self.sockets)?;
         for step in [Self::connect, Self::await_acceptance, Self::agree, Self::disinherit, Self::receive] {
             for at in 0..self.sockets.len() {
                 if let Err(unsupported) = step(self, at, &network) {

@@ -18,26 +18,27 @@ const BOTH: u8 = libc::SHUT_RDWR as u8 + 1;
 
 impl Walk<'_> {
     pub(super) fn connect_unix(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
-        let told = self.told_of(at, network)?;
+        let kernel_socket = self.kernel_socket(at, network)?;
         let found = &self.sockets[at];
-        let is_alone = told.is_listening || found.is_datagram() || told.peer.is_none();
-        let file_mode = self.file_of_address(found, told, is_alone)?;
-        let (state, shut_down) = if told.is_listening {
-            (SocketState::Listening { backlog: told.backlog }, 0)
+        let is_alone = kernel_socket.is_listening || found.is_datagram() || kernel_socket.peer.is_none();
+        let file_mode = self.file_of_address(found, kernel_socket, is_alone)?;
+        let (state, shut_down) = if kernel_socket.is_listening {
+            (SocketState::Listening { backlog: kernel_socket.backlog }, 0)
         } else if found.is_datagram() {
-            (self.datagrams_towards(at, told)?, told.shut_down)
+            (self.datagrams_towards(at, kernel_socket)?, kernel_socket.shut_down)
         } else {
-            self.partner(at, told, network)?
+            self.partner(at, kernel_socket, network)?
         };
         let record = &mut self.sockets[at].record;
         (record.file_mode, record.state, record.shut_down) = (file_mode, state, shut_down.into());
         Ok(())
     }
 
-    fn told_of<'a>(&self, at: usize, network: &'a Network) -> Result<&'a UnixSocket, Unsupported> {
+    fn kernel_socket<'a>(&self, at: usize, network: &'a Network) -> Result<&'a UnixSocket, Unsupported> {
         let (_, inode) = self.shown[self.sockets[at].place].identity();
-        let told = network.unix.iter().find(|socket| u64::from(socket.inode) == inode);
-        told.ok_or_else(|| Unsupported::because("this kernel does not tell whom it is connected to (CONFIG_UNIX_DIAG)"))
+        let kernel_socket = network.unix.iter().find(|socket| u64::from(socket.inode) == inode);
+        kernel_socket
+            .ok_or_else(|| Unsupported::because("this kernel does not tell whom it is connected to (CONFIG_UNIX_DIAG)"))
     }
 
     /// The socket of the job with this inode.
@@ -49,29 +50,36 @@ impl Walk<'_> {
 
     /// The other end of a stream or of packets. What either side has shut down shows with both: what this one cannot
     /// receive the other does not send.
-    fn partner(&self, at: usize, told: &UnixSocket, network: &Network) -> Result<(SocketState, u8), Unsupported> {
+    fn partner(
+        &self,
+        at: usize,
+        kernel_socket: &UnixSocket,
+        network: &Network,
+    ) -> Result<(SocketState, u8), Unsupported> {
         let outside = || {
             let state = self.leading_outside("its other end is outside the program".to_owned())?;
-            Ok((state, told.shut_down))
+            Ok((state, kernel_socket.shut_down))
         };
         let peer_name = || self.sockets[at].peer.clone().unwrap_or_default();
-        match told.peer {
-            None => Ok((SocketState::Unconnected, told.shut_down)),
+        match kernel_socket.peer {
+            None => Ok((SocketState::Unconnected, kernel_socket.shut_down)),
             Some(0) => {
-                let waits = |listener: &&UnixSocket| listener.waiting.contains(&told.inode);
+                let waits = |listener: &&UnixSocket| listener.waiting.contains(&kernel_socket.inode);
                 match network.unix.iter().find(waits) {
                     // Its listener names it later.
                     Some(listener) if self.with_inode(listener.inode).is_some() => {
-                        Ok((SocketState::Unconnected, told.shut_down))
+                        Ok((SocketState::Unconnected, kernel_socket.shut_down))
                     }
                     Some(_) => outside(),
-                    None if told.shut_down == BOTH => Ok((SocketState::PeerClosed { peer: peer_name().into() }, 0)),
+                    None if kernel_socket.shut_down == BOTH => {
+                        Ok((SocketState::PeerClosed { peer: peer_name().into() }, 0))
+                    }
                     None => outside(),
                 }
             }
             Some(inode) => match self.with_inode(inode) {
-                Some(peer) => Ok((SocketState::Paired { peer: peer as u32 }, told.shut_down)),
-                None if self.may_be_on_its_way(at, inode) => Ok((SocketState::Unconnected, told.shut_down)),
+                Some(peer) => Ok((SocketState::Paired { peer: peer as u32 }, kernel_socket.shut_down)),
+                None if self.may_be_on_its_way(at, inode) => Ok((SocketState::Unconnected, kernel_socket.shut_down)),
                 None => outside(),
             },
         }
@@ -86,9 +94,9 @@ impl Walk<'_> {
     }
 
     /// Where datagrams go. To send some to an address outside the program keeps no state with the other side.
-    fn datagrams_towards(&self, at: usize, told: &UnixSocket) -> Result<SocketState, Unsupported> {
+    fn datagrams_towards(&self, at: usize, kernel_socket: &UnixSocket) -> Result<SocketState, Unsupported> {
         let address = self.sockets[at].peer.clone().filter(|name| has_address(name));
-        Ok(match (told.peer, address) {
+        Ok(match (kernel_socket.peer, address) {
             (None, _) => SocketState::Unconnected,
             (Some(0), peer) => SocketState::PeerClosed { peer: peer.unwrap_or_default().into() },
             (Some(_), Some(address)) => SocketState::Towards { address: address.into() },
@@ -102,8 +110,13 @@ impl Walk<'_> {
 
     /// The mode of the file that a socket's own address names; `None` where the file has been removed. Of one that is
     /// connected the address is but a word, which it may have from a listening socket: only one that `is_alone` needs it.
-    fn file_of_address(&self, found: &Found, told: &UnixSocket, is_alone: bool) -> Result<Option<u32>, Unsupported> {
-        let Some((inode, _)) = told.file else { return Ok(None) };
+    fn file_of_address(
+        &self,
+        found: &Found,
+        kernel_socket: &UnixSocket,
+        is_alone: bool,
+    ) -> Result<Option<u32>, Unsupported> {
+        let Some((inode, _)) = kernel_socket.file else { return Ok(None) };
         let Some(path) = path_of(&found.record.name.0) else { return Ok(None) };
         let is_relative = path.is_relative();
         let path = self.in_directory_of(found, &path);
@@ -126,7 +139,7 @@ impl Walk<'_> {
 
     /// Names those that wait at a listening socket. What they have sent cannot be read before they are accepted.
     pub(super) fn await_unix(&mut self, at: usize, network: &Network) -> Result<(), Unsupported> {
-        let waiting = self.told_of(at, network)?.waiting.clone();
+        let waiting = self.kernel_socket(at, network)?.waiting.clone();
         for (place, inode) in waiting.into_iter().enumerate() {
             let Some(waiting) = self.with_inode(inode).filter(|_| inode != 0) else {
                 return Err(Unsupported::for_now(
@@ -156,7 +169,7 @@ impl Walk<'_> {
             };
             if !sender.is_some_and(|sender| is_sent_like_this(sender, &messages).unwrap_or(false)) {
                 return Err(Unsupported::for_now(
-                    "descriptors are on their way in it, and with which byte they come cannot be told",
+                    "descriptors are on their way in it, and with which byte they come cannot be kernel_socket",
                 ));
             }
         }
@@ -196,7 +209,7 @@ impl Walk<'_> {
 
     /// The open file that a descriptor on its way leads to.
     fn sent_along(&self, place: usize) -> Result<u32, Unsupported> {
-        // What stands in the way of it has been told already.
+        // What stands in the way of it has been reported already.
         let unknown = || Unsupported::for_now("a descriptor that cannot be brought back is on its way in a message");
         let position = self.position(&self.shown[place]).ok_or_else(unknown)?;
         if self.found.open_files[position].needs_process() {

@@ -49,14 +49,14 @@ impl Opening<'_> {
             return self.make_unnamed_pair(one);
         }
         // The end that was accepted has the name of the socket that listened.
-        if self.looks_accepted(one, other) {
+        if self.seems_accepted(one, other) {
             self.connect_through_listener(one, other)
         } else {
             self.connect_through_listener(other, one).map(|(other, one)| (one, other))
         }
     }
 
-    fn looks_accepted(&self, one: &Socket, other: &Socket) -> bool {
+    fn seems_accepted(&self, one: &Socket, other: &Socket) -> bool {
         let listens = |name: &Bytes| {
             let mut listeners = self.plan.job.sockets.iter();
             listeners.any(|it| {

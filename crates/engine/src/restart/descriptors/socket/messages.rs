@@ -183,10 +183,10 @@ fn make_room(sender: &Made, receiver: &Made, record: &Socket) -> io::Result<()> 
 
 /// Everything must have arrived, in order, before anybody else may send.
 fn arrived(receiver: &Made, record: &Socket) -> Result<(), EngineError> {
-    let looking = |source| kernel("looking whether what was in flight has arrived", source);
+    let scanning = |source| kernel("looking whether what was in flight has arrived", source);
     let deadline = Instant::now() + ARRIVAL_MAX;
     loop {
-        let found = received(receiver.own(), record).map_err(looking)?;
+        let found = received(receiver.own(), record).map_err(scanning)?;
         let wanted: Vec<&[u8]> = record.received.iter().map(|message| &message.contents.0[..]).collect();
         let is_stream = record.kind == libc::SOCK_STREAM;
         let alike = if is_stream { found.concat() == wanted.concat() } else { found == wanted };
@@ -194,7 +194,7 @@ fn arrived(receiver: &Made, record: &Socket) -> Result<(), EngineError> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            return Err(looking(io::Error::other("something is missing, or from somebody else")));
+            return Err(scanning(io::Error::other("something is missing, or from somebody else")));
         }
         std::thread::sleep(ARRIVAL_PAUSE);
     }
