@@ -5,13 +5,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use standfast_core::directions::{Changes, HEADER_BYTES, Header, Regions, Table};
+use standfast_core::directions::{Changes, DirectivesHeader, DirectivesTable, HEADER_BYTES, Regions};
 use standfast_core::{Address, PageRange, PageSet};
 use std::sync::Arc;
 
 fuzz_target!(|input: &[u8]| {
     if let Some(bytes) = input.first_chunk::<HEADER_BYTES>() {
-        let _ = Header::parse(bytes);
+        let _ = DirectivesHeader::parse(bytes);
     }
     let Some((split, table)) = input.split_first() else { return };
     let (base, log) = table.split_at(table.len() * usize::from(*split) / 256);
@@ -20,8 +20,8 @@ fuzz_target!(|input: &[u8]| {
     let held = Some(u64::from(*split));
     let below = Regions::decode_table(base, []).expect("it was decoded with the log behind it");
     let said = Changes::decode([log]).expect("it was decoded behind the base");
-    let known_at_once = Table::new(0, 0, regions.clone()).outline(held).clone();
-    assert_eq!(Table::new(0, 0, below).outline_with(held, &said), known_at_once);
+    let known_at_once = DirectivesTable::new(0, 0, regions.clone()).outline(held).clone();
+    assert_eq!(DirectivesTable::new(0, 0, below).outline_with(held, &said), known_at_once);
     let pages = PageSet::of([PageRange::new(Address::new(0), 1 << 35)]);
     for masked_page in Arc::new(regions.masked_pages(held)).where_held(&pages).all() {
         assert!(!masked_page.out.is_empty() && masked_page.dead.is_within(masked_page.out), "{masked_page:?}");

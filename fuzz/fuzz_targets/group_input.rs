@@ -7,8 +7,8 @@ use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Beginning, Input, LogicalRank, Membership, MemoryShardStore, Message, Nothing, Output, Plan, Process, Rank,
-    RecoveryMode, Settings, Term, encode,
+    Beginning, Effect, Input, LogicalRank, Membership, MemoryShardStore, Message, Nothing, Plan, Process,
+    ProcessSettings, Rank, RecoveryMode, Term, encode,
 };
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
     let plan = Arc::new(plan);
     let costs = Costs { latency_nanoseconds: 1, page_nanoseconds: 1 };
     let beginning = Beginning { rank: Rank(0), prefers: Some(LogicalRank(0)), started: false, costs, encode_every: 1 };
-    let mut process = Process::new(plan.clone(), Settings { beginning, compress: true, full: None });
+    let mut process = Process::new(plan.clone(), ProcessSettings { beginning, compress: true, full: None });
     let (mut payload, mut shard_store) = (Nothing::default(), MemoryShardStore::default());
     let membership = Membership { number: 1, present: (0..3).map(Rank).collect() };
     let mut inputs = vec![Input::Membership(membership)];
@@ -26,20 +26,20 @@ fuzz_target!(|input: &[u8]| {
         while let Some(input) = inputs.pop() {
             for output in process.handle(input, &mut payload, &mut shard_store) {
                 match output {
-                    Output::Survey(membership) => inputs.push(Input::Surveyed(membership, shard_store.survey())),
-                    Output::Seal(work) => {
+                    Effect::Survey(membership) => inputs.push(Input::Surveyed(membership, shard_store.survey())),
+                    Effect::Seal(work) => {
                         shard_store.seal(work);
                         inputs.push(Input::Sealed(work.epoch));
                     }
-                    Output::Acknowledge(epoch) => {
+                    Effect::Acknowledge(epoch) => {
                         shard_store.acknowledge(epoch);
                         inputs.push(Input::Acknowledged(epoch));
                     }
-                    Output::Keep { epoch, logical_rank, life } => {
+                    Effect::Keep { epoch, logical_rank, life } => {
                         shard_store.keep(epoch, logical_rank, life);
                         inputs.push(Input::Kept);
                     }
-                    Output::Resume(_) => inputs.push(Input::Arrived(1)),
+                    Effect::Resume(_) => inputs.push(Input::Arrived(1)),
                     _ => {}
                 }
             }

@@ -2,12 +2,13 @@
 //! simulator: `cargo xtask simulate`.
 //!
 //! Tidy reads, and says what it found; it changes nothing. The rules are pure functions over text ([`rooms`], [`sources`],
-//! [`documents`], [`words`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
+//! [`documents`], [`words`], [`names`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
 #![forbid(unsafe_code)]
 
 mod code;
 mod documents;
 mod finding;
+mod names;
 mod rooms;
 mod sources;
 mod tidy;

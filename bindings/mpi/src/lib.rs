@@ -19,14 +19,14 @@ use packed::{Pack, PackedRegions, Size, Unpack};
 use standfast_core::printable;
 use standfast_group::RegionId;
 use standfast_linux::RegisteredMemory;
-use standfast_member::{Joined, Member, MemberError, Outcome, report_error};
+use standfast_member::{CheckpointEnd, Joined, Member, MemberError, report_error};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
-use table::Table;
+use table::CallTable;
 use watchdog::Pulse;
 
 /// What a failed call returns.
@@ -41,9 +41,9 @@ thread_local! {
 
 /// A group, as C holds it.
 #[derive(Debug)]
-pub struct Group {
+pub struct GroupHandle {
     member: Member<Line>,
-    table: Table,
+    table: CallTable,
     epoch: u64,
     pulse: Pulse,
     warnings: CString,
@@ -76,7 +76,7 @@ fn said<T>(result: Result<T, MemberError>) -> Result<T, String> {
 ///
 /// # Safety
 /// As the module says.
-unsafe fn group<'g>(group: *mut Group) -> Result<&'g mut Group, String> {
+unsafe fn group<'g>(group: *mut GroupHandle) -> Result<&'g mut GroupHandle, String> {
     // SAFETY: null, or one that join gave and that is used by one thread.
     let group = unsafe { group.as_mut() }.ok_or("the group is NULL")?;
     group.pulse.beat();
@@ -93,9 +93,9 @@ fn region(id: i64) -> Result<u64, String> {
 /// As the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standfast_group_join(
-    table: *const Table,
+    table: *const CallTable,
     options: *const Options,
-    into: *mut *mut Group,
+    into: *mut *mut GroupHandle,
 ) -> c_int {
     call(|| {
         // SAFETY: null or valid.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn standfast_group_join(
             Joined::Replacement(epoch) => (2, epoch.number),
         };
         let (table, warnings, packed) = (*table, CString::default(), PackedRegions::default());
-        let group = Group { member, table, epoch, pulse, warnings, packed };
+        let group = GroupHandle { member, table, epoch, pulse, warnings, packed };
         // SAFETY: not null, so it is a place for a pointer.
         unsafe { *into = Box::into_raw(Box::new(group)) };
         Ok(joined)
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn standfast_group_join(
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_epoch(group: *const Group) -> u64 {
+pub unsafe extern "C" fn standfast_group_epoch(group: *const GroupHandle) -> u64 {
     // SAFETY: null or valid.
     unsafe { group.as_ref() }.map_or(0, |group| group.epoch)
 }
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn standfast_group_epoch(group: *const Group) -> u64 {
 /// As the module says; and the memory is mapped for as long as it is registered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standfast_group_protect(
-    of: *mut Group,
+    of: *mut GroupHandle,
     id: i64,
     memory: *mut c_void,
     count: usize,
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn standfast_group_protect(
 /// As the module says; and the functions do what the header says for as long as they are registered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standfast_group_protect_packed(
-    of: *mut Group,
+    of: *mut GroupHandle,
     id: i64,
     size: Option<Size>,
     pack: Option<Pack>,
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn standfast_group_protect_packed(
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_exclude(of: *mut Group, id: i64, offset: usize, bytes: usize) -> c_int {
+pub unsafe extern "C" fn standfast_group_exclude(of: *mut GroupHandle, id: i64, offset: usize, bytes: usize) -> c_int {
     // SAFETY: as the module says.
     call(|| said(unsafe { group(of) }?.member.exclude(region(id)?, offset, bytes)).map(|()| 0))
 }
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn standfast_group_exclude(of: *mut Group, id: i64, offset
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_include(of: *mut Group, id: i64, offset: usize, bytes: usize) -> c_int {
+pub unsafe extern "C" fn standfast_group_include(of: *mut GroupHandle, id: i64, offset: usize, bytes: usize) -> c_int {
     // SAFETY: as the module says.
     call(|| said(unsafe { group(of) }?.member.include(region(id)?, offset, bytes)).map(|()| 0))
 }
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn standfast_group_include(of: *mut Group, id: i64, offset
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_unprotect(of: *mut Group, id: i64) -> c_int {
+pub unsafe extern "C" fn standfast_group_unprotect(of: *mut GroupHandle, id: i64) -> c_int {
     call(|| {
         // SAFETY: as the module says.
         let (group, id) = (unsafe { group(of) }?, region(id)?);
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn standfast_group_unprotect(of: *mut Group, id: i64) -> c
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_recorded(of: *const Group, id: i64) -> i64 {
+pub unsafe extern "C" fn standfast_group_recorded(of: *const GroupHandle, id: i64) -> i64 {
     // SAFETY: null or valid.
     let group = unsafe { of.as_ref() };
     let recorded = group.zip(u64::try_from(id).ok()).and_then(|(it, id)| it.member.regions().recorded(RegionId(id)));
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn standfast_group_recorded(of: *const Group, id: i64) -> 
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_restore(of: *mut Group) -> c_int {
+pub unsafe extern "C" fn standfast_group_restore(of: *mut GroupHandle) -> c_int {
     call(|| {
         // SAFETY: as the module says.
         let group = unsafe { group(of) }?;
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn standfast_group_restore(of: *mut Group) -> c_int {
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_checkpoint(of: *mut Group) -> c_int {
+pub unsafe extern "C" fn standfast_group_checkpoint(of: *mut GroupHandle) -> c_int {
     call(|| {
         // SAFETY: as the module says.
         let group = unsafe { group(of) }?;
@@ -270,11 +270,11 @@ pub unsafe extern "C" fn standfast_group_checkpoint(of: *mut Group) -> c_int {
             (None, Err(error)) => group.member.give_up_checkpoint(format!("process {}: {error}", group.table.rank())),
         };
         match said(taken)? {
-            Outcome::Committed(epoch) => {
+            CheckpointEnd::Committed(epoch) => {
                 group.epoch = epoch.number;
                 Ok(0)
             }
-            Outcome::Abandoned(reason) => {
+            CheckpointEnd::Abandoned(reason) => {
                 note_error(&reason);
                 Ok(1)
             }
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn standfast_group_checkpoint(of: *mut Group) -> c_int {
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_due(of: *mut Group, seconds: f64) -> c_int {
+pub unsafe extern "C" fn standfast_group_due(of: *mut GroupHandle, seconds: f64) -> c_int {
     call(|| {
         let interval = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
         // SAFETY: as the module says.
@@ -300,7 +300,7 @@ pub unsafe extern "C" fn standfast_group_due(of: *mut Group, seconds: f64) -> c_
 /// # Safety
 /// As the module says; the group is gone afterwards, whatever is returned.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_finish(of: *mut Group) -> c_int {
+pub unsafe extern "C" fn standfast_group_finish(of: *mut GroupHandle) -> c_int {
     call(|| {
         if of.is_null() {
             return Err("the group is NULL".into());
@@ -315,7 +315,7 @@ pub unsafe extern "C" fn standfast_group_finish(of: *mut Group) -> c_int {
 /// # Safety
 /// As the module says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn standfast_group_warnings(of: *mut Group) -> *const c_char {
+pub unsafe extern "C" fn standfast_group_warnings(of: *mut GroupHandle) -> *const c_char {
     // SAFETY: as the module says.
     let Ok(group) = (unsafe { group(of) }) else { return c"".as_ptr() };
     let lines = group.member.warnings().iter().map(|warning| format!("standfast: {}\n", printable(warning)));

@@ -5,7 +5,7 @@
 //! given back.
 
 use crate::arriving::{Arriving, announcement};
-use crate::table::{Calls, Channel, Ended, LOOKED_AT_MAX, Request, Table};
+use crate::table::{CallTable, Calls, Channel, Ended, LOOKED_AT_MAX, Request};
 use crate::watchdog::Pulse;
 use standfast_group::Buffers;
 use standfast_linux::sys::schedule::rest;
@@ -57,7 +57,7 @@ pub(crate) struct Line {
 
 impl Line {
     /// Checks the table.
-    pub(crate) fn new(table: &Table, pulse: Pulse) -> Result<Self, String> {
+    pub(crate) fn new(table: &CallTable, pulse: Pulse) -> Result<Self, String> {
         let (calls, buffers) = (table.calls()?, Buffers::default());
         let (sending, arriving) = (VecDeque::new(), Arriving::new(buffers.clone()));
         let (rank, ranks, rested) = (table.rank, table.ranks, Duration::ZERO);

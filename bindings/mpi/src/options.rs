@@ -1,7 +1,7 @@
 //! The options as C gives them, and what they mean.
 
 use standfast_core::erasure::Scheme;
-use standfast_member::{Settings, Tracking};
+use standfast_member::{RegionTracking, Settings};
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ pub(crate) unsafe fn settings(options: Option<&Options>) -> Result<Settings, Str
     };
     let base = Settings::new(standfast_member::job_named(job), memory, node);
     let group_members = if options.group == 0 { base.group_members } else { options.group as usize };
-    let tracking = if options.compare == 0 { Tracking::Auto } else { Tracking::Compare };
+    let tracking = if options.compare == 0 { RegionTracking::Auto } else { RegionTracking::Compare };
     let directory = text(options.directory).filter(|path| !path.is_empty());
     let path = |bytes| PathBuf::from(OsStr::from_bytes(bytes));
     let directory = directory.map(path);

@@ -24,7 +24,7 @@ type Quiescent = extern "C" fn(*mut c_void, *mut c_char, usize) -> c_int;
 /// `standfast_transport`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct Table {
+pub struct CallTable {
     pub(crate) size: usize,
     pub(crate) version: u32,
     pub(crate) rank: u32,
@@ -79,7 +79,7 @@ pub(crate) struct Calls {
     test: Test,
 }
 
-impl Table {
+impl CallTable {
     /// Checks that it is what this library expects.
     pub(crate) fn calls(&self) -> Result<Calls, String> {
         if self.size != size_of::<Self>() || self.version != VERSION {

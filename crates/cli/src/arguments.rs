@@ -3,9 +3,9 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use standfast::{
-    Compress, Delta, DetachKey, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, GenerationNumber, Grace, Ids,
-    Incremental, Interval, Keep, KeepFinished, MaxFiles, Memory, MinInterval, SaveFiles, SaveFolder, Snapshot, Stack,
-    TerminalKind, Track,
+    Compress, DeltaMode, DetachKey, DurableEvery, ExternalSockets, Files, Flush, FlushEvery, GenerationNumber, Grace,
+    Ids, Incremental, Interval, Keep, KeepFinished, MaxFiles, Memory, MinInterval, SaveFiles, SaveFolder, Snapshot,
+    Stack, TerminalKind, Track,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -209,7 +209,7 @@ pub(crate) struct Run {
     /// Store pages as differences from the previous checkpoint: 'previous' wherever that is shorter, 'auto' where it is
     /// faster, 'none' never [default: none]
     #[arg(long, value_name = "HOW")]
-    pub(crate) delta: Option<Delta>,
+    pub(crate) delta: Option<DeltaMode>,
     /// Compress checkpoints: 'lz4', 'zstd', 'auto' where it is faster than writing more, 'none' [default: none]
     #[arg(long, value_name = "HOW")]
     pub(crate) compress: Option<Compress>,

@@ -13,8 +13,8 @@ use crate::track::Pages;
 use crate::watch::Watch;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::directions::{
-    self, CheckpointOutcome, DirectionsError, HEADER_BYTES, Header, MaskedPages, Message, Outline, PLACES, Regions,
-    Times, Usage,
+    self, CheckpointOutcome, DirectionsError, DirectivesHeader, HEADER_BYTES, HeaderWrite, MaskedPages, Outline,
+    PLACES, Regions, Times, Usage,
 };
 use standfast_core::{Address, PageRange, PageSet};
 use standfast_format::BackingPage;
@@ -152,7 +152,7 @@ impl Advised {
 /// A header in a process's memory.
 struct Heading {
     place: Address,
-    header: Result<Header, DirectionsError>,
+    header: Result<DirectivesHeader, DirectionsError>,
 }
 
 impl FrozenProcess {
@@ -201,7 +201,7 @@ fn find(memory: &ProcessMemory, is_there: impl Fn(Address) -> bool) -> Result<Op
     for place in PLACES.into_iter().filter(|place| is_there(*place)) {
         let mut bytes = [0; HEADER_BYTES];
         memory.read(place, &mut bytes).map_err(|source| kernel("reading what the program directs", source))?;
-        match Header::parse(&bytes) {
+        match DirectivesHeader::parse(&bytes) {
             Ok(None) => {}
             Ok(Some(header)) => return Ok(Some(Heading { place, header: Ok(header) })),
             Err(error) => return Ok(Some(Heading { place, header: Err(error) })),
@@ -211,15 +211,15 @@ fn find(memory: &ProcessMemory, is_there: impl Fn(Address) -> bool) -> Result<Op
 }
 
 /// The header of a process that may run, where it has one that makes sense.
-pub(crate) fn heading_at_rest(memory: &ProcessMemory) -> Option<(Address, Header)> {
+pub(crate) fn heading_at_rest(memory: &ProcessMemory) -> Option<(Address, DirectivesHeader)> {
     PLACES.into_iter().find_map(|place| {
         let mut bytes = [0; HEADER_BYTES];
         memory.read(place, &mut bytes).ok()?;
-        Some((place, Header::parse(&bytes).ok()??))
+        Some((place, DirectivesHeader::parse(&bytes).ok()??))
     })
 }
 
-pub(crate) fn write(memory: &ProcessMemory, place: Address, message: &Message) -> Result<(), EngineError> {
+pub(crate) fn write(memory: &ProcessMemory, place: Address, message: &HeaderWrite) -> Result<(), EngineError> {
     let to = place.plus(message.offset);
     memory.write(to, &message.bytes).map_err(|source| kernel("telling the program of its checkpoint", source))
 }

@@ -7,7 +7,7 @@ use crate::directions::{heading_at_rest, write};
 use crate::freeze::Frozen;
 use crate::job::Freezer;
 use standfast_core::Address;
-use standfast_core::directions::{Header, give_back};
+use standfast_core::directions::{DirectivesHeader, give_back};
 use standfast_linux::ProcessMemory;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ impl Asked {
         let begun = Instant::now();
         let answers = |program: &Program| {
             let header = heading_at_rest(&program.memory).filter(|(place, _)| *place == program.place);
-            header.is_none_or(|(_, Header { given, .. })| given == program.times)
+            header.is_none_or(|(_, DirectivesHeader { given, .. })| given == program.times)
         };
         for program in self.0 {
             while !answers(&program) && begun.elapsed() < most {

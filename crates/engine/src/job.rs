@@ -17,7 +17,7 @@ use standfast_core::PAGE_BYTES;
 use standfast_format::records::FileReference;
 use standfast_linux::proc::{self, DescriptorInformation, Stat};
 use standfast_linux::sys::process;
-use standfast_linux::{InheritedSignals, LaunchTerminal, NamespaceInit, News as OfNamespace, WaitStatus};
+use standfast_linux::{HelperNews, InheritedSignals, LaunchTerminal, NamespaceInit, WaitStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -407,8 +407,8 @@ impl Job {
         let passed = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).take();
         let status = match (&self.end, passed) {
             (End::Namespace(init), _) => match init.wait_for_news() {
-                Ok(OfNamespace::Stopped) => return Ok(News::Stopped),
-                Ok(OfNamespace::Ended(status)) => Some(status),
+                Ok(HelperNews::Stopped) => return Ok(News::Stopped),
+                Ok(HelperNews::Ended(status)) => Some(status),
                 // An init that says nothing was killed, and took the job with it.
                 Err(_) => Some(WaitStatus(libc::SIGKILL)),
             },

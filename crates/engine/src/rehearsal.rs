@@ -8,7 +8,7 @@ use crate::job::{Inheritance, Shared};
 use crate::tree::Roots;
 use crate::{EngineError, InheritedSignals, ProcessIdentity};
 use standfast_linux::sys::process;
-use standfast_linux::{Held, HeldProgram, WaitStatus, made_here_is_gone};
+use standfast_linux::{HeldChild, HeldProgram, WaitStatus, made_here_is_gone};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub fn rehearse() -> Result<(), EngineError> {
 fn perform() -> Result<(), EngineError> {
     // A directory cannot be executed: once let go it ends by itself, if it still can.
     let nothing = HeldProgram { path: c"/", personality: 0 };
-    let held = Held::start(nothing, InheritedSignals::capture())
+    let held = HeldChild::start(nothing, InheritedSignals::capture())
         .map_err(|source| kernel("making a throw-away process", source))?;
     let pid = held.pid;
     let asked = ask(pid);

@@ -1,7 +1,7 @@
 //! The tables of regions of a job's programs, as they were read last (M9). One of a million regions takes a hundredth of a
 //! second to read and more to look through; so this is done while the program runs, and at the stop only what was said since.
 //!
-//! A table that was made never changes, nor does what stands in its log ([`Header::made`]): whoever finds the same one before
+//! A table that was made never changes, nor does what stands in its log ([`DirectivesHeader::made`]): whoever finds the same one before
 //! and behind reading it has read it whole.
 
 use crate::ProcessIdentity;
@@ -9,7 +9,7 @@ use crate::directions::heading_at_rest;
 use crate::job::Shared;
 use crate::program::ProgramIdentity;
 use standfast_core::Address;
-use standfast_core::directions::{Changes, ENTRY_BYTES, Header, Regions, Stretch, Table};
+use standfast_core::directions::{Changes, DirectivesHeader, DirectivesTable, ENTRY_BYTES, Regions, Stretch};
 use standfast_linux::ProcessMemory;
 
 /// A table takes up what was said since when that is so large a share of it: before that it costs less to look again at the
@@ -18,15 +18,15 @@ const SHARE: usize = 32;
 
 /// Tables of programs.
 #[derive(Debug, Default)]
-pub(crate) struct Tables(Vec<(ProgramIdentity, Table)>);
+pub(crate) struct Tables(Vec<(ProgramIdentity, DirectivesTable)>);
 
 impl Tables {
-    pub(crate) fn take(&mut self, program: ProgramIdentity) -> Option<Table> {
+    pub(crate) fn take(&mut self, program: ProgramIdentity) -> Option<DirectivesTable> {
         let place = self.0.iter().position(|(whose, _)| whose.is(&program))?;
         Some(self.0.swap_remove(place).1)
     }
 
-    pub(crate) fn put(&mut self, program: ProgramIdentity, table: Table) {
+    pub(crate) fn put(&mut self, program: ProgramIdentity, table: DirectivesTable) {
         self.take(program);
         self.0.push((program, table));
     }
@@ -42,12 +42,12 @@ pub(crate) struct Directions {
     /// How many checkpoints of it there have been.
     pub(crate) epoch: u64,
     /// What it has said.
-    pub(crate) table: Table,
+    pub(crate) table: DirectivesTable,
     /// What it has said since.
     pub(crate) changes: Changes,
     /// Why they are not honoured.
     pub(crate) problem: Option<String>,
-    /// Who has said it, where that is noted: see [`Header::records`].
+    /// Who has said it, where that is noted: see [`DirectivesHeader::records`].
     pub(crate) records: Option<(Address, u64)>,
 }
 
@@ -55,10 +55,10 @@ pub(crate) struct Directions {
 /// honoured.
 pub(crate) fn decoded(
     memory: &ProcessMemory,
-    header: &Header,
-    known: Option<Table>,
+    header: &DirectivesHeader,
+    known: Option<DirectivesTable>,
     is_mapped: &dyn Fn(u64, u64) -> bool,
-) -> Result<(Table, Changes), String> {
+) -> Result<(DirectivesTable, Changes), String> {
     let read = |Stretch { start, bytes: length }: Stretch| {
         // What is not mapped is not even allocated for.
         let end = start.get().checked_add(length as u64);
@@ -70,7 +70,7 @@ pub(crate) fn decoded(
         Ok(bytes)
     };
     let entries = header.log.bytes / ENTRY_BYTES;
-    let is_same = |table: &Table| table.made() == header.made && table.entries() <= entries;
+    let is_same = |table: &DirectivesTable| table.made() == header.made && table.entries() <= entries;
     match known.filter(is_same) {
         Some(table) => {
             let skipped = table.entries() * ENTRY_BYTES;
@@ -84,7 +84,7 @@ pub(crate) fn decoded(
             let (base, log) = (read(header.base)?, read(header.log)?);
             let regions = Regions::decode_table(&base, [&log[..]]).map_err(|error| error.to_string())?;
             let changes = Changes::decode([&header.deferred[..]]).map_err(|error| error.to_string())?;
-            Ok((Table::new(header.made, entries, regions), changes))
+            Ok((DirectivesTable::new(header.made, entries, regions), changes))
         }
     }
 }
@@ -112,8 +112,8 @@ pub(crate) fn prefetch(pids: &[i32], shared: &Shared) {
             [start, end - 1].iter().all(|at| memory.read(Address::new(*at), &mut byte).is_ok())
         };
         let Ok((table, changes)) = decoded(&memory, &header, known, &is_there) else { continue };
-        let stays = |(there, behind): (Address, Header)| {
-            let what = |header: &Header| (header.made, header.base, header.log.start);
+        let stays = |(there, behind): (Address, DirectivesHeader)| {
+            let what = |header: &DirectivesHeader| (header.made, header.base, header.log.start);
             there == place && what(&behind) == what(&header)
         };
         let is_same_program = || ProgramIdentity::of(process, &memory).is(&program);

@@ -11,7 +11,7 @@
 
 use standfast_format::records::{Bytes, OutputStop};
 use standfast_linux::sys::descriptors::{ready_events, set_waiting, unread_bytes};
-use standfast_linux::sys::terminal::{self, Settings};
+use standfast_linux::sys::terminal::{self, Termios};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -102,7 +102,7 @@ impl Sides {
     }
 
     /// Puts it into a new terminal.
-    pub(crate) fn fill(&self, settings: &Settings, in_flight: &InFlight) -> io::Result<()> {
+    pub(crate) fn fill(&self, settings: &Termios, in_flight: &InFlight) -> io::Result<()> {
         terminal::set_settings(self.slave(), &Quiet::without_lines(settings))?;
         for (bytes, to, from) in [
             (in_flight.input.iter().map(|piece| piece.0.len()).sum(), &self.master, &self.slave),
@@ -116,7 +116,7 @@ impl Sides {
     }
 
     /// Puts it there, under the settings that are to hold from then on.
-    fn put(&self, settings: &Settings, in_flight: &InFlight) -> io::Result<()> {
+    fn put(&self, settings: &Termios, in_flight: &InFlight) -> io::Result<()> {
         let InFlight { input, unfinished, output, stop } = in_flight;
         let quiet = Quiet::of(settings, in_flight);
         terminal::set_settings(self.slave(), &quiet.settings)?;
@@ -145,7 +145,7 @@ impl Sides {
     }
 
     /// Whether taking it out would change more than can be put back.
-    fn check(&self, settings: &Settings) -> Result<(), Unreported> {
+    fn check(&self, settings: &Termios) -> Result<(), Unreported> {
         let (typed, shown) = (unread_bytes(self.slave())?, unread_bytes(self.master.as_fd())?);
         let is_writable = |side: &File| Ok::<_, io::Error>(ready_events(side.as_fd(), OUTPUT)? & OUTPUT != 0);
         let packets = terminal::tells_packets(self.master.as_fd())?;
@@ -168,7 +168,7 @@ impl Sides {
     }
 
     /// Takes what has been typed; whether the settings were changed for that.
-    fn take_input(&self, settings: &Settings, found: &mut InFlight) -> Result<bool, Unreported> {
+    fn take_input(&self, settings: &Termios, found: &mut InFlight) -> Result<bool, Unreported> {
         let has_lines = settings.local & libc::ICANON != 0;
         if !has_lines && unread_bytes(self.slave())? == 0 {
             return Ok(false);
@@ -217,7 +217,7 @@ impl Sides {
     }
 
     /// Lets output go on that is held back, and says by what it was.
-    fn let_go(&self, settings: &Settings) -> io::Result<Option<OutputStop>> {
+    fn let_go(&self, settings: &Termios) -> io::Result<Option<OutputStop>> {
         let is_stopped = || Ok::<_, io::Error>(ready_events(self.slave(), OUTPUT)? & OUTPUT == 0);
         if !is_stopped()? {
             return Ok(None);
@@ -238,8 +238,8 @@ impl Sides {
 }
 
 /// Whether the line discipline takes what is typed as it is, so that it does not matter what of it has been through.
-fn passes_unchanged(settings: &Settings) -> bool {
-    let Settings { input, local, .. } = settings;
+fn passes_unchanged(settings: &Termios) -> bool {
+    let Termios { input, local, .. } = settings;
     input & (TRANSLATIONS | libc::IXON) == 0 && local & (libc::ICANON | libc::ECHO | libc::ISIG) == 0
 }
 
@@ -258,7 +258,7 @@ const LOCAL_EFFECTS: u32 = libc::ISIG | libc::ECHO | libc::ECHONL | libc::IEXTEN
 
 /// Settings under which everything goes through as it is.
 struct Quiet {
-    settings: Settings,
+    settings: Termios,
     end_of_file: u8,
     quote: u8,
     /// What has a meaning, unless quoted.
@@ -269,8 +269,8 @@ struct Quiet {
 
 impl Quiet {
     /// To put this back: with lines, if there were any.
-    fn of(original: &Settings, in_flight: &InFlight) -> Self {
-        let mut settings = Settings {
+    fn of(original: &Termios, in_flight: &InFlight) -> Self {
+        let mut settings = Termios {
             input: original.input & !TRANSLATIONS,
             output: original.output & !libc::OPOST,
             local: original.local & !LOCAL_EFFECTS,
@@ -297,7 +297,7 @@ impl Quiet {
     }
 
     /// To read all that is there.
-    fn without_lines(original: &Settings) -> Settings {
+    fn without_lines(original: &Termios) -> Termios {
         let mut settings = Self::of(original, &InFlight::default()).settings;
         settings.local &= !(libc::ICANON | libc::IEXTEN);
         settings.characters = original.characters;
@@ -405,7 +405,7 @@ mod tests {
         Sides::new(master.into(), slave)
     }
 
-    fn with(change: impl FnOnce(&mut Settings)) -> (Sides, Settings) {
+    fn with(change: impl FnOnce(&mut Termios)) -> (Sides, Termios) {
         let sides = pair();
         let mut settings = terminal::settings(sides.slave()).unwrap();
         change(&mut settings);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     /// Looks, and again: what was found is still there, and so are the settings.
-    fn seen(sides: &Sides, settings: &Settings) -> InFlight {
+    fn seen(sides: &Sides, settings: &Termios) -> InFlight {
         let looked = || sides.scan().expect("it can be looked at");
         let first = looked();
         assert_eq!(looked(), first);

@@ -131,7 +131,7 @@ impl Drop for Program {
 }
 
 /// What a checkpoint has of a place.
-struct Held {
+struct HeldChild {
     attributes: MappingAttributes,
     backing: Option<Backing>,
     may_write: Option<bool>,
@@ -144,7 +144,7 @@ fn checkpoint(
     (memory, place): (&mut Memory, u64),
     asking: Asking,
     meanwhile: impl FnOnce() + Send,
-) -> (Held, bool) {
+) -> (HeldChild, bool) {
     std::thread::scope(|scope| {
         let work = || {
             let mut image = Image { parent: memory.clone(), ..Image::default() };
@@ -161,7 +161,7 @@ fn checkpoint(
                 *memory = image.memory;
             }
             let mapping = captured.state.processes[0].mappings.iter().find(|it| (it.start..it.end).contains(&place));
-            let held = Held {
+            let held = HeldChild {
                 attributes: mapping.map(|mapping| mapping.attributes.clone()).unwrap_or_default(),
                 backing: mapping.map(|mapping| mapping.backing.clone()),
                 may_write: mapping.and_then(|mapping| mapping.may_write),
@@ -263,7 +263,7 @@ fn a_file_is_saved_from_when_it_is_seen_to_be_written_through_a_mapping_that_is_
     }
 }
 
-fn assert_is(held: &Held, what: &str) {
+fn assert_is(held: &HeldChild, what: &str) {
     let advice: &[Advice] = match what {
         "wiped" => &[Advice::WipeOnFork],
         "kept" => &[Advice::DontFork],

@@ -10,8 +10,9 @@ use standfast_format::image::{
     Base, Block, BlockEncoder, Contained, Image, ImageIdentity, Inherited, NewBlock, Parent, UnverifiedHeader, assemble,
 };
 use standfast_format::manifest::{
-    Compress, Delta, ExternalSockets, FileEnd, Files, Flush, Generation, GenerationNumber, Ids, Incremental, Interval,
-    JobDescription, JobId, LevelId, Manifest, MemoryPlace, Outcome, RunOptions, Snapshot, Track, seal, unseal,
+    Compress, DeltaMode, ExternalSockets, FileEnd, Files, Flush, Generation, GenerationNumber, Ids, Incremental,
+    Interval, JobDescription, JobId, LevelId, Manifest, MemoryPlace, Outcome, RunOptions, Snapshot, Track, seal,
+    unseal,
 };
 use standfast_format::records::*;
 use standfast_format::{Contents, Run};
@@ -192,7 +193,7 @@ fn sockets() -> Vec<Socket> {
         SocketState::Reset,
         SocketState::Ended,
     ];
-    let message = Message {
+    let message = SocketMessage {
         contents: b"hello"[..].into(),
         sender: Some(1),
         open_files: vec![0],
@@ -423,7 +424,7 @@ fn manifest() -> Manifest {
         flush_every: Some(8),
         durable_every: Some(600_000),
         grace: Some(30_000),
-        delta: Some(Delta::Previous),
+        delta: Some(DeltaMode::Previous),
         flush: Some(Flush::Foreground),
         compress: Some(Compress::Zstd),
         keep_finished: None,

@@ -307,7 +307,7 @@ prop_compose! {
             _ => SocketState::Ended,
         };
         let credentials = sender.map(|process| Credentials { process });
-        let received = vec![Message { contents, sender, open_files: vec![number], credentials }];
+        let received = vec![SocketMessage { contents, sender, open_files: vec![number], credentials }];
         let options = vec![SocketOption { level: family, name: kind, value }];
         Socket { family, kind, protocol, name, file_mode: sender, state, options, shut_down, received }
     }

@@ -5,7 +5,7 @@
 //! the same epoch's only if life, number and random id agree, so the shard of a process that comes back from a history that
 //! was given up is just a shard of another epoch.
 
-use crate::identity::{EpochId, Level, Life, LogicalRank, Rank};
+use crate::identity::{EpochId, EpochLevel, Life, LogicalRank, Rank};
 use crate::plan::Plan;
 use crate::shard_store::ShardId;
 use minicbor::{Decode, Encode};
@@ -25,7 +25,7 @@ pub struct Holding {
     pub acknowledged: bool,
     /// How it is kept.
     #[n(3)]
-    pub level: Level,
+    pub level: EpochLevel,
 }
 
 /// What a process has to say before a recovery.
@@ -76,7 +76,7 @@ pub struct Restore {
     pub sources: Vec<(LogicalRank, Rank)>,
     /// How the epoch is kept.
     #[n(4)]
-    pub level: Level,
+    pub level: EpochLevel,
 }
 
 /// Why nothing can be recovered.
@@ -146,7 +146,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
         holdings().filter(|holding| holding.acknowledged).map(|holding| holding.epoch).collect();
     epochs.sort_by_key(|(epoch, _)| (epoch.life, epoch.number, acknowledged.contains(epoch), epoch.random));
     for (epoch, level) in epochs.into_iter().rev() {
-        let refusal = if level == Level::Encoded { &mut refusal } else { &mut refusal_of_local };
+        let refusal = if level == EpochLevel::Encoded { &mut refusal } else { &mut refusal_of_local };
         if let Some(reason) = rejected.get(&epoch) {
             // What was tried says more than what could not be.
             if !matches!(refusal, Some(Refusal::Rejected { .. })) {
@@ -156,8 +156,8 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
         }
         let holders = holders(reports, (epoch, level), plan);
         let lacking = match level {
-            Level::Encoded => plan.lacking(|logical_rank| holders.contains_key(&logical_rank)),
-            Level::Local(_) => plan.incomplete(|logical_rank| holders.contains_key(&logical_rank)),
+            EpochLevel::Encoded => plan.lacking(|logical_rank| holders.contains_key(&logical_rank)),
+            EpochLevel::Local(_) => plan.incomplete(|logical_rank| holders.contains_key(&logical_rank)),
         };
         if let Some((group, missing)) = lacking {
             refusal.get_or_insert(Refusal::TooMuchLost { epoch, group: group as u32, missing });
@@ -169,7 +169,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
             .iter()
             .find(|(logical_rank, rank)| logical_ranks.get(logical_rank) != Some(rank))
             .map(|(logical_rank, _)| *logical_rank);
-        match moves.filter(|_| level != Level::Encoded) {
+        match moves.filter(|_| level != EpochLevel::Encoded) {
             // Nobody rebuilds a local shard, nor hands it over.
             Some(logical_rank) => {
                 let (group, _) = plan.place(logical_rank);
@@ -197,7 +197,7 @@ pub fn decide(plan: &Plan, reports: &BTreeMap<Rank, Report>, rejected: &Rejected
         Some(refusal) if !reports.values().any(none_was_promised) => Err(refusal),
         _ => {
             let logical_ranks = seated(plan, reports, &Holders::new())?.into_iter().collect();
-            Ok(Restore { life, epoch: None, logical_ranks, sources: Vec::new(), level: Level::Encoded })
+            Ok(Restore { life, epoch: None, logical_ranks, sources: Vec::new(), level: EpochLevel::Encoded })
         }
     }
 }
@@ -215,13 +215,13 @@ type Holders = BTreeMap<LogicalRank, Vec<Rank>>;
 /// In the order in which they come into question: those first that have nothing else, then those that prefer the logical rank.
 ///
 /// Of a local epoch they have what it stands upon as well.
-fn holders(reports: &BTreeMap<Rank, Report>, (epoch, level): (EpochId, Level), plan: &Plan) -> Holders {
+fn holders(reports: &BTreeMap<Rank, Report>, (epoch, level): (EpochId, EpochLevel), plan: &Plan) -> Holders {
     let of_epoch = |report: &Report| -> Vec<LogicalRank> {
         let stands = |logical_rank: LogicalRank| match level {
-            Level::Local(Some(base)) => {
+            EpochLevel::Local(Some(base)) => {
                 report.holdings.iter().any(|it| it.epoch == base && it.logical_rank == logical_rank)
             }
-            Level::Local(None) | Level::Encoded => true,
+            EpochLevel::Local(None) | EpochLevel::Encoded => true,
         };
         let of_it = |it: &&Holding| {
             (it.epoch, it.level) == (epoch, level) && plan.has(it.logical_rank) && stands(it.logical_rank)

@@ -55,7 +55,7 @@ impl fmt::Debug for EpochId {
 
 /// How an epoch is kept, and so what it bears.
 #[derive(Encode, Decode, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub enum Level {
+pub enum EpochLevel {
     /// With checks: as many pieces of each group may be lost as its code bears.
     #[n(0)]
     #[default]

@@ -23,15 +23,15 @@ pub mod transfer;
 pub use buffers::Buffers;
 pub use decide::{Holding, Refusal, Rejected, Report, Restore, decide};
 pub use description::{CHECKSUM_BLOCK_SLOTS, DeltaDescriptor, Description, Fingerprint, Sums};
-pub use identity::{EpochId, Level, Life, LogicalRank, Membership, Rank, Term};
+pub use identity::{EpochId, EpochLevel, Life, LogicalRank, Membership, Rank, Term};
 pub use layout::{Cell, Layout};
 pub use message::{Data, MESSAGE_BYTES_MAX, MESSAGE_VERSION, Message, MessageError, Node, Part, decode, encode};
 pub use payload::{Nothing, Payload};
 pub use plan::{Group, LOGICAL_RANKS_MAX, Plan, PlanError, RecoveryMode};
-pub use process::{Input, Output, Process, Settings};
+pub use process::{Effect, Input, Process, ProcessSettings};
 pub use protocol::{
     Action, After, Arrival, Beginning, Control, Event, Phase, Protocol, Resumption, Stage, Survey, Work,
 };
 pub use reckoning::Reckoning;
 pub use shard_store::{AHEAD, Damaged, LoadError, MemoryShardStore, Place, ShardId, ShardStore, load};
-pub use slots::{Extent, Region, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotSet};
+pub use slots::{Extent, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotRegion, SlotSet};

@@ -15,7 +15,7 @@
 //! believed as far as it makes sense by itself; whether it fits what is under way is the state machines' question.
 
 use crate::description::{DeltaDescriptor, Description};
-use crate::identity::{EpochId, Level, LogicalRank, Term};
+use crate::identity::{EpochId, EpochLevel, LogicalRank, Term};
 use crate::plan::Plan;
 use crate::protocol::{Control, Phase};
 use crate::slots::{SlotError, SlotSet};
@@ -403,10 +403,10 @@ fn epochs(message: &Message) -> Vec<EpochId> {
     }
 }
 
-fn base(level: Level) -> Option<EpochId> {
+fn base(level: EpochLevel) -> Option<EpochId> {
     match level {
-        Level::Encoded => None,
-        Level::Local(base) => base,
+        EpochLevel::Encoded => None,
+        EpochLevel::Local(base) => base,
     }
 }
 

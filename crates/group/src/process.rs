@@ -14,7 +14,7 @@ mod staging;
 use crate::buffers::Buffers;
 use crate::decide::{Refusal, Restore};
 use crate::description::{DeltaDescriptor, Fingerprint};
-use crate::identity::{EpochId, Level, Life, LogicalRank, Membership, Rank, Term};
+use crate::identity::{EpochId, EpochLevel, Life, LogicalRank, Membership, Rank, Term};
 use crate::message::{self, Data, Message, MessageError};
 use crate::payload::Payload;
 use crate::plan::{Plan, RecoveryMode};
@@ -42,13 +42,13 @@ pub enum Input {
     Unable(u64, String),
     /// A message came.
     Message(Rank, Vec<u8>),
-    /// Answer to [`Output::Survey`], with its membership.
+    /// Answer to [`Effect::Survey`], with its membership.
     Surveyed(u64, Survey),
-    /// Answer to [`Output::Seal`].
+    /// Answer to [`Effect::Seal`].
     Sealed(EpochId),
-    /// Answer to [`Output::Acknowledge`].
+    /// Answer to [`Effect::Acknowledge`].
     Acknowledged(EpochId),
-    /// Answer to [`Output::Keep`].
+    /// Answer to [`Effect::Keep`].
     Kept,
     /// Answer to any of these three: storage could not do it, for this reason.
     Unstored(EpochId, String),
@@ -56,7 +56,7 @@ pub enum Input {
 
 /// What the driver has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
+pub enum Effect {
     /// Send a message.
     Send(Rank, Vec<u8>),
     /// Throw away what is open, and look what sealed shards there are and whether they verify. For the membership with this
@@ -88,7 +88,7 @@ pub enum Output {
 
 /// What a process begins with.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct ProcessSettings {
     /// Who it is.
     pub beginning: Beginning,
     /// Whether differences travel in word form where that pays.
@@ -102,7 +102,7 @@ pub struct Settings {
 pub struct Process {
     plan: Arc<Plan>,
     protocol: Protocol,
-    settings: Settings,
+    settings: ProcessSettings,
     buffers: Buffers,
     /// What is being encoded or rebuilt, by group: a process may lend a shard to one and take a logical rank in another.
     jobs: BTreeMap<usize, Job>,
@@ -119,7 +119,7 @@ pub struct Process {
 
 impl Process {
     /// A process that has not been told a membership.
-    pub fn new(plan: Arc<Plan>, settings: Settings) -> Self {
+    pub fn new(plan: Arc<Plan>, settings: ProcessSettings) -> Self {
         let protocol = Protocol::new(plan.clone(), settings.beginning.clone());
         let (jobs, early) = (BTreeMap::new(), Vec::new());
         let (buffers, unverified) = (Buffers::default(), Vec::new());
@@ -154,7 +154,7 @@ impl Process {
     }
 
     /// What is to be done about an input.
-    pub fn handle(&mut self, input: Input, payload: &mut dyn Payload, shard_store: &mut dyn ShardStore) -> Vec<Output> {
+    pub fn handle(&mut self, input: Input, payload: &mut dyn Payload, shard_store: &mut dyn ShardStore) -> Vec<Effect> {
         let mut turn = Turn { payload, shard_store, outputs: Vec::new(), events: VecDeque::new() };
         match input {
             Input::Membership(membership) => {
@@ -195,12 +195,12 @@ impl Process {
         }
         let output = match action {
             Action::Send { to, term, control } => {
-                Output::Send(to, message::encode(&self.plan, term, Message::Control(control)))
+                Effect::Send(to, message::encode(&self.plan, term, Message::Control(control)))
             }
             Action::Survey(membership) => {
                 self.jobs.clear();
                 self.unverified.clear();
-                Output::Survey(membership)
+                Effect::Survey(membership)
             }
             Action::Encode { epoch, base, logical_rank, logical_ranks, costs, full } => {
                 self.jobs.clear();
@@ -222,19 +222,19 @@ impl Process {
                 self.unverified = recovered_from(&restore, self.settings.beginning.rank);
                 return self.begin(epoch, turn);
             }
-            Action::Seal(work) => Output::Seal(work),
-            Action::Acknowledge(epoch) => Output::Acknowledge(epoch),
+            Action::Seal(work) => Effect::Seal(work),
+            Action::Acknowledge(epoch) => Effect::Acknowledge(epoch),
             Action::Keep { epoch, logical_rank, life } => {
                 // What is kept now is another epoch: the live memory goes on from there, or is rolled back to it.
                 if self.live.as_ref().is_some_and(|(shard, _)| Some(shard.epoch) != epoch) {
                     self.live = None;
                 }
                 self.jobs.clear();
-                Output::Keep { epoch, logical_rank, life }
+                Effect::Keep { epoch, logical_rank, life }
             }
-            Action::Resume(resumption) => Output::Resume(resumption),
-            Action::Refuse(refusal) => Output::Refuse(refusal),
-            Action::Leave(reason) => Output::Leave(reason),
+            Action::Resume(resumption) => Effect::Resume(resumption),
+            Action::Refuse(refusal) => Effect::Refuse(refusal),
+            Action::Leave(reason) => Effect::Leave(reason),
         };
         turn.outputs.push(output);
     }
@@ -383,7 +383,7 @@ impl Process {
         let under_way = self.jobs.values().next().map(Job::epoch);
         let failed = |epoch| Event::Failed(epoch, format!("a message from process {}: {error}", from.0));
         turn.events.extend(under_way.map(failed));
-        turn.outputs.push(Output::Rejected(from, error));
+        turn.outputs.push(Effect::Rejected(from, error));
     }
 
     fn take(&mut self, from: Rank, data: Data, turn: &mut Turn) {
@@ -432,7 +432,7 @@ impl Process {
 
     fn send(&self, to: Rank, data: Data, turn: &mut Turn) {
         let bytes = message::encode(&self.plan, self.protocol.term(), Message::Data(data));
-        turn.outputs.push(Output::Send(to, bytes));
+        turn.outputs.push(Effect::Send(to, bytes));
     }
 }
 
@@ -440,15 +440,15 @@ impl Process {
 struct Turn<'t> {
     payload: &'t mut dyn Payload,
     shard_store: &'t mut dyn ShardStore,
-    outputs: Vec<Output>,
+    outputs: Vec<Effect>,
     events: VecDeque<Event>,
 }
 
 /// The shards that a process brings into a recovery, its own or those that it lends; and what local ones stand upon.
 fn recovered_from(restore: &Restore, me: Rank) -> Vec<ShardId> {
     let base = match restore.level {
-        Level::Local(base) => base,
-        Level::Encoded => None,
+        EpochLevel::Local(base) => base,
+        EpochLevel::Encoded => None,
     };
     let mine = restore.sources.iter().filter(|(_, rank)| *rank == me);
     mine.flat_map(|(logical_rank, _)| {

@@ -191,7 +191,7 @@ pub struct Extent {
 
 /// A region and the slots of its pages, in their order.
 #[derive(Encode, Decode, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Region {
+pub struct SlotRegion {
     /// Which region.
     #[n(0)]
     pub id: RegionId,
@@ -203,7 +203,7 @@ pub struct Region {
     pub extents: Vec<Extent>,
 }
 
-impl Region {
+impl SlotRegion {
     /// The slot of the page with this number.
     pub fn slot(&self, page: u32) -> Option<u32> {
         let mut left = page;
@@ -227,7 +227,7 @@ impl Region {
 pub struct SlotMap {
     /// Regions, ascending by id.
     #[n(0)]
-    regions: Vec<Region>,
+    regions: Vec<SlotRegion>,
     /// No slot in use is at or beyond it.
     #[n(1)]
     end: u32,
@@ -246,12 +246,12 @@ pub enum SlotError {
 
 impl SlotMap {
     /// The regions, ascending by id.
-    pub fn regions(&self) -> &[Region] {
+    pub fn regions(&self) -> &[SlotRegion] {
         &self.regions
     }
 
     /// The region of this name.
-    pub fn region(&self, id: RegionId) -> Option<&Region> {
+    pub fn region(&self, id: RegionId) -> Option<&SlotRegion> {
         self.regions.binary_search_by_key(&id, |region| region.id).ok().map(|index| &self.regions[index])
     }
 
@@ -279,7 +279,7 @@ impl SlotMap {
         let place = self.regions.binary_search_by_key(&id, |region| region.id);
         let mut region = match place {
             Ok(index) => self.regions[index].clone(),
-            Err(_) => Region { id, bytes: 0, extents: Vec::new() },
+            Err(_) => SlotRegion { id, bytes: 0, extents: Vec::new() },
         };
         region.bytes = bytes;
         let before = region.pages();
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn maps_that_make_no_sense_are_refused() {
-        let region = |id, bytes, extents: &[(u32, u32)]| Region {
+        let region = |id, bytes, extents: &[(u32, u32)]| SlotRegion {
             id: RegionId(id),
             bytes,
             extents: extents.iter().map(|(first, slots)| Extent { first: *first, slots: *slots }).collect(),

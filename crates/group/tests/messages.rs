@@ -5,7 +5,7 @@ use standfast_core::{Checksum, Syndrome};
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Arrival, Control, Data, DeltaDescriptor, Description, EpochId, Fingerprint, Holding, Level, Life, LogicalRank,
+    Arrival, Control, Data, DeltaDescriptor, Description, EpochId, EpochLevel, Fingerprint, Holding, Life, LogicalRank,
     MESSAGE_BYTES_MAX, Message, MessageError, Node, Part, Phase, Plan, Rank, RecoveryMode, Refusal, RegionId, Report,
     Restore, ShardId, SlotMap, SlotSet, Sums, Term, decode, encode,
 };
@@ -43,7 +43,7 @@ fn part() -> Part {
 }
 
 fn every_kind() -> Vec<Message> {
-    let level = Level::Local(Some(epoch(1)));
+    let level = EpochLevel::Local(Some(epoch(1)));
     let holdings = vec![Holding { epoch: epoch(1), logical_rank: LogicalRank(2), acknowledged: true, level }];
     let report = Report { life: Life(3), started: true, prefers: Some(LogicalRank(1)), holdings, unpromised: false };
     let (logical_ranks, sources) = (vec![(LogicalRank(0), Rank(4))], vec![(LogicalRank(1), Rank(2))]);

@@ -8,9 +8,9 @@ use standfast_core::{Checksum, PAGE_BYTES};
 use standfast_format::manifest::JobId;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Beginning, Control, Data, EpochId, Event, Group, Input, Level, Life, LogicalRank, Membership,
-    MemoryShardStore, Message, MessageError, Output, Payload, Phase, Plan, Process, Protocol, Rank, RecoveryMode,
-    RegionId, Restore, Resumption, Settings, ShardId, ShardStore, SlotMap, SlotSet, Survey, Term, encode, load,
+    Action, Beginning, Control, Data, Effect, EpochId, EpochLevel, Event, Group, Input, Life, LogicalRank, Membership,
+    MemoryShardStore, Message, MessageError, Payload, Phase, Plan, Process, ProcessSettings, Protocol, Rank,
+    RecoveryMode, RegionId, Restore, Resumption, ShardId, ShardStore, SlotMap, SlotSet, Survey, Term, encode, load,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -112,7 +112,7 @@ impl Table {
         let players = (0..).map(Rank).zip(shard_stores).map(|(rank, shard_store)| {
             let prefers = Some(LogicalRank(rank.0)).filter(|logical_rank| plan.has(*logical_rank));
             let beginning = Beginning { rank, prefers, started: false, costs: COSTS, encode_every };
-            let process = Process::new(plan.clone(), Settings { beginning, compress: false, full });
+            let process = Process::new(plan.clone(), ProcessSettings { beginning, compress: false, full });
             (rank, Player { process, shard_store, program: Program::default() })
         });
         let (inputs, told) = (VecDeque::new(), BTreeMap::new());
@@ -145,7 +145,7 @@ impl Table {
             let player = self.players.get_mut(&rank).expect("nobody leaves the table");
             for output in player.process.handle(input, &mut player.program, &mut player.shard_store) {
                 let answer = match output {
-                    Output::Send(to, mut bytes) => {
+                    Effect::Send(to, mut bytes) => {
                         match &mut self.damaged {
                             Some((0, changes)) => change(&mut bytes, changes),
                             Some((before, _)) => *before -= 1,
@@ -155,22 +155,22 @@ impl Table {
                         self.inputs.push_back((to, Input::Message(rank, bytes)));
                         continue;
                     }
-                    Output::Survey(membership) => Input::Surveyed(membership, player.shard_store.survey()),
-                    Output::Seal(work) => {
+                    Effect::Survey(membership) => Input::Surveyed(membership, player.shard_store.survey()),
+                    Effect::Seal(work) => {
                         player.shard_store.seal(work);
                         Input::Sealed(work.epoch)
                     }
-                    Output::Acknowledge(_) if self.until < Until::Acknowledged => continue,
-                    Output::Acknowledge(epoch) => {
+                    Effect::Acknowledge(_) if self.until < Until::Acknowledged => continue,
+                    Effect::Acknowledge(epoch) => {
                         player.shard_store.acknowledge(epoch);
                         Input::Acknowledged(epoch)
                     }
-                    Output::Keep { epoch, logical_rank, life } if self.until == Until::Stable || epoch.is_none() => {
+                    Effect::Keep { epoch, logical_rank, life } if self.until == Until::Stable || epoch.is_none() => {
                         player.shard_store.keep(epoch, logical_rank, life);
                         Input::Kept
                     }
-                    Output::Keep { .. } => continue,
-                    Output::Resume(resumption) => {
+                    Effect::Keep { .. } => continue,
+                    Effect::Resume(resumption) => {
                         match &resumption {
                             Resumption::Start(logical_rank) => player.program = Program::new(*logical_rank, 0),
                             Resumption::Rollback(epoch, logical_rank) => {
@@ -181,14 +181,14 @@ impl Table {
                         self.told.insert(rank, resumption);
                         continue;
                     }
-                    Output::Refuse(refusal) => {
+                    Effect::Refuse(refusal) => {
                         self.refused = Some(refusal.to_string());
                         continue;
                     }
-                    Output::Leave(_) if self.damaged.is_some() => continue,
-                    Output::Leave(reason) => panic!("process {} has to leave: {reason}", rank.0),
-                    Output::Rejected(..) if self.damaged.is_some() => continue,
-                    Output::Rejected(from, error) => panic!("a message of process {}: {error}", from.0),
+                    Effect::Leave(_) if self.damaged.is_some() => continue,
+                    Effect::Leave(reason) => panic!("process {} has to leave: {reason}", rank.0),
+                    Effect::Rejected(..) if self.damaged.is_some() => continue,
+                    Effect::Rejected(from, error) => panic!("a message of process {}: {error}", from.0),
                 };
                 self.inputs.push_back((rank, answer));
             }
@@ -530,7 +530,7 @@ fn what_storage_could_not_do_counts_for_the_attempt_that_waits_for_it() {
         epoch: Some(epoch),
         logical_ranks: logical_ranks.clone(),
         sources: logical_ranks,
-        level: Level::Encoded,
+        level: EpochLevel::Encoded,
     };
     let attempt = |round| {
         let control = Control::Restore(restore.clone(), COSTS);
@@ -560,7 +560,7 @@ fn what_belongs_to_another_epoch_of_the_same_number_is_named() {
     for message in [low_water_mark, commit] {
         let input = Input::Message(Rank(0), encode(&plan, term, message.clone()));
         let outputs = player.process.handle(input, &mut player.program, &mut player.shard_store);
-        assert_eq!(outputs, [Output::Rejected(Rank(0), MessageError::OtherEpoch { found, here })]);
+        assert_eq!(outputs, [Effect::Rejected(Rank(0), MessageError::OtherEpoch { found, here })]);
     }
 }
 

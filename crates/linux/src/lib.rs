@@ -50,8 +50,8 @@ pub use frames::FrameFile;
 pub use hidden_names::{HiddenNames, PassingDirectory};
 pub use inject::{Answer, Call, CompletionSignal, Injector, OwnState, RemoteTask};
 pub use memory::ProcessMemory;
-pub use message_queue::{PosixQueue, QueueLimits, QueuedMessage};
-pub use namespace::{Furnishing, NamespaceInit, NamespaceKind, News};
+pub use message_queue::{OpenPosixQueue, QueueLimits, QueuedMessage};
+pub use namespace::{Furnishing, HelperNews, NamespaceInit, NamespaceKind};
 pub use namespace_helper::IpcNamespace;
 pub use own_memory::{OwnWrites, RegisteredMemory, first_write_cost, give_back_unused};
 pub use pages::{PageScan, Populated};
@@ -62,7 +62,7 @@ pub use siginfo::SignalInformation;
 pub use sock_diag::udp_shut_down;
 pub use soft_dirty::SoftDirty;
 pub use spawn::{
-    Held, HeldProgram, InheritedSignals, LaunchTerminal, is_made_here, launch, made_here, made_here_is_gone,
+    HeldChild, HeldProgram, InheritedSignals, LaunchTerminal, is_made_here, launch, made_here, made_here_is_gone,
 };
 pub use split::{Half, HeldSignals, close_all_but, hold_output_signal, lead_session, split, step_aside};
 pub use task::{Standstill, Stop, Task, WaitStatus};

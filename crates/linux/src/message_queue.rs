@@ -27,7 +27,7 @@ pub type QueuedMessage = (u32, Vec<u8>);
 
 /// A message queue, opened by us.
 #[derive(Debug)]
-pub struct PosixQueue {
+pub struct OpenPosixQueue {
     queue: OwnedFd,
 }
 
@@ -38,7 +38,7 @@ struct Taken {
     bytes: usize,
 }
 
-impl PosixQueue {
+impl OpenPosixQueue {
     /// Opens the queue behind a descriptor once more, for ourselves.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ mod tests {
     use std::os::fd::FromRawFd;
 
     /// One without a name.
-    fn queue() -> PosixQueue {
+    fn queue() -> OpenPosixQueue {
         let name = std::ffi::CString::new(format!("standfast-test-{}", std::process::id())).unwrap();
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NONBLOCK;
         // SAFETY: all zeros is a value; name and attributes are live, and nobody else owns the descriptor.
@@ -170,9 +170,9 @@ mod tests {
                 libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags, 0o600, &raw mut attributes) as i32
             )
         };
-        assert!(PosixQueue::named(&name).is_ok());
-        PosixQueue::unlink(&name).unwrap();
-        PosixQueue::behind(made.as_fd()).unwrap()
+        assert!(OpenPosixQueue::named(&name).is_ok());
+        OpenPosixQueue::unlink(&name).unwrap();
+        OpenPosixQueue::behind(made.as_fd()).unwrap()
     }
 
     #[test]

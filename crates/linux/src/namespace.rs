@@ -20,7 +20,7 @@
 //! The init is forked while this process has a single thread and makes plain system calls on its own copies.
 
 use crate::proc;
-use crate::spawn::{Held, HeldProgram, InheritedSignals, gate, wait_and_execute};
+use crate::spawn::{HeldChild, HeldProgram, InheritedSignals, gate, wait_and_execute};
 use crate::sys::{check, process};
 use crate::{ClockOffsets, WaitStatus};
 use std::fs;
@@ -56,7 +56,7 @@ pub struct NamespaceInit {
 
 /// What the init tells of the job's main process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News {
+pub enum HelperNews {
     /// Job control has stopped it.
     Stopped,
     /// It ended, and how. The namespaces live on as long as any process in them.
@@ -89,7 +89,7 @@ impl NamespaceInit {
         furnishing: Furnishing,
         program: HeldProgram<'_>,
         signals: InheritedSignals,
-    ) -> io::Result<(Self, Held)> {
+    ) -> io::Result<(Self, HeldChild)> {
         let (ours, theirs) = channel()?;
         let (waiting, gate) = gate()?;
         let mut flags = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
@@ -111,7 +111,7 @@ impl NamespaceInit {
         let [main] = children[..] else {
             return Err(io::Error::other("the namespace's init shows no main process"));
         };
-        Ok((this, Held::behind(main, gate)))
+        Ok((this, HeldChild::behind(main, gate)))
     }
 
     /// The next task made in the namespace will have the id `id`.
@@ -137,7 +137,7 @@ impl NamespaceInit {
         self.pid
     }
 
-    /// Becomes readable when there is [`News`].
+    /// Becomes readable when there is [`HelperNews`].
     pub fn channel(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
@@ -146,10 +146,10 @@ impl NamespaceInit {
     ///
     /// # Errors
     /// When the init was killed, and the job with it.
-    pub fn wait_for_news(&self) -> io::Result<News> {
+    pub fn wait_for_news(&self) -> io::Result<HelperNews> {
         match receive(self.channel.as_raw_fd())? {
-            [STOPPED, ..] => Ok(News::Stopped),
-            [ENDED, status @ ..] => Ok(News::Ended(WaitStatus(i32::from_le_bytes(status)))),
+            [STOPPED, ..] => Ok(HelperNews::Stopped),
+            [ENDED, status @ ..] => Ok(HelperNews::Ended(WaitStatus(i32::from_le_bytes(status)))),
             _ => Err(io::Error::other("the namespace's init spoke out of turn")),
         }
     }

@@ -171,7 +171,7 @@ pub fn made_here_is_gone(pid: i32) {
 
 /// A child that waits before its exec until it is let go, so that it can be seized first.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldChild {
     /// Its pid as this process sees it.
     pub pid: i32,
     gate: OwnedFd,
@@ -186,7 +186,7 @@ pub struct HeldProgram<'a> {
     pub personality: u32,
 }
 
-impl Held {
+impl HeldChild {
     /// Forks a child of this process that will execute `program`.
     ///
     /// # Errors

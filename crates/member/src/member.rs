@@ -2,18 +2,18 @@
 //! all others, goes back, and leaves.
 
 use crate::Settings;
-use crate::directory::{Directory, Flush};
+use crate::directory::{Flush, LevelDirectory};
 use crate::error::MemberError;
 use crate::launch_progress::LaunchProgress;
 use crate::memory_place;
 use crate::notes::{Arrangement, InDirectory, Note, Wire};
-use crate::regions::Regions;
+use crate::regions::RegisteredRegions;
 use crate::rendezvous::{self, logical_rank_directory};
 use crate::shard_store::FileShardStore;
 use crate::transport::{Patience, Transport};
 use rustix::rand::{GetRandomFlags, getrandom};
 use standfast_group::{
-    Beginning, EpochId, Input, Level, Life, LogicalRank, Membership, Output, Process, Rank, RegionId, Resumption,
+    Beginning, Effect, EpochId, EpochLevel, Input, Life, LogicalRank, Membership, Process, Rank, RegionId, Resumption,
     ShardId, ShardStore as _, SlotMap, SlotSet, Stage,
 };
 use standfast_linux::RegisteredMemory;
@@ -36,7 +36,7 @@ pub enum Joined {
 
 /// How a checkpoint ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum CheckpointEnd {
     /// It counts.
     Committed(EpochId),
     /// It does not, for this reason; the one before does, and the program goes on.
@@ -49,7 +49,7 @@ pub struct Member<T> {
     wire: Wire<T>,
     process: Process,
     shard_store: FileShardStore,
-    regions: Regions,
+    regions: RegisteredRegions,
     directory: PathBuf,
     arrangement: Arrangement,
     joined: Joined,
@@ -67,7 +67,7 @@ pub struct Member<T> {
 /// The copying of epochs to the directory.
 #[derive(Debug)]
 struct Copies {
-    directory: Option<Directory>,
+    directory: Option<LevelDirectory>,
     every: u64,
     /// Number of the last epoch that was encoded.
     encoded: u64,
@@ -108,10 +108,10 @@ impl<T: Transport> Member<T> {
             costs: settings.costs,
             encode_every: settings.encode_every,
         };
-        let process_settings = standfast_group::Settings { beginning, compress: settings.compress, full: None };
+        let process_settings = standfast_group::ProcessSettings { beginning, compress: settings.compress, full: None };
         let plan = Arc::new(arrangement.plan.plan(settings.job)?);
         let copies = Copies {
-            directory: settings.directory.as_deref().map(Directory::new),
+            directory: settings.directory.as_deref().map(LevelDirectory::new),
             every: settings.directory_every,
             encoded: 0,
             flush: None,
@@ -119,7 +119,7 @@ impl<T: Transport> Member<T> {
         };
         let mut member = Self {
             process: Process::new(plan, process_settings).with_buffers(buffers),
-            regions: Regions::new(settings.tracking),
+            regions: RegisteredRegions::new(settings.tracking),
             strangers: true,
             joined: Joined::New,
             rebuilt: false,
@@ -244,7 +244,7 @@ impl<T: Transport> Member<T> {
     }
 
     /// The registered memory.
-    pub fn regions(&self) -> &Regions {
+    pub fn regions(&self) -> &RegisteredRegions {
         &self.regions
     }
 
@@ -317,8 +317,8 @@ impl<T: Transport> Member<T> {
     ///
     /// # Errors
     /// [`MemberError`]: the group cannot go on. A checkpoint that failed while the program can go on is
-    /// [`Outcome::Abandoned`].
-    pub fn checkpoint(&mut self) -> Result<Outcome, MemberError> {
+    /// [`CheckpointEnd::Abandoned`].
+    pub fn checkpoint(&mut self) -> Result<CheckpointEnd, MemberError> {
         match self.regions.check_restored() {
             Ok(()) => self.take_checkpoint(Input::Arrived(random())),
             Err(error) => self.give_up_checkpoint(format!("process {}: {error}", self.wire.rank())),
@@ -329,30 +329,30 @@ impl<T: Transport> Member<T> {
     ///
     /// # Errors
     /// As above.
-    pub fn give_up_checkpoint(&mut self, reason: String) -> Result<Outcome, MemberError> {
+    pub fn give_up_checkpoint(&mut self, reason: String) -> Result<CheckpointEnd, MemberError> {
         self.take_checkpoint(Input::Unable(random(), reason))
     }
 
-    fn take_checkpoint(&mut self, arrival: Input) -> Result<Outcome, MemberError> {
+    fn take_checkpoint(&mut self, arrival: Input) -> Result<CheckpointEnd, MemberError> {
         let taken = self.commit_or_abandon(arrival);
         self.and_pause(taken)
     }
 
-    fn commit_or_abandon(&mut self, arrival: Input) -> Result<Outcome, MemberError> {
+    fn commit_or_abandon(&mut self, arrival: Input) -> Result<CheckpointEnd, MemberError> {
         self.regions.scan();
         self.tell_of_flush()?;
         let outcome = match self.drive(arrival)? {
             Resumption::Committed(epoch, level) => {
                 // A local one leaves all that lies beside it as it is.
-                if level == Level::Encoded {
+                if level == EpochLevel::Encoded {
                     self.regions.is_encoded();
                     self.remove_strangers()?;
                     self.flush(epoch)?;
                     self.copies.encoded = epoch.number;
                 }
-                Outcome::Committed(epoch)
+                CheckpointEnd::Committed(epoch)
             }
-            Resumption::Abandoned(reason) => Outcome::Abandoned(reason),
+            Resumption::Abandoned(reason) => CheckpointEnd::Abandoned(reason),
             other => return Err(MemberError::Disagreement(format!("a checkpoint cannot end like this: {other:?}"))),
         };
         self.last = Instant::now();
@@ -509,36 +509,36 @@ impl<T: Transport> Member<T> {
         }
     }
 
-    fn act(&mut self, output: Output) -> Result<Option<Input>, MemberError> {
+    fn act(&mut self, output: Effect) -> Result<Option<Input>, MemberError> {
         let answer = |done: Result<(), MemberError>, input: Input, epoch: EpochId| match done {
             Ok(()) => input,
             Err(error) => Input::Unstored(epoch, error.to_string()),
         };
         Ok(match output {
-            Output::Send(to, bytes) => {
+            Effect::Send(to, bytes) => {
                 self.wire.send(to.0, bytes)?;
                 None
             }
-            Output::Survey(membership) => Some(Input::Surveyed(membership, self.shard_store.survey())),
-            Output::Seal(work) => {
+            Effect::Survey(membership) => Some(Input::Surveyed(membership, self.shard_store.survey())),
+            Effect::Seal(work) => {
                 let shard = ShardId { epoch: work.epoch, logical_rank: LogicalRank(self.wire.rank()) };
                 self.rebuilt = work.recovery && self.shard_store.is_open(shard);
                 Some(answer(self.shard_store.seal(work), Input::Sealed(work.epoch), work.epoch))
             }
-            Output::Acknowledge(epoch) => {
+            Effect::Acknowledge(epoch) => {
                 Some(answer(self.shard_store.acknowledge(epoch), Input::Acknowledged(epoch), epoch))
             }
-            Output::Keep { epoch, logical_rank, life } => {
+            Effect::Keep { epoch, logical_rank, life } => {
                 self.shard_store.keep(epoch, logical_rank, life)?;
                 Some(Input::Kept)
             }
-            Output::Resume(resumption) => {
+            Effect::Resume(resumption) => {
                 self.resumption = Some(resumption);
                 None
             }
-            Output::Refuse(refusal) => return Err(refusal.into()),
-            Output::Leave(reason) => return Err(MemberError::Leave(reason)),
-            Output::Rejected(from, error) => {
+            Effect::Refuse(refusal) => return Err(refusal.into()),
+            Effect::Leave(reason) => return Err(MemberError::Leave(reason)),
+            Effect::Rejected(from, error) => {
                 return Err(MemberError::Leave(format!("a message of process {}: {error}", from.0)));
             }
         })

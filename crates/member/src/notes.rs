@@ -9,7 +9,7 @@ use crate::transport::{Patience, Transport};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use standfast_format::manifest::JobId;
-use standfast_group::{EpochId, Level, Life, LogicalRank};
+use standfast_group::{EpochId, EpochLevel, Life, LogicalRank};
 use std::collections::VecDeque;
 
 const NOTE: u8 = 0;
@@ -95,7 +95,7 @@ pub(crate) struct ShardStoreNote {
     pub(crate) life: Life,
     /// Epochs of which it has a shard, and how they are kept.
     #[n(4)]
-    pub(crate) epochs: Vec<(EpochId, Level)>,
+    pub(crate) epochs: Vec<(EpochId, EpochLevel)>,
 }
 
 /// How the job begins.

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// How changes are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Tracking {
+pub enum RegionTracking {
     /// By the kernel's write tracking where it can be trusted, by comparison elsewhere.
     #[default]
     Auto,
@@ -32,7 +32,7 @@ struct Held {
 
 /// The registered memory of one member.
 #[derive(Debug)]
-pub struct Regions {
+pub struct RegisteredRegions {
     map: SlotMap,
     held: BTreeMap<RegionId, Held>,
     /// Pages of regions that the program has left out: in an epoch they are zeros, and a restore leaves them alone.
@@ -48,12 +48,12 @@ pub struct Regions {
     writes: Option<OwnWrites>,
 }
 
-impl Regions {
+impl RegisteredRegions {
     /// Nothing yet.
-    pub fn new(tracking: Tracking) -> Self {
+    pub fn new(tracking: RegionTracking) -> Self {
         let writes = match tracking {
-            Tracking::Auto => OwnWrites::new().ok(),
-            Tracking::Compare => None,
+            RegionTracking::Auto => OwnWrites::new().ok(),
+            RegionTracking::Compare => None,
         };
         Self {
             map: SlotMap::default(),
@@ -334,7 +334,7 @@ impl Regions {
     }
 }
 
-impl Payload for Regions {
+impl Payload for RegisteredRegions {
     fn map(&self) -> &SlotMap {
         &self.map
     }
@@ -376,7 +376,7 @@ mod tests {
     fn what_is_written_to_a_page_counts_for_all_regions_that_have_a_part_of_it() {
         let memory = RegisteredMemory::leaked(4 * PAGE_BYTES);
         let parts = [memory.part(0, 100), memory.part(100, PAGE_BYTES), memory.part(100 + PAGE_BYTES, 50)];
-        let mut regions = Regions::new(Tracking::Auto);
+        let mut regions = RegisteredRegions::new(RegionTracking::Auto);
         for (id, part) in (0..).zip(parts) {
             regions.protect(RegionId(id), part).unwrap();
         }

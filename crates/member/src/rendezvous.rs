@@ -4,7 +4,7 @@
 //! and moves to where the rank now runs: chunked, the original kept until an epoch has been committed without it.
 
 use crate::Settings;
-use crate::directory::{Directory, HeldEpoch, held_in};
+use crate::directory::{HeldEpoch, LevelDirectory, held_in};
 use crate::error::MemberError;
 use crate::memory_place;
 use crate::notes::{Arrangement, InDirectory, Move, Note, Presence, ShardStoreNote, Wire};
@@ -14,7 +14,7 @@ use crate::transport::Transport;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::placement::{Site, rotating_groups, weaknesses};
-use standfast_group::{EpochId, Level, Life, LogicalRank, Plan};
+use standfast_group::{EpochId, EpochLevel, Life, LogicalRank, Plan};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -141,7 +141,7 @@ fn in_directory(
     settings: &Settings,
 ) -> Result<(Option<PlanRecord>, Option<InDirectory>), String> {
     let Some(path) = &settings.directory else { return Ok((None, None)) };
-    let directory = Directory::new(path);
+    let directory = LevelDirectory::new(path);
     let epochs = directory.epochs_of(settings.job).map_err(|error| error.to_string())?;
     let Some(newest) = epochs.first() else { return Ok((None, None)) };
     let plan = newest.plan.clone();
@@ -170,15 +170,15 @@ fn newest_that_suffices<'s>(
     plan: &Plan,
     shard_stores: impl Iterator<Item = &'s ShardStoreNote>,
 ) -> Option<(Life, u64)> {
-    let mut held: BTreeMap<(EpochId, Level), BTreeSet<LogicalRank>> = BTreeMap::new();
+    let mut held: BTreeMap<(EpochId, EpochLevel), BTreeSet<LogicalRank>> = BTreeMap::new();
     for shard_store in shard_stores {
         for epoch in &shard_store.epochs {
             held.entry(*epoch).or_default().insert(shard_store.logical_rank);
         }
     }
-    let suffices = |((_, level), logical_ranks): &(&(EpochId, Level), &BTreeSet<LogicalRank>)| {
+    let suffices = |((_, level), logical_ranks): &(&(EpochId, EpochLevel), &BTreeSet<LogicalRank>)| {
         let has = |logical_rank: LogicalRank| logical_ranks.contains(&logical_rank);
-        if *level == Level::Encoded { plan.lacking(has) } else { plan.incomplete(has) }.is_none()
+        if *level == EpochLevel::Encoded { plan.lacking(has) } else { plan.incomplete(has) }.is_none()
     };
     held.iter().filter(suffices).map(|((epoch, _), _)| (epoch.life, epoch.number)).max()
 }

@@ -1,7 +1,7 @@
 //! What a job's processes agree on before they begin.
 
 use crate::error::MemberError;
-use crate::regions::Tracking;
+use crate::regions::RegionTracking;
 use standfast_core::Checksum;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
@@ -27,7 +27,7 @@ pub struct Settings {
     /// Most members of a group.
     pub group_members: usize,
     /// How changes are found.
-    pub tracking: Tracking,
+    pub tracking: RegionTracking,
     /// What sending costs, as far as it is known.
     pub costs: Costs,
     /// Whether differences travel in word form where that pays.
@@ -69,7 +69,7 @@ impl Settings {
             node,
             scheme: Scheme::Parity,
             group_members: 8,
-            tracking: Tracking::Auto,
+            tracking: RegionTracking::Auto,
             costs: COSTS,
             compress: true,
             directory: None,

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::LogicalRank;
-use standfast_member::{Directory, HeldEpoch, Member, rebuild, salvage};
+use standfast_member::{HeldEpoch, LevelDirectory, Member, rebuild, salvage};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -48,7 +48,7 @@ fn a_job_that_loses_all_nodes_goes_on_from_the_directory() {
         for _ in 0..4 {
             struck(&cluster, random.u32(..ranks), random.u64(200..700));
             reached = cluster.promised().max(reached);
-            let epochs = Directory::new(path(&cluster)).epochs().unwrap();
+            let epochs = LevelDirectory::new(path(&cluster)).epochs().unwrap();
             if !epochs.iter().any(|held| held.lacking().unwrap().is_none()) {
                 continue;
             }
@@ -71,13 +71,13 @@ fn what_is_saved_from_memory_is_rebuilt_and_gone_on_from() {
             let saved = salvage(node.path(), JOB, path(&cluster)).unwrap();
             assert!(!saved.shards.is_empty() && saved.lost.is_empty(), "{saved:?}");
         }
-        let held = Directory::new(path(&cluster)).epochs().unwrap();
+        let held = LevelDirectory::new(path(&cluster)).epochs().unwrap();
         let newest = held.iter().find(|held| held.lacking().unwrap().is_none()).expect("the code bears that");
         assert_eq!(newest.missing().len(), lost);
         assert_eq!(newest.tolerates().unwrap(), Some(0));
         let rebuilt = rebuild(path(&cluster)).unwrap();
         assert_eq!(rebuilt.logical_ranks, newest.missing());
-        let whole = Directory::new(path(&cluster)).epochs().unwrap();
+        let whole = LevelDirectory::new(path(&cluster)).epochs().unwrap();
         let whole = whole.iter().find(|held| held.epoch == rebuilt.epoch).unwrap();
         assert!(whole.missing().is_empty());
         assert!(whole.verify().iter().all(|(_, damage)| damage.is_none()), "{:?}", whole.verify());
@@ -101,7 +101,7 @@ fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
             let saved = salvage(node.path(), JOB, path(&cluster)).unwrap();
             assert!(saved.shards.len() >= 2 && saved.lost.is_empty(), "{saved:?}");
         }
-        let epochs = Directory::new(path(&cluster)).epochs().unwrap();
+        let epochs = LevelDirectory::new(path(&cluster)).epochs().unwrap();
         let first = epochs.iter().find(|held| held.lacking().unwrap().is_none()).unwrap();
         assert_eq!((first.is_local(), first.tolerates().unwrap()), (lost == 0, Some(0)));
         (0..3).for_each(|node| cluster.lose(node));
@@ -113,7 +113,7 @@ fn a_local_epoch_is_saved_and_gone_on_from_while_it_is_whole() {
 
 /// The newest epoch of which the directory has each logical rank's copy, and those that are newer.
 fn at_hand(cluster: &Cluster) -> (Vec<HeldEpoch>, HeldEpoch) {
-    let mut newer = Directory::new(path(cluster)).epochs().expect("it can be read");
+    let mut newer = LevelDirectory::new(path(cluster)).epochs().expect("it can be read");
     let at = newer.iter().position(|held| held.missing().is_empty()).expect("all had sealed one");
     let whole = newer.split_off(at).remove(0);
     (newer, whole)
@@ -152,7 +152,7 @@ fn an_old_node_that_comes_back_is_not_believed() {
         let old: Vec<TempDir> = cluster.nodes.iter().map(copy_of).collect();
         struck(&cluster, 1, 400);
         let reached = cluster.promised();
-        let whole = Directory::new(path(&cluster)).epochs().unwrap();
+        let whole = LevelDirectory::new(path(&cluster)).epochs().unwrap();
         if whole.iter().any(|held| held.missing().is_empty()) {
             // All is lost, and two nodes come back with an epoch that is older than the directory's.
             let mut old = old.into_iter();
@@ -192,7 +192,7 @@ fn another_jobs_directory_is_refused_and_left_alone() {
     let (cluster, _place) = cluster(5, Scheme::Parity, 3, 0);
     struck(&cluster, 0, 200);
     cluster.nodes.iter().for_each(|node| drop(salvage(node.path(), JOB, path(&cluster)).unwrap()));
-    let before = Directory::new(path(&cluster)).epochs().unwrap().len();
+    let before = LevelDirectory::new(path(&cluster)).epochs().unwrap().len();
     let network = Network::new(3, 5, None);
     std::thread::scope(|scope| {
         let join = |line: Line| {
@@ -207,7 +207,7 @@ fn another_jobs_directory_is_refused_and_left_alone() {
     });
     let other = salvage(cluster.nodes[0].path(), JobId::from_bytes([8; 16]), path(&cluster));
     assert!(other.is_err_and(|error| error.to_string().contains("name another directory")));
-    assert_eq!(Directory::new(path(&cluster)).epochs().unwrap().len(), before);
+    assert_eq!(LevelDirectory::new(path(&cluster)).epochs().unwrap().len(), before);
 }
 
 /// What another version has saved is not lost: who took it for that would begin again.
@@ -216,7 +216,7 @@ fn a_directory_of_another_version_is_refused_and_left_alone() {
     let (mut cluster, _place) = cluster(7, Scheme::Parity, 3, 0);
     struck(&cluster, 0, 200);
     cluster.nodes.iter().for_each(|node| drop(salvage(node.path(), JOB, path(&cluster)).unwrap()));
-    let epochs = Directory::new(path(&cluster)).epochs().unwrap();
+    let epochs = LevelDirectory::new(path(&cluster)).epochs().unwrap();
     let states: Vec<_> = epochs
         .iter()
         .flat_map(|held| held.logical_ranks.values().map(|logical_rank| logical_rank.join("state")))
@@ -248,7 +248,7 @@ fn too_little_in_memory_and_directory_is_refused() {
         let End::Failed(reason) = end else { panic!("{end:?}") };
         assert!(reason.contains("and too few of them"), "{reason}");
     }
-    let held = Directory::new(path(&cluster)).epochs().unwrap();
+    let held = LevelDirectory::new(path(&cluster)).epochs().unwrap();
     assert_eq!(held.iter().map(|held| held.logical_ranks.len()).max(), Some(2));
     assert!(rebuild(path(&cluster)).is_err_and(|error| error.to_string().contains("suffice")));
 }

@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::threads::{Line, Network};
 use standfast_core::erasure::Scheme;
 use standfast_linux::RegisteredMemory;
-use standfast_member::{Joined, Member, Outcome};
+use standfast_member::{CheckpointEnd, Joined, Member};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 8;
@@ -34,7 +34,7 @@ fn launch(cluster: &Cluster, work: impl Fn(Member<Line>) + Sync) {
 }
 
 fn committed(member: &mut Member<Line>) {
-    assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
+    assert!(matches!(member.checkpoint(), Ok(CheckpointEnd::Committed(_))));
 }
 
 #[test]

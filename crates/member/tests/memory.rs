@@ -6,7 +6,7 @@ use standfast_core::PAGE_BYTES;
 use standfast_core::erasure::Scheme;
 use standfast_group::{Plan, Reckoning, RecoveryMode};
 use standfast_linux::{FrameFile, RegisteredMemory};
-use standfast_member::{Member, Outcome};
+use standfast_member::{CheckpointEnd, Member};
 use std::fs;
 
 const RANKS: u32 = 4;
@@ -33,7 +33,7 @@ fn kept(cluster: &Cluster, changed: usize) -> Vec<(usize, usize)> {
                 written(&memory, PAGES, byte(rank, 1));
                 member.protect(1, memory).expect("room for it");
                 for epoch in 2..8 {
-                    assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
+                    assert!(matches!(member.checkpoint(), Ok(CheckpointEnd::Committed(_))));
                     written(&memory, changed, byte(rank, epoch));
                 }
                 member.pages()

@@ -6,7 +6,7 @@ use crate::threads::{Line, Network};
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_linux::RegisteredMemory;
-use standfast_member::{Joined, Member, MemberError, Outcome, Settings};
+use standfast_member::{CheckpointEnd, Joined, Member, MemberError, Settings};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -57,7 +57,7 @@ fn commit(settings: &dyn Fn(u32) -> Settings) {
         let mut member = member.expect("they join");
         member.protect(1, filled(rank as u8 + 1)).expect("room for it");
         member.protect(2, filled(rank as u8 + 101)).expect("room for it");
-        assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
+        assert!(matches!(member.checkpoint(), Ok(CheckpointEnd::Committed(_))));
     });
 }
 
@@ -126,7 +126,10 @@ fn a_restore_that_fails_in_one_process_fails_in_all_and_the_next_launch_goes_bac
             let reason = member.restore_and(take_up).unwrap_err().to_string();
             // Whoever goes on all the same does not get a checkpoint of it.
             let outcome = member.checkpoint();
-            assert!(matches!(&outcome, Ok(Outcome::Abandoned(it)) if it.contains("not been restored")), "{outcome:?}");
+            assert!(
+                matches!(&outcome, Ok(CheckpointEnd::Abandoned(it)) if it.contains("not been restored")),
+                "{outcome:?}"
+            );
             reason
         });
         let named = if is_damaged { "process 1: the state cannot be restored" } else { "process 2: region 2" };
@@ -142,7 +145,7 @@ fn a_checkpoint_before_the_restore_is_given_up_by_all() {
         member.protect(1, filled(3)).unwrap();
         member.protect(2, filled(3)).unwrap();
         let outcome = if rank == 0 { member.give_up_checkpoint("a reason".into()) } else { member.checkpoint() };
-        let Ok(Outcome::Abandoned(reason)) = outcome else { panic!("{outcome:?}") };
+        let Ok(CheckpointEnd::Abandoned(reason)) = outcome else { panic!("{outcome:?}") };
         let is_named = reason.contains("it has not been restored") || reason == "a reason";
         assert!(is_named, "{reason}");
     });
@@ -243,7 +246,7 @@ fn another_jobs_leftovers_are_left_alone() {
         let mut member = member.expect("nothing of it is there");
         assert_eq!(member.joined(), Joined::New);
         member.protect(1, filled(77)).unwrap();
-        assert!(matches!(member.checkpoint(), Ok(Outcome::Committed(_))));
+        assert!(matches!(member.checkpoint(), Ok(CheckpointEnd::Committed(_))));
         member.finish().unwrap();
     });
     assert!(files(&cluster) == before, "the other job's files are what they were");

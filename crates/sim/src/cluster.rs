@@ -12,8 +12,8 @@ use crate::scenario::{Plant, Scenario};
 use fastrand::Rng;
 use standfast_core::{Checksum, PAGE_BYTES, Syndrome};
 use standfast_group::{
-    Beginning, EpochId, Input, Level, Life, LoadError, LogicalRank, Membership, MemoryShardStore, Message, Nothing,
-    Output, Process, Rank, RecoveryMode, Resumption, Settings, ShardId, Stage, Work, decode, encode,
+    Beginning, Effect, EpochId, EpochLevel, Input, Life, LoadError, LogicalRank, Membership, MemoryShardStore, Message,
+    Nothing, Process, ProcessSettings, Rank, RecoveryMode, Resumption, ShardId, Stage, Work, decode, encode,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ const HAPPENINGS_MAX: u64 = 40_000_000;
 
 /// What a run showed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Epochs that were committed.
     pub committed: u64,
     /// Failures that happened.
@@ -128,14 +128,14 @@ pub struct Cluster<'s> {
     /// Whether a disk has been damaged: until that is recovered, checkpoints are given up.
     damaged: bool,
     rolled_back: Option<(u64, EpochId)>,
-    outcome: Outcome,
+    outcome: RunOutcome,
 }
 
 /// Runs a scenario to its end.
 ///
 /// # Errors
 /// [`Failure`]
-pub fn run(scenario: &Scenario) -> Result<Outcome, Failure> {
+pub fn run(scenario: &Scenario) -> Result<RunOutcome, Failure> {
     let mut cluster = Cluster::new(scenario);
     let mut happened = 0;
     while let Some(happening) = cluster.agenda.next() {
@@ -172,7 +172,7 @@ impl<'s> Cluster<'s> {
             beyond: false,
             damaged: false,
             rolled_back: None,
-            outcome: Outcome::default(),
+            outcome: RunOutcome::default(),
         };
         let count = scenario.plan.logical_ranks() as u32 + scenario.spares;
         cluster.launch(vec![Node::default(); count as usize]);
@@ -202,7 +202,7 @@ impl<'s> Cluster<'s> {
         let costs = self.scenario.costs[rank.0 as usize % self.scenario.costs.len()];
         let prefers = self.scenario.plan.has(logical_rank).then_some(logical_rank);
         let encode_every = self.scenario.encode_every;
-        let settings = Settings {
+        let settings = ProcessSettings {
             beginning: Beginning { rank, prefers, started: false, costs, encode_every },
             compress: self.scenario.compress,
             full: self.scenario.full,
@@ -273,9 +273,9 @@ impl<'s> Cluster<'s> {
         Ok(())
     }
 
-    fn output(&mut self, rank: Rank, output: Output) -> Result<(), Failure> {
+    fn output(&mut self, rank: Rank, output: Effect) -> Result<(), Failure> {
         match output {
-            Output::Send(to, mut bytes) => {
+            Effect::Send(to, mut bytes) => {
                 self.outcome.messages += 1;
                 if self.scenario.plant == Some(Plant::WrongCoefficient) {
                     self.miscompute(&mut bytes);
@@ -283,25 +283,25 @@ impl<'s> Cluster<'s> {
                 let between = (rank, to);
                 self.agenda.message(between, &mut self.random, Happening::Message(rank, to, bytes));
             }
-            Output::Survey(membership) => self.store(rank, Store::Survey(membership)),
-            Output::Seal(work) => {
+            Effect::Survey(membership) => self.store(rank, Store::Survey(membership)),
+            Effect::Seal(work) => {
                 self.note_vacated(rank);
                 self.store(rank, Store::Seal(work));
                 if self.scenario.plant == Some(Plant::CommittedTooEarly) {
                     self.input(rank, Input::Sealed(work.epoch))?;
                 }
             }
-            Output::Acknowledge(epoch) => self.store(rank, Store::Acknowledge(epoch)),
-            Output::Keep { epoch, logical_rank, life } => self.store(rank, Store::Keep(epoch, logical_rank, life)),
-            Output::Resume(resumption) => return self.resume(rank, resumption),
-            Output::Refuse(refusal) => return self.refused(rank, &refusal.to_string()),
-            Output::Leave(_) => {
+            Effect::Acknowledge(epoch) => self.store(rank, Store::Acknowledge(epoch)),
+            Effect::Keep { epoch, logical_rank, life } => self.store(rank, Store::Keep(epoch, logical_rank, life)),
+            Effect::Resume(resumption) => return self.resume(rank, resumption),
+            Effect::Refuse(refusal) => return self.refused(rank, &refusal.to_string()),
+            Effect::Leave(_) => {
                 self.beyond |= !self.tolerates(rank);
                 self.lose_logical_ranks(rank);
                 self.hosts.remove(&rank);
                 return self.begin_again(Some(MemoryShardStore::default()));
             }
-            Output::Rejected(from, error) => {
+            Effect::Rejected(from, error) => {
                 return Err(Failure(format!("process {} does not take a message of {}: {error}", rank.0, from.0)));
             }
         }
@@ -386,7 +386,7 @@ impl<'s> Cluster<'s> {
             }
             Resumption::Committed(epoch, level) => {
                 host.last_epoch = epoch.number;
-                let is_local = level != Level::Encoded;
+                let is_local = level != EpochLevel::Encoded;
                 if self.promised < Some(epoch) {
                     (self.promised, self.outcome.committed) = (Some(epoch), self.outcome.committed + 1);
                     self.outcome.local += u64::from(is_local);
@@ -507,7 +507,7 @@ impl<'s> Cluster<'s> {
         self.hosts.iter().map(host).collect::<Vec<_>>().join("; ")
     }
 
-    fn end(mut self) -> Result<Outcome, Failure> {
+    fn end(mut self) -> Result<RunOutcome, Failure> {
         for host in self.hosts.values() {
             let Some(logical_rank) = host.process.protocol().logical_rank() else { continue };
             self.outcome.steady.insert(logical_rank, host.shard_store.pages());

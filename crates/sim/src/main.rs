@@ -9,7 +9,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to people")]
 #![forbid(unsafe_code)]
 
-use standfast_sim::cluster::{Failure, Outcome, run};
+use standfast_sim::cluster::{Failure, RunOutcome, run};
 use standfast_sim::scenario::{Plant, Scenario, Wishes};
 use std::io::Write;
 use std::ops::Range;
@@ -83,11 +83,11 @@ impl Settings {
 }
 
 /// Runs all seeds and says how many failed.
-fn simulate(settings: &Settings, out: &mut impl Write, run: impl Fn(u64) -> Result<Outcome, Failure>) -> u64 {
+fn simulate(settings: &Settings, out: &mut impl Write, run: impl Fn(u64) -> Result<RunOutcome, Failure>) -> u64 {
     // A closed standard output is no reason to stop: the exit status tells the outcome all the same.
     let mut say = |line: String| drop(writeln!(out, "{line}"));
     say(format!("seeds from {} on", settings.seeds.start));
-    let (mut ran, mut failed, mut total) = (0_u64, 0_u64, Outcome::default());
+    let (mut ran, mut failed, mut total) = (0_u64, 0_u64, RunOutcome::default());
     for seed in settings.seeds.clone() {
         if settings.until.is_some_and(|until| Instant::now() >= until) {
             break;
@@ -105,14 +105,14 @@ fn simulate(settings: &Settings, out: &mut impl Write, run: impl Fn(u64) -> Resu
         failed += 1;
         say(format!("seed {seed}: {failure}"));
     }
-    let Outcome { committed, kills, recoveries, abandoned, messages, .. } = total;
+    let RunOutcome { committed, kills, recoveries, abandoned, messages, .. } = total;
     say(format!(
         "{ran} seeds, {failed} failed: {committed} epochs, {kills} failures, {recoveries} recoveries, {abandoned} given up, {messages} messages"
     ));
     failed
 }
 
-fn add(total: &mut Outcome, outcome: &Outcome) {
+fn add(total: &mut RunOutcome, outcome: &RunOutcome) {
     total.committed += outcome.committed;
     total.kills += outcome.kills;
     total.recoveries += outcome.recoveries;
@@ -129,7 +129,7 @@ mod tests {
         let run = |seed| match seed {
             3 => Err(Failure("it is not what it was".into())),
             5 => panic!("an assertion"),
-            _ => Ok(Outcome { committed: 2, ..Outcome::default() }),
+            _ => Ok(RunOutcome { committed: 2, ..RunOutcome::default() }),
         };
         let settings = Settings { wishes: Wishes::default(), seeds: 2..7, until: None, plant: None };
         let mut out = Vec::new();

@@ -127,7 +127,7 @@ impl Program {
     }
 
     fn index(&mut self) {
-        let pages = |region: &standfast_group::Region| {
+        let pages = |region: &standfast_group::SlotRegion| {
             let id = region.id;
             let slots = region.extents.iter().flat_map(|extent| extent.first..extent.first + extent.slots);
             (0..).zip(slots).map(move |(page, slot)| (slot, (id, page))).collect::<Vec<_>>()

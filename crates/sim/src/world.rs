@@ -4,8 +4,8 @@
 use standfast_core::Checksum;
 use standfast_group::transfer::Costs;
 use standfast_group::{
-    Action, Arrival, Beginning, Control, EpochId, Event, Holding, Level, Life, LogicalRank, Membership, Plan, Protocol,
-    Rank, RecoveryMode, Rejected, Report, Restore, Resumption, Stage, Survey, Term, decide,
+    Action, Arrival, Beginning, Control, EpochId, EpochLevel, Event, Holding, Life, LogicalRank, Membership, Plan,
+    Protocol, Rank, RecoveryMode, Rejected, Report, Restore, Resumption, Stage, Survey, Term, decide,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -36,12 +36,12 @@ pub struct Model {
     /// Whether states that differ in names alone are one.
     pub symmetric: bool,
     /// A fault that is put in on purpose.
-    pub plant: Option<Plant>,
+    pub plant: Option<ProtocolFault>,
 }
 
 /// Faults put in on purpose, at the doors of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plant {
+pub enum ProtocolFault {
     /// A shard is reported sealed before it is.
     CommittedTooEarly,
     /// The old shard is deleted as soon as the new one is sealed.
@@ -89,7 +89,7 @@ enum Work {
     Encode(EpochId, Option<EpochId>, Vec<(LogicalRank, Rank)>),
     Stage(EpochId, EpochId),
     Rebuild(EpochId, Restore),
-    Seal { epoch: EpochId, recovery: bool, level: Level },
+    Seal { epoch: EpochId, recovery: bool, level: EpochLevel },
     Acknowledge(EpochId),
     Keep(Option<EpochId>, Option<LogicalRank>, Life),
 }
@@ -98,7 +98,7 @@ enum Work {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Shard {
     acknowledged: bool,
-    level: Level,
+    level: EpochLevel,
 }
 
 /// Sealed shards.
@@ -121,8 +121,8 @@ impl ShardStore {
     fn keep(&mut self, model: &Model, epoch: Option<EpochId>, logical_rank: Option<LogicalRank>) {
         let level = epoch.zip(logical_rank).and_then(|kept| self.shards.get(&kept)).map(|shard| shard.level);
         let base = level.and_then(|level| match level {
-            Level::Local(base) => base,
-            Level::Encoded => None,
+            EpochLevel::Local(base) => base,
+            EpochLevel::Encoded => None,
         });
         let counts = |of: EpochId| [epoch, base].into_iter().flatten().any(|kept| model.same(of, kept));
         self.shards.retain(|(of, whose), _| counts(*of) && Some(*whose) == logical_rank);
@@ -132,7 +132,7 @@ impl ShardStore {
 impl Model {
     /// Whether two epochs count as one.
     fn same(&self, one: EpochId, two: EpochId) -> bool {
-        one == two || (self.plant == Some(Plant::IdIgnored) && one.number == two.number)
+        one == two || (self.plant == Some(ProtocolFault::IdIgnored) && one.number == two.number)
     }
 }
 
@@ -399,10 +399,10 @@ impl World {
                         .or_insert(Shard { acknowledged: false, level });
                     host.shard_store.promised |= !recovery;
                 }
-                if model.plant == Some(Plant::DeletedTooEarly) {
+                if model.plant == Some(ProtocolFault::DeletedTooEarly) {
                     host.shard_store.shards.retain(|(of, _), _| *of == epoch);
                 }
-                if model.plant == Some(Plant::CommittedTooEarly) {
+                if model.plant == Some(ProtocolFault::CommittedTooEarly) {
                     return Ok(());
                 }
                 Event::Sealed(epoch)
@@ -475,7 +475,7 @@ impl World {
             Action::Seal(work) => {
                 let standfast_group::Work { epoch, recovery, level } = work;
                 host.work.push_back(Work::Seal { epoch, recovery, level });
-                return Ok((model.plant == Some(Plant::CommittedTooEarly)).then_some(Event::Sealed(epoch)));
+                return Ok((model.plant == Some(ProtocolFault::CommittedTooEarly)).then_some(Event::Sealed(epoch)));
             }
             Action::Acknowledge(epoch) => Work::Acknowledge(epoch),
             Action::Keep { epoch, logical_rank, life } => Work::Keep(epoch, logical_rank, life),
@@ -497,7 +497,7 @@ impl World {
             Resumption::Committed(epoch, level) => {
                 host.last_epoch = epoch.number;
                 self.promised = self.promised.max(Some(epoch));
-                if level == Level::Encoded {
+                if level == EpochLevel::Encoded {
                     self.encoded = self.encoded.max(Some(epoch));
                 }
             }
@@ -590,7 +590,7 @@ impl World {
             let good = found.as_ref().is_ok_and(|restore| {
                 restore.epoch.is_some_and(|epoch| epoch == promised || age(epoch) > age(promised))
             });
-            if !good && model.plant != Some(Plant::IdIgnored) {
+            if !good && model.plant != Some(ProtocolFault::IdIgnored) {
                 let lost: Vec<_> = (0..ranks.len()).filter(|index| bits >> index & 1 == 1).collect();
                 let what = format!("{promised} was promised; without {lost:?} of {ranks:?} there is {found:?}");
                 return Err(Violation::Unrecoverable(what));
@@ -654,7 +654,7 @@ fn delta_descriptor_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
 
 fn survey(model: &Model, shard_store: &ShardStore) -> Survey {
     let id = |epoch: EpochId| match model.plant {
-        Some(Plant::IdIgnored) => EpochId { life: Life(0), random: 0, ..epoch },
+        Some(ProtocolFault::IdIgnored) => EpochId { life: Life(0), random: 0, ..epoch },
         _ => epoch,
     };
     let shards = shard_store.shards.iter();

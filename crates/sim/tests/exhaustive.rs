@@ -4,7 +4,7 @@ use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_group::{Group, LogicalRank, Plan, RecoveryMode};
 use standfast_sim::explore::{Explored, explore, symmetry_holds};
-use standfast_sim::world::{Model, Plant, Violation};
+use standfast_sim::world::{Model, ProtocolFault, Violation};
 use std::sync::Arc;
 
 const JOB: JobId = JobId::from_bytes([3; 16]);
@@ -148,13 +148,14 @@ fn states_that_differ_in_names_alone_have_equal_futures() {
 fn faults_put_in_on_purpose_are_found() {
     let found = |model: &Model| explore(model).expect_err("the fault shows").violation;
     let plan = || rotating(RecoveryMode::Relaunch, Scheme::Parity, 3);
-    let early = Model { plant: Some(Plant::CommittedTooEarly), ..model(plan()) };
+    let early = Model { plant: Some(ProtocolFault::CommittedTooEarly), ..model(plan()) };
     assert!(matches!(found(&early), Violation::Unrecoverable(_) | Violation::Mixed(_)));
-    let deleted = Model { plant: Some(Plant::DeletedTooEarly), ..model(plan()) };
+    let deleted = Model { plant: Some(ProtocolFault::DeletedTooEarly), ..model(plan()) };
     assert!(matches!(found(&deleted), Violation::Unrecoverable(_)));
     let local = Model { encode_every: 3, crashes: 1, epochs: 3, ..model(plan()) };
-    let deleted = Model { plant: Some(Plant::DeletedTooEarly), ..local };
+    let deleted = Model { plant: Some(ProtocolFault::DeletedTooEarly), ..local };
     assert!(matches!(found(&deleted), Violation::Unrecoverable(_) | Violation::Mixed(_)));
-    let mixed = Model { plant: Some(Plant::IdIgnored), kills: 2, returns: true, symmetric: false, ..model(plan()) };
+    let mixed =
+        Model { plant: Some(ProtocolFault::IdIgnored), kills: 2, returns: true, symmetric: false, ..model(plan()) };
     assert!(matches!(found(&mixed), Violation::Mixed(_)));
 }

@@ -26,7 +26,7 @@ use standfast_format::manifest::GenerationNumber;
 use standfast_format::records::{Coverage, FileReference};
 use standfast_format::{BoxError, ImageSink};
 use standfast_linux::proc::Room;
-use standfast_store::{JobDirectory, Lease, Level, Levels, Plan, Prepared, StoreError, Writing};
+use standfast_store::{JobDirectory, Lease, Level, Levels, PreparePlan, Prepared, StoreError, Writing};
 use std::ffi::OsStr;
 use std::io;
 use std::num::NonZeroU32;
@@ -116,7 +116,7 @@ impl Destination {
     }
 
     /// What kind of generation comes next, and how it is to be taken.
-    fn plan(&self, freezer: &Freezer, purpose: Purpose, past: &Past) -> Result<(Plan, Choice), StoreError> {
+    fn plan(&self, freezer: &Freezer, purpose: Purpose, past: &Past) -> Result<(PreparePlan, Choice), StoreError> {
         let builds = self.tracking != Tracking::Off || freezer.has_promises();
         let parent = freezer.last_committed().filter(|_| builds).and_then(GenerationNumber::new);
         let choice = match purpose {
@@ -134,7 +134,7 @@ impl Destination {
         let number_min = self.levels.next()?.max(self.number_min);
         // A program that ends behind the checkpoint does not wait to go on.
         let in_haste = purpose == Purpose::Protect && choice.method == Method::Sequential;
-        Ok((Plan { parent, links_max, writing: choice.writing(), in_haste, number_min }, choice))
+        Ok((PreparePlan { parent, links_max, writing: choice.writing(), in_haste, number_min }, choice))
     }
 
     /// The level in memory, where it has room for two generations of the program; else why not.

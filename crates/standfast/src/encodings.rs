@@ -8,7 +8,7 @@ use standfast_store::Encodings;
 
 words! {
     /// Whether pages that have changed are kept as what has changed in them (C4).
-    kept Delta, "does not say whether pages are kept as what has changed in them",
+    kept DeltaMode, "does not say whether pages are kept as what has changed in them",
     /// No.
     #[default]
     None = "none",
@@ -33,12 +33,12 @@ words! {
 }
 
 /// As the store says it.
-pub(crate) fn encodings(delta: Delta, compress: Compress) -> Encodings {
+pub(crate) fn encodings(delta: DeltaMode, compress: Compress) -> Encodings {
     let (mut always, mut where_it_pays) = (Vec::new(), Vec::new());
     match delta {
-        Delta::None => {}
-        Delta::Previous => always.push(Encoding::Differences),
-        Delta::Auto => where_it_pays.push(Encoding::Differences),
+        DeltaMode::None => {}
+        DeltaMode::Previous => always.push(Encoding::Differences),
+        DeltaMode::Auto => where_it_pays.push(Encoding::Differences),
     }
     match compress {
         Compress::None => {}
@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_done_always_and_auto_where_it_pays() {
-        let asked = encodings(Delta::Previous, Compress::Auto);
+        let asked = encodings(DeltaMode::Previous, Compress::Auto);
         assert_eq!(asked.always, Allowed::of(&[Encoding::Differences]));
         assert_eq!(asked.where_it_pays, Allowed::of(&[Encoding::Lz4, Encoding::Zstd]));
-        assert_eq!(encodings(Delta::None, Compress::None), Encodings::default());
+        assert_eq!(encodings(DeltaMode::None, Compress::None), Encodings::default());
     }
 }

@@ -77,7 +77,7 @@ pub use ckptrc::{CKPTRC, Ckptrc, CkptrcError, LineError, LineFault, TrustFault, 
 pub use clean::{CleanRequest, clean};
 pub use coalesce::coalesce;
 pub use decision::Unfinished;
-pub use encodings::{Compress, Delta};
+pub use encodings::{Compress, DeltaMode};
 pub use ending::{Ending, STOPPED_EXIT_STATUS};
 pub use error::{Error, UnansweredReason};
 pub use event::{JobEvent, Listener, Severity};

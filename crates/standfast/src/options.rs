@@ -7,7 +7,7 @@ pub use kinds::OptionError;
 pub(crate) use kinds::{Kept, day_at_most, milliseconds, number, time, words};
 
 use crate::chains::{Incremental, MaxFiles, Track};
-use crate::encodings::{Compress, Delta};
+use crate::encodings::{Compress, DeltaMode};
 use crate::flush_mode::Flush;
 use crate::levels::{DurableEvery, FlushEvery, Grace};
 use crate::requested_checkpoints::MinInterval;
@@ -102,7 +102,7 @@ options! {
     /// How long the newest checkpoint may take to get to the disk in the end.
     grace: Grace,
     /// Whether pages are kept as what has changed in them.
-    delta: Delta,
+    delta: DeltaMode,
     /// Whether pages are compressed.
     compress: Compress,
     /// Where checkpoints in memory are brought to the disk.
@@ -305,7 +305,7 @@ mod tests {
                 flush_every: FlushEvery::new(3).unwrap(),
                 durable_every: "90s".parse().unwrap(),
                 grace: "5s".parse().unwrap(),
-                delta: Delta::Previous,
+                delta: DeltaMode::Previous,
                 compress: Compress::Zstd,
                 flush: Flush::Foreground,
                 keep_finished: KeepFinished::No,

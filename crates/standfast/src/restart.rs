@@ -23,8 +23,8 @@ use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
 use standfast_format::{BoxError, ImageSource};
 use standfast_store::{
-    Choice, JobDirectory, Lease, LeaseRequest, LeaseState, Level, Levels, Pacing, Purpose, Selector, StoreError,
-    TAIL_BYTES_MAX,
+    GenerationChoice, JobDirectory, Lease, LeaseRequest, LeaseState, Level, Levels, Pacing, Purpose, Selector,
+    StoreError, TAIL_BYTES_MAX,
 };
 use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
@@ -314,7 +314,7 @@ fn revive(
     job: &Continuation,
     life: &mut Life,
     (options, files): (JobOptions, Files),
-    choice: &Choice,
+    choice: &GenerationChoice,
     listener: &mut Listener<'_>,
 ) -> Result<(Restarted, Supervision), Unrevived> {
     let listener = RefCell::new(listener);

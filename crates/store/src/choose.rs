@@ -17,7 +17,7 @@ pub enum Selector {
 /// The generation that was chosen. Header, tables and state of all that it builds upon have been verified, its pages not
 /// yet.
 #[derive(Debug)]
-pub struct Choice {
+pub struct GenerationChoice {
     /// Which.
     pub number: GenerationNumber,
     /// Its image, and those that it inherits from.
@@ -50,7 +50,7 @@ impl JobDirectory {
     /// # Errors
     /// [`StoreError::NoCheckpoint`], [`StoreError::NoneGood`], [`StoreError::NoSuchGeneration`]; with
     /// [`Selector::Exactly`] whatever is wrong with that one.
-    pub fn choose(&self, selector: Selector) -> Result<Choice, StoreError> {
+    pub fn choose(&self, selector: Selector) -> Result<GenerationChoice, StoreError> {
         let manifest = self.manifest()?;
         let eligible = |it: &&Generation| match selector {
             Selector::Newest => !it.superseded,
@@ -66,7 +66,7 @@ impl JobDirectory {
                 Selector::Newest | Selector::Exactly(_) => Ok(()),
             };
             match opened.and_then(|()| Chain::open(&self.level_directory, &manifest, generation)) {
-                Ok(image) => return Ok(Choice { number, image, skipped }),
+                Ok(image) => return Ok(GenerationChoice { number, image, skipped }),
                 Err(error) if selector == Selector::Exactly(number) => return Err(error),
                 Err(error) => skipped.push(Skipped { number, reason: Box::new(error) }),
             }

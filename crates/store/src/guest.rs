@@ -6,7 +6,7 @@
 //! itself trusts them. Decoders are pure and bounded, but their bounds are those of the largest machines; a guest reads less.
 
 use crate::job::JobDirectory;
-use crate::{Directory, HostIdentity, LockGuard, Status, StorageBackend, StorageFile, StoreError};
+use crate::{Directory, FileStatus, HostIdentity, LockGuard, StorageBackend, StorageFile, StoreError};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl StorageBackend for ReadOnly {
         self.0.open(name)
     }
 
-    fn status(&self) -> io::Result<Status> {
+    fn status(&self) -> io::Result<FileStatus> {
         self.0.status()
     }
 

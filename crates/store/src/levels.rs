@@ -17,7 +17,7 @@
 //! The lease stays in the directory, whatever level is written.
 
 use crate::guest::ReadOnly;
-use crate::{Choice, Directory, JobDirectory, Lease, Selector, Skipped, StorageBackend, StoreError, random};
+use crate::{Directory, GenerationChoice, JobDirectory, Lease, Selector, Skipped, StorageBackend, StoreError, random};
 use standfast_format::manifest::{GenerationNumber, JobId, LevelId, Manifest, MemoryPlace};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -92,7 +92,7 @@ impl Levels {
     ///
     /// # Errors
     /// As for [`JobDirectory::choose`].
-    pub fn choose(&self, selector: Selector) -> Result<(Level, Choice), StoreError> {
+    pub fn choose(&self, selector: Selector) -> Result<(Level, GenerationChoice), StoreError> {
         let Some(memory) = &self.memory else {
             return self.directory.choose(selector).map(|choice| (Level::Directory, choice));
         };

@@ -67,7 +67,7 @@ mod tests;
 mod trust;
 
 pub use chain::{Chain, LINKS_MAX, Verified};
-pub use choose::{Choice, Selector, Skipped};
+pub use choose::{GenerationChoice, Selector, Skipped};
 pub use clean::{Cleaned, Holdings, sweep_shared_binaries};
 pub use coalesce::{CoalesceRule, Coalesced};
 pub use encode::Encodings;
@@ -79,8 +79,8 @@ pub use lease::{
     SystemProcesses,
 };
 pub use levels::{Level, Levels};
-pub use prepare::{Plan, Prepared, Sealed, Writing};
+pub use prepare::{PreparePlan, Prepared, Sealed, Writing};
 pub use random::random_token;
-pub use storage_backend::{Directory, LockGuard, Status, StorageBackend, StorageFile};
+pub use storage_backend::{Directory, FileStatus, LockGuard, StorageBackend, StorageFile};
 pub use tails::TAIL_BYTES_MAX;
 pub use trust::{create_directory, open_directory};

@@ -7,7 +7,7 @@
 //! can neither write the directory nor the file. What no job links to any more is removed when the next one adds something.
 
 use crate::trust::{check_trusted, open_trusted};
-use crate::{Directory, Status, StorageBackend, random};
+use crate::{Directory, FileStatus, StorageBackend, random};
 use rustix::fs::{AtFlags, CWD};
 use std::fs::File;
 use std::io;
@@ -80,7 +80,7 @@ impl SharedBinaries {
     }
 
     /// Whether the directory of a job and this one are all that has a name for a file.
-    pub(crate) fn has_only_one_job(&self, name: &str, copy: &Status) -> bool {
+    pub(crate) fn has_only_one_job(&self, name: &str, copy: &FileStatus) -> bool {
         let here = open_trusted(&self.directory, name, self.user);
         copy.links == OWN_LINKS + 1 && here.is_ok_and(|(_, status)| status.inode == copy.inode)
     }

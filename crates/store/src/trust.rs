@@ -1,12 +1,12 @@
 //! Whether a file can be trusted: an image becomes a running program, so nobody else may have written it.
 
-use crate::{Directory, Status, StorageBackend, StorageFile, StoreError};
+use crate::{Directory, FileStatus, StorageBackend, StorageFile, StoreError};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Refuses what belongs to somebody else or what others may write.
-pub(crate) fn check_trusted(path: &Path, status: &Status, user: u32) -> Result<(), StoreError> {
+pub(crate) fn check_trusted(path: &Path, status: &FileStatus, user: u32) -> Result<(), StoreError> {
     let untrusted = |fault, remedy| Err(StoreError::Untrusted { path: path.to_owned(), fault, remedy });
     if status.owner != user {
         return untrusted(
@@ -50,7 +50,7 @@ pub(crate) fn open_trusted(
     storage_backend: &dyn StorageBackend,
     name: &str,
     user: u32,
-) -> Result<(Arc<dyn StorageFile>, Status), StoreError> {
+) -> Result<(Arc<dyn StorageFile>, FileStatus), StoreError> {
     let path = storage_backend.path().join(name);
     let read = |source| StoreError::reading(&path, source);
     let file = match storage_backend.open(name) {
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
-    fn status(owner: u32, mode: u32) -> Status {
-        Status { inode: 1, is_regular: true, owner, mode, bytes: 0, links: 1, modified: SystemTime::UNIX_EPOCH }
+    fn status(owner: u32, mode: u32) -> FileStatus {
+        FileStatus { inode: 1, is_regular: true, owner, mode, bytes: 0, links: 1, modified: SystemTime::UNIX_EPOCH }
     }
 
     #[test]

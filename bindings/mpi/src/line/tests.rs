@@ -119,9 +119,9 @@ extern "C" fn quiescent(_: *mut c_void, _: *mut c_char, _: usize) -> c_int {
     1
 }
 
-fn table(context: *mut c_void) -> Table {
-    Table {
-        size: size_of::<Table>(),
+fn table(context: *mut c_void) -> CallTable {
+    CallTable {
+        size: size_of::<CallTable>(),
         version: 3,
         rank: 1,
         ranks: 4,
@@ -245,11 +245,11 @@ fn what_nobody_can_have_sent_is_refused_by_name() {
 
 #[test]
 fn a_program_of_another_header_is_refused_by_name() {
-    let refused = |table: Table| Line::new(&table, Pulse::new()).err().unwrap_or_default();
+    let refused = |table: CallTable| Line::new(&table, Pulse::new()).err().unwrap_or_default();
     let table = table(null_mut());
     assert_eq!(refused(table), "");
-    assert!(refused(Table { version: 2, ..table }).contains("compile it again"));
-    assert!(refused(Table { size: 8, ..table }).contains("compile it again"));
-    assert!(refused(Table { cancel: None, ..table }).contains("lacks a function"));
-    assert!(refused(Table { rank: 4, ..table }).contains("no process 4 among 4"));
+    assert!(refused(CallTable { version: 2, ..table }).contains("compile it again"));
+    assert!(refused(CallTable { size: 8, ..table }).contains("compile it again"));
+    assert!(refused(CallTable { cancel: None, ..table }).contains("lacks a function"));
+    assert!(refused(CallTable { rank: 4, ..table }).contains("no process 4 among 4"));
 }

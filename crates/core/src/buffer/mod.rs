@@ -36,7 +36,7 @@ pub enum WhenFull {
 }
 
 /// What the program has in its pages now.
-pub trait Memory {
+pub trait ProgramPages {
     /// The contents of a page, by number.
     fn page(&self, number: u64) -> &Page;
 }
@@ -128,7 +128,7 @@ impl Buffer {
     ///
     /// # Panics
     /// On a page that is not protected.
-    pub fn fault(&mut self, page: u64, memory: &impl Memory) -> Protect {
+    pub fn fault(&mut self, page: u64, memory: &impl ProgramPages) -> Protect {
         let mut protect = Protect::default();
         let standing = match self.pages.get(&page).copied() {
             None => self.take_in(page, memory, &mut protect),
@@ -146,7 +146,7 @@ impl Buffer {
 
     /// Takes a checkpoint: tells of every changed page, ascending, how it is to be saved, and begins again. All pages are to
     /// be protected then.
-    pub fn checkpoint(&mut self, memory: &impl Memory, mut save: impl FnMut(u64, Saved<'_>)) -> Held {
+    pub fn checkpoint(&mut self, memory: &impl ProgramPages, mut save: impl FnMut(u64, Saved<'_>)) -> Held {
         let held = self.held();
         for (page, standing) in std::mem::take(&mut self.pages) {
             match standing {
@@ -182,7 +182,7 @@ impl Buffer {
     }
 
     /// A first write.
-    fn take_in(&mut self, page: u64, memory: &impl Memory, protect: &mut Protect) -> Standing {
+    fn take_in(&mut self, page: u64, memory: &impl ProgramPages, protect: &mut Protect) -> Standing {
         let mut place = self.room.take(PAGE_BYTES);
         while place.is_none()
             && self.when_full == WhenFull::Online
@@ -198,7 +198,7 @@ impl Buffer {
     }
 
     /// Compresses a buffered page, or throws it out where that would make it no shorter.
-    fn reclaim(&mut self, page: u64, memory: &impl Memory, protect: &mut Protect) {
+    fn reclaim(&mut self, page: u64, memory: &impl ProgramPages, protect: &mut Protect) {
         let Some(Standing::Buffered { at, .. }) = self.pages.get(&page).copied() else {
             unreachable!("candidates are buffered");
         };
@@ -218,7 +218,7 @@ impl Buffer {
     }
 
     /// A secondary fault: the before-image comes back and stays, if there is room for it.
-    fn rebuild(&mut self, page: u64, at: usize, bytes: usize, memory: &impl Memory) -> Standing {
+    fn rebuild(&mut self, page: u64, at: usize, bytes: usize, memory: &impl ProgramPages) -> Standing {
         let mut before = *memory.page(page);
         let delta = Delta::parse(&self.bytes[at..at + bytes], 1).expect("it is as it was made");
         debug_assert!(delta.forms().all(|form| form != Form::Whole), "those are thrown out");

@@ -14,7 +14,7 @@ struct Program {
     protected: BTreeSet<u64>,
 }
 
-impl Memory for Program {
+impl ProgramPages for Program {
     fn page(&self, number: u64) -> &Page {
         &self.pages[number as usize]
     }

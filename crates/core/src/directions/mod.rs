@@ -26,7 +26,7 @@ use crate::Address;
 pub use masked_pages::{MaskedPage, MaskedPages};
 pub use records::{RECORDS_BYTES, excluded_by};
 pub use regions::{Changes, Excluded, Region, Regions, Usage};
-pub use table::{Outline, Table};
+pub use table::{DirectivesTable, Outline};
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
@@ -69,7 +69,7 @@ const FLAG_GIVING: u32 = 2;
 
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
+pub struct DirectivesHeader {
     /// Where the table lies: entries that are ascending and apart, and entries in the order of time behind them.
     pub base: Stretch,
     /// See `base`.
@@ -120,7 +120,7 @@ pub enum DirectionsError {
     Senseless,
 }
 
-impl Header {
+impl DirectivesHeader {
     /// Parses a header; `None` where there is none.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl Header {
 
 /// Something to be written into a header: where in it, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct HeaderWrite {
     /// Offset in the header.
     pub offset: u64,
     /// What is to stand there.
@@ -188,9 +188,9 @@ pub struct Times {
     pub next_at: u64,
 }
 
-impl Header {
+impl DirectivesHeader {
     /// What tells the program of an outcome.
-    pub fn outcome(&self, outcome: CheckpointOutcome, times: Times) -> Message {
+    pub fn outcome(&self, outcome: CheckpointOutcome, times: Times) -> HeaderWrite {
         let (code, generation) = match outcome {
             CheckpointOutcome::Taken(generation) => (1i32, generation),
             CheckpointOutcome::Restarted(generation) => (2, generation),
@@ -201,24 +201,24 @@ impl Header {
         bytes.extend(self.sequence.wrapping_add(1).to_le_bytes());
         bytes.extend(code.to_le_bytes());
         [generation, epoch, times.due_at, times.next_at].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-        Message { offset: OUTCOME as u64, bytes }
+        HeaderWrite { offset: OUTCOME as u64, bytes }
     }
 }
 
 /// What tells the program that a checkpoint was wanted while it forbade them.
-pub fn pending() -> Message {
-    Message { offset: PENDING as u64, bytes: 1u32.to_le_bytes().to_vec() }
+pub fn pending() -> HeaderWrite {
+    HeaderWrite { offset: PENDING as u64, bytes: 1u32.to_le_bytes().to_vec() }
 }
 
 /// What tells the program that free memory is to be given back, so that it has been as often as this.
-pub fn give_back(times: u32) -> Message {
-    Message { offset: GIVING as u64, bytes: times.to_le_bytes().to_vec() }
+pub fn give_back(times: u32) -> HeaderWrite {
+    HeaderWrite { offset: GIVING as u64, bytes: times.to_le_bytes().to_vec() }
 }
 
 /// What tells the program where its job's directory is; `None` where its path is too long for that.
-pub fn directory(path: &[u8]) -> Option<Message> {
+pub fn directory(path: &[u8]) -> Option<HeaderWrite> {
     let bytes = [path, b"\0"].concat();
-    (bytes.len() <= HEADER_BYTES - DIRECTORY).then_some(Message { offset: DIRECTORY as u64, bytes })
+    (bytes.len() <= HEADER_BYTES - DIRECTORY).then_some(HeaderWrite { offset: DIRECTORY as u64, bytes })
 }
 
 fn number32(bytes: &[u8], at: usize) -> u32 {
@@ -253,7 +253,7 @@ mod tests {
         bytes[DEFERRED + 8] = 0x77;
         bytes[ASKING + 4] = 1;
         (bytes[FLAGS], bytes[GIVING + 4]) = (2, 9);
-        let parsed = Header::parse(&bytes).unwrap().unwrap();
+        let parsed = DirectivesHeader::parse(&bytes).unwrap().unwrap();
         assert_eq!(parsed.base, Stretch { start: Address::new(0x5000), bytes: 42 });
         assert_eq!(parsed.log, Stretch { start: Address::new(0x9000), bytes: 32 });
         assert_eq!((parsed.deferred.len(), parsed.deferred[0]), (ENTRY_BYTES, 0x77));
@@ -264,25 +264,25 @@ mod tests {
 
     #[test]
     fn other_memory_is_no_header_and_other_versions_are_named() {
-        assert_eq!(Header::parse(&[0; HEADER_BYTES]), Ok(None));
+        assert_eq!(DirectivesHeader::parse(&[0; HEADER_BYTES]), Ok(None));
         let mut bytes = header();
         bytes[16] = 9;
-        assert_eq!(Header::parse(&bytes), Err(DirectionsError::Version(9)));
+        assert_eq!(DirectivesHeader::parse(&bytes), Err(DirectionsError::Version(9)));
         let mut bytes = header();
         bytes[40 + 7] = 1;
-        assert!(matches!(Header::parse(&bytes), Err(DirectionsError::TooMany(_))));
+        assert!(matches!(DirectivesHeader::parse(&bytes), Err(DirectionsError::TooMany(_))));
     }
 
     #[test]
     fn an_outcome_counts_up_and_only_a_checkpoint_makes_a_new_epoch() {
-        let header = Header::parse(&header()).unwrap().unwrap();
+        let header = DirectivesHeader::parse(&header()).unwrap().unwrap();
         let times = Times { due_at: 5, next_at: u64::MAX };
         for (outcome, code, epoch) in [
             (CheckpointOutcome::Taken(9), 1, 1),
             (CheckpointOutcome::Restarted(9), 2, 1),
             (CheckpointOutcome::Failed, -7, 0),
         ] {
-            let Message { offset, bytes } = header.outcome(outcome, times);
+            let HeaderWrite { offset, bytes } = header.outcome(outcome, times);
             assert_eq!((offset as usize, offset as usize + bytes.len()), (OUTCOME, GIVING));
             assert_eq!(number32(&bytes, 0), 1);
             assert_eq!(number32(&bytes, 4).cast_signed(), code);
@@ -302,9 +302,9 @@ mod tests {
         fn no_bytes_make_the_parser_panic(noise in proptest::collection::vec(any::<u8>(), HEADER_BYTES - 16)) {
             let mut bytes = header();
             bytes[16..].copy_from_slice(&noise);
-            let _ = Header::parse(&bytes);
+            let _ = DirectivesHeader::parse(&bytes);
             bytes[16..20].copy_from_slice(&VERSION.to_le_bytes());
-            let _ = Header::parse(&bytes);
+            let _ = DirectivesHeader::parse(&bytes);
         }
     }
 }

@@ -33,7 +33,7 @@ impl Outline {
 
 /// A table, up to some entry of its log.
 #[derive(Debug, Clone, Default)]
-pub struct Table {
+pub struct DirectivesTable {
     made: u64,
     entries: usize,
     regions: Regions,
@@ -42,7 +42,7 @@ pub struct Table {
     outline: Option<(Option<u64>, Arc<Outline>)>,
 }
 
-impl Table {
+impl DirectivesTable {
     /// The table that was made then, with so many entries of its log.
     pub fn new(made: u64, entries: usize, regions: Regions) -> Self {
         let newest_stamp = regions.newest_stamp();
@@ -124,7 +124,7 @@ mod tests {
             changes in some_log(),
             helds in proptest::collection::vec(proptest::option::of(0u64..5), 1..5),
         ) {
-            let mut table = Table::new(1, base.len() / 16, Regions::decode([&base[..]]).unwrap());
+            let mut table = DirectivesTable::new(1, base.len() / 16, Regions::decode([&base[..]]).unwrap());
             let said = Changes::decode([&changes[..]]).unwrap();
             let all = Regions::decode([&base[..], &changes[..]]).unwrap();
             // One after the other: what is known from one must not count for the next.

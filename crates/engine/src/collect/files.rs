@@ -5,7 +5,7 @@ use crate::job::{Kept, Shared};
 use crate::listing::Outline;
 use crate::tree::Roots;
 use standfast_format::records::{Coverage, FileReference, JobState, ObjectKind, OpenFileKind, SavedPart};
-use standfast_linux::proc::{self, DescriptorInformation, LockKind, Map};
+use standfast_linux::proc::{self, DescriptorInformation, Map, ShownLockKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -131,7 +131,7 @@ pub(crate) fn prefetch(roots: &Roots, shared: &Shared) {
                 outputs.extend(reference(&path).ok().map(|file| (key_of(&file), path.clone())));
             }
             // To open such a file would tell its holder to give the lease up, by a signal that ends programs.
-            if information.locks.iter().any(|lock| lock.kind == LockKind::Other) {
+            if information.locks.iter().any(|lock| lock.kind == ShownLockKind::Other) {
                 leased.insert(path.clone());
             }
             paths.insert(path);

@@ -1,7 +1,7 @@
 //! What becomes of pages of which programs direct something.
 
 use super::*;
-use standfast_core::directions::Table;
+use standfast_core::directions::DirectivesTable;
 
 fn run(first: u64, pages: u64) -> PageRange {
     PageRange::new(Address::new(first * 4096), pages)
@@ -12,7 +12,7 @@ fn directions(epoch: u64, regions: &[(u64, u64, u64, u64)]) -> Directions {
         [(start | (stamp << 48) | (kind << 62)).to_le_bytes(), length.to_le_bytes()].concat()
     };
     let table: Vec<u8> = regions.iter().flat_map(entry).collect();
-    let table = Table::new(1, regions.len(), Regions::decode([&table[..]]).unwrap());
+    let table = DirectivesTable::new(1, regions.len(), Regions::decode([&table[..]]).unwrap());
     Directions { epoch, table, ..Directions::default() }
 }
 

@@ -9,7 +9,8 @@ use crate::freeze::kernel;
 use crate::{Blocker, EngineError};
 use standfast_linux::sys::process;
 use standfast_linux::{
-    ClockOffsets, Furnishing, Held, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind, monotonic_clocks_of,
+    ClockOffsets, Furnishing, HeldChild, HeldProgram, InheritedSignals, NamespaceInit, NamespaceKind,
+    monotonic_clocks_of,
 };
 
 /// What a restart does where the monotonic clocks of this machine are behind those that the job has seen.
@@ -28,7 +29,7 @@ pub(super) fn hold(
     (policy, clock_policy): (IdPolicy, ClockPolicy),
     program: HeldProgram<'_>,
     signals: InheritedSignals,
-) -> Result<(Option<NamespaceInit>, Held, JobIds), EngineError> {
+) -> Result<(Option<NamespaceInit>, HeldChild, JobIds), EngineError> {
     let old = plan.job.processes[0].pid;
     // Root stays root inside; in a container it may have to do as everybody else.
     let kinds = [NamespaceKind::Pid, NamespaceKind::User];
@@ -56,7 +57,7 @@ pub(super) fn hold(
     }
     plan.refuse_new_ids(reason.as_ref())?;
     plan.refuse_shared_ipc(reason.as_ref())?;
-    let held = Held::start(program, signals).map_err(|source| kernel("making a new process", source))?;
+    let held = HeldChild::start(program, signals).map_err(|source| kernel("making a new process", source))?;
     Ok((None, held, JobIds::New { reason: reason.map(|reason| reason.to_string()) }))
 }
 

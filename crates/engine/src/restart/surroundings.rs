@@ -5,7 +5,7 @@ use super::descriptors::path_in;
 use super::plan::{Blockers, SCRATCH_BYTES, SocketName};
 use super::remake::Remaking;
 use crate::collect::socket_path;
-use standfast_format::records::{Bytes, JobState, Message, PipeContents, ProcSubject, Socket, SocketState};
+use standfast_format::records::{Bytes, JobState, PipeContents, ProcSubject, Socket, SocketMessage, SocketState};
 use standfast_linux::UnixSocket;
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::tree::may_access;
@@ -111,7 +111,7 @@ impl Blockers {
                 SocketState::Waiting { listener, .. } => is_there(listener),
                 _ => true,
             };
-            let message = |message: &Message| {
+            let message = |message: &SocketMessage| {
                 message.sender.is_none_or(is_there)
                     && message.open_files.iter().all(|file| (*file as usize) < job.open_files.len())
                     && message.open_files.len() <= DESCRIPTORS_MAX

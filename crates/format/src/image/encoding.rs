@@ -13,7 +13,7 @@
 //! brought back one by one: those of a parent, upon which other differences are to be put. Of a patch, it is the checksum of
 //! the words that count, one after the other.
 
-use super::{BLOCK_PAGES_MAX, Block, ImageError, Part};
+use super::{BLOCK_PAGES_MAX, Block, ImageError, ImagePart};
 use standfast_core::codec::{Compressor, Decompressor, Encoding, longest_kept};
 use standfast_core::delta::{Delta, Encoder, Form, Page, apply_part, changes};
 use standfast_core::{Checksum, MASK_BYTES, Mask, PAGE_BYTES};
@@ -168,7 +168,7 @@ impl Block {
     }
 
     fn senseless(&self, why: &str) -> ImageError {
-        ImageError::Senseless(Part::Block(self.offset()), why.into())
+        ImageError::Senseless(ImagePart::Block(self.offset()), why.into())
     }
 }
 

@@ -22,15 +22,15 @@ pub enum ImageError {
     },
     /// Some bytes are not those that were written.
     #[error("its {0} is damaged: the checksum does not match")]
-    Damaged(Part),
+    Damaged(ImagePart),
     /// The bytes are those that were written, yet they contradict each other.
     #[error("its {0} makes no sense: {1}")]
-    Senseless(Part, String),
+    Senseless(ImagePart, String),
     /// More than any reader would take.
     #[error("its {part} would take {bytes} bytes, at most {limit} are allowed")]
     TooLong {
         /// Which part.
-        part: Part,
+        part: ImagePart,
         /// How long it would be.
         bytes: u64,
         /// How long it may be.
@@ -40,7 +40,7 @@ pub enum ImageError {
 
 /// A part of an image, by the name that messages give it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ImagePart {
     /// The first page.
     Header,
     /// The table of blocks.
@@ -55,7 +55,7 @@ pub enum Part {
     Block(u64),
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for ImagePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header => f.write_str("header"),

@@ -1,7 +1,7 @@
 //! The first page of an image: what it is, and where everything else lies with which checksum.
 
 use super::index::{BLOCK_ENTRY_BYTES, INHERITED_ENTRY_BYTES, RUN_ENTRY_BYTES};
-use super::{ImageError, Part};
+use super::{ImageError, ImagePart};
 use crate::manifest::{GenerationNumber, JobId};
 use standfast_core::{Checksum, PAGE_BYTES, Root};
 
@@ -131,7 +131,7 @@ impl<'a> UnverifiedHeader<'a> {
             return Err(ImageError::Version(version));
         }
         if Checksum::of(&self.0[..CHECKSUM_OFFSET]).to_bytes() != self.0[CHECKSUM_OFFSET..] {
-            return Err(ImageError::Damaged(Part::Header));
+            return Err(ImageError::Damaged(ImagePart::Header));
         }
         let named = Named::read(&mut fields, version)?;
         if fields.0[..fields.0.len() - 16].iter().any(|byte| *byte != 0) {
@@ -187,10 +187,10 @@ impl Header {
             if Checksum::of(content) == section.checksum { Ok(content) } else { Err(ImageError::Damaged(name)) }
         };
         Ok(TailParts {
-            blocks: part(self.fields.blocks, Part::BlockTable)?,
-            runs: part(self.fields.runs, Part::RunTable)?,
-            inherited: part(self.fields.inherited, Part::InheritedTable)?,
-            state: part(self.fields.state, Part::State)?,
+            blocks: part(self.fields.blocks, ImagePart::BlockTable)?,
+            runs: part(self.fields.runs, ImagePart::RunTable)?,
+            inherited: part(self.fields.inherited, ImagePart::InheritedTable)?,
+            state: part(self.fields.state, ImagePart::State)?,
         })
     }
 }
@@ -219,10 +219,10 @@ impl Fields {
             return Err(senseless("its parts do not lie one after the other"));
         }
         let limited = [
-            (Part::BlockTable, self.blocks.bytes, TABLE_BYTES_MAX),
-            (Part::RunTable, self.runs.bytes, TABLE_BYTES_MAX),
-            (Part::InheritedTable, self.inherited.bytes, TABLE_BYTES_MAX),
-            (Part::State, self.state.bytes, STATE_BYTES_MAX),
+            (ImagePart::BlockTable, self.blocks.bytes, TABLE_BYTES_MAX),
+            (ImagePart::RunTable, self.runs.bytes, TABLE_BYTES_MAX),
+            (ImagePart::InheritedTable, self.inherited.bytes, TABLE_BYTES_MAX),
+            (ImagePart::State, self.state.bytes, STATE_BYTES_MAX),
         ];
         for (part, bytes, limit) in limited {
             if bytes > limit {
@@ -340,5 +340,5 @@ impl Writer<'_> {
 }
 
 fn senseless(why: &str) -> ImageError {
-    ImageError::Senseless(Part::Header, why.into())
+    ImageError::Senseless(ImagePart::Header, why.into())
 }

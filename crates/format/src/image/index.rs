@@ -8,7 +8,7 @@
 use super::assemble::NewBlock;
 use super::encoding::STORED_BYTES_MAX;
 use super::header::{HEADER_BYTES, Header};
-use super::{ImageError, Part};
+use super::{ImageError, ImagePart};
 use crate::records::JobState;
 use crate::{Contents, Run};
 use standfast_core::codec::Encoding;
@@ -63,7 +63,7 @@ impl Block {
         if bytes.len() == self.bytes() && Checksum::of(bytes) == self.checksum {
             Ok(())
         } else {
-            Err(ImageError::Damaged(Part::Block(self.offset)))
+            Err(ImageError::Damaged(ImagePart::Block(self.offset)))
         }
     }
 }
@@ -177,7 +177,7 @@ pub(super) fn check_owners(
     state: &JobState,
 ) -> Result<(), ImageError> {
     if state.processes.is_empty() {
-        return Err(ImageError::Senseless(Part::State, "it holds no process".into()));
+        return Err(ImageError::Senseless(ImagePart::State, "it holds no process".into()));
     }
     let unknown = "it names an owner that the state does not hold";
     if runs.iter().any(|run| state.owner(run.owner).is_none()) {
@@ -342,13 +342,13 @@ fn u64_at(entry: &[u8], at: usize) -> u64 {
 }
 
 fn senseless_block(why: &str) -> ImageError {
-    ImageError::Senseless(Part::BlockTable, why.into())
+    ImageError::Senseless(ImagePart::BlockTable, why.into())
 }
 
 pub(super) fn senseless_run(why: &str) -> ImageError {
-    ImageError::Senseless(Part::RunTable, why.into())
+    ImageError::Senseless(ImagePart::RunTable, why.into())
 }
 
 fn senseless_inherited(why: &str) -> ImageError {
-    ImageError::Senseless(Part::InheritedTable, why.into())
+    ImageError::Senseless(ImagePart::InheritedTable, why.into())
 }

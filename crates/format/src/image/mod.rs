@@ -27,7 +27,7 @@ mod tests;
 
 pub use assemble::{Assembled, Contained, NewBlock, assemble};
 pub use encoding::{BlockEncoder, PageDifferences};
-pub use error::{ImageError, Part};
+pub use error::{ImageError, ImagePart};
 pub use header::{
     HEADER_BYTES, Header, IMAGE_VERSION, ImageIdentity, MAGIC_BYTES, Parent, STATE_BYTES_MAX, TABLE_BYTES_MAX,
     UnverifiedHeader, is_image,
@@ -67,9 +67,10 @@ impl Image {
 
 fn decode_state(bytes: &[u8]) -> Result<JobState, ImageError> {
     let mut decoder = minicbor::Decoder::new(bytes);
-    let state: JobState = decoder.decode().map_err(|error| ImageError::Senseless(Part::State, error.to_string()))?;
+    let state: JobState =
+        decoder.decode().map_err(|error| ImageError::Senseless(ImagePart::State, error.to_string()))?;
     if decoder.position() != bytes.len() {
-        return Err(ImageError::Senseless(Part::State, "more follows after its end".into()));
+        return Err(ImageError::Senseless(ImagePart::State, "more follows after its end".into()));
     }
     Ok(state)
 }

@@ -146,7 +146,7 @@ fn what_is_inherited_wrongly_is_neither_written_nor_read() {
     let table = verify_all(&file).unwrap().header.tail().0 as usize + 40 + 2 * 16;
     file[table..table + 8].copy_from_slice(&(5u64 * 4096).to_le_bytes());
     reseal(&mut file);
-    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(Part::InheritedTable, _))));
+    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(ImagePart::InheritedTable, _))));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_page_that_comes_twice_is_neither_written_nor_read() {
     let twice = vec![block(4096, &[stored(0, 5, 2)]), block(4096 * 3, &[stored(0, 6, 1)])];
     assert!(matches!(
         assemble(identity(), contained(twice, &[]), &state()),
-        Err(ImageError::Senseless(Part::RunTable, _))
+        Err(ImageError::Senseless(ImagePart::RunTable, _))
     ));
     let zero_over_stored = [run(0, 5, 1, Contents::Zero)];
     assert!(
@@ -203,7 +203,7 @@ fn a_page_that_comes_twice_is_neither_written_nor_read() {
     let (stored_run, zero_run) = (tail as usize + 40, tail as usize + 56);
     file.copy_within(stored_run..stored_run + 12, zero_run);
     reseal(&mut file);
-    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(Part::RunTable, why)) if why.contains("twice")));
+    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(ImagePart::RunTable, why)) if why.contains("twice")));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_process_that_does_not_exist_is_refused_on_both_sides() {
     let (tail, _) = verify_all(&file).unwrap().header.tail();
     file[tail as usize + 56 + 8] = 2;
     reseal(&mut file);
-    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(Part::RunTable, _))));
+    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(ImagePart::RunTable, _))));
 }
 
 #[test]
@@ -224,7 +224,9 @@ fn an_encoding_of_the_future_is_refused_by_name() {
     let (tail, _) = verify_all(&file).unwrap().header.tail();
     file[tail as usize + 16] = Encoding::ALL.len() as u8;
     reseal(&mut file);
-    assert!(matches!(verify_all(&file), Err(ImageError::Senseless(Part::BlockTable, why)) if why.contains("encoding")));
+    assert!(
+        matches!(verify_all(&file), Err(ImageError::Senseless(ImagePart::BlockTable, why)) if why.contains("encoding"))
+    );
 }
 
 #[test]
@@ -232,7 +234,7 @@ fn a_state_too_long_to_read_is_not_written() {
     let mut state = state();
     state.processes[0].working_directory = vec![b'x'; STATE_BYTES_MAX as usize + 1].into();
     let result = assemble(identity(), Contained::default(), &state);
-    assert!(matches!(result, Err(ImageError::TooLong { part: Part::State, .. })));
+    assert!(matches!(result, Err(ImageError::TooLong { part: ImagePart::State, .. })));
 }
 
 #[test]

@@ -202,7 +202,7 @@ pub struct RunOptions {
     pub grace: Option<u64>,
     /// Whether pages are kept as what has changed in them.
     #[n(15)]
-    pub delta: Option<Delta>,
+    pub delta: Option<DeltaMode>,
     /// Whether pages are compressed.
     #[n(16)]
     pub compress: Option<Compress>,
@@ -244,7 +244,7 @@ pub enum Flush {
 /// Whether pages are kept as what has changed in them.
 #[derive(Encode, Decode, Clone, Copy, Debug, PartialEq, Eq)]
 #[cbor(index_only)]
-pub enum Delta {
+pub enum DeltaMode {
     /// No.
     #[n(0)]
     None,

@@ -49,7 +49,7 @@ fn manifest() -> Manifest {
         flush_every: Some(8),
         durable_every: Some(600_000),
         grace: Some(30_000),
-        delta: Some(Delta::Auto),
+        delta: Some(DeltaMode::Auto),
         compress: Some(Compress::Auto),
         flush: Some(Flush::Background),
         keep_finished: Some(KeepFinished::No),

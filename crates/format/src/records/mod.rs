@@ -33,7 +33,7 @@ pub use memory::{Backing, Limit, Mapping, MemoryLayout, Protection, SpecialMappi
 pub use objects::{MemoryObject, ObjectKind, Owner, SavedPart};
 pub use process_tree::{ProcessTree, Unreported};
 pub use signals::{Disposition, PendingSignal};
-pub use sockets::{Credentials, Message, Socket, SocketOption, SocketState};
+pub use sockets::{Credentials, Socket, SocketMessage, SocketOption, SocketState};
 pub use surroundings::Surrounding;
 pub use terminals::{OutputStop, PseudoTerminal, TerminalControl, TerminalSettings, WindowSize};
 pub use threads::{AlternateStack, RestartableSequence, RobustList, Scheduling, ThreadRestrictions, ThreadState, Wait};

@@ -35,7 +35,7 @@ pub struct Socket {
     pub shut_down: u32,
     /// What has been received and not yet read, the first to be read first.
     #[n(8)]
-    pub received: Vec<Message>,
+    pub received: Vec<SocketMessage>,
 }
 
 /// Whom a socket is connected to.
@@ -107,7 +107,7 @@ pub struct SocketOption {
 
 /// A datagram, a packet, or a stretch of a stream.
 #[derive(Encode, Decode, Clone, Debug, PartialEq, Eq, Default)]
-pub struct Message {
+pub struct SocketMessage {
     /// What it says.
     #[n(0)]
     pub contents: Bytes,

@@ -25,7 +25,7 @@ fn holds(logical_rank: u32, epochs: &[EpochId]) -> Report {
         epoch: *epoch,
         logical_rank: LogicalRank(logical_rank),
         acknowledged: false,
-        level: Level::Encoded,
+        level: EpochLevel::Encoded,
     };
     let holdings: Vec<_> = epochs.iter().map(holding).collect();
     Report { life: Life(1), started: true, prefers: Some(LogicalRank(logical_rank)), holdings, unpromised: false }
@@ -152,7 +152,7 @@ fn a_job_that_broke_off_before_anything_counted_starts_again() {
 /// The same with the last epoch as a local one upon the first.
 fn holds_local(logical_rank: u32, encoded: EpochId, local: EpochId) -> Report {
     let mut report = holds(logical_rank, &[encoded, local]);
-    report.holdings[1].level = Level::Local(Some(encoded));
+    report.holdings[1].level = EpochLevel::Local(Some(encoded));
     report
 }
 
@@ -161,11 +161,11 @@ fn a_local_epoch_is_gone_back_to_while_every_shard_of_it_is_there() {
     let (encoded, local) = (epoch(1, 6, 1), epoch(1, 7, 2));
     let whole: Vec<Report> = (0..3).map(|logical_rank| holds_local(logical_rank, encoded, local)).collect();
     let restore = decide(&rotating(3), &reports(whole.clone()), &Rejected::new()).unwrap();
-    assert_eq!((restore.epoch, restore.level), (Some(local), Level::Local(Some(encoded))));
+    assert_eq!((restore.epoch, restore.level), (Some(local), EpochLevel::Local(Some(encoded))));
     let mut lost = whole.clone();
     lost[1] = spare();
     let restore = decide(&rotating(3), &reports(lost), &Rejected::new()).unwrap();
-    assert_eq!((restore.epoch, restore.level), (Some(encoded), Level::Encoded), "the code bears one lost shard");
+    assert_eq!((restore.epoch, restore.level), (Some(encoded), EpochLevel::Encoded), "the code bears one lost shard");
     let mut half_sealed = whole.clone();
     half_sealed[2] = holds(2, &[encoded]);
     let restore = decide(&rotating(3), &reports(half_sealed), &Rejected::new()).unwrap();

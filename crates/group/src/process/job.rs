@@ -12,7 +12,9 @@ use crate::payload::Payload;
 use crate::plan::{Plan, RecoveryMode};
 use crate::shard_store::{Damaged, Place, ShardId, ShardStore, compare};
 use crate::slots::SlotSet;
-use crate::transfer::{Costs, FIRST_WINDOW_END, Pages, Route, Seating, Task, Transfer, TransferError, TransferPlan};
+use crate::transfer::{
+    Costs, FIRST_WINDOW_END, Pages, Route, Seating, Transfer, TransferError, TransferPlan, TransferTask,
+};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -331,9 +333,9 @@ impl Job {
         let task = match &self.kind {
             Kind::Encode { .. } => {
                 let vacant = positions.filter(|at| self.seating.sinks[*at].is_none()).collect();
-                Task::Encode { changed: sets, held, vacant }
+                TransferTask::Encode { changed: sets, held, vacant }
             }
-            Kind::Rebuild { .. } => Task::Rebuild {
+            Kind::Rebuild { .. } => TransferTask::Rebuild {
                 lost: positions.clone().filter(|at| self.seating.sources[*at].is_none()).collect(),
                 replacements: positions
                     .filter(|at| {

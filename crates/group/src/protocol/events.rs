@@ -2,7 +2,7 @@
 
 use super::Work;
 use crate::decide::{Holding, Refusal, Report, Restore};
-use crate::identity::{EpochId, Level, Life, LogicalRank, Membership, Rank, Term};
+use crate::identity::{EpochId, EpochLevel, Life, LogicalRank, Membership, Rank, Term};
 use crate::shard_store::{Damaged, ShardId};
 use crate::transfer::Costs;
 use minicbor::{Decode, Encode};
@@ -193,7 +193,7 @@ pub enum Resumption {
     /// From its beginning, on this logical rank.
     Start(LogicalRank),
     /// Behind its checkpoint, which counts. A local epoch leaves what has changed since the last encoded one changed.
-    Committed(EpochId, Level),
+    Committed(EpochId, EpochLevel),
     /// Behind its checkpoint, which does not count.
     Abandoned(String),
     /// From the epoch's content, on this logical rank.

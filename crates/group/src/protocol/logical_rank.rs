@@ -2,7 +2,7 @@
 
 use super::{Action, After, Control, Phase, Protocol, Resumption, Stage, Survey, Work};
 use crate::decide::{Report, Restore};
-use crate::identity::{EpochId, Level, LogicalRank, Rank};
+use crate::identity::{EpochId, EpochLevel, LogicalRank, Rank};
 use crate::shard_store::Damaged;
 use crate::transfer::Costs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,8 +74,8 @@ impl Protocol {
             }
             (Phase::Stable(epoch), Stage::Acknowledged(work)) if work.epoch == epoch => {
                 (self.kept, self.local) = match work.level {
-                    Level::Encoded => (Some(epoch), None),
-                    Level::Local(base) => (base, Some(epoch)),
+                    EpochLevel::Encoded => (Some(epoch), None),
+                    EpochLevel::Local(base) => (base, Some(epoch)),
                 };
                 self.number = self.number.max(epoch.number);
                 let after = if work.recovery { After::Rollback(epoch) } else { After::Commit(epoch) };
@@ -99,7 +99,7 @@ impl Protocol {
         (costs, full): (Costs, bool),
         actions: &mut Vec<Action>,
     ) {
-        if self.begins(epoch, Level::Encoded, base, actions) {
+        if self.begins(epoch, EpochLevel::Encoded, base, actions) {
             let logical_ranks = self.logical_ranks.iter().map(|(logical_rank, rank)| (*logical_rank, *rank)).collect();
             // In place no shard is laid down, and the pages before are needed anyway.
             let full = full && self.resumes_early();
@@ -108,13 +108,13 @@ impl Protocol {
     }
 
     fn prepare_local(&mut self, epoch: EpochId, base: EpochId, actions: &mut Vec<Action>) {
-        if self.begins(epoch, Level::Local(Some(base)), Some(base), actions) {
+        if self.begins(epoch, EpochLevel::Local(Some(base)), Some(base), actions) {
             actions.push(Action::Stage { epoch, base, logical_rank: self.logical_rank() });
         }
     }
 
     /// Begins an epoch, if this process has what its differences refer to.
-    fn begins(&mut self, epoch: EpochId, level: Level, base: Option<EpochId>, actions: &mut Vec<Action>) -> bool {
+    fn begins(&mut self, epoch: EpochId, level: EpochLevel, base: Option<EpochId>, actions: &mut Vec<Action>) -> bool {
         self.number = self.number.max(epoch.number);
         self.stage = Stage::Working(Work { epoch, recovery: false, level });
         if base != self.kept {
@@ -171,7 +171,7 @@ impl Protocol {
         if let (Some(after), Some(logical_rank)) = (after, self.logical_rank()) {
             let resumption = match after {
                 After::Start => Resumption::Start(logical_rank),
-                After::Commit(epoch) => Resumption::Committed(epoch, Level::Encoded),
+                After::Commit(epoch) => Resumption::Committed(epoch, EpochLevel::Encoded),
                 After::Abandon(reason) => Resumption::Abandoned(reason),
                 After::Rollback(epoch) => Resumption::Rollback(epoch, logical_rank),
             };

@@ -37,7 +37,7 @@ mod logical_rank;
 
 pub use events::{Action, Arrival, Control, Event, Phase, Resumption, Survey};
 
-use crate::identity::{EpochId, Level, Life, LogicalRank, Membership, Rank, Term};
+use crate::identity::{EpochId, EpochLevel, Life, LogicalRank, Membership, Rank, Term};
 use crate::plan::{Plan, RecoveryMode};
 use crate::transfer::Costs;
 use coordinator::Coordinator;
@@ -82,7 +82,7 @@ pub struct Work {
     /// Whether it is brought back, and not new.
     pub recovery: bool,
     /// How it is kept.
-    pub level: Level,
+    pub level: EpochLevel,
 }
 
 /// What follows when old shards are deleted.

@@ -3,7 +3,7 @@
 use super::{Damaged, Place, ShardId, ShardStore};
 use crate::decide::Holding;
 use crate::description::{Description, Fingerprint, Sums};
-use crate::identity::{EpochId, Level, Life, LogicalRank};
+use crate::identity::{EpochId, EpochLevel, Life, LogicalRank};
 use crate::protocol::{Survey, Work};
 use standfast_core::delta::Page;
 use standfast_core::{PAGE_BYTES, is_zero};
@@ -50,7 +50,7 @@ impl MemoryShardStore {
         let good = self.shards.iter().filter(|(id, _)| self.is_whole(**id));
         let holding = |(id, shard): (&ShardId, &Shard)| {
             let base = shard.base.map(|base| base.epoch);
-            let level = if shard.is_local { Level::Local(base) } else { Level::Encoded };
+            let level = if shard.is_local { EpochLevel::Local(base) } else { EpochLevel::Encoded };
             Holding { epoch: id.epoch, logical_rank: id.logical_rank, acknowledged: shard.acknowledged, level }
         };
         let unpromised = self.life != Life::default() && !self.promised;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn new(number: u64) -> Work {
-        Work { epoch: shard(number).epoch, recovery: false, level: Level::Encoded }
+        Work { epoch: shard(number).epoch, recovery: false, level: EpochLevel::Encoded }
     }
 
     /// With one page of a check, and nothing of its own.
@@ -282,7 +282,7 @@ mod tests {
             shard_store.keep(Some(shard(number).epoch), Some(LogicalRank(0)), Life(1));
             assert_eq!(numbers(&mut shard_store), [1, number]);
         }
-        let level = Level::Local(Some(shard(1).epoch));
+        let level = EpochLevel::Local(Some(shard(1).epoch));
         assert_eq!(shard_store.survey().holdings[1].level, level);
         add(&mut shard_store, shard(4), Some(shard(1)), 4);
         shard_store.seal(new(4));

@@ -33,7 +33,7 @@ mod tests;
 
 pub use part::PartError;
 pub(crate) use part::WORTH;
-pub use plan::{PIECE_PAGES, Share, Task, TransferPlan, Use};
+pub use plan::{PIECE_PAGES, Share, TransferPlan, TransferTask, Use};
 pub use route::{Costs, Route, Sample};
 
 use crate::buffers::Buffers;

@@ -25,7 +25,7 @@ const STRIPES_MAX: usize = 32;
 
 /// What is to be computed.
 #[derive(Clone, Debug)]
-pub enum Task {
+pub enum TransferTask {
     /// New checks from the members' differences, or in full from their contents.
     Encode {
         /// For each member the slots that changed.
@@ -152,12 +152,12 @@ impl TransferPlan {
     ///
     /// # Errors
     /// [`CodeError::Lost`] where the task cannot be done.
-    pub fn new(layout: &Layout, task: &Task, route: Route) -> Result<Self, CodeError> {
+    pub fn new(layout: &Layout, task: &TransferTask, route: Route) -> Result<Self, CodeError> {
         let (mut sums, later) = match task {
-            Task::Encode { changed, held, vacant } => {
+            TransferTask::Encode { changed, held, vacant } => {
                 (encoding(layout, changed, held.as_deref(), vacant, route), Vec::new())
             }
-            Task::Rebuild { lost, replacements, used } => {
+            TransferTask::Rebuild { lost, replacements, used } => {
                 let mut first = rebuilding(layout, lost, used, route)?;
                 first.extend(handing_over(layout, lost, replacements, used));
                 // Checks over columns that are all there need not wait for what is rebuilt.

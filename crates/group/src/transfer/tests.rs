@@ -70,7 +70,7 @@ impl Pseudo {
 /// something only when there is nothing on its way to anybody else.
 fn run(
     layout: &Layout,
-    task: &Task,
+    task: &TransferTask,
     route: Route,
     stores: &mut [Store],
     sitting: (&Seating, Option<usize>),
@@ -82,7 +82,7 @@ fn run(
 /// The same, where something befalls the parts on their way.
 fn run_and(
     layout: &Layout,
-    task: &Task,
+    task: &TransferTask,
     route: Route,
     stores: &mut [Store],
     (seating, slow): (&Seating, Option<usize>),
@@ -219,7 +219,7 @@ proptest! {
             }
             let full = random.below(2) == 0;
             stores.iter_mut().for_each(|store| store.difference = !full);
-            let task = Task::Encode { changed, held: full.then(|| used.clone()), vacant: Vec::new() };
+            let task = TransferTask::Encode { changed, held: full.then(|| used.clone()), vacant: Vec::new() };
             run(&layout, &task, route, &mut stores, (&seated(&layout), slow), &mut random);
             let wanted = direct(&layout, &stores);
             for (store, wanted) in stores.iter_mut().zip(wanted) {
@@ -241,7 +241,7 @@ proptest! {
             seating.sources[*position] = None;
         }
         stores.iter_mut().for_each(|store| store.difference = false);
-        let task = Task::Rebuild { lost: lost.clone(), replacements: lost.clone(), used };
+        let task = TransferTask::Rebuild { lost: lost.clone(), replacements: lost.clone(), used };
         run(&layout, &task, route, &mut stores, (&seating, slow), &mut random);
         for position in lost {
             let content = |store: &Store| {
@@ -272,7 +272,7 @@ proptest! {
         }
         let all = vec![SlotSet::all(20); layout.members()];
         let mut seating = seated(&layout);
-        let encode = Task::Encode { changed: all.clone(), held: None, vacant: Vec::new() };
+        let encode = TransferTask::Encode { changed: all.clone(), held: None, vacant: Vec::new() };
         let altered = alter_each(&layout, &encode, route, &stores, &seating, &mut random)?;
         prop_assert!(altered > 0);
         run(&layout, &encode, route, &mut stores, (&seating, None), &mut random);
@@ -284,7 +284,7 @@ proptest! {
             seating.sources[*position] = None;
         }
         stores.iter_mut().for_each(|store| store.difference = false);
-        let rebuild = Task::Rebuild { lost: lost.clone(), replacements: lost, used: all };
+        let rebuild = TransferTask::Rebuild { lost: lost.clone(), replacements: lost, used: all };
         let altered = alter_each(&layout, &rebuild, route, &stores, &seating, &mut random)?;
         prop_assert!(altered > 0);
     }
@@ -293,7 +293,7 @@ proptest! {
 /// Carries out a task as often as it has parts, flips a bit of each part in turn, and says how many there were.
 fn alter_each(
     layout: &Layout,
-    task: &Task,
+    task: &TransferTask,
     route: Route,
     stores: &[Store],
     seating: &Seating,
@@ -330,20 +330,20 @@ fn a_parity_node_that_takes_a_members_logical_rank_lends_its_check_to_it() {
         }
     }
     let changed = vec![all.clone(); 3];
-    let encode = Task::Encode { changed: changed.clone(), held: None, vacant: Vec::new() };
+    let encode = TransferTask::Encode { changed: changed.clone(), held: None, vacant: Vec::new() };
     run(&layout, &encode, Route::Chain, &mut stores, (&seated(&layout), None), &mut random);
     let wanted = stores[1].now.clone();
     let mut seating = seated(&layout);
     (seating.sinks[1], seating.sinks[3]) = (Some(Rank(3)), None);
     stores.iter_mut().for_each(|store| store.difference = false);
-    let hand_over = Task::Rebuild { lost: vec![], replacements: vec![1], used: changed.clone() };
+    let hand_over = TransferTask::Rebuild { lost: vec![], replacements: vec![1], used: changed.clone() };
     let mut handed = stores.clone();
     assert!(alter_each(&layout, &hand_over, Route::Chain, &handed, &seating, &mut random).unwrap() > 0);
     run(&layout, &hand_over, Route::Chain, &mut handed, (&seating, None), &mut random);
     assert!(handed[3].now == wanted);
     stores[1] = Store::default();
     seating.sources[1] = None;
-    let rebuild = Task::Rebuild { lost: vec![1], replacements: vec![1], used: changed };
+    let rebuild = TransferTask::Rebuild { lost: vec![1], replacements: vec![1], used: changed };
     assert!(alter_each(&layout, &rebuild, Route::Chain, &stores, &seating, &mut random).unwrap() > 0);
     run(&layout, &rebuild, Route::Chain, &mut stores, (&seating, None), &mut random);
     assert!(stores[3].now == wanted);
@@ -362,13 +362,13 @@ fn nobody_takes_more_than_a_window_however_slow_another_is() {
         }
         let all = vec![SlotSet::all(slots); 4];
         let slow = Some(layout.positions() - 1);
-        let encode = Task::Encode { changed: all.clone(), held: None, vacant: Vec::new() };
+        let encode = TransferTask::Encode { changed: all.clone(), held: None, vacant: Vec::new() };
         run(&layout, &encode, route, &mut stores, (&seated(&layout), slow), &mut random);
         let (wanted, mut seating) = (stores[1].clone(), seated(&layout));
         stores[1] = Store::default();
         seating.sources[1] = None;
         stores.iter_mut().for_each(|store| store.difference = false);
-        let rebuild = Task::Rebuild { lost: vec![1], replacements: vec![1], used: all };
+        let rebuild = TransferTask::Rebuild { lost: vec![1], replacements: vec![1], used: all };
         run(&layout, &rebuild, route, &mut stores, (&seating, Some(1)), &mut random);
         assert!((&stores[1].now, &stores[1].checks) == (&wanted.now, &wanted.checks), "{route:?}");
     }
@@ -378,7 +378,7 @@ fn nobody_takes_more_than_a_window_however_slow_another_is() {
 fn parts_that_nobody_waits_for_are_refused() {
     let layout = Layout::new(Scheme::Parity, 2, 1).unwrap();
     let changed = vec![[0].into_iter().collect(), SlotSet::default()];
-    let task = Task::Encode { changed, held: None, vacant: Vec::new() };
+    let task = TransferTask::Encode { changed, held: None, vacant: Vec::new() };
     let plan = TransferPlan::new(&layout, &task, Route::Direct).unwrap();
     let seating = Seating { me: Rank(2), ..seated(&layout) };
     let part = |sum, piece, to, stripes, sums| {

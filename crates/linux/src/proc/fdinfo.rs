@@ -23,7 +23,7 @@ pub struct DescriptorInformation {
     /// What a signalfd listens to; bit n - 1 is signal n.
     pub signal_mask: Option<u64>,
     /// What an inotify instance watches.
-    pub watches: Vec<Watch>,
+    pub watches: Vec<ShownWatch>,
     /// The process that a pidfd stands for, as the reader of the file sees it; -1 once it has been reaped.
     pub process: Option<i32>,
 }
@@ -47,7 +47,7 @@ pub struct TimerSetting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lock {
     /// Which kind.
-    pub kind: LockKind,
+    pub kind: ShownLockKind,
     /// Whether it keeps everybody else out, instead of writers only.
     pub exclusive: bool,
     /// The process that took it, as the reader of the file sees it; it may have ended. -1 for open file descriptions.
@@ -60,7 +60,7 @@ pub struct Lock {
 
 /// The kinds of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockKind {
+pub enum ShownLockKind {
     /// `flock(2)`.
     Whole,
     /// `F_SETLK`.
@@ -73,7 +73,7 @@ pub enum LockKind {
 
 /// One `inotify` line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Watch {
+pub struct ShownWatch {
     /// Its number within the instance.
     pub descriptor: i32,
     /// Inode of what it watches.
@@ -138,10 +138,10 @@ impl DescriptorInformation {
 fn lock(value: &[u8]) -> Option<Lock> {
     let mut fields = words(value).skip(1);
     let kind = match fields.next()? {
-        b"FLOCK" => LockKind::Whole,
-        b"POSIX" => LockKind::Process,
-        b"OFDLCK" => LockKind::OpenFile,
-        _ => LockKind::Other,
+        b"FLOCK" => ShownLockKind::Whole,
+        b"POSIX" => ShownLockKind::Process,
+        b"OFDLCK" => ShownLockKind::OpenFile,
+        _ => ShownLockKind::Other,
     };
     let exclusive = fields.nth(1)? == b"WRITE";
     let process = parse(fields.next()?)?;
@@ -158,12 +158,12 @@ fn seconds_and_nanoseconds(value: &[u8]) -> u64 {
 }
 
 /// `inotify wd:3 ino:9e7e sdev:800013 mask:800afce ignored_mask:0 fhandle-bytes:8 fhandle-type:1 f_handle:7e9e0000640d1b6d`
-fn watch(line: &[u8]) -> Option<Watch> {
+fn watch(line: &[u8]) -> Option<ShownWatch> {
     let fields: Vec<&[u8]> = words(line).collect();
     let behind = |name: &[u8]| fields.iter().find_map(|word| word.strip_prefix(name));
     // The kernel's own form of a device number: 12 bits, then 20.
     let device = parse_hex(behind(b"sdev:")?)?;
-    Some(Watch {
+    Some(ShownWatch {
         descriptor: parse_hex(behind(b"wd:")?)? as i32,
         inode: parse_hex(behind(b"ino:")?)?,
         device: ((device >> 20) as u32, (device & 0xf_ffff) as u32),
@@ -205,10 +205,10 @@ mod tests {
             lock:\t4: LEASE  ACTIVE    READ 4711 fe:00:5 0 EOF\n";
         let lock = |kind, exclusive, process, start, end| Lock { kind, exclusive, process, start, end };
         let locks = [
-            lock(LockKind::Whole, true, 4711, 0, None),
-            lock(LockKind::Process, false, 4711, 100, Some(199)),
-            lock(LockKind::OpenFile, true, -1, 0, Some(0)),
-            lock(LockKind::Other, false, 4711, 0, None),
+            lock(ShownLockKind::Whole, true, 4711, 0, None),
+            lock(ShownLockKind::Process, false, 4711, 100, Some(199)),
+            lock(ShownLockKind::OpenFile, true, -1, 0, Some(0)),
+            lock(ShownLockKind::Other, false, 4711, 0, None),
         ];
         assert_eq!(DescriptorInformation::parse(text).locks, locks);
     }
@@ -239,7 +239,7 @@ mod tests {
         let text =
             b"pos:\t0\nflags:\t00\ninotify wd:1f ino:3c4a3 sdev:fe00000 mask:fff ignored_mask:0 fhandle-bytes:8 \
             fhandle-type:1 f_handle:a3c4030000000000\n";
-        let watch = Watch { descriptor: 31, inode: 0x3c4a3, device: (254, 0), mask: 0xfff };
+        let watch = ShownWatch { descriptor: 31, inode: 0x3c4a3, device: (254, 0), mask: 0xfff };
         assert_eq!(DescriptorInformation::parse(text).watches, [watch]);
     }
 }

@@ -13,11 +13,11 @@ mod stat;
 mod status;
 mod timers;
 
-pub use fdinfo::{DescriptorInformation, EpollTarget, Lock, LockKind};
+pub use fdinfo::{DescriptorInformation, EpollTarget, Lock, ShownLockKind};
 pub use locks::{WholeFileLock, leased_inodes};
 pub use maps::{Map, MapProtection};
 pub use net::{Endpoint, TcpConnection};
-pub use numa::{MapPolicy, NumaPolicy};
+pub use numa::{MapPolicy, ShownNumaPolicy};
 pub use room::Room;
 pub use schedstat::ProcessorTime;
 pub use sleep::Sleep;

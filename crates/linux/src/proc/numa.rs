@@ -6,7 +6,7 @@ use std::io;
 
 /// By which policy memory is taken from NUMA nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NumaPolicy {
+pub struct ShownNumaPolicy {
     /// `MPOL_` mode with its flags, as `mbind(2)` takes them.
     pub mode: u32,
     /// The nodes, a bit for each.
@@ -19,7 +19,7 @@ pub struct MapPolicy {
     /// Its first address.
     pub start: u64,
     /// What goes for it: its own policy or, where it has none, the one of the main thread.
-    pub policy: NumaPolicy,
+    pub policy: ShownNumaPolicy,
 }
 
 /// The kernel's words for modes, by their numbers.
@@ -71,7 +71,7 @@ impl MapPolicy {
         for flag in flags.trim_start_matches('=').split('|').filter(|flag| !flag.is_empty()) {
             mode |= FLAGS.iter().find(|(name, _)| *name == flag)?.1;
         }
-        Some(Self { start, policy: NumaPolicy { mode, nodes: node_set(nodes)? } })
+        Some(Self { start, policy: ShownNumaPolicy { mode, nodes: node_set(nodes)? } })
     }
 }
 

@@ -20,7 +20,7 @@ const TCSETS2: u64 = 0x402c_542b;
 /// `struct termios2` of the kernel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Settings {
+pub struct Termios {
     /// `c_iflag`.
     pub input: u32,
     /// `c_oflag`.
@@ -117,15 +117,15 @@ fn none_if_not_one(answer: io::Result<i32>) -> io::Result<Option<i32>> {
 }
 
 /// `TCGETS2`; of a master: those of its slave.
-pub fn settings(terminal: BorrowedFd<'_>) -> io::Result<Settings> {
-    let mut settings = Settings::default();
+pub fn settings(terminal: BorrowedFd<'_>) -> io::Result<Termios> {
+    let mut settings = Termios::default();
     // SAFETY: `settings` is live and has the kernel's layout.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), TCGETS2, &raw mut settings) }.into())?;
     Ok(settings)
 }
 
 /// `TCSETS2`: at once, and what is in the queues stays there.
-pub fn set_settings(terminal: BorrowedFd<'_>, settings: &Settings) -> io::Result<()> {
+pub fn set_settings(terminal: BorrowedFd<'_>, settings: &Termios) -> io::Result<()> {
     // SAFETY: `settings` is live and has the kernel's layout.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), TCSETS2, std::ptr::from_ref(settings)) }.into()).map(drop)
 }

@@ -1,7 +1,7 @@
 //! A copy to the directory in the background, while the program goes on: one at a time on a node, so that they do not
 //! take each other's bandwidth.
 
-use super::Directory;
+use super::LevelDirectory;
 use crate::error::MemberError;
 use crate::shard_store::ShardCopy;
 use std::fs::File;
@@ -17,7 +17,7 @@ impl Flush {
     ///
     /// # Errors
     /// Where there can be no thread, or the lock cannot be reached.
-    pub(crate) fn begin(directory: &Directory, copy: ShardCopy, node: &Path) -> Result<Self, MemberError> {
+    pub(crate) fn begin(directory: &LevelDirectory, copy: ShardCopy, node: &Path) -> Result<Self, MemberError> {
         let turn = File::open(node).map_err(MemberError::file(node))?;
         let (into, folder) = (directory.clone(), node.to_owned());
         let write = move || {

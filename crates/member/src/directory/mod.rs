@@ -25,7 +25,7 @@ use crate::shard_store::{
     FileShardStore, ShardCopy, clear, make_directory, read_checked, read_state, sync, write_checked,
 };
 use standfast_format::manifest::JobId;
-use standfast_group::{EpochId, Level, Life, LogicalRank, Plan, ShardId};
+use standfast_group::{EpochId, EpochLevel, Life, LogicalRank, Plan, ShardId};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -37,7 +37,7 @@ const WRITTEN_BY_OTHERS: u32 = 0o022;
 
 /// A directory with copies of epochs.
 #[derive(Debug, Clone)]
-pub struct Directory {
+pub struct LevelDirectory {
     path: PathBuf,
 }
 
@@ -50,7 +50,7 @@ pub struct HeldEpoch {
     pub logical_ranks: BTreeMap<LogicalRank, PathBuf>,
     pub(crate) plan: PlanRecord,
     /// How it is kept.
-    pub(crate) level: Level,
+    pub(crate) level: EpochLevel,
     /// The latest life that one of the shard stores knows of.
     pub(crate) life: Life,
 }
@@ -63,7 +63,7 @@ impl HeldEpoch {
 
     /// Whether each shard stands for itself: every one of them is needed.
     pub fn is_local(&self) -> bool {
-        self.level != Level::Encoded
+        self.level != EpochLevel::Encoded
     }
 
     /// Logical ranks of which nothing is held.
@@ -81,8 +81,8 @@ impl HeldEpoch {
     pub fn lacking(&self) -> Result<Option<(usize, Vec<LogicalRank>)>, MemberError> {
         let has = |logical_rank| self.logical_ranks.contains_key(&logical_rank);
         Ok(match self.level {
-            Level::Encoded => self.plan()?.lacking(has),
-            Level::Local(_) => self.plan()?.incomplete(has),
+            EpochLevel::Encoded => self.plan()?.lacking(has),
+            EpochLevel::Local(_) => self.plan()?.incomplete(has),
         })
     }
 
@@ -126,7 +126,7 @@ impl HeldEpoch {
     }
 }
 
-impl Directory {
+impl LevelDirectory {
     /// The directory with this path, which need not be there yet.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
@@ -316,7 +316,7 @@ fn remove(held: &HeldEpoch) -> Result<(), MemberError> {
     folder.map_or(Ok(()), clear)
 }
 
-/// Whether the folders of epochs are named so (see [`Directory::place`]). The directory may be somebody's working directory,
+/// Whether the folders of epochs are named so (see [`LevelDirectory::place`]). The directory may be somebody's working directory,
 /// with an `epoch-10` of his own in it.
 fn is_epoch_name(name: &str) -> bool {
     let parts: Vec<&str> = name.split('-').collect();
@@ -367,7 +367,7 @@ mod tests {
     fn what_others_may_have_written_is_not_believed() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("new").join("directory");
-        let directory = Directory::new(&path);
+        let directory = LevelDirectory::new(&path);
         assert!(directory.epochs().unwrap().is_empty() && directory.life().unwrap() == Life::default());
         directory.note_life(Life(3)).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ONLY);

@@ -1,12 +1,12 @@
 //! Rebuilding what a directory lacks of an epoch, without the program: the protocol's own recovery, with all logical ranks in
 //! this one process.
 
-use super::{Directory, HeldEpoch};
+use super::{HeldEpoch, LevelDirectory};
 use crate::error::MemberError;
 use crate::settings::COSTS;
 use crate::shard_store::{FileShardStore, make_durable};
 use standfast_group::{
-    Beginning, EpochId, Input, LogicalRank, Membership, Nothing, Output, Plan, Process, Rank, Resumption, ShardId,
+    Beginning, Effect, EpochId, Input, LogicalRank, Membership, Nothing, Plan, Process, Rank, Resumption, ShardId,
 };
 use std::collections::VecDeque;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub struct Rebuilt {
 /// # Errors
 /// [`MemberError`]: there is none that suffices; the file system.
 pub fn rebuild(directory: &Path) -> Result<Rebuilt, MemberError> {
-    let place = Directory::new(directory);
+    let place = LevelDirectory::new(directory);
     for held in place.epochs()? {
         if held.lacking()?.is_some() {
             continue;
@@ -45,11 +45,11 @@ struct Workshop {
     logical_ranks: Vec<(Process, FileShardStore)>,
     inputs: VecDeque<(usize, Input)>,
     missing: Vec<LogicalRank>,
-    place: Directory,
+    place: LevelDirectory,
 }
 
 impl Workshop {
-    fn open(place: &Directory, held: &HeldEpoch) -> Result<Self, MemberError> {
+    fn open(place: &LevelDirectory, held: &HeldEpoch) -> Result<Self, MemberError> {
         let plan: Arc<Plan> = Arc::new(held.plan()?);
         let ranks = || (0..held.members() as u32).map(Rank);
         let logical_rank = |rank: Rank| -> Result<(Process, FileShardStore), MemberError> {
@@ -58,7 +58,7 @@ impl Workshop {
             let shard_store = FileShardStore::open(&path, held.epoch.job, logical_rank, &held.plan)?;
             let beginning =
                 Beginning { rank, prefers: Some(logical_rank), started: true, costs: COSTS, encode_every: 1 };
-            let settings = standfast_group::Settings { beginning, compress: false, full: None };
+            let settings = standfast_group::ProcessSettings { beginning, compress: false, full: None };
             Ok((Process::new(plan.clone(), settings), shard_store))
         };
         let logical_ranks = ranks().map(logical_rank).collect::<Result<_, _>>()?;
@@ -87,33 +87,33 @@ impl Workshop {
     }
 
     /// Does what one of them asks for. Says whether it has gone back to the epoch.
-    fn act(&mut self, at: usize, output: Output, epoch: EpochId) -> Result<bool, MemberError> {
+    fn act(&mut self, at: usize, output: Effect, epoch: EpochId) -> Result<bool, MemberError> {
         let shard_store = &mut self.logical_ranks[at].1;
         let input = match output {
-            Output::Send(to, bytes) => {
+            Effect::Send(to, bytes) => {
                 self.inputs.push_back((to.0 as usize, Input::Message(Rank(at as u32), bytes)));
                 return Ok(false);
             }
-            Output::Survey(membership) => Input::Surveyed(membership, shard_store.survey()),
-            Output::Seal(work) => {
+            Effect::Survey(membership) => Input::Surveyed(membership, shard_store.survey()),
+            Effect::Seal(work) => {
                 shard_store.seal(work)?;
                 Input::Sealed(work.epoch)
             }
-            Output::Acknowledge(epoch) => {
+            Effect::Acknowledge(epoch) => {
                 shard_store.acknowledge(epoch)?;
                 Input::Acknowledged(epoch)
             }
-            Output::Keep { epoch, logical_rank, life } => {
+            Effect::Keep { epoch, logical_rank, life } => {
                 shard_store.keep(epoch, logical_rank, life)?;
                 Input::Kept
             }
-            Output::Resume(Resumption::Rollback(to, _)) if to == epoch => return Ok(true),
-            Output::Resume(other) => {
+            Effect::Resume(Resumption::Rollback(to, _)) if to == epoch => return Ok(true),
+            Effect::Resume(other) => {
                 return Err(MemberError::Disagreement(format!("not what was asked for: {other:?}")));
             }
-            Output::Refuse(refusal) => return Err(refusal.into()),
-            Output::Leave(reason) => return Err(MemberError::Leave(reason)),
-            Output::Rejected(from, error) => {
+            Effect::Refuse(refusal) => return Err(refusal.into()),
+            Effect::Leave(reason) => return Err(MemberError::Leave(reason)),
+            Effect::Rejected(from, error) => {
                 return Err(MemberError::Disagreement(format!("logical rank {}: {error}", from.0)));
             }
         };

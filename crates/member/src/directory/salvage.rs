@@ -1,11 +1,11 @@
 //! Saving from a node's memory what processes that have ended left there: without messages, without the program.
 
-use super::Directory;
+use super::LevelDirectory;
 use crate::error::MemberError;
 use crate::memory_place;
 use crate::shard_store::FileShardStore;
 use standfast_format::manifest::JobId;
-use standfast_group::{EpochId, Level, LogicalRank, ShardId};
+use standfast_group::{EpochId, EpochLevel, LogicalRank, ShardId};
 use std::path::Path;
 
 /// What has been saved.
@@ -23,14 +23,15 @@ pub struct Salvaged {
 /// # Errors
 /// Those of the file system; where it is another job's directory, or its processes still run.
 pub fn salvage(memory: &Path, job: JobId, directory: &Path) -> Result<Salvaged, MemberError> {
-    let directory = Directory::new(directory);
+    let directory = LevelDirectory::new(directory);
     directory.epochs_of(job)?;
     let mut salvaged = Salvaged { shards: Vec::new(), lost: Vec::new() };
     let held = memory_place::find(memory, job)?;
     for path in held.map_or(Ok(Vec::new()), |held| super::folders(&held, super::is_logical_rank_name))? {
         let Ok(shard_store) = FileShardStore::open_found(&path) else { continue };
         let sealed = shard_store.sealed();
-        let newest_known = sealed.iter().rposition(|it| it.acknowledged && it.level == Level::Encoded).unwrap_or(0);
+        let newest_known =
+            sealed.iter().rposition(|it| it.acknowledged && it.level == EpochLevel::Encoded).unwrap_or(0);
         let shards =
             sealed[newest_known..].iter().map(|held| ShardId { epoch: held.epoch, logical_rank: held.logical_rank });
         // Pages that are damaged make their shard as good as lost.

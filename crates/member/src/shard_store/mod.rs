@@ -28,8 +28,8 @@ use standfast_core::Checksum;
 use standfast_core::delta::Page;
 use standfast_format::manifest::JobId;
 use standfast_group::{
-    AHEAD, Damaged, Description, EpochId, Fingerprint, Holding, Level, Life, LogicalRank, Place, ShardId, ShardStore,
-    Sums, Survey, Work,
+    AHEAD, Damaged, Description, EpochId, EpochLevel, Fingerprint, Holding, Life, LogicalRank, Place, ShardId,
+    ShardStore, Sums, Survey, Work,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -84,8 +84,8 @@ pub(crate) struct SealedShard {
 
 impl SealedShard {
     /// How its epoch is kept.
-    pub(crate) fn level(&self) -> Level {
-        if self.is_local { Level::Local(self.base.map(|base| base.epoch)) } else { Level::Encoded }
+    pub(crate) fn level(&self) -> EpochLevel {
+        if self.is_local { EpochLevel::Local(self.base.map(|base| base.epoch)) } else { EpochLevel::Encoded }
     }
 }
 
@@ -563,7 +563,7 @@ impl ShardStore for FileShardStore {
 
 fn holding((id, shard): (&ShardId, &Shard)) -> Holding {
     let base = shard.base.map(|base| base.epoch);
-    let level = if shard.is_local { Level::Local(base) } else { Level::Encoded };
+    let level = if shard.is_local { EpochLevel::Local(base) } else { EpochLevel::Encoded };
     Holding { epoch: id.epoch, logical_rank: id.logical_rank, acknowledged: shard.acknowledged, level }
 }
 

@@ -36,7 +36,7 @@ fn begun(stripes: std::ops::Range<u32>) -> (tempfile::TempDir, FileShardStore) {
 }
 
 fn seal(shard_store: &mut FileShardStore, number: u64, recovery: bool) {
-    shard_store.seal(Work { epoch: shard(number).epoch, recovery, level: Level::Encoded }).unwrap();
+    shard_store.seal(Work { epoch: shard(number).epoch, recovery, level: EpochLevel::Encoded }).unwrap();
 }
 
 #[test]

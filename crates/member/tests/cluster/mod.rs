@@ -7,7 +7,7 @@ use standfast_core::Checksum;
 use standfast_core::erasure::Scheme;
 use standfast_format::manifest::JobId;
 use standfast_linux::RegisteredMemory;
-use standfast_member::{Joined, Member, MemberError, Outcome, Settings, Tracking};
+use standfast_member::{CheckpointEnd, Joined, Member, MemberError, RegionTracking, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Program {
 pub(crate) struct Cluster {
     seed: u64,
     scheme: Scheme,
-    tracking: Tracking,
+    tracking: RegionTracking,
     ranks: u32,
     pub(crate) nodes: Vec<TempDir>,
     /// The node of each rank.
@@ -119,7 +119,7 @@ impl Cluster {
     pub(crate) fn new(seed: u64, scheme: Scheme, ranks: u32, nodes: usize) -> Self {
         let nodes: Vec<TempDir> = (0..nodes).map(|_| fresh_memory()).collect();
         let homes = (0..ranks as usize).map(|rank| rank % nodes.len()).collect();
-        let tracking = if seed.is_multiple_of(2) { Tracking::Auto } else { Tracking::Compare };
+        let tracking = if seed.is_multiple_of(2) { RegionTracking::Auto } else { RegionTracking::Compare };
         let (promised, encoded, back_at) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         Self {
             seed,
@@ -202,13 +202,13 @@ impl Cluster {
             let taken = member.checkpoint()?;
             is_quiet("a checkpoint");
             match taken {
-                Outcome::Committed(epoch) => {
+                CheckpointEnd::Committed(epoch) => {
                     self.promised.fetch_max(program.step(), Ordering::SeqCst);
                     if member.encoded() == Some(epoch) {
                         self.encoded.fetch_max(program.step(), Ordering::SeqCst);
                     }
                 }
-                Outcome::Abandoned(reason) => panic!("a checkpoint was given up: {reason}"),
+                CheckpointEnd::Abandoned(reason) => panic!("a checkpoint was given up: {reason}"),
             }
         }
         member.finish()?;

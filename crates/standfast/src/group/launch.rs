@@ -275,7 +275,7 @@ fn saved(request: &GroupRequest, name: &str) -> Result<GroupEvent, Error> {
     }
     request.nodes.ask_all(&on_nodes(request, "end")?, ANSWER_MAX);
     let lost = request.nodes.save_all(&on_nodes(request, "salvage")?);
-    let held = standfast_member::Directory::new(&directory).epochs()?;
+    let held = standfast_member::LevelDirectory::new(&directory).epochs()?;
     let shards = held.iter().map(|held| held.logical_ranks.len()).sum();
     Ok(GroupEvent::Saved { shards, lost, directory })
 }

@@ -4,7 +4,7 @@ use super::job_name::{job_name, named_job};
 use crate::error::Error;
 use serde::Serialize;
 use standfast_format::manifest::JobId;
-use standfast_member::{Directory, HeldEpoch, held_in_memory, job_named};
+use standfast_member::{HeldEpoch, LevelDirectory, held_in_memory, job_named};
 use std::path::{Path, PathBuf};
 
 /// Where this node's memory file system is mounted, unless it is said otherwise.
@@ -54,7 +54,7 @@ pub fn group_status(directory: &Path, memory: &Path) -> Result<Vec<GroupEpoch>, 
     let mut epochs = Vec::new();
     // Before anything is read: whose it is.
     let name = job_name(directory)?;
-    for held in Directory::new(directory).epochs()? {
+    for held in LevelDirectory::new(directory).epochs()? {
         epochs.push(report(&held, "directory")?);
     }
     if let Some(name) = name {
@@ -85,7 +85,7 @@ fn report(held: &HeldEpoch, place: &'static str) -> Result<GroupEpoch, Error> {
 pub fn group_verify(directory: &Path) -> Result<Vec<GroupShard>, Error> {
     let mut shards = Vec::new();
     job_name(directory)?;
-    for held in Directory::new(directory).epochs()? {
+    for held in LevelDirectory::new(directory).epochs()? {
         for (logical_rank, damage) in held.verify() {
             shards.push(GroupShard { epoch: held.epoch.to_string(), logical_rank: logical_rank.0, damage });
         }

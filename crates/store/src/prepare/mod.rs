@@ -30,7 +30,7 @@ impl JobDirectory {
     /// # Errors
     /// [`StoreError::Busy`], [`StoreError::LeaseLost`], [`StoreError::NoSpace`], [`StoreError::StorageBackend`].
     pub fn prepare(&self, lease: &Lease) -> Result<Prepared, StoreError> {
-        self.prepare_with(lease, Plan::default())
+        self.prepare_with(lease, PreparePlan::default())
     }
 
     /// As [`JobDirectory::prepare`], according to a plan. Where the parent in it is gone, or its chain is not good or has
@@ -38,7 +38,7 @@ impl JobDirectory {
     ///
     /// # Errors
     /// As for [`JobDirectory::prepare`].
-    pub fn prepare_with(&self, lease: &Lease, plan: Plan) -> Result<Prepared, StoreError> {
+    pub fn prepare_with(&self, lease: &Lease, plan: PreparePlan) -> Result<Prepared, StoreError> {
         let manifest = self.manifest()?;
         let number = manifest.next.max(plan.number_min);
         let draft = Draft::begin(&self.level_directory, lease, Slot::Checkpoint, image_name_of(number, 0))?;
@@ -65,7 +65,7 @@ impl JobDirectory {
 
 /// What kind of generation is to be prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub struct PreparePlan {
     /// The generation from which it may inherit pages.
     pub parent: Option<GenerationNumber>,
     /// How many images may build upon each other, 256 at most: what would come behind them is full.
@@ -78,7 +78,7 @@ pub struct Plan {
     pub number_min: GenerationNumber,
 }
 
-impl Default for Plan {
+impl Default for PreparePlan {
     fn default() -> Self {
         let (writing, number_min) = (Writing::default(), GenerationNumber::FIRST);
         Self { parent: None, links_max: LINKS_MAX, writing, in_haste: false, number_min }

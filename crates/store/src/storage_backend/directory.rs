@@ -1,6 +1,6 @@
 //! A directory of the file system.
 
-use super::{LockGuard, Status, StorageBackend, StorageFile, way};
+use super::{FileStatus, LockGuard, StorageBackend, StorageFile, way};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use std::fs::File;
 use std::io;
@@ -69,7 +69,7 @@ impl StorageBackend for Directory {
         Ok(Arc::new(DirectoryFile(self.open_file(name, OFlags::RDONLY)?)))
     }
 
-    fn status(&self) -> io::Result<Status> {
+    fn status(&self) -> io::Result<FileStatus> {
         Ok(status_of(&fs::fstat(&self.descriptor)?))
     }
 
@@ -143,7 +143,7 @@ impl StorageFile for DirectoryFile {
         Ok(fs::futimens(&self.0, &now)?)
     }
 
-    fn status(&self) -> io::Result<Status> {
+    fn status(&self) -> io::Result<FileStatus> {
         Ok(status_of(&fs::fstat(&self.0)?))
     }
 
@@ -153,9 +153,9 @@ impl StorageFile for DirectoryFile {
     }
 }
 
-fn status_of(stat: &Stat) -> Status {
+fn status_of(stat: &Stat) -> FileStatus {
     let since_1970 = Duration::new(stat.st_mtime.unsigned_abs(), stat.st_mtime_nsec as u32);
-    Status {
+    FileStatus {
         inode: stat.st_ino,
         is_regular: fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::RegularFile,
         owner: stat.st_uid,

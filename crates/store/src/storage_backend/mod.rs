@@ -35,7 +35,7 @@ pub trait StorageBackend: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As the file system says.
-    fn status(&self) -> io::Result<Status>;
+    fn status(&self) -> io::Result<FileStatus>;
 
     /// Gives a file another name, in place of a file that may have had it.
     ///
@@ -101,7 +101,7 @@ pub trait StorageFile: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As the file system says.
-    fn status(&self) -> io::Result<Status>;
+    fn status(&self) -> io::Result<FileStatus>;
 
     /// Makes the content durable: what was written before the call began.
     ///
@@ -112,7 +112,7 @@ pub trait StorageFile: fmt::Debug + Send + Sync {
 
 /// What the file system says about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Status {
+pub struct FileStatus {
     /// Inode number.
     pub inode: u64,
     /// Whether it is a regular file.

@@ -7,7 +7,7 @@ use super::{
     AFTER_REBOOT, LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, some_pages, state,
     written,
 };
-use crate::{CoalesceRule, JobDirectory, Lease, Plan, Selector, StoreError, Writing};
+use crate::{CoalesceRule, JobDirectory, Lease, PreparePlan, Selector, StoreError, Writing};
 use proptest::prelude::*;
 use standfast_core::{Address, PageRange, PageSet};
 use standfast_format::manifest::GenerationNumber;
@@ -32,8 +32,8 @@ fn rule(keep: NonZeroU32, links: u32) -> CoalesceRule {
     CoalesceRule { keep, links, bytes_min: 0 }
 }
 
-fn upon(at: u64) -> Plan {
-    Plan { parent: Some(number(at)), ..Plan::default() }
+fn upon(at: u64) -> PreparePlan {
+    PreparePlan { parent: Some(number(at)), ..PreparePlan::default() }
 }
 
 fn coalesce(directory: &JobDirectory, lease: &Lease, rule: CoalesceRule) -> Result<bool, StoreError> {
@@ -91,7 +91,7 @@ fn a_chain_that_has_become_too_long_is_not_built_upon() {
     let disk = disk_with_chain();
     let directory = open_on(disk.storage_backend(), 1);
     let lease = directory.take_lease(LIVE).unwrap();
-    let parent = |links_max| directory.prepare_with(&lease, Plan { links_max, ..upon(6) }).unwrap().parent();
+    let parent = |links_max| directory.prepare_with(&lease, PreparePlan { links_max, ..upon(6) }).unwrap().parent();
     assert_eq!((parent(6), parent(7)), (None, Some(number(6))));
 }
 
@@ -123,7 +123,10 @@ fn what_is_held_back_is_written_when_it_is_released_and_where_there_is_no_room_b
     let pages: Pages = (1..4000u64).map(|at| ((0, at * 0x1000), page(at as u8 | 1))).collect();
     for bytes_max in [0, 64 << 20] {
         let before = disk.operations();
-        let plan = Plan { writing: Writing::Held { bytes_max, bytes_expected: bytes_max / 2 }, ..Plan::default() };
+        let plan = PreparePlan {
+            writing: Writing::Held { bytes_max, bytes_expected: bytes_max / 2 },
+            ..PreparePlan::default()
+        };
         let mut prepared = directory.prepare_with(&lease, plan).unwrap();
         super::submit_all(&mut prepared, &pages).unwrap();
         let is_held = disk.operations() == before + 1;

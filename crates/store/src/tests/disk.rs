@@ -3,7 +3,7 @@
 //! Names and contents exist twice: as programs see them, and as they would be found after a loss of power. What is in
 //! between may survive or not; [`Survival`] decides.
 
-use crate::{LockGuard, Status, StorageBackend, StorageFile};
+use crate::{FileStatus, LockGuard, StorageBackend, StorageFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
@@ -226,10 +226,10 @@ impl StorageBackend for Disk {
         Ok(Arc::new(DiskFile { disk: Self(Arc::clone(&self.0)), inode }))
     }
 
-    fn status(&self) -> io::Result<Status> {
+    fn status(&self) -> io::Result<FileStatus> {
         let state = self.state();
         let owner = rustix::process::geteuid().as_raw();
-        Ok(Status { inode: 1, is_regular: false, owner, mode: 0o700, bytes: 0, links: 2, modified: state.now() })
+        Ok(FileStatus { inode: 1, is_regular: false, owner, mode: 0o700, bytes: 0, links: 2, modified: state.now() })
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -320,14 +320,14 @@ impl StorageFile for DiskFile {
         })
     }
 
-    fn status(&self) -> io::Result<Status> {
+    fn status(&self) -> io::Result<FileStatus> {
         let mut state = self.disk.state();
         state.count(false)?;
         let inode = &state.inodes[self.inode];
         let owner = rustix::process::geteuid().as_raw();
         let (bytes, links) = (inode.seen.len() as u64, state.names.values().filter(|at| **at == self.inode).count());
         let (links, modified) = (links as u64, inode.modified);
-        Ok(Status { inode: self.inode as u64, is_regular: true, owner, mode: inode.mode, bytes, links, modified })
+        Ok(FileStatus { inode: self.inode as u64, is_regular: true, owner, mode: inode.mode, bytes, links, modified })
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -3,7 +3,7 @@
 
 use super::disk::Disk;
 use super::{LIVE, Pages, begin, checkpoint, checkpoint_upon, newest, open_on, page, pages_of, state, submit_all};
-use crate::{CoalesceRule, Encodings, JobDirectory, Lease, Plan};
+use crate::{CoalesceRule, Encodings, JobDirectory, Lease, PreparePlan};
 use proptest::prelude::*;
 use standfast_core::codec::Encoding;
 use standfast_core::codec::choice::Allowed;
@@ -88,7 +88,7 @@ fn a_chain_of_differences_brings_every_generation_back_and_takes_little_room() {
 fn differences_follow_a_process_whose_number_has_changed() {
     let (_, directory, lease) = chain_of(1, always(&[Encoding::Differences]));
     let now: Pages = history(2).into_iter().map(|((_, address), page)| ((1, address), page)).collect();
-    let plan = Plan { parent: Some(number(1)), ..Plan::default() };
+    let plan = PreparePlan { parent: Some(number(1)), ..PreparePlan::default() };
     let mut prepared = directory.prepare_with(&lease, plan).unwrap();
     prepared.follow(1, 0);
     submit_all(&mut prepared, &now).unwrap();
@@ -98,7 +98,7 @@ fn differences_follow_a_process_whose_number_has_changed() {
     assert!(made.file_bytes < 100 << 10, "{made:?}");
     assert_eq!(newest(&directory).unwrap().1, now);
     // Of one that follows nobody everything is saved as it is.
-    let mut prepared = directory.prepare_with(&lease, Plan { parent: Some(number(2)), ..plan }).unwrap();
+    let mut prepared = directory.prepare_with(&lease, PreparePlan { parent: Some(number(2)), ..plan }).unwrap();
     submit_all(&mut prepared, &history(2)).unwrap();
     prepared.finish(&state("new")).unwrap();
     let made = prepared.seal().unwrap().commit(Duration::ZERO).unwrap();
@@ -169,7 +169,7 @@ fn in_haste_only_what_was_asked_for_is_encoded() {
     directory.level_directory.rates.synced(Duration::from_secs(100));
     let plain: Pages = (0..200u64).map(|place| ((0, 0x1000 * place), page(place as u8))).collect();
     for (in_haste, is_short) in [(false, true), (true, false)] {
-        let mut prepared = directory.prepare_with(&lease, Plan { in_haste, ..Plan::default() }).unwrap();
+        let mut prepared = directory.prepare_with(&lease, PreparePlan { in_haste, ..PreparePlan::default() }).unwrap();
         super::fill(&mut prepared, &plain, &state("any")).unwrap();
         let made = prepared.seal().unwrap().commit(Duration::ZERO).unwrap();
         assert_eq!(made.file_bytes < 200 * 4096 / 2, is_short, "{made:?}");

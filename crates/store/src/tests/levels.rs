@@ -220,7 +220,7 @@ fn a_level_that_is_full_or_emptied_leaves_the_disk_s_and_checkpoints_go_there() 
         assert_eq!(is_taken, at == operations, "operation {at}");
         // Upon 3, which is not on the disk: full.
         let number_min = levels.next().unwrap();
-        let plan = crate::Plan { parent: Some(number(3)), number_min, ..crate::Plan::default() };
+        let plan = crate::PreparePlan { parent: Some(number(3)), number_min, ..crate::PreparePlan::default() };
         let mut prepared = levels.directory.prepare_with(&lease, plan).unwrap();
         assert_eq!(prepared.parent(), None);
         super::fill(&mut prepared, &history(5), &super::state("degraded")).unwrap();
@@ -271,7 +271,7 @@ fn checkpoint_at(
     before: &Pages,
 ) -> GenerationNumber {
     let place = if level == Level::Memory { memory_of(levels) } else { &levels.directory };
-    let plan = crate::Plan { parent: last, number_min: levels.next().unwrap(), ..crate::Plan::default() };
+    let plan = crate::PreparePlan { parent: last, number_min: levels.next().unwrap(), ..crate::PreparePlan::default() };
     let mut prepared = place.prepare_with(lease, plan).unwrap();
     super::fill_upon(&mut prepared, before, pages, &super::state("any")).unwrap();
     prepared.seal().unwrap().commit(std::time::Duration::ZERO).unwrap().number

@@ -3,7 +3,7 @@
 use super::disk::Disk;
 use super::encodings::any_encodings;
 use super::{LIVE, begin, newest, open_on, state};
-use crate::{CoalesceRule, Encodings, JobDirectory, Lease, Plan};
+use crate::{CoalesceRule, Encodings, JobDirectory, Lease, PreparePlan};
 use proptest::prelude::*;
 use standfast_core::directions::{MaskedPages, Regions};
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
@@ -72,7 +72,8 @@ impl Story {
 
     fn checkpoint(&mut self, step: &Step) -> Generation {
         let parent = self.directory.manifest().unwrap().generations.last().map(|it| it.number);
-        let mut prepared = self.directory.prepare_with(&self.lease, Plan { parent, ..Plan::default() }).unwrap();
+        let mut prepared =
+            self.directory.prepare_with(&self.lease, PreparePlan { parent, ..PreparePlan::default() }).unwrap();
         let masked_pages = masked_pages_of(step, parent.is_some());
         prepared.follow(0, 0);
         let fresh = noise(step.seed);

@@ -11,7 +11,7 @@ mod life;
 mod masked_pages;
 
 use crate::{
-    Chain, HostIdentity, JobDirectory, Lease, LeaseRequest, Plan, Prepared, ProcessIdentity, Processes, Purpose,
+    Chain, HostIdentity, JobDirectory, Lease, LeaseRequest, PreparePlan, Prepared, ProcessIdentity, Processes, Purpose,
     Selector, StorageBackend, StoreError,
 };
 use standfast_core::{Address, PAGE_BYTES, PageRange, PageSet};
@@ -134,7 +134,7 @@ fn checkpoint_upon(
     name: &str,
 ) -> Result<Generation, BoxError> {
     let parent = directory.manifest()?.generations.iter().rev().find(|it| !it.superseded).map(|it| it.number);
-    let mut prepared = directory.prepare_with(lease, Plan { parent, ..Plan::default() })?;
+    let mut prepared = directory.prepare_with(lease, PreparePlan { parent, ..PreparePlan::default() })?;
     fill_upon(&mut prepared, before, pages, &state(name))?;
     Ok(prepared.seal()?.commit(Duration::from_millis(3))?)
 }

@@ -28,15 +28,15 @@ impl Walk<'_> {
     fn lock_of_the_job(&self, shown: &Shown, lock: &Lock) -> Option<FileLock> {
         let access = shown.information.flags & O_ACCMODE;
         let kind = match lock.kind {
-            proc::LockKind::Whole if self.is_taken_outside(shown, lock) => return None,
-            proc::LockKind::Whole => LockKind::Whole,
-            proc::LockKind::OpenFile => LockKind::OpenFile,
+            proc::ShownLockKind::Whole if self.is_taken_outside(shown, lock) => return None,
+            proc::ShownLockKind::Whole => LockKind::Whole,
+            proc::ShownLockKind::OpenFile => LockKind::OpenFile,
             // A process may hold it by way of another descriptor, which allows more.
-            proc::LockKind::Process if lock.exclusive && access == 0 => return None,
-            proc::LockKind::Process if !lock.exclusive && access == O_WRONLY => return None,
-            proc::LockKind::Process if shown.holder >= self.processes() => return None,
-            proc::LockKind::Process => LockKind::Process { process: shown.holder as u32 },
-            proc::LockKind::Other => return None,
+            proc::ShownLockKind::Process if lock.exclusive && access == 0 => return None,
+            proc::ShownLockKind::Process if !lock.exclusive && access == O_WRONLY => return None,
+            proc::ShownLockKind::Process if shown.holder >= self.processes() => return None,
+            proc::ShownLockKind::Process => LockKind::Process { process: shown.holder as u32 },
+            proc::ShownLockKind::Other => return None,
         };
         let length = lock.end.map_or(0, |end| end - lock.start + 1);
         Some(FileLock { kind, exclusive: lock.exclusive, start: lock.start, length })

@@ -3,8 +3,8 @@
 
 use super::{Known, Motion, Shown, Unsupported, Walk};
 use crate::files::other_holder;
-use standfast_format::records::{Bytes, OpenFileKind, PosixQueue as Record, PriorityMessage};
-use standfast_linux::PosixQueue;
+use standfast_format::records::{Bytes, OpenFileKind, PosixQueue, PriorityMessage};
+use standfast_linux::OpenPosixQueue;
 use standfast_linux::sys::file;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ const DELETED: &[u8] = b" (deleted)";
 /// The queues found so far.
 #[derive(Default)]
 pub(super) struct Queues {
-    pub(super) records: Vec<Record>,
+    pub(super) records: Vec<PosixQueue>,
     /// Their identities, in the same order.
     identities: Vec<(u64, u64)>,
 }
@@ -46,7 +46,7 @@ impl Walk<'_> {
         Ok(OpenFileKind::MessageQueue { queue: self.queues.records.len() as u32 - 1 })
     }
 
-    fn queue_record(&self, shown: &Shown) -> Result<Record, Unsupported> {
+    fn queue_record(&self, shown: &Shown) -> Result<PosixQueue, Unsupported> {
         let identity = shown.identity();
         if self.inheritance.others.iter().any(|(_, inherited)| *inherited == identity) {
             return Err(Unsupported::because("the program was started with this message queue: others may share it"));
@@ -64,7 +64,7 @@ impl Walk<'_> {
                 "give its owner permission to read and write it",
             )
         };
-        let queue = PosixQueue::behind(shown.own(&self.holders)?.as_fd()).map_err(cannot_be_read)?;
+        let queue = OpenPosixQueue::behind(shown.own(&self.holders)?.as_fd()).map_err(cannot_be_read)?;
         if queue.notifies()? {
             return Err(Unsupported::for_now("the next message in this queue is to be announced (mq_notify)"));
         }
@@ -72,7 +72,7 @@ impl Walk<'_> {
         let messages = if self.motion == Motion::Running { Vec::new() } else { queue.messages()? };
         let name = shown.target.strip_suffix(DELETED).unwrap_or(&shown.target);
         let message = |(priority, text): (u32, Vec<u8>)| PriorityMessage { priority, text: text.into() };
-        Ok(Record {
+        Ok(PosixQueue {
             name: Bytes::from(name.strip_prefix(b"/").unwrap_or(name)),
             unlinked: shown.file.nlink() == 0,
             mode: shown.file.mode() & PERMISSIONS,

@@ -1,6 +1,6 @@
 //! One descriptor as the kernel shows it, before anybody knows what it means.
 
-use standfast_linux::proc::{self, DescriptorInformation, LockKind};
+use standfast_linux::proc::{self, DescriptorInformation, ShownLockKind};
 use standfast_linux::sys::process;
 use std::fs::Metadata;
 use std::io;
@@ -96,7 +96,7 @@ impl Shown {
     }
 
     pub(super) fn has_lease(&self) -> bool {
-        self.information.locks.iter().any(|lock| lock.kind == LockKind::Other)
+        self.information.locks.iter().any(|lock| lock.kind == ShownLockKind::Other)
     }
 
     pub(super) fn is_common_device(&self) -> bool {

@@ -11,7 +11,7 @@ use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalControl, T
 use standfast_linux::proc::{Stat, Status};
 use standfast_linux::sys::descriptors::ready_events;
 use standfast_linux::sys::process;
-use standfast_linux::sys::terminal::{self, Settings};
+use standfast_linux::sys::terminal::{self, Termios};
 use std::cell::Cell;
 use std::fs::Metadata;
 use std::io;
@@ -324,7 +324,7 @@ impl Walk<'_> {
     }
 }
 
-fn record(settings: &Settings) -> TerminalSettings {
+fn record(settings: &Termios) -> TerminalSettings {
     TerminalSettings {
         input: settings.input,
         output: settings.output,

@@ -14,11 +14,11 @@ const COPIED_BYTES_MAX: u64 = 1 << 20;
 pub(in crate::collect) struct Unattached {
     /// Which of it is there, ascending.
     pub(super) ranges: Vec<PageRange>,
-    held: Held,
+    held: HeldChild,
 }
 
 #[derive(Debug)]
-enum Held {
+enum HeldChild {
     Copy(Vec<u8>),
     /// Attached by us, until the checkpoint has been taken.
     Attached(AttachedSegment),
@@ -30,21 +30,21 @@ impl Unattached {
         let segment = AttachedSegment::attach(object.id, object.size, false)?;
         let ranges = present(&segment)?;
         if object.size > COPIED_BYTES_MAX {
-            return Ok(Self { ranges, held: Held::Attached(segment) });
+            return Ok(Self { ranges, held: HeldChild::Attached(segment) });
         }
         let mut copy = vec![0; object.size.next_multiple_of(PAGE_BYTES as u64) as usize];
         for range in &ranges {
             let start = range.start().get() as usize;
             segment.read(start as u64, &mut copy[start..start + range.bytes() as usize]);
         }
-        Ok(Self { ranges, held: Held::Copy(copy) })
+        Ok(Self { ranges, held: HeldChild::Copy(copy) })
     }
 
     /// Fills `into` with what lies at `offset`; what is behind the end is zeros.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         match &self.held {
-            Held::Attached(segment) => segment.read(offset, into),
-            Held::Copy(copy) => {
+            HeldChild::Attached(segment) => segment.read(offset, into),
+            HeldChild::Copy(copy) => {
                 let from = copy.get(offset as usize..).unwrap_or_default();
                 let length = from.len().min(into.len());
                 into[..length].copy_from_slice(&from[..length]);

@@ -3,8 +3,8 @@
 use super::Opening;
 use crate::freeze::kernel;
 use crate::{Blocker, EngineError};
-use standfast_format::records::{JobState, PosixQueue as Record};
-use standfast_linux::PosixQueue;
+use standfast_format::records::{JobState, PosixQueue};
+use standfast_linux::OpenPosixQueue;
 use std::ffi::CString;
 use std::fs::Permissions;
 use std::os::fd::AsFd;
@@ -25,7 +25,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    fn make_queue(&self, queue: &Record) -> Result<u64, EngineError> {
+    fn make_queue(&self, queue: &PosixQueue) -> Result<u64, EngineError> {
         let mut words = [0u64; ATTRIBUTE_WORDS];
         (words[1], words[2]) = (queue.messages_max, queue.bytes_max);
         let attributes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -37,8 +37,8 @@ impl Opening<'_> {
         if queue.unlinked {
             self.call("taking the name from a message queue", libc::SYS_mq_unlink, [name, 0, 0, 0, 0, 0])?;
         }
-        let own =
-            PosixQueue::behind(self.own(made)?.as_fd()).map_err(|source| kernel("opening a message queue", source))?;
+        let own = OpenPosixQueue::behind(self.own(made)?.as_fd())
+            .map_err(|source| kernel("opening a message queue", source))?;
         for message in &queue.messages {
             own.send(message.priority, &message.text.0).map_err(|source| kernel("filling a message queue", source))?;
         }
@@ -63,7 +63,7 @@ impl Opening<'_> {
     }
 }
 
-fn cannot_be_made(queue: &Record, why: &str) -> EngineError {
+fn cannot_be_made(queue: &PosixQueue, why: &str) -> EngineError {
     EngineError::Refused(vec![Blocker {
         what: format!("message queue /{}", queue.name),
         why: format!("it cannot be made again here: {why}"),
@@ -77,12 +77,12 @@ fn cannot_be_made(queue: &Record, why: &str) -> EngineError {
 pub(in crate::restart) fn unlink_leftovers(job: &JobState) {
     for queue in job.posix_queues.iter().filter(|queue| !queue.unlinked) {
         let Ok(name) = CString::new(queue.name.0.clone()) else { continue };
-        let same = PosixQueue::named(&name).and_then(|there| {
+        let same = OpenPosixQueue::named(&name).and_then(|there| {
             let file = std::fs::File::from(there.as_fd().try_clone_to_owned()?);
             Ok(file.metadata()?.ino() == queue.inode)
         });
         if same.unwrap_or(false) {
-            let _ = PosixQueue::unlink(&name);
+            let _ = OpenPosixQueue::unlink(&name);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::restart::plan::JobPlan;
 use crate::terminals::{InFlight, Sides};
 use crate::{Blocker, EngineError};
 use standfast_format::records::{OpenFileKind, PseudoTerminal, TerminalSettings, WindowSize};
-use standfast_linux::sys::terminal::{self, Settings};
+use standfast_linux::sys::terminal::{self, Termios};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -188,10 +188,10 @@ pub(in crate::restart) fn makes_terminals(plan: &JobPlan<'_>) -> bool {
     !plan.job.terminals.is_empty() || plan.job.open_files.iter().any(|file| is_hung_up(&file.kind))
 }
 
-fn settings(recorded: &TerminalSettings) -> Settings {
+fn settings(recorded: &TerminalSettings) -> Termios {
     let mut characters = [0; 19];
     characters.copy_from_slice(&recorded.characters.0);
-    Settings {
+    Termios {
         input: recorded.input,
         output: recorded.output,
         control: recorded.control,

@@ -3,7 +3,7 @@
 
 use super::queue::messages;
 use super::{Found, Unsupported, Walk};
-use standfast_format::records::{Message, SocketState};
+use standfast_format::records::{SocketMessage, SocketState};
 use standfast_linux::proc::{Endpoint, TcpConnection};
 use standfast_linux::sys::{descriptors, socket};
 use standfast_linux::{UnixSocket, udp_shut_down};
@@ -209,7 +209,7 @@ impl Walk<'_> {
         if peeked != bytes {
             return Err(Unsupported::for_now("what it has received could not be read"));
         }
-        let message = Message { contents: contents.into(), ..Message::default() };
+        let message = SocketMessage { contents: contents.into(), ..SocketMessage::default() };
         self.sockets[at].record.received.push(message);
         Ok(())
     }
@@ -243,7 +243,7 @@ impl Walk<'_> {
                 ));
             };
             let contents = received.contents.into();
-            let message = Message { contents, sender: Some(sender as u32), ..Message::default() };
+            let message = SocketMessage { contents, sender: Some(sender as u32), ..SocketMessage::default() };
             self.sockets[at].record.received.push(message);
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::internet::Network;
 use super::queue::{UnixMessage, is_sent_like_this};
 use super::{ELSEWHERE, Found, Motion, Unsupported, Walk};
 use crate::files::other_holder;
-use standfast_format::records::{Credentials, Message, SocketState};
+use standfast_format::records::{Credentials, SocketMessage, SocketState};
 use standfast_linux::UnixSocket;
 use standfast_linux::sys::socket;
 use std::ffi::OsStr;
@@ -192,7 +192,7 @@ impl Walk<'_> {
             let open_files = message.places.iter().map(|place| self.sent_along(*place));
             let open_files = open_files.collect::<Result<_, _>>()?;
             let (contents, sender) = (message.contents.into(), sender.map(|sender| sender as u32));
-            self.sockets[at].record.received.push(Message { contents, sender, open_files, credentials });
+            self.sockets[at].record.received.push(SocketMessage { contents, sender, open_files, credentials });
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::EngineError;
 use crate::collect::received;
 use crate::freeze::kernel;
 use crate::restart::descriptors::Opening;
-use standfast_format::records::{Message, Socket, SocketState};
+use standfast_format::records::{Socket, SocketMessage, SocketState};
 use standfast_linux::sys::socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,7 +74,7 @@ impl Opening<'_> {
         receiver: &Made,
         record: &Socket,
         to: &[u8],
-        message: &Message,
+        message: &SocketMessage,
         files: &[Option<u64>],
     ) -> Result<(), EngineError> {
         let sending = |source| kernel("sending again what was in flight", source);
@@ -112,7 +112,7 @@ impl Opening<'_> {
         &self,
         sender: &Made,
         to: &[u8],
-        message: &Message,
+        message: &SocketMessage,
         files: &[Option<u64>],
     ) -> Result<(), EngineError> {
         let numbers =
