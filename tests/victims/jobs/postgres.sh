@@ -7,7 +7,8 @@ template=$(dirname "$0")/template
 
 ask() { psql -X -A -t -q -c "$1" 2>> client.log; }
 
-# -F: the machine itself does not fail here. Shared huge pages of the system's pool cannot be saved, and root's tests fill it. In the folder lies what a killed life would otherwise leave in /dev/shm.
+# -F: the machine itself does not fail here. Shared huge pages of the system's pool cannot be saved, and root's tests fill it.
+# In the folder lies what a killed life would otherwise leave in /dev/shm.
 serve() {
     postgres -D data -F -c listen_addresses= -c unix_socket_directories="$PGHOST" -c shared_buffers=8MB \
         -c huge_pages=off -c dynamic_shared_memory_type=mmap >> server.log 2>&1 &

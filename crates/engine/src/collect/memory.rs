@@ -159,7 +159,12 @@ fn kind(map: &Map, (kept, files): (&Kept, &mut References), objects: &Objects) -
         b"[heap]" | b"[stack]" | b"" | b"/dev/zero" | HUGE_PAGES if !map.shared => {
             return Kind::Ordinary(Backing::Anonymous);
         }
-        HUGE_PAGES => return refused("huge pages from the system's pool that are shared cannot be saved yet", ""),
+        HUGE_PAGES => {
+            return refused(
+                "huge pages from the system's pool that are shared cannot be saved yet",
+                "run the program without them (PostgreSQL: huge_pages = off)",
+            );
+        }
         path if path.starts_with(b"[anon:") && !map.shared => return Kind::Ordinary(Backing::Anonymous),
         path if path.starts_with(b"[") => return refused("a mapping of the kernel's of a kind not known here", ""),
         path if path.starts_with(b"/memfd:") => return Kind::Object,
