@@ -2,7 +2,8 @@
 //! filled, and told to the kernel.
 
 use super::construction::Construction;
-use super::plan::{Plan, SCRATCH_BYTES};
+use super::plan::Plan;
+use super::scratch::SCRATCH_BYTES;
 use super::vdso::is_special;
 use crate::EngineError;
 use crate::freeze::kernel;

@@ -8,7 +8,8 @@
 use super::ids::{IdPolicy, JobIds};
 use super::namespaces::{ClockPolicy, hold};
 use super::objects::Object;
-use super::plan::{JobPlan, Plan, SCRATCH_BYTES};
+use super::plan::{JobPlan, Plan};
+use super::scratch::SCRATCH_BYTES;
 use crate::EngineError;
 use crate::freeze::kernel;
 use crate::waits::Waits;

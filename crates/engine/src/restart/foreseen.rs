@@ -2,8 +2,8 @@
 //! that it is not taken in vain.
 
 use super::descriptors::parking;
-use super::plan::hole;
 use super::rehearsed_births::rehearse_births;
+use super::scratch::hole;
 use crate::Blocker;
 use standfast_format::records::{JobState, ProcessState};
 use standfast_linux::sys::process;

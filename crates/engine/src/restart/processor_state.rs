@@ -6,7 +6,8 @@
 //! front of a system call that there is not.
 
 use super::construction::{Construction, building};
-use super::plan::{Plan, SCRATCH_BYTES};
+use super::plan::Plan;
+use super::scratch::SCRATCH_BYTES;
 use crate::EngineError;
 use crate::freeze::kernel;
 use standfast_format::records::ThreadState;

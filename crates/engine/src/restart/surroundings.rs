@@ -1,9 +1,11 @@
 //! Whether what the job shares with its surroundings is there to be had again: directories and named pipes by their paths,
 //! the addresses of sockets. Looks, and touches nothing.
 
+use super::blockers::Blockers;
 use super::descriptors::path_in;
-use super::plan::{Blockers, SCRATCH_BYTES, SocketName};
+use super::plan::SocketName;
 use super::remake::Remaking;
+use super::scratch::SCRATCH_BYTES;
 use crate::collect::socket_path;
 use standfast_format::records::{Bytes, JobState, PipeContents, ProcSubject, Socket, SocketMessage, SocketState};
 use standfast_linux::UnixSocket;

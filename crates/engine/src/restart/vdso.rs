@@ -3,7 +3,8 @@
 //! the new one.
 
 use super::construction::Construction;
-use super::plan::{PARKING_BYTES, Plan, SCRATCH_BYTES};
+use super::plan::Plan;
+use super::scratch::{PARKING_BYTES, SCRATCH_BYTES};
 use crate::collect::own_vdso_code;
 use crate::freeze::kernel;
 use crate::{Blocker, EngineError};

@@ -3,7 +3,7 @@
 use super::Opening;
 use crate::EngineError;
 use crate::freeze::kernel;
-use crate::restart::plan::SCRATCH_BYTES;
+use crate::restart::scratch::SCRATCH_BYTES;
 use standfast_format::records::{EpollInterest, OpenFile, OpenFileKind, Watch};
 
 const EPOLL_CTL_ADD: u64 = libc::EPOLL_CTL_ADD as u64;

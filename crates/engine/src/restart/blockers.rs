@@ -1,0 +1,283 @@
+//! What stands in the way of rebuilding a job here: another machine, an image that describes what cannot be, files that are not
+//! what they were. What becomes of open files is decided in [`super::open_files`].
+
+use super::files::{FilePolicy, Objection, Reckoning};
+use super::folders::FolderPlan;
+use super::foreseen::foreseen;
+use super::mapped_files::MappedPlan;
+use super::remake::Remaking;
+use super::scratch::ADDRESS_END;
+use super::vdso::{self, Vdso};
+use crate::collect::machine;
+use crate::{Blocker, EngineError};
+use standfast_core::PAGE_BYTES;
+use standfast_format::records::{
+    Backing, Bytes, FileReference, JobState, Machine, Mapping, ObjectKind, ProcessState, ProcessTree,
+};
+use standfast_linux::processor;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Words in the registers of a thread.
+const REGISTERS: usize = 27;
+
+/// What stands in the way so far, each once.
+#[derive(Default)]
+pub(super) struct Blockers(Vec<Blocker>);
+
+impl Blockers {
+    pub(super) fn add(&mut self, what: &str, why: &str, remedy: &str) {
+        let blocker = Blocker { what: what.to_owned(), why: why.to_owned(), remedy: remedy.to_owned(), passing: false };
+        if !self.0.contains(&blocker) {
+            self.0.push(blocker);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn refusal(self) -> EngineError {
+        EngineError::Refused(self.0)
+    }
+
+    pub(super) fn check_machine(&mut self, job: &JobState) -> Vdso {
+        let (was, is) = (&job.machine, machine(0));
+        if was.architecture != is.architecture {
+            let why = format!("the checkpoint was taken on {}, this machine is {}", was.architecture, is.architecture);
+            self.add("processor", &why, "restart it on a machine of the same kind");
+        }
+        self.check_processor(was);
+        vdso::decide(job, &is).unwrap_or_else(|blocker| {
+            self.0.push(blocker);
+            Vdso::Same
+        })
+    }
+
+    /// Code that the program has chosen for the old processor must run on this one.
+    pub(super) fn check_processor(&mut self, was: &Machine) {
+        let here = processor::features();
+        let missing: Vec<_> = was.processor_features.iter().filter(|name| !here.contains(&name.as_str())).collect();
+        if !missing.is_empty() {
+            let names = missing.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+            let why = format!("this one lacks what the program may use: {names}");
+            self.add("processor", &why, "restart it on a machine that has all that the old one had");
+        }
+        let lacking = was.xsave_features & !processor::enabled_state();
+        let areas = processor::state_areas(was.xsave_features);
+        let moved = was.state_areas.iter().any(|was| !areas.contains(&(was.feature, was.offset, was.bytes)));
+        if lacking != 0 || moved {
+            let why = format!(
+                "it keeps the registers that the program uses in another way (XSAVE features {:#x})",
+                was.xsave_features
+            );
+            self.add("processor", &why, "restart it on a machine of the same kind");
+        }
+    }
+
+    /// A tree: the main process first, parents before children, the living before the dead, every id once.
+    pub(super) fn check_process_tree(&mut self, job: &JobState) {
+        let living = job.processes.iter().take_while(|process| process.process_tree.wait_status.is_none()).count();
+        let is_sound = |(place, process): (usize, &ProcessState)| {
+            let ProcessTree { parent, wait_status, .. } = process.process_tree;
+            let below = parent.is_none_or(|parent| (parent as usize) < place.min(living));
+            below && wait_status.is_some() == (place >= living) && (wait_status.is_none() || parent.is_some())
+        };
+        let ids: BTreeSet<i32> = job.processes.iter().map(|process| process.pid).collect();
+        let sound = living > 0 && ids.len() == job.processes.len() && job.processes[0].process_tree.parent.is_none();
+        if !sound || !job.processes.iter().enumerate().all(is_sound) {
+            self.add(
+                "image",
+                "it verifies, but describes a tree of processes that cannot be",
+                "use another generation",
+            );
+        } else {
+            self.0.append(&mut foreseen(job));
+        }
+    }
+
+    /// A session has one terminal, and its leader lives.
+    pub(super) fn check_terminals(&mut self, job: &JobState) {
+        let leads = |session: i32| {
+            let leader =
+                job.processes.iter().find(|process| process.pid == session).map(|process| process.process_tree);
+            leader.is_some_and(|leader| leader.session == session && leader.wait_status.is_none())
+        };
+        let sessions: Vec<i32> = job.terminals.iter().filter_map(|it| it.controls).map(|it| it.session).collect();
+        let once: BTreeSet<i32> = sessions.iter().copied().collect();
+        let held = job.terminals.iter().filter(|it| it.held).count();
+        if once.len() != sessions.len() || !sessions.into_iter().all(leads) || held > 1 {
+            self.add(
+                "image",
+                "it verifies, but gives a terminal to a session that is not there, or has two held for it",
+                "use another generation",
+            );
+        }
+    }
+
+    /// What the decoder cannot know to be wrong: an image that would make this code misbehave is refused here.
+    pub(super) fn check_shape(&mut self, process: &ProcessState, objects: usize) {
+        let mappings = process.mappings.iter().map(|mapping| (mapping.start, mapping.end));
+        let special = process.special_mappings.iter().map(|mapping| (mapping.start, mapping.end));
+        let mut ranges: Vec<_> = mappings.chain(special).collect();
+        ranges.sort_unstable();
+        let page = PAGE_BYTES as u64;
+        let sound = |(start, end): &(u64, u64)| {
+            start < end && *end <= ADDRESS_END && start.is_multiple_of(page) && end.is_multiple_of(page)
+        };
+        let backed = |mapping: &Mapping| match mapping.backing {
+            Backing::SharedObject { object, offset } | Backing::PrivateObject { object, offset } => {
+                (object as usize) < objects && offset.is_multiple_of(page)
+            }
+            _ => true,
+        };
+        let backed = process.mappings.iter().all(backed);
+        let apart = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+        let threads = process.threads.iter().all(|thread| thread.registers.len() == REGISTERS);
+        let signals = process.pending.iter().chain(process.threads.iter().flat_map(|thread| &thread.pending));
+        let signals = signals.into_iter().all(|signal| signal.information.0.len() == 128);
+        if process.threads.is_empty() || !ranges.iter().all(sound) || !apart || !backed || !threads || !signals {
+            self.add("image", "it verifies, but describes a process that cannot be", "use another generation");
+        }
+    }
+
+    /// Code and data that come from a file again must be what they were.
+    pub(super) fn check_unchanged(&mut self, reckoning: &Reckoning<'_>, file: &FileReference, role: &str) {
+        if let Err(Objection { why, remedy, .. }) = reckoning.judge_mapped(file) {
+            self.add(&format!("{role} {}", file.path), &why, &remedy);
+        }
+    }
+
+    /// Many mappings are of few files, and each file is looked at once.
+    pub(super) fn check_mapped(
+        &mut self,
+        reckoning: &Reckoning<'_>,
+        process: &ProcessState,
+        copies: &BTreeMap<Bytes, PathBuf>,
+    ) {
+        let mut seen = BTreeSet::new();
+        let of_file = process.mappings.iter().filter_map(|mapping| Some((mapping, mapping.backing.file()?)));
+        // What a program may write to is as it likes, if that was asked for.
+        let stays = |mapping: &Mapping| mapping.may_write == Some(true) && reckoning.options.policy == FilePolicy::Keep;
+        for (_, file) in of_file.filter(|(mapping, _)| !stays(mapping)) {
+            if seen.insert(&file.path) && !copies.contains_key(&file.path) {
+                self.check_unchanged(reckoning, file, "mapped file");
+            }
+        }
+    }
+
+    /// Files that had several names.
+    pub(super) fn check_names(&mut self, reckoning: &Reckoning<'_>, remaking: &mut Remaking<'_>) {
+        for names in reckoning.names.values() {
+            if let Some(Objection { why, remedy, .. }) = &names.against {
+                self.add(&format!("file {}", names.own.display()), why, remedy);
+            }
+            names.absent().for_each(|path| remaking.expect(path));
+        }
+    }
+
+    /// Files that the program writes through a mapping.
+    pub(super) fn check_mapped_files(
+        &mut self,
+        reckoning: &Reckoning<'_>,
+        remaking: &mut Remaking<'_>,
+    ) -> Vec<MappedPlan> {
+        let mut plans = Vec::new();
+        for (place, object) in reckoning.job.objects.iter().enumerate() {
+            let ObjectKind::MappedFile { file, .. } = &object.kind else { continue };
+            let judged = reckoning.judge_mapped_file(place).and_then(|plan| {
+                if !plan.is_doubtful {
+                    reckoning.provide_for(file, remaking)?;
+                }
+                Ok(plan)
+            });
+            match judged {
+                Ok(plan) => plans.push(plan),
+                Err(Objection { why, remedy, .. }) => self.add(&format!("mapped file {}", file.path), &why, &remedy),
+            }
+        }
+        plans
+    }
+
+    /// Folders that go with the job.
+    pub(super) fn check_folders(&mut self, reckoning: &Reckoning<'_>) -> Vec<FolderPlan> {
+        let mut plans = Vec::new();
+        for (place, folder) in reckoning.job.folders.iter().enumerate() {
+            match reckoning.judge_folder(place) {
+                Ok(plan) => plans.extend(plan),
+                Err(Objection { why, remedy, .. }) => self.add(&format!("folder {}", folder.path), &why, &remedy),
+            }
+        }
+        plans
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use standfast_format::records::{MappingAttributes, PendingSignal, Protection, ThreadState};
+
+    fn process(ranges: &[(u64, u64)]) -> ProcessState {
+        let mapping = |&(start, end): &(u64, u64)| Mapping {
+            start,
+            end,
+            may_write: None,
+            protection: Protection::default(),
+            backing: Backing::Anonymous,
+            grows_down: false,
+            attributes: MappingAttributes::default(),
+        };
+        ProcessState { mappings: ranges.iter().map(mapping).collect(), ..ProcessState::default() }
+    }
+
+    #[test]
+    fn an_image_of_an_impossible_process_is_refused() {
+        let thread = |registers| ThreadState { registers: vec![0; registers], ..ThreadState::default() };
+        let signal = |bytes: usize| PendingSignal { signal: 10, information: vec![0u8; bytes].into() };
+        let sound = ProcessState { threads: vec![thread(REGISTERS)], ..process(&[(0x1000, 0x2000), (0x2000, 0x4000)]) };
+        let object = |object, offset| {
+            let mut process = sound.clone();
+            process.mappings[0].backing = Backing::SharedObject { object, offset };
+            process
+        };
+        let is_refused = |process: &ProcessState| {
+            let mut blockers = Blockers::default();
+            blockers.check_shape(process, 1);
+            !blockers.0.is_empty()
+        };
+        assert!(!is_refused(&sound) && !is_refused(&object(0, 0x1000)));
+        for ranges in [
+            &[(0x2000, 0x1000)][..],
+            &[(0x1001, 0x2000)],
+            &[(0x1000, 0x2001)],
+            &[(0x1000, ADDRESS_END + 0x1000)],
+            &[(0x1000, 0x3000), (0x2000, 0x4000)],
+        ] {
+            assert!(is_refused(&ProcessState { threads: sound.threads.clone(), ..process(ranges) }), "{ranges:x?}");
+        }
+        assert!(is_refused(&object(1, 0)), "an object that is not there");
+        assert!(is_refused(&object(0, 0x1001)), "not the beginning of a page");
+        assert!(is_refused(&ProcessState { threads: Vec::new(), ..sound.clone() }));
+        assert!(is_refused(&ProcessState { threads: vec![thread(REGISTERS - 1)], ..sound.clone() }));
+        assert!(is_refused(&ProcessState { pending: vec![signal(127)], ..sound.clone() }));
+        assert!(!is_refused(&ProcessState { pending: vec![signal(128)], ..sound }));
+    }
+
+    fn named(was: &Machine) -> Vec<String> {
+        let mut blockers = Blockers::default();
+        blockers.check_processor(was);
+        blockers.0.into_iter().map(|it| format!("{}: {}", it.what, it.why)).collect()
+    }
+
+    #[test]
+    fn a_processor_that_lacks_what_the_program_may_use_is_refused_by_name() {
+        let here = machine(0);
+        assert_eq!(named(&here), [""; 0]);
+        let features = [here.processor_features.as_slice(), &["time_travel".to_owned()]].concat();
+        let said = named(&Machine { processor_features: features, ..here.clone() });
+        assert!(said.len() == 1 && said[0].contains("time_travel"), "{said:?}");
+        // Bit 63 of XCR0 will never be a feature.
+        let said = named(&Machine { xsave_features: 1 << 63, ..here });
+        assert!(said.len() == 1 && said[0].contains("XSAVE"), "{said:?}");
+    }
+}
