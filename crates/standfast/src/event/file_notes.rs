@@ -1,0 +1,124 @@
+//! What a user reads of files that a restart has changed, or goes on with elsewhere.
+
+use crate::quoting::ForShell;
+use standfast_engine::FileNote;
+use standfast_store::TAIL_BYTES_MAX;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub(super) fn write_file_note(f: &mut fmt::Formatter<'_>, note: &FileNote) -> fmt::Result {
+    match note {
+        FileNote::CutBack { path, bytes, kept, is_whole } => write_cut_back(f, path, kept, *bytes, *is_whole),
+        FileNote::SetAside { path, kept } => write!(
+            f,
+            "{} was created after the checkpoint and has been moved to {}: the program will write it again",
+            ForShell(path),
+            ForShell(kept)
+        ),
+        FileNote::Replaced { path, kept } => write!(
+            f,
+            "{} was changed after the checkpoint and has been restored; the changed version is kept in {}",
+            ForShell(path),
+            ForShell(kept)
+        ),
+        FileNote::MoreKept { count, place } => write!(
+            f,
+            "and {} more, created or changed after the checkpoint; kept in {}",
+            counted(*count, "file"),
+            ForShell(place)
+        ),
+        FileNote::FilesPutBack { path, changed } => {
+            write!(f, "put back {} in {} as at the checkpoint", counted(*changed, "file"), ForShell(path))
+        }
+        FileNote::LinkRemoved { path, target } => write!(
+            f,
+            "removed the link {} to {}, which was made after the checkpoint",
+            ForShell(path),
+            ForShell(target)
+        ),
+        FileNote::ChangedUnsaved { paths } => write!(
+            f,
+            "{} changed or removed after the checkpoint, which did not save them, such as {}: check whether the program still needs \
+them",
+            counted(paths.len(), "file"),
+            shown(paths)
+        ),
+        FileNote::Stay { paths } => write!(
+            f,
+            "left {} alone, created after the checkpoint, such as {}. If the program appends to such files their lines are \
+doubled: a restart with --files rollback moves them away, and a run with --save-folder auto has each restart do so",
+            counted(paths.len(), "file"),
+            shown(paths)
+        ),
+        FileNote::SavedBinary { versions, path, kept } => write!(
+            f,
+            "{} is a different file now{}: the program continues with the saved copy, {}",
+            ForShell(path),
+            versions.as_ref().map_or(", or gone".to_owned(), |versions| format!(" ({versions})")),
+            ForShell(kept)
+        ),
+        FileNote::CopiedBack { path, from } => write!(
+            f,
+            "{} is there again as it was at the checkpoint: copied from {}, its name since",
+            ForShell(path),
+            ForShell(from)
+        ),
+        FileNote::PutBack { path } => {
+            write!(f, "{} holds again what it held at the checkpoint, as saved with it", ForShell(path))
+        }
+        FileNote::FolderPutBack { path, changed, removed } => write!(
+            f,
+            "folder {} holds again what it held at the checkpoint: {changed} files put back, {removed} removed that had come since",
+            ForShell(path)
+        ),
+        FileNote::StreamElsewhere { stream, from, to, why } => write!(
+            f,
+            "{} continues in {}, not in {}: {why}; that file keeps what was written since the checkpoint",
+            stream_name(*stream),
+            stream_target(to),
+            ForShell(from)
+        ),
+        FileNote::StreamMoved { stream, from, to } => write!(
+            f,
+            "{} continues in {}, like that of this command, and no longer in {}",
+            stream_name(*stream),
+            ForShell(to),
+            ForShell(from)
+        ),
+        FileNote::StreamStays { stream, path, own } => write!(
+            f,
+            "{} of the program continues in {}, not in {}; to have it there: standfast restart --redirect",
+            stream_name(*stream),
+            ForShell(path),
+            stream_target(own)
+        ),
+    }
+}
+
+/// Where a stream of this command goes.
+fn stream_target(path: &Path) -> String {
+    match path.to_str() {
+        Some(pipe) if pipe.starts_with("pipe:") => "the pipe of this command".to_owned(),
+        _ => ForShell(path).to_string(),
+    }
+}
+
+fn stream_name(stream: i32) -> &'static str {
+    if stream == 2 { "standard error" } else { "standard output" }
+}
+
+/// The first of many paths.
+fn shown(paths: &[PathBuf]) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<_> = paths.iter().take(SHOWN).map(|path| ForShell(path).to_string()).collect();
+    shown.join(", ")
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn write_cut_back(f: &mut fmt::Formatter<'_>, path: &Path, kept: &Path, bytes: u64, is_whole: bool) -> fmt::Result {
+    write!(f, "cut {bytes} bytes off {}, written since the checkpoint; kept in {}", ForShell(path), ForShell(kept))?;
+    if bytes > TAIL_BYTES_MAX && !is_whole { write!(f, " as far as the first {TAIL_BYTES_MAX}") } else { Ok(()) }
+}

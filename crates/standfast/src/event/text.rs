@@ -1,0 +1,250 @@
+//! What a user reads of each event, a sentence or two.
+
+use super::JobEvent;
+use super::file_notes::write_file_note;
+use super::listing_news::write_listing_news;
+use crate::quoting::ForShell;
+use crate::report::CheckpointReport;
+use bytesize::ByteSize;
+use standfast_engine::{BrokenPromise, JobIds};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+impl fmt::Display for JobEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running { pid } => write!(f, "the program runs as process {pid}"),
+            Self::Continued { generation, .. } => write!(f, "continued from checkpoint {generation}"),
+            Self::Ids(ids) => f.write_str(&consequences(ids)),
+            Self::Without { remark } => f.write_str(remark),
+            Self::AddressAwaited { address, rest } => write_address_awaited(f, address, *rest),
+            Self::File(note) => write_file_note(f, note),
+            Self::Skipped { generation, reason } => write!(f, "checkpoint {generation} cannot be used: {reason}"),
+            Self::StartedAfresh { reason } => write!(f, "started from the beginning: {reason}"),
+            Self::Taken(report) => write_taken(f, report),
+            Self::Coalesced { generation, file_bytes, removed } => {
+                write!(f, "coalesced into checkpoint {generation}: {file_bytes} bytes, {removed} older ones gone")
+            }
+            Self::Flushed { generation, file_bytes } => {
+                write!(f, "checkpoint {generation} flushed to disk: {file_bytes} bytes")
+            }
+            Self::NotInMemory { reason, .. } => {
+                write!(f, "checkpoints go to disk instead of memory: {reason}")
+            }
+            Self::LeftInMemory { place, generation, on_disk, reason } => {
+                write_left_in_memory(f, place, [*generation, *on_disk], reason)
+            }
+            Self::MemoryLost { reason } => {
+                write!(f, "checkpoints in memory are lost; those on disk are used: {reason}")
+            }
+            Self::Untracked { reason } => write!(
+                f,
+                "the kernel cannot report which pages the program writes ({reason}): --track auto compares checksums instead, which lengthens the pause"
+            ),
+            Self::Uncloned { reason } => {
+                write!(f, "a process could not be cloned ({reason}): its memory was copied during the pause")
+            }
+            Self::NotTaken { reason } => write!(f, "checkpoint failed, the program continues: {reason}"),
+            Self::Unprotectable { reason } => {
+                write!(f, "the program cannot be checkpointed in its present state: {reason}")
+            }
+            Self::ProtectedAgain { generation } => write!(f, "checkpoints work again: {generation} is durable"),
+            Self::NotStopped { reason } => {
+                write!(
+                    f,
+                    "not stopped, because the checkpoint failed: {reason}. The next SIGTERM is passed to the program"
+                )
+            }
+            Self::Broken { generation, promise } => write_broken(f, *generation, promise),
+            Self::Listing(news) => write_listing_news(f, news),
+            Self::Trouble { reason } => f.write_str(reason),
+            Self::GoesOn { processes } => {
+                write!(f, "the program exited; its remaining processes stay supervised: {}", list(processes))
+            }
+            Self::InBackground { directory, processes, interrupted } => {
+                write_in_background(f, directory, processes, interrupted.as_deref())
+            }
+            Self::Detached { directory } => {
+                write!(f, "the program runs in the background; its terminal: standfast attach {}", ForShell(directory))
+            }
+            Self::AwaitsExit { pid } => {
+                write!(f, "waiting for the previous run of this job to end: process {pid} is still exiting")
+            }
+            Self::WatchesHeartbeat { host, time } => write_watches_heartbeat(f, host, *time),
+            Self::Alone { .. } => f.write_str("nothing waits for the program here any more"),
+            Self::TerminalLost => {
+                f.write_str("the process that held the program's terminal is gone: the program gets SIGHUP")
+            }
+            Self::Leftovers { processes } => write!(
+                f,
+                "the program exited; no longer supervised: {} (standfast run --wait supervises them until they exit)",
+                list(processes)
+            ),
+            Self::Stopped { directory, generation } => {
+                write!(
+                    f,
+                    "stopped after checkpoint {generation}; continue with: standfast restart {}",
+                    ForShell(directory)
+                )
+            }
+            Self::Unfinished { directory, end } => {
+                write!(f, "program {end}; continue it with: standfast restart {}", ForShell(directory))
+            }
+            Self::Failed { directory, end, generation } => write_failed(f, directory, end, *generation),
+            Self::Kept { directory, checkpoints, bytes } => write_kept(f, directory, *checkpoints, *bytes),
+            Self::HasFinished { directory, generation } => write_finished(f, directory, *generation),
+        }
+    }
+}
+
+fn write_left_in_memory(
+    f: &mut fmt::Formatter<'_>,
+    place: &Path,
+    [newest, on_disk]: [Option<u64>; 2],
+    reason: &str,
+) -> fmt::Result {
+    let which = |number: Option<u64>| number.map_or("none".to_owned(), |number| number.to_string());
+    write!(
+        f,
+        "the newest checkpoint ({}) is only in memory, in {}, and would be lost with it; the newest on disk: {} ({reason})",
+        which(newest),
+        ForShell(place),
+        which(on_disk)
+    )
+}
+
+fn write_in_background(
+    f: &mut fmt::Formatter<'_>,
+    directory: &Path,
+    processes: &[i32],
+    interrupted: Option<&str>,
+) -> fmt::Result {
+    let (directory, remaining) = (ForShell(directory), list(processes));
+    match interrupted {
+        Some(end) => write!(
+            f,
+            "program {end}; its remaining {remaining} stay supervised, without further checkpoints; see: standfast status {directory}. When they have exited, continue with: standfast restart {directory}"
+        ),
+        None => write!(
+            f,
+            "the program exited; its remaining processes stay supervised in the background: {remaining}; see: standfast status {directory}"
+        ),
+    }
+}
+
+fn write_kept(f: &mut fmt::Formatter<'_>, directory: &Path, checkpoints: u64, bytes: u64) -> fmt::Result {
+    let left = match checkpoints {
+        1 => "1 checkpoint is left".to_owned(),
+        _ => format!("{checkpoints} checkpoints are left"),
+    };
+    write!(
+        f,
+        "program finished; {left} ({}) in {}; remove with: standfast clean {}",
+        ByteSize::b(bytes),
+        directory.display(),
+        ForShell(directory)
+    )
+}
+
+fn write_finished(f: &mut fmt::Formatter<'_>, directory: &Path, generation: Option<u64>) -> fmt::Result {
+    let directory = ForShell(directory);
+    write!(f, "nothing to restart: the program of {directory} has finished with status 0")?;
+    match generation {
+        Some(number) => {
+            write!(f, "; to repeat it from its last checkpoint: standfast restart {directory} --at {number}")
+        }
+        None => Ok(()),
+    }
+}
+
+fn write_address_awaited(f: &mut fmt::Formatter<'_>, address: &str, rest: Duration) -> fmt::Result {
+    let seconds = rest.as_secs_f64().ceil();
+    write!(
+        f,
+        "waiting for port {address}, up to {seconds} s: a connection of the previous life, or another program, still holds it"
+    )
+}
+
+fn write_watches_heartbeat(f: &mut fmt::Formatter<'_>, host: &str, time: Duration) -> fmt::Result {
+    let seconds = time.as_secs();
+    write!(
+        f,
+        "the job was supervised before this machine was started, or is supervised on another one that is named {host} as well: watching its heartbeat for {seconds} s to tell which"
+    )
+}
+
+fn write_failed(f: &mut fmt::Formatter<'_>, directory: &Path, end: &str, generation: u64) -> fmt::Result {
+    write!(
+        f,
+        "program {end}, through an error of its own. From checkpoint {generation} it will fail again unless the cause lies outside the program; remove it first, then: standfast restart {}",
+        ForShell(directory)
+    )
+}
+
+/// Processes by their ids, the first few.
+fn list(processes: &[i32]) -> String {
+    const SHOWN: usize = 8;
+    let ids: Vec<String> = processes.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = if processes.len() > SHOWN { ", ..." } else { "" };
+    let noun = if processes.len() == 1 { "process" } else { "processes" };
+    format!("{} {noun} ({}{more})", processes.len(), ids.join(", "))
+}
+
+/// What a program and its user see of its ids after a restart.
+fn consequences(ids: &JobIds) -> String {
+    match ids {
+        JobIds::Old { of_user } => {
+            let of_user =
+                if *of_user { ", files of other users belong to nobody, set-uid programs do not work" } else { "" };
+            format!(
+                "it has its old process ids, in its own namespaces: it sees only its own processes{of_user}; a \
+pid file that it wrote is not valid outside its namespace"
+            )
+        }
+        JobIds::New { reason: None } => "it has new process ids, as requested".to_owned(),
+        JobIds::New { reason: Some(reason) } => {
+            format!("it has new process ids, because namespaces are not available here ({reason})")
+        }
+    }
+}
+
+fn write_broken(f: &mut fmt::Formatter<'_>, generation: u64, promise: &BrokenPromise) -> fmt::Result {
+    let BrokenPromise { pid, region: (start, end), changed, excluded_by } = promise;
+    write!(
+        f,
+        "at checkpoint {generation}, read-only memory of process {pid} is not what it was at the checkpoint before: at \
+{changed}, of the region from {start} to {end}, excluded by {}",
+        if excluded_by.is_empty() {
+            "a call that is too long ago to be known".to_owned()
+        } else {
+            excluded_by.join(", ")
+        }
+    )
+}
+
+fn write_taken(f: &mut fmt::Formatter<'_>, report: &CheckpointReport) -> fmt::Result {
+    let milliseconds = |nanoseconds| Duration::from_nanos(nanoseconds).as_secs_f64() * 1e3;
+    write!(
+        f,
+        "checkpoint {}: {} of {} pages, {} bytes, paused {:.1} ms, {} after {:.1} ms",
+        report.generation,
+        report.pages_stored,
+        report.pages_scanned,
+        report.file_bytes,
+        milliseconds(report.pause_nanoseconds),
+        if report.is_in_memory { "in memory" } else { "safe" },
+        milliseconds(report.durable_nanoseconds)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_an_unfinished_program_comes_with_the_command_that_continues_it() {
+        let event = JobEvent::Unfinished { directory: "my job".into(), end: "killed by SIGKILL".into() };
+        assert_eq!(event.to_string(), "program killed by SIGKILL; continue it with: standfast restart 'my job'");
+    }
+}
