@@ -2,7 +2,7 @@
 
 use crate::clones::{clone_of, copied, divide};
 use crate::collect::{Asking, Collection, ExternalSockets, ObjectContents, Output, Unconfirmed};
-use crate::freeze::{Frozen, if_another_ended, kernel, refine};
+use crate::freeze::{Frozen, FrozenProcess, if_another_ended, kernel, refine};
 use crate::hashes::{Key, PageFilter};
 use crate::job::Shared;
 use crate::precopy::{Kept, Precopied};
@@ -137,7 +137,7 @@ impl Captured {
         !self.clones.is_empty()
     }
 
-    /// Hands on what was read precopied, and reads what is yet to be read, from clones of the processes. The job may run
+    /// Hands on what was precopied, and reads what is yet to be read, from clones of the processes. The job may run
     /// meanwhile.
     ///
     /// # Errors
@@ -163,6 +163,17 @@ impl Captured {
         shared.tracks().note_read(self.pages);
         Ok(())
     }
+}
+
+/// Tells the sink what a process goes on with, and which of its pages are as they were there.
+fn inherit(sink: &mut dyn ImageSink, owner: u32, was: Option<u32>, held: &Pages) -> Result<(), EngineError> {
+    if let Some(was) = was {
+        sink.follow(owner, was);
+    }
+    if held.unchanged.is_empty() {
+        return Ok(());
+    }
+    sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)
 }
 
 /// A process whose memory is to be read from a clone.
@@ -272,7 +283,7 @@ impl Frozen {
         self.capture_behind(Precopied::default(), sink, options)
     }
 
-    /// The same, of a job of which some was read precopied. What of that counts is handed to the sink by [`Captured::read_on`].
+    /// The same, of a job of which some was precopied. What of that counts is handed to the sink by [`Captured::read_on`].
     ///
     /// # Errors
     /// As above.
@@ -290,9 +301,7 @@ impl Frozen {
             .map_err(|error| if_another_ended(error, self.main))?;
         let scanning = begin.elapsed();
         let mut tracks = self.shared.tracks();
-        let tracking = tracks.resolve(options.tracking);
-        tracks.hashes.begin();
-        tracks.promises.begin();
+        let tracking = tracks.begin_reading(options.tracking);
         let (mut changed, mut unchanged, mut ignored_directives) = (0, 0, None);
         let (mut clones, mut uncloned, mut kept, mut broken) = (Vec::new(), None, Vec::new(), Vec::new());
         let scanned = self.processes.iter().zip(collection.identities).zip(collection.pages);
@@ -308,13 +317,8 @@ impl Frozen {
                 tracks.promises.tables.put(program, table);
                 ignored_directives = problem.or(ignored_directives);
             }
-            if let Some(was) = honoured.was.or_else(|| tracks.was(identity)) {
-                sink.follow(owner, was);
-            }
-            if !held.unchanged.is_empty() {
-                sink.inherit(owner, held.was, &held.unchanged).map_err(EngineError::Image)?;
-                unchanged += held.unchanged.pages();
-            }
+            inherit(sink, owner, honoured.was.or_else(|| tracks.was(identity)), &held)?;
+            unchanged += held.unchanged.pages();
             let mut ours = precopied.keep((identity, owner), &held.still, honoured.masked_pages.as_ref());
             let mut rest = ToRead::of((owner, identity), held, honoured.masked_pages, tracking);
             let (read, unread) = divide(&rest.changed, &ours.pages);
@@ -322,13 +326,8 @@ impl Frozen {
             rest.changed = unread;
             kept.push(ours);
             if options.reading == Reading::Cloned && !rest.is_empty() {
-                match clone_of(self, process, &collection.state)? {
-                    Ok(clone) => {
-                        let held = PageSet::of(copied(&clone, process, &rest.pages())?);
-                        let lacking = rest.split_off_those_outside(&held);
-                        clones.push(Cloned { rest, clone });
-                        rest = lacking;
-                    }
+                match self.leave_to_clone(process, &collection.state, &mut rest)? {
+                    Ok(cloned) => clones.push(cloned),
                     Err(why) => uncloned = Some(why),
                 }
             }
@@ -364,6 +363,22 @@ impl Frozen {
             ended: Vec::new(),
             shared: Arc::clone(&self.shared),
         })
+    }
+
+    /// Leaves what a clone of a process holds to be read from there; what it lacks stays in `rest`. Or says why there is no clone.
+    fn leave_to_clone(
+        &self,
+        process: &FrozenProcess,
+        state: &JobState,
+        rest: &mut ToRead,
+    ) -> Result<Result<Cloned, String>, EngineError> {
+        let clone = match clone_of(self, process, state)? {
+            Ok(clone) => clone,
+            Err(why) => return Ok(Err(why)),
+        };
+        let held = PageSet::of(copied(&clone, process, &rest.pages())?);
+        let lacking = rest.split_off_those_outside(&held);
+        Ok(Ok(Cloned { rest: std::mem::replace(rest, lacking), clone }))
     }
 }
 

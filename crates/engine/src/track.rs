@@ -73,6 +73,13 @@ impl Tracks {
         }
     }
 
+    /// Begins to read for a checkpoint; says how the job is tracked for which this was asked.
+    pub(crate) fn begin_reading(&mut self, tracking: Tracking) -> Tracking {
+        self.hashes.begin();
+        self.promises.begin();
+        self.resolve(tracking)
+    }
+
     /// Why the kernel does not let writes be tracked, where it does not.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()

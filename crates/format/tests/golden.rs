@@ -248,6 +248,7 @@ fn folders() -> Vec<SavedFolder> {
 }
 
 /// A state in which everything occurs.
+#[allow(clippy::too_many_lines, reason = "a field of each kind")]
 fn state() -> JobState {
     let process = ProcessState {
         pid: 4242,

@@ -22,7 +22,7 @@ use standfast_engine::{
     Advised, Asking, BrokenPromise, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Precopied,
     Readiness, Reading, StackPart, Tracking, Unconfirmed, rehearse,
 };
-use standfast_format::manifest::GenerationNumber;
+use standfast_format::manifest::{Generation, GenerationNumber};
 use standfast_format::records::{Coverage, FileReference};
 use standfast_format::{BoxError, ImageSink};
 use standfast_linux::proc::Room;
@@ -582,33 +582,7 @@ fn complete(
             }
         }
     };
-    let durable = moments.started.elapsed();
-    let (method, why) = match &captured.uncloned {
-        Some(_) => (Method::Copy, Why::NoClone),
-        None if moments.choice.method == Method::Precopy && moments.is_untracked => (Method::Copy, Why::Untracked),
-        None => (moments.choice.method, moments.choice.why),
-    };
-    let report = CheckpointReport {
-        generation: generation.number.get(),
-        tasks: captured.tasks as u64,
-        processes: captured.processes as u64,
-        parent: generation.parent.map(GenerationNumber::get),
-        pages_scanned: captured.pages + captured.unchanged,
-        pages_read: captured.pages,
-        pages_stored: generation.stored_pages,
-        huge_pages_split: captured.huge_pages_split,
-        first_writes: captured.first_writes,
-        first_writes_nanoseconds: captured.first_writes.saturating_mul(first_write_nanoseconds()),
-        file_bytes: generation.file_bytes,
-        taken_nanoseconds: generation.taken_nanoseconds,
-        pause_nanoseconds: nanoseconds(pause),
-        scanning_nanoseconds: nanoseconds(captured.scanning),
-        durable_nanoseconds: nanoseconds(durable),
-        method,
-        why,
-        expected_pause_nanoseconds: moments.choice.pause.map(nanoseconds),
-        is_in_memory: moments.level == Level::Memory,
-    };
+    let report = moments.report(&captured, &generation, pause);
     freezer.judge_unsaved();
     let retention = destination.retain(moments.level);
     let retention = retention.and(keep_code(destination, freezer, captured.state.code_files()));
@@ -631,6 +605,39 @@ fn complete(
         broken,
         retention,
     })
+}
+
+impl Moments {
+    /// What is reported of a checkpoint that is durable now.
+    fn report(&self, captured: &Captured, generation: &Generation, pause: Duration) -> CheckpointReport {
+        let durable = self.started.elapsed();
+        let (method, why) = match &captured.uncloned {
+            Some(_) => (Method::Copy, Why::NoClone),
+            None if self.choice.method == Method::Precopy && self.is_untracked => (Method::Copy, Why::Untracked),
+            None => (self.choice.method, self.choice.why),
+        };
+        CheckpointReport {
+            generation: generation.number.get(),
+            tasks: captured.tasks as u64,
+            processes: captured.processes as u64,
+            parent: generation.parent.map(GenerationNumber::get),
+            pages_scanned: captured.pages + captured.unchanged,
+            pages_read: captured.pages,
+            pages_stored: generation.stored_pages,
+            huge_pages_split: captured.huge_pages_split,
+            first_writes: captured.first_writes,
+            first_writes_nanoseconds: captured.first_writes.saturating_mul(first_write_nanoseconds()),
+            file_bytes: generation.file_bytes,
+            taken_nanoseconds: generation.taken_nanoseconds,
+            pause_nanoseconds: nanoseconds(pause),
+            scanning_nanoseconds: nanoseconds(captured.scanning),
+            durable_nanoseconds: nanoseconds(durable),
+            method,
+            why,
+            expected_pause_nanoseconds: self.choice.pause.map(nanoseconds),
+            is_in_memory: self.level == Level::Memory,
+        }
+    }
 }
 
 /// What a first write to a tracked page takes, as it was when that was of interest for the first time.

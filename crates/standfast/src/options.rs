@@ -14,7 +14,7 @@ use crate::requested_checkpoints::MinInterval;
 use crate::saved_files::{ExternalSockets, SaveFiles};
 use crate::snapshots::Snapshot;
 use serde::Serialize;
-use standfast_engine::{FilePolicy, StackPart};
+use standfast_engine::{FilePolicy, IdPolicy, StackPart};
 use standfast_format::manifest;
 use std::fmt;
 use std::str::FromStr;
@@ -242,6 +242,16 @@ words! {
     Keep = "keep",
     /// Any difference refuses the restart.
     Refuse = "refuse",
+}
+
+impl Ids {
+    /// As the engine says it.
+    pub(crate) fn policy(self) -> IdPolicy {
+        match self {
+            Self::Auto => IdPolicy::Auto,
+            Self::New => IdPolicy::New,
+        }
+    }
 }
 
 impl Files {

@@ -6,7 +6,7 @@ use crate::flushing::sync_paths;
 use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_lease;
 use crate::levels::Memory;
-use crate::options::{Files, Ids, JobOptions, OptionChoices};
+use crate::options::{Files, JobOptions, OptionChoices};
 use crate::quoting::without_numbers;
 use crate::run::{DIRECTORY_SUFFIX, bind_control, save_folders, started};
 use crate::schedule::{self, Schedule};
@@ -16,8 +16,7 @@ use crate::takeover::take_lease;
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
 use standfast_engine::{
-    self as engine, ClockPolicy, EngineError, FileOptions, IdPolicy, RestartNews, RestartOptions, Restarted, Streams,
-    Tail,
+    self as engine, ClockPolicy, EngineError, FileOptions, RestartNews, RestartOptions, Restarted, Streams, Tail,
 };
 use standfast_format::manifest::{GenerationNumber, Manifest, Outcome};
 use standfast_format::records::{FileReference, JobState};
@@ -301,6 +300,18 @@ enum Unrevived {
     Other(Box<Error>),
 }
 
+impl Unrevived {
+    fn of_engine(error: EngineError) -> Self {
+        match error {
+            EngineError::Image(error) => match error.downcast::<StoreError>() {
+                Ok(error) => Self::Damaged(error),
+                Err(error) => Self::Other(Box::new(EngineError::Image(error).into())),
+            },
+            error => Self::Other(Box::new(error.into())),
+        }
+    }
+}
+
 /// What a supervisor has from the moment at which the job runs.
 struct Supervision {
     signals: SignalInbox,
@@ -317,20 +328,8 @@ fn revive(
     choice: &GenerationChoice,
     listener: &mut Listener<'_>,
 ) -> Result<(Restarted, Supervision), Unrevived> {
-    let listener = RefCell::new(listener);
-    let (reported, called_off) = (RefCell::new(None), OnceCell::new());
-    let on_wait = |wait: &engine::AddressWait| -> Result<(), BoxError> {
-        if let Some(signal) = job.front.as_ref().and_then(ForegroundConnection::asks_to_end) {
-            let _ = called_off.set(signal);
-            return Err("the restart was called off".into());
-        }
-        let engine::AddressWait { address, waited, rest } = wait.clone();
-        if waited >= UNREPORTED_MAX && reported.borrow().as_ref() != Some(&address) {
-            reported.replace(Some(address.clone()));
-            (listener.borrow_mut())(&JobEvent::AddressAwaited { address, rest });
-        }
-        Ok(())
-    };
+    let waiting = Waiting::new(job, listener);
+    let on_wait = |wait: &engine::AddressWait| waiting.goes_on(wait);
     let ends = life.manifest.ends.clone();
     let (began, ended) = (started(&life.manifest.description), life.manifest.ended_nanoseconds);
     let mut signals = None;
@@ -342,13 +341,7 @@ fn revive(
         Ok(())
     };
     let mut before_thaw = |process: engine::ProcessIdentity| -> Result<(), BoxError> {
-        let noted = job
-            .lease
-            .set_program(in_lease(process))
-            .and_then(|()| note_continuation(job, life, options, choice.number))
-            .map_err(|error| Error::of_store(&job.path, error))
-            .and_then(|()| SignalInbox::open().map_err(Error::system("take over the signals")));
-        match noted {
+        match job.begin_life(process, life, options, choice.number) {
             Ok(inbox) => {
                 let own = terminal.get().map(Arc::as_ref);
                 foreground_of(process.pid, own, job.front.clone()).hand_on();
@@ -361,21 +354,7 @@ fn revive(
             }
         }
     };
-    let ids = match options.ids {
-        Ids::Auto => IdPolicy::Auto,
-        Ids::New => IdPolicy::New,
-    };
-    let mut keep_tail = |tail: &Tail<'_>| -> Result<PathBuf, BoxError> {
-        if tail.is_removed
-            && let Some(kept) = job.directory.keep_file(&job.lease, choice.number, tail.path, tail.file)?
-        {
-            return Ok(kept);
-        }
-        let bytes_max = if tail.is_whole { u64::MAX } else { TAIL_BYTES_MAX };
-        let part = (tail.start, tail.bytes, bytes_max);
-        let kept = job.directory.keep_tail(&job.lease, choice.number, tail.path, tail.file, part);
-        Ok(kept?)
-    };
+    let mut keep_tail = |tail: &Tail<'_>| job.keep_tail(choice.number, tail).map_err(BoxError::from);
     let saved_binary = |file: &FileReference| {
         let checksum = file.digest?.checksum;
         job.directory.saved_binary(checksum, Path::new(OsStr::from_bytes(&file.path.0)))
@@ -383,7 +362,7 @@ fn revive(
     let revived = engine::restart(
         &choice.image,
         RestartOptions {
-            ids,
+            ids: options.ids.policy(),
             clocks: job.clocks,
             files: FileOptions {
                 policy: files.policy(),
@@ -406,23 +385,73 @@ fn revive(
             before_thaw: &mut before_thaw,
         },
     );
-    if revived.is_err()
-        && let Some(signal) = called_off.get()
-    {
-        return Err(Unrevived::Other(Box::new(Error::CalledOff { signal: *signal })));
+    let called_off = waiting.called_off.get().map(|signal| Error::CalledOff { signal: *signal });
+    let revived = revived.map_err(|error| match called_off.or(refusal) {
+        Some(reason) => Unrevived::Other(Box::new(reason)),
+        None => Unrevived::of_engine(error),
+    })?;
+    let signals = signals.expect("the engine asks before it thaws");
+    save_folders(&revived.job, &life.manifest.description, &job.path);
+    Ok((revived, Supervision { signals, terminal: terminal.into_inner() }))
+}
+
+/// A wait for an address that the previous life still holds.
+struct Waiting<'a, 'l> {
+    /// Where the user can end it.
+    front: Option<&'a ForegroundConnection>,
+    listener: RefCell<&'a mut Listener<'l>>,
+    /// The address that was reported last.
+    reported: RefCell<Option<String>>,
+    /// The signal by which the user has ended it.
+    called_off: OnceCell<i32>,
+}
+
+impl<'a, 'l> Waiting<'a, 'l> {
+    fn new(job: &'a Continuation, listener: &'a mut Listener<'l>) -> Self {
+        let (listener, front) = (RefCell::new(listener), job.front.as_ref());
+        Self { front, listener, reported: RefCell::default(), called_off: OnceCell::new() }
     }
-    match (revived, refusal) {
-        (Ok(revived), _) => {
-            let signals = signals.expect("the engine asks before it thaws");
-            save_folders(&revived.job, &life.manifest.description, &job.path);
-            Ok((revived, Supervision { signals, terminal: terminal.into_inner() }))
+
+    /// Reports a wait that takes long; an error when the user has ended it.
+    fn goes_on(&self, wait: &engine::AddressWait) -> Result<(), BoxError> {
+        if let Some(signal) = self.front.and_then(ForegroundConnection::asks_to_end) {
+            let _ = self.called_off.set(signal);
+            return Err("the restart was called off".into());
         }
-        (Err(_), Some(refusal)) => Err(Unrevived::Other(Box::new(refusal))),
-        (Err(EngineError::Image(error)), None) => Err(match error.downcast::<StoreError>() {
-            Ok(error) => Unrevived::Damaged(error),
-            Err(error) => Unrevived::Other(Box::new(EngineError::Image(error).into())),
-        }),
-        (Err(error), None) => Err(Unrevived::Other(Box::new(error.into()))),
+        let engine::AddressWait { address, waited, rest } = wait.clone();
+        if waited >= UNREPORTED_MAX && self.reported.borrow().as_ref() != Some(&address) {
+            self.reported.replace(Some(address.clone()));
+            (self.listener.borrow_mut())(&JobEvent::AddressAwaited { address, rest });
+        }
+        Ok(())
+    }
+}
+
+impl Continuation {
+    /// Notes that the job has a new life; gives the signals that are for the supervisor from now on.
+    fn begin_life(
+        &self,
+        process: engine::ProcessIdentity,
+        life: &mut Life,
+        options: JobOptions,
+        number: GenerationNumber,
+    ) -> Result<SignalInbox, Error> {
+        let of_store = |error| Error::of_store(&self.path, error);
+        self.lease.set_program(in_lease(process)).map_err(of_store)?;
+        note_continuation(self, life, options, number).map_err(of_store)?;
+        SignalInbox::open().map_err(Error::system("take over the signals"))
+    }
+
+    /// Keeps what a restart takes from a file; gives the path of the copy.
+    fn keep_tail(&self, number: GenerationNumber, tail: &Tail<'_>) -> Result<PathBuf, StoreError> {
+        if tail.is_removed
+            && let Some(kept) = self.directory.keep_file(&self.lease, number, tail.path, tail.file)?
+        {
+            return Ok(kept);
+        }
+        let bytes_max = if tail.is_whole { u64::MAX } else { TAIL_BYTES_MAX };
+        let part = (tail.start, tail.bytes, bytes_max);
+        self.directory.keep_tail(&self.lease, number, tail.path, tail.file, part)
     }
 }
 

@@ -99,33 +99,14 @@ impl Family {
         self.deliver_pages(plan, source, names)?;
         let _pinned = self.pin();
         self.main().seal_filled(&root)?;
-        system_v.fill(self.main(), &root)?;
-        let mut attached = Attached::default();
-        for (place, process) in self.processes.iter_mut().enumerate() {
-            process.map_shared_objects(&plan.of(place), &system_v, &mut attached)?;
-        }
-        for (place, process) in self.processes.iter().enumerate() {
-            process.adjust_semaphores(&plan.of(place), place)?;
-        }
-        for (place, process) in self.processes.iter().enumerate() {
-            process.touch_semaphores(&plan.of(place), place)?;
-        }
-        system_v.finish(&root, &mut self.processes[0].notes)?;
+        self.fill_system_v(plan, system_v)?;
         self.main().seal_mapped(&root)?;
         self.main().refuse_held_locks(&root, source)?;
         for (place, process) in self.processes.iter().enumerate() {
             process.refuse_frames_in_vdso(&plan.of(place), place, source)?;
         }
         self.stop_the_stopped(plan)?;
-        for (place, process) in self.processes.iter_mut().enumerate() {
-            let plan = plan.of(place);
-            process.guard(&plan)?;
-            process.lock(&plan)?;
-            process.protect(&plan)?;
-            process.set_layout(&plan)?;
-            process.set_attributes(&plan)?;
-            process.make_threads(&plan)?;
-        }
+        self.furnish(plan)?;
         self.open_files_of_processes(plan, &mut parked)?;
         for (place, process) in self.processes.iter().enumerate() {
             if !plan.job.processes[place].process_tree.shares_descriptors {
@@ -138,6 +119,37 @@ impl Family {
         // Only now: whoever has its own registers back can make no calls for us any more.
         for (place, process) in self.processes.iter_mut().enumerate() {
             process.finish_threads(&plan.of(place))?;
+        }
+        Ok(())
+    }
+
+    /// System V objects get their contents, and are attached where they were.
+    fn fill_system_v(&mut self, plan: &JobPlan<'_>, system_v: SystemV) -> Result<(), EngineError> {
+        let root = plan.of(0);
+        system_v.fill(self.main(), &root)?;
+        let mut attached = Attached::default();
+        for (place, process) in self.processes.iter_mut().enumerate() {
+            process.map_shared_objects(&plan.of(place), &system_v, &mut attached)?;
+        }
+        for (place, process) in self.processes.iter().enumerate() {
+            process.adjust_semaphores(&plan.of(place), place)?;
+        }
+        for (place, process) in self.processes.iter().enumerate() {
+            process.touch_semaphores(&plan.of(place), place)?;
+        }
+        system_v.finish(&root, &mut self.processes[0].notes)
+    }
+
+    /// Processes whose memory is filled get the attributes of their memory, their own, and their threads.
+    fn furnish(&mut self, plan: &JobPlan<'_>) -> Result<(), EngineError> {
+        for (place, process) in self.processes.iter_mut().enumerate() {
+            let plan = plan.of(place);
+            process.guard(&plan)?;
+            process.lock(&plan)?;
+            process.protect(&plan)?;
+            process.set_layout(&plan)?;
+            process.set_attributes(&plan)?;
+            process.make_threads(&plan)?;
         }
         Ok(())
     }

@@ -71,27 +71,9 @@ doubled: a restart with --files rollback moves them away, and a run with --save-
             "folder {} holds again what it held at the checkpoint: {changed} files put back, {removed} removed that had come since",
             ForShell(path)
         ),
-        FileNote::StreamElsewhere { stream, from, to, why } => write!(
-            f,
-            "{} continues in {}, not in {}: {why}; that file keeps what was written since the checkpoint",
-            stream_name(*stream),
-            stream_target(to),
-            ForShell(from)
-        ),
-        FileNote::StreamMoved { stream, from, to } => write!(
-            f,
-            "{} continues in {}, like that of this command, and no longer in {}",
-            stream_name(*stream),
-            ForShell(to),
-            ForShell(from)
-        ),
-        FileNote::StreamStays { stream, path, own } => write!(
-            f,
-            "{} of the program continues in {}, not in {}; to have it there: standfast restart --redirect",
-            stream_name(*stream),
-            ForShell(path),
-            stream_target(own)
-        ),
+        FileNote::StreamElsewhere { stream, from, to, why } => write_elsewhere(f, *stream, [from, to], why),
+        FileNote::StreamMoved { stream, from, to } => write_moved(f, *stream, from, to),
+        FileNote::StreamStays { stream, path, own } => write_stays(f, *stream, path, own),
     }
 }
 
@@ -121,4 +103,29 @@ fn counted(count: usize, what: &str) -> String {
 fn write_cut_back(f: &mut fmt::Formatter<'_>, path: &Path, kept: &Path, bytes: u64, is_whole: bool) -> fmt::Result {
     write!(f, "cut {bytes} bytes off {}, written since the checkpoint; kept in {}", ForShell(path), ForShell(kept))?;
     if bytes > TAIL_BYTES_MAX && !is_whole { write!(f, " as far as the first {TAIL_BYTES_MAX}") } else { Ok(()) }
+}
+
+fn write_elsewhere(f: &mut fmt::Formatter<'_>, stream: i32, [from, to]: [&Path; 2], why: &str) -> fmt::Result {
+    write!(
+        f,
+        "{} continues in {}, not in {}: {why}; that file keeps what was written since the checkpoint",
+        stream_name(stream),
+        stream_target(to),
+        ForShell(from)
+    )
+}
+
+fn write_moved(f: &mut fmt::Formatter<'_>, stream: i32, from: &Path, to: &Path) -> fmt::Result {
+    let name = stream_name(stream);
+    write!(f, "{name} continues in {}, like that of this command, and no longer in {}", ForShell(to), ForShell(from))
+}
+
+fn write_stays(f: &mut fmt::Formatter<'_>, stream: i32, path: &Path, own: &Path) -> fmt::Result {
+    write!(
+        f,
+        "{} of the program continues in {}, not in {}; to have it there: standfast restart --redirect",
+        stream_name(stream),
+        ForShell(path),
+        stream_target(own)
+    )
 }

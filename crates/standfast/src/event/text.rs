@@ -38,10 +38,7 @@ impl fmt::Display for JobEvent {
             Self::MemoryLost { reason } => {
                 write!(f, "checkpoints in memory are lost; those on disk are used: {reason}")
             }
-            Self::Untracked { reason } => write!(
-                f,
-                "the kernel cannot report which pages the program writes ({reason}): --track auto compares checksums instead, which lengthens the pause"
-            ),
+            Self::Untracked { reason } => write_untracked(f, reason),
             Self::Uncloned { reason } => {
                 write!(f, "a process could not be cloned ({reason}): its memory was copied during the pause")
             }
@@ -50,12 +47,7 @@ impl fmt::Display for JobEvent {
                 write!(f, "the program cannot be checkpointed in its present state: {reason}")
             }
             Self::ProtectedAgain { generation } => write!(f, "checkpoints work again: {generation} is durable"),
-            Self::NotStopped { reason } => {
-                write!(
-                    f,
-                    "not stopped, because the checkpoint failed: {reason}. The next SIGTERM is passed to the program"
-                )
-            }
+            Self::NotStopped { reason } => write_not_stopped(f, reason),
             Self::Broken { generation, promise } => write_broken(f, *generation, promise),
             Self::Listing(news) => write_listing_news(f, news),
             Self::Trouble { reason } => f.write_str(reason),
@@ -76,11 +68,7 @@ impl fmt::Display for JobEvent {
             Self::TerminalLost => {
                 f.write_str("the process that held the program's terminal is gone: the program gets SIGHUP")
             }
-            Self::Leftovers { processes } => write!(
-                f,
-                "the program exited; no longer supervised: {} (standfast run --wait supervises them until they exit)",
-                list(processes)
-            ),
+            Self::Leftovers { processes } => write_leftovers(f, processes),
             Self::Stopped { directory, generation } => {
                 write!(
                     f,
@@ -179,6 +167,25 @@ fn write_failed(f: &mut fmt::Formatter<'_>, directory: &Path, end: &str, generat
         f,
         "program {end}, through an error of its own. From checkpoint {generation} it will fail again unless the cause lies outside the program; remove it first, then: standfast restart {}",
         ForShell(directory)
+    )
+}
+
+fn write_untracked(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
+    write!(
+        f,
+        "the kernel cannot report which pages the program writes ({reason}): --track auto compares checksums instead, which lengthens the pause"
+    )
+}
+
+fn write_not_stopped(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
+    write!(f, "not stopped, because the checkpoint failed: {reason}. The next SIGTERM is passed to the program")
+}
+
+fn write_leftovers(f: &mut fmt::Formatter<'_>, processes: &[i32]) -> fmt::Result {
+    let processes = list(processes);
+    write!(
+        f,
+        "the program exited; no longer supervised: {processes} (standfast run --wait supervises them until they exit)"
     )
 }
 
