@@ -1,4 +1,4 @@
-//! Reading ahead, as live migration does: the job is looked at, runs on, and is read meanwhile; at the stop that follows,
+//! Reading ahead, as live migration does: the job is scanned, runs on, and is read meanwhile; at the stop that follows,
 //! what it has not written since the look need not be read again.
 //!
 //! What is read while a program runs may be torn. Whatever is written after the look is told by the next one, and is read

@@ -38,7 +38,7 @@ pub enum ParasiteAreaError {
     /// No zero padding behind the vdso.
     #[error("the kernel's vdso has no padding to put 16 bytes of code into")]
     NoPadding,
-    /// A task is still on its recovery mode from an injection whose tracer died. It will be through in a moment.
+    /// A task is still on its way back from an injection whose tracer died. It will be through in a moment.
     #[error("task {tid} is still returning from an interrupted checkpoint")]
     Healing {
         /// The task.

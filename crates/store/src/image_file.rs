@@ -1,4 +1,4 @@
-//! One image in its file, on the recovery mode: header, tables and state verified when it is opened, blocks as they are read.
+//! One image in its file, as it is read back: header, tables and state verified when it is opened, blocks as they are read.
 //! What it inherits from its parent is the business of the chain.
 
 use crate::guest::TAIL_BYTES_MAX;
