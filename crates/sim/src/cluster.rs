@@ -499,7 +499,7 @@ impl<'s> Cluster<'s> {
         }
     }
 
-    fn delta_descriptor(&self) -> String {
+    fn sketch(&self) -> String {
         let host = |(rank, host): (&Rank, &Host)| {
             let protocol = host.process.protocol();
             format!("{}: {:?} at {}, {:?}", rank.0, protocol.logical_rank(), host.last_epoch, protocol.stage())
@@ -516,7 +516,7 @@ impl<'s> Cluster<'s> {
             }
             let done = !self.scenario.plan.is_member(logical_rank) || host.last_epoch >= self.scenario.epochs;
             if !done && !self.outcome.refused {
-                return Err(Failure(format!("{logical_rank:?} comes to no end; {}", self.delta_descriptor())));
+                return Err(Failure(format!("{logical_rank:?} comes to no end; {}", self.sketch())));
             }
         }
         Ok(self.outcome)

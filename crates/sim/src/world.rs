@@ -549,12 +549,12 @@ impl World {
                 || host.last_epoch >= model.epochs
         });
         if (idle && !done && !self.is_refused()) || (self.is_refused() && !may_refuse) {
-            return Err(Violation::Stuck(self.delta_descriptor()));
+            return Err(Violation::Stuck(self.sketch()));
         }
         Ok(())
     }
 
-    fn delta_descriptor(&self) -> String {
+    fn sketch(&self) -> String {
         let host = |(rank, host): (&Rank, &Host)| {
             let (logical_rank, stage) = (host.protocol.logical_rank(), host.protocol.stage());
             let (shards, work) = (&host.shard_store.shards, &host.work);
@@ -609,25 +609,25 @@ impl World {
         let logical_ranks = |host: &Host, logical_rank: LogicalRank| {
             (Some(logical_rank) == host.protocol.logical_rank(), model.plan.is_member(logical_rank))
         };
-        let mut delta_descriptors: Vec<u128> = Vec::new();
+        let mut hosts: Vec<u128> = Vec::new();
         for (rank, host) in &self.hosts {
             let shards: BTreeSet<_> =
                 host.shard_store.shards.iter().map(|((e, s), p)| (*e, logical_ranks(host, *s), *p)).collect();
-            let work: Vec<_> = host.work.iter().map(delta_descriptor_of).collect();
+            let work: Vec<_> = host.work.iter().map(sketch_of).collect();
             let logical_rank = host.protocol.logical_rank().map(|logical_rank| model.plan.is_member(logical_rank));
             let own =
                 (*rank == coordinator, logical_rank, host.shard_store.life, host.shard_store.promised, shards, work);
             let kept = (host.protocol.kept(), host.protocol.newest());
             let stage = (host.protocol.stage(), kept, host.last_epoch, host.refused);
-            delta_descriptors.push(hash_of(&(own, stage)));
+            hosts.push(hash_of(&(own, stage)));
         }
-        delta_descriptors.sort_unstable();
+        hosts.sort_unstable();
         let member = |logical_rank: LogicalRank| model.plan.is_member(logical_rank);
         let away: Vec<BTreeSet<_>> =
             self.away.iter().map(|it| it.shards.iter().map(|((e, s), m)| (*e, member(*s), *m)).collect()).collect();
         let left = (self.kills_left, self.crashes_left, self.missing);
         let rest = (self.membership.number, left, self.promised, self.encoded, self.rolled_back);
-        hash_of(&(delta_descriptors, away, rest))
+        hash_of(&(hosts, away, rest))
     }
 }
 
@@ -640,7 +640,7 @@ fn has_done(stage: &Stage, epoch: EpochId) -> bool {
     }
 }
 
-fn delta_descriptor_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
+fn sketch_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
     match work {
         Work::Survey => (0, None, None),
         Work::Encode(epoch, base, _) => (1, Some(*epoch), *base),
