@@ -6,7 +6,8 @@
 
 use crate::EngineError;
 use crate::collect::HUGE_PAGES;
-use crate::freeze::{Frozen, FrozenProcess, kernel, refine};
+use crate::error::kernel;
+use crate::freeze::{Frozen, FrozenProcess, refine};
 use standfast_core::{PageRange, PageSet};
 use standfast_format::BackingPage;
 use standfast_format::records::JobState;

@@ -5,7 +5,9 @@
 //! memory is inherited from the last committed checkpoint without being looked at: the programmer has promised. For that it
 //! is kept here which pages that checkpoint holds.
 
-use crate::freeze::{Frozen, FrozenProcess, kernel};
+use crate::freeze::{Frozen, FrozenProcess};
+
+use crate::error::kernel;
 use crate::program::ProgramIdentity;
 use crate::restart::RestartNews;
 use crate::tables::{Directions, Tables, decoded};

@@ -52,6 +52,11 @@ pub enum EngineError {
     },
 }
 
+/// The kernel's refusal of `action`.
+pub(crate) fn kernel(action: &str, source: std::io::Error) -> EngineError {
+    EngineError::Kernel { action: action.to_owned(), source }
+}
+
 /// One thing that stands in the way of a checkpoint or a restart, by name, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocker {

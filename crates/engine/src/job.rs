@@ -1,11 +1,14 @@
 //! A job from the outside: launched or restarted, frozen now and then, ended at last.
 
-use crate::collect::{KnownObjects, Scans, known_here};
+use crate::ProcessIdentity;
+use crate::collect::Scans;
 use crate::directions::{CHECK_VARIABLE, DIRECTORY_VARIABLE, FREE_VARIABLE};
 use crate::endpoint::TerminalHolder;
+use crate::error::kernel;
 use crate::files::{Digests, FileKey, Writers};
 use crate::folders::Folders;
-use crate::freeze::{Frozen, kernel};
+use crate::freeze::Frozen;
+use crate::inheritance::Inheritance;
 use crate::listing::{Listing, ListingNews};
 use crate::reused_ports::ReusedPorts;
 use crate::tracer_lock::TracerLock;
@@ -15,13 +18,12 @@ use crate::waits::{self, Waits};
 use crate::{Blocker, EngineError, ExternalSockets, Output};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::FileReference;
-use standfast_linux::proc::{self, DescriptorInformation, Stat};
+use standfast_linux::proc;
 use standfast_linux::sys::process;
 use standfast_linux::{HelperNews, InheritedSignals, LaunchTerminal, NamespaceInit, WaitStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -53,122 +55,6 @@ pub struct Assistance {
     pub check_exclusions: bool,
     /// A thread of its gives back the memory that the allocator holds as free before each checkpoint.
     pub free_memory: bool,
-}
-
-/// A process that cannot be confused with a later one of the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProcessIdentity {
-    /// Process id as this process sees it.
-    pub pid: i32,
-    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
-    pub start_time: u64,
-}
-
-impl ProcessIdentity {
-    /// The process that has this number now.
-    ///
-    /// # Errors
-    /// [`EngineError::Ended`] when there is none.
-    pub fn of(pid: i32) -> Result<Self, EngineError> {
-        let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
-        Ok(Self { pid, start_time: stat.start_time })
-    }
-
-    /// Whether it has not ended.
-    pub(crate) fn is_running(&self) -> bool {
-        Stat::of(self.pid).is_ok_and(|now| now.start_time == self.start_time && !matches!(now.state, b'Z' | b'X'))
-    }
-
-    /// Whether it still is there, if only as a zombie.
-    pub(crate) fn is_alive(&self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| now == *self)
-    }
-}
-
-/// What a life of the job was given when it started, by device and inode, so that a collection can tell it from what the
-/// program has opened itself.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Inheritance {
-    /// The standard streams; `None` where one was closed.
-    pub(crate) streams: [Option<(u64, u64)>; 3],
-    /// Other descriptors, by number.
-    pub(crate) others: Vec<(i32, (u64, u64))>,
-    /// System V objects that were there before; `None` where nobody knows.
-    pub(crate) system_v: Option<KnownObjects>,
-}
-
-impl Inheritance {
-    /// What a child of this process inherits. Our own descriptors are closed on exec, so they do not count.
-    pub(crate) fn of_children() -> Self {
-        let own = std::process::id() as i32;
-        let numbers = proc::numbers(own, "fd").unwrap_or_default();
-        let inherited = Self::of(own, numbers.into_iter().filter(|number| is_inherited(*number)));
-        Self { system_v: known_here(), ..inherited }
-    }
-
-    /// The best guess for a running program that somebody else has started: its standard streams are those it has now,
-    /// and of the rest only a pipe whose other end is outside can have been given to it.
-    pub(crate) fn of_orphan(pid: i32) -> Self {
-        let ends = pipe_ends(pid);
-        // Of a pipe to one of its children the program has one end only.
-        let main = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid, start_time: 0 });
-        let members = Roots { main, reaper: None }.members();
-        let of_job: Vec<PipeEnd> = members.iter().flat_map(|member| pipe_ends(member.pid)).collect();
-        let foreign = |number: i32, inode: u64| {
-            ends.iter().any(|end| end.number == number)
-                && !(of_job.iter().any(|end| end.inode == inode && end.reads)
-                    && of_job.iter().any(|end| end.inode == inode && end.writes))
-        };
-        let mut inheritance = Self::of(pid, ends.iter().map(|end| end.number));
-        inheritance.others.retain(|(number, (_, inode))| foreign(*number, *inode));
-        for (number, stream) in (0..).zip(&mut inheritance.streams) {
-            let is_pipe = ends.iter().any(|end| end.number == number);
-            *stream = stream.filter(|(_, inode)| !is_pipe || foreign(number, *inode));
-        }
-        inheritance
-    }
-
-    /// The standard streams of a process, and of the other descriptors those given.
-    fn of(pid: i32, numbers: impl Iterator<Item = i32>) -> Self {
-        let identity = |number: i32| {
-            let file = std::fs::metadata(format!("/proc/{pid}/fd/{number}")).ok()?;
-            Some((file.dev(), file.ino()))
-        };
-        let others = numbers.filter(|number| *number > 2);
-        Self {
-            streams: [0, 1, 2].map(identity),
-            others: others.filter_map(|number| Some((number, identity(number)?))).collect(),
-            system_v: None,
-        }
-    }
-}
-
-/// One end of an unnamed pipe.
-struct PipeEnd {
-    number: i32,
-    inode: u64,
-    reads: bool,
-    writes: bool,
-}
-
-fn pipe_ends(pid: i32) -> Vec<PipeEnd> {
-    const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
-    const O_WRONLY: u32 = libc::O_WRONLY as u32;
-    let end = |number: i32| {
-        let target = proc::link(pid, &format!("fd/{number}")).ok()?;
-        let inode = target.strip_prefix(b"pipe:[")?.strip_suffix(b"]")?;
-        let access = DescriptorInformation::of(pid, number).ok()?.flags & O_ACCMODE;
-        let inode = std::str::from_utf8(inode).ok()?.parse().ok()?;
-        Some(PipeEnd { number, inode, reads: access != O_WRONLY, writes: access != 0 })
-    };
-    proc::numbers(pid, "fd").unwrap_or_default().into_iter().filter_map(end).collect()
-}
-
-/// Whether a descriptor of this process survives an exec.
-pub(crate) fn is_inherited(number: i32) -> bool {
-    const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
-    let information = DescriptorInformation::of(std::process::id() as i32, number);
-    information.is_ok_and(|information| information.flags & O_CLOEXEC == 0)
 }
 
 /// Files with code of which there is a copy, by device and inode, as they were when it was made.

@@ -2,7 +2,8 @@
 
 use crate::clones::{clone_of, copied, divide};
 use crate::collect::{Asking, Collection, ExternalSockets, ObjectContents, Output, Unconfirmed};
-use crate::freeze::{Frozen, FrozenProcess, if_another_ended, kernel, refine};
+use crate::error::kernel;
+use crate::freeze::{Frozen, FrozenProcess, if_another_ended, refine};
 use crate::hashes::{Key, PageFilter};
 use crate::job::Shared;
 use crate::precopy::{Kept, Precopied};

@@ -2,7 +2,7 @@
 //! else to do. Which pages are to be read is told.
 
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::hashes::{PageFilter, Sifted};
 use standfast_core::directions::MaskedPages;
 use standfast_core::{PAGE_BYTES, PageRange};

@@ -3,8 +3,10 @@
 //! goes wrong shows it here.
 
 use crate::collect::ask_from_within;
-use crate::freeze::{Frozen, kernel};
-use crate::job::{Inheritance, Shared};
+use crate::error::kernel;
+use crate::freeze::Frozen;
+use crate::inheritance::Inheritance;
+use crate::job::Shared;
 use crate::tree::Roots;
 use crate::{EngineError, InheritedSignals, ProcessIdentity};
 use standfast_linux::sys::process;

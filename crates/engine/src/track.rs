@@ -10,7 +10,7 @@ mod dirty_estimate;
 mod windows;
 
 use crate::directions::Promises;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::hashes::{Hashes, Key};
 use crate::reading::readers;
 use crate::{EngineError, ProcessIdentity};

@@ -5,7 +5,7 @@
 //! the kernel is asked at once.
 
 use super::confirmation::{Counting, Used};
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Accounting, Advice, Bytes, MappingAttributes, MemoryLock, NumaPolicy};

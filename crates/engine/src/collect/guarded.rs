@@ -3,8 +3,8 @@
 //! is not saved because of them, since others map whole databases so and never write there.
 
 use super::Subject;
+use crate::error::kernel;
 use crate::files::FileKey;
-use crate::freeze::kernel;
 use crate::track::Tracks;
 use crate::{EngineError, ProcessIdentity};
 use standfast_core::PageRange;

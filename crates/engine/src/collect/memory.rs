@@ -3,7 +3,7 @@
 use super::Subject;
 use super::files::{References, copied};
 use super::objects::{Objects, Unsupported};
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::job::Kept;
 use crate::track::{Pages, Place, Scan, Track};
 use crate::{Blocker, EngineError};

@@ -26,8 +26,11 @@ mod threads;
 mod timers;
 mod undo;
 
-use crate::freeze::{Frozen, kernel};
-use crate::job::{Inheritance, Kept};
+use crate::freeze::Frozen;
+
+use crate::error::kernel;
+use crate::inheritance::Inheritance;
+use crate::job::Kept;
 use crate::listing::{Listed, NotSaved};
 use crate::restart::foreseen;
 use crate::track::{Pages, Scan, Track, Tracking, Tracks};
@@ -287,7 +290,7 @@ pub(crate) fn ask_from_within(frozen: &Frozen) -> Result<(), EngineError> {
     };
     frozen.processes.iter().try_for_each(|process| {
         let process_snapshot =
-            ProcessSnapshot::of(process.pid).map_err(|source| crate::freeze::forbidden(process.pid, source))?;
+            ProcessSnapshot::of(process.pid).map_err(|source| crate::forbidden::forbidden(process.pid, source))?;
         threads::Inner::ask(process, &process_snapshot, &frozen.shared, also).map(drop)
     })
 }
@@ -307,7 +310,7 @@ impl<'a> Subject<'a> {
         let process_snapshots = pool::each(&pids, |pid| ProcessSnapshot::of(*pid));
         let known = frozen.processes.iter().zip(process_snapshots).map(|(process, process_snapshot)| {
             let (pid, maps) = (process.pid, &process.maps);
-            let process_snapshot = process_snapshot.map_err(|source| crate::freeze::forbidden(pid, source))?;
+            let process_snapshot = process_snapshot.map_err(|source| crate::forbidden::forbidden(pid, source))?;
             let (process, locked_kib) = (process_snapshot.identity(pid), process_snapshot.status.locked_kib);
             let attributes = frozen.shared.scans.known(process, locked_kib, maps, when)?;
             Ok(Self { pid, maps: Cow::Borrowed(maps), attributes, process_snapshot })
@@ -383,7 +386,7 @@ impl Findings {
     ) -> Result<Self, EngineError> {
         let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
         let zombies: Vec<i32> = zombies.iter().map(|zombie| zombie.pid).collect();
-        let scanning = |source| crate::freeze::forbidden(pids[0], source);
+        let scanning = |source| crate::forbidden::forbidden(pids[0], source);
         let mut found = Self {
             blockers: Vec::new(),
             descriptors: Descriptors::default(),
@@ -400,7 +403,7 @@ impl Findings {
             let mut blockers = restrictions::of_thread(&subject.process_snapshot.status, &supervisor_baseline.status);
             blockers.extend(restrictions::of_process(&subject.process_snapshot.status));
             let of_process = OfProcess::of(place, subject, (terms.kept, &mut files), &mut found.objects, &mut blockers);
-            let scanning = |source| crate::freeze::forbidden(subject.pid, source);
+            let scanning = |source| crate::forbidden::forbidden(subject.pid, source);
             found.processes.push(of_process.map_err(scanning)?);
             blockers.extend(surroundings::judge_working_directory(subject.pid).map_err(scanning)?);
             found.blockers.append(&mut named(blockers, subject.pid, subjects.len()));

@@ -1,7 +1,7 @@
 //! What `/proc` tells of a process as a whole, read once for all parts of a collection; and of ourselves, from whom the job has
 //! what it was started with.
 
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::{EngineError, ProcessIdentity};
 use standfast_format::records::{Bytes, Limit, MemoryLayout};
 use standfast_linux::proc::{self, Stat, Status};

@@ -4,7 +4,8 @@
 use super::process_snapshot::ProcessSnapshot;
 use super::remote_caller::RemoteCaller;
 use crate::EngineError;
-use crate::freeze::{Frozen, kernel};
+use crate::error::kernel;
+use crate::freeze::Frozen;
 use crate::tree::Member;
 use standfast_format::records::{Bytes, JobState, ProcessState, ProcessSwitches, ProcessTree, ThreadState, Unreported};
 use standfast_linux::proc::{self, Stat, Status};

@@ -1,7 +1,8 @@
 //! Asks one task's kernel side what only the task itself can ask, by injected system calls: many [`RemoteCallBatch`] at a time.
 
 use crate::EngineError;
-use crate::freeze::{FrozenTask, kernel};
+use crate::error::kernel;
+use crate::freeze::FrozenTask;
 use standfast_linux::proc::{self, Status};
 use standfast_linux::sys::process;
 use standfast_linux::{Call, Injector, OwnState, ParasiteArea, RemoteTask, TaskError, WriteProtection};

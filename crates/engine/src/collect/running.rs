@@ -6,7 +6,8 @@ use super::process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 use super::{Findings, Subject, apart, named, process_tree, restrictions};
 use crate::endpoint::TerminalHolder;
 use crate::folders::Folders;
-use crate::job::{Inheritance, Kept};
+use crate::inheritance::Inheritance;
+use crate::job::Kept;
 use crate::restart::rehearse_births;
 use crate::tree::{Member, Roots, borrows_memory, has_other_threads};
 use crate::{Blocker, EngineError, ProcessIdentity};
@@ -98,7 +99,7 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, E
     let at = |pid| {
         // Of one whose main thread has ended plain users are told nothing.
         let looked = if is_headless(pid) { Err(std::io::ErrorKind::PermissionDenied.into()) } else { Subject::at(pid) };
-        looked.map_err(|source| crate::freeze::forbidden(pid, source))
+        looked.map_err(|source| crate::forbidden::forbidden(pid, source))
     };
     let supervisor_baseline = SupervisorBaseline::scan()?;
     let subjects: Vec<Subject<'_>> = living.iter().map(|member| at(member.pid)).collect::<Result<_, _>>()?;
@@ -106,7 +107,7 @@ fn examine_these(members: &[Member], terms: Terms<'_>) -> Result<Vec<Blocker>, E
     let mut blockers =
         Findings::of(&subjects, &zombies, terms, &Inheritance::of_orphan(main), &supervisor_baseline)?.blockers;
     for subject in &subjects {
-        let scanning = |source| crate::freeze::forbidden(subject.pid, source);
+        let scanning = |source| crate::forbidden::forbidden(subject.pid, source);
         let others =
             restrictions::of_other_threads(subject.pid, &subject.process_snapshot, &supervisor_baseline.status)
                 .map_err(scanning)?;
@@ -148,7 +149,7 @@ mod tests {
     }
 
     fn failed() -> EngineError {
-        crate::freeze::forbidden(1, std::io::Error::from_raw_os_error(9))
+        crate::forbidden::forbidden(1, std::io::Error::from_raw_os_error(9))
     }
 
     #[test]

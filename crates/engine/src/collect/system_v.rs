@@ -9,7 +9,8 @@
 use super::objects::Unattached;
 use super::supervisors::is_supervisor;
 use super::undo::Probe;
-use crate::freeze::{Frozen, kernel};
+use crate::error::kernel;
+use crate::freeze::Frozen;
 use crate::{Blocker, EngineError};
 use standfast_format::records::{
     JobState, MessageQueue, ObjectKind, Semaphore, SemaphoreSet, SystemVName, TypedMessage,

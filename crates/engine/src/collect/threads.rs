@@ -5,7 +5,8 @@ use super::remote_caller::{Answers, Number, RemoteCallBatch, RemoteCaller, Words
 use super::restrictions::Landlock;
 use super::undo::{self, Probe};
 use super::{apart, process_tree, restrictions, scheduling, switches, timers};
-use crate::freeze::{FrozenProcess, FrozenTask, kernel, refine};
+use crate::error::kernel;
+use crate::freeze::{FrozenProcess, FrozenTask, refine};
 use crate::job::Shared;
 use crate::{Blocker, EngineError, StackPart};
 use standfast_core::{PAGE_BYTES, PageRange, merge_ranges};

@@ -7,7 +7,7 @@
 
 use super::remote_caller::RemoteCaller;
 use super::system_v::is_gone;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::{Blocker, EngineError};
 use standfast_format::records::{SemaphoreSet, Undo};
 use std::io;

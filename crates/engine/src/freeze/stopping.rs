@@ -8,7 +8,9 @@
 //! nobody comes to a stop any more the freeze fails, and the end of this thread lets go of the parent.
 
 use super::sleepers::asleep;
-use super::{FrozenProcess, FrozenTask, forbidden, kernel, refine};
+use super::{FrozenProcess, FrozenTask, refine};
+use crate::error::kernel;
+use crate::forbidden::forbidden;
 use crate::job::Shared;
 use crate::tree::{Member, Roots, borrows_memory};
 use crate::{EngineError, pool};

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::scratch::SCRATCH_BYTES;
 use super::vdso::is_special;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{Accounting, Backing, Mapping, ProcessState, Protection};
 use standfast_linux::proc::Map;

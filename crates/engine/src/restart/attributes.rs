@@ -3,7 +3,7 @@
 use super::construction::Construction;
 use super::plan::Plan;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_format::records::Disposition;
 use standfast_linux::PassingDirectory;
 use standfast_linux::sys::process;

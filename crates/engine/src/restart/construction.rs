@@ -11,7 +11,7 @@ use super::objects::Object;
 use super::plan::{JobPlan, Plan};
 use super::scratch::SCRATCH_BYTES;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::waits::Waits;
 use standfast_core::Address;
 use standfast_linux::proc::Map;

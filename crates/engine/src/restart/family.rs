@@ -11,7 +11,7 @@ use super::namespaces::ClockPolicy;
 use super::plan::JobPlan;
 use super::process_tree::Remains;
 use super::system_v::SystemV;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::waits::Waits;
 use crate::{EngineError, directions};
 use standfast_core::{Address, PageRange};

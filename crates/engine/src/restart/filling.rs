@@ -6,7 +6,7 @@ use super::known_names::KnownNames;
 use super::objects::is_inside;
 use super::plan::JobPlan;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::Owner;
 use standfast_format::{BoxError, Contents, ImageSource, Run};

@@ -5,9 +5,9 @@
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path};
 use super::plan::JobPlan;
 use crate::EngineError;
+use crate::error::kernel;
 use crate::files::FileKey;
 use crate::folders::{below, list, open};
-use crate::freeze::kernel;
 use standfast_format::records::{
     Bytes, FileReference, FolderEntry, FolderItem, JobState, ListedDirectory, SavedFolder,
 };

@@ -5,7 +5,7 @@
 use super::construction::Construction;
 use super::plan::{JobPlan, Plan};
 use crate::collect::machine;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::{Blocker, EngineError};
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{JobState, ProcessState};

@@ -11,8 +11,8 @@ use super::known_names::KnownNames;
 use super::plan::JobPlan;
 use super::remake::Remaking;
 use super::tails::{KeepTail, Tail};
+use crate::error::kernel;
 use crate::files::{FileKey, identity};
-use crate::freeze::kernel;
 use crate::{Blocker, EngineError, folders};
 use standfast_core::{Address, PAGE_BYTES, PageRange};
 use standfast_format::records::{

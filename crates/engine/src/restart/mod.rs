@@ -76,8 +76,9 @@ mod timers;
 mod vdso;
 
 use crate::directions::Advised;
-use crate::freeze::kernel;
-use crate::job::{End, Inheritance, Job, stay_in_sight};
+use crate::error::kernel;
+use crate::inheritance::Inheritance;
+use crate::job::{End, Job, stay_in_sight};
 use crate::{EngineError, ProcessIdentity};
 pub use descriptors::AddressWait;
 pub(crate) use descriptors::OnWait;

@@ -5,7 +5,7 @@ use super::descriptors::makes_terminals;
 use super::ids::{IdPolicy, JobIds};
 use super::plan::JobPlan;
 use super::system_v::has_ipc;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::{Blocker, EngineError};
 use standfast_linux::sys::process;
 use standfast_linux::{

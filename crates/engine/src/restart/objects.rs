@@ -18,7 +18,7 @@ use super::mapped_files::Attached;
 use super::plan::Plan;
 use super::system_v::SystemV;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::records::{Backing, JobState, Mapping, MemoryObject, ObjectKind, Owner};
 use standfast_format::{BoxError, Run};

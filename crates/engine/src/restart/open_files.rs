@@ -5,7 +5,7 @@ use super::files::{FileNote, Objection, Reckoning, RegularPlan, path_of};
 use super::plan::FilePlan;
 use super::remake::Remaking;
 use super::streams::{self, as_stream};
-use crate::job::is_inherited;
+use crate::inheritance::is_inherited;
 use standfast_format::records::{
     Bytes, EpollInterest, FileReference, JobState, OpenFile, OpenFileKind, PseudoTerminal, Watch,
 };

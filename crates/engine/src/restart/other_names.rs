@@ -10,8 +10,8 @@
 
 use super::files::{FilePolicy, Objection, Reckoning, as_path, path_of};
 use super::plan::JobPlan;
+use crate::error::kernel;
 use crate::files::{FileKey, TICK_NANOSECONDS};
-use crate::freeze::kernel;
 use crate::listing::{Contents, Entry};
 use crate::{EngineError, folders};
 use standfast_format::records::{FileReference, JobState, OtherNames};

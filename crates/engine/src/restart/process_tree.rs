@@ -7,7 +7,7 @@ use super::descriptors::Parked;
 use super::family::Family;
 use super::plan::JobPlan;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_format::records::{ProcessState, ProcessTree};
 use standfast_linux::proc::Stat;
 use standfast_linux::sys::process;

@@ -9,7 +9,7 @@ use super::construction::{Construction, building};
 use super::plan::Plan;
 use super::scratch::SCRATCH_BYTES;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_format::records::ThreadState;
 use standfast_linux::{SYSCALL_INSTRUCTION, Task};
 

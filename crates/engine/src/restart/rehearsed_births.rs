@@ -2,7 +2,7 @@
 //! refuses is known at the checkpoint already.
 
 use super::births::{Birth, Relative};
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::{Blocker, EngineError};
 use standfast_format::records::JobState;
 use std::cell::RefCell;

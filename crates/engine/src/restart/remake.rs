@@ -6,7 +6,7 @@
 
 use crate::EngineError;
 use crate::collect::is_plain;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_format::records::{JobState, Surrounding};
 use standfast_linux::sys::process::effective_user;
 use standfast_linux::sys::tree;

@@ -6,7 +6,7 @@ use super::construction::{Construction, building};
 use super::family::Family;
 use super::plan::JobPlan;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_format::records::{ProcessTree, Unreported};
 use standfast_linux::Stop;
 use standfast_linux::sys::process;

@@ -10,7 +10,7 @@
 
 use super::files::{FileNote, Objection, Reckoning, path_of};
 use super::plan::FilePlan;
-use crate::job::is_inherited;
+use crate::inheritance::is_inherited;
 use standfast_format::records::{JobState, OpenFileKind};
 use standfast_linux::proc::DescriptorInformation;
 use standfast_linux::sys::process;

@@ -5,7 +5,7 @@ use super::address_space::access;
 use super::construction::Construction;
 use super::plan::Plan;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_core::PAGE_BYTES;
 use standfast_format::records::{Advice, Mapping, MemoryLock, NumaPolicy};
 use standfast_linux::proc::{self, Status};

@@ -14,7 +14,7 @@ use super::construction::Construction;
 use super::descriptors::unlink_leftovers;
 use super::plan::{JobPlan, Plan};
 use crate::collect::{data_of, is_leftover, made_since, was_here};
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::{Blocker, EngineError};
 use standfast_core::PageRange;
 use standfast_format::records::{JobState, ObjectKind, SemaphoreSet, SystemVName};

@@ -6,7 +6,7 @@ use super::family::Family;
 use super::files::{FileNote, path_of};
 use super::plan::JobPlan;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_format::BoxError;
 use standfast_format::records::{FileReference, OpenFileKind, ProcessState};
 use standfast_linux::sys::{descriptors, process};

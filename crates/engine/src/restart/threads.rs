@@ -4,7 +4,7 @@
 use super::construction::{Construction, building};
 use super::plan::Plan;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_core::Address;
 use standfast_format::records::{PendingSignal, ThreadRestrictions, ThreadState};
 use standfast_linux::{Registers, Stop, Task};

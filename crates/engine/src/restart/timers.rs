@@ -5,7 +5,7 @@
 use super::construction::Construction;
 use super::plan::Plan;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_core::Address;
 use standfast_format::records::{IntervalTimer, PosixTimer, TimerClock, TimerNotice};
 

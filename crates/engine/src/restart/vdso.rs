@@ -6,7 +6,7 @@ use super::construction::Construction;
 use super::plan::Plan;
 use super::scratch::{PARKING_BYTES, SCRATCH_BYTES};
 use crate::collect::own_vdso_code;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::{Blocker, EngineError};
 use standfast_core::{Address, PAGE_BYTES};
 use standfast_format::records::{JobState, Machine, Owner, ProcessState, SpecialMapping};

@@ -5,7 +5,7 @@ use super::{Access, Found, ObjectKey, Objects, Windows};
 use crate::collect::Output;
 use crate::collect::descriptors::may_map_again;
 use crate::files::{is_database, open};
-use crate::job::Inheritance;
+use crate::inheritance::Inheritance;
 use crate::{Blocker, EngineError, SavedFiles};
 use standfast_core::{Address, PageRange};
 use standfast_format::records::{

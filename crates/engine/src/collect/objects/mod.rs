@@ -16,8 +16,9 @@ mod segment;
 mod windows;
 
 use super::system_v::SystemV;
+use crate::error::kernel;
 use crate::files::{self, FileKey, Proof, open};
-use crate::freeze::{FrozenProcess, kernel};
+use crate::freeze::FrozenProcess;
 use crate::{Blocker, EngineError};
 pub(super) use folders::written_at_ends;
 pub(super) use mapped::Unsupported;

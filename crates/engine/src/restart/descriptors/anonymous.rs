@@ -2,7 +2,7 @@
 
 use super::{O_NONBLOCK, Opening};
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_format::records::TimerDescriptor;
 use standfast_linux::proc::DescriptorInformation;
 

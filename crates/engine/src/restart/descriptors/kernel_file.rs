@@ -3,7 +3,7 @@
 
 use super::{Opening, Parked};
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::restart::family::Family;
 use crate::restart::plan::{JobPlan, Plan};
 use standfast_core::Address;

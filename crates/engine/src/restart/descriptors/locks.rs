@@ -2,7 +2,7 @@
 
 use super::{F_SETFL, O_ASYNC, Opening};
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_format::records::{FileLock, LockKind, OpenFile, OpenFileKind, SignalTarget};
 
 const F_SETSIG: u64 = 10;

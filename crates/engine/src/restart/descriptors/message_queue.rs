@@ -1,7 +1,7 @@
 //! Message queues of POSIX: made again under their names, in an IPC namespace of the job's own, with what was in them.
 
 use super::Opening;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::{Blocker, EngineError};
 use standfast_format::records::{JobState, PosixQueue};
 use standfast_linux::OpenPosixQueue;

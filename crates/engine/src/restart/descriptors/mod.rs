@@ -18,7 +18,7 @@ mod watching;
 use super::construction::Construction;
 use super::plan::{FilePlan, Plan};
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 pub(super) use message_queue::unlink_leftovers;
 use pipe::PipeEnds;
 use socket::{Made, Names};

@@ -2,7 +2,7 @@
 //! to the sessions that they control once these are there.
 
 use super::{Opening, Parked};
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::restart::construction::{Construction, end_processes};
 use crate::restart::family::Family;
 use crate::restart::ids::highest_id;

@@ -2,7 +2,7 @@
 
 use super::Opening;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::restart::scratch::SCRATCH_BYTES;
 use standfast_format::records::{EpollInterest, OpenFile, OpenFileKind, Watch};
 

@@ -3,7 +3,7 @@
 use super::lingering::end_lingering;
 use super::{Made, describe, has_name, is_tcp, options, reachable};
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::restart::descriptors::{AddressWait, Opening};
 use standfast_format::records::{Bytes, JobState, OpenFile, OpenFileKind, ProcessState, Socket, SocketState};
 use standfast_linux::proc::Endpoint;

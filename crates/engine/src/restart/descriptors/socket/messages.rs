@@ -4,7 +4,7 @@
 use super::{Made, is_internet, is_tcp};
 use crate::EngineError;
 use crate::collect::received;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use crate::restart::descriptors::Opening;
 use standfast_format::records::{Socket, SocketMessage, SocketState};
 use standfast_linux::sys::socket;

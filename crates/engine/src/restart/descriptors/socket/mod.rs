@@ -12,7 +12,7 @@ mod options;
 
 use super::{F_SETFL, O_ASYNC, Opening};
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use connect::Naming;
 pub(crate) use connect::{directory_of, path_in};
 pub(super) use names::Names;

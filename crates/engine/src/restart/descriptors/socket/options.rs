@@ -2,7 +2,7 @@
 
 use super::is_internet;
 use crate::EngineError;
-use crate::freeze::kernel;
+use crate::error::kernel;
 use standfast_format::records::{Socket, SocketOption, SocketState};
 use standfast_linux::sys::socket;
 use std::io;

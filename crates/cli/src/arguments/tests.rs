@@ -1,0 +1,69 @@
+//! Tests of `arguments.rs`.
+
+use super::*;
+use clap::CommandFactory;
+
+fn run(words: &str) -> Run {
+    match Arguments::try_parse_from(words.split(' ')).map(|arguments| arguments.command) {
+        Ok(Command::Run(run)) => run,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn help_is_a_command_as_well() {
+    let told = Arguments::try_parse_from(["standfast", "help", "restart"]).unwrap_err();
+    assert_eq!(told.kind(), clap::error::ErrorKind::DisplayHelp);
+    assert!(told.to_string().contains("Usage: standfast restart"), "{told}");
+}
+
+#[test]
+fn the_papers_names_mean_what_ours_mean() {
+    let theirs = "standfast run --maxtime 90s --mintime 5s --maxfiles 3 --snapshot copy-on-write prog";
+    let ours = "standfast run --interval 90s --min-interval 5s --max-files 3 --snapshot fork prog";
+    assert_eq!(format!("{:?}", run(theirs)), format!("{:?}", run(ours)));
+    assert_eq!(run("standfast run --snapshot main-memory prog").snapshot, Some(Snapshot::Copy));
+}
+
+#[test]
+fn options_behind_the_program_are_the_programs() {
+    for words in ["standfast run -i 1m ./heat -i 5 --resume", "standfast run -i 1m -- ./heat -i 5 --resume"] {
+        let run = run(words);
+        assert_eq!(run.command_line, ["./heat", "-i", "5", "--resume"]);
+        assert_eq!(run.interval, Some(Interval::Every(Duration::from_secs(60))));
+        assert!(!run.resume);
+    }
+}
+
+#[test]
+fn files_are_saved_up_to_the_size_that_is_named_or_a_usual_one() {
+    assert_eq!(run("standfast run --save-files ./heat").save_files, Some(SaveFiles::UpTo(64 << 20)));
+    assert_eq!(run("standfast run --save-files=1G ./heat").save_files, Some(SaveFiles::UpTo(1 << 30)));
+}
+
+#[test]
+fn what_is_not_said_is_left_open() {
+    let run = run("standfast run ./heat");
+    assert!(run.interval.is_none() && run.keep.is_none() && run.ids.is_none() && run.directory.is_none());
+}
+
+#[test]
+fn contradictions_and_nonsense_are_refused() {
+    for words in [
+        "standfast run --resume --fresh ./heat",
+        "standfast run",
+        "standfast run -i soon ./heat",
+        "standfast run --keep 0 ./heat",
+        "standfast restart --at 0",
+        "standfast status",
+        "standfast -q -v list d",
+    ] {
+        let error = Arguments::try_parse_from(words.split(' ')).expect_err(words);
+        assert_eq!(error.exit_code(), 2, "{words}");
+    }
+}

@@ -1,0 +1,52 @@
+//! Why a process may not be looked at, as far as `/proc` tells: it is another user's, traced, undumpable, or on its way out.
+
+use crate::EngineError;
+use standfast_linux::proc;
+use standfast_linux::sys::process;
+use std::time::{Duration, Instant};
+
+/// How long the other threads of a program whose main thread has ended are given to end as well.
+const DYING_MAX: Duration = Duration::from_millis(500);
+/// Between two looks at it.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Says why a process may not be looked at, as far as `/proc` tells.
+pub(crate) fn forbidden(pid: i32, source: std::io::Error) -> EngineError {
+    let Ok(status) = proc::Status::of(pid) else { return EngineError::Ended };
+    let lives = |tid: &i32| proc::Stat::of_task(pid, *tid).is_ok_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    let some_live = || proc::numbers(pid, "task").unwrap_or_default().iter().any(lives);
+    let wait_while = |alive: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + DYING_MAX;
+        while alive() && Instant::now() < deadline {
+            std::thread::sleep(PAUSE);
+        }
+    };
+    // A process on its way out is still listed when its memory has gone; plain users may not look at it then.
+    if lives(&pid) && matches!(source.raw_os_error(), Some(libc::ESRCH | libc::ENOENT)) {
+        return EngineError::Ended;
+    }
+    let is_ours = std::fs::exists(format!("/proc/self/task/{}", status.tracer)).unwrap_or(false);
+    if is_ours || status.tracer == 0 && status.user == process::effective_user() {
+        wait_while(&|| lives(&pid));
+    }
+    let main_thread_ended = !lives(&pid);
+    if main_thread_ended {
+        // The threads of a killed program do not end all at once.
+        wait_while(&some_live);
+        if !some_live() {
+            return EngineError::Ended;
+        }
+    }
+    let reason = if main_thread_ended {
+        "its main thread has ended while others go on; such a program cannot be checkpointed yet".to_owned()
+    } else if status.tracer != 0 && !is_ours {
+        format!("process {} traces it already (a debugger or strace?); end that first", status.tracer)
+    } else if status.user != process::effective_user() {
+        format!("it belongs to user {}; run standfast as that user or as root", status.user)
+    } else if source.kind() == std::io::ErrorKind::PermissionDenied {
+        "it has made itself undumpable, or the system restricts ptrace (kernel.yama.ptrace_scope)".to_owned()
+    } else {
+        source.to_string()
+    };
+    EngineError::Forbidden { pid, reason }
+}

@@ -1,0 +1,34 @@
+//! A process by its number and its start time.
+
+use crate::EngineError;
+use standfast_linux::proc::Stat;
+
+/// A process that cannot be confused with a later one of the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessIdentity {
+    /// Process id as this process sees it.
+    pub pid: i32,
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
+    pub start_time: u64,
+}
+
+impl ProcessIdentity {
+    /// The process that has this number now.
+    ///
+    /// # Errors
+    /// [`EngineError::Ended`] when there is none.
+    pub fn of(pid: i32) -> Result<Self, EngineError> {
+        let stat = Stat::of(pid).map_err(|_| EngineError::Ended)?;
+        Ok(Self { pid, start_time: stat.start_time })
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        Stat::of(self.pid).is_ok_and(|now| now.start_time == self.start_time && !matches!(now.state, b'Z' | b'X'))
+    }
+
+    /// Whether it still is there, if only as a zombie.
+    pub(crate) fn is_alive(&self) -> bool {
+        Self::of(self.pid).is_ok_and(|now| now == *self)
+    }
+}

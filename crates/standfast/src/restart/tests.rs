@@ -1,0 +1,37 @@
+//! Tests of `restart.rs`.
+
+use super::*;
+
+#[test]
+fn job_directories_are_found_by_their_name_and_files_are_not_taken_for_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    std::fs::create_dir(scratch.path().join("heat.standfast")).unwrap();
+    std::fs::create_dir(scratch.path().join("cold.standfast")).unwrap();
+    std::fs::create_dir(scratch.path().join("other")).unwrap();
+    std::fs::write(scratch.path().join("file.standfast"), "").unwrap();
+    let found = find_directories(scratch.path()).unwrap();
+    assert_eq!(found, [Path::new("cold.standfast"), Path::new("heat.standfast")]);
+}
+#[test]
+fn a_job_is_given_up_only_where_all_its_checkpoints_are_damaged() {
+    let none_good = |reasons: Vec<StoreError>| {
+        let skip = |reason| standfast_store::Skipped { number: GenerationNumber::FIRST, reason: Box::new(reason) };
+        StoreError::NoneGood { directory: PathBuf::new(), skipped: reasons.into_iter().map(skip).collect() }
+    };
+    let damaged = || StoreError::WrongImage(PathBuf::new());
+    let unreadable = |kind: io::ErrorKind| StoreError::StorageBackend {
+        action: "read",
+        path: PathBuf::new(),
+        source: kind.into(),
+        remedy: "",
+    };
+    let untrusted = StoreError::Untrusted { path: PathBuf::new(), fault: String::new(), remedy: String::new() };
+    assert!(is_hopeless(&StoreError::NoCheckpoint(PathBuf::new())));
+    assert!(is_hopeless(&none_good(vec![damaged(), unreadable(io::ErrorKind::NotFound)])));
+    let link = |source| StoreError::Link { number: GenerationNumber::FIRST, source: Box::new(source) };
+    assert!(is_hopeless(&none_good(vec![link(damaged())])));
+    assert!(!is_hopeless(&none_good(vec![link(unreadable(io::ErrorKind::TimedOut))])));
+    assert!(!is_hopeless(&none_good(vec![damaged(), unreadable(io::ErrorKind::TimedOut)])));
+    assert!(!is_hopeless(&none_good(vec![damaged(), untrusted])));
+    assert!(!is_hopeless(&StoreError::Busy));
+}
