@@ -10,30 +10,28 @@
 //!                                 |<-- program stands still -->|
 //! ```
 
+mod destination;
+mod failure;
+mod reporting;
+
+pub(crate) use destination::Destination;
+pub(crate) use failure::Failure;
+
 use crate::background::Background;
-use crate::chains::{Incremental, MaxFiles, tracking};
-use crate::encodings::encodings;
-use crate::free_space;
-use crate::options::{JobOptions, Keep};
 use crate::report::CheckpointReport;
-use crate::saved_files::{ExternalSockets, SaveFiles};
-use crate::snapshots::{Choice, Method, Past, Snapshot, Why};
+use crate::snapshots::{Choice, Method, Past};
 use standfast_engine::{
     Advised, Asking, BrokenPromise, CaptureOptions, Captured, EngineError, Freezer, Frozen, Output, Precopied,
-    Readiness, Reading, StackPart, Tracking, Unconfirmed, rehearse,
+    Readiness, Unconfirmed, rehearse,
 };
-use standfast_format::manifest::{Generation, GenerationNumber};
+use standfast_format::ImageSink;
 use standfast_format::records::{Coverage, FileReference};
-use standfast_format::{BoxError, ImageSink};
-use standfast_linux::proc::Room;
-use standfast_store::{JobDirectory, Lease, Level, Levels, PreparePlan, Prepared, StoreError, Writing};
+use standfast_store::{JobDirectory, Level, Prepared, StoreError, Writing};
 use std::ffi::OsStr;
 use std::io;
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long the threads of a program may take to stop, as long as one stops after the other.
@@ -52,9 +50,6 @@ const NICENESS: i32 = 10;
 /// allocator holds goes back to the system (D5).
 const GIVE_BACK_PAGES: u64 = 1 << 14;
 
-/// How many times as long as it should be a chain may become while its coalescing is due or under way.
-const CHAINS_AHEAD: usize = 2;
-
 /// How the kernel is asked what programs have said about their memory, at one attempt after the other: one that was asked ahead
 /// counts only if the program has said nothing else meanwhile. One that goes on saying other things all the time is asked
 /// while it stands still at last.
@@ -71,113 +66,6 @@ pub(crate) enum Purpose {
     Protect,
     /// It ends where it stood, once the checkpoint is durable.
     Stop,
-}
-
-/// Where checkpoints of a job go.
-#[derive(Debug, Clone)]
-pub(crate) struct Destination {
-    /// The job's directory, and the level in memory where there is one.
-    pub(crate) levels: Levels,
-    /// Below this numbers are those of others, whatever the levels say.
-    pub(crate) number_min: GenerationNumber,
-    /// The right to write there.
-    pub(crate) lease: Arc<Lease>,
-    /// How many generations stay.
-    pub(crate) keep: Keep,
-    /// How many images may build upon each other.
-    pub(crate) max_files: MaxFiles,
-    /// How much of the stack goes into them.
-    stack: StackPart,
-    incremental: Incremental,
-    tracking: Tracking,
-    snapshot: Snapshot,
-    save_files: SaveFiles,
-    /// What becomes of connections to others.
-    pub(crate) external_sockets: ExternalSockets,
-}
-
-impl Destination {
-    /// The job's directory, used as its options say.
-    pub(crate) fn new(levels: Levels, lease: Arc<Lease>, options: &JobOptions) -> Self {
-        levels.each().for_each(|(_, level)| level.set_encodings(encodings(options.delta, options.compress)));
-        Self {
-            levels,
-            number_min: GenerationNumber::FIRST,
-            lease,
-            keep: options.keep,
-            max_files: options.max_files,
-            stack: options.stack.part(),
-            incremental: options.incremental,
-            tracking: tracking(options.incremental, options.track),
-            snapshot: options.snapshot,
-            save_files: options.save_files,
-            external_sockets: options.external_sockets,
-        }
-    }
-
-    /// What kind of generation comes next, and how it is to be taken.
-    fn plan(&self, freezer: &Freezer, purpose: Purpose, past: &Past) -> Result<(PreparePlan, Choice), StoreError> {
-        let builds = self.tracking != Tracking::Off || freezer.has_promises();
-        let parent = freezer.last_committed().filter(|_| builds).and_then(GenerationNumber::new);
-        let choice = match purpose {
-            Purpose::Protect => {
-                let room = Room::of(freezer.main_process().pid);
-                let expected = freezer.expected_bytes().filter(|_| parent.is_some());
-                let is_tracked = parent.is_some() && freezer.is_tracked(self.tracking);
-                let size = freezer.size();
-                self.snapshot.choose(&past.situation(parent.is_some(), is_tracked, expected, size, room))
-            }
-            Purpose::Stop => Choice::stop(),
-        };
-        // Coalescing has the lowest priority: on a machine that has no time for it the chain ends here.
-        let links_max = CHAINS_AHEAD * self.max_files.get().get().max(self.keep.get().get() + 1) as usize;
-        let number_min = self.levels.next()?.max(self.number_min);
-        // A program that ends behind the checkpoint does not wait to go on.
-        let in_haste = purpose == Purpose::Protect && choice.method == Method::Sequential;
-        Ok((PreparePlan { parent, links_max, writing: choice.writing(), in_haste, number_min }, choice))
-    }
-
-    /// The level in memory, where it has room for two generations of the program; else why not.
-    fn memory_with_room(&self, freezer: &Freezer) -> Option<Result<&JobDirectory, String>> {
-        let memory = self.levels.memory.as_ref()?;
-        let bytes = memory.manifest().map_or(0, |it| it.generations.iter().map(|it| it.file_bytes).sum());
-        let room = Room::of(freezer.main_process().pid).spare_bytes.min(Room::of(own_pid()).spare_bytes);
-        let tightest = room.min(free_space::bytes_left_at(memory.path()));
-        if free_space::fits_twice(freezer.size().1, bytes, tightest) {
-            return Some(Ok(memory));
-        }
-        Some(Err("two generations of the program do not fit half of the memory that can be spared for it".to_owned()))
-    }
-
-    /// Removes what need not stay on a level. Memory is dear and the disk has older ones: there the newest does.
-    pub(crate) fn retain(&self, level: Level) -> Result<(), StoreError> {
-        match (level, &self.levels.memory) {
-            (Level::Memory, Some(memory)) => memory.retain(&self.lease, NonZeroU32::MIN),
-            _ => self.levels.directory.retain(&self.lease, self.keep.get()),
-        }
-        .map(drop)
-    }
-
-    fn capture_options(&self, prepared: &Prepared, method: Method, asking: Asking) -> CaptureOptions {
-        CaptureOptions {
-            stack: self.stack,
-            // What is read ahead must be tracked, whether or not later checkpoints build upon this one.
-            tracking: if method == Method::Precopy && self.tracking == Tracking::Off {
-                Tracking::Pagemap
-            } else {
-                self.tracking
-            },
-            builds_upon_last: prepared.parent().is_some(),
-            unchanged_percent_min: self.incremental.unchanged_percent_min(),
-            saved_files: self.save_files.policy(),
-            external_sockets: self.external_sockets.policy(),
-            reading: match method {
-                Method::Sequential | Method::Copy | Method::Precopy => Reading::Stopped,
-                Method::Fork => Reading::Cloned,
-            },
-            asking,
-        }
-    }
 }
 
 /// A checkpoint that counts.
@@ -203,92 +91,6 @@ pub(crate) struct Taken {
     pub(crate) broken: Vec<BrokenPromise>,
     /// Why older generations could not be removed, where that failed: no harm to the checkpoint.
     pub(crate) retention: Result<(), StoreError>,
-}
-
-/// Why there is no checkpoint. The program runs on, or had ended.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The engine's side.
-    Engine(EngineError),
-    /// The store's side.
-    Store(StoreError),
-    /// A file that the program writes could not be made durable.
-    Output(io::Error),
-    /// No thread could be had for it.
-    Thread(io::Error),
-    /// What the program has said about its memory was not what it had said before: another attempt is to be made.
-    Outdated,
-    /// The program has disabled checkpoints for the time being, and will say when it has enabled them.
-    Disabled,
-    /// The thread panicked: a fault of Standfast itself.
-    Broken,
-}
-
-impl Failure {
-    /// Whether the reason may be gone in a moment.
-    pub(crate) fn is_passing(&self) -> bool {
-        match self {
-            Self::Engine(EngineError::Refused(blockers)) => blockers.iter().all(|it| it.passing),
-            Self::Engine(EngineError::Unstoppable { .. }) | Self::Disabled | Self::Outdated => true,
-            _ => false,
-        }
-    }
-
-    /// How long the program has stood still in vain, where one of its threads did not stop.
-    pub(crate) fn stood_still(&self) -> Option<Duration> {
-        match self {
-            Self::Engine(EngineError::Unstoppable { stood_still, .. }) => Some(*stood_still),
-            _ => None,
-        }
-    }
-
-    /// Whether there is no program left to take a checkpoint of.
-    pub(crate) fn is_end(&self) -> bool {
-        matches!(self, Self::Engine(EngineError::Ended))
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Engine(error) => error.fmt(f),
-            Self::Store(error) => error.fmt(f),
-            Self::Thread(error) => write!(
-                f,
-                "no thread could be started for it ({}): lower the load or raise `ulimit -u`",
-                crate::InWords(error)
-            ),
-            Self::Output(error) => write!(
-                f,
-                "a file that the program writes cannot be made durable ({}): look after its disk",
-                crate::InWords(error)
-            ),
-            Self::Outdated => f.write_str("the program has changed attributes of its memory meanwhile"),
-            Self::Disabled => f.write_str(
-                "the program has disabled checkpoints (standfast_disable); one is taken as soon as it enables them",
-            ),
-            Self::Broken => f.write_str("an internal error of standfast, described above; please report it"),
-        }
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<EngineError> for Failure {
-    /// What the store said to the engine is told as the store's own.
-    fn from(error: EngineError) -> Self {
-        match error {
-            EngineError::Image(boxed) => match boxed.downcast::<StoreError>() {
-                Ok(error) => Self::Store(*error),
-                Err(boxed) => Self::Engine(EngineError::Image(boxed as BoxError)),
-            },
-            other => Self::Engine(other),
-        }
-    }
 }
 
 /// A checkpoint being taken.
@@ -607,46 +409,6 @@ fn complete(
     })
 }
 
-impl Moments {
-    /// What is reported of a checkpoint that is durable now.
-    fn report(&self, captured: &Captured, generation: &Generation, pause: Duration) -> CheckpointReport {
-        let durable = self.started.elapsed();
-        let (method, why) = match &captured.uncloned {
-            Some(_) => (Method::Copy, Why::NoClone),
-            None if self.choice.method == Method::Precopy && self.is_untracked => (Method::Copy, Why::Untracked),
-            None => (self.choice.method, self.choice.why),
-        };
-        CheckpointReport {
-            generation: generation.number.get(),
-            tasks: captured.tasks as u64,
-            processes: captured.processes as u64,
-            parent: generation.parent.map(GenerationNumber::get),
-            pages_scanned: captured.pages + captured.unchanged,
-            pages_read: captured.pages,
-            pages_stored: generation.stored_pages,
-            huge_pages_split: captured.huge_pages_split,
-            first_writes: captured.first_writes,
-            first_writes_nanoseconds: captured.first_writes.saturating_mul(first_write_nanoseconds()),
-            file_bytes: generation.file_bytes,
-            taken_nanoseconds: generation.taken_nanoseconds,
-            pause_nanoseconds: nanoseconds(pause),
-            scanning_nanoseconds: nanoseconds(captured.scanning),
-            durable_nanoseconds: nanoseconds(durable),
-            method,
-            why,
-            expected_pause_nanoseconds: self.choice.pause.map(nanoseconds),
-            is_in_memory: self.level == Level::Memory,
-        }
-    }
-}
-
-/// What a first write to a tracked page takes, as it was when that was of interest for the first time.
-fn first_write_nanoseconds() -> u64 {
-    static COST: OnceLock<u64> = OnceLock::new();
-    // Where nothing can be tracked there are no such writes.
-    *COST.get_or_init(|| standfast_linux::first_write_cost().map_or(0, nanoseconds))
-}
-
 /// Keeps copies of the executable and the libraries, so that the job does not depend on the system staying as it is. Only
 /// files that were read whole: others could not be told from what they were.
 pub(crate) fn keep_code<'a>(
@@ -691,12 +453,4 @@ pub(crate) fn sync_outputs<'a>(outputs: impl IntoIterator<Item = &'a Output>) ->
         _ => Ok(()),
     };
     outputs.into_iter().try_for_each(sync)
-}
-
-fn own_pid() -> i32 {
-    i32::try_from(std::process::id()).expect("process ids are positive and small")
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,134 @@
+//! Where the checkpoints of a job go, and what kind of generation comes next.
+
+use super::Purpose;
+use crate::chains::{Incremental, MaxFiles, tracking};
+use crate::encodings::encodings;
+use crate::free_space;
+use crate::options::{JobOptions, Keep};
+use crate::saved_files::{ExternalSockets, SaveFiles};
+use crate::snapshots::{Choice, Method, Past, Snapshot};
+use standfast_engine::{Asking, CaptureOptions, Freezer, Reading, StackPart, Tracking};
+use standfast_format::manifest::GenerationNumber;
+use standfast_linux::proc::Room;
+use standfast_store::{JobDirectory, Lease, Level, Levels, PreparePlan, Prepared, StoreError};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+/// How many times as long as it should be a chain may become while its coalescing is due or under way.
+const CHAINS_AHEAD: usize = 2;
+
+/// Where checkpoints of a job go.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    /// The job's directory, and the level in memory where there is one.
+    pub(crate) levels: Levels,
+    /// Below this numbers are those of others, whatever the levels say.
+    pub(crate) number_min: GenerationNumber,
+    /// The right to write there.
+    pub(crate) lease: Arc<Lease>,
+    /// How many generations stay.
+    pub(crate) keep: Keep,
+    /// How many images may build upon each other.
+    pub(crate) max_files: MaxFiles,
+    /// How much of the stack goes into them.
+    pub(super) stack: StackPart,
+    pub(super) incremental: Incremental,
+    pub(super) tracking: Tracking,
+    pub(super) snapshot: Snapshot,
+    pub(super) save_files: SaveFiles,
+    /// What becomes of connections to others.
+    pub(crate) external_sockets: ExternalSockets,
+}
+
+impl Destination {
+    /// The job's directory, used as its options say.
+    pub(crate) fn new(levels: Levels, lease: Arc<Lease>, options: &JobOptions) -> Self {
+        levels.each().for_each(|(_, level)| level.set_encodings(encodings(options.delta, options.compress)));
+        Self {
+            levels,
+            number_min: GenerationNumber::FIRST,
+            lease,
+            keep: options.keep,
+            max_files: options.max_files,
+            stack: options.stack.part(),
+            incremental: options.incremental,
+            tracking: tracking(options.incremental, options.track),
+            snapshot: options.snapshot,
+            save_files: options.save_files,
+            external_sockets: options.external_sockets,
+        }
+    }
+
+    /// What kind of generation comes next, and how it is to be taken.
+    pub(super) fn plan(
+        &self,
+        freezer: &Freezer,
+        purpose: Purpose,
+        past: &Past,
+    ) -> Result<(PreparePlan, Choice), StoreError> {
+        let builds = self.tracking != Tracking::Off || freezer.has_promises();
+        let parent = freezer.last_committed().filter(|_| builds).and_then(GenerationNumber::new);
+        let choice = match purpose {
+            Purpose::Protect => {
+                let room = Room::of(freezer.main_process().pid);
+                let expected = freezer.expected_bytes().filter(|_| parent.is_some());
+                let is_tracked = parent.is_some() && freezer.is_tracked(self.tracking);
+                let size = freezer.size();
+                self.snapshot.choose(&past.situation(parent.is_some(), is_tracked, expected, size, room))
+            }
+            Purpose::Stop => Choice::stop(),
+        };
+        // Coalescing has the lowest priority: on a machine that has no time for it the chain ends here.
+        let links_max = CHAINS_AHEAD * self.max_files.get().get().max(self.keep.get().get() + 1) as usize;
+        let number_min = self.levels.next()?.max(self.number_min);
+        // A program that ends behind the checkpoint does not wait to go on.
+        let in_haste = purpose == Purpose::Protect && choice.method == Method::Sequential;
+        Ok((PreparePlan { parent, links_max, writing: choice.writing(), in_haste, number_min }, choice))
+    }
+
+    /// The level in memory, where it has room for two generations of the program; else why not.
+    pub(super) fn memory_with_room(&self, freezer: &Freezer) -> Option<Result<&JobDirectory, String>> {
+        let memory = self.levels.memory.as_ref()?;
+        let bytes = memory.manifest().map_or(0, |it| it.generations.iter().map(|it| it.file_bytes).sum());
+        let room = Room::of(freezer.main_process().pid).spare_bytes.min(Room::of(own_pid()).spare_bytes);
+        let tightest = room.min(free_space::bytes_left_at(memory.path()));
+        if free_space::fits_twice(freezer.size().1, bytes, tightest) {
+            return Some(Ok(memory));
+        }
+        Some(Err("two generations of the program do not fit half of the memory that can be spared for it".to_owned()))
+    }
+
+    /// Removes what need not stay on a level. Memory is dear and the disk has older ones: there the newest does.
+    pub(crate) fn retain(&self, level: Level) -> Result<(), StoreError> {
+        match (level, &self.levels.memory) {
+            (Level::Memory, Some(memory)) => memory.retain(&self.lease, NonZeroU32::MIN),
+            _ => self.levels.directory.retain(&self.lease, self.keep.get()),
+        }
+        .map(drop)
+    }
+
+    pub(super) fn capture_options(&self, prepared: &Prepared, method: Method, asking: Asking) -> CaptureOptions {
+        CaptureOptions {
+            stack: self.stack,
+            // What is read ahead must be tracked, whether or not later checkpoints build upon this one.
+            tracking: if method == Method::Precopy && self.tracking == Tracking::Off {
+                Tracking::Pagemap
+            } else {
+                self.tracking
+            },
+            builds_upon_last: prepared.parent().is_some(),
+            unchanged_percent_min: self.incremental.unchanged_percent_min(),
+            saved_files: self.save_files.policy(),
+            external_sockets: self.external_sockets.policy(),
+            reading: match method {
+                Method::Sequential | Method::Copy | Method::Precopy => Reading::Stopped,
+                Method::Fork => Reading::Cloned,
+            },
+            asking,
+        }
+    }
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).expect("process ids are positive and small")
+}

@@ -1,0 +1,93 @@
+//! Why there is no checkpoint.
+
+use standfast_engine::EngineError;
+use standfast_format::BoxError;
+use standfast_store::StoreError;
+use std::io;
+use std::time::Duration;
+
+/// Why there is no checkpoint. The program runs on, or had ended.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The engine's side.
+    Engine(EngineError),
+    /// The store's side.
+    Store(StoreError),
+    /// A file that the program writes could not be made durable.
+    Output(io::Error),
+    /// No thread could be had for it.
+    Thread(io::Error),
+    /// What the program has said about its memory was not what it had said before: another attempt is to be made.
+    Outdated,
+    /// The program has disabled checkpoints for the time being, and will say when it has enabled them.
+    Disabled,
+    /// The thread panicked: a fault of Standfast itself.
+    Broken,
+}
+
+impl Failure {
+    /// Whether the reason may be gone in a moment.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Engine(EngineError::Refused(blockers)) => blockers.iter().all(|it| it.passing),
+            Self::Engine(EngineError::Unstoppable { .. }) | Self::Disabled | Self::Outdated => true,
+            _ => false,
+        }
+    }
+
+    /// How long the program has stood still in vain, where one of its threads did not stop.
+    pub(crate) fn stood_still(&self) -> Option<Duration> {
+        match self {
+            Self::Engine(EngineError::Unstoppable { stood_still, .. }) => Some(*stood_still),
+            _ => None,
+        }
+    }
+
+    /// Whether there is no program left to take a checkpoint of.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Engine(EngineError::Ended))
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Engine(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+            Self::Thread(error) => write!(
+                f,
+                "no thread could be started for it ({}): lower the load or raise `ulimit -u`",
+                crate::InWords(error)
+            ),
+            Self::Output(error) => write!(
+                f,
+                "a file that the program writes cannot be made durable ({}): look after its disk",
+                crate::InWords(error)
+            ),
+            Self::Outdated => f.write_str("the program has changed attributes of its memory meanwhile"),
+            Self::Disabled => f.write_str(
+                "the program has disabled checkpoints (standfast_disable); one is taken as soon as it enables them",
+            ),
+            Self::Broken => f.write_str("an internal error of standfast, described above; please report it"),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<EngineError> for Failure {
+    /// What the store said to the engine is told as the store's own.
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Image(boxed) => match boxed.downcast::<StoreError>() {
+                Ok(error) => Self::Store(*error),
+                Err(boxed) => Self::Engine(EngineError::Image(boxed as BoxError)),
+            },
+            other => Self::Engine(other),
+        }
+    }
+}
