@@ -7,21 +7,20 @@
 
 mod adaptive;
 mod dirty_estimate;
+mod spaces;
 mod windows;
 
-use crate::directions::Promises;
+pub(crate) use spaces::Tracks;
+
 use crate::error::kernel;
-use crate::hashes::{Hashes, Key};
 use crate::reading::readers;
 use crate::{EngineError, ProcessIdentity};
 use adaptive::{Adaptive, Division};
-use dirty_estimate::DirtyEstimate;
 use standfast_core::{PageRange, PageSet};
 use standfast_format::BackingPage;
 use standfast_linux::proc::Stat;
 use standfast_linux::{SoftDirty, WriteProtection, WrittenScan};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -48,148 +47,6 @@ const MAPPINGS_SHARE: usize = 2;
 const COMPARING_A_PAGE: Duration = Duration::from_nanos(600);
 /// One in so many of the program's time may go into comparing huge pages. More, and they are tracked.
 const COMPARING_SHARE: u32 = 30;
-
-/// What is remembered of the memory of a job.
-#[derive(Debug, Default)]
-pub(crate) struct Tracks {
-    spaces: Vec<Track>,
-    pub(crate) hashes: Hashes,
-    /// What programs have promised not to write to.
-    pub(crate) promises: Promises,
-    /// The last committed generation, upon which the next one can build.
-    generation: Option<u64>,
-    /// Why the last address space that was to be tracked is not.
-    problem: Option<String>,
-    dirty_estimate: DirtyEstimate,
-}
-
-impl Tracks {
-    /// How a job is tracked for which this was asked.
-    pub(crate) fn resolve(&self, tracking: Tracking) -> Tracking {
-        match (tracking, &self.problem) {
-            (Tracking::Auto, None) => Tracking::Pagemap,
-            (Tracking::Auto, Some(_)) => Tracking::Hash,
-            (other, _) => other,
-        }
-    }
-
-    /// Begins to read for a checkpoint; says how the job is tracked for which this was asked.
-    pub(crate) fn begin_reading(&mut self, tracking: Tracking) -> Tracking {
-        self.hashes.begin();
-        self.promises.begin();
-        self.resolve(tracking)
-    }
-
-    /// Why the kernel does not let writes be tracked, where it does not.
-    pub(crate) fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
-    }
-
-    /// The last committed generation, if the next one can build upon it.
-    pub(crate) fn generation(&self) -> Option<u64> {
-        self.generation
-    }
-
-    /// How many pages the next capture will have to read if it builds upon the last one, roughly. `None` where it would
-    /// build upon nothing.
-    pub(crate) fn expected_pages(&self) -> Option<u64> {
-        self.generation?;
-        let news = self.spaces.iter().map(Track::faults_since_scan).sum();
-        Some(self.dirty_estimate.pages(news) + self.spaces.iter().map(|track| track.carried.pages()).sum::<u64>())
-    }
-
-    /// Takes note of how many pages a capture has read.
-    pub(crate) fn note_read(&mut self, pages: u64) {
-        if self.generation.is_some() {
-            self.dirty_estimate.learn(pages, self.spaces.iter().map(|track| track.news).sum());
-        }
-    }
-
-    /// The track of a process.
-    pub(crate) fn of(&mut self, process: ProcessIdentity) -> Option<&mut Track> {
-        self.spaces.iter_mut().find(|track| track.process == process)
-    }
-
-    /// The number of a process in the last committed generation, if it was there.
-    pub(crate) fn was(&mut self, process: ProcessIdentity) -> Option<u32> {
-        let tracked = self.of(process).filter(|track| !track.saved.is_empty()).map(|track| track.was);
-        tracked.or_else(|| self.hashes.was(Key::Process(process)))
-    }
-
-    /// The tracks of some processes, in their order.
-    pub(crate) fn of_each(&mut self, processes: &[ProcessIdentity]) -> Vec<Option<&mut Track>> {
-        let mut tracks: Vec<_> = processes.iter().map(|_| None).collect();
-        for track in &mut self.spaces {
-            if let Some(place) = processes.iter().position(|process| *process == track.process) {
-                tracks[place] = Some(track);
-            }
-        }
-        tracks
-    }
-
-    /// Huge pages that tracking has split, in all.
-    pub(crate) fn huge_pages_split(&self) -> u64 {
-        self.spaces.iter().map(|track| track.adaptive.split()).sum()
-    }
-
-    /// First writes to tracked pages that the last look has found, or the last two where these were for one checkpoint.
-    pub(crate) fn first_writes(&self) -> u64 {
-        self.spaces.iter().map(|track| track.first_writes).sum()
-    }
-
-    /// Starts to track a process with the userfaultfd that it has made, and forgets processes that are gone.
-    pub(crate) fn begin(&mut self, process: ProcessIdentity, tracking: Tracking, userfault: io::Result<OwnedFd>) {
-        self.spaces.retain(|track| track.process != process && track.process.is_alive());
-        // Not by itself: no such kernel has been at hand.
-        let has_bits = tracking == Tracking::Pagemap && SoftDirty::is_kept();
-        let protection = match userfault.and_then(WriteProtection::new) {
-            Err(_) if has_bits => Ok(None),
-            other => other.map(Some),
-        };
-        match protection {
-            Ok(protection) => {
-                self.problem = None;
-                self.spaces.push(Track {
-                    process,
-                    protection,
-                    saved: PageSet::default(),
-                    seen: PageSet::default(),
-                    was: 0,
-                    is: 0,
-                    carried: PageSet::default(),
-                    adaptive: Adaptive::default(),
-                    faults: 0,
-                    news: 0,
-                    first_writes: 0,
-                    compared: 0,
-                    looked: None,
-                    lost: false,
-                });
-            }
-            Err(error) => self.problem = Some(error.to_string()),
-        }
-    }
-
-    /// The last checkpoint has been committed as this generation: what it saw is what the next one builds upon.
-    pub(crate) fn committed(&mut self, generation: u64) {
-        for track in &mut self.spaces {
-            track.saved = std::mem::take(&mut track.seen);
-            track.carried = PageSet::default();
-            track.was = track.is;
-        }
-        self.hashes.committed();
-        self.promises.committed();
-        self.generation = Some(generation);
-    }
-
-    /// No generation is left to build upon: the next checkpoint saves everything.
-    pub(crate) fn forget(&mut self) {
-        self.generation = None;
-        self.spaces.iter_mut().for_each(|track| track.saved = PageSet::default());
-        self.hashes.forget();
-        self.promises.forget();
-    }
-}
 
 /// A tracked address space.
 #[derive(Debug)]

@@ -8,7 +8,9 @@ mod attributes;
 mod confirmation;
 mod descriptors;
 mod files;
+mod findings;
 mod guarded;
+mod machine;
 mod memory;
 mod objects;
 mod other_names;
@@ -26,15 +28,13 @@ mod threads;
 mod timers;
 mod undo;
 
-use crate::freeze::Frozen;
+pub(crate) use machine::{machine, own_vdso_code};
 
-use crate::error::kernel;
-use crate::inheritance::Inheritance;
-use crate::job::Kept;
-use crate::listing::{Listed, NotSaved};
+use crate::freeze::Frozen;
+use findings::Findings;
+
 use crate::restart::foreseen;
 use crate::track::{Pages, Scan, Track, Tracking, Tracks};
-use crate::tree::Member;
 use crate::{Blocker, CaptureOptions, EngineError, ProcessIdentity, pool};
 pub use attributes::Asking;
 use attributes::Attributes;
@@ -42,32 +42,21 @@ pub(crate) use attributes::Scans;
 pub use confirmation::Unconfirmed;
 pub use descriptors::ExternalSockets;
 pub(crate) use descriptors::received;
-use descriptors::{Descriptors, Motion, Terms};
 pub use files::Output;
-use files::{References, opened, reference};
 pub(crate) use files::{code_files, list_ahead, prefetch};
+use files::{opened, reference};
 pub(crate) use memory::HUGE_PAGES;
-use objects::Objects;
 pub(crate) use objects::{ObjectContents, ObjectKey, data_of};
-use process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
+use process_snapshot::{ProcessSnapshot, SupervisorBaseline};
 pub use running::examine;
 pub(crate) use running::{examine_folders, examine_with};
-use standfast_core::Address;
-use standfast_core::Checksum;
-use standfast_format::records::{
-    Clocks, FileReference, JobState, Machine, MemoryObject, ProcessState, ProcessTree, SavedFolder, SemaphoreSet,
-    StateArea, Undo,
-};
+use standfast_format::records::{JobState, SemaphoreSet, Undo};
 use standfast_linux::proc::{self, Map};
-use standfast_linux::processor;
-use standfast_linux::sys::process;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 pub(crate) use surroundings::{is_plain, socket_path};
-use system_v::SystemV;
 pub(crate) use system_v::{KnownObjects, is_leftover, known_here, made_since, was_here};
 use threads::Also;
 
@@ -331,255 +320,5 @@ impl<'a> Subject<'a> {
     fn at(pid: i32) -> std::io::Result<Self> {
         let (maps, attributes) = (Cow::Owned(Map::of(pid)?), Attributes::at(pid)?);
         Ok(Self { pid, maps, attributes, process_snapshot: ProcessSnapshot::of(pid)? })
-    }
-}
-
-/// What `/proc` tells of a job.
-#[derive(Debug)]
-struct Findings {
-    blockers: Vec<Blocker>,
-    descriptors: Descriptors,
-    objects: Objects,
-    processes: Vec<OfProcess>,
-}
-
-/// What `/proc` tells of one process.
-#[derive(Debug)]
-struct OfProcess {
-    mappings: memory::Mappings,
-    executable: FileReference,
-}
-
-impl Findings {
-    /// Of a job that stands still; refused where something is in the way.
-    fn of_stopped(
-        frozen: &Frozen,
-        subjects: &[Subject<'_>],
-        options: CaptureOptions,
-        supervisor_baseline: &SupervisorBaseline,
-    ) -> Result<Self, EngineError> {
-        let (kept, terminal) = (frozen.shared.kept().clone(), frozen.shared.terminal());
-        let written = frozen.shared.written().clone();
-        let terms = Terms {
-            motion: Motion::Stopped,
-            external_sockets: options.external_sockets,
-            kept: &kept,
-            terminal: terminal.as_deref(),
-            reused_ports: Some(&frozen.shared.reused_ports),
-            written: &written,
-        };
-        let mut found = Self::of(subjects, &frozen.zombies, terms, &frozen.shared.inheritance, supervisor_baseline)?;
-        *frozen.shared.written() = std::mem::take(&mut found.objects.written);
-        let process_snapshots: Vec<&ProcessSnapshot> =
-            subjects.iter().map(|subject| &subject.process_snapshot).collect();
-        found.blockers.append(&mut apart::find(&frozen.members(), &process_snapshots));
-        refuse(&mut found.blockers)?;
-        Ok(found)
-    }
-
-    fn of(
-        subjects: &[Subject<'_>],
-        zombies: &[Member],
-        terms: Terms<'_>,
-        inheritance: &Inheritance,
-        supervisor_baseline: &SupervisorBaseline,
-    ) -> Result<Self, EngineError> {
-        let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
-        let zombies: Vec<i32> = zombies.iter().map(|zombie| zombie.pid).collect();
-        let scanning = |source| crate::forbidden::forbidden(pids[0], source);
-        let mut found = Self {
-            blockers: Vec::new(),
-            descriptors: Descriptors::default(),
-            objects: Objects::with(SystemV::of(pids[0]).map_err(scanning)?, terms.written.clone()),
-            processes: Vec::new(),
-        };
-        found.objects.note_written(subjects.iter().flat_map(|subject| subject.maps.iter()));
-        let (objects, blockers) = (&mut found.objects, &mut found.blockers);
-        let descriptors = Descriptors::of(&pids, &zombies, terms, inheritance, objects, blockers).map_err(scanning)?;
-        let Some(descriptors) = descriptors else { return Ok(found) };
-        found.descriptors = descriptors;
-        let mut files = References::default();
-        for (place, subject) in subjects.iter().enumerate() {
-            let mut blockers = restrictions::of_thread(&subject.process_snapshot.status, &supervisor_baseline.status);
-            blockers.extend(restrictions::of_process(&subject.process_snapshot.status));
-            let of_process = OfProcess::of(place, subject, (terms.kept, &mut files), &mut found.objects, &mut blockers);
-            let scanning = |source| crate::forbidden::forbidden(subject.pid, source);
-            found.processes.push(of_process.map_err(scanning)?);
-            blockers.extend(surroundings::judge_working_directory(subject.pid).map_err(scanning)?);
-            found.blockers.append(&mut named(blockers, subject.pid, subjects.len()));
-        }
-        found.blockers.append(&mut found.objects.judge_system_v(&pids, inheritance));
-        Ok(found)
-    }
-
-    /// Takes up the files that the job was seen to write.
-    fn save_written(&mut self, frozen: &Frozen, listed: &[Listed]) -> Vec<SavedFolder> {
-        let open_files = &self.descriptors.open_files;
-        let at_ends = objects::written_at_ends(open_files);
-        self.objects.save_written_at_ends(open_files, &at_ends);
-        let held = open_files.iter().filter_map(|open| open.kind.file());
-        let held = held.map(|file| (file.identity.device, file.identity.inode)).collect();
-        let listing = &frozen.shared.listing;
-        let (folders, unread) = self.objects.save_written(&listing.written(listed, &at_ends, &held));
-        listing.tell_not_saved(&unread, NotSaved::Unreadable);
-        folders
-    }
-
-    fn into_state(
-        self,
-        frozen: &Frozen,
-        process_snapshots: &[&ProcessSnapshot],
-        answers: Vec<threads::Inner>,
-        objects: Vec<MemoryObject>,
-        mut relations: process_tree::Relations,
-    ) -> Result<JobState, EngineError> {
-        let machine = machine(answers.iter().fold(0, |all, inner| all | inner.xsave_features));
-        let clocks = clocks(frozen.processes[0].pid);
-        let mut descriptors = self.descriptors.descriptors.into_iter();
-        let mut processes: Vec<ProcessState> = Vec::new();
-        let unreported: Vec<_> = answers.iter().flat_map(|inner| inner.unreported.clone()).collect();
-        let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
-        let process_attributes = pool::each(&pids, |pid| ProcessAttributes::of(*pid));
-        let attributes = process_snapshots.iter().zip(process_attributes);
-        for ((of_process, inner), (process_snapshot, process_attributes)) in
-            self.processes.into_iter().zip(answers).zip(attributes)
-        {
-            let process_attributes = process_attributes.map_err(|source| kernel("taking the collection", source))?;
-            let mut state = of_process.into_state(inner, process_snapshot, process_attributes);
-            state.descriptors = descriptors.next().unwrap_or_default();
-            state.process_tree = relations.living.remove(0);
-            processes.push(state);
-        }
-        for (child, news) in unreported {
-            if let Some(process) = processes.iter_mut().find(|process| process.pid == child) {
-                process.process_tree.unreported = Some(news);
-            }
-        }
-        processes.append(&mut relations.zombies);
-        Ok(JobState {
-            machine,
-            clocks,
-            processes,
-            open_files: self.descriptors.open_files,
-            pipes: self.descriptors.pipes,
-            sockets: self.descriptors.sockets,
-            objects,
-            terminals: self.descriptors.terminals,
-            posix_queues: self.descriptors.posix_queues,
-            ..JobState::default()
-        })
-    }
-}
-
-impl OfProcess {
-    fn of(
-        place: usize,
-        subject: &Subject<'_>,
-        (kept, files): (&Kept, &mut References),
-        objects: &mut Objects,
-        blockers: &mut Vec<Blocker>,
-    ) -> std::io::Result<Self> {
-        let mappings = memory::Mappings::of((subject, place), (kept, files), objects, blockers)?;
-        let path = &subject.process_snapshot.executable;
-        let executable = files.reference(path).or_else(|why| replaced(subject.pid, path, kept).ok_or(why));
-        let executable = executable.unwrap_or_else(|why| {
-            blockers.push(Blocker {
-                what: format!("executable {}", String::from_utf8_lossy(path)),
-                why,
-                remedy: "start the program again from the installed file".to_owned(),
-                passing: false,
-            });
-            FileReference::default()
-        });
-        Ok(Self { mappings, executable })
-    }
-
-    /// All but descriptors and process tree.
-    fn into_state(
-        self,
-        inner: threads::Inner,
-        process_snapshot: &ProcessSnapshot,
-        process_attributes: ProcessAttributes,
-    ) -> ProcessState {
-        ProcessState {
-            pid: process_snapshot.status.process_ids.last().copied().unwrap_or_default(),
-            executable: self.executable,
-            layout: process_attributes.layout(&process_snapshot.stat, inner.heap_end),
-            arguments: process_attributes.arguments,
-            working_directory: process_attributes.working_directory,
-            umask: process_snapshot.status.umask,
-            personality: process_attributes.personality,
-            limits: process_attributes.limits,
-            mappings: self.mappings.ordinary,
-            special_mappings: self.mappings.special,
-            dispositions: inner.dispositions,
-            pending: inner.found.pending,
-            descriptors: Vec::new(),
-            threads: inner.threads,
-            timers: inner.found.timers,
-            permitted_features: inner.permitted_features,
-            switches: inner.switches,
-            process_tree: ProcessTree::default(),
-        }
-    }
-}
-
-/// The executable of a process as it was when a copy of it was made.
-fn replaced(pid: i32, path: &[u8], kept: &Kept) -> Option<FileReference> {
-    let file = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
-    // Another file may have been given the inode of one that was copied and is gone. That a name was removed changes the time of
-    // change, not that of modification.
-    let was = (file.len(), crate::files::identity(&file).modified_nanoseconds);
-    files::copied(path, file.ino(), kept).filter(|copy| (copy.length, copy.identity.modified_nanoseconds) == was)
-}
-
-/// This machine, as far as a restart must find it again, for a program that has these processor features.
-pub(crate) fn machine(xsave_features: u64) -> Machine {
-    static LAST: Mutex<Option<Machine>> = Mutex::new(None);
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    match last.take().filter(|last| last.xsave_features == xsave_features) {
-        Some(found) => last.insert(found).clone(),
-        None => last.insert(find_machine(xsave_features)).clone(),
-    }
-}
-
-fn find_machine(xsave_features: u64) -> Machine {
-    let line = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    Machine {
-        architecture: std::env::consts::ARCH.to_owned(),
-        kernel_release: line("/proc/sys/kernel/osrelease"),
-        host: line("/proc/sys/kernel/hostname"),
-        boot_id: line("/proc/sys/kernel/random/boot_id"),
-        vdso: Checksum::of(&own_vdso_code()),
-        xsave_features,
-        processor_features: processor::features().into_iter().map(str::to_owned).collect(),
-        state_areas: processor::state_areas(xsave_features)
-            .into_iter()
-            .map(|(feature, offset, bytes)| StateArea { feature, offset, bytes })
-            .collect(),
-        vdso_code: own_vdso_code().into(),
-    }
-}
-
-/// The vdso of this process: the kernel gives every process the same code.
-pub(crate) fn own_vdso_code() -> Vec<u8> {
-    let own = std::process::id() as i32;
-    let bytes = || {
-        let maps = Map::of(own).ok()?;
-        let vdso = maps.iter().find(|map| map.path == b"[vdso]")?;
-        let mut bytes = vec![0u8; vdso.range().bytes() as usize];
-        let memory = standfast_linux::ProcessMemory::open(own).ok()?;
-        memory.read(Address::new(vdso.start), &mut bytes).ok()?;
-        Some(bytes)
-    };
-    bytes().unwrap_or_default()
-}
-
-fn clocks(pid: i32) -> Clocks {
-    let (monotonic_nanoseconds, boottime_nanoseconds) = standfast_linux::monotonic_clocks_of(pid);
-    Clocks {
-        realtime_nanoseconds: process::clock_nanoseconds(libc::CLOCK_REALTIME),
-        monotonic_nanoseconds,
-        boottime_nanoseconds,
     }
 }

@@ -9,29 +9,23 @@
 //! not listed, created since          set aside, if the job knows its name, or where that was asked for; else left alone
 //! ```
 
-use super::family::Family;
 use super::files::{FileNote, FilePolicy, Objection, Reckoning, as_path, in_use, is_own_stream};
 use super::folders::saves_written;
-use super::known_names::KnownNames;
 use super::plan::JobPlan;
-use super::tails::{KeepTail, Tail};
-use crate::error::kernel;
 use crate::files::{FileKey, TICK_NANOSECONDS, digest_of, is_database, open};
 use crate::folders::is_of_programs;
 use crate::listing::{Contents, Entry, is_older, is_plain};
-use crate::{Blocker, EngineError};
 use standfast_format::records::{FileIdentity, JobState, ListedDirectory, ListedFile};
 use standfast_linux::sys::process;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Files of one restart that are cut back or set aside: each is kept. No more than that are listed.
-const FILES_MAX: usize = 2000;
+pub(super) const FILES_MAX: usize = 2000;
 /// How much is looked at in directories that have come since.
 const COME_NAMES_MAX: usize = 2000;
 const CHOICE: &str = "to cut it back, what is cut off being kept: standfast restart --files rollback; to go on with it as it is: --files keep";
@@ -39,20 +33,20 @@ const CHOICE: &str = "to cut it back, what is cut off being kept: standfast rest
 /// A file that has grown or come since the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ListedPlan {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// What it is now.
-    key: FileKey,
-    length: u64,
+    pub(super) key: FileKey,
+    pub(super) length: u64,
     /// How long it was at the checkpoint; `None` where it was not there.
-    cut: Option<u64>,
+    pub(super) cut: Option<u64>,
     /// What it was, where it is that again when it has been cut back.
-    was: Option<FileIdentity>,
+    pub(super) was: Option<FileIdentity>,
     /// Whether it is the job's only if the job knows its name.
-    is_doubtful: bool,
+    pub(super) is_doubtful: bool,
     /// Whether others are likely to write in its directory.
-    is_shared: bool,
+    pub(super) is_shared: bool,
     /// What speaks against cutting it back, if it is the job's.
-    against: Option<Objection>,
+    pub(super) against: Option<Objection>,
 }
 
 /// What a directory was at the checkpoint, and what is in it now.
@@ -68,9 +62,9 @@ pub(super) struct ListedNow<'a> {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct ComePlan {
     /// Symbolic links, which are removed, with where they lead.
-    links: Vec<(PathBuf, PathBuf)>,
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// Directories, which are removed where nothing is in them any more, those above behind those below.
-    directories: Vec<PathBuf>,
+    pub(super) directories: Vec<PathBuf>,
 }
 
 /// The listed directories as they are now; those that are gone, or other ones, are nobody's business. `is_deep` has all
@@ -358,7 +352,7 @@ impl Reckoning<'_> {
 
 impl ListedPlan {
     /// Whether it is settled if it is the job's.
-    fn may_go(&self) -> bool {
+    pub(super) fn may_go(&self) -> bool {
         self.cut.is_some() || self.against.is_none()
     }
 }
@@ -368,75 +362,6 @@ impl JobPlan<'_> {
     pub(super) fn names_in_doubt(&self) -> impl Iterator<Item = &[u8]> {
         let listed = self.listed.iter().filter(|listed| listed.is_doubtful && listed.may_go());
         listed.map(name).chain(self.doubtful_names())
-    }
-}
-
-impl Family {
-    /// Those of the files that are the job's, and those that stay since nobody knows. Refuses, before anything is written, where
-    /// one of them may not be cut back.
-    pub(super) fn settle_listed<'a>(
-        &self,
-        plan: &'a JobPlan<'_>,
-        known: &KnownNames<'_>,
-    ) -> Result<(Vec<&'a ListedPlan>, Option<FileNote>), EngineError> {
-        let is_ours = |listed: &&ListedPlan| listed.may_go() && (!listed.is_doubtful || known.contains(name(listed)));
-        let (settled, others): (Vec<_>, Vec<_>) = plan.listed.iter().partition(is_ours);
-        let stay = others.into_iter().filter(|listed| listed.cut.is_none() && !listed.is_shared);
-        let paths: Vec<_> = stay.map(|listed| listed.path.clone()).collect();
-        let stay = (!paths.is_empty()).then_some(FileNote::Stay { paths });
-        let objected = settled.iter().filter_map(|listed| Some((listed, listed.against.clone()?)));
-        let mut blockers: Vec<_> = objected
-            .map(|(listed, Objection { why, remedy, .. })| Blocker {
-                what: format!("file {}", listed.path.display()),
-                why,
-                remedy,
-                passing: false,
-            })
-            .collect();
-        if settled.len() > FILES_MAX {
-            blockers.push(Blocker {
-                what: format!("{} files", settled.len()),
-                why: format!("the program has appended to them since the checkpoint, and what {FILES_MAX} of them have grown by can be kept"),
-                remedy: "to go on with them as they are: standfast restart --files keep".to_owned(),
-                passing: false,
-            });
-        }
-        if blockers.is_empty() { Ok((settled, stay)) } else { Err(EngineError::Refused(blockers)) }
-    }
-
-    /// Cuts them back and sets them aside; nothing is touched before all of it has been kept.
-    pub(super) fn cut_back_listed(
-        &mut self,
-        settled: &[&ListedPlan],
-        come: &ComePlan,
-        keep: &mut KeepTail<'_>,
-    ) -> Result<Vec<FileNote>, EngineError> {
-        let mut notes = Vec::new();
-        let mut files = Vec::new();
-        for listed in settled {
-            let path = listed.path.clone();
-            let file = listed.open().map_err(|source| kernel(&format!("opening {}", path.display()), source))?;
-            let start = listed.cut.unwrap_or_default();
-            let bytes = listed.length - start;
-            let is_removed = listed.cut.is_none();
-            let kept = keep(&Tail { path: &path, file: &file, start, bytes, is_whole: true, is_removed })
-                .map_err(|source| EngineError::Tail { path: path.display().to_string(), source })?;
-            notes.push(match listed.cut {
-                Some(_) => FileNote::CutBack { path, bytes, kept, is_whole: true },
-                None => FileNote::SetAside { path, kept },
-            });
-            files.push(file);
-        }
-        for (listed, file) in settled.iter().zip(files) {
-            listed
-                .cut_back(&file)
-                .map_err(|source| kernel(&format!("cutting {} back", listed.path.display()), source))?;
-            if let Some(was) = &listed.was {
-                self.processes[0].put_time_back(&listed.path, was, &file);
-            }
-        }
-        come.remove(&mut notes);
-        Ok(notes)
     }
 }
 
@@ -470,7 +395,7 @@ fn changed_database(directory: &ListedDirectory, path: &Path, was: &ListedFile, 
 }
 
 /// The last part of the path of a file.
-fn name(listed: &ListedPlan) -> &[u8] {
+pub(super) fn name(listed: &ListedPlan) -> &[u8] {
     listed.path.file_name().unwrap_or_default().as_bytes()
 }
 
@@ -480,48 +405,4 @@ fn saved_paths(job: &JobState) -> BTreeSet<PathBuf> {
     parts
         .flat_map(|folder| folder.entries.iter().map(|entry| as_path(&folder.path).join(as_path(&entry.name))))
         .collect()
-}
-
-impl ComePlan {
-    /// Removes what is left of it. What cannot be removed harms nobody but a program that makes it again.
-    fn remove(&self, notes: &mut Vec<FileNote>) {
-        for (link, target) in &self.links {
-            let is_it = std::fs::read_link(link).is_ok_and(|now| now == *target);
-            if is_it && std::fs::remove_file(link).is_ok() {
-                notes.push(FileNote::LinkRemoved { path: link.clone(), target: target.clone() });
-            }
-        }
-        for directory in &self.directories {
-            let _ = std::fs::remove_dir(directory);
-        }
-    }
-}
-
-impl ListedPlan {
-    /// Opens the file that was judged.
-    fn open(&self) -> io::Result<File> {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path)?;
-        self.check(&file)?;
-        Ok(file)
-    }
-
-    fn check(&self, file: &File) -> io::Result<()> {
-        let status = file.metadata()?;
-        let is_same = (status.dev(), status.ino(), status.len()) == (self.key.0, self.key.1, self.length);
-        let changed = || io::Error::other("somebody else writes to it at this moment");
-        if is_same { Ok(()) } else { Err(changed()) }
-    }
-
-    fn cut_back(&self, file: &File) -> io::Result<()> {
-        self.check(file)?;
-        match self.cut {
-            Some(length) => file.set_len(length),
-            None => {
-                let status = self.path.symlink_metadata()?;
-                let is_there = (status.dev(), status.ino()) == self.key;
-                if is_there { std::fs::remove_file(&self.path) } else { Ok(()) }
-            }
-        }
-    }
 }

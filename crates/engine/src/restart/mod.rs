@@ -42,6 +42,7 @@ mod attributes;
 mod births;
 mod blockers;
 mod construction;
+mod cut_back;
 mod descriptors;
 mod family;
 mod files;

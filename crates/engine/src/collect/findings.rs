@@ -1,0 +1,219 @@
+//! What has been found at a frozen job, process by process, until it becomes records.
+
+use super::descriptors::{Descriptors, Motion, Terms};
+use super::files::References;
+use super::machine::clocks;
+use super::objects::Objects;
+use super::process_snapshot::{ProcessAttributes, ProcessSnapshot, SupervisorBaseline};
+use super::system_v::SystemV;
+use super::{
+    Subject, apart, files, machine, memory, named, objects, process_tree, refuse, restrictions, surroundings, threads,
+};
+use crate::error::kernel;
+use crate::freeze::Frozen;
+use crate::inheritance::Inheritance;
+use crate::job::Kept;
+use crate::listing::{Listed, NotSaved};
+use crate::tree::Member;
+use crate::{Blocker, CaptureOptions, EngineError, pool};
+use standfast_format::records::{FileReference, JobState, MemoryObject, ProcessState, ProcessTree, SavedFolder};
+use std::os::unix::fs::MetadataExt;
+
+/// What `/proc` tells of a job.
+#[derive(Debug)]
+pub(super) struct Findings {
+    pub(super) blockers: Vec<Blocker>,
+    pub(super) descriptors: Descriptors,
+    pub(super) objects: Objects,
+    pub(super) processes: Vec<OfProcess>,
+}
+
+/// What `/proc` tells of one process.
+#[derive(Debug)]
+pub(super) struct OfProcess {
+    pub(super) mappings: memory::Mappings,
+    pub(super) executable: FileReference,
+}
+
+impl Findings {
+    /// Of a job that stands still; refused where something is in the way.
+    pub(super) fn of_stopped(
+        frozen: &Frozen,
+        subjects: &[Subject<'_>],
+        options: CaptureOptions,
+        supervisor_baseline: &SupervisorBaseline,
+    ) -> Result<Self, EngineError> {
+        let (kept, terminal) = (frozen.shared.kept().clone(), frozen.shared.terminal());
+        let written = frozen.shared.written().clone();
+        let terms = Terms {
+            motion: Motion::Stopped,
+            external_sockets: options.external_sockets,
+            kept: &kept,
+            terminal: terminal.as_deref(),
+            reused_ports: Some(&frozen.shared.reused_ports),
+            written: &written,
+        };
+        let mut found = Self::of(subjects, &frozen.zombies, terms, &frozen.shared.inheritance, supervisor_baseline)?;
+        *frozen.shared.written() = std::mem::take(&mut found.objects.written);
+        let process_snapshots: Vec<&ProcessSnapshot> =
+            subjects.iter().map(|subject| &subject.process_snapshot).collect();
+        found.blockers.append(&mut apart::find(&frozen.members(), &process_snapshots));
+        refuse(&mut found.blockers)?;
+        Ok(found)
+    }
+
+    pub(super) fn of(
+        subjects: &[Subject<'_>],
+        zombies: &[Member],
+        terms: Terms<'_>,
+        inheritance: &Inheritance,
+        supervisor_baseline: &SupervisorBaseline,
+    ) -> Result<Self, EngineError> {
+        let pids: Vec<i32> = subjects.iter().map(|subject| subject.pid).collect();
+        let zombies: Vec<i32> = zombies.iter().map(|zombie| zombie.pid).collect();
+        let scanning = |source| crate::forbidden::forbidden(pids[0], source);
+        let mut found = Self {
+            blockers: Vec::new(),
+            descriptors: Descriptors::default(),
+            objects: Objects::with(SystemV::of(pids[0]).map_err(scanning)?, terms.written.clone()),
+            processes: Vec::new(),
+        };
+        found.objects.note_written(subjects.iter().flat_map(|subject| subject.maps.iter()));
+        let (objects, blockers) = (&mut found.objects, &mut found.blockers);
+        let descriptors = Descriptors::of(&pids, &zombies, terms, inheritance, objects, blockers).map_err(scanning)?;
+        let Some(descriptors) = descriptors else { return Ok(found) };
+        found.descriptors = descriptors;
+        let mut files = References::default();
+        for (place, subject) in subjects.iter().enumerate() {
+            let mut blockers = restrictions::of_thread(&subject.process_snapshot.status, &supervisor_baseline.status);
+            blockers.extend(restrictions::of_process(&subject.process_snapshot.status));
+            let of_process = OfProcess::of(place, subject, (terms.kept, &mut files), &mut found.objects, &mut blockers);
+            let scanning = |source| crate::forbidden::forbidden(subject.pid, source);
+            found.processes.push(of_process.map_err(scanning)?);
+            blockers.extend(surroundings::judge_working_directory(subject.pid).map_err(scanning)?);
+            found.blockers.append(&mut named(blockers, subject.pid, subjects.len()));
+        }
+        found.blockers.append(&mut found.objects.judge_system_v(&pids, inheritance));
+        Ok(found)
+    }
+
+    /// Takes up the files that the job was seen to write.
+    pub(super) fn save_written(&mut self, frozen: &Frozen, listed: &[Listed]) -> Vec<SavedFolder> {
+        let open_files = &self.descriptors.open_files;
+        let at_ends = objects::written_at_ends(open_files);
+        self.objects.save_written_at_ends(open_files, &at_ends);
+        let held = open_files.iter().filter_map(|open| open.kind.file());
+        let held = held.map(|file| (file.identity.device, file.identity.inode)).collect();
+        let listing = &frozen.shared.listing;
+        let (folders, unread) = self.objects.save_written(&listing.written(listed, &at_ends, &held));
+        listing.tell_not_saved(&unread, NotSaved::Unreadable);
+        folders
+    }
+
+    pub(super) fn into_state(
+        self,
+        frozen: &Frozen,
+        process_snapshots: &[&ProcessSnapshot],
+        answers: Vec<threads::Inner>,
+        objects: Vec<MemoryObject>,
+        mut relations: process_tree::Relations,
+    ) -> Result<JobState, EngineError> {
+        let machine = machine(answers.iter().fold(0, |all, inner| all | inner.xsave_features));
+        let clocks = clocks(frozen.processes[0].pid);
+        let mut descriptors = self.descriptors.descriptors.into_iter();
+        let mut processes: Vec<ProcessState> = Vec::new();
+        let unreported: Vec<_> = answers.iter().flat_map(|inner| inner.unreported.clone()).collect();
+        let pids: Vec<i32> = frozen.processes.iter().map(|process| process.pid).collect();
+        let process_attributes = pool::each(&pids, |pid| ProcessAttributes::of(*pid));
+        let attributes = process_snapshots.iter().zip(process_attributes);
+        for ((of_process, inner), (process_snapshot, process_attributes)) in
+            self.processes.into_iter().zip(answers).zip(attributes)
+        {
+            let process_attributes = process_attributes.map_err(|source| kernel("taking the collection", source))?;
+            let mut state = of_process.into_state(inner, process_snapshot, process_attributes);
+            state.descriptors = descriptors.next().unwrap_or_default();
+            state.process_tree = relations.living.remove(0);
+            processes.push(state);
+        }
+        for (child, news) in unreported {
+            if let Some(process) = processes.iter_mut().find(|process| process.pid == child) {
+                process.process_tree.unreported = Some(news);
+            }
+        }
+        processes.append(&mut relations.zombies);
+        Ok(JobState {
+            machine,
+            clocks,
+            processes,
+            open_files: self.descriptors.open_files,
+            pipes: self.descriptors.pipes,
+            sockets: self.descriptors.sockets,
+            objects,
+            terminals: self.descriptors.terminals,
+            posix_queues: self.descriptors.posix_queues,
+            ..JobState::default()
+        })
+    }
+}
+
+impl OfProcess {
+    pub(super) fn of(
+        place: usize,
+        subject: &Subject<'_>,
+        (kept, files): (&Kept, &mut References),
+        objects: &mut Objects,
+        blockers: &mut Vec<Blocker>,
+    ) -> std::io::Result<Self> {
+        let mappings = memory::Mappings::of((subject, place), (kept, files), objects, blockers)?;
+        let path = &subject.process_snapshot.executable;
+        let executable = files.reference(path).or_else(|why| replaced(subject.pid, path, kept).ok_or(why));
+        let executable = executable.unwrap_or_else(|why| {
+            blockers.push(Blocker {
+                what: format!("executable {}", String::from_utf8_lossy(path)),
+                why,
+                remedy: "start the program again from the installed file".to_owned(),
+                passing: false,
+            });
+            FileReference::default()
+        });
+        Ok(Self { mappings, executable })
+    }
+
+    /// All but descriptors and process tree.
+    pub(super) fn into_state(
+        self,
+        inner: threads::Inner,
+        process_snapshot: &ProcessSnapshot,
+        process_attributes: ProcessAttributes,
+    ) -> ProcessState {
+        ProcessState {
+            pid: process_snapshot.status.process_ids.last().copied().unwrap_or_default(),
+            executable: self.executable,
+            layout: process_attributes.layout(&process_snapshot.stat, inner.heap_end),
+            arguments: process_attributes.arguments,
+            working_directory: process_attributes.working_directory,
+            umask: process_snapshot.status.umask,
+            personality: process_attributes.personality,
+            limits: process_attributes.limits,
+            mappings: self.mappings.ordinary,
+            special_mappings: self.mappings.special,
+            dispositions: inner.dispositions,
+            pending: inner.found.pending,
+            descriptors: Vec::new(),
+            threads: inner.threads,
+            timers: inner.found.timers,
+            permitted_features: inner.permitted_features,
+            switches: inner.switches,
+            process_tree: ProcessTree::default(),
+        }
+    }
+}
+
+/// The executable of a process as it was when a copy of it was made.
+pub(super) fn replaced(pid: i32, path: &[u8], kept: &Kept) -> Option<FileReference> {
+    let file = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+    // Another file may have been given the inode of one that was copied and is gone. That a name was removed changes the time of
+    // change, not that of modification.
+    let was = (file.len(), crate::files::identity(&file).modified_nanoseconds);
+    files::copied(path, file.ino(), kept).filter(|copy| (copy.length, copy.identity.modified_nanoseconds) == was)
+}

@@ -1,0 +1,127 @@
+//! Files that the job does not have open are put back: what has grown is cut off, what has come is moved away. Decided in
+//! [`super::listing`].
+
+use super::family::Family;
+use super::files::{FileNote, Objection};
+use super::known_names::KnownNames;
+use super::listing::{ComePlan, FILES_MAX, ListedPlan, name};
+use super::plan::JobPlan;
+use super::tails::{KeepTail, Tail};
+use crate::error::kernel;
+use crate::{Blocker, EngineError};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+impl Family {
+    /// Those of the files that are the job's, and those that stay since nobody knows. Refuses, before anything is written, where
+    /// one of them may not be cut back.
+    pub(super) fn settle_listed<'a>(
+        &self,
+        plan: &'a JobPlan<'_>,
+        known: &KnownNames<'_>,
+    ) -> Result<(Vec<&'a ListedPlan>, Option<FileNote>), EngineError> {
+        let is_ours = |listed: &&ListedPlan| listed.may_go() && (!listed.is_doubtful || known.contains(name(listed)));
+        let (settled, others): (Vec<_>, Vec<_>) = plan.listed.iter().partition(is_ours);
+        let stay = others.into_iter().filter(|listed| listed.cut.is_none() && !listed.is_shared);
+        let paths: Vec<_> = stay.map(|listed| listed.path.clone()).collect();
+        let stay = (!paths.is_empty()).then_some(FileNote::Stay { paths });
+        let objected = settled.iter().filter_map(|listed| Some((listed, listed.against.clone()?)));
+        let mut blockers: Vec<_> = objected
+            .map(|(listed, Objection { why, remedy, .. })| Blocker {
+                what: format!("file {}", listed.path.display()),
+                why,
+                remedy,
+                passing: false,
+            })
+            .collect();
+        if settled.len() > FILES_MAX {
+            blockers.push(Blocker {
+                what: format!("{} files", settled.len()),
+                why: format!("the program has appended to them since the checkpoint, and what {FILES_MAX} of them have grown by can be kept"),
+                remedy: "to go on with them as they are: standfast restart --files keep".to_owned(),
+                passing: false,
+            });
+        }
+        if blockers.is_empty() { Ok((settled, stay)) } else { Err(EngineError::Refused(blockers)) }
+    }
+
+    /// Cuts them back and sets them aside; nothing is touched before all of it has been kept.
+    pub(super) fn cut_back_listed(
+        &mut self,
+        settled: &[&ListedPlan],
+        come: &ComePlan,
+        keep: &mut KeepTail<'_>,
+    ) -> Result<Vec<FileNote>, EngineError> {
+        let mut notes = Vec::new();
+        let mut files = Vec::new();
+        for listed in settled {
+            let path = listed.path.clone();
+            let file = listed.open().map_err(|source| kernel(&format!("opening {}", path.display()), source))?;
+            let start = listed.cut.unwrap_or_default();
+            let bytes = listed.length - start;
+            let is_removed = listed.cut.is_none();
+            let kept = keep(&Tail { path: &path, file: &file, start, bytes, is_whole: true, is_removed })
+                .map_err(|source| EngineError::Tail { path: path.display().to_string(), source })?;
+            notes.push(match listed.cut {
+                Some(_) => FileNote::CutBack { path, bytes, kept, is_whole: true },
+                None => FileNote::SetAside { path, kept },
+            });
+            files.push(file);
+        }
+        for (listed, file) in settled.iter().zip(files) {
+            listed
+                .cut_back(&file)
+                .map_err(|source| kernel(&format!("cutting {} back", listed.path.display()), source))?;
+            if let Some(was) = &listed.was {
+                self.processes[0].put_time_back(&listed.path, was, &file);
+            }
+        }
+        come.remove(&mut notes);
+        Ok(notes)
+    }
+}
+
+impl ComePlan {
+    /// Removes what is left of it. What cannot be removed harms nobody but a program that makes it again.
+    fn remove(&self, notes: &mut Vec<FileNote>) {
+        for (link, target) in &self.links {
+            let is_it = std::fs::read_link(link).is_ok_and(|now| now == *target);
+            if is_it && std::fs::remove_file(link).is_ok() {
+                notes.push(FileNote::LinkRemoved { path: link.clone(), target: target.clone() });
+            }
+        }
+        for directory in &self.directories {
+            let _ = std::fs::remove_dir(directory);
+        }
+    }
+}
+
+impl ListedPlan {
+    /// Opens the file that was judged.
+    fn open(&self) -> io::Result<File> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path)?;
+        self.check(&file)?;
+        Ok(file)
+    }
+
+    fn check(&self, file: &File) -> io::Result<()> {
+        let status = file.metadata()?;
+        let is_same = (status.dev(), status.ino(), status.len()) == (self.key.0, self.key.1, self.length);
+        let changed = || io::Error::other("somebody else writes to it at this moment");
+        if is_same { Ok(()) } else { Err(changed()) }
+    }
+
+    fn cut_back(&self, file: &File) -> io::Result<()> {
+        self.check(file)?;
+        match self.cut {
+            Some(length) => file.set_len(length),
+            None => {
+                let status = self.path.symlink_metadata()?;
+                let is_there = (status.dev(), status.ino()) == self.key;
+                if is_there { std::fs::remove_file(&self.path) } else { Ok(()) }
+            }
+        }
+    }
+}
