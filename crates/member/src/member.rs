@@ -1,6 +1,9 @@
 //! A member: one process of a running program in its group. It joins, registers memory, takes checkpoints together with
 //! all others, goes back, and leaves.
 
+mod flushes;
+mod memory;
+
 use crate::Settings;
 use crate::directory::{Flush, LevelDirectory};
 use crate::error::MemberError;
@@ -13,10 +16,9 @@ use crate::shard_store::FileShardStore;
 use crate::transport::{Patience, Transport};
 use rustix::rand::{GetRandomFlags, getrandom};
 use standfast_group::{
-    Beginning, Effect, EpochId, EpochLevel, Input, Life, LogicalRank, Membership, Process, Rank, RegionId, Resumption,
-    ShardId, ShardStore as _, SlotMap, SlotSet, Stage,
+    Beginning, Effect, EpochId, EpochLevel, Input, Life, LogicalRank, Membership, Process, Rank, Resumption, ShardId,
+    ShardStore as _, SlotMap, SlotSet, Stage,
 };
-use standfast_linux::RegisteredMemory;
 use std::collections::VecDeque;
 use std::fs;
 use std::path::PathBuf;
@@ -248,39 +250,6 @@ impl<T: Transport> Member<T> {
         &self.regions
     }
 
-    /// Registers memory under a number, or other memory or another length under one that is registered.
-    ///
-    /// # Errors
-    /// [`MemberError::Region`]
-    pub fn protect(&mut self, id: u64, memory: RegisteredMemory) -> Result<(), MemberError> {
-        self.regions.protect(RegionId(id), memory)
-    }
-
-    /// Forgets a region.
-    ///
-    /// # Errors
-    /// [`MemberError::Region`]
-    pub fn unprotect(&mut self, id: u64) -> Result<(), MemberError> {
-        self.regions.unprotect(RegionId(id))
-    }
-
-    /// Leaves those pages of a region out that lie wholly within so many bytes from `offset` on. What they hold after a
-    /// restore is not defined.
-    ///
-    /// # Errors
-    /// [`MemberError::Region`]
-    pub fn exclude(&mut self, id: u64, offset: usize, bytes: usize) -> Result<(), MemberError> {
-        self.regions.set_excluded(RegionId(id), offset..offset.saturating_add(bytes), true)
-    }
-
-    /// Takes them in again.
-    ///
-    /// # Errors
-    /// [`MemberError::Region`]
-    pub fn include(&mut self, id: u64, offset: usize, bytes: usize) -> Result<(), MemberError> {
-        self.regions.set_excluded(RegionId(id), offset..offset.saturating_add(bytes), false)
-    }
-
     /// Fills the registered memory with what the epoch holds that the job goes back to. All processes call it at once.
     ///
     /// # Errors
@@ -380,53 +349,6 @@ impl<T: Transport> Member<T> {
     fn and_pause<V>(&mut self, done: Result<V, MemberError>) -> Result<V, MemberError> {
         let paused = self.wire.pause();
         done.and_then(|value| paused.map(|()| value))
-    }
-
-    /// Tells the first process of a copy that has ended.
-    fn tell_of_flush(&mut self) -> Result<(), MemberError> {
-        let Some(flush) = self.copies.flush.take_if(|flush| flush.is_done()) else { return Ok(()) };
-        let failure = flush.end().err().map(|error| error.to_string());
-        self.wire.tell(0, &Note::Flushed(failure))
-    }
-
-    /// Begins to copy an epoch to the directory, if it is the turn of one and all are done with the last.
-    fn flush(&mut self, epoch: EpochId) -> Result<(), MemberError> {
-        let Copies { directory: Some(directory), every, encoded, .. } = &self.copies else { return Ok(()) };
-        if *every == 0 || epoch.number / every == encoded / every {
-            return Ok(());
-        }
-        let directory = directory.clone();
-        if self.wire.rank() == 0 {
-            self.hear_of_flushes();
-            let goes = self.copies.awaited == 0;
-            self.wire.tell_all(&Note::Flush(goes))?;
-        }
-        let goes = self.wire.note_of(|note| match note {
-            Note::Flush(goes) => Some(*goes),
-            _ => None,
-        })?;
-        if goes {
-            self.copies.awaited = self.wire.ranks();
-            let copy = self.shard_store.copy(ShardId { epoch, logical_rank: LogicalRank(self.wire.rank()) });
-            match Flush::begin(&directory, copy, &self.directory) {
-                Ok(flush) => self.copies.flush = Some(flush),
-                Err(error) => self.wire.tell(0, &Note::Flushed(Some(error.to_string())))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies of which the first process hears that they have ended.
-    fn hear_of_flushes(&mut self) {
-        let ended = |note: &Note| match note {
-            Note::Flushed(failure) => Some(failure.clone()),
-            _ => None,
-        };
-        while let Some(failure) = self.wire.note_here(ended) {
-            self.copies.awaited -= 1;
-            let told = failure.map(|reason| format!("an epoch is not whole in the directory: {reason}"));
-            self.arrangement.warnings.extend(told);
-        }
     }
 
     /// The program has come to its end: when all have said so, nothing of the job remains in memory.

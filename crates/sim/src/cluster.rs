@@ -5,6 +5,7 @@
 //! exactly the bytes that it had, and to nothing older than what was promised, unless more was lost than is tolerated.
 
 mod losses;
+mod reporting;
 
 use crate::network::Agenda;
 use crate::program::Program;
@@ -497,28 +498,5 @@ impl<'s> Cluster<'s> {
             part.syndromes[at / PAGE_BYTES] ^= before ^ after;
             *bytes = encode(plan, term, Message::Data(standfast_group::Data::Part(part)));
         }
-    }
-
-    fn sketch(&self) -> String {
-        let host = |(rank, host): (&Rank, &Host)| {
-            let protocol = host.process.protocol();
-            format!("{}: {:?} at {}, {:?}", rank.0, protocol.logical_rank(), host.last_epoch, protocol.stage())
-        };
-        self.hosts.iter().map(host).collect::<Vec<_>>().join("; ")
-    }
-
-    fn end(mut self) -> Result<RunOutcome, Failure> {
-        for host in self.hosts.values() {
-            let Some(logical_rank) = host.process.protocol().logical_rank() else { continue };
-            self.outcome.steady.insert(logical_rank, host.shard_store.pages());
-            if let Some(program) = &host.program {
-                self.outcome.program.insert(logical_rank, program.pages());
-            }
-            let done = !self.scenario.plan.is_member(logical_rank) || host.last_epoch >= self.scenario.epochs;
-            if !done && !self.outcome.refused {
-                return Err(Failure(format!("{logical_rank:?} comes to no end; {}", self.sketch())));
-            }
-        }
-        Ok(self.outcome)
     }
 }

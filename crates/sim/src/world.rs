@@ -1,14 +1,16 @@
 //! The abstract world of the explorer: processes with the real protocol, shard stores with abstract shards, links with
 //! messages.
 
-use standfast_core::Checksum;
+mod checks;
+mod steps;
+
 use standfast_group::transfer::Costs;
 use standfast_group::{
     Action, Arrival, Beginning, Control, EpochId, EpochLevel, Event, Holding, Life, LogicalRank, Membership, Plan,
-    Protocol, Rank, RecoveryMode, Rejected, Report, Restore, Resumption, Stage, Survey, Term, decide,
+    Protocol, Rank, RecoveryMode, Restore, Resumption, Stage, Survey, Term,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// What is explored.
@@ -223,80 +225,6 @@ impl World {
     /// Whether somebody was refused.
     pub fn is_refused(&self) -> bool {
         self.hosts.values().any(|host| host.refused)
-    }
-
-    /// All that can happen next.
-    pub fn steps(&self, model: &Model) -> Vec<Step> {
-        let mut steps = self.progress(model);
-        self.kills(model, &mut steps);
-        steps
-    }
-
-    /// What happens without a failure.
-    fn progress(&self, model: &Model) -> Vec<Step> {
-        let told = self.hosts.iter().filter(|(_, host)| host.unreported).map(|(rank, _)| Step::Tell(*rank));
-        let alive = |rank: &Rank| self.hosts.contains_key(rank);
-        let full = self.links.iter().filter(|((_, to), link)| alive(to) && !link.is_empty());
-        let messages = full.map(|((from, to), _)| Step::Deliver(*from, *to));
-        let work = self.hosts.iter().filter(|(rank, _)| self.can_complete(model, **rank));
-        told.chain(messages).chain(work.map(|(rank, _)| Step::Complete(*rank))).collect()
-    }
-
-    fn kills(&self, model: &Model, steps: &mut Vec<Step>) {
-        if self.crashes_left > 0 && !self.is_refused() {
-            steps.extend(self.hosts.keys().map(|rank| Step::Crash(*rank)));
-        }
-        let tolerates = model.beyond || self.missing < tolerance(&model.plan);
-        if self.kills_left > 0 && tolerates && !self.is_refused() {
-            for victim in self.hosts.keys() {
-                let others = self.hosts.keys().filter(|rank| *rank != victim);
-                for coordinator in others {
-                    steps.push(Step::Kill { victim: *victim, coordinator: *coordinator, back: false });
-                    if !self.away.is_empty() {
-                        steps.push(Step::Kill { victim: *victim, coordinator: *coordinator, back: true });
-                    }
-                }
-            }
-        }
-    }
-
-    /// Work on bytes ends only when all have begun whose bytes it takes.
-    fn can_complete(&self, model: &Model, rank: Rank) -> bool {
-        let host = &self.hosts[&rank];
-        let group_of = |logical_rank: &LogicalRank| model.plan.place(*logical_rank).0;
-        let began = |rank: &Rank, epoch: EpochId| {
-            let Some(host) = self.hosts.get(rank) else { return false };
-            let has = |work: &Work| match work {
-                Work::Encode(of, ..) | Work::Rebuild(of, _) => *of == epoch,
-                _ => false,
-            };
-            host.protocol.term() == self.hosts[&self.membership.coordinator()].protocol.term()
-                && (host.work.iter().any(has) || has_done(host.protocol.stage(), epoch))
-        };
-        match host.work.front() {
-            None => false,
-            Some(Work::Encode(epoch, _, logical_ranks)) => {
-                let mine = logical_ranks
-                    .iter()
-                    .find(|(_, holder)| *holder == rank)
-                    .map(|(logical_rank, _)| group_of(logical_rank));
-                let Some(mine) = mine else { return true };
-                logical_ranks
-                    .iter()
-                    .filter(|(logical_rank, _)| group_of(logical_rank) == mine)
-                    .all(|(_, holder)| began(holder, *epoch))
-            }
-            Some(Work::Rebuild(epoch, restore)) => {
-                let all = restore.logical_ranks.iter().chain(&restore.sources);
-                all.clone().filter(|(_, holder)| *holder == rank).all(|(logical_rank, _)| {
-                    let mine = group_of(logical_rank);
-                    all.clone()
-                        .filter(|(logical_rank, _)| group_of(logical_rank) == mine)
-                        .all(|(_, holder)| began(holder, *epoch))
-                })
-            }
-            Some(_) => true,
-        }
     }
 
     /// Takes a step.
@@ -522,113 +450,6 @@ impl World {
         let arrival = Arrival { random: self.membership.number, full: false };
         Ok((host.last_epoch < model.epochs).then_some(Event::Arrived(arrival)))
     }
-
-    /// Nothing is under way and every logical rank has the shard that it keeps.
-    fn is_whole(&self, model: &Model) -> bool {
-        let quiet = self.links.is_empty() && self.hosts.values().all(|host| host.work.is_empty() && !host.unreported);
-        let shards = |protocol: &Protocol| usize::from(protocol.newest() != protocol.kept()) + 1;
-        let is_whole = |host: &&Host| host.shard_store.shards.len() == shards(&host.protocol);
-        let kept = self.hosts.values().filter(|host| host.protocol.logical_rank().is_some()).filter(is_whole);
-        quiet && kept.count() == model.plan.logical_ranks()
-    }
-
-    /// What must hold in every state.
-    ///
-    /// # Errors
-    /// [`Violation`]
-    pub fn check(&self, model: &Model) -> Result<(), Violation> {
-        if self.missing <= tolerance(&model.plan) {
-            self.check_recoverable(model)?;
-        }
-        let idle = self.progress(model).is_empty();
-        let enough = self.hosts.len() >= model.plan.members() && self.missing <= tolerance(&model.plan);
-        // In place nobody can begin again where nothing was promised yet.
-        let may_refuse = !enough || (self.promised.is_none() && model.plan.recovery_mode() == RecoveryMode::InPlace);
-        let done = self.hosts.values().all(|host| {
-            host.protocol.logical_rank().is_none_or(|logical_rank| !model.plan.is_member(logical_rank))
-                || host.last_epoch >= model.epochs
-        });
-        if (idle && !done && !self.is_refused()) || (self.is_refused() && !may_refuse) {
-            return Err(Violation::Stuck(self.sketch()));
-        }
-        Ok(())
-    }
-
-    fn sketch(&self) -> String {
-        let host = |(rank, host): (&Rank, &Host)| {
-            let (logical_rank, stage) = (host.protocol.logical_rank(), host.protocol.stage());
-            let (shards, work) = (&host.shard_store.shards, &host.work);
-            let last = host.last_epoch;
-            format!("process {}: {logical_rank:?} {stage:?}, shards {shards:?}, work {work:?}, at {last}", rank.0)
-        };
-        let hosts: Vec<String> = self.hosts.iter().map(host).collect();
-        format!("{} failures, promised {:?}; {}", self.missing, self.promised, hosts.join("; "))
-    }
-
-    /// Every further loss that is tolerated leaves an epoch to go back to, no older than any on which an application went on.
-    fn check_recoverable(&self, model: &Model) -> Result<(), Violation> {
-        let age = |epoch: EpochId| (epoch.life, epoch.number);
-        let spare = tolerance(&model.plan) - self.missing;
-        let ranks: Vec<Rank> = self.hosts.keys().copied().collect();
-        for bits in 0..1_u32 << ranks.len() {
-            if bits.count_ones() > spare {
-                continue;
-            }
-            let mut reports = BTreeMap::new();
-            for (index, rank) in ranks.iter().enumerate() {
-                let mut report = Report { started: true, ..Report::default() };
-                if bits >> index & 1 == 0 {
-                    report.holdings = survey(model, &self.hosts[rank].shard_store).holdings;
-                }
-                reports.insert(*rank, report);
-            }
-            // Whether there are processes enough is another question.
-            reports.extend((0..8).map(|extra| (Rank(u32::MAX - extra), Report::default())));
-            let is_lossless = self.missing == 0 && bits == 0;
-            let Some(promised) = (if is_lossless { self.promised } else { self.encoded }) else { continue };
-            let found = decide(&model.plan, &reports, &Rejected::new());
-            let good = found.as_ref().is_ok_and(|restore| {
-                restore.epoch.is_some_and(|epoch| epoch == promised || age(epoch) > age(promised))
-            });
-            if !good && model.plant != Some(ProtocolFault::IdIgnored) {
-                let lost: Vec<_> = (0..ranks.len()).filter(|index| bits >> index & 1 == 1).collect();
-                let what = format!("{promised} was promised; without {lost:?} of {ranks:?} there is {found:?}");
-                return Err(Violation::Unrecoverable(what));
-            }
-        }
-        Ok(())
-    }
-
-    /// What makes two states one.
-    pub fn key(&self, model: &Model) -> u128 {
-        if !model.symmetric {
-            return hash_of(self);
-        }
-        assert!(!model.messages && !model.returns, "links have names in them, and so have shards of who comes back");
-        let coordinator = self.membership.coordinator();
-        let logical_ranks = |host: &Host, logical_rank: LogicalRank| {
-            (Some(logical_rank) == host.protocol.logical_rank(), model.plan.is_member(logical_rank))
-        };
-        let mut hosts: Vec<u128> = Vec::new();
-        for (rank, host) in &self.hosts {
-            let shards: BTreeSet<_> =
-                host.shard_store.shards.iter().map(|((e, s), p)| (*e, logical_ranks(host, *s), *p)).collect();
-            let work: Vec<_> = host.work.iter().map(sketch_of).collect();
-            let logical_rank = host.protocol.logical_rank().map(|logical_rank| model.plan.is_member(logical_rank));
-            let own =
-                (*rank == coordinator, logical_rank, host.shard_store.life, host.shard_store.promised, shards, work);
-            let kept = (host.protocol.kept(), host.protocol.newest());
-            let stage = (host.protocol.stage(), kept, host.last_epoch, host.refused);
-            hosts.push(hash_of(&(own, stage)));
-        }
-        hosts.sort_unstable();
-        let member = |logical_rank: LogicalRank| model.plan.is_member(logical_rank);
-        let away: Vec<BTreeSet<_>> =
-            self.away.iter().map(|it| it.shards.iter().map(|((e, s), m)| (*e, member(*s), *m)).collect()).collect();
-        let left = (self.kills_left, self.crashes_left, self.missing);
-        let rest = (self.membership.number, left, self.promised, self.encoded, self.rolled_back);
-        hash_of(&(hosts, away, rest))
-    }
 }
 
 fn has_done(stage: &Stage, epoch: EpochId) -> bool {
@@ -637,18 +458,6 @@ fn has_done(stage: &Stage, epoch: EpochId) -> bool {
             work.epoch == epoch
         }
         _ => false,
-    }
-}
-
-fn sketch_of(work: &Work) -> (u8, Option<EpochId>, Option<EpochId>) {
-    match work {
-        Work::Survey => (0, None, None),
-        Work::Encode(epoch, base, _) => (1, Some(*epoch), *base),
-        Work::Rebuild(epoch, _) => (2, Some(*epoch), None),
-        Work::Seal { epoch, .. } => (3, Some(*epoch), None),
-        Work::Acknowledge(epoch) => (4, Some(*epoch), None),
-        Work::Keep(epoch, ..) => (5, *epoch, None),
-        Work::Stage(epoch, base) => (6, Some(*epoch), Some(*base)),
     }
 }
 
@@ -669,32 +478,4 @@ fn survey(model: &Model, shard_store: &ShardStore) -> Survey {
 /// So many losses every group bears, wherever they fall.
 fn tolerance(plan: &Plan) -> u32 {
     (0..plan.groups().len()).map(|group| plan.layout(group).code().tolerance() as u32).min().unwrap_or(0)
-}
-
-/// All that a value writes to be hashed, of which 128 bits are taken at once: exploring is little else.
-struct Written(Vec<u8>);
-
-/// Most values write no more.
-const USUAL_BYTES: usize = 1024;
-
-impl Hasher for Written {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn finish(&self) -> u64 {
-        self.sum() as u64
-    }
-}
-
-impl Written {
-    fn sum(&self) -> u128 {
-        u128::from_le_bytes(Checksum::of(&self.0).to_bytes())
-    }
-}
-
-fn hash_of(value: &impl Hash) -> u128 {
-    let mut written = Written(Vec::with_capacity(USUAL_BYTES));
-    value.hash(&mut written);
-    written.sum()
 }

@@ -1,22 +1,20 @@
 //! A process's part in encoding or rebuilding one group: first everybody learns the descriptions, then a transfer runs.
 
-use super::read_now;
+mod pages;
+
 use super::staging::Staging;
 use crate::buffers::Buffers;
 use crate::decide::Restore;
-use crate::description::{DeltaDescriptor, Description, Fingerprint};
+use crate::description::{DeltaDescriptor, Description};
 use crate::identity::{EpochId, LogicalRank, Rank};
 use crate::layout::Layout;
 use crate::message::Data;
 use crate::payload::Payload;
-use crate::plan::{Plan, RecoveryMode};
-use crate::shard_store::{Damaged, Place, ShardId, ShardStore, compare};
+use crate::plan::Plan;
+use crate::shard_store::{Damaged, ShardId, ShardStore, compare};
 use crate::slots::SlotSet;
-use crate::transfer::{
-    Costs, FIRST_WINDOW_END, Pages, Route, Seating, Transfer, TransferError, TransferPlan, TransferTask,
-};
-use standfast_core::PAGE_BYTES;
-use standfast_core::delta::Page;
+use crate::transfer::{Costs, FIRST_WINDOW_END, Route, Seating, Transfer, TransferError, TransferPlan, TransferTask};
+use pages::{Live, LogicalRankPages};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -459,104 +457,4 @@ fn by_position(plan: &Plan, group: usize, logical_ranks: &[(LogicalRank, Rank)])
         }
     }
     places
-}
-
-/// The pages of this process, for a transfer.
-struct LogicalRankPages<'p> {
-    payload: &'p mut dyn Payload,
-    shard_store: &'p mut dyn ShardStore,
-    /// For a rebuilding the shard of each position.
-    shards: Vec<ShardId>,
-    /// For a new epoch.
-    live: Option<Live<'p>>,
-}
-
-/// The shard of this logical rank that is being made.
-struct Live<'p> {
-    shard: ShardId,
-    base: Option<ShardId>,
-    /// Whether checks are made in full.
-    full: bool,
-    recovery_mode: RecoveryMode,
-    /// A member's.
-    staging: Option<&'p mut Staging>,
-}
-
-impl LogicalRankPages<'_> {
-    /// In a recovery. What is damaged is the shard, also where it shares the page with what it stands upon.
-    fn read_old(&self, position: usize, place: Place, page: &mut Page) -> Result<(), Damaged> {
-        let shard = self.shards[position];
-        self.shard_store.read(shard, place, page).map(drop).map_err(|_| Damaged { shard, place })
-    }
-}
-
-impl Pages for LogicalRankPages<'_> {
-    fn column(&mut self, position: usize, slot: u32, page: &mut Page) -> Result<(), Damaged> {
-        let Some(Live { shard, full, recovery_mode, staging, .. }) = &mut self.live else {
-            return self.read_old(position, Place::Slot(slot), page);
-        };
-        let staging = staging.as_deref_mut().expect("only members add columns, and they lay their shards");
-        if staging.lacks(slot) {
-            staging.stage(slot, self.payload, self.shard_store, page);
-            return Ok(());
-        }
-        if *full {
-            return self.shard_store.read(*shard, Place::Slot(slot), page).map(drop);
-        }
-        let mut before = [0; PAGE_BYTES];
-        self.shard_store.read_base(*shard, Place::Slot(slot), &mut before)?;
-        read_now(self.payload, staging.used(), slot, page);
-        let place = Place::Slot(slot);
-        // What was laid went past the caches, and is the same unless somebody has written since.
-        if *recovery_mode == RecoveryMode::Relaunch && Fingerprint::of(page) != self.shard_store.known(*shard, place) {
-            self.shard_store.read(*shard, place, page)?;
-        }
-        page.iter_mut().zip(&before).for_each(|(byte, before)| *byte ^= before);
-        Ok(())
-    }
-
-    fn check(&mut self, position: usize, check: usize, stripe: u32, page: &mut Page) -> Result<(), Damaged> {
-        self.read_old(position, Place::Check { check: check as u32, stripe }, page)
-    }
-
-    fn take_check(
-        &mut self,
-        position: usize,
-        check: usize,
-        stripe: u32,
-        page: &Page,
-        update: bool,
-    ) -> Result<(), Damaged> {
-        let place = Place::Check { check: check as u32, stripe };
-        let shard = self.live.as_ref().map_or_else(|| self.shards[position], |live| live.shard);
-        if !update {
-            self.shard_store.write(shard, place, page, Fingerprint::of(page));
-            return Ok(());
-        }
-        let mut sum = [0; PAGE_BYTES];
-        self.shard_store.read(shard, place, &mut sum)?;
-        sum.iter_mut().zip(page).for_each(|(sum, byte)| *sum ^= byte);
-        self.shard_store.write(shard, place, &sum, Fingerprint::of(&sum));
-        Ok(())
-    }
-
-    fn take_column(&mut self, position: usize, slot: u32, page: &Page) {
-        self.shard_store.write(self.shards[position], Place::Slot(slot), page, Fingerprint::of(page));
-    }
-
-    fn expect(&self, position: usize, place: Place) {
-        let Some(Live { shard, base, staging, .. }) = &self.live else {
-            return self.shard_store.expect(self.shards[position], place);
-        };
-        match (place, staging, base) {
-            (Place::Check { .. }, ..) => self.shard_store.expect(*shard, place),
-            (Place::Slot(slot), Some(staging), _) if staging.lacks(slot) => self.payload.expect(slot),
-            // Of the difference both sides: the program's page may have been looked at long ago.
-            (Place::Slot(slot), _, Some(base)) => {
-                self.shard_store.expect(*base, place);
-                self.payload.expect(slot);
-            }
-            (Place::Slot(_), _, None) => {}
-        }
-    }
 }

@@ -25,12 +25,15 @@
 //! So every process whose low-water mark is *k* comes to raise it, until the lowest low-water mark is the end.
 
 mod accumulator;
+mod error;
+mod laid_out;
 mod part;
 mod plan;
 mod route;
 #[cfg(test)]
 mod tests;
 
+pub use error::TransferError;
 pub use part::PartError;
 pub(crate) use part::WORTH;
 pub use plan::{PIECE_PAGES, Share, TransferPlan, TransferTask, Use};
@@ -42,7 +45,7 @@ use crate::layout::Layout;
 use crate::message::{Data, Node, Part};
 use crate::shard_store::{AHEAD, Damaged, Place};
 use accumulator::{Accumulator, ChecksumBlock, Kept, add_share};
-use plan::{Contributor, Replacement, Sum, Target};
+use plan::{Replacement, Sum, Target};
 use standfast_core::PAGE_BYTES;
 use standfast_core::delta::Page;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,30 +61,6 @@ pub const FIRST_WINDOW_END: u32 = if WINDOW > AT_ONCE { WINDOW } else { AT_ONCE 
 
 /// A part is kept as it came if its buffer has room for no more than so many times its pages.
 const ROOM_MAX: usize = 4;
-
-/// Why a part cannot be taken. It comes from a process with another plan, or was made by a fault: the epoch fails.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TransferError {
-    /// It fits nothing that is waited for.
-    #[error("a part of sum {sum}, piece {piece}, for {to:?} is not waited for")]
-    Unexpected {
-        /// Which sum.
-        sum: u32,
-        /// Which piece.
-        piece: u32,
-        /// For whom.
-        to: Node,
-    },
-    /// Its pages are not pages.
-    #[error(transparent)]
-    Pages(#[from] PartError),
-    /// What came out is not what went in.
-    #[error("a page is not the sum of what was added: it was altered on its way, or in the memory of a process")]
-    Altered,
-    /// A page of this process's own is not what it was.
-    #[error(transparent)]
-    Damaged(#[from] Damaged),
-}
 
 /// The pages of a process, read and written by a transfer.
 pub trait Pages {
@@ -200,23 +179,6 @@ impl Transfer {
         transfer
     }
 
-    /// Who sends this process parts of a sum.
-    fn senders_of(&self, sum: &Sum) -> Vec<Rank> {
-        let (me, source) = (Some(self.seating.me), |position: usize| self.source(sum, position));
-        let sink = |position: usize| self.seating.sinks[position];
-        let is_target = sum.targets.iter().any(|target| sink(target.position) == me);
-        let to_me = |it: &&Contributor| match it.parent {
-            Some(parent) => source(sum.contributors[parent].position) == me,
-            None => is_target,
-        };
-        let senders = sum.contributors.iter().filter(to_me).map(|it| source(it.position));
-        let is_replacement = |(_, replacements): &(_, Vec<Replacement>)| {
-            replacements.iter().any(|replacement| sink(replacement.position) == me)
-        };
-        let solver = sum.repair.as_ref().filter(|repair| is_replacement(repair)).map(|_| sink(sum.targets[0].position));
-        senders.chain(solver).flatten().filter(|rank| Some(*rank) != me).collect()
-    }
-
     /// Whether this process's part is done. Others may still wait for parts that are in [`Transfer::advance`]'s answer.
     pub fn is_done(&self) -> bool {
         self.low_water_mark == self.plan.pieces
@@ -242,18 +204,6 @@ impl Transfer {
         let pages: Vec<usize> = (0..self.plan.pieces).map(of_piece).collect();
         let windows = pages.windows(pages.len().min(self.plan.window() as usize).max(1));
         windows.map(|window| window.iter().sum::<usize>()).max().unwrap_or(0) * PAGE_BYTES
-    }
-
-    /// How many pages a piece has in the places of the tree that are this process's.
-    fn pages_here(&self, sum: &Sum, piece: usize) -> usize {
-        let me = Some(self.seating.me);
-        let hops = sum.contributors.iter().filter(|it| self.source(sum, it.position) == me);
-        let in_hops: u32 = hops.map(|it| it.below(piece).count_ones()).sum();
-        let targets = sum.targets.iter().filter(|it| self.seating.sinks[it.position] == me);
-        let replacements = sum.repair.iter().flat_map(|(_, replacements)| replacements);
-        let replacements = replacements.filter(|it| self.seating.sinks[it.position] == me).count();
-        let whole = targets.map(|it| it.sums.len()).sum::<usize>() + replacements;
-        in_hops as usize * sum.width + whole * sum.piece_stripes(piece).len()
     }
 
     /// Takes a part that came.
@@ -322,61 +272,6 @@ impl Transfer {
                 Data::LowWaterMark { epoch: self.epoch, group: self.group, piece: self.low_water_mark };
             self.out.extend(self.senders.iter().map(|rank| (*rank, low_water_mark.clone())));
         }
-    }
-
-    /// Lays out the tasks of pieces that have come into the window.
-    fn lay_out(&mut self) {
-        while self.laid_out < self.plan.pieces.min(self.low_water_mark + self.plan.window()) {
-            let (mut tasks, mut owed) = (BTreeMap::new(), VecDeque::new());
-            for (index, sum) in self.plan.sums.iter().enumerate() {
-                let Some(piece) = self.piece_of(sum, self.laid_out) else { continue };
-                self.tasks_of(sum, piece, |node, missing, owes| {
-                    tasks.insert((index as u32, node), Accumulator::new(sum.stripes_at(node, piece), missing, owes));
-                    if owes {
-                        owed.push_back((self.laid_out, index as u32, node));
-                    }
-                });
-            }
-            self.owed.append(&mut owed);
-            self.tasks.insert(self.laid_out, tasks);
-            self.laid_out += 1;
-        }
-    }
-
-    fn piece_of(&self, sum: &Sum, number: u32) -> Option<usize> {
-        let piece = number.checked_sub(sum.first_piece)? as usize;
-        (piece < sum.pieces()).then_some(piece)
-    }
-
-    fn tasks_of(&self, sum: &Sum, piece: usize, mut task: impl FnMut(Node, usize, bool)) {
-        for (index, contributor) in sum.contributors.iter().enumerate() {
-            if self.source(sum, contributor.position) != Some(self.seating.me) || contributor.below(piece) == 0 {
-                continue;
-            }
-            let children = contributor.children().iter();
-            let missing = children.filter(|child| sum.contributors[**child].below(piece) != 0).count();
-            task(Node::Hop(index as u32), missing, contributor.own(piece) != 0);
-        }
-        let roots = sum.roots(piece).count();
-        for (index, target) in sum.targets.iter().enumerate() {
-            if roots > 0 && self.seating.sinks[target.position] == Some(self.seating.me) {
-                task(Node::Target(index as u32), roots, false);
-            }
-        }
-        let replacements = sum.repair.iter().flat_map(|(_, replacements)| replacements.iter().enumerate());
-        for (index, replacement) in replacements {
-            let takes = self.seating.sinks[replacement.position] == Some(self.seating.me);
-            if takes && replacement.position != sum.targets[0].position && replacement.stripes[piece] != 0 {
-                task(Node::Replacement(index as u32), 1, false);
-            }
-        }
-    }
-
-    /// Who adds a position's share. In the second half what was rebuilt is added by who has taken it.
-    fn source(&self, sum: &Sum, position: usize) -> Option<Rank> {
-        let second = sum.first_piece >= self.plan.second && self.plan.second < self.plan.pieces;
-        let sink = if second { self.seating.sinks[position] } else { None };
-        self.seating.sources[position].or(sink)
     }
 
     /// Adds this process's own shares to the pieces of the window.

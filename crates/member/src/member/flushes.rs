@@ -1,0 +1,57 @@
+//! Epochs that go on to a directory on the disk: begun, and heard of when they are there.
+
+use super::{Copies, Member};
+use crate::directory::Flush;
+use crate::error::MemberError;
+use crate::notes::Note;
+use crate::transport::Transport;
+use standfast_group::{EpochId, LogicalRank, ShardId};
+
+impl<T: Transport> Member<T> {
+    /// Tells the first process of a copy that has ended.
+    pub(super) fn tell_of_flush(&mut self) -> Result<(), MemberError> {
+        let Some(flush) = self.copies.flush.take_if(|flush| flush.is_done()) else { return Ok(()) };
+        let failure = flush.end().err().map(|error| error.to_string());
+        self.wire.tell(0, &Note::Flushed(failure))
+    }
+
+    /// Begins to copy an epoch to the directory, if it is the turn of one and all are done with the last.
+    pub(super) fn flush(&mut self, epoch: EpochId) -> Result<(), MemberError> {
+        let Copies { directory: Some(directory), every, encoded, .. } = &self.copies else { return Ok(()) };
+        if *every == 0 || epoch.number / every == encoded / every {
+            return Ok(());
+        }
+        let directory = directory.clone();
+        if self.wire.rank() == 0 {
+            self.hear_of_flushes();
+            let goes = self.copies.awaited == 0;
+            self.wire.tell_all(&Note::Flush(goes))?;
+        }
+        let goes = self.wire.note_of(|note| match note {
+            Note::Flush(goes) => Some(*goes),
+            _ => None,
+        })?;
+        if goes {
+            self.copies.awaited = self.wire.ranks();
+            let copy = self.shard_store.copy(ShardId { epoch, logical_rank: LogicalRank(self.wire.rank()) });
+            match Flush::begin(&directory, copy, &self.directory) {
+                Ok(flush) => self.copies.flush = Some(flush),
+                Err(error) => self.wire.tell(0, &Note::Flushed(Some(error.to_string())))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies of which the first process hears that they have ended.
+    pub(super) fn hear_of_flushes(&mut self) {
+        let ended = |note: &Note| match note {
+            Note::Flushed(failure) => Some(failure.clone()),
+            _ => None,
+        };
+        while let Some(failure) = self.wire.note_here(ended) {
+            self.copies.awaited -= 1;
+            let told = failure.map(|reason| format!("an epoch is not whole in the directory: {reason}"));
+            self.arrangement.warnings.extend(told);
+        }
+    }
+}
