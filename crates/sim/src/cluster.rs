@@ -472,16 +472,6 @@ impl<'s> Cluster<'s> {
         Ok(())
     }
 
-    fn note_pages(&mut self, rank: Rank) {
-        let Some(host) = self.hosts.get(&rank) else { return };
-        let Some(logical_rank) = host.process.protocol().logical_rank() else { return };
-        if self.scenario.habits.steady.is_some() {
-            let (own, checks) = host.shard_store.pages();
-            let peak = self.outcome.peaks.entry(logical_rank).or_default();
-            *peak = (peak.0.max(own), peak.1.max(checks));
-        }
-    }
-
     /// A hop adds twice what it should to one byte: checksum and syndrome are made again, so nobody notices on the way.
     fn miscompute(&mut self, bytes: &mut Vec<u8>) {
         let plan = &self.scenario.plan;

@@ -6,6 +6,7 @@ mod clients;
 mod coalescing;
 mod end;
 mod levels;
+mod signals;
 
 use end::Leftovers;
 pub(crate) use end::newest;
@@ -26,7 +27,7 @@ use crate::quoting::without_numbers;
 use crate::report::CheckpointReport;
 use crate::requested_checkpoints::MinInterval;
 use crate::schedule::Schedule;
-use crate::signals::{Reaction, Sender, SignalInbox, react};
+use crate::signals::SignalInbox;
 use crate::snapshots::Past;
 use crate::terminal::HeldTerminal;
 use crate::{Ending, Error};
@@ -432,44 +433,6 @@ impl Supervisor<'_, '_> {
         if self.last_failure.as_ref() != Some(&reason) {
             self.say(&JobEvent::Unprotectable { reason: reason.clone() });
             self.last_failure = Some(reason);
-        }
-    }
-
-    fn handle_signals(&mut self) {
-        self.job.reap_strays();
-        self.handle_stop();
-        for (signal, sender) in self.post.signals.take(self.job.main_process().pid) {
-            self.handle_signal(signal, sender);
-        }
-    }
-
-    /// What the front has got counts as if we had got it. One that was killed is a terminal that was lost: the job is
-    /// protected on.
-    fn handle_front(&mut self) {
-        match self.post.front.as_ref().and_then(ForegroundConnection::take) {
-            Some(signals) => signals.into_iter().for_each(|(signal, sender)| self.handle_signal(signal, sender)),
-            None => self.be_alone(),
-        }
-    }
-
-    fn handle_signal(&mut self, signal: i32, sender: Sender) {
-        match react(signal, sender, self.terminated) {
-            Reaction::Leave => {}
-            Reaction::GoOn => self.foreground.go_on(),
-            Reaction::HandOn => self.foreground.hand_on_with(signal),
-            Reaction::CheckpointAndStop => {
-                self.terminated = true;
-                self.stop_wanted = true;
-            }
-            // The only way this fails is that the program has ended, which is noticed by itself.
-            Reaction::PassOn => drop(self.job.signal(signal)),
-        }
-    }
-
-    /// Job control may have stopped the main process. Under a checkpoint the kernel tells nobody but that.
-    fn handle_stop(&mut self) {
-        if !self.is_traced() && self.job.has_stopped() {
-            self.foreground.stop_along();
         }
     }
 

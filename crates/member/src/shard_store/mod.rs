@@ -9,9 +9,11 @@
 //! Only `state` is ever replaced, by a new file under its name; what it names is written before, and what it no longer names
 //! is removed and used again after. So whenever the process is killed, the files are those of before or those of after.
 
+mod checked;
 mod copy;
 mod entries;
 mod frames;
+mod pages;
 mod room;
 mod table;
 #[cfg(test)]
@@ -20,20 +22,18 @@ mod verified;
 
 use crate::error::MemberError;
 use crate::plan_record::PlanRecord;
+pub(crate) use checked::{make_directory, read_checked, write_checked};
 pub(crate) use copy::{ShardCopy, clear, make_durable, sync};
 use entries::Entries;
 use frames::Frames;
 use minicbor::{Decode, Encode};
-use standfast_core::Checksum;
 use standfast_core::delta::Page;
 use standfast_format::manifest::JobId;
 use standfast_group::{
-    AHEAD, Damaged, Description, EpochId, EpochLevel, Fingerprint, Holding, Life, LogicalRank, Place, ShardId,
-    ShardStore, Sums, Survey, Work,
+    Damaged, Description, EpochId, EpochLevel, Fingerprint, Holding, Life, LogicalRank, Place, ShardId, ShardStore,
+    Sums, Survey, Work,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 pub(crate) use table::{Entry, Frame};
 
@@ -475,92 +475,6 @@ impl FileShardStore {
     }
 }
 
-impl ShardStore for FileShardStore {
-    fn has(&self, shard: ShardId) -> bool {
-        self.shards.contains_key(&shard)
-    }
-
-    fn read(&self, shard: ShardId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
-        self.read_entry(shard, place, self.entry(shard, place), page)
-    }
-
-    fn verify(&self, shard: ShardId) -> Result<(), Damaged> {
-        let scan = |(place, number, checksum): (Place, u32, Checksum)| {
-            let is_intact = self.frames.is_intact(number, self.frames.content(number), checksum);
-            if is_intact { Ok(()) } else { Err(Damaged { shard, place }) }
-        };
-        let mut expected = VecDeque::with_capacity(AHEAD + 1);
-        self.entries_of(shard).try_for_each(|(place, entry)| {
-            let Some(number) = entry.frame.number().filter(|number| !self.frames.is_verified(*number)) else {
-                return Ok(());
-            };
-            self.frames.expect(number);
-            expected.push_back((place, number, entry.checksum));
-            let next = if expected.len() > AHEAD { expected.pop_front() } else { None };
-            next.map_or(Ok(()), scan)
-        })?;
-        expected.into_iter().try_for_each(scan)
-    }
-
-    fn known(&self, shard: ShardId, place: Place) -> Fingerprint {
-        self.entry(shard, place).map_or(Fingerprint::ZEROS, Entry::known_by)
-    }
-
-    fn read_base(&self, shard: ShardId, place: Place, page: &mut Page) -> Result<Fingerprint, Damaged> {
-        let base = self.shards.get(&shard).and_then(|shard| shard.base);
-        let entry = base.and_then(|base| self.entry(base, place));
-        self.read_entry(base.unwrap_or(shard), place, entry, page)
-    }
-
-    fn expect(&self, shard: ShardId, place: Place) {
-        if let Some(Entry { frame: Frame::At(number), .. }) = self.entry(shard, place) {
-            self.frames.expect(number);
-        }
-    }
-
-    fn open(&mut self, shard: ShardId, base: Option<ShardId>) {
-        // What stood above a shard that is replaced would stand above something else.
-        let above: Vec<ShardId> =
-            self.shards.iter().filter(|(_, it)| it.base == Some(shard)).map(|(id, _)| *id).collect();
-        above.into_iter().chain([shard]).for_each(|id| self.replace_shard(id));
-        self.failed = None;
-        self.shards.insert(shard, Shard { base, ..Shard::default() });
-    }
-
-    fn open_local(&mut self, shard: ShardId, base: Option<ShardId>) {
-        self.open(shard, base);
-        self.shards.get_mut(&shard).expect("it has just been opened").is_local = true;
-    }
-
-    fn write(&mut self, id: ShardId, place: Place, page: &Page, known_by: Fingerprint) {
-        let before = self.shards[&id].entries.get(place).map(|entry| entry.frame);
-        let own = before.and_then(Frame::number);
-        let entry = if let Some(checksum) = known_by.checksum() {
-            let number = match own.map_or_else(|| self.frames.take(), Ok) {
-                Ok(number) => number,
-                Err(reason) => {
-                    self.failed.get_or_insert(reason);
-                    return;
-                }
-            };
-            self.frames.write(number, page);
-            Entry { frame: Frame::At(number), checksum }
-        } else {
-            self.frames.give_back(own);
-            Entry::zero()
-        };
-        self.shards.get_mut(&id).expect("a shard is opened before it is written").entries.insert(place, entry);
-    }
-
-    fn describe(&mut self, shard: ShardId, descriptions: Vec<Description>) {
-        self.shards.get_mut(&shard).expect("a shard is opened before it is described").descriptions = descriptions;
-    }
-
-    fn descriptions(&self, shard: ShardId) -> &[Description] {
-        self.shards.get(&shard).map_or(&[], |shard| &shard.descriptions)
-    }
-}
-
 fn holding((id, shard): (&ShardId, &Shard)) -> Holding {
     let base = shard.base.map(|base| base.epoch);
     let level = if shard.is_local { EpochLevel::Local(base) } else { EpochLevel::Encoded };
@@ -582,47 +496,4 @@ pub(crate) fn read_state(directory: &Path) -> Result<Option<State>, MemberError>
         return Err(MemberError::unusable(&path, reason));
     }
     Ok(Some(state))
-}
-
-/// A directory that nobody else may look into, and that is ours if it is there.
-pub(crate) fn make_directory(path: &Path) -> Result<(), MemberError> {
-    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        made => made.map_err(MemberError::file(path))?,
-    }
-    let metadata = fs::symlink_metadata(path).map_err(MemberError::file(path))?;
-    let (is_ours, others) = (metadata.uid() == rustix::process::geteuid().as_raw(), metadata.mode() & 0o077);
-    if !metadata.is_dir() || !is_ours || others != 0 {
-        return Err(MemberError::unusable(path, "it is not a directory that is yours alone (mode 0700)"));
-    }
-    Ok(())
-}
-
-/// Replaces a file by one with this content and a checksum in front of it.
-pub(crate) fn write_checked(directory: &Path, name: &str, body: &[u8]) -> Result<(), MemberError> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let (path, open) = (directory.join(name), directory.join(format!("{name}.open")));
-    let write = || -> std::io::Result<()> {
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&open)?;
-        file.write_all(&Checksum::of(body).to_bytes())?;
-        file.write_all(body)?;
-        fs::rename(&open, &path)
-    };
-    write().map_err(MemberError::file(&path))
-}
-
-/// Reads it again; `None` where there is no such file.
-pub(crate) fn read_checked(path: &Path) -> Result<Option<Vec<u8>>, MemberError> {
-    let mut bytes = match fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(MemberError::file(path))?,
-    };
-    match bytes.split_first_chunk::<16>() {
-        Some((checksum, body)) if Checksum::of(body).to_bytes() == *checksum => {
-            bytes.drain(..16);
-            Ok(Some(bytes))
-        }
-        _ => Err(MemberError::unusable(path, "it is damaged")),
-    }
 }

@@ -26,4 +26,14 @@ impl Cluster<'_> {
         }
         Ok(self.outcome)
     }
+
+    pub(super) fn note_pages(&mut self, rank: Rank) {
+        let Some(host) = self.hosts.get(&rank) else { return };
+        let Some(logical_rank) = host.process.protocol().logical_rank() else { return };
+        if self.scenario.habits.steady.is_some() {
+            let (own, checks) = host.shard_store.pages();
+            let peak = self.outcome.peaks.entry(logical_rank).or_default();
+            *peak = (peak.0.max(own), peak.1.max(checks));
+        }
+    }
 }
