@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::CommandFactory;
+use std::time::Duration;
 
 fn run(words: &str) -> Run {
     match Arguments::try_parse_from(words.split(' ')).map(|arguments| arguments.command) {

@@ -3,6 +3,7 @@
 use super::*;
 use standfast_core::PAGE_BYTES;
 use standfast_group::{Group, SlotMap};
+use std::fs::File;
 
 const JOB: JobId = JobId::from_bytes([3; 16]);
 
