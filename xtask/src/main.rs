@@ -2,9 +2,11 @@
 //! simulator: `cargo xtask simulate`.
 //!
 //! Tidy reads, and says what it found; it changes nothing. The rules are pure functions over text ([`rooms`], [`sources`],
-//! [`documents`], [`words`], [`names`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
+//! [`documents`], [`words`], [`names`],
+//! [`circles`]); [`tidy`] fetches the text. It is a tool of this repository, not a part of Standfast.
 #![forbid(unsafe_code)]
 
+mod circles;
 mod code;
 mod documents;
 mod finding;

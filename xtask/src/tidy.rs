@@ -1,5 +1,6 @@
 //! Fetches what the rules look at: git's list of files, their text, cargo's list of packages. Decides nothing itself.
 
+use crate::circles::Modules;
 use crate::finding::Finding;
 use crate::names::PublicTypes;
 use crate::{documents, rooms, sources, words};
@@ -55,13 +56,14 @@ pub(crate) fn check() -> Result<Report, TidyError> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in a folder of the repository");
     let files = list_files(top)?;
     let metadata = list_packages(top)?;
-    let mut types = PublicTypes::default();
+    let (mut types, mut modules) = (PublicTypes::default(), Modules::default());
     let mut findings = rooms::check(&metadata, &top.to_string_lossy());
     for path in files.iter().filter(|path| *path != GENERATED) {
         let Some(text) = read_text(&top.join(path))? else { continue };
         findings.extend(sources::check(path, &text));
         findings.extend(words::check(path, &text));
         types.note(path, &text);
+        modules.note(path, &text);
         if path.ends_with(".md") {
             findings.extend(documents::dead_links(path, &text, &files));
         }
@@ -70,6 +72,7 @@ pub(crate) fn check() -> Result<Report, TidyError> {
         }
     }
     findings.extend(types.check());
+    findings.extend(modules.check());
     findings.sort();
     Ok(Report { files: files.len(), packages: metadata.packages.len(), findings })
 }

@@ -11,13 +11,10 @@
 //! change it. It guards against accidents, as the checksums of an image do.
 
 use crate::identity::LogicalRank;
-use crate::slots::{SlotError, SlotMap, SlotSet};
+use crate::slots::{CHECKSUM_BLOCK_SLOTS, SlotError, SlotMap, SlotSet};
 use minicbor::{Decode, Encode};
 use standfast_core::delta::Page;
 use standfast_core::{Checksum, is_zero};
-
-/// Slots with one sum.
-pub const CHECKSUM_BLOCK_SLOTS: u32 = 64;
 
 /// What a page is known again by: its XXH3, or that it is zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

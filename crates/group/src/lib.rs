@@ -22,7 +22,7 @@ pub mod transfer;
 
 pub use buffers::Buffers;
 pub use decide::{Holding, Refusal, Rejected, Report, Restore, decide};
-pub use description::{CHECKSUM_BLOCK_SLOTS, DeltaDescriptor, Description, Fingerprint, Sums};
+pub use description::{DeltaDescriptor, Description, Fingerprint, Sums};
 pub use identity::{EpochId, EpochLevel, Life, LogicalRank, Membership, Rank, Term};
 pub use layout::{Cell, Layout};
 pub use message::{Data, MESSAGE_BYTES_MAX, MESSAGE_VERSION, Message, MessageError, Node, Part, decode, encode};
@@ -34,4 +34,4 @@ pub use protocol::{
 };
 pub use reckoning::Reckoning;
 pub use shard_store::{AHEAD, Damaged, LoadError, MemoryShardStore, Place, ShardId, ShardStore, load};
-pub use slots::{Extent, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotRegion, SlotSet};
+pub use slots::{CHECKSUM_BLOCK_SLOTS, Extent, RegionId, SLOTS_MAX, SlotError, SlotMap, SlotRegion, SlotSet};

@@ -5,11 +5,13 @@
 //! no others. What a slot held before it was given back still stands in the checks; whoever frees or reuses a slot counts
 //! as having changed it, and the difference takes the old content out.
 
-use crate::description::CHECKSUM_BLOCK_SLOTS;
 use minicbor::{Decode, Encode};
 use standfast_core::PAGE_BYTES;
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// Slots with one sum.
+pub const CHECKSUM_BLOCK_SLOTS: u32 = 64;
 
 /// Most slots of one member: 16 TiB. A slot's number has 32 bits.
 pub const SLOTS_MAX: u32 = u32::MAX;

@@ -38,6 +38,7 @@ mod task;
 mod terminal;
 mod unix_sockets;
 pub mod vdso;
+mod wait_status;
 mod written;
 
 pub use arch::{Abort, Registers, SYSCALL_INSTRUCTION, SigreturnFrame, healing_blob};
@@ -65,7 +66,8 @@ pub use spawn::{
     HeldChild, HeldProgram, InheritedSignals, LaunchTerminal, is_made_here, launch, made_here, made_here_is_gone,
 };
 pub use split::{Half, HeldSignals, close_all_but, hold_output_signal, lead_session, split, step_aside};
-pub use task::{Standstill, Stop, Task, WaitStatus};
+pub use task::{Standstill, Stop, Task};
 pub use terminal::{Terminal, own_group};
 pub use unix_sockets::UnixSocket;
+pub use wait_status::WaitStatus;
 pub use written::{HeldPages, WriteProtection, WrittenScan};

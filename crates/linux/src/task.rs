@@ -7,27 +7,8 @@
 //! ours, is the last safety net of every checkpoint.
 
 use crate::sys::{process, ptrace};
-use crate::{Registers, TaskError, proc};
+use crate::{Registers, TaskError, WaitStatus, proc};
 use std::time::Duration;
-
-/// A wait status as the kernel encodes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WaitStatus(pub i32);
-
-impl WaitStatus {
-    /// Whether the task ended, by exit or signal.
-    pub fn has_ended(self) -> bool {
-        !libc::WIFSTOPPED(self.0)
-    }
-
-    fn event(self) -> i32 {
-        self.0 >> 16
-    }
-
-    fn signal(self) -> i32 {
-        libc::WSTOPSIG(self.0)
-    }
-}
 
 /// Why a task stands still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

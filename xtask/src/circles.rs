@@ -1,0 +1,161 @@
+//! Top-level modules of a crate use each other in one direction: data flows one way. Where two of them need each other, what both
+//! need stands in a module of its own.
+//!
+//! It reads `use crate::...` and paths that begin so, and takes the names that `lib.rs` exports for the modules that they come
+//! from. Tests may use what they like.
+
+use crate::code::{without_comments, without_tests};
+use crate::finding::Finding;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Crates whose modules still form circles, and how many modules are in these. The numbers only go down.
+const TO_BE_PARTED: [(&str, usize); 6] = [
+    ("crates/core", 2),
+    ("crates/engine", 16),
+    ("crates/group", 7),
+    ("crates/standfast", 17),
+    ("crates/store", 13),
+    ("tests", 4),
+];
+
+/// Which top-level modules of each crate use which names of their crate.
+#[derive(Debug, Default)]
+pub(crate) struct Modules(BTreeMap<String, Crate>);
+
+#[derive(Debug, Default)]
+struct Crate {
+    uses: BTreeMap<String, BTreeSet<String>>,
+    /// The module that each name comes from which the crate's root exports.
+    exports: BTreeMap<String, String>,
+}
+
+impl Modules {
+    /// Takes note of what a source file uses.
+    pub(crate) fn note(&mut self, path: &str, text: &str) {
+        let Some((folder, inside)) = path.split_once("/src/").filter(|_| path.ends_with(".rs")) else { return };
+        if inside.contains("tests") {
+            return;
+        }
+        let module = inside.split(['/', '.']).next().unwrap_or_default().to_owned();
+        let code = without_tests(&without_comments(text));
+        let here = self.0.entry(folder.to_owned()).or_default();
+        if ["lib", "main"].contains(&module.as_str()) {
+            here.note_exports(&code);
+        } else {
+            here.uses.entry(module).or_default().extend(names_behind(&code, "crate::"));
+        }
+    }
+
+    /// Circles among the modules of a crate, but for those that are known.
+    pub(crate) fn check(&self) -> Vec<Finding> {
+        let judge = |(folder, modules): (&String, &Crate)| {
+            let circles = modules.in_circles();
+            let known = TO_BE_PARTED.iter().find(|(name, _)| name == folder).map_or(0, |(_, count)| *count);
+            let names = circles.iter().cloned().collect::<Vec<_>>().join(", ");
+            (circles.len() != known).then(|| {
+                let what = format!("{} modules use each other in circles, {known} were known: {names}", circles.len());
+                let remedy = "move what both need into a module of its own; where there are fewer than known, write the new number";
+                Finding::new(folder, 0, what, remedy)
+            })
+        };
+        self.0.iter().filter_map(judge).collect()
+    }
+}
+
+impl Crate {
+    fn note_exports(&mut self, code: &str) {
+        for statement in code.split(';').filter_map(|statement| statement.split_once("pub use ")) {
+            let path = statement.1.trim().trim_start_matches("self::");
+            if let Some((module, names)) = path.split_once("::") {
+                self.exports.extend(words(names).map(|name| (name.to_owned(), module.to_owned())));
+            }
+        }
+    }
+
+    /// The modules that `module` uses.
+    fn used_by(&self, module: &str) -> BTreeSet<&str> {
+        let names = self.uses.get(module).into_iter().flatten();
+        let home = |name: &String| self.exports.get(name).unwrap_or(name).clone();
+        let homes: BTreeSet<String> = names.map(home).collect();
+        self.uses.keys().map(String::as_str).filter(|other| *other != module && homes.contains(*other)).collect()
+    }
+
+    /// The modules that are reached from themselves.
+    fn in_circles(&self) -> BTreeSet<String> {
+        let reached = |module: &String| {
+            let (mut seen, mut next) = (BTreeSet::new(), vec![module.as_str()]);
+            while let Some(current) = next.pop() {
+                next.extend(self.used_by(current).into_iter().filter(|used| seen.insert(*used)));
+            }
+            seen.contains(module.as_str())
+        };
+        self.uses.keys().filter(|module| reached(module)).cloned().collect()
+    }
+}
+
+/// The names that follow `prefix`, of a group in braces the first of each path.
+fn names_behind<'a>(code: &'a str, prefix: &'a str) -> impl Iterator<Item = String> + 'a {
+    code.match_indices(prefix).flat_map(move |(at, _)| {
+        let rest = &code[at + prefix.len()..];
+        let paths = rest.strip_prefix('{').map_or_else(|| vec![rest], |group| top_level_paths(group));
+        paths.into_iter().filter_map(|path| words(path).next().map(str::to_owned)).collect::<Vec<_>>()
+    })
+}
+
+/// The paths of a group whose opening brace has been taken off, without those of groups inside of it.
+fn top_level_paths(group: &str) -> Vec<&str> {
+    let (mut paths, mut depth, mut start) = (Vec::new(), 0_u32, 0);
+    for (at, letter) in group.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                paths.push(&group[start..at]);
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                paths.push(&group[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    paths
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn circles(files: &[(&str, &str)]) -> Vec<String> {
+        let mut modules = Modules::default();
+        files.iter().for_each(|(path, text)| modules.note(path, text));
+        modules.check().into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn modules_that_use_each_other_are_found_through_exports_and_groups() {
+        let files = [
+            ("crates/x/src/lib.rs", "mod a;\nmod b;\nmod c;\npub use b::{B, Other};\n"),
+            ("crates/x/src/a.rs", "use crate::{B, d::{c, e}};"),
+            ("crates/x/src/b/mod.rs", "use crate::c::C;"),
+            ("crates/x/src/b/inner.rs", "fn f() { crate::a::g() }"),
+            ("crates/x/src/c.rs", "fn f() {}"),
+        ];
+        assert_eq!(circles(&files), ["2 modules use each other in circles, 0 were known: a, b"]);
+    }
+
+    #[test]
+    fn one_direction_tests_and_comments_make_no_circle() {
+        let files = [
+            ("crates/x/src/a.rs", "use crate::b;\n"),
+            ("crates/x/src/b.rs", "// crate::a\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\n"),
+            ("crates/x/src/b/tests.rs", "use crate::a;\n"),
+        ];
+        assert_eq!(circles(&files), [""; 0]);
+    }
+}
