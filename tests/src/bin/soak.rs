@@ -140,7 +140,8 @@ fn soak(settings: &Settings) -> Result<()> {
 }
 
 /// Kills of parallel programs, with both MPIs in turn, kills of ranks that start up, and strikes at the ranks and nodes of one
-/// with the first: the other hangs in MPI_Finalize now and then where its nodes have networks of their own (docs/group-protocol.md).
+/// with the first: the other hangs in MPI_Finalize now and then where its nodes have networks of their own
+/// (docs/group-protocol.md).
 fn kill_groups(progress: &mut Progress, wanted: u64, state: &Path) -> Result<()> {
     for (name, arguments) in STRUCK {
         let mut turns = [parallel::Mpi::Open, parallel::Mpi::Mpich].into_iter().cycle();
