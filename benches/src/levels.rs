@@ -20,9 +20,6 @@ use std::time::{Duration, Instant};
 /// Bytes a second of the slow disk.
 const SLOW_DISK: f64 = 100e6;
 const SOONER_MIN: f64 = 10.0;
-/// A machine that has to get memory from its host first writes to memory as slowly as to a disk: seen at 0.5 GB/s. Then a
-/// checkpoint may take this many times as long as the plain bytes. It reads them from the program, and sums them, as well.
-const PLAIN_MAX: f64 = 1.6;
 /// What somebody else keeps of the disk's speed while a checkpoint is flushed.
 const KEPT_MIN: f64 = 0.8;
 /// What the third party writes and syncs at a time.
@@ -59,13 +56,13 @@ pub(crate) fn memory_first(megabytes: u64, repeats: usize) -> Result<[Verdict; 2
     let program = DIRTIER.with(&[&megabytes.to_string(), "small", "asked", "10"])?;
     let running = standfast.run_with(&words, Checkpoints::OnRequest, &program)?;
     standfast.await_gate()?;
-    let (mut usable, mut plain, mut sooner, mut kept) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut usable, mut sooner, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for number in 1..=repeats as u64 {
-        // Stays until the checkpoint is there: both come upon memory that nobody had just before.
-        let bytes = place.0.join("plain");
-        plain.push(fill(&bytes, megabytes)?);
-        let taken = checkpoint(standfast, &arena)?;
+        // A virtual machine may have to get memory from its host first, at the speed of a disk (seen: 0.5 GB/s).
+        let bytes = place.0.join("memory");
+        fill(&bytes, 2 * megabytes)?;
         fs::remove_file(&bytes)?;
+        let taken = checkpoint(standfast, &arena)?;
         usable.push(taken.durable);
         sooner.push(taken.file_bytes as f64 / SLOW_DISK / taken.durable.as_secs_f64());
         let party = arena.folder().join("third-party");
@@ -86,15 +83,13 @@ pub(crate) fn memory_first(megabytes: u64, repeats: usize) -> Result<[Verdict; 2
         of[of.len() / 2]
     };
     let (sooner, kept) = (middle(&mut sooner), middle(&mut kept));
-    let (usable, plain) = (median(&usable), median(&plain));
     Ok([
         Verdict {
             promise: format!(
-                "{megabytes} MB, in memory first: usable at least {SOONER_MIN} times sooner than at 100 MB/s, or within {PLAIN_MAX} \
-times a plain write there"
+                "{megabytes} MB, in memory first: usable at least {SOONER_MIN} times sooner than at 100 MB/s"
             ),
-            measured: format!("{sooner:.1} times ({} against {})", milliseconds(usable), milliseconds(plain)),
-            holds: sooner >= SOONER_MIN || usable <= plain.mul_f64(PLAIN_MAX),
+            measured: format!("{sooner:.1} times ({})", milliseconds(median(&usable))),
+            holds: sooner >= SOONER_MIN,
         },
         Verdict {
             promise: format!("what a third party keeps of the disk during a flush: at least {KEPT_MIN}"),
@@ -110,15 +105,14 @@ fn is_on_disk(standfast: Standfast<'_>, arena: &Arena, number: u64) -> Result<bo
     Ok(all.iter().any(|it| it["generation"] == number && it["is_on_disk"] == true))
 }
 
-/// Writes a file of so many megabytes: how long that took.
-fn fill(path: &Path, megabytes: u64) -> Result<Duration> {
+/// Writes a file of so many megabytes.
+fn fill(path: &Path, megabytes: u64) -> Result<()> {
     let piece = vec![0x5a; 1 << 20];
-    let begin = Instant::now();
     let mut file = File::create(path)?;
     for _ in 0..megabytes {
         file.write_all(&piece)?;
     }
-    Ok(begin.elapsed())
+    Ok(())
 }
 
 /// Writes and syncs pieces until it is enough: how many, and how long that took without asking.
