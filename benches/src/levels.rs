@@ -105,7 +105,7 @@ fn is_on_disk(standfast: Standfast<'_>, arena: &Arena, number: u64) -> Result<bo
     Ok(all.iter().any(|it| it["generation"] == number && it["is_on_disk"] == true))
 }
 
-/// Writes a file of so many megabytes.
+/// Writes a file of `megabytes`.
 fn fill(path: &Path, megabytes: u64) -> Result<()> {
     let piece = vec![0x5a; 1 << 20];
     let mut file = File::create(path)?;

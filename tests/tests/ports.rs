@@ -13,15 +13,20 @@ use std::time::Duration;
 
 const WAITS: &str = "waiting for port 127.0.0.1:";
 
-/// Kills a server when a connection of it lingers that was made after its checkpoint, and restarts it.
-fn restarted_beside_what_lingers(arena: &Arena, flush_mode: &str) -> Result<Running> {
+/// Kills a server when a connection of it lingers that was made after its checkpoint.
+fn killed_beside_what_lingers(arena: &Arena, option: &str) -> Result<()> {
     let standfast = Standfast::new(arena)?;
-    let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", flush_mode])?)?;
+    let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", option])?)?;
     standfast.await_gate()?;
     standfast.checkpoint()?;
     open_gate(arena)?;
-    kill_beside_what_lingers(arena, running)?;
-    standfast.restart(&arena.images(), "restart")
+    kill_beside_what_lingers(arena, running)
+}
+
+/// The same, and restarts it.
+fn restarted_beside_what_lingers(arena: &Arena, option: &str) -> Result<Running> {
+    killed_beside_what_lingers(arena, option)?;
+    Standfast::new(arena)?.restart(&arena.images(), "restart")
 }
 
 fn kill_beside_what_lingers(arena: &Arena, running: Running) -> Result<()> {
@@ -77,14 +82,9 @@ time.sleep(3600)
 #[test]
 fn a_connection_that_could_not_be_ended_at_once_is_ended_later() -> Result<()> {
     let arena = Arena::new()?;
-    let standfast = Standfast::new(&arena)?;
-    let running = standfast.run(Checkpoints::OnRequest, &HOLDER.with(&["server", "alone"])?)?;
-    standfast.await_gate()?;
-    standfast.checkpoint()?;
-    open_gate(&arena)?;
-    kill_beside_what_lingers(&arena, running)?;
+    killed_beside_what_lingers(&arena, "alone")?;
     let another = beside_port(&arena, LISTENS)?;
-    let restarted = standfast.restart(&arena.images(), "restart")?;
+    let restarted = Standfast::new(&arena)?.restart(&arena.images(), "restart")?;
     until(PATIENCE, "the wait to be reported", || Ok(restarted.errors_so_far().contains(WAITS).then_some(())))?;
     another.signal(Signal::SIGKILL)?;
     another.wait(PATIENCE)?;

@@ -33,7 +33,7 @@ impl Modules {
     /// Takes note of what a source file uses.
     pub(crate) fn note(&mut self, path: &str, text: &str) {
         let Some((folder, inside)) = path.split_once("/src/").filter(|_| path.ends_with(".rs")) else { return };
-        if inside.contains("tests") {
+        if inside.split(['/', '.']).any(|part| part == "tests") {
             return;
         }
         let module = inside.split(['/', '.']).next().unwrap_or_default().to_owned();

@@ -45,7 +45,7 @@ const MAPPINGS_SHARE: usize = 2;
 
 /// What it takes to read a page and to take its checksum.
 const COMPARING_A_PAGE: Duration = Duration::from_nanos(600);
-/// One in so many of the program's time may go into comparing huge pages. More, and they are tracked.
+/// Comparing huge pages may take 1/COMPARING_SHARE of the program's time. Beyond that they are tracked.
 const COMPARING_SHARE: u32 = 30;
 
 /// A tracked address space.

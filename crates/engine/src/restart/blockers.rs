@@ -215,20 +215,8 @@ impl Blockers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use standfast_format::records::{MappingAttributes, PendingSignal, Protection, ThreadState};
-
-    fn process(ranges: &[(u64, u64)]) -> ProcessState {
-        let mapping = |&(start, end): &(u64, u64)| Mapping {
-            start,
-            end,
-            may_write: None,
-            protection: Protection::default(),
-            backing: Backing::Anonymous,
-            grows_down: false,
-            attributes: MappingAttributes::default(),
-        };
-        ProcessState { mappings: ranges.iter().map(mapping).collect(), ..ProcessState::default() }
-    }
+    use crate::restart::scratch::tests::process;
+    use standfast_format::records::{PendingSignal, ThreadState};
 
     #[test]
     fn an_image_of_an_impossible_process_is_refused() {

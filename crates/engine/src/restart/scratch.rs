@@ -31,11 +31,12 @@ pub(super) fn hole(process: &ProcessState) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use standfast_format::records::{Backing, Mapping, MappingAttributes, Protection};
 
-    fn process(ranges: &[(u64, u64)]) -> ProcessState {
+    /// One with mappings at these ranges of addresses.
+    pub(in crate::restart) fn process(ranges: &[(u64, u64)]) -> ProcessState {
         let mapping = |&(start, end): &(u64, u64)| Mapping {
             start,
             end,

@@ -71,7 +71,7 @@ doubled: a restart with --files rollback moves them away, and a run with --save-
             "folder {} holds again what it held at the checkpoint: {changed} files put back, {removed} removed that had come since",
             ForShell(path)
         ),
-        FileNote::StreamElsewhere { stream, from, to, why } => write_elsewhere(f, *stream, [from, to], why),
+        FileNote::StreamElsewhere { stream, from, to, why } => write_elsewhere(f, *stream, from, to, why),
         FileNote::StreamMoved { stream, from, to } => write_moved(f, *stream, from, to),
         FileNote::StreamStays { stream, path, own } => write_stays(f, *stream, path, own),
     }
@@ -105,7 +105,7 @@ fn write_cut_back(f: &mut fmt::Formatter<'_>, path: &Path, kept: &Path, bytes: u
     if bytes > TAIL_BYTES_MAX && !is_whole { write!(f, " as far as the first {TAIL_BYTES_MAX}") } else { Ok(()) }
 }
 
-fn write_elsewhere(f: &mut fmt::Formatter<'_>, stream: i32, [from, to]: [&Path; 2], why: &str) -> fmt::Result {
+fn write_elsewhere(f: &mut fmt::Formatter<'_>, stream: i32, from: &Path, to: &Path, why: &str) -> fmt::Result {
     write!(
         f,
         "{} continues in {}, not in {}: {why}; that file keeps what was written since the checkpoint",

@@ -33,7 +33,7 @@ impl fmt::Display for JobEvent {
                 write!(f, "checkpoints go to disk instead of memory: {reason}")
             }
             Self::LeftInMemory { place, generation, on_disk, reason } => {
-                write_left_in_memory(f, place, [*generation, *on_disk], reason)
+                write_left_in_memory(f, place, *generation, *on_disk, reason)
             }
             Self::MemoryLost { reason } => {
                 write!(f, "checkpoints in memory are lost; those on disk are used: {reason}")
@@ -89,7 +89,8 @@ impl fmt::Display for JobEvent {
 fn write_left_in_memory(
     f: &mut fmt::Formatter<'_>,
     place: &Path,
-    [newest, on_disk]: [Option<u64>; 2],
+    newest: Option<u64>,
+    on_disk: Option<u64>,
     reason: &str,
 ) -> fmt::Result {
     let which = |number: Option<u64>| number.map_or("none".to_owned(), |number| number.to_string());

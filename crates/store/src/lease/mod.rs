@@ -252,10 +252,10 @@ impl Desk {
         lease_request: LeaseRequest,
         watched: Option<&Pulse>,
     ) -> Result<Content, StoreError> {
+        if lease_request.purpose == Purpose::Adopt {
+            return self.take_over(&content, lease_request, watched)?.ok_or(StoreError::NothingToAdopt);
+        }
         for _ in 0..ATTEMPTS_MAX {
-            if lease_request.purpose == Purpose::Adopt && self.read()?.is_none() {
-                return Err(StoreError::NothingToAdopt);
-            }
             let temporary = self.write_temporary(&content)?;
             let linked = self.storage_backend.link(&temporary, LEASE);
             self.discard(&temporary);
