@@ -40,7 +40,7 @@ pub fn checkpoint(
         Ok(Reply::Taken(report)) => Ok(report),
         Ok(Reply::Failed { message }) => Err(Error::Declined(format!("checkpoint failed: {message}"))),
         Ok(_) => Err(Error::Declined(
-            "the supervisor answered another question: use the same standfast on both sides".into(),
+            "the supervisor is of another version\nhint: use the same standfast on both sides".into(),
         )),
         Err(ControlError::Nobody) => without_supervisor(directory, afterwards, listener),
         Err(source) => Err(Error::Unanswered { directory: directory.to_owned(), source: source.into() }),
@@ -63,8 +63,9 @@ fn without_supervisor(
             let source = ControlError::Nobody.into();
             return Err(Error::Unanswered { directory: path.to_owned(), source });
         }
-        // A program that is exiting has nothing to save, and whoever starts its next life waits for the lease.
-        LeaseState::Orphaned(_, program) if in_engine(program).vitality() == Vitality::Exiting => {
+        // A program that is exiting, or of which only children are still exiting, has nothing to save, and whoever starts its
+        // next life waits for the lease.
+        LeaseState::Orphaned(_, program) if in_engine(program).vitality() != Vitality::Alive => {
             return Err(Error::NothingRuns(path.to_owned()));
         }
         // What may stand in the way of taking the lease is told by the attempt.

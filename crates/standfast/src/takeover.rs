@@ -9,7 +9,7 @@ use crate::event::{JobEvent, Listener};
 use crate::foreground_proxy::ForegroundConnection;
 use crate::identity::in_engine;
 use standfast_engine::{ProcessIdentity, Vitality, exiting_since, group_vitality};
-use standfast_store::{Holder, JobDirectory, Lease, LeaseRequest, LeaseState, Pulse, Purpose};
+use standfast_store::{Holder, JobDirectory, Lease, LeaseRequest, LeaseState, Pulse, Purpose, StoreError};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -35,10 +35,17 @@ pub(crate) fn take_lease(
     front: Option<&ForegroundConnection>,
     listener: &mut Listener<'_>,
 ) -> Result<Lease, Error> {
-    let of_store = |error| Error::of_store(path, error);
-    await_exit(directory, path, lease_request.purpose, front, listener)?;
-    let watched = if lease_request.force { None } else { watch_heartbeat(directory, path, front, listener)? };
-    directory.take_watched_lease(lease_request, watched.as_ref()).map_err(of_store)
+    let mut attempt = || -> Result<Result<Lease, StoreError>, Error> {
+        await_exit(directory, path, lease_request.purpose, front, listener)?;
+        let watched = if lease_request.force { None } else { watch_heartbeat(directory, path, front, listener)? };
+        Ok(directory.take_watched_lease(lease_request, watched.as_ref()))
+    };
+    let taken = match attempt()? {
+        // A checkpoint of the life that was about to end may have had it for a moment.
+        Err(StoreError::Supervised(_)) => attempt()?,
+        taken => taken,
+    };
+    taken.map_err(|error| Error::of_store(path, error))
 }
 
 /// Waits while whoever holds the lease is about to end. What then stands in the way of taking it, the attempt says.
